@@ -1,0 +1,38 @@
+# The verbs of the project. CI calls only these.
+
+PYTHON ?= python3
+VENV := .venv
+STAMP := $(VENV)/.installed
+
+.PHONY: install demo up test check fix clean lock
+
+install: $(STAMP)  ## make .venv with everything that is needed
+
+$(STAMP): pyproject.toml requirements/dev.txt
+	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
+	$(PYTHON) -m venv $(VENV)
+	$(VENV)/bin/pip install --quiet --constraint requirements/dev.txt --editable '.[dev]'
+	touch $(STAMP)
+
+demo: $(STAMP)  ## run the whole loop: data, SFT, GRPO, evaluation, report
+	$(VENV)/bin/assay demo
+
+up: $(STAMP)  ## start all services and stay until Ctrl-C
+	$(VENV)/bin/assay up
+
+test: $(STAMP)  ## run the test suite
+	$(VENV)/bin/pytest
+
+check: $(STAMP)  ## lint, types, import rules and the architecture test; changes nothing
+	$(VENV)/bin/ruff check .
+	$(VENV)/bin/ruff format --check .
+	$(VENV)/bin/mypy
+	$(VENV)/bin/lint-imports
+	$(VENV)/bin/pytest -q tests/test_architecture.py
+
+fix: $(STAMP)  ## mend what can be mended by itself
+	$(VENV)/bin/ruff check --fix .
+	$(VENV)/bin/ruff format .
+
+clean:  ## remove the environment and caches; runs stay
+	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
