@@ -1,0 +1,67 @@
+"""Checkpoint folders: written fully, named last, and known by the digest of their weights."""
+
+import hashlib
+import os
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+
+from assay_shared.errors import WeightsRefused
+
+_CHUNK_BYTES = 2**20
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """The safetensors files of a checkpoint, sorted by name.
+
+    Raises:
+        WeightsRefused: the folder is missing or holds none, or no config.json.
+    """
+    if not folder.is_dir():
+        raise WeightsRefused(f"there is no checkpoint folder {folder}")
+    files = sorted(folder.glob("*.safetensors"))
+    if not files or not (folder / "config.json").is_file():
+        raise WeightsRefused(
+            f"{folder} is not a checkpoint", hint="it needs config.json and *.safetensors"
+        )
+    return files
+
+
+def digest(folder: Path) -> str:
+    """SHA-256 over the names and contents of the weight files, in hexadecimal."""
+    whole = hashlib.sha256()
+    for file in weight_files(folder):
+        one = hashlib.sha256()
+        with file.open("rb") as content:
+            while chunk := content.read(_CHUNK_BYTES):
+                one.update(chunk)
+        whole.update(f"{file.name} {one.hexdigest()}\n".encode())
+    return whole.hexdigest()
+
+
+def publish(folder: Path, write: Callable[[Path], None]) -> str:
+    """Have `write` fill a folder and let it appear as `folder` in one atomic step.
+
+    Returns:
+        The digest of what was written. A folder that was there before is replaced.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    write(partial)
+    for file in partial.iterdir():
+        _sync(file)
+    written = digest(partial)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    _sync(folder.parent)
+    return written
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

@@ -1,0 +1,124 @@
+"""The `assay` command: finds the installed commands and imports one only when it is asked for."""
+
+import ast
+import importlib.util
+import sys
+from collections.abc import Sequence
+from importlib.metadata import EntryPoint, entry_points, version
+from pathlib import Path
+from typing import Any
+
+import typer
+import typer.core
+import typer.main
+
+GROUP = "assay.commands"
+
+
+class Commands(typer.core.TyperGroup):
+    """Commands from entry points; --help reads their first docstring line from the source."""
+
+    # Typer brings its own copy of click, whose types it does not export.
+
+    def list_commands(self, ctx: Any) -> list[str]:
+        return [entry.name for entry in _installed()]
+
+    def get_command(self, ctx: Any, cmd_name: str) -> Any:
+        entry = next((e for e in _installed() if e.name == cmd_name), None)
+        return _load(entry) if entry else None
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        with formatter.section("Commands"):
+            formatter.write_dl([(entry.name, summary(entry)) for entry in _installed()])
+
+
+def _installed() -> list[EntryPoint]:
+    found = sorted(entry_points(group=GROUP), key=lambda entry: entry.name)
+    return [entry for entry in found if importlib.util.find_spec(entry.module.split(".")[0])]
+
+
+def _load(entry: EntryPoint) -> Any:
+    try:
+        target = entry.load()
+    except ModuleNotFoundError as error:
+        from assay_shared.errors import ConfigError
+
+        raise ConfigError(
+            f"`assay {entry.name}` needs {error.name}, which is not installed",
+            hint="pip install 'assay-rl[all]'",
+        ) from error
+    if not isinstance(target, typer.Typer):
+        function, target = target, typer.Typer(add_completion=False)
+        target.command(name=entry.name)(function)
+    return typer.main.get_command(target)
+
+
+def summary(entry: EntryPoint) -> str:
+    """The first line of the command's docstring, read without importing it."""
+    package, _, module = entry.module.rpartition(".")
+    spec = importlib.util.find_spec(package)
+    folder = (spec.submodule_search_locations or [""])[0] if spec else ""
+    tree = ast.parse((Path(folder) / f"{module}.py").read_text())
+    for node in tree.body:
+        if isinstance(node, ast.FunctionDef) and node.name == entry.attr:
+            return _first_line(ast.get_docstring(node))
+    return _first_line(ast.get_docstring(tree))
+
+
+def _first_line(docstring: str | None) -> str:
+    return (docstring or "").partition("\n")[0]
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        print(f"assay {version('assay-rl')}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=Commands,
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+@app.callback()
+def assay(
+    version: bool = typer.Option(
+        False, "--version", callback=_show_version, is_eager=True, help="Show the version."
+    ),
+) -> None:
+    """Score what a language model writes, and train it on the scores."""
+
+
+def main(arguments: Sequence[str] | None = None) -> None:
+    """Run a command. Expected errors are one line on standard error, without a traceback."""
+    from assay_shared.processes import tie_to_parent
+
+    tie_to_parent()
+    try:
+        app(args=arguments, prog_name="assay")
+    except KeyboardInterrupt:
+        raise SystemExit(130) from None
+    except Exception as error:  # noqa: BLE001  # the CLI's boundary; a bug is raised again
+        line, status = _explain(error)
+        print(f"error: {line}", file=sys.stderr)
+        raise SystemExit(status) from None
+
+
+def _explain(error: Exception) -> tuple[str, int]:
+    """What to print and the exit status: 2 for the user's fault, 1 for ours or the machine's."""
+    from assay_shared.errors import AssayError, CallerError
+
+    if isinstance(error, AssayError):
+        return str(error), 2 if isinstance(error, CallerError) else 1
+    if isinstance(error, OSError):
+        named = f"{error.filename}: " if error.filename else ""
+        return f"{named}{error.strerror or error}", 1
+    raise error
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,231 @@
+"""One way to call a service: limits on every phase, a retry budget, typed answers and errors."""
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import TracebackType
+from typing import Self, TypeVar
+
+import aiohttp
+from pydantic import BaseModel, TypeAdapter, ValidationError
+from tenacity import (
+    AsyncRetrying,
+    RetryCallState,
+    retry_if_exception,
+    stop_after_attempt,
+    stop_after_delay,
+    wait_exponential_jitter,
+)
+
+from assay_shared.context import REQUEST_ID_HEADER, new_request_id, request_id
+from assay_shared.errors import (
+    AssayError,
+    ErrorBody,
+    InternalFault,
+    InvalidInput,
+    NotReady,
+    Overloaded,
+    TimedOut,
+    Unauthorized,
+    Unreachable,
+    from_body,
+)
+from assay_shared.settings import ServiceSettings
+
+Reply = TypeVar("Reply")
+
+#: For answers that are not in our shape, from a proxy or another server in between.
+_BY_STATUS: Mapping[int, type[AssayError]] = {
+    401: Unauthorized,
+    403: Unauthorized,
+    408: TimedOut,
+    429: Overloaded,
+    502: Unreachable,
+    503: NotReady,
+    504: TimedOut,
+}
+_MAX_CONNECTIONS = 256
+
+
+@dataclass(frozen=True)
+class Timeouts:
+    """Limits of one attempt. `read_s` bounds the silence between two reads."""
+
+    connect_s: float = 5.0
+    read_s: float = 120.0
+    total_s: float = 300.0
+
+
+@dataclass(frozen=True)
+class RetryBudget:
+    """How long retryable failures are retried: at most so many attempts within so much time."""
+
+    attempts: int = 8
+    total_s: float = 60.0
+    first_wait_s: float = 0.1
+    max_wait_s: float = 5.0
+
+
+NO_RETRY = RetryBudget(attempts=1)
+
+
+class ServiceClient:
+    """Calls one service. Use as `async with`; safe for many concurrent calls."""
+
+    service = "service"
+
+    def __init__(
+        self,
+        base_url: str,
+        *,
+        token: str | None = None,
+        timeouts: Timeouts | None = None,
+        retry: RetryBudget | None = None,
+    ) -> None:
+        if not base_url.startswith(("http://", "https://")):
+            raise InvalidInput(f"{base_url!r} is not an http address", field=f"{self.service}_url")
+        self._base_url = base_url.rstrip("/")
+        self._token = token
+        self._timeouts = timeouts or Timeouts()
+        self._retry = retry or RetryBudget()
+        self._session: aiohttp.ClientSession | None = None
+
+    @classmethod
+    def from_settings(
+        cls,
+        settings: ServiceSettings,
+        *,
+        timeouts: Timeouts | None = None,
+        retry: RetryBudget | None = None,
+    ) -> Self:
+        """A client of the address and token in the environment."""
+        token = settings.token.get_secret_value() if settings.token else None
+        url: str = getattr(settings, f"{cls.service}_url")
+        return cls(url, token=token, timeouts=timeouts, retry=retry)
+
+    async def __aenter__(self) -> Self:
+        limits = aiohttp.ClientTimeout(
+            total=self._timeouts.total_s,
+            sock_connect=self._timeouts.connect_s,
+            sock_read=self._timeouts.read_s,
+        )
+        headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
+        self._session = aiohttp.ClientSession(
+            timeout=limits,
+            headers=headers,
+            connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS),
+        )
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._session is not None:
+            await self._session.close()
+
+    async def health(self) -> dict[str, object]:
+        """The service's name, version and facts."""
+        return await self._call("GET", "/health", None, TypeAdapter(dict[str, object]))
+
+    async def ready(self) -> None:
+        """Returns once the service says that it is ready.
+
+        Raises:
+            NotReady: it still is not when the retry budget is spent.
+        """
+        await self._call("GET", "/ready", None, TypeAdapter(dict[str, object]))
+
+    def _open(self) -> aiohttp.ClientSession:
+        if self._session is None:
+            raise RuntimeError(f"use {type(self).__name__} as `async with`")
+        return self._session
+
+    async def _call(
+        self, method: str, path: str, body: BaseModel | None, reply: TypeAdapter[Reply]
+    ) -> Reply:
+        attempts = AsyncRetrying(
+            retry=retry_if_exception(_is_retryable),
+            stop=stop_after_attempt(self._retry.attempts) | stop_after_delay(self._retry.total_s),
+            wait=self._wait,
+            reraise=True,
+        )
+        identifier = request_id() or new_request_id()
+        async for attempt in attempts:
+            with attempt:
+                try:
+                    return await self._attempt(method, path, body, reply, identifier)
+                except AssayError as error:
+                    error.attempts = max(error.attempts, attempt.retry_state.attempt_number)
+                    raise
+        raise AssertionError("the retry loop either returns or raises")
+
+    def _wait(self, state: RetryCallState) -> float:
+        backoff = wait_exponential_jitter(
+            initial=self._retry.first_wait_s, max=self._retry.max_wait_s, jitter=0.1
+        )(state)
+        error = state.outcome.exception() if state.outcome else None
+        asked = error.retry_after_s if isinstance(error, AssayError) else None
+        return max(backoff, min(asked or 0.0, self._retry.total_s))
+
+    async def _attempt(
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | None,
+        reply: TypeAdapter[Reply],
+        identifier: str,
+    ) -> Reply:
+        headers = {REQUEST_ID_HEADER: identifier}
+        data = None
+        if body is not None:
+            headers["content-type"] = "application/json"
+            data = body.model_dump_json().encode()
+        try:
+            async with self._open().request(
+                method, self._base_url + path, data=data, headers=headers
+            ) as response:
+                content = await response.read()
+        except TimeoutError as error:
+            raise TimedOut(f"{method} {path}: no answer in time", service=self.service) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(
+                f"{method} {self._base_url}{path}: {error or type(error).__name__}",
+                service=self.service,
+            ) from error
+        if response.status >= 400:
+            raise self._error(response.status, response.headers, content)
+        return self._decode(reply, content)
+
+    def _decode(self, reply: TypeAdapter[Reply], content: bytes) -> Reply:
+        try:
+            return reply.validate_json(content)
+        except ValidationError as error:
+            raise InternalFault(
+                f"an answer that cannot be read: {error.errors()[0]['msg']}", service=self.service
+            ) from error
+
+    def _error(self, status: int, headers: Mapping[str, str], content: bytes) -> AssayError:
+        try:
+            known = from_body(ErrorBody.model_validate_json(content))
+        except ValidationError:
+            known = None
+        if known is not None:
+            return known
+        kind = _BY_STATUS.get(status, InternalFault if status >= 500 else InvalidInput)
+        wait = headers.get("retry-after", "")
+        return kind(
+            f"HTTP {status}: {_excerpt(content)}",
+            service=self.service,
+            retry_after_s=float(wait) if wait.isdigit() else None,
+        )
+
+
+def _is_retryable(error: BaseException) -> bool:
+    return isinstance(error, AssayError) and error.retryable
+
+
+def _excerpt(content: bytes) -> str:
+    return json.dumps(content[:200].decode(errors="replace"))

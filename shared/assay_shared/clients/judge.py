@@ -1,0 +1,17 @@
+"""Judge over HTTP."""
+
+from pydantic import TypeAdapter
+
+from assay_shared.clients.http import ServiceClient
+from assay_shared.types import JudgeRequest, JudgeResponse
+
+_RESPONSE = TypeAdapter(JudgeResponse)
+
+
+class JudgeClient(ServiceClient):
+    """Decides whether answers are right."""
+
+    service = "judge"
+
+    async def judge(self, request: JudgeRequest) -> JudgeResponse:
+        return await self._call("POST", "/v1/judge", request, _RESPONSE)

@@ -1,0 +1,70 @@
+"""Runs of the trainer over HTTP."""
+
+from collections.abc import AsyncIterator
+
+import aiohttp
+from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
+
+from assay_shared.clients.http import ServiceClient
+from assay_shared.errors import Unreachable
+from assay_shared.run_folder import Event, RunStatus
+
+
+class RunRequest(BaseModel):
+    """A run to start: the content of a run file, and a name that no other run has."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    name: str
+    config: dict[str, JsonValue]
+
+
+class RunInfo(BaseModel):
+    """A run as the trainer knows it."""
+
+    name: str
+    folder: str
+    status: RunStatus
+
+
+_INFO = TypeAdapter(RunInfo)
+_INFOS = TypeAdapter(list[RunInfo])
+
+
+class TrainerClient(ServiceClient):
+    """Starts, follows and stops runs."""
+
+    service = "trainer"
+
+    async def start(self, request: RunRequest) -> RunInfo:
+        return await self._call("POST", "/v1/runs", request, _INFO)
+
+    async def runs(self) -> list[RunInfo]:
+        return await self._call("GET", "/v1/runs", None, _INFOS)
+
+    async def run(self, name: str) -> RunInfo:
+        return await self._call("GET", f"/v1/runs/{name}", None, _INFO)
+
+    async def stop(self, name: str) -> RunInfo:
+        return await self._call("POST", f"/v1/runs/{name}/stop", None, _INFO)
+
+    async def resume(self, name: str) -> RunInfo:
+        return await self._call("POST", f"/v1/runs/{name}/resume", None, _INFO)
+
+    async def events(self, name: str) -> AsyncIterator[Event]:
+        """All events of a run from its first, as they happen; ends when the run does."""
+        async for line in self._lines(f"/v1/runs/{name}/events"):
+            if line.startswith("data: "):
+                yield Event.model_validate_json(line.removeprefix("data: "))
+
+    async def _lines(self, path: str) -> AsyncIterator[str]:
+        # A quiet stretch of a long run is no fault: the server sends a comment every few seconds.
+        limits = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
+        try:
+            async with self._open().get(self._base_url + path, timeout=limits) as response:
+                if response.status >= 400:
+                    raise self._error(response.status, response.headers, await response.read())
+                async for line in response.content:
+                    yield line.decode().rstrip("\n")
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"GET {path}: {error}", service=self.service) from error

@@ -1,0 +1,267 @@
+"""The errors of all services.
+
+AssayError
+├── CallerError                 the caller's fault: a retry cannot help
+│   ├── InvalidInput       422  a request, option or file that cannot be used
+│   │   ├── ConfigError    422  a run file, rubric or setting
+│   │   ├── DatasetError   422  a dataset, with file, line and field
+│   │   └── RoleError      422  a test-only task opened for training
+│   ├── Unauthorized       401  no token, or a wrong one
+│   ├── NotFound           404
+│   ├── Conflict           409  weights that go backwards, a run that is already running
+│   └── TooLarge           413  a body over the limit
+└── InfrastructureError         ours or a neighbour's: never a score
+    ├── Overloaded         429  no room for now; Retry-After says when
+    ├── NotReady           503  starting, stopping, or no weights loaded yet
+    ├── Unreachable        502  no connection, or it broke
+    ├── TimedOut           504  no answer in time
+    ├── SandboxFault       500  a program could not be started, watched or cleaned up
+    ├── JudgeFault         502  no provider gave a usable verdict
+    ├── BudgetExceeded     402  a cost or retry budget is spent
+    ├── WeightsRefused     422  a checkpoint that is incomplete, corrupt or not what was announced
+    └── InternalFault      500  a bug
+
+Each class says whose fault it is (`failure_class`), whether a retry can help (`retryable`) and
+which HTTP status it has. Errors travel as `ErrorBody` and are raised again as the same class.
+"""
+
+from typing import ClassVar
+
+from pydantic import BaseModel
+
+from assay_shared.types import Failure, FailureClass
+
+
+class AssayError(Exception):
+    """Base of all: a message for people, and what a program needs to react."""
+
+    http_status: ClassVar[int] = 500
+    failure_class: ClassVar[FailureClass] = FailureClass.INTERNAL
+    retryable: ClassVar[bool] = False
+
+    def __init__(
+        self,
+        message: str,
+        *,
+        field: str | None = None,
+        hint: str | None = None,
+        service: str | None = None,
+        retry_after_s: float | None = None,
+        attempts: int = 1,
+    ) -> None:
+        super().__init__(message)
+        self.message = message
+        self.field = field
+        self.hint = hint
+        self.service = service
+        self.retry_after_s = retry_after_s
+        self.attempts = attempts
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return (_rebuild, (type(self), self.message, self._details()))
+
+    def _details(self) -> dict[str, object]:
+        names = ("field", "hint", "service", "retry_after_s", "attempts")
+        return {name: getattr(self, name) for name in names}
+
+    def __str__(self) -> str:
+        where = f"{self.field}: " if self.field else ""
+        hint = f" ({self.hint})" if self.hint else ""
+        return f"{where}{self.message}{hint}"
+
+
+def _rebuild(cls: type[AssayError], message: str, details: dict[str, object]) -> AssayError:
+    return cls(message, **details)  # type: ignore[arg-type]  # the values come from _details
+
+
+class CallerError(AssayError):
+    """The caller's fault."""
+
+    http_status = 422
+    failure_class = FailureClass.INTERNAL
+
+
+class InvalidInput(CallerError):
+    """A request, option or file that cannot be used."""
+
+
+class ConfigError(InvalidInput):
+    """A run file, rubric or setting that cannot be used."""
+
+
+class DatasetError(InvalidInput):
+    """A dataset that cannot be used."""
+
+
+class RoleError(InvalidInput):
+    """A task was opened for something its role forbids."""
+
+
+class Unauthorized(CallerError):
+    """No token, or a wrong one."""
+
+    http_status = 401
+
+
+class NotFound(CallerError):
+    """There is no such thing here."""
+
+    http_status = 404
+
+
+class Conflict(CallerError):
+    """The request contradicts the present state."""
+
+    http_status = 409
+
+
+class TooLarge(CallerError):
+    """The request body is over the limit."""
+
+    http_status = 413
+
+
+class InfrastructureError(AssayError):
+    """Ours or a neighbour's fault."""
+
+
+class Overloaded(InfrastructureError):
+    """No room for now."""
+
+    http_status = 429
+    failure_class = FailureClass.OVERLOAD
+    retryable = True
+
+
+class NotReady(InfrastructureError):
+    """Starting, stopping, or without what is needed to serve."""
+
+    http_status = 503
+    failure_class = FailureClass.OVERLOAD
+    retryable = True
+
+
+class Unreachable(InfrastructureError):
+    """No connection, or it broke."""
+
+    http_status = 502
+    failure_class = FailureClass.NETWORK
+    retryable = True
+
+
+class TimedOut(InfrastructureError):
+    """No answer in time."""
+
+    http_status = 504
+    failure_class = FailureClass.NETWORK
+    retryable = True
+
+
+class SandboxFault(InfrastructureError):
+    """A program could not be started, watched or cleaned up."""
+
+    http_status = 500
+    failure_class = FailureClass.SANDBOX
+    retryable = True
+
+
+class JudgeFault(InfrastructureError):
+    """No provider gave a usable verdict."""
+
+    http_status = 502
+    failure_class = FailureClass.JUDGE
+    retryable = True
+
+
+class BudgetExceeded(InfrastructureError):
+    """A cost or retry budget is spent."""
+
+    http_status = 402
+    failure_class = FailureClass.BUDGET
+
+
+class WeightsRefused(InfrastructureError):
+    """A checkpoint that is incomplete, corrupt or not what was announced."""
+
+    http_status = 422
+
+
+class InternalFault(InfrastructureError):
+    """A bug of ours."""
+
+
+def _walk(cls: type[AssayError]) -> dict[str, type[AssayError]]:
+    found = {cls.__name__: cls}
+    for child in cls.__subclasses__():
+        found |= _walk(child)
+    return found
+
+
+ERRORS: dict[str, type[AssayError]] = _walk(AssayError)
+
+
+class ErrorDetail(BaseModel):
+    """`type`, `param` and `code` are named so that OpenAI clients understand them."""
+
+    message: str
+    type: str
+    param: str | None = None
+    code: str | None = None
+    hint: str | None = None
+    failure_class: FailureClass = FailureClass.INTERNAL
+    retryable: bool = False
+    retry_after_s: float | None = None
+    service: str | None = None
+    attempts: int = 1
+    request_id: str | None = None
+
+
+class ErrorBody(BaseModel):
+    """The body of every answer that is not a success."""
+
+    error: ErrorDetail
+
+
+def to_body(error: AssayError, service: str, request_id: str | None) -> ErrorBody:
+    """The error as it leaves `service`; one that was passed on keeps its first service."""
+    return ErrorBody(
+        error=ErrorDetail(
+            message=error.message,
+            type=type(error).__name__,
+            param=error.field,
+            code=type(error).__name__,
+            hint=error.hint,
+            failure_class=error.failure_class,
+            retryable=error.retryable,
+            retry_after_s=error.retry_after_s,
+            service=error.service or service,
+            attempts=error.attempts,
+            request_id=request_id,
+        )
+    )
+
+
+def from_body(body: ErrorBody) -> AssayError | None:
+    """The error that `to_body` described, as the same class; None if another program wrote it."""
+    detail = body.error
+    if detail.type not in ERRORS:
+        return None
+    return ERRORS[detail.type](
+        detail.message,
+        field=detail.param,
+        hint=detail.hint,
+        service=detail.service,
+        retry_after_s=detail.retry_after_s,
+        attempts=detail.attempts,
+    )
+
+
+def to_failure(error: AssayError, service: str) -> Failure:
+    """The error as a sample's reason for having no score."""
+    return Failure(
+        failure_class=error.failure_class,
+        service=error.service or service,
+        message=str(error),
+        retryable=error.retryable,
+        attempts=error.attempts,
+    )

@@ -1,0 +1,43 @@
+"""Log lines as JSON, one object a line, with the ids of the work in hand."""
+
+import json
+import logging
+import sys
+import time
+
+from assay_shared.context import current_log_fields
+
+# What a LogRecord always has; anything else was given as `extra`.
+_STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+
+
+class JsonFormatter(logging.Formatter):
+    """time, level, service, message; then context ids, `extra` fields and a traceback, if any."""
+
+    def __init__(self, service: str) -> None:
+        super().__init__()
+        self._service = service
+
+    def format(self, record: logging.LogRecord) -> str:
+        line: dict[str, object] = {
+            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
+            + f".{int(record.msecs):03d}Z",
+            "level": record.levelname.lower(),
+            "service": self._service,
+            "logger": record.name,
+            "message": record.getMessage(),
+        }
+        line |= current_log_fields()
+        line |= {k: v for k, v in vars(record).items() if k not in _STANDARD}
+        if record.exc_info:
+            line["traceback"] = self.formatException(record.exc_info)
+        return json.dumps(line, default=str)
+
+
+def set_up_logging(service: str, level: str) -> None:
+    """Send all log lines of this process to standard error as JSON."""
+    handler = logging.StreamHandler(sys.stderr)
+    handler.setFormatter(JsonFormatter(service))
+    logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
+    for noisy in ("httpx", "httpcore", "filelock", "matplotlib", "PIL", "fsspec", "datasets"):
+        logging.getLogger(noisy).setLevel(logging.WARNING)

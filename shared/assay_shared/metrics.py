@@ -1,0 +1,34 @@
+"""Metrics that every service has; each service adds its own to the same registry."""
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+
+# From a cache hit to a long generation.
+LATENCY_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
+
+
+class ServiceMetrics:
+    """HTTP traffic of one service."""
+
+    def __init__(self, service: str, version: str) -> None:
+        self.registry = CollectorRegistry()
+        self.requests = Counter(
+            "assay_http_requests_total",
+            "Requests answered.",
+            ["method", "route", "status"],
+            registry=self.registry,
+        )
+        self.latency_s = Histogram(
+            "assay_http_request_seconds",
+            "Time from the first byte of a request to the last of its answer.",
+            ["route"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=self.registry,
+        )
+        self.in_flight = Gauge(
+            "assay_http_requests_in_flight",
+            "Requests being answered.",
+            registry=self.registry,
+        )
+        Info("assay_service", "Which service this is.", registry=self.registry).info(
+            {"service": service, "version": version}
+        )

@@ -1,0 +1,128 @@
+"""What surrounds every request: its id, its log line and metrics, the token, the size limit.
+
+Plain ASGI classes: Starlette's BaseHTTPMiddleware costs a task and a queue per request.
+"""
+
+import hmac
+import logging
+import time
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from assay_shared.context import REQUEST_ID_HEADER, new_request_id, request_id, request_scope
+from assay_shared.errors import AssayError, TooLarge, Unauthorized, to_body
+from assay_shared.metrics import ServiceMetrics
+
+_log = logging.getLogger(__name__)
+
+#: Probes and scrapers carry no token, and are not worth a log line each.
+OPEN_PATHS = frozenset({"/health", "/ready", "/metrics"})
+_MAX_ID_LENGTH = 128
+
+
+class Observe:
+    """Gives each request an id (the caller's, if it sent one), counts, times and logs it."""
+
+    def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
+        self._app = app
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        identifier = Headers(scope=scope).get(REQUEST_ID_HEADER, "")[:_MAX_ID_LENGTH]
+        with (
+            request_scope(identifier or new_request_id()),
+            self._metrics.in_flight.track_inprogress(),
+        ):
+            await self._observed(scope, receive, send)
+
+    async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
+        started = time.perf_counter()
+        status = 500
+
+        async def send_with_id(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id() or ""
+            await send(message)
+
+        try:
+            await self._app(scope, receive, send_with_id)
+        finally:
+            self._record(scope, status, time.perf_counter() - started)
+
+    def _record(self, scope: Scope, status: int, took_s: float) -> None:
+        # The route's template, not the path: a path has as many values as there are ids.
+        route = getattr(scope.get("route"), "path", "unmatched")
+        self._metrics.requests.labels(scope["method"], route, str(status)).inc()
+        self._metrics.latency_s.labels(route).observe(took_s)
+        if scope["path"] not in OPEN_PATHS:
+            _log.info(
+                "%s %s %d",
+                scope["method"],
+                scope["path"],
+                status,
+                extra={"status": status, "took_s": round(took_s, 4)},
+            )
+
+
+class BearerAuth:
+    """Asks for `Authorization: Bearer <token>` on all but the open paths."""
+
+    def __init__(self, app: ASGIApp, token: str, service: str) -> None:
+        self._app = app
+        self._expected = f"Bearer {token}".encode()
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS or self._knows(scope):
+            return await self._app(scope, receive, send)
+        error = Unauthorized("this service asks for a bearer token", hint="set ASSAY_TOKEN")
+        await answer_error(error, self._service, send)
+
+    def _knows(self, scope: Scope) -> bool:
+        given = Headers(scope=scope).get("authorization", "").encode()
+        return hmac.compare_digest(given, self._expected)
+
+
+class BodyLimit:
+    """Refuses a body over the limit: by its announced length, else as soon as it passes it."""
+
+    def __init__(self, app: ASGIApp, limit_bytes: int, service: str) -> None:
+        self._app = app
+        self._limit_bytes = limit_bytes
+        self._service = service
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        announced = Headers(scope=scope).get("content-length", "0")
+        if announced.isdigit() and int(announced) > self._limit_bytes:
+            return await answer_error(self._too_large(), self._service, send)
+        read = 0
+
+        async def counted() -> Message:
+            nonlocal read
+            message = await receive()
+            read += len(message.get("body", b""))
+            if read > self._limit_bytes:
+                raise self._too_large()
+            return message
+
+        await self._app(scope, counted, send)
+
+    def _too_large(self) -> TooLarge:
+        return TooLarge(f"the body is over {self._limit_bytes} bytes")
+
+
+async def answer_error(error: AssayError, service: str, send: Send) -> None:
+    """Send `error` as the whole answer."""
+    body = to_body(error, service, request_id()).model_dump_json().encode()
+    headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
+    if error.retry_after_s is not None:
+        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+    await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
+    await send({"type": "http.response.body", "body": body})

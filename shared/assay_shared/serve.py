@@ -1,0 +1,77 @@
+"""Running a service: one socket, one worker, a stop that finishes the work in hand."""
+
+import errno
+import logging
+import os
+import socket
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import uvicorn
+from fastapi import FastAPI
+
+from assay_shared.errors import ConfigError
+from assay_shared.logs import set_up_logging
+from assay_shared.settings import AnySettings, read_settings
+
+_log = logging.getLogger(__name__)
+_BACKLOG = 2048
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where to listen: host and port (0 takes a free one), or a socket handed over as `fd`."""
+
+    host: str
+    port: int
+    fd: int | None = None
+
+    def listener(self) -> socket.socket:
+        return bind(self.host, self.port) if self.fd is None else socket.socket(fileno=self.fd)
+
+
+def run_service(
+    name: str,
+    settings_class: type[AnySettings],
+    create_app: Callable[[AnySettings], FastAPI],
+    address: Address,
+) -> None:
+    """Serve until SIGTERM or Ctrl-C, then finish the requests in hand.
+
+    Raises:
+        ConfigError: a setting, the port or the service's own configuration cannot be used.
+    """
+    settings = read_settings(settings_class)
+    set_up_logging(name, settings.log_level)
+    app = create_app(settings)
+    listener = address.listener()
+    _log.info("listening on http://%s:%d", *listener.getsockname()[:2])
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,
+        backlog=_BACKLOG,
+        timeout_graceful_shutdown=int(settings.shutdown_grace_s),
+    )
+    uvicorn.Server(config).run(sockets=[listener])
+
+
+def bind(host: str, port: int) -> socket.socket:
+    """A listening socket; port 0 takes a free one."""
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    listener = socket.socket(family, socket.SOCK_STREAM)
+    listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+    try:
+        listener.bind((host, port))
+        listener.listen(_BACKLOG)
+    except OSError as error:
+        listener.close()
+        if error.errno == errno.EADDRINUSE:
+            raise ConfigError(
+                f"port {port} on {host} is in use",
+                hint="choose another with --port, or --port 0 for a free one",
+            ) from None
+        raise ConfigError(
+            f"cannot listen on {host}:{port}: {os.strerror(error.errno or 0)}"
+        ) from None
+    return listener

@@ -1,0 +1,125 @@
+"""The skeleton of a service: health, readiness, metrics, errors; routes are added to it."""
+
+import logging
+from collections.abc import Callable
+from contextlib import AbstractAsyncContextManager
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from pydantic import JsonValue
+from starlette.exceptions import HTTPException
+
+from assay_shared import __version__
+from assay_shared.context import request_id
+from assay_shared.errors import (
+    AssayError,
+    CallerError,
+    InternalFault,
+    InvalidInput,
+    NotFound,
+    NotReady,
+    to_body,
+)
+from assay_shared.metrics import ServiceMetrics
+from assay_shared.middleware import BearerAuth, BodyLimit, Observe
+from assay_shared.settings import ServiceSettings
+
+_log = logging.getLogger(__name__)
+
+Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
+
+
+def create_service(
+    name: str,
+    settings: ServiceSettings,
+    lifespan: Lifespan,
+    *,
+    not_ready_because: Callable[[], str | None] = lambda: None,
+    health: Callable[[], dict[str, JsonValue]] = dict,
+) -> FastAPI:
+    """An app with everything that services have in common.
+
+    Args:
+        lifespan: opens and closes what the service holds.
+        not_ready_because: why the service cannot serve yet; None when it can.
+        health: facts to show on /health beside name and version.
+    """
+    app = FastAPI(title=f"assay {name}", version=__version__, lifespan=lifespan)
+    app.state.metrics = ServiceMetrics(name, __version__)
+    _add_error_handlers(app, name)
+    _add_probes(app, name, not_ready_because, health)
+    app.add_middleware(BodyLimit, limit_bytes=settings.body_limit_bytes, service=name)
+    if settings.token is not None:
+        app.add_middleware(BearerAuth, token=settings.token.get_secret_value(), service=name)
+    app.add_middleware(Observe, metrics=app.state.metrics)
+    return app
+
+
+def _add_probes(
+    app: FastAPI,
+    name: str,
+    not_ready_because: Callable[[], str | None],
+    health: Callable[[], dict[str, JsonValue]],
+) -> None:
+    @app.get("/health", tags=["probes"])
+    async def get_health() -> dict[str, JsonValue]:
+        """Alive, and what it is."""
+        return {"status": "ok", "service": name, "version": __version__} | health()
+
+    @app.get("/ready", tags=["probes"])
+    async def get_ready() -> dict[str, str]:
+        """Whether requests will be served now."""
+        reason = not_ready_because()
+        if reason is not None:
+            raise NotReady(reason, retry_after_s=1.0)
+        return {"status": "ready"}
+
+    @app.get("/metrics", tags=["probes"])
+    async def get_metrics() -> Response:
+        """Prometheus metrics."""
+        return Response(generate_latest(app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
+
+
+def _add_error_handlers(app: FastAPI, name: str) -> None:
+    def answer(error: AssayError) -> JSONResponse:
+        body = to_body(error, name, request_id()).model_dump(mode="json")
+        response = JSONResponse(body, status_code=error.http_status)
+        if error.retry_after_s is not None:
+            response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
+        return response
+
+    @app.exception_handler(AssayError)
+    async def known(_: Request, error: AssayError) -> JSONResponse:
+        level = logging.INFO if isinstance(error, CallerError) else logging.WARNING
+        _log.log(level, "%s: %s", type(error).__name__, error)
+        return answer(error)
+
+    @app.exception_handler(RequestValidationError)
+    async def invalid(_: Request, error: RequestValidationError) -> JSONResponse:
+        return answer(describe_invalid(error))
+
+    @app.exception_handler(HTTPException)
+    async def http(request: Request, error: HTTPException) -> JSONResponse:
+        kind = NotFound if error.status_code == 404 else InvalidInput
+        response = answer(kind(f"{request.method} {request.url.path}: {error.detail}"))
+        response.status_code = error.status_code
+        return response
+
+    @app.exception_handler(Exception)
+    async def unknown(_: Request, error: Exception) -> JSONResponse:
+        return answer(InternalFault(f"{type(error).__name__}: {error}"))
+
+
+def describe_invalid(error: RequestValidationError) -> InvalidInput:
+    """The first thing wrong with a request: which field, what it is, what it should be."""
+    first = error.errors()[0]
+    where = [str(part) for part in first["loc"] if part != "body"]
+    message = str(first["msg"]).removeprefix("Value error, ")
+    given = first.get("input")
+    if isinstance(given, str | int | float | bool):
+        message += f", not {given!r:.80}"
+    others = len(error.errors()) - 1
+    hint = f"and {others} more" if others else None
+    return InvalidInput(message, field=".".join(where) or None, hint=hint)

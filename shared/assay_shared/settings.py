@@ -1,0 +1,55 @@
+"""Where things run: addresses, secrets and limits, read from `ASSAY_*` environment variables.
+
+What runs is in run files (`config.py`). Nothing here is read at import.
+"""
+
+from pathlib import Path
+from typing import Literal, TypeVar
+
+from pydantic import Field, SecretStr, ValidationError
+from pydantic_settings import BaseSettings, SettingsConfigDict
+
+from assay_shared.errors import ConfigError
+
+
+class ServiceSettings(BaseSettings):
+    """What every service and client reads. Subclasses add a service's own variables."""
+
+    model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
+
+    #: Bearer token that services ask for and clients send; without one, no check is made.
+    token: SecretStr | None = None
+    inference_url: str = "http://127.0.0.1:8001"
+    sandbox_url: str = "http://127.0.0.1:8002"
+    judge_url: str = "http://127.0.0.1:8003"
+    reward_url: str = "http://127.0.0.1:8004"
+    trainer_url: str = "http://127.0.0.1:8005"
+    #: Broker and result store: redis://host:port/db or unix:///path/to/socket.
+    redis_url: str = "redis://127.0.0.1:6379/0"
+    #: Folder that holds one folder per run.
+    runs: Path = Path("runs")
+    #: Folder with external datasets (HumanEval.jsonl.gz, ...).
+    data: Path | None = None
+    log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
+    #: Largest request body a service reads.
+    body_limit_bytes: int = Field(default=32 * 2**20, gt=0)
+    #: Time a stopping service gives to requests in hand.
+    shutdown_grace_s: float = Field(default=20.0, gt=0)
+
+
+AnySettings = TypeVar("AnySettings", bound=ServiceSettings)
+
+
+def read_settings(cls: type[AnySettings]) -> AnySettings:
+    """Settings from the environment.
+
+    Raises:
+        ConfigError: a variable has a value that cannot be used; names the variable.
+    """
+    try:
+        return cls()
+    except ValidationError as error:
+        first = error.errors()[0]
+        prefix = str(cls.model_config.get("env_prefix", ""))
+        name = (prefix + "_".join(str(part) for part in first["loc"])).upper()
+        raise ConfigError(first["msg"], field=name) from None

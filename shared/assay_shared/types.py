@@ -1,0 +1,466 @@
+"""What crosses a process boundary, in the order the data flows.
+
+task -> sampling -> completion -> group -> execution and tests -> verdict -> reward -> scored group.
+Every type is frozen and closed: an unknown field is an error at whichever end reads it.
+"""
+
+from enum import StrEnum
+from typing import Annotated, ClassVar, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+
+
+class Wire(BaseModel):
+    """Base of all wire types."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+# Tasks
+
+
+class Role(StrEnum):
+    """What a task may be used for; opening a `test` task for training is an error."""
+
+    TRAIN = "train"
+    VALIDATION = "validation"
+    TEST = "test"
+
+
+class StdinCase(Wire):
+    """Run the program on `stdin`; it passes if its output equals `expected_stdout`.
+
+    Trailing whitespace of lines and trailing empty lines do not count.
+    """
+
+    kind: Literal["stdin"] = "stdin"
+    stdin: str
+    expected_stdout: str
+
+
+class CallCase(Wire):
+    """Call `function(*args)`; it passes if the value returned equals `expected`.
+
+    A returned tuple equals the JSON list of its items. `expected` never enters the sandbox.
+    """
+
+    kind: Literal["call"] = "call"
+    function: str
+    args: tuple[JsonValue, ...]
+    expected: JsonValue
+
+
+class AssertCase(Wire):
+    """Run `code` after the program, in its process; it passes if nothing is raised."""
+
+    kind: Literal["assert"] = "assert"
+    code: str
+
+
+TestCase = Annotated[StdinCase | CallCase | AssertCase, Field(discriminator="kind")]
+
+
+class PromptFormat(StrEnum):
+    """How a prompt becomes token ids: through the chat template, or exactly as it stands."""
+
+    CHAT = "chat"
+    RAW = "raw"
+
+
+class Task(Wire):
+    """One thing to solve, and what is needed to score an answer to it."""
+
+    id: str
+    dataset: str
+    role: Role
+    prompt: str
+    prompt_format: PromptFormat = PromptFormat.CHAT
+    rubric: str
+    #: A known right answer, in the form a policy would give it.
+    gold: str | None = None
+    #: What verifier and judge compare an answer with; `gold` where it is not set.
+    reference: str | None = None
+    tests: tuple[TestCase, ...] = ()
+    #: Text put before an answer to make it a whole program (HumanEval's prompt).
+    code_prefix: str = ""
+    #: Facts for grouping results: domain, family, difficulty.
+    tags: dict[str, str] = {}
+
+
+# Inference
+
+
+class PolicyVersion(Wire):
+    """Which weights: a counter that only grows, and the SHA-256 of the weight files."""
+
+    version: int = Field(ge=0)
+    digest: str
+
+
+class Message(Wire):
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
+class SamplingParams(Wire):
+    """How to sample. Temperature 0 is greedy. `seed` makes each of the `n` samples repeatable."""
+
+    n: int = Field(default=1, ge=1, le=256)
+    max_tokens: int = Field(default=256, ge=1)
+    temperature: float = Field(default=1.0, ge=0.0, le=10.0)
+    top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    stop: tuple[str, ...] = Field(default=(), max_length=8)
+    seed: int | None = None
+
+
+class GenerateRequest(Wire):
+    """Exactly one of `token_ids`, `prompt` (tokenised as it stands), `messages` (templated)."""
+
+    token_ids: tuple[int, ...] | None = None
+    prompt: str | None = None
+    messages: tuple[Message, ...] | None = None
+    sampling: SamplingParams = SamplingParams()
+
+    @model_validator(mode="after")
+    def _one_prompt(self) -> "GenerateRequest":
+        given = [x for x in (self.token_ids, self.prompt, self.messages) if x is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of token_ids, prompt and messages")
+        if len(given[0]) == 0:
+            raise ValueError("the prompt is empty")
+        return self
+
+
+class FinishReason(StrEnum):
+    """Why a completion ended: its own end (or a stop string), or the token limit."""
+
+    STOP = "stop"
+    LENGTH = "length"
+
+
+class Completion(Wire):
+    """One sampled answer.
+
+    `logprobs[t]` is the natural-log probability of `token_ids[t]` under the sampling
+    distribution's temperature, before top-p. The ending token, where there is one, is the last id.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float, ...]
+    text: str
+    finish_reason: FinishReason
+    policy: PolicyVersion
+
+
+class GenerateResponse(Wire):
+    """The ids that were really sent to the model, and the samples drawn from them."""
+
+    prompt_token_ids: tuple[int, ...]
+    completions: tuple[Completion, ...]
+
+
+class LogprobProbe(Wire):
+    """A fixed sequence and the trainer's log-probabilities of it: proof that weights landed.
+
+    `logprobs[t]` belongs to `token_ids[t + 1]`. Loading fails where the engine's own differ by
+    more than `tolerance` anywhere.
+    """
+
+    token_ids: tuple[int, ...] = Field(min_length=2)
+    logprobs: tuple[float, ...]
+    tolerance: float = Field(default=1e-2, gt=0)
+
+    @model_validator(mode="after")
+    def _one_logprob_per_prediction(self) -> "LogprobProbe":
+        if len(self.logprobs) != len(self.token_ids) - 1:
+            raise ValueError("logprobs must be one shorter than token_ids")
+        return self
+
+
+class WeightUpdate(Wire):
+    """Ask inference to serve the checkpoint folder `path` as `policy`."""
+
+    path: str
+    policy: PolicyVersion
+    probe: LogprobProbe | None = None
+
+
+class WeightStatus(Wire):
+    """What inference serves; `policy` is null until a checkpoint is loaded."""
+
+    policy: PolicyVersion | None
+    path: str | None = None
+    #: Largest difference the last probe found, in nats.
+    probe_difference: float | None = None
+    load_time_s: float | None = None
+
+
+class Group(Wire):
+    """All completions of one task, as inference returned them."""
+
+    key: str
+    task: Task
+    prompt_token_ids: tuple[int, ...] = ()
+    completions: tuple[Completion, ...]
+
+
+# Sandbox
+
+
+class Limits(Wire):
+    """What one program may use. CPU time is the program's own; wall time bounds idle waiting."""
+
+    cpu_time_s: float = Field(default=5.0, gt=0, le=300)
+    wall_time_s: float = Field(default=15.0, gt=0, le=600)
+    memory_bytes: int = Field(default=512 * 2**20, ge=16 * 2**20)
+    output_bytes: int = Field(default=2**20, ge=0, le=64 * 2**20)
+    file_bytes: int = Field(default=16 * 2**20, ge=0)
+    processes: int = Field(default=64, ge=1, le=4096)
+
+
+class Status(StrEnum):
+    """How a program ended. `sandbox_error` is our fault and never the program's."""
+
+    ACCEPTED = "accepted"
+    WRONG_ANSWER = "wrong_answer"
+    COMPILE_ERROR = "compile_error"
+    SYNTAX_ERROR = "syntax_error"
+    RUNTIME_ERROR = "runtime_error"
+    TIME_LIMIT = "time_limit"
+    MEMORY_LIMIT = "memory_limit"
+    OUTPUT_LIMIT = "output_limit"
+    SANDBOX_ERROR = "sandbox_error"
+
+
+class ExecutionRequest(Wire):
+    """One program to run once."""
+
+    code: str
+    language: str = "python"
+    stdin: str = ""
+    limits: Limits = Limits()
+
+
+class ExecutionResult(Wire):
+    """How it ran. `peak_memory_bytes` is null where the host could not tell."""
+
+    status: Status
+    stdout: str = ""
+    stderr: str = ""
+    exit_code: int | None = None
+    cpu_time_s: float = 0.0
+    wall_time_s: float = 0.0
+    peak_memory_bytes: int | None = None
+    message: str = ""
+    isolation: str
+
+
+class TestRequest(Wire):
+    """One program, many cases. All cases must be of one kind."""
+
+    __test__: ClassVar[bool] = False
+
+    code: str
+    language: str = "python"
+    cases: tuple[TestCase, ...] = Field(min_length=1, max_length=1000)
+    limits: Limits = Limits()
+    stop_on_first_failure: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "TestRequest":
+        kinds = {case.kind for case in self.cases}
+        if len(kinds) > 1:
+            raise ValueError(f"cases must be of one kind, not {', '.join(sorted(kinds))}")
+        return self
+
+
+class CaseResult(Wire):
+    """One case. Its status is null if it did not run because an earlier one failed."""
+
+    status: Status | None
+    message: str = ""
+    wall_time_s: float = 0.0
+
+
+class Grading(StrEnum):
+    """Where answers were compared: outside the program's process, or inside it (forgeable)."""
+
+    OUTSIDE = "outside"
+    IN_PROCESS = "in_process"
+
+
+class TestReport(Wire):
+    """`status` is accepted if all cases are, else that of the first that is not."""
+
+    __test__: ClassVar[bool] = False
+
+    status: Status
+    cases: tuple[CaseResult, ...]
+    grading: Grading
+    isolation: str
+
+    @property
+    def num_passed(self) -> int:
+        return sum(case.status is Status.ACCEPTED for case in self.cases)
+
+    @property
+    def pass_ratio(self) -> float:
+        return self.num_passed / len(self.cases)
+
+
+# Failures
+
+
+class FailureClass(StrEnum):
+    """Whose fault. `policy` marks the answer's own fault, which is a score and never a failure."""
+
+    POLICY = "policy"
+    SANDBOX = "sandbox"
+    JUDGE = "judge"
+    NETWORK = "network"
+    OVERLOAD = "overload"
+    BUDGET = "budget"
+    INTERNAL = "internal"
+
+
+class Failure(Wire):
+    """Why a sample has no score. It leaves the loss and the group statistics, and is counted."""
+
+    failure_class: FailureClass
+    service: str
+    message: str
+    retryable: bool
+    attempts: int = Field(default=1, ge=0)
+
+    @model_validator(mode="after")
+    def _not_the_policys(self) -> "Failure":
+        if self.failure_class is FailureClass.POLICY:
+            raise ValueError("a fault of the policy is a score, not a failure")
+        return self
+
+
+# Judge
+
+
+class Label(StrEnum):
+    """A judge's finding; UNSURE is a finding too, and not a failure to judge."""
+
+    CORRECT = "CORRECT"
+    INCORRECT = "INCORRECT"
+    UNSURE = "UNSURE"
+
+
+class JudgeRequest(Wire):
+    """A group of answers to one question. One judge decides them all, or none is decided."""
+
+    question: str
+    answers: tuple[str, ...] = Field(min_length=1, max_length=256)
+    reference: str | None = None
+
+
+class Verdict(Wire):
+    """A finding, and who made it. `template` is the hash of the prompt that was used."""
+
+    status: Literal["judged"] = "judged"
+    label: Label
+    reason: str = ""
+    judge: str
+    template: str | None = None
+
+
+class Abstention(Wire):
+    """No verdict: every judge of the chain failed."""
+
+    status: Literal["failed"] = "failed"
+    failure: Failure
+
+
+Judgement = Annotated[Verdict | Abstention, Field(discriminator="status")]
+
+
+class JudgeResponse(Wire):
+    """One judgement per answer, in order; all verdicts name the same judge."""
+
+    judgements: tuple[Judgement, ...]
+
+
+# Reward
+
+
+class RewardComponent(Wire):
+    """One term: `value` in [0, 1] as measured, and the weight it enters the reward with."""
+
+    name: str
+    value: float
+    weight: float
+    detail: str = ""
+
+
+class Scored(Wire):
+    """A measurement: value = sum of weight * component value."""
+
+    status: Literal["scored"] = "scored"
+    value: float
+    #: What became of the answer, in the sandbox's words; accepted means right.
+    outcome: Status
+    components: tuple[RewardComponent, ...]
+
+
+class Unscored(Wire):
+    """No measurement was possible. Never to be read as zero."""
+
+    status: Literal["failed"] = "failed"
+    failure: Failure
+
+
+Reward = Annotated[Scored | Unscored, Field(discriminator="status")]
+
+
+class ScoreRequest(Wire):
+    """Score the answers to one task. `rubric` defaults to the task's own."""
+
+    task: Task
+    answers: tuple[str, ...] = Field(min_length=1, max_length=256)
+    rubric: str | None = None
+
+
+class ScoreResponse(Wire):
+    """One reward per answer, in order; `scorer` names the rubric and its hash."""
+
+    rewards: tuple[Reward, ...]
+    scorer: str
+
+
+class RubricInfo(Wire):
+    """A rubric as the reward service loaded it; `shares` sum to 1."""
+
+    name: str
+    scorer: str
+    description: str
+    shares: dict[str, float]
+
+
+# Rollouts
+
+
+class GroupRequest(Wire):
+    """A unit of rollout work. `key` says what it is: the same key is never counted twice."""
+
+    key: str
+    run: str
+    task: Task
+    sampling: SamplingParams
+
+
+class ScoredGroup(Wire):
+    """What a rollout worker stores once per key: a group with its rewards, or why there is none."""
+
+    group: Group
+    rewards: tuple[Reward, ...] = ()
+    scorer: str = ""
+    failure: Failure | None = None
+    worker: str
+    generate_time_s: float = 0.0
+    score_time_s: float = 0.0
