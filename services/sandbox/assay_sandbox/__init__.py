@@ -1,0 +1,1 @@
+"""Runs untrusted programs, and judges them by test cases."""

@@ -1,0 +1,53 @@
+"""The sandbox over HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from pydantic import JsonValue
+
+from assay_sandbox.host import ISOLATION
+from assay_sandbox.languages import LANGUAGES, version
+from assay_sandbox.sandbox import LocalSandbox
+from assay_sandbox.settings import SandboxSettings
+from assay_shared.service import create_service
+from assay_shared.types import ExecutionRequest, ExecutionResult, TestReport, TestRequest
+
+
+def create_app(settings: SandboxSettings) -> FastAPI:
+    """The service, with its slots."""
+    sandbox: LocalSandbox
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        nonlocal sandbox
+        sandbox = LocalSandbox(settings, app.state.metrics.registry)
+        yield
+
+    def health() -> dict[str, JsonValue]:
+        return {
+            "isolation": ISOLATION,
+            "separate_users": sandbox.host.first_uid is not None,
+            "python": sandbox.host.python,
+            "slots": settings.sandbox_slots,
+        }
+
+    app = create_service("sandbox", settings, lifespan, health=health)
+
+    @app.post("/v1/execute")
+    async def execute(request: ExecutionRequest) -> ExecutionResult:
+        """Run a program once."""
+        return await sandbox.execute(request)
+
+    @app.post("/v1/test")
+    async def test(request: TestRequest) -> TestReport:
+        """Run a program's cases and judge them."""
+        return await sandbox.test(request)
+
+    @app.get("/v1/languages")
+    def languages() -> dict[str, str]:
+        """The languages that this host has, with their versions."""
+        found = {name: version(row, sandbox.host.python) for name, row in LANGUAGES.items()}
+        return {name: text for name, text in found.items() if text is not None}
+
+    return app

@@ -1,0 +1,49 @@
+"""Run untrusted programs with limits: serve, run."""
+
+from pathlib import Path
+
+import typer
+
+from assay_shared.options import FdOption, HostOption, port_option
+
+app = typer.Typer(
+    help="Run untrusted programs with limits.", no_args_is_help=True, add_completion=False
+)
+
+
+@app.command()
+def serve(
+    host: HostOption = "127.0.0.1", port: int = port_option(8002), fd: FdOption = None
+) -> None:
+    """Serve programs over HTTP until stopped."""
+    from assay_sandbox.app import create_app
+    from assay_sandbox.settings import SandboxSettings
+    from assay_shared.serve import Address, run_service
+
+    run_service("sandbox", SandboxSettings, create_app, Address(host, port, fd))
+
+
+@app.command()
+def run(
+    file: Path = typer.Argument(help="The program."),
+    language: str = typer.Option("python", help="Its language."),
+    stdin: str = typer.Option("", help="What it reads from standard input."),
+) -> None:
+    """Run one program here, without the service, and print the result as JSON."""
+    import asyncio
+
+    from prometheus_client import CollectorRegistry
+
+    from assay_sandbox.sandbox import LocalSandbox
+    from assay_sandbox.settings import SandboxSettings
+    from assay_shared.settings import read_settings
+    from assay_shared.types import ExecutionRequest, ExecutionResult
+
+    request = ExecutionRequest(code=file.read_text(), language=language, stdin=stdin)
+
+    async def run_once() -> ExecutionResult:
+        return await LocalSandbox(read_settings(SandboxSettings), CollectorRegistry()).execute(
+            request
+        )
+
+    print(asyncio.run(run_once()).model_dump_json(indent=2))
