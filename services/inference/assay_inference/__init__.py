@@ -1,0 +1,1 @@
+"""The policy behind one API: generation, and weights that change under it."""

@@ -1,0 +1,96 @@
+"""Inference over HTTP: its own routes here, the OpenAI-compatible ones in `openai_api`."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+from prometheus_client import Counter, Gauge
+
+from assay_inference import openai_api
+from assay_inference.engine import Engine, make_engine
+from assay_inference.policy import Policy
+from assay_inference.settings import InferenceSettings
+from assay_shared.errors import NotFound
+from assay_shared.service import create_service
+from assay_shared.types import (
+    GenerateRequest,
+    GenerateResponse,
+    WeightStatus,
+    WeightUpdate,
+)
+
+
+def create_app(
+    settings: InferenceSettings, engine_of: Callable[[InferenceSettings], Engine] = make_engine
+) -> FastAPI:
+    """The service with one engine.
+
+    Raises:
+        NotFound: the model to start with is not there; nothing is served.
+    """
+    model = settings.inference_model
+    if model is not None and not model.is_dir():
+        raise NotFound(f"there is no model folder {model}", field="ASSAY_INFERENCE_MODEL")
+    engine: Engine
+    policy: Policy
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        nonlocal engine, policy
+        engine = engine_of(settings)
+        policy = Policy(engine)
+        if model is not None:
+            await policy.start_with(model)
+        app.state.engine, app.state.policy = engine, policy
+        yield
+        await engine.close()
+
+    def not_ready_because() -> str | None:
+        return "no weights are loaded yet" if policy.status.policy is None else None
+
+    app = create_service("inference", settings, lifespan, not_ready_because=not_ready_because)
+    tokens = Counter(
+        "assay_inference_tokens_total", "Tokens drawn.", registry=app.state.metrics.registry
+    )
+    version = Gauge(
+        "assay_inference_version", "Version served.", registry=app.state.metrics.registry
+    )
+    openai_api.add_routes(app, settings.inference_model_name)
+
+    @app.post("/v1/generate")
+    async def generate(request: GenerateRequest) -> GenerateResponse:
+        """Sample completions; token ids in and out, with log-probabilities."""
+        prompt = prompt_token_ids(engine, request)
+        completions = await engine.generate(prompt, request.sampling)
+        tokens.inc(sum(len(completion.token_ids) for completion in completions))
+        return GenerateResponse(prompt_token_ids=tuple(prompt), completions=tuple(completions))
+
+    @app.post("/v1/weights")
+    async def update_weights(update: WeightUpdate) -> WeightStatus:
+        """Serve a new version once it is loaded and its probe holds."""
+        status = await policy.update(update)
+        version.set(update.policy.version)
+        return status
+
+    @app.get("/v1/weights")
+    async def weight_status() -> WeightStatus:
+        """What is served."""
+        return policy.status
+
+    return app
+
+
+def quiet_libraries() -> None:
+    """Keep the libraries' own progress bars and tips out of our logs."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+def prompt_token_ids(engine: Engine, request: GenerateRequest) -> list[int]:
+    if request.token_ids is not None:
+        return list(request.token_ids)
+    if request.prompt is not None:
+        return engine.encode(request.prompt)
+    return engine.encode_chat(request.messages or ())

@@ -1,0 +1,153 @@
+"""The transformers engine: any causal model of full attention, on CPU or one GPU.
+
+One thread owns the model. Between two steps it takes in what waits: requests join the running
+batch; a load waits until the batch has run empty, and holds back requests that came after it. So
+every sample of a request is drawn under one version.
+"""
+
+import asyncio
+import logging
+import queue
+import threading
+import time
+from collections import deque
+from pathlib import Path
+from typing import TypeVar
+
+import torch
+
+from assay_inference.engine import Loaded, OnText
+from assay_inference.jobs import Generate, Load
+from assay_inference.model import Model, best_device, open_model, probe_difference
+from assay_inference.running import Running
+from assay_inference.settings import InferenceSettings
+from assay_shared.errors import AssayError, InternalFault, InvalidInput, NotReady, Overloaded
+from assay_shared.types import Completion, LogprobProbe, Message, PolicyVersion, SamplingParams
+
+_log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+
+class TransformersEngine:
+    """Implements `assay_inference.engine.Engine`."""
+
+    def __init__(self, settings: InferenceSettings) -> None:
+        self._max_sequences = settings.inference_max_sequences
+        self._max_waiting = settings.inference_max_waiting
+        self._device = torch.device(settings.inference_device or best_device())
+        self._model: Model | None = None
+        self._inbox: queue.Queue[Generate | Load | None] = queue.Queue()
+        self.num_in_hand = 0
+        self.num_tokens = 0
+        self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
+        self._thread.start()
+
+    # On the event loop.
+
+    async def load(self, folder: Path, policy: PolicyVersion, probe: LogprobProbe | None) -> Loaded:
+        return await self._submit(Load(folder, policy, probe))
+
+    def encode(self, text: str) -> list[int]:
+        return list(self._served().tokenizer.encode(text, add_special_tokens=False))
+
+    def encode_chat(self, messages: tuple[Message, ...]) -> list[int]:
+        tokenizer = self._served().tokenizer
+        if tokenizer.chat_template is None:
+            raise InvalidInput("this model has no chat template", field="messages")
+        turns = [message.model_dump() for message in messages]
+        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+        return self.encode(str(text))
+
+    def decode(self, token_ids: list[int]) -> str:
+        return str(self._served().tokenizer.decode(token_ids, skip_special_tokens=True))
+
+    async def generate(
+        self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
+    ) -> list[Completion]:
+        self._served().check_fits(prompt_token_ids, sampling)
+        if self.num_in_hand + sampling.n > self._max_sequences + self._max_waiting:
+            raise Overloaded(f"{self.num_in_hand} sequences are in hand", retry_after_s=1.0)
+        self.num_in_hand += sampling.n
+        try:
+            return await self._submit(Generate(prompt_token_ids, sampling, on_text))
+        finally:
+            self.num_in_hand -= sampling.n
+
+    async def close(self) -> None:
+        self._inbox.put(None)
+        await asyncio.to_thread(self._thread.join)
+
+    async def _submit(self, job: Generate | Load) -> Answer:
+        if not self._thread.is_alive():
+            raise NotReady("the engine has stopped")
+        self._inbox.put(job)
+        return await job.outcome  # type: ignore[return-value]  # a job's own answer type
+
+    def _served(self) -> Model:
+        if self._model is None:
+            raise NotReady("no weights are loaded yet", retry_after_s=1.0)
+        return self._model
+
+    # On the engine's thread.
+
+    def _run(self) -> None:
+        waiting: deque[Generate | Load] = deque()
+        running = Running(self._max_sequences)
+        while self._receive(waiting, block=not waiting and not running.rows):
+            try:
+                with torch.inference_mode():
+                    self._take_in(waiting, running)
+                    if running.rows:
+                        self.num_tokens += running.step()
+            except Exception as error:  # noqa: BLE001  # a boundary: the requests learn of it
+                _log.exception("a step failed")
+                running.fail(InternalFault(f"the engine failed: {error}"))
+        for job in (*waiting, *running.requests()):
+            job.fail(NotReady("the engine is stopping"))
+
+    def _receive(self, waiting: deque[Generate | Load], *, block: bool) -> bool:
+        """Move what has come to `waiting`; false when it is time to end."""
+        while block or not self._inbox.empty():
+            job = self._inbox.get()
+            if job is None:
+                return False
+            waiting.append(job)
+            block = False
+        return True
+
+    def _take_in(self, waiting: deque[Generate | Load], running: Running) -> None:
+        """Start what can start, in order of arrival."""
+        joining: list[Generate] = []
+        room = running.room
+        while waiting:
+            job = waiting[0]
+            busy = bool(running.rows or joining)
+            if isinstance(job, Load):
+                if busy:
+                    break
+                self._replace(job)
+            else:
+                # A request larger than the whole batch runs by itself rather than never.
+                if busy and len(job.rows) > room:
+                    break
+                joining.append(job)
+                room -= len(job.rows)
+            waiting.popleft()
+        if joining:
+            try:
+                running.join(self._served(), joining)
+            except Exception:
+                for request in joining:
+                    request.fail(InternalFault("the engine failed on a prompt"))
+                raise
+
+    def _replace(self, job: Load) -> None:
+        started = time.perf_counter()
+        try:
+            model = open_model(job.folder, job.policy, self._device)
+            difference = None if job.probe is None else probe_difference(model, job.probe)
+        except AssayError as error:
+            job.fail(error)
+            return
+        self._model = model
+        job.succeed(Loaded(difference, time.perf_counter() - started))

@@ -1,0 +1,89 @@
+"""What the event loop asks of the engine's thread, and how the answers come back."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Generic, TypeVar
+
+from assay_inference.engine import Loaded, OnText
+from assay_shared.types import (
+    Completion,
+    FinishReason,
+    LogprobProbe,
+    PolicyVersion,
+    SamplingParams,
+)
+
+Answer = TypeVar("Answer")
+
+
+class Job(Generic[Answer]):
+    """Made on the event loop, worked on by the thread; its outcome is set back on the loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[Answer] = self._loop.create_future()
+
+    def call(self, action: Callable[..., object], *arguments: object) -> None:
+        """Run `action` on the event loop; nothing happens once that is closed."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(action, *arguments)
+
+    def succeed(self, value: Answer) -> None:
+        def set_back() -> None:
+            if not self.outcome.done():
+                self.outcome.set_result(value)
+
+        self.call(set_back)
+
+    def fail(self, error: Exception) -> None:
+        def set_back() -> None:
+            if not self.outcome.done():
+                self.outcome.set_exception(error)
+
+        self.call(set_back)
+
+
+@dataclass
+class Row:
+    """One sequence being drawn."""
+
+    request: "Generate"
+    index: int
+    random: random.Random
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    text: str = ""
+    num_sent: int = 0
+    finish_reason: FinishReason | None = None
+
+
+class Generate(Job[list[Completion]]):
+    """Draw `sampling.n` rows after one prompt."""
+
+    def __init__(self, prompt: list[int], sampling: SamplingParams, on_text: OnText | None) -> None:
+        super().__init__()
+        self.prompt = prompt
+        self.sampling = sampling
+        self.on_text = on_text
+        self.rows = [Row(self, i, self._random(i)) for i in range(sampling.n)]
+
+    @property
+    def finished(self) -> bool:
+        return all(row.finish_reason is not None for row in self.rows)
+
+    def _random(self, index: int) -> random.Random:
+        seed = self.sampling.seed
+        return random.Random() if seed is None else random.Random(f"{seed}/{index}")
+
+
+class Load(Job[Loaded]):
+    """Replace the weights."""
+
+    def __init__(self, folder: Path, policy: PolicyVersion, probe: LogprobProbe | None) -> None:
+        super().__init__()
+        self.folder = folder
+        self.policy = policy
+        self.probe = probe

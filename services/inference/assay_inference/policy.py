@@ -1,0 +1,57 @@
+"""Which version is served, and the rules by which another takes its place."""
+
+import asyncio
+from pathlib import Path
+
+from assay_inference.engine import Engine
+from assay_shared import checkpoint
+from assay_shared.errors import Conflict, WeightsRefused
+from assay_shared.types import PolicyVersion, WeightStatus, WeightUpdate
+
+
+class Policy:
+    """The served version. Updates happen one at a time; versions only grow."""
+
+    def __init__(self, engine: Engine) -> None:
+        self._engine = engine
+        self._updating = asyncio.Lock()
+        self.status = WeightStatus(policy=None)
+
+    async def start_with(self, folder: Path) -> None:
+        """Serve `folder` as version 0."""
+        digest = await asyncio.to_thread(checkpoint.digest, folder)
+        policy = PolicyVersion(version=0, digest=digest)
+        await self.update(WeightUpdate(path=str(folder), policy=policy))
+
+    async def update(self, update: WeightUpdate) -> WeightStatus:
+        """Serve another version. Announcing the served one again changes nothing.
+
+        Raises:
+            Conflict: the version is not above the served one.
+            WeightsRefused: the folder is not what was announced; the old version stays.
+        """
+        async with self._updating:
+            served = self.status.policy
+            if served == update.policy:
+                return self.status
+            if served is not None and update.policy.version <= served.version:
+                raise Conflict(
+                    f"version {served.version} is served, and versions never go backwards",
+                    field="policy.version",
+                    hint=f"announce {served.version + 1} or above",
+                )
+            folder = Path(update.path)
+            digest = await asyncio.to_thread(checkpoint.digest, folder)
+            if digest != update.policy.digest:
+                raise WeightsRefused(
+                    f"{folder} has digest {digest[:12]}..., not {update.policy.digest[:12]}...",
+                    field="policy.digest",
+                )
+            loaded = await self._engine.load(folder, update.policy, update.probe)
+            self.status = WeightStatus(
+                policy=update.policy,
+                path=str(folder),
+                probe_difference=loaded.probe_difference,
+                load_time_s=loaded.load_time_s,
+            )
+            return self.status
