@@ -1,0 +1,1 @@
+"""Verdicts on answers, from a chain of judges that may fail."""

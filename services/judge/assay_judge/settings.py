@@ -1,0 +1,20 @@
+"""What the judge reads from the environment."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from assay_shared.settings import ServiceSettings
+
+
+class JudgeSettings(ServiceSettings):
+    """`ASSAY_JUDGE_*`, beside what all services read."""
+
+    model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
+
+    #: YAML file with the chain of providers; without it, the reference provider alone.
+    judge_config: Path | None = None
+    #: Groups judged at once; `judge_max_waiting` more wait, then 429.
+    judge_max_running: int = Field(default=64, gt=0)
+    judge_max_waiting: int = Field(default=1024, ge=0)
