@@ -1,0 +1,1 @@
+"""Everything that turns an answer into a reward."""

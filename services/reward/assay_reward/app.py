@@ -1,0 +1,57 @@
+"""The reward service over HTTP."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from fastapi import FastAPI
+
+from assay_reward.measurement import Instruments
+from assay_reward.rubric import Rubrics
+from assay_reward.score import Scorer
+from assay_reward.settings import RewardSettings
+from assay_reward.symbolic import Symbolic
+from assay_shared.admission import Gate
+from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
+from assay_shared.service import create_service
+from assay_shared.types import RubricInfo, ScoreRequest, ScoreResponse
+
+
+def create_app(settings: RewardSettings) -> FastAPI:
+    """The service with its rubrics.
+
+    Raises:
+        ConfigError: a rubric cannot be used; nothing is served.
+    """
+    rubrics = Rubrics(settings.reward_rubrics)
+    scorer: Scorer
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        nonlocal scorer
+        attempt_s = settings.reward_attempt_timeout_s
+        timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
+        retry = RetryBudget(total_s=settings.reward_retry_budget_s)
+        symbolic = Symbolic(settings.reward_math_timeout_s)
+        gate = Gate(settings.reward_max_running, settings.reward_max_waiting)
+        async with (
+            SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
+            JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
+        ):
+            instruments = Instruments(sandbox, judge, symbolic)
+            scorer = Scorer(rubrics, instruments, gate, app.state.metrics.registry)
+            yield
+        symbolic.close()
+
+    app = create_service("reward", settings, lifespan)
+
+    @app.post("/v1/score")
+    async def score(request: ScoreRequest) -> ScoreResponse:
+        """Score the answers to one task."""
+        return await scorer.score(request)
+
+    @app.get("/v1/rubrics")
+    async def list_rubrics() -> list[RubricInfo]:
+        """The rubrics, each with the effective share of its components."""
+        return [rubric.info() for rubric in rubrics.all()]
+
+    return app

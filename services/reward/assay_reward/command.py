@@ -1,0 +1,34 @@
+"""Turn answers into rewards: serve, rubrics."""
+
+from pathlib import Path
+
+import typer
+
+from assay_shared.options import FdOption, HostOption, port_option
+
+app = typer.Typer(help="Turn answers into rewards.", no_args_is_help=True, add_completion=False)
+
+
+@app.command()
+def serve(
+    host: HostOption = "127.0.0.1", port: int = port_option(8004), fd: FdOption = None
+) -> None:
+    """Serve rewards over HTTP until stopped."""
+    from assay_reward.app import create_app
+    from assay_reward.settings import RewardSettings
+    from assay_shared.serve import Address, run_service
+
+    run_service("reward", RewardSettings, create_app, Address(host, port, fd))
+
+
+@app.command()
+def rubrics(
+    folder: Path | None = typer.Option(None, help="Folder with more rubrics to check and show."),
+) -> None:
+    """Check the rubrics and show what each component really counts for."""
+    from assay_reward.rubric import Rubrics
+
+    for rubric in Rubrics(folder).all():
+        info = rubric.info()
+        shares = ", ".join(f"{name} {share:.0%}" for name, share in info.shares.items())
+        print(f"{info.scorer}\n    {info.description}\n    {shares}")

@@ -1,0 +1,25 @@
+"""What the reward service reads from the environment."""
+
+from pathlib import Path
+
+from pydantic import Field
+from pydantic_settings import SettingsConfigDict
+
+from assay_shared.settings import ServiceSettings
+
+
+class RewardSettings(ServiceSettings):
+    """`ASSAY_REWARD_*`, beside what all services read."""
+
+    model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
+
+    #: Folder with more rubrics, one YAML file each.
+    reward_rubrics: Path | None = None
+    #: Groups scored at once; `reward_max_waiting` more wait, then 429.
+    reward_max_running: int = Field(default=64, gt=0)
+    reward_max_waiting: int = Field(default=1024, ge=0)
+    #: How long one attempt at sandbox or judge may take, and all attempts together.
+    reward_attempt_timeout_s: float = Field(default=120.0, gt=0)
+    reward_retry_budget_s: float = Field(default=30.0, gt=0)
+    #: Time for one symbolic comparison of two formulas.
+    reward_math_timeout_s: float = Field(default=5.0, gt=0)

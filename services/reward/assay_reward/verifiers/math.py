@@ -1,0 +1,74 @@
+"""Answers with one value: equal to the reference as numbers, or else as formulas."""
+
+import re
+from fractions import Fraction
+
+from assay_reward.measurement import Measured, Sitting, each
+from assay_shared.errors import InvalidInput
+from assay_shared.types import Failure, Status, Task
+
+_MARKED = re.compile(r"####\s*(.+)")
+_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:/[1-9]\d*)?")
+_MAX_DIGITS = 100
+
+
+async def math(sitting: Sitting) -> list[Measured | Failure]:
+    """1 if the final value of an answer equals the reference's, else 0."""
+    expected = final_value(_reference(sitting.task))
+
+    async def measure(answer: str) -> Measured:
+        given = final_value(answer)
+        if given is None or expected is None:
+            return Measured(0.0, Status.WRONG_ANSWER, "no value found")
+        equal = same_number(given, expected)
+        if equal is None:
+            equal = await sitting.instruments.symbolic.equal(f"${given}$", f"${expected}$")
+        outcome = Status.ACCEPTED if equal else Status.WRONG_ANSWER
+        return Measured(float(equal), outcome, f"found {given[:80]}")
+
+    return await each(sitting, measure, "reward")
+
+
+def _reference(task: Task) -> str:
+    reference = task.reference or task.gold
+    if reference is None or final_value(reference) is None:
+        raise InvalidInput(f"task {task.id} has no value to compare with", field="task.reference")
+    return reference
+
+
+def final_value(text: str) -> str | None:
+    """The last \\boxed{}, else what follows the last ####, else the last number, if any."""
+    boxed = _last_boxed(text)
+    if boxed is not None:
+        return boxed
+    marked = _MARKED.findall(text)
+    if marked:
+        return str(marked[-1]).strip()
+    numbers = _NUMBER.findall(text)
+    return numbers[-1] if numbers else None
+
+
+def _last_boxed(text: str) -> str | None:
+    """The content of the last \\boxed{...}, braces balanced."""
+    start = text.rfind("\\boxed{")
+    if start < 0:
+        return None
+    depth = 0
+    for at in range(start + len("\\boxed"), len(text)):
+        depth += {"{": 1, "}": -1}.get(text[at], 0)
+        if depth == 0:
+            return text[start + len("\\boxed{") : at].strip()
+    return None
+
+
+def same_number(one: str, other: str) -> bool | None:
+    """Whether both are the same number; None if either is not plainly a number."""
+    first, second = _number(one), _number(other)
+    return None if first is None or second is None else first == second
+
+
+def _number(text: str) -> Fraction | None:
+    plain = text.strip().strip("$€£").rstrip(".").replace(",", "").removesuffix("%")
+    if len(plain) > _MAX_DIGITS or not _NUMBER.fullmatch(plain):
+        return None
+    return Fraction(plain.lstrip("+"))
