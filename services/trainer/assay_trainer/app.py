@@ -1,0 +1,74 @@
+"""The trainer over HTTP: runs, their events, and a dashboard."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from pathlib import Path
+
+from fastapi import FastAPI
+from fastapi.responses import FileResponse, StreamingResponse
+
+from assay_shared.clients.trainer import RunInfo, RunRequest
+from assay_shared.service import create_service
+from assay_shared.settings import ServiceSettings
+from assay_trainer.runs import Runs
+
+_DASHBOARD = Path(__file__).parent / "dashboard.html"
+
+
+def create_app(settings: ServiceSettings) -> FastAPI:
+    """The service; its runs live in `settings.runs`."""
+    runs = Runs(settings.runs)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        runs.close()
+
+    app = create_service("trainer", settings, lifespan)
+
+    @app.post("/v1/runs", status_code=201)
+    async def start(request: RunRequest) -> RunInfo:
+        """Start a run."""
+        return runs.start(request)
+
+    @app.get("/v1/runs")
+    async def list_runs() -> list[RunInfo]:
+        """All runs, newest first."""
+        return runs.list()
+
+    @app.get("/v1/runs/{name}")
+    async def info(name: str) -> RunInfo:
+        """Where a run stands."""
+        return runs.info(name)
+
+    @app.post("/v1/runs/{name}/stop")
+    async def stop(name: str) -> RunInfo:
+        """Stop a run after its step."""
+        return runs.stop(name)
+
+    @app.post("/v1/runs/{name}/resume")
+    async def resume(name: str) -> RunInfo:
+        """Go on with a run that was stopped or has failed."""
+        return runs.resume(name)
+
+    @app.get("/v1/runs/{name}/events")
+    async def events(name: str) -> StreamingResponse:
+        """All events of a run as server-sent events; ends when the run does."""
+        runs.info(name)  # a run that is not there is a 404, not a broken stream
+        return StreamingResponse(_stream(runs, name), media_type="text/event-stream")
+
+    @app.get("/", include_in_schema=False)
+    async def dashboard() -> FileResponse:
+        """A page that follows the runs."""
+        return FileResponse(_DASHBOARD)
+
+    return app
+
+
+async def _stream(runs: Runs, name: str) -> AsyncIterator[str]:
+    async for item in runs.events(name):
+        if item is None:
+            yield ": still here\n\n"
+        else:
+            number, event = item
+            yield f"id: {number}\ndata: {event.model_dump_json()}\n\n"

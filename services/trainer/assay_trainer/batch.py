@@ -1,0 +1,87 @@
+"""Scored groups as one training batch. Shapes: B rows (samples), P prompt tokens, C completion
+tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from assay_shared.types import Completion, Scored, ScoredGroup
+from assay_trainer.advantage import Scale, advantages
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True)
+class Row:
+    """One scored sample."""
+
+    prompt_token_ids: tuple[int, ...]
+    completion: Completion
+    advantage: float
+
+
+@dataclass(frozen=True)
+class Batch:
+    """What the loss needs. Prompts are padded on the left, completions on the right.
+
+    `logprobs_BC` are those of the engine that sampled: the old policy of the importance ratio.
+    """
+
+    prompt_ids_BP: torch.Tensor
+    prompt_mask_BP: torch.Tensor
+    completion_ids_BC: torch.Tensor
+    completion_mask_BC: torch.Tensor
+    logprobs_BC: torch.Tensor
+    advantages_B: torch.Tensor
+
+
+def rewards(group: ScoredGroup) -> list[float | None]:
+    """The group's rewards; None for a sample that has none."""
+    return [r.value if isinstance(r, Scored) else None for r in group.rewards]
+
+
+def rows(groups: Sequence[ScoredGroup], scale: Scale) -> list[Row]:
+    """The scored samples of `groups`, with their advantages; the others are left out."""
+    advantages_PG = advantages([rewards(group) for group in groups], scale)
+    return [
+        Row(scored.group.prompt_token_ids, completion, advantage)
+        for scored, advantages_G in zip(groups, advantages_PG, strict=True)
+        for completion, advantage in zip(scored.group.completions, advantages_G, strict=True)
+        if advantage is not None
+    ]
+
+
+def collate(batch_rows: Sequence[Row], pad_id: int, multiple_of: int = 1) -> Batch:
+    """Tensors of the rows, filled up to a multiple with rows whose every token is masked."""
+    prompts = [list(row.prompt_token_ids) for row in batch_rows]
+    completions = [list(row.completion.token_ids) for row in batch_rows]
+    logprobs = [list(row.completion.logprobs) for row in batch_rows]
+    weights = [row.advantage for row in batch_rows]
+    missing = -len(batch_rows) % multiple_of
+    prompts += [[pad_id]] * missing
+    completions += [[]] * missing
+    logprobs += [[]] * missing
+    weights += [0.0] * missing
+    prompt_width = max(map(len, prompts))
+    completion_width = max(map(len, completions))
+    return Batch(
+        prompt_ids_BP=torch.tensor([_left(p, prompt_width, pad_id) for p in prompts]),
+        prompt_mask_BP=torch.tensor([_left([1] * len(p), prompt_width, 0) for p in prompts]),
+        completion_ids_BC=torch.tensor([_right(c, completion_width, pad_id) for c in completions]),
+        completion_mask_BC=torch.tensor(
+            [_right([1] * len(c), completion_width, 0) for c in completions]
+        ),
+        logprobs_BC=torch.tensor([_right(x, completion_width, 0.0) for x in logprobs]),
+        advantages_B=torch.tensor(weights),
+    )
+
+
+def _left(values: list[Number], width: int, filler: Number) -> list[Number]:
+    return [filler] * (width - len(values)) + values
+
+
+def _right(values: list[Number], width: int, filler: Number) -> list[Number]:
+    return values + [filler] * (width - len(values))

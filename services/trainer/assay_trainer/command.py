@@ -1,0 +1,176 @@
+"""Start, follow and stop runs over HTTP: serve.
+
+Each imports what it needs when it runs, so that --help needs none of it.
+"""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+from assay_shared.options import FdOption, HostOption, port_option
+
+if TYPE_CHECKING:
+    from assay_shared.run_folder import RunFolder
+    from assay_trainer.config import RunConfig, Source
+
+app = typer.Typer(
+    help="Start, follow and stop runs over HTTP.", no_args_is_help=True, add_completion=False
+)
+
+_OVERRIDES = typer.Argument(None, metavar="[KEY=VALUE]...", help="Overrides, as section.key=value.")
+_DEMO = "demo.yaml"
+
+
+@app.callback()
+def trainer() -> None:
+    """Start, follow and stop runs over HTTP."""
+
+
+@app.command()
+def serve(
+    host: HostOption = "127.0.0.1", port: int = port_option(8005), fd: FdOption = None
+) -> None:
+    """Serve runs and their dashboard over HTTP until stopped."""
+    from assay_shared.serve import Address, run_service
+    from assay_shared.settings import ServiceSettings
+    from assay_trainer.app import create_app
+
+    run_service("trainer", ServiceSettings, create_app, Address(host, port, fd))
+
+
+def worker(
+    concurrency: int = typer.Option(8, min=1, help="Groups played at once."),
+) -> None:
+    """Play rollouts: take groups off the queue, generate, score, store."""
+    from assay_shared.logs import set_up_logging
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.tasks import run_worker
+
+    settings = read_settings(ServiceSettings)
+    set_up_logging("worker", settings.log_level)
+    run_worker(settings, concurrency)
+
+
+def train(
+    file: Path | None = typer.Argument(None, help="Run file (YAML)."),
+    overrides: list[str] | None = _OVERRIDES,
+    folder: Path | None = typer.Option(None, help="Run folder; RUNS/NAME-TIME without it."),
+    resume: Path | None = typer.Option(None, help="Go on with the run in this folder."),
+    quiet: bool = typer.Option(False, help="Show nothing; events are in the run folder."),
+) -> None:
+    """Do a run in this process: SFT, GRPO, evaluation, report. The services must be up."""
+    from rich.console import Console
+
+    from assay_shared.errors import InvalidInput
+    from assay_shared.logs import set_up_logging
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.loop import Run, quiet_libraries
+    from assay_trainer.record import open_run
+    from assay_trainer.stop import Stop
+    from assay_trainer.view import RunView
+
+    if (file is None) == (resume is None):
+        raise InvalidInput("give either a run file or --resume")
+    settings = read_settings(ServiceSettings)
+    set_up_logging("trainer", settings.log_level if quiet else "ERROR")
+    quiet_libraries()
+    run_folder, config = (
+        open_run(resume) if resume else _new_run(file, overrides, folder, settings.runs)
+    )
+    stop = Stop()
+    stop.listen()
+    console = Console(quiet=quiet)
+    with RunView(console) as view:
+        Run(run_folder, config, settings, stop, on_event=view.show).execute()
+    console.print(view.summary())
+    console.print(f"report: {run_folder.path / 'report.html'}")
+
+
+def _new_run(
+    file: Path | None, overrides: list[str] | None, folder: Path | None, runs: Path
+) -> "tuple[RunFolder, RunConfig]":
+    from assay_shared.config import load_config
+    from assay_trainer.config import RunConfig
+    from assay_trainer.record import create_run, stamped
+
+    assert file is not None
+    config = load_config(RunConfig, file, tuple(overrides or ()))
+    return create_run(folder or runs / stamped(config.name), config), config
+
+
+def score(
+    dataset: str = typer.Option(help="humaneval, or a JSONL file of tasks."),
+    solutions: str = typer.Option("canonical", help="canonical, or a JSONL file of solutions."),
+    rubric: str | None = typer.Option(None, help="Rubric; each task's own without it."),
+    concurrency: int = typer.Option(16, min=1, help="Answers scored at once."),
+    output: Path | None = typer.Option(None, help="Write each answer's reward to this file."),
+) -> None:
+    """Score given answers through the running reward service."""
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.solutions import score_dataset
+
+    settings = read_settings(ServiceSettings)
+    board = score_dataset(_source(dataset), solutions, settings, rubric, concurrency)
+    if output is not None:
+        board.write(output)
+    for outcome, count in board.outcomes().most_common():
+        print(f"{outcome:<24} {count}")
+    print(f"accepted {board.num_accepted} of {len(board.tasks)}")
+
+
+def _source(dataset: str) -> "Source":
+    from assay_trainer.config import HumanEvalSource, JsonlSource
+
+    if dataset == "humaneval":
+        return HumanEvalSource(kind="humaneval")
+    return JsonlSource(kind="jsonl", path=Path(dataset))
+
+
+def tasks(
+    num: int = typer.Option(5, min=1, help="How many."),
+    seed: int = typer.Option(0, help="Which ones."),
+    held_out: bool = typer.Option(False, help="From the held-out set instead of training."),
+) -> None:
+    """Print generated tasks as JSON lines: the form that JSONL datasets have."""
+    from assay_trainer.config import GeneratedSource
+    from assay_trainer.dataset import Purpose, open_dataset
+
+    source = GeneratedSource(kind="generated", num_tasks=num, seed=seed)
+    purpose = Purpose.EVALUATE if held_out else Purpose.TRAIN
+    for task in open_dataset(source, purpose, None).tasks:
+        print(task.model_dump_json(exclude_defaults=True))
+
+
+def report(folder: Path = typer.Argument(help="Run folder.")) -> None:
+    """Write a run's report again from what is in its folder."""
+    from assay_trainer.evaluation import read_evaluations
+    from assay_trainer.record import open_run
+    from assay_trainer.report import write_report
+
+    run_folder, config = open_run(folder)
+    write_report(run_folder, config, read_evaluations(run_folder))
+    print(run_folder.path / "report.html")
+
+
+def demo(
+    overrides: list[str] | None = _OVERRIDES,
+    home: Path | None = typer.Option(None, help="Folder for all of it; default: runs/demo-TIME."),
+    config: Path | None = typer.Option(None, help="Another run file than the demo's own."),
+    workers: int = typer.Option(2, min=1, help="Rollout workers."),
+) -> None:
+    """Run the whole loop on this machine: services, SFT, GRPO, evaluation, report."""
+    from rich.console import Console
+
+    from assay_shared.config import load_config
+    from assay_shared.logs import set_up_logging
+    from assay_trainer.config import RunConfig
+    from assay_trainer.demo import run_demo
+    from assay_trainer.record import stamped
+
+    set_up_logging("demo", "WARNING")
+    file = config or Path(__file__).parent / _DEMO
+    run_config = load_config(RunConfig, file, tuple(overrides or ()))
+    console = Console()
+    path = run_demo(run_config, home or Path("runs") / stamped("demo"), workers, console)
+    console.print(f"report: {path}", highlight=False, soft_wrap=True)

@@ -1,0 +1,162 @@
+"""The run file: what to train, on what, how, and how to measure it."""
+
+from pathlib import Path
+from typing import Annotated, Literal, Self
+
+from pydantic import Field, model_validator
+
+from assay_shared.config import Config
+
+
+class NewPolicyConfig(Config):
+    """A small Qwen2 made from scratch, with a tokenizer trained on the run's own texts."""
+
+    vocabulary_size: int = Field(default=512, ge=300)
+    hidden_size: int = Field(default=128, gt=0)
+    intermediate_size: int = Field(default=384, gt=0)
+    num_layers: int = Field(default=4, gt=0)
+    num_heads: int = Field(default=4, gt=0)
+    context_length: int = Field(default=256, gt=0)
+
+    @model_validator(mode="after")
+    def _whole_heads(self) -> Self:
+        if self.hidden_size % self.num_heads:
+            raise ValueError("hidden_size must be a multiple of num_heads")
+        return self
+
+
+class PolicyConfig(Config):
+    """Exactly one of a new model and the folder of one that is there."""
+
+    new: NewPolicyConfig | None = None
+    folder: Path | None = None
+
+    @model_validator(mode="after")
+    def _one_source(self) -> Self:
+        if (self.new is None) == (self.folder is None):
+            raise ValueError("give exactly one of policy.new and policy.folder")
+        return self
+
+
+class GeneratedSource(Config):
+    """Tasks from the generator: functions, sums and lookups described in words."""
+
+    kind: Literal["generated"]
+    num_tasks: int = Field(gt=0)
+    seed: int = 0
+    #: Share of each domain; they need not sum to 1.
+    code: float = Field(default=0.7, ge=0)
+    arithmetic: float = Field(default=0.15, ge=0)
+    lookup: float = Field(default=0.15, ge=0)
+
+
+class JsonlSource(Config):
+    """One task a line, in the form of `assay_shared.types.Task`."""
+
+    kind: Literal["jsonl"]
+    path: Path
+
+
+class HumanEvalSource(Config):
+    """HumanEval's own file; test-only. Without `path`, HumanEval.jsonl.gz under ASSAY_DATA."""
+
+    kind: Literal["humaneval"]
+    path: Path | None = None
+
+
+Source = Annotated[GeneratedSource | JsonlSource | HumanEvalSource, Field(discriminator="kind")]
+
+
+class DataConfig(Config):
+    """What is learnt from, and what is measured on."""
+
+    train: Source
+    held_out: Source
+
+
+class SFTConfig(Config):
+    """Supervised warm-up on demonstrations, of which a share carries documented mistakes."""
+
+    steps: int = Field(gt=0)
+    batch_size: int = Field(default=64, gt=0)
+    learning_rate: float = Field(default=3e-3, gt=0)
+    warmup_steps: int = Field(default=30, ge=0)
+    weight_decay: float = Field(default=0.01, ge=0)
+    mistake_rate: float = Field(default=0.0, ge=0, le=1)
+    #: Demonstrations of one task, each with a mistake or not by its own draw.
+    demonstrations_per_task: int = Field(default=1, ge=1)
+    checkpoint_every: int = Field(default=100, gt=0)
+
+
+class GRPOConfig(Config):
+    """Group-relative policy optimisation (arXiv 2402.03300) with DAPO's choices (2503.14476)."""
+
+    steps: int = Field(gt=0)
+    groups_per_step: int = Field(default=16, gt=0)
+    group_size: int = Field(default=8, ge=2, le=256)
+    learning_rate: float = Field(default=3e-4, gt=0)
+    warmup_steps: int = Field(default=3, ge=0)
+    max_grad_norm: float = Field(default=1.0, gt=0)
+    #: Rows of one forward and backward pass; the whole batch where it is not set.
+    micro_batch_rows: int | None = Field(default=None, gt=0)
+    #: Both are normalised by the tokens of the whole batch, so what left it leaves no trace.
+    loss: Literal["dapo", "cispo"] = "dapo"
+    clip_low: float = Field(default=0.2, gt=0)
+    clip_high: float = Field(default=0.28, gt=0)
+    kl_weight: float = Field(default=0.0, ge=0)
+    advantage_scale: Literal["group", "batch", "none"] = "group"
+    max_tokens: int = Field(default=64, gt=0)
+    temperature: float = Field(default=1.0, gt=0)
+    #: How many versions behind the weights that are updated a group may be.
+    max_staleness: int = Field(default=1, ge=0)
+    #: Ask for more groups in place of those whose rewards are all equal, up to this many a step.
+    max_groups_per_step: int = Field(default=48, gt=0)
+    #: A group not played in this time is sent again, so often; then it counts as failed.
+    group_timeout_s: float = Field(default=120.0, gt=0)
+    group_attempts: int = Field(default=4, ge=1)
+    #: So many groups in a row without one score stop the run: something is down.
+    max_failed_groups: int = Field(default=32, gt=0)
+    checkpoint_every: int = Field(default=10, gt=0)
+
+    @model_validator(mode="after")
+    def _sizes_fit(self) -> Self:
+        if self.max_groups_per_step < self.groups_per_step:
+            raise ValueError("max_groups_per_step must be at least groups_per_step")
+        if self.groups_per_step * self.group_size % (self.micro_batch_rows or 1):
+            raise ValueError("micro_batch_rows must divide groups_per_step * group_size")
+        return self
+
+
+class EvaluationConfig(Config):
+    """Samples for unbiased pass@k (arXiv 2107.03374), with intervals over tasks."""
+
+    samples_per_task: int = Field(default=4, ge=1, le=256)
+    k: tuple[int, ...] = (1, 4)
+    temperature: float = Field(default=1.0, ge=0)
+    max_tokens: int = Field(default=64, gt=0)
+    confidence: float = Field(default=0.95, gt=0, lt=1)
+    groups_in_flight: int = Field(default=64, gt=0)
+    group_timeout_s: float = Field(default=120.0, gt=0)
+    group_attempts: int = Field(default=4, ge=1)
+    max_failed_groups: int = Field(default=32, gt=0)
+
+    @model_validator(mode="after")
+    def _enough_samples(self) -> Self:
+        if max(self.k) > self.samples_per_task:
+            raise ValueError(
+                f"pass@{max(self.k)} needs at least {max(self.k)} samples_per_task, "
+                f"not {self.samples_per_task}"
+            )
+        return self
+
+
+class RunConfig(Config):
+    """A run: the stages that are given happen in this order; each is measured after."""
+
+    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    seed: int = 0
+    policy: PolicyConfig
+    data: DataConfig
+    sft: SFTConfig | None = None
+    grpo: GRPOConfig | None = None
+    evaluation: EvaluationConfig = EvaluationConfig()

@@ -1,0 +1,222 @@
+"""What the trainer eats: each step, a number of fresh groups that can teach something.
+
+Consumes tasks; waits for workers; unblocked by the groups they store. At most
+(max_staleness + 1) steps' worth of groups are in flight or ready, so that none can become older
+than `max_staleness` versions by waiting its turn; one that did all the same is dropped.
+"""
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from assay_shared.errors import BudgetExceeded, InvalidInput
+from assay_shared.types import (
+    GroupRequest,
+    PolicyVersion,
+    SamplingParams,
+    Scored,
+    ScoredGroup,
+    Status,
+    Task,
+)
+from assay_trainer.advantage import has_signal
+from assay_trainer.batch import rewards
+from assay_trainer.config import GRPOConfig
+from assay_trainer.rollouts import Rollouts
+
+_WAIT_S = 0.5
+#: Draws of one step are far apart from those of the next in seed space.
+_SEED_STRIDE = 1_000_003
+
+
+class TaskOrder:
+    """Tasks in an endless order: each epoch is a shuffle of its own, known from seed and epoch."""
+
+    def __init__(self, tasks: list[Task], seed: int) -> None:
+        self._tasks = tasks
+        self._seed = seed
+        self._epoch = -1
+        self._order: list[int] = []
+
+    def task(self, draw: int) -> Task:
+        epoch, position = divmod(draw, len(self._tasks))
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = list(range(len(self._tasks)))
+            random.Random(f"{self._seed}/{epoch}").shuffle(self._order)
+        return self._tasks[self._order[position]]
+
+
+@dataclass
+class Portion:
+    """One step's groups, and what was seen while they were collected."""
+
+    version: int
+    groups: list[ScoredGroup] = field(default_factory=list)
+    num_played: int = 0
+    num_without_signal: int = 0
+    num_stale: int = 0
+    failures: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    values: list[float] = field(default_factory=list)
+    staleness: list[int] = field(default_factory=list)
+    generate_time_s: float = 0.0
+    score_time_s: float = 0.0
+
+    @property
+    def reward_mean(self) -> float | None:
+        return sum(self.values) / len(self.values) if self.values else None
+
+    @property
+    def pass_rate(self) -> float | None:
+        num_scored = sum(self.outcomes.values())
+        return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
+
+    def count(self, scored: ScoredGroup) -> None:
+        """Add a group's samples to the sums. Failures are counted, and enter nothing else."""
+        self.num_played += 1
+        self.generate_time_s += scored.generate_time_s
+        self.score_time_s += scored.score_time_s
+        if scored.failure is not None:
+            self.failures[scored.failure.failure_class] += 1
+        for reward in scored.rewards:
+            if isinstance(reward, Scored):
+                self.values.append(reward.value)
+                self.outcomes[reward.outcome] += 1
+            else:
+                self.failures[reward.failure.failure_class] += 1
+
+
+@dataclass(frozen=True)
+class FeedState:
+    """What a resumed run needs: the next draw, and those that were under way."""
+
+    next_draw: int = 0
+    unfinished: tuple[int, ...] = ()
+
+
+class GroupFeed:
+    """Keeps groups in flight and hands out portions. `policy` is what inference serves."""
+
+    def __init__(
+        self,
+        rollouts: Rollouts,
+        order: TaskOrder,
+        config: GRPOConfig,
+        *,
+        run: str,
+        seed: int,
+        state: FeedState,
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
+        """`while_waiting` is called now and then; it may raise to end the wait."""
+        self._rollouts = rollouts
+        self._order = order
+        self._config = config
+        self._run = run
+        self._seed = seed
+        self._while_waiting = while_waiting
+        self._next_draw = state.next_draw
+        self._again = deque(state.unfinished)
+        self._draws: dict[str, int] = {}
+        self._ready: deque[ScoredGroup] = deque()
+        self._known: dict[int, PolicyVersion] = {}
+        self.policy: PolicyVersion | None = None
+        self._failed_in_a_row = 0
+
+    def serve(self, policy: PolicyVersion) -> None:
+        """From now on, groups are asked of this version."""
+        self.policy = policy
+        self._known[policy.version] = policy
+        self._fill(0)
+
+    @property
+    def _version(self) -> int:
+        if self.policy is None:
+            raise RuntimeError("no version is served yet")
+        return self.policy.version
+
+    def state(self) -> FeedState:
+        return FeedState(self._next_draw, (*self._draws.values(), *self._again))
+
+    def next_portion(self) -> Portion:
+        """The groups of one step; fewer than asked for once `max_groups_per_step` were played.
+
+        Raises:
+            BudgetExceeded: too many groups in a row came back without one score.
+            InvalidInput: a request that can never be played (a rubric that is not known, say).
+        """
+        portion = Portion(self._version)
+        config = self._config
+        while len(portion.groups) < config.groups_per_step:
+            if portion.num_played >= config.max_groups_per_step:
+                break
+            self._fill(len(portion.groups))
+            if not self._ready:
+                self._ready.extend(self._rollouts.collect(_WAIT_S))
+                self._while_waiting()
+            if self._ready:
+                self._admit(self._ready.popleft(), portion)
+        return portion
+
+    def _fill(self, num_taken: int) -> None:
+        """Send until in flight, ready and taken are as many as may be sent under this version."""
+        capacity = self._config.groups_per_step * (self._config.max_staleness + 1) - num_taken
+        while self._rollouts.num_in_flight + len(self._ready) < capacity:
+            self._send()
+
+    def _send(self) -> None:
+        if self._again:
+            draw = self._again.popleft()
+        else:
+            draw, self._next_draw = self._next_draw, self._next_draw + 1
+        task = self._order.task(draw)
+        key = f"{self._run}/{draw}/{task.id}/v{self._version}/{task.rubric}"
+        self._draws[key] = draw
+        sampling = SamplingParams(
+            n=self._config.group_size,
+            max_tokens=self._config.max_tokens,
+            temperature=self._config.temperature,
+            seed=self._seed * _SEED_STRIDE + draw,
+        )
+        self._rollouts.send(GroupRequest(key=key, run=self._run, task=task, sampling=sampling))
+
+    def _admit(self, scored: ScoredGroup, portion: Portion) -> None:
+        """Count a group, and take it into the portion if it can teach something."""
+        del self._draws[scored.group.key]
+        portion.count(scored)
+        self._watch_failures(scored)
+        if scored.failure is not None:
+            return
+        age = self._age(scored)
+        if age is None or age > self._config.max_staleness:
+            portion.num_stale += 1
+        elif not has_signal(rewards(scored)):
+            portion.num_without_signal += 1
+        else:
+            portion.staleness.append(age)
+            portion.groups.append(scored)
+
+    def _age(self, scored: ScoredGroup) -> int | None:
+        """Versions between the oldest sample and now; None for weights nobody announced."""
+        policies = {completion.policy for completion in scored.group.completions}
+        if any(self._known.get(policy.version) != policy for policy in policies):
+            return None
+        return self._version - min(policy.version for policy in policies)
+
+    def _watch_failures(self, scored: ScoredGroup) -> None:
+        failure = scored.failure
+        if failure is not None and not failure.retryable:
+            raise InvalidInput(f"a group cannot be played: {failure.message}")
+        if any(isinstance(reward, Scored) for reward in scored.rewards):
+            self._failed_in_a_row = 0
+            return
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row >= self._config.max_failed_groups:
+            last = failure or next(r.failure for r in scored.rewards if not isinstance(r, Scored))
+            raise BudgetExceeded(
+                f"{self._failed_in_a_row} groups in a row have no score; the last failed in "
+                f"{last.service}: {last.message}",
+                hint="resume the run once that service is well",
+            )

@@ -1,0 +1,159 @@
+"""The reinforcement stage: portions in, updates out, new weights served after each of them."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from transformers import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_shared.run_folder import append_line
+from assay_shared.types import PolicyVersion
+from assay_trainer import checkpoint
+from assay_trainer.batch import Batch, collate, rows
+from assay_trainer.callbacks import AfterSave, AfterStep, Progress, StopBetweenSteps
+from assay_trainer.config import GRPOConfig
+from assay_trainer.events import Step
+from assay_trainer.feed import GroupFeed, Portion
+from assay_trainer.stop import Stop
+from assay_trainer.weights import WeightPublisher
+
+Report = Callable[[Step], None]
+
+
+class NothingToLearn(Exception):
+    """No group of a whole step has rewards that differ."""
+
+
+@dataclass
+class Times:
+    """Where one step's time went."""
+
+    rollouts_s: float = 0.0
+    publish_s: float = 0.0
+    ended_at: float = 0.0
+
+
+class GRPOStage:
+    """One run of GRPO. `train` returns when all steps are done or nothing is left to learn."""
+
+    def __init__(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        feed: GroupFeed,
+        publisher: WeightPublisher,
+        config: GRPOConfig,
+        *,
+        seed: int,
+        checkpoints: Path,
+        rollouts_file: Path,
+        report: Report,
+        stop: Stop,
+    ) -> None:
+        self._model = model
+        self._tokenizer = tokenizer
+        self._feed = feed
+        self._publisher = publisher
+        self._config = config
+        self._seed = seed
+        self._checkpoints = checkpoints
+        self._rollouts_file = rollouts_file
+        self._report = report
+        self._stop = stop
+        self._portion = Portion(0)
+        self._times = Times()
+
+    def train(self) -> None:
+        """Train the model in place; resumes from the newest checkpoint, if there is one.
+
+        Raises:
+            Stopped: a stop was asked for; the checkpoint is written.
+            Diverged: loss or gradient is not finite.
+            BudgetExceeded: too many groups could not be scored.
+        """
+        from assay_trainer.trl_backend import make_grpo_trainer
+
+        trainer = make_grpo_trainer(
+            self._model,
+            self._tokenizer,
+            self._next_batch,
+            self._config,
+            seed=self._seed,
+            folder=self._checkpoints,
+            callbacks=[
+                AfterStep(self._publish),
+                Progress(self._report_step),
+                StopBetweenSteps(self._stop),
+                AfterSave(self._complete_checkpoint),
+            ],
+        )
+        found = checkpoint.newest(self._checkpoints)
+        self._times = Times(ended_at=time.monotonic())
+        try:
+            trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
+        except NothingToLearn:
+            return
+        self._stop.check()
+
+    def _next_batch(self) -> Batch:
+        from assay_trainer.trl_backend import num_micro_batches
+
+        if self._feed.policy is None:
+            # TRL loads a checkpoint only inside `train`: now the model is what it should be.
+            self._publish(0)
+        started = time.monotonic()
+        self._portion = self._feed.next_portion()
+        self._times.rollouts_s = time.monotonic() - started
+        if not self._portion.groups:
+            raise NothingToLearn
+        for scored in self._portion.groups:
+            append_line(self._rollouts_file, scored.model_dump_json())
+        batch_rows = rows(self._portion.groups, self._config.advantage_scale)
+        pad_id = int(self._tokenizer.pad_token_id)
+        return collate(batch_rows, pad_id, multiple_of=num_micro_batches(self._config))
+
+    def _publish(self, step: int) -> None:
+        started = time.monotonic()
+        status = self._publisher.publish(self._model, self._tokenizer)
+        assert isinstance(status.policy, PolicyVersion)
+        self._feed.serve(status.policy)
+        self._times.publish_s = time.monotonic() - started
+
+    def _complete_checkpoint(self, step: int) -> None:
+        checkpoint.complete(self._checkpoints, step, self._feed.state())
+
+    def _report_step(self, step: int, metrics: dict[str, float]) -> None:
+        now = time.monotonic()
+        portion, times = self._portion, self._times
+        took_s = now - times.ended_at
+        times.ended_at = now
+        self._report(
+            Step(
+                step=step,
+                version=portion.version,
+                reward=portion.reward_mean,
+                pass_rate=portion.pass_rate,
+                num_groups=len(portion.groups),
+                num_played=portion.num_played,
+                num_without_signal=portion.num_without_signal,
+                num_stale=portion.num_stale,
+                failures=dict(portion.failures),
+                outcomes=dict(portion.outcomes),
+                staleness_mean=_mean(portion.staleness),
+                groups_per_s=portion.num_played / took_s,
+                step_s=took_s,
+                rollouts_s=times.rollouts_s,
+                publish_s=times.publish_s,
+                update_s=max(0.0, took_s - times.rollouts_s - times.publish_s),
+                loss=metrics["loss"],
+                grad_norm=metrics["grad_norm"],
+                entropy=metrics["entropy"],
+                clip_fraction=metrics.get("clip_ratio/region_mean", 0.0),
+            )
+        )
+
+
+def _mean(values: list[int]) -> float | None:
+    return sum(values) / len(values) if values else None

@@ -1,0 +1,267 @@
+"""A run from its data to its report. Each stage leaves a file, and is skipped if it is there.
+
+data -> policy -> sft -> evaluate "before" -> grpo -> evaluate "after" -> report
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pydantic import JsonValue
+from transformers import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_shared.clients import InferenceClient, RetryBudget
+from assay_shared.errors import AssayError
+from assay_shared.queue import make_celery
+from assay_shared.run_folder import Event, RunFolder, RunStatus, write_atomically
+from assay_shared.settings import ServiceSettings
+from assay_shared.types import PolicyVersion
+from assay_trainer import checkpoint
+from assay_trainer.config import RunConfig, SFTConfig
+from assay_trainer.dataset import Dataset, Purpose, open_dataset
+from assay_trainer.evaluation import Evaluation, Evaluator
+from assay_trainer.events import Evaluated, Step
+from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
+from assay_trainer.grpo import GRPOStage
+from assay_trainer.policy import create_policy, load_policy, publish_policy
+from assay_trainer.prompts import answer_token_ids, prompt_token_ids
+from assay_trainer.report import write_report
+from assay_trainer.rollouts import Rollouts
+from assay_trainer.sft import train_sft
+from assay_trainer.stop import Stop, Stopped
+from assay_trainer.store import GroupStore
+from assay_trainer.weights import WeightPublisher
+
+_SFT_PROGRESS_EVERY = 10
+_EVALUATION_PROGRESS = 24
+_RETRY = RetryBudget(attempts=40, total_s=60.0)
+_PROBE_TOKENS = 128
+
+
+def quiet_libraries() -> None:
+    """Keep the libraries' own progress bars and tips out of our logs."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()
+
+
+class Run:
+    """One run in its folder. `execute` may be called again after any end but the last."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        config: RunConfig,
+        settings: ServiceSettings,
+        stop: Stop,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        self._folder = folder
+        self._config = config
+        self._settings = settings
+        self._stop = stop
+        self._on_event = on_event
+        self._status = RunStatus()
+        self._store = GroupStore(settings.redis_url)
+        self._train = Dataset([])
+        self._held_out = Dataset([])
+        self._publisher: WeightPublisher | None = None
+
+    def execute(self) -> None:
+        """Do all stages that are not done.
+
+        Raises:
+            Stopped: a stop was asked for.
+            AssayError: the run failed; what is done stays done.
+        """
+        try:
+            self._set_status(state="running")
+            self._stages()
+            self._record("run_finished", report=str(self._folder.path / "report.md"))
+            self._set_status(state="finished")
+        except Stopped as error:
+            self._record("run_stopped", message=str(error))
+            self._set_status(state="stopped", message=str(error))
+            raise
+        except (AssayError, OSError) as error:
+            self._record("run_failed", message=str(error))
+            self._set_status(state="failed", message=str(error))
+            raise
+        finally:
+            self._store.close()
+
+    def _stages(self) -> None:
+        config = self._config
+        self._store.ping()
+        with self._stage("data"):
+            self._open_data()
+        with self._stage("policy"):
+            model, tokenizer = self._model("initial", self._initial_policy)
+            self._publisher = self._make_publisher(tokenizer)
+        if config.sft is not None:
+            sft = config.sft
+            with self._stage("sft", sft.steps):
+                model, tokenizer = self._model("sft", lambda: self._sft(model, tokenizer, sft))
+        evaluations = [self._evaluate("before", model, tokenizer)]
+        if config.grpo is not None:
+            with self._stage("grpo", config.grpo.steps):
+                model, tokenizer = self._model("grpo", lambda: self._grpo(model, tokenizer))
+            evaluations.append(self._evaluate("after", model, tokenizer))
+        with self._stage("report"):
+            write_report(self._folder, config, evaluations)
+
+    def _open_data(self) -> None:
+        data, folder = self._config.data, self._settings.data
+        self._train = open_dataset(data.train, Purpose.TRAIN, folder)
+        self._held_out = open_dataset(data.held_out, Purpose.EVALUATE, folder)
+        lines = [task.model_dump_json() for task in self._train.tasks + self._held_out.tasks]
+        write_atomically(self._folder.tasks, "\n".join(lines) + "\n")
+        self._record(
+            "data", num_train=len(self._train.tasks), num_held_out=len(self._held_out.tasks)
+        )
+
+    def _model(
+        self,
+        name: str,
+        make: Callable[[], tuple[PreTrainedModel, PreTrainedTokenizerBase]],
+    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        """The model of a stage: what the stage left, else what it makes now."""
+        folder = self._folder.path / "models" / name
+        if not folder.exists():
+            publish_policy(*make(), folder)
+        return load_policy(folder)
+
+    def _initial_policy(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        config = self._config.policy
+        if config.new is None:
+            assert config.folder is not None
+            return load_policy(config.folder)
+        texts = (f"{task.prompt}\n{task.gold or ''}" for task in self._train.tasks)
+        return create_policy(config.new, texts, self._config.seed)
+
+    def _make_publisher(self, tokenizer: PreTrainedTokenizerBase) -> WeightPublisher:
+        task = self._train.tasks[0]
+        ids = prompt_token_ids(task, tokenizer) + answer_token_ids(task.gold or "", tokenizer)
+        return WeightPublisher(self._folder.policies, self._connect, ids[:_PROBE_TOKENS])
+
+    def _connect(self) -> InferenceClient:
+        return InferenceClient.from_settings(self._settings, retry=_RETRY)
+
+    def _sft(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: SFTConfig
+    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        def on_step(step: int, metrics: dict[str, float]) -> None:
+            if step % _SFT_PROGRESS_EVERY == 0 or step == config.steps:
+                self._record("progress", stage="sft", done=step, loss=metrics["loss"])
+                self._set_status(step=step)
+
+        train_sft(
+            model,
+            tokenizer,
+            self._train.demonstrations(
+                config.demonstrations_per_task, config.mistake_rate, self._config.seed
+            ),
+            config,
+            seed=self._config.seed,
+            checkpoints=self._folder.checkpoints / "sft",
+            on_step=on_step,
+            stop=self._stop,
+        )
+        return model, tokenizer
+
+    def _grpo(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+        config = self._config.grpo
+        assert config is not None
+        assert self._publisher is not None
+        checkpoints = self._folder.checkpoints / "grpo"
+        found = checkpoint.newest(checkpoints)
+        feed = GroupFeed(
+            self._rollouts(config.group_timeout_s, config.group_attempts),
+            TaskOrder(self._train.tasks, self._config.seed),
+            config,
+            run=self._folder.path.name,
+            seed=self._config.seed,
+            state=found[1] if found else FeedState(),
+            while_waiting=self._while_waiting,
+        )
+        GRPOStage(
+            model,
+            tokenizer,
+            feed,
+            self._publisher,
+            config,
+            seed=self._config.seed,
+            checkpoints=checkpoints,
+            rollouts_file=self._folder.rollouts,
+            report=self._report_step,
+            stop=self._stop,
+        ).train()
+        return model, tokenizer
+
+    def _evaluate(
+        self, name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> Evaluation:
+        path = self._folder.evaluation(name)
+        if path.exists():
+            return Evaluation.model_validate_json(path.read_text())
+        config = self._config.evaluation
+        assert self._publisher is not None
+        with self._stage(f"evaluate {name}", len(self._held_out.tasks)):
+            policy = self._publisher.publish(model, tokenizer).policy
+            assert isinstance(policy, PolicyVersion)
+            evaluator = Evaluator(
+                self._rollouts(config.group_timeout_s, config.group_attempts),
+                config,
+                run=self._folder.path.name,
+                seed=self._config.seed,
+                on_progress=lambda done, _: self._report_evaluated(name, done),
+                while_waiting=self._while_waiting,
+            )
+            evaluation = evaluator.evaluate(name, self._held_out.tasks, policy)
+            write_atomically(path, evaluation.model_dump_json(indent=1))
+        measured = Evaluated(
+            name=name,
+            pass_at={k: evaluation.interval(k) for k in config.k},
+            outcomes=dict(evaluation.outcomes()),
+        )
+        self._record("evaluated", **measured.model_dump(mode="json"))
+        return evaluation
+
+    def _rollouts(self, timeout_s: float, attempts: int) -> Rollouts:
+        celery = make_celery(self._settings.redis_url)
+        return Rollouts(celery, self._store, timeout_s=timeout_s, attempts=attempts)
+
+    def _while_waiting(self) -> None:
+        self._stop.check()
+        assert self._publisher is not None
+        self._publisher.ensure_served()
+
+    def _report_step(self, step: Step) -> None:
+        self._record("step", **step.model_dump(mode="json"))
+        self._set_status(step=step.step)
+
+    def _report_evaluated(self, name: str, done: int) -> None:
+        every = max(1, len(self._held_out.tasks) // _EVALUATION_PROGRESS)
+        if done // every != self._status.step // every or done == len(self._held_out.tasks):
+            self._record("progress", stage=f"evaluate {name}", done=done)
+            self._set_status(step=done)
+
+    @contextmanager
+    def _stage(self, name: str, num_steps: int = 0) -> Iterator[None]:
+        self._stop.check()
+        self._set_status(stage=name, step=0, num_steps=num_steps)
+        self._record("stage_started", stage=name, num_steps=num_steps)
+        started = time.monotonic()
+        yield
+        self._record("stage_finished", stage=name, took_s=time.monotonic() - started)
+
+    def _record(self, kind: str, **data: JsonValue) -> None:
+        self._on_event(self._folder.record(kind, **data))
+
+    def _set_status(self, **changes: object) -> None:
+        self._status = self._status.model_copy(update=changes)
+        self._folder.write_status(self._status)

@@ -1,0 +1,121 @@
+"""Runs as processes of the trainer service: each in its folder, none inside the service itself."""
+
+import asyncio
+import subprocess
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+from assay_shared.clients.trainer import RunInfo, RunRequest
+from assay_shared.config import parse_config
+from assay_shared.errors import Conflict, InvalidInput, NotFound
+from assay_shared.processes import end, last_lines, spawn
+from assay_shared.run_folder import Event, RunFolder, RunStatus
+from assay_trainer.config import RunConfig
+from assay_trainer.record import create_run
+
+_STOP_GRACE_S = 25.0
+_POLL_S = 0.2
+_KEEP_ALIVE_S = 10.0
+
+
+class Runs:
+    """The runs below one folder, and the processes of those that this service started."""
+
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+
+    def start(self, request: RunRequest) -> RunInfo:
+        """Create a run's folder and its process.
+
+        Raises:
+            ConfigError: the run file is not valid.
+            Conflict: there is a run of that name.
+        """
+        config = parse_config(RunConfig, request.config, source="config")
+        _check_name(request.name)
+        create_run(self._folder / request.name, config)
+        return self._spawn(request.name)
+
+    def list(self) -> list[RunInfo]:
+        """All runs, newest first."""
+        folders = [path.parent for path in self._folder.glob("*/config.json")]
+        folders.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
+        return [self.info(folder.name) for folder in folders]
+
+    def info(self, name: str) -> RunInfo:
+        """Where a run stands; one whose process is gone without a word has failed."""
+        folder = self._open(name)
+        status = folder.read_status()
+        if status.state in ("created", "running") and not self._is_alive(name):
+            last = " ".join(last_lines(folder.path / "run.log", 1))
+            message = last or "its process is gone; resume it to go on"
+            status = status.model_copy(update={"state": "failed", "message": message})
+        return RunInfo(name=name, folder=str(folder.path), status=status)
+
+    def stop(self, name: str) -> RunInfo:
+        """Ask a run to stop after its step; it can be resumed."""
+        self._open(name)
+        if self._is_alive(name):
+            self._processes[name].terminate()
+        return self.info(name)
+
+    def resume(self, name: str) -> RunInfo:
+        """Go on with a run that is not running.
+
+        Raises:
+            Conflict: it is running, or finished.
+        """
+        if self._is_alive(name):
+            raise Conflict(f"run {name} is running")
+        if self._open(name).read_status().state == "finished":
+            raise Conflict(f"run {name} is finished")
+        return self._spawn(name)
+
+    async def events(self, name: str) -> AsyncIterator[tuple[int, Event] | None]:
+        """Numbered events from the first, as they come; None now and then, to show life."""
+        folder = self._open(name)
+        sent, idle_s = 0, 0.0
+        while True:
+            alive = self._is_alive(name)  # before the look: what a process wrote last is not missed
+            for number, event in enumerate(folder.read_events()):
+                if number >= sent:
+                    yield number, event
+                    sent, idle_s = number + 1, 0.0
+            if not alive:
+                return
+            await asyncio.sleep(_POLL_S)
+            idle_s += _POLL_S
+            if idle_s >= _KEEP_ALIVE_S:
+                yield None
+                idle_s = 0.0
+
+    def close(self) -> None:
+        """Stop all runs that this service started."""
+        end(list(self._processes.values()), _STOP_GRACE_S)
+
+    def _spawn(self, name: str) -> RunInfo:
+        folder = self._folder / name
+        RunFolder(folder).write_status(RunStatus(state="running", stage="starting"))
+        self._processes[name] = spawn(
+            [sys.executable, "-m", "assay_shared.cli", "train", "--resume", str(folder), "--quiet"],
+            log=folder / "run.log",
+        )
+        return self.info(name)
+
+    def _open(self, name: str) -> RunFolder:
+        _check_name(name)
+        try:
+            return RunFolder.open(self._folder / name)
+        except NotFound:
+            raise NotFound(f"there is no run {name!r}") from None
+
+    def _is_alive(self, name: str) -> bool:
+        process = self._processes.get(name)
+        return process is not None and process.poll() is None
+
+
+def _check_name(name: str) -> None:
+    if not name or name.startswith(".") or "/" in name or len(name) > 100:
+        raise InvalidInput(f"{name!r} is no name for a run", field="name")

@@ -1,0 +1,58 @@
+"""The supervised stage: from demonstrations to a policy that answers in the right form."""
+
+from collections.abc import Callable
+from pathlib import Path
+
+from transformers import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_shared.errors import DatasetError
+from assay_trainer import checkpoint
+from assay_trainer.callbacks import AfterSave, Progress, StopBetweenSteps
+from assay_trainer.config import SFTConfig
+from assay_trainer.dataset import Demonstration
+from assay_trainer.prompts import answer_token_ids, prompt_token_ids
+from assay_trainer.stop import Stop
+
+
+def train_sft(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    demonstrations: list[Demonstration],
+    config: SFTConfig,
+    *,
+    seed: int,
+    checkpoints: Path,
+    on_step: Callable[[int, dict[str, float]], None],
+    stop: Stop,
+) -> None:
+    """Train `model` in place; resumes from the newest checkpoint, if there is one.
+
+    Raises:
+        Stopped: a stop was asked for; the checkpoint is written.
+        Diverged: the loss is not finite.
+    """
+    from assay_trainer.trl_backend import make_sft_trainer
+
+    if not demonstrations:
+        raise DatasetError("no training task has a gold answer to learn from", field="sft")
+    pairs = [
+        (prompt_token_ids(one.task, tokenizer), answer_token_ids(one.answer, tokenizer))
+        for one in demonstrations
+    ]
+    trainer = make_sft_trainer(
+        model,
+        tokenizer,
+        pairs,
+        config,
+        seed=seed,
+        folder=checkpoints,
+        callbacks=[
+            Progress(on_step),
+            StopBetweenSteps(stop),
+            AfterSave(lambda step: checkpoint.complete(checkpoints, step)),
+        ],
+    )
+    found = checkpoint.newest(checkpoints)
+    trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
+    stop.check()

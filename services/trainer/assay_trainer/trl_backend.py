@@ -1,0 +1,160 @@
+"""SFT and GRPO by TRL; the only file that imports it. TRL owns loss, optimiser and checkpoints.
+
+`MeshGRPOTrainer` takes its batches from the mesh instead of generating them itself.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel, TrainerCallback
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from trl import GRPOConfig as TRLGRPOConfig
+from trl import GRPOTrainer, SFTTrainer
+from trl import SFTConfig as TRLSFTConfig
+
+from assay_trainer.batch import Batch
+from assay_trainer.config import GRPOConfig, SFTConfig
+
+NextBatch = Callable[[], Batch]
+#: What a label is where a token is not to be learnt.
+_IGNORED = -100
+
+
+def make_sft_trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    pairs: Sequence[tuple[list[int], list[int]]],
+    config: SFTConfig,
+    *,
+    seed: int,
+    folder: Path,
+    callbacks: list[TrainerCallback],
+) -> SFTTrainer:
+    """TRL's SFTTrainer on (prompt ids, answer ids); only answers enter the loss."""
+    examples = {
+        "input_ids": [prompt + answer for prompt, answer in pairs],
+        "labels": [[_IGNORED] * len(prompt) + answer for prompt, answer in pairs],
+    }
+    arguments = TRLSFTConfig(
+        max_steps=config.steps,
+        per_device_train_batch_size=config.batch_size,
+        warmup_steps=config.warmup_steps,
+        weight_decay=config.weight_decay,
+        lr_scheduler_type="cosine",
+        max_length=None,
+        dataset_kwargs={"skip_prepare_dataset": True},
+        **_common(config.learning_rate, seed, folder, config.checkpoint_every),
+    )
+    return SFTTrainer(
+        model=model,
+        args=arguments,
+        train_dataset=Dataset.from_dict(examples),
+        processing_class=tokenizer,
+        callbacks=callbacks,
+    )
+
+
+def make_grpo_trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    next_batch: NextBatch,
+    config: GRPOConfig,
+    *,
+    seed: int,
+    folder: Path,
+    callbacks: list[TrainerCallback],
+) -> "MeshGRPOTrainer":
+    """TRL's loss on the mesh's batches: one optimiser step per batch."""
+    num_rows = config.groups_per_step * config.group_size
+    micro_batches = num_micro_batches(config)
+    arguments = TRLGRPOConfig(
+        max_steps=config.steps,
+        per_device_train_batch_size=num_rows // micro_batches,
+        gradient_accumulation_steps=micro_batches,
+        steps_per_generation=micro_batches,
+        num_generations=config.group_size,
+        max_completion_length=config.max_tokens,
+        temperature=config.temperature,
+        loss_type=config.loss,
+        epsilon=config.clip_low,
+        epsilon_high=config.clip_high,
+        beta=config.kl_weight,
+        warmup_steps=config.warmup_steps,
+        lr_scheduler_type="constant_with_warmup",
+        max_grad_norm=config.max_grad_norm,
+        ignore_data_skip=True,  # the feed knows where the data stands
+        **_common(config.learning_rate, seed, folder, config.checkpoint_every),
+    )
+    # TRL draws "prompts" from a dataset; ours only tells it that there is another step to do.
+    ticks = Dataset.from_dict({"prompt": [""] * config.groups_per_step})
+    return MeshGRPOTrainer(
+        next_batch=next_batch,
+        model=model,
+        args=arguments,
+        train_dataset=ticks,
+        processing_class=tokenizer,
+        callbacks=callbacks,
+    )
+
+
+def num_micro_batches(config: GRPOConfig) -> int:
+    num_rows = config.groups_per_step * config.group_size
+    return num_rows // (config.micro_batch_rows or num_rows)
+
+
+def _common(learning_rate: float, seed: int, folder: Path, save_steps: int) -> dict[str, Any]:
+    on_gpu = torch.cuda.is_available()
+    return {
+        "output_dir": str(folder),
+        "learning_rate": learning_rate,
+        "seed": seed,
+        "save_steps": save_steps,
+        "save_total_limit": 2,
+        "logging_steps": 1,
+        "report_to": [],
+        "disable_tqdm": True,
+        "use_cpu": not on_gpu,
+        "bf16": on_gpu,
+        "gradient_checkpointing": on_gpu,
+        "dataloader_pin_memory": on_gpu,
+    }
+
+
+class MeshGRPOTrainer(GRPOTrainer):
+    """GRPOTrainer fed from outside: advantages and old log-probabilities come with the batch."""
+
+    def __init__(self, *, next_batch: NextBatch, **arguments: Any) -> None:
+        super().__init__(reward_funcs=_never_called, **arguments)
+        self._next_batch = next_batch
+
+    def _generate_and_score_completions(self, inputs: object) -> dict[str, torch.Tensor]:
+        batch = self._next_batch()
+        device = self.accelerator.device
+        tensors = {
+            "prompt_ids": batch.prompt_ids_BP.to(device),
+            "prompt_mask": batch.prompt_mask_BP.to(device),
+            "completion_ids": batch.completion_ids_BC.to(device),
+            "completion_mask": batch.completion_mask_BC.to(device),
+            "advantages": batch.advantages_B.to(device),
+            "old_per_token_logps": batch.logprobs_BC.to(device),
+            "num_items_in_batch": batch.completion_mask_BC.sum().to(device),
+        }
+        if self.beta != 0.0:
+            tensors["ref_per_token_logps"] = self._reference_logprobs(tensors)
+        return tensors
+
+    def _reference_logprobs(self, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
+        ids = torch.cat([tensors["prompt_ids"], tensors["completion_ids"]], dim=1)
+        mask = torch.cat([tensors["prompt_mask"], tensors["completion_mask"]], dim=1)
+        with torch.no_grad():
+            logprobs, _, _ = self._get_per_token_logps_and_entropies(
+                self.ref_model, ids, mask, tensors["completion_ids"].shape[1]
+            )
+        return logprobs  # type: ignore[no-any-return]
+
+
+def _never_called(**_: object) -> list[float | None]:
+    raise AssertionError("rewards come from the mesh")
