@@ -12,18 +12,13 @@ from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
 from assay_shared.errors import NotFound
 from assay_shared.service import create_service
-from assay_shared.types import (
-    GenerateRequest,
-    GenerateResponse,
-    WeightStatus,
-    WeightUpdate,
-)
+from assay_shared.types import GenerateRequest, GenerateResponse, WeightStatus, WeightUpdate
 
 
 def create_app(
     settings: InferenceSettings, engine_of: Callable[[InferenceSettings], Engine] = make_engine
 ) -> FastAPI:
-    """The service with one engine.
+    """The service with one engine, which is in `app.state` once the app has started.
 
     Raises:
         NotFound: the model to start with is not there; nothing is served.
@@ -31,43 +26,48 @@ def create_app(
     model = settings.inference_model
     if model is not None and not model.is_dir():
         raise NotFound(f"there is no model folder {model}", field="ASSAY_INFERENCE_MODEL")
-    engine: Engine
-    policy: Policy
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        nonlocal engine, policy
-        engine = engine_of(settings)
-        policy = Policy(engine)
+        engine = app.state.engine = engine_of(settings)
+        policy = app.state.policy = Policy(engine)
         if model is not None:
             await policy.start_with(model)
-        app.state.engine, app.state.policy = engine, policy
         yield
         await engine.close()
 
     def not_ready_because() -> str | None:
-        return "no weights are loaded yet" if policy.status.policy is None else None
+        return "no weights are loaded yet" if app.state.policy.status.policy is None else None
 
     app = create_service("inference", settings, lifespan, not_ready_because=not_ready_because)
-    tokens = Counter(
-        "assay_inference_tokens_total", "Tokens drawn.", registry=app.state.metrics.registry
-    )
-    version = Gauge(
-        "assay_inference_version", "Version served.", registry=app.state.metrics.registry
-    )
+    _add_generation(app)
+    _add_weights(app)
     openai_api.add_routes(app, settings.inference_model_name)
+    return app
+
+
+def _add_generation(app: FastAPI) -> None:
+    registry = app.state.metrics.registry
+    tokens = Counter("assay_inference_tokens_total", "Tokens drawn.", registry=registry)
 
     @app.post("/v1/generate")
     async def generate(request: GenerateRequest) -> GenerateResponse:
         """Sample completions; token ids in and out, with log-probabilities."""
-        prompt = prompt_token_ids(engine, request)
+        engine: Engine = app.state.engine
+        prompt = _prompt_token_ids(engine, request)
         completions = await engine.generate(prompt, request.sampling)
         tokens.inc(sum(len(completion.token_ids) for completion in completions))
         return GenerateResponse(prompt_token_ids=tuple(prompt), completions=tuple(completions))
 
+
+def _add_weights(app: FastAPI) -> None:
+    registry = app.state.metrics.registry
+    version = Gauge("assay_inference_version", "Version served.", registry=registry)
+
     @app.post("/v1/weights")
     async def update_weights(update: WeightUpdate) -> WeightStatus:
         """Serve a new version once it is loaded and its probe holds."""
+        policy: Policy = app.state.policy
         status = await policy.update(update)
         version.set(update.policy.version)
         return status
@@ -75,9 +75,16 @@ def create_app(
     @app.get("/v1/weights")
     async def weight_status() -> WeightStatus:
         """What is served."""
+        policy: Policy = app.state.policy
         return policy.status
 
-    return app
+
+def _prompt_token_ids(engine: Engine, request: GenerateRequest) -> list[int]:
+    if request.token_ids is not None:
+        return list(request.token_ids)
+    if request.prompt is not None:
+        return engine.encode(request.prompt)
+    return engine.encode_chat(request.messages or ())
 
 
 def quiet_libraries() -> None:
@@ -86,11 +93,3 @@ def quiet_libraries() -> None:
 
     transformers.utils.logging.set_verbosity_error()
     transformers.utils.logging.disable_progress_bar()
-
-
-def prompt_token_ids(engine: Engine, request: GenerateRequest) -> list[int]:
-    if request.token_ids is not None:
-        return list(request.token_ids)
-    if request.prompt is not None:
-        return engine.encode(request.prompt)
-    return engine.encode_chat(request.messages or ())

@@ -21,7 +21,14 @@ from assay_inference.jobs import Generate, Load
 from assay_inference.model import Model, best_device, open_model, probe_difference
 from assay_inference.running import Running
 from assay_inference.settings import InferenceSettings
-from assay_shared.errors import AssayError, InternalFault, InvalidInput, NotReady, Overloaded
+from assay_shared.errors import (
+    AssayError,
+    InternalFault,
+    InvalidInput,
+    NotReady,
+    Overloaded,
+    WeightsRefused,
+)
 from assay_shared.types import Completion, LogprobProbe, Message, PolicyVersion, SamplingParams
 
 _log = logging.getLogger(__name__)
@@ -148,6 +155,10 @@ class TransformersEngine:
             difference = None if job.probe is None else probe_difference(model, job.probe)
         except AssayError as error:
             job.fail(error)
+            return
+        except Exception as error:  # noqa: BLE001  # a bad file breaks the loaders in any way
+            reason = " ".join(f"{type(error).__name__}: {error}".split())
+            job.fail(WeightsRefused(f"{job.folder} cannot be loaded: {reason}"))
             return
         self._model = model
         job.succeed(Loaded(difference, time.perf_counter() - started))

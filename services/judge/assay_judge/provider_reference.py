@@ -2,15 +2,13 @@
 
 import re
 import string
-from fractions import Fraction
 
 from assay_shared.errors import JudgeFault
+from assay_shared.numbers import parse_number
 from assay_shared.types import Label, Verdict
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DROPPED = str.maketrans("", "", string.punctuation)
-_NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?(?:/[1-9]\d*)?")
-_MAX_DIGITS = 100
 
 
 class MissingReference(JudgeFault):
@@ -34,28 +32,22 @@ class ReferenceProvider:
     async def decide(self, question: str, answer: str, reference: str | None) -> Verdict:
         if reference is None:
             raise MissingReference("there is no reference to compare with")
-        equal = normalise(answer) == normalise(reference) or same_number(answer, reference)
         return Verdict(
-            label=Label.CORRECT if equal else Label.INCORRECT,
+            label=Label.CORRECT if equal(answer, reference) else Label.INCORRECT,
             reason="compared with the reference",
             judge=self.name,
         )
+
+
+def equal(answer: str, reference: str) -> bool:
+    """The same number where the reference is one; else the same words."""
+    expected = parse_number(reference)
+    if expected is not None:
+        return parse_number(answer) == expected
+    return normalise(answer) == normalise(reference)
 
 
 def normalise(text: str) -> str:
     """Lower case without articles, punctuation, extra space (SQuAD's exact match, 1606.05250)."""
     plain = text.casefold().translate(_DROPPED)
     return " ".join(_ARTICLES.sub(" ", plain).split())
-
-
-def same_number(one: str, other: str) -> bool:
-    first, second = number(one), number(other)
-    return first is not None and first == second
-
-
-def number(text: str) -> Fraction | None:
-    """The exact value of a text that is one number, with separators, currency or percent signs."""
-    plain = text.strip().strip("$€£").replace(",", "").removesuffix("%").strip()
-    if len(plain) > _MAX_DIGITS or not _NUMBER.fullmatch(plain):
-        return None
-    return Fraction(plain.lstrip("+"))

@@ -23,6 +23,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         nonlocal sandbox
         sandbox = LocalSandbox(settings, app.state.metrics.registry)
         yield
+        sandbox.close()
 
     def health() -> dict[str, JsonValue]:
         return {

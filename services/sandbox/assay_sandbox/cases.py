@@ -27,14 +27,13 @@ async def _run_process(
     launcher: Launcher, slot: int, request: TestRequest, cases: tuple[TestCase, ...]
 ) -> list[CaseResult]:
     """At least one result: of all cases, or of those up to the one that ended the process."""
-    sitting = Sitting(cases)
+    sitting = Sitting(cases, request.stop_on_first_failure)
     with launcher.folder(slot) as folder:
         process = launcher.start(
             slot,
             folder,
             Source(request.code, request.language, request.limits),
             cases=tuple(_plan(case) for case in cases),
-            stop_on_first_failure=request.stop_on_first_failure,
             on_record=sitting.take,
         )
         ending = await process.finish()
@@ -52,8 +51,10 @@ def _plan(case: TestCase) -> dict[str, object]:
 class Sitting:
     """The records of one process: which case has begun, and how those before it went."""
 
-    def __init__(self, cases: tuple[TestCase, ...]) -> None:
+    def __init__(self, cases: tuple[TestCase, ...], stop_on_first_failure: bool) -> None:
         self._cases = cases
+        self._stop_on_first_failure = stop_on_first_failure
+        self._stopped = False
         self._results: list[CaseResult] = []
         self._records = Records()
         self._begun: float | None = None
@@ -61,13 +62,21 @@ class Sitting:
     def take(self, process: Process, line: bytes) -> None:
         """One record, as it comes. A case's clock starts when the case does."""
         kind, _, rest = line.partition(b" ")
+        if self._stopped:
+            return
         if kind == b"start":
             process.clock.restart()
             self._begun = time.monotonic()
         elif kind in (b"value", b"passed", b"failed", b"raised"):
             self._end_case(kind, rest)
+            if self._stop_on_first_failure and self._has_failed():
+                self._stopped = True
+                process.kill()
         else:
             self._records.take(line)
+
+    def _has_failed(self) -> bool:
+        return bool(self._results) and self._results[-1].status is not Status.ACCEPTED
 
     def _end_case(self, kind: bytes, rest: bytes) -> None:
         number, _, payload = rest.partition(b" ")
@@ -82,10 +91,7 @@ class Sitting:
     def results(self, ending: Ending, request: TestRequest) -> list[CaseResult]:
         """What is known once the process has ended."""
         results, whole = self._results, len(self._cases)
-        if len(results) == whole and self._records.done:
-            return results
-        failed = bool(results) and results[-1].status is not Status.ACCEPTED
-        if failed and request.stop_on_first_failure:
+        if self._stopped or (len(results) == whole and self._records.done):
             return results
         status, message = status_of(ending, self._records, request.limits)
         if status is None:

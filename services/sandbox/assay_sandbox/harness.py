@@ -22,6 +22,7 @@ expected value, which is compared outside.
 import marshal
 import os
 import resource
+import signal
 import sys
 import time
 
@@ -50,13 +51,21 @@ def give_up_rights(plan):
     set_limit(resource.RLIMIT_FSIZE, (limits["file_bytes"],) * 2)
     set_limit(resource.RLIMIT_NOFILE, (256, 256))
     # The soft limit is moved along from case to case, up to this.
-    whole = int(limits["cpu_time_s"] + 1) * max(1, len(plan["cases"]))
-    set_limit(resource.RLIMIT_CPU, (int(limits["cpu_time_s"] + 1), whole + 1))
+    one = round_up(limits["cpu_time_s"])
+    whole = one * max(1, len(plan["cases"]))
+    set_limit(resource.RLIMIT_CPU, (one, whole + 1))
+    # Should the server die, nobody else would end a program that sleeps.
+    signal.alarm(int(limits["wall_time_s"] * max(1, len(plan["cases"]))) + 5)
     if plan["uid"] is not None:
         set_limit(resource.RLIMIT_NPROC, (limits["processes"],) * 2)
         os.setgroups([])
         os.setresgid(plan["uid"], plan["uid"], plan["uid"])
         os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+
+
+def round_up(seconds):
+    """CPU limits are whole seconds."""
+    return -int(-seconds // 1)
 
 
 class Program:
@@ -85,8 +94,6 @@ class Program:
             self.start(index)
             if not self.try_case(index, case):
                 return
-            if self.failed and self.plan["stop_on_first_failure"]:
-                break
         self.record("done")
 
     def record(self, text):
@@ -128,10 +135,9 @@ class Program:
         return False
 
     def start(self, index):
-        self.failed = False
-        used = int(time.process_time() + self.plan["limits"]["cpu_time_s"] + 1)
+        until = round_up(time.process_time() + self.plan["limits"]["cpu_time_s"])
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-        resource.setrlimit(resource.RLIMIT_CPU, (min(used, hard), hard))
+        resource.setrlimit(resource.RLIMIT_CPU, (min(until, hard), hard))
         self.record("start %d" % index)
 
     def try_case(self, index, case):
@@ -149,16 +155,13 @@ class Program:
         except KeyError as error:
             missing = "function" in case and case["function"] not in self.namespace
             text = "NameError: no function " + case["function"] if missing else describe(error)
-            self.note("raised", index, text)
+            self.record("raised %d %s" % (index, text))
         except AssertionError as error:
-            self.note("raised" if "function" in case else "failed", index, describe(error))
+            kind = "raised" if "function" in case else "failed"
+            self.record("%s %d %s" % (kind, index, describe(error)))
         except BaseException as error:
-            self.note("raised", index, describe(error))
+            self.record("raised %d %s" % (index, describe(error)))
         return True
-
-    def note(self, kind, index, text):
-        self.failed = True
-        self.record("%s %d %s" % (kind, index, text))
 
 
 def peak_memory_bytes():

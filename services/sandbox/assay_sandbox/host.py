@@ -1,6 +1,7 @@
 """What this host lets the sandbox do: which interpreter, and whether each slot has its own user."""
 
 import os
+import socket
 import subprocess
 import sys
 from dataclasses import dataclass
@@ -13,14 +14,21 @@ from assay_shared.errors import ConfigError
 ISOLATION = "process"
 _PROBE = "import json, random, collections"
 _PROBE_TIMEOUT_S = 20
+#: Users of one sandbox, and how many sandboxes may share a machine.
+_RANGE = 256
+_MAX_SANDBOXES = 64
 
 
 @dataclass(frozen=True)
 class Host:
-    """The interpreter for Python programs, and the first slot's user (None: the server's own)."""
+    """The interpreter for Python programs, and the first slot's user (None: the server's own).
+
+    `claim` keeps other sandboxes on this machine from using the same users.
+    """
 
     python: str
     first_uid: int | None
+    claim: socket.socket | None = None
 
 
 def examine(settings: SandboxSettings) -> Host:
@@ -33,7 +41,7 @@ def examine(settings: SandboxSettings) -> Host:
     if os.geteuid() == 0:
         for python in candidates:
             if _runs(python, settings.sandbox_first_uid):
-                return Host(python, settings.sandbox_first_uid)
+                return Host(python, *_claim_users(settings))
     for python in candidates:
         if _runs(python, None):
             return Host(python, None)
@@ -41,6 +49,23 @@ def examine(settings: SandboxSettings) -> Host:
         f"no interpreter for Python programs works: {', '.join(candidates)}",
         field="ASSAY_SANDBOX_PYTHON",
     )
+
+
+def _claim_users(settings: SandboxSettings) -> tuple[int, socket.socket]:
+    """The first range of users, one per slot, that no other sandbox here has.
+
+    A name in the kernel's socket table is the claim: it goes with the process, however it ends.
+    """
+    for number in range(_MAX_SANDBOXES):
+        first_uid = settings.sandbox_first_uid + number * _RANGE
+        claim = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        try:
+            claim.bind(f"\0assay-sandbox-{first_uid}")
+        except OSError:
+            claim.close()
+        else:
+            return first_uid, claim
+    raise ConfigError(f"{_MAX_SANDBOXES} sandboxes run on this machine already")
 
 
 def _candidates(settings: SandboxSettings) -> list[str]:

@@ -1,7 +1,7 @@
 """One process from start to clean end: pipes drained while it runs, and its whole tree killed."""
 
 import asyncio
-import contextlib
+import ctypes
 import os
 import resource
 import signal
@@ -16,6 +16,7 @@ from assay_shared.errors import SandboxFault
 #: How long a killed tree may take to be gone before it counts as our fault.
 _KILL_TIMEOUT_S = 5.0
 _CHUNK_BYTES = 65536
+_PR_SET_CHILD_SUBREAPER = 36
 #: In every program's environment: finds what left its session, where slots share a user.
 MARKER = "ASSAY_PROGRAM"
 
@@ -119,28 +120,45 @@ class Owner:
     marker: str
     uid: int | None
 
-    def processes(self) -> list[int]:
-        """Process ids, zombies left out."""
-        return [pid for pid in _all_pids() if self._owns(pid)]
+    def end_processes(self) -> int:
+        """Kill those that live, reap those that are ours to reap; how many there were."""
+        owned = [pid for pid in _all_pids() if self._owns(pid)]
+        return sum(_end_process(pid) for pid in owned)
 
     def _owns(self, pid: int) -> bool:
         folder = f"/proc/{pid}"
         try:
             if self.uid is not None:
-                return os.stat(folder).st_uid == self.uid and not _is_zombie(pid)
+                return os.stat(folder).st_uid == self.uid
             with open(f"{folder}/environ", "rb") as file:  # empty for a zombie
                 return f"{MARKER}={self.marker}\0".encode() in file.read()
         except OSError:
             return False
 
 
+def become_subreaper() -> None:
+    """Adopt orphans of programs. A zombie that nobody reaps counts against its user's limit."""
+    ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_CHILD_SUBREAPER, 1)
+
+
 def _all_pids() -> list[int]:
     return [int(name) for name in os.listdir("/proc") if name.isdigit()]
 
 
-def _is_zombie(pid: int) -> bool:
-    with open(f"/proc/{pid}/stat", "rb") as file:
-        return file.read().rpartition(b")")[2].split()[0] == b"Z"
+def _end_process(pid: int) -> bool:
+    """Kill or reap a process; false for a zombie that another parent has to reap."""
+    try:
+        with open(f"/proc/{pid}/stat", "rb") as file:
+            state, parent = file.read().rpartition(b")")[2].split()[:2]
+        if state != b"Z":
+            os.kill(pid, signal.SIGKILL)
+        elif int(parent) == os.getpid():
+            os.waitpid(pid, os.WNOHANG)
+        else:
+            return False
+    except (OSError, ChildProcessError):
+        pass  # it went by itself
+    return True
 
 
 class Process:
@@ -245,11 +263,9 @@ class Process:
 
     async def _kill_tree(self) -> None:
         deadline = time.monotonic() + _KILL_TIMEOUT_S
-        while left := self._start.owner.processes():
-            for pid in left:
-                _kill(pid)
+        while num_left := self._start.owner.end_processes():
             if time.monotonic() > deadline:
-                raise SandboxFault(f"{len(left)} processes of a program cannot be killed")
+                raise SandboxFault(f"{num_left} processes of a program cannot be killed")
             await asyncio.sleep(0.002)
         for drain in self._drains:
             remaining = max(0.0, deadline - time.monotonic())
@@ -263,11 +279,6 @@ class Process:
 def _end(future: "asyncio.Future[None]") -> None:
     if not future.done():
         future.set_result(None)
-
-
-def _kill(pid: int) -> None:
-    with contextlib.suppress(ProcessLookupError):
-        os.kill(pid, signal.SIGKILL)
 
 
 def _memory_file(content: bytes) -> int:

@@ -86,7 +86,6 @@ class Launcher:
         *,
         stdin: bytes = b"",
         cases: tuple[dict[str, object], ...] = (),
-        stop_on_first_failure: bool = False,
         on_record: Callable[[Process, bytes], None],
     ) -> Process:
         """Start a program; with `cases`, the harness runs them after it."""
@@ -105,7 +104,6 @@ class Launcher:
             "code": source.code,
             "command": list(language.command),
             "cases": list(cases),
-            "stop_on_first_failure": stop_on_first_failure,
             "limits": source.limits.model_dump(),
             "uid": uid,
             "env": environment,
@@ -143,7 +141,8 @@ def status_of(ending: Ending, records: Records, limits: Limits) -> tuple[Status 
         return Status.OUTPUT_LIMIT, f"more than {limits.output_bytes} bytes of output"
     if ending.out_of_time:
         return Status.TIME_LIMIT, f"more than {limits.wall_time_s} s of wall time"
-    if ending.exit_code == -signal.SIGXCPU:
+    used_up = ending.cpu_time_s >= limits.cpu_time_s  # SIGXCPU may be caught, the SIGKILL after not
+    if ending.exit_code == -signal.SIGXCPU or (ending.exit_code == -signal.SIGKILL and used_up):
         return Status.TIME_LIMIT, f"more than {limits.cpu_time_s} s of CPU time"
     if records.status is not None:
         return records.status, records.message

@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry, Counter, Histogram
 from assay_sandbox import host as hosts
 from assay_sandbox.cases import run_cases
 from assay_sandbox.languages import find_language
-from assay_sandbox.process import Process
+from assay_sandbox.process import Process, become_subreaper
 from assay_sandbox.program import Launcher, Records, Source, status_of
 from assay_sandbox.settings import SandboxSettings
 from assay_sandbox.values import same_output
@@ -51,13 +51,21 @@ class LocalSandbox:
     """Implements `assay_shared.interfaces.Sandbox` on this host."""
 
     def __init__(self, settings: SandboxSettings, registry: CollectorRegistry) -> None:
+        """Raises ConfigError where no program can be run."""
         self.host = hosts.examine(settings)
+        if self.host.first_uid is not None:
+            become_subreaper()
         self._launcher = Launcher(self.host, settings.sandbox_work_folder)
         self._gate = Gate(2 * settings.sandbox_slots, settings.sandbox_max_waiting)
         self._free_slots: asyncio.Queue[int] = asyncio.Queue()
         for slot in range(settings.sandbox_slots):
             self._free_slots.put_nowait(slot)
         self._metrics = SandboxMetrics(registry)
+
+    def close(self) -> None:
+        """Give the slots' users back."""
+        if self.host.claim is not None:
+            self.host.claim.close()
 
     async def execute(self, request: ExecutionRequest) -> ExecutionResult:
         """Run a program once.
@@ -106,6 +114,8 @@ class LocalSandbox:
                 )
                 ending = await process.finish()
         status, message = status_of(ending, records, source.limits)
+        if status is None and ending.cpu_time_s > source.limits.cpu_time_s:
+            status, message = Status.TIME_LIMIT, f"{ending.cpu_time_s:.2f} s of CPU time"
         result = ExecutionResult(
             status=status or Status.ACCEPTED,
             stdout=ending.stdout.decode(errors="replace"),

@@ -1,15 +1,13 @@
 """Answers with one value: equal to the reference as numbers, or else as formulas."""
 
 import re
-from fractions import Fraction
 
 from assay_reward.measurement import Measured, Sitting, each
 from assay_shared.errors import InvalidInput
+from assay_shared.numbers import last_number, parse_number
 from assay_shared.types import Failure, Status, Task
 
 _MARKED = re.compile(r"####\s*(.+)")
-_NUMBER = re.compile(r"[-+]?(?:\d[\d,]*\.?\d*|\.\d+)(?:/[1-9]\d*)?")
-_MAX_DIGITS = 100
 
 
 async def math(sitting: Sitting) -> list[Measured | Failure]:
@@ -44,8 +42,7 @@ def final_value(text: str) -> str | None:
     marked = _MARKED.findall(text)
     if marked:
         return str(marked[-1]).strip()
-    numbers = _NUMBER.findall(text)
-    return numbers[-1] if numbers else None
+    return last_number(text)
 
 
 def _last_boxed(text: str) -> str | None:
@@ -63,12 +60,5 @@ def _last_boxed(text: str) -> str | None:
 
 def same_number(one: str, other: str) -> bool | None:
     """Whether both are the same number; None if either is not plainly a number."""
-    first, second = _number(one), _number(other)
+    first, second = parse_number(one), parse_number(other)
     return None if first is None or second is None else first == second
-
-
-def _number(text: str) -> Fraction | None:
-    plain = text.strip().strip("$€£").rstrip(".").replace(",", "").removesuffix("%")
-    if len(plain) > _MAX_DIGITS or not _NUMBER.fullmatch(plain):
-        return None
-    return Fraction(plain.lstrip("+"))

@@ -1,0 +1,62 @@
+"""Shared by all tests: a clean environment, real servers, a tiny policy."""
+
+import os
+import socket
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import uvicorn
+from fastapi import FastAPI
+
+
+@pytest.fixture(autouse=True)
+def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    """No setting of the developer's shell reaches a test, but for the data folder."""
+    for variable in os.environ:
+        if variable.startswith("ASSAY_") and variable != "ASSAY_DATA":
+            monkeypatch.delenv(variable)
+
+
+@pytest.fixture
+def data_folder() -> Path:
+    """The folder with real datasets; the test is skipped where there is none."""
+    folder = os.environ.get("ASSAY_DATA")
+    if not folder:
+        pytest.skip("needs real data: set ASSAY_DATA to a folder with HumanEval.jsonl.gz")
+    return Path(folder)
+
+
+Serve = Callable[[FastAPI], str]
+
+
+@pytest.fixture
+def serve() -> Iterator[Serve]:
+    """Serves apps over real HTTP on free ports of loopback; returns each one's address."""
+    servers: list[tuple[uvicorn.Server, threading.Thread]] = []
+
+    def start(app: FastAPI) -> str:
+        listener = socket.create_server(("127.0.0.1", 0))
+        server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
+        thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+        thread.start()
+        servers.append((server, thread))
+        wait_until(lambda: server.started or not thread.is_alive(), "the server to start")
+        assert server.started, "the server did not start"
+        return "http://{}:{}".format(*listener.getsockname())
+
+    yield start
+    for server, thread in servers:
+        server.should_exit = True
+        thread.join(timeout=30)
+        assert not thread.is_alive(), "a server does not stop"
+
+
+def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
+    """Return once `condition` holds; fail with `what` was waited for."""
+    deadline = time.monotonic() + timeout_s
+    while not condition():
+        assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
+        time.sleep(0.01)

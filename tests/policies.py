@@ -1,0 +1,33 @@
+"""Tiny policies for tests: random weights, a tokenizer trained on a few lines."""
+
+from pathlib import Path
+
+import torch
+
+from assay_trainer.config import NewPolicyConfig
+from assay_trainer.policy import create_policy, publish_policy
+
+TEXTS = [
+    f"Write solve(x). Return x {word} {n}.\ndef solve(x):\n    return x {sign} {n}\n"
+    for n in range(30)
+    for word, sign in (("plus", "+"), ("minus", "-"), ("times", "*"))
+]
+TINY = NewPolicyConfig(
+    vocabulary_size=320,
+    hidden_size=32,
+    intermediate_size=64,
+    num_layers=2,
+    num_heads=2,
+    context_length=128,
+)
+
+
+def make_policy_folder(folder: Path, seed: int = 0, sharpness: float = 8.0) -> str:
+    """Publish a random policy as `folder`; its digest.
+
+    Without sharpening, the logits of random weights are nearly equal and tests could pass by luck.
+    """
+    model, tokenizer = create_policy(TINY, TEXTS, seed)
+    with torch.no_grad():
+        model.get_parameter("model.embed_tokens.weight").mul_(sharpness)
+    return publish_policy(model, tokenizer, folder)
