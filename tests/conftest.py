@@ -6,10 +6,14 @@ import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 import uvicorn
 from fastapi import FastAPI
+
+if TYPE_CHECKING:
+    from tests.valkey import TestValkey
 
 
 @pytest.fixture(autouse=True)
@@ -60,3 +64,13 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
         time.sleep(0.01)
+
+
+@pytest.fixture
+def valkey() -> Iterator["TestValkey"]:
+    """A real Valkey of its own for one test."""
+    from tests.valkey import TestValkey
+
+    server = TestValkey()
+    yield server
+    server.stop()

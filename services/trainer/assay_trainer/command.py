@@ -139,7 +139,7 @@ def tasks(
     source = GeneratedSource(kind="generated", num_tasks=num, seed=seed)
     purpose = Purpose.EVALUATE if held_out else Purpose.TRAIN
     for task in open_dataset(source, purpose, None).tasks:
-        print(task.model_dump_json(exclude_defaults=True))
+        print(task.model_dump_json())
 
 
 def report(folder: Path = typer.Argument(help="Run folder.")) -> None:

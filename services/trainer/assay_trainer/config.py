@@ -142,6 +142,8 @@ class EvaluationConfig(Config):
 
     @model_validator(mode="after")
     def _enough_samples(self) -> Self:
+        if 1 not in self.k:
+            raise ValueError("k must have 1 in it: pass@1 is what runs are compared by")
         if max(self.k) > self.samples_per_task:
             raise ValueError(
                 f"pass@{max(self.k)} needs at least {max(self.k)} samples_per_task, "

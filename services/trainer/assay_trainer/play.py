@@ -33,15 +33,15 @@ async def take(
     A queue may deliver twice, and a trainer may send again: the key makes both harmless.
     """
     key = request.key
-    if await asyncio.to_thread(store.has, key):
-        return False
     if not await asyncio.to_thread(store.lease, key, worker):
         return False
     with log_fields(run=request.run, group=key):
         async with _renewed(store, key):
+            # Looked up under the lease: whoever held it before has stored by now what it had.
+            if await asyncio.to_thread(store.has, key):
+                return False
             scored = await play(request, generator, rewarder, worker)
-            stored = await asyncio.to_thread(store.put_once, scored)
-    return stored
+            return await asyncio.to_thread(store.put_once, scored)
 
 
 @asynccontextmanager

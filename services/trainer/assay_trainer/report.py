@@ -39,7 +39,7 @@ def write_report(
     write_json(folder.path / "report.json", facts)
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
-        autoescape=select_autoescape(["html"]),
+        autoescape=select_autoescape(["html.j2"]),
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -1,0 +1,35 @@
+import torch
+
+from assay_trainer.batch import collate, rows
+from tests.fakes import make_scored_group
+
+
+def test_only_scored_samples_become_rows() -> None:
+    groups = [make_scored_group("a", 1.0, None, 0.0), make_scored_group("b", None, 0.5, 1.0)]
+    found = rows(groups, "none")
+    assert [row.advantage for row in found] == [0.5, -0.5, -0.25, 0.25]
+
+
+def test_a_batch_is_padded_left_and_right() -> None:
+    first, second = rows([make_scored_group("a", 1.0, 0.0)], "none")
+    longer = second.__class__(
+        prompt_token_ids=(9,),
+        completion=second.completion.model_copy(
+            update={"token_ids": (7, 8, 9), "logprobs": (-1.0, -2.0, -3.0)}
+        ),
+        advantage=second.advantage,
+    )
+    batch = collate([first, longer], pad_id=0)
+    assert batch.prompt_ids_BP.tolist() == [[1, 2, 3], [0, 0, 9]]
+    assert batch.prompt_mask_BP.tolist() == [[1, 1, 1], [0, 0, 1]]
+    assert batch.completion_ids_BC.tolist() == [[5, 6, 0], [7, 8, 9]]
+    assert batch.completion_mask_BC.tolist() == [[1, 1, 0], [1, 1, 1]]
+    assert torch.equal(batch.logprobs_BC, torch.tensor([[-0.5, -0.25, 0.0], [-1.0, -2.0, -3.0]]))
+    assert batch.advantages_B.tolist() == [0.5, -0.5]
+
+
+def test_rows_that_fill_a_micro_batch_up_carry_nothing() -> None:
+    batch = collate(rows([make_scored_group("a", 1.0, 0.0, 0.5)], "none"), 0, multiple_of=4)
+    assert batch.completion_mask_BC.shape == (4, 2)
+    assert batch.completion_mask_BC[3].sum() == 0
+    assert batch.advantages_B[3] == 0

@@ -1,0 +1,36 @@
+from pathlib import Path
+
+import pytest
+
+from assay_shared.config import load_config
+from assay_shared.errors import ConfigError
+from assay_trainer import config as trainer_config
+from assay_trainer.config import RunConfig
+
+ROOT = Path(__file__).parents[3]
+DEMO = Path(trainer_config.__file__).parent / "demo.yaml"
+RUN_FILES = [DEMO, *sorted((ROOT / "configs").glob("*.yaml"))]
+
+
+@pytest.mark.parametrize("path", RUN_FILES, ids=lambda path: path.name)
+def test_every_run_file_loads(path: Path) -> None:
+    load_config(RunConfig, path)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("grpo.max_groups_per_step=3", "max_groups_per_step must be at least groups_per_step"),
+        ("grpo.micro_batch_rows=7", "micro_batch_rows must divide groups_per_step . group_size"),
+        ("evaluation.k=[1, 8]", "pass@8 needs at least 8 samples_per_task, not 4"),
+        ("evaluation.k=[4]", "k must have 1 in it"),
+        ("policy.folder=/x", "exactly one of policy.new and policy.folder"),
+        ("policy.new.num_heads=3", "hidden_size must be a multiple of num_heads"),
+        ("data.train.kind=generate", "data.train: .*'generated', 'jsonl', 'humaneval'"),
+        ("grpo.loss=grpo", "grpo.loss: .*'dapo' or 'cispo'"),
+        ("name='../escape'", "name: "),
+    ],
+)
+def test_impossible_combinations_name_the_keys(override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(RunConfig, DEMO, (override,))

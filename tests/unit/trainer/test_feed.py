@@ -1,0 +1,235 @@
+"""The feed on scripted workers: staleness, replacements, failures, resuming."""
+
+from collections.abc import Callable
+
+import pytest
+
+from assay_shared.errors import BudgetExceeded, InvalidInput
+from assay_shared.types import (
+    Failure,
+    FailureClass,
+    GroupRequest,
+    PolicyVersion,
+    ScoredGroup,
+    Unscored,
+)
+from assay_trainer.config import GRPOConfig
+from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
+from tests.fakes import make_rewards, make_scored_group, make_task
+
+TASKS = [make_task(f"t{i}") for i in range(5)]
+Play = Callable[[GroupRequest, int], ScoredGroup]
+
+
+class ScriptedRollouts:
+    """Plays each request by a function when it is collected, in the order they were sent."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.sent: list[GroupRequest] = []
+        self.waiting: list[GroupRequest] = []
+        self.served = 0
+
+    @property
+    def num_in_flight(self) -> int:
+        return len(self.waiting)
+
+    def send(self, request: GroupRequest) -> None:
+        self.sent.append(request)
+        self.waiting.append(request)
+
+    def collect(self, wait_s: float) -> list[ScoredGroup]:
+        return [self.play(self.waiting.pop(0), self.served)] if self.waiting else []
+
+
+def policy(version: int) -> PolicyVersion:
+    return PolicyVersion(version=version, digest=f"d{version}")
+
+
+def with_signal(request: GroupRequest, served: int) -> ScoredGroup:
+    group = make_scored_group(request.key, 1.0, 0.0, policy=policy(served), task=request.task)
+    return group
+
+
+def make_feed(
+    play: Play, state: FeedState | None = None, **changes: object
+) -> tuple[GroupFeed, ScriptedRollouts]:
+    values = {
+        "steps": 10,
+        "groups_per_step": 4,
+        "group_size": 2,
+        "max_staleness": 1,
+        "max_groups_per_step": 12,
+        "max_failed_groups": 6,
+    } | changes
+    rollouts = ScriptedRollouts(play)
+    feed = GroupFeed(
+        rollouts,  # type: ignore[arg-type]  # a scripted stand-in of the same shape
+        TaskOrder(TASKS, seed=0),
+        GRPOConfig.model_validate(values),
+        run="run",
+        seed=3,
+        state=state or FeedState(),
+    )
+    return feed, rollouts
+
+
+def serve(feed: GroupFeed, rollouts: ScriptedRollouts, version: int) -> None:
+    rollouts.served = version
+    feed.serve(policy(version))
+
+
+def test_every_epoch_has_every_task_once_in_an_order_of_its_own() -> None:
+    order = TaskOrder(TASKS, seed=0)
+    epochs = [[order.task(5 * e + i).id for i in range(5)] for e in range(4)]
+    assert all(sorted(epoch) == [t.id for t in TASKS] for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+    assert [TaskOrder(TASKS, seed=0).task(i).id for i in range(5)] == epochs[0]
+
+
+@pytest.mark.parametrize("max_staleness", [0, 1, 3])
+def test_no_group_is_older_than_allowed_and_none_is_wasted(max_staleness: int) -> None:
+    feed, rollouts = make_feed(with_signal, max_staleness=max_staleness)
+    ages = []
+    for version in range(1, 9):
+        serve(feed, rollouts, version)
+        assert rollouts.num_in_flight <= 4 * (max_staleness + 1)
+        portion = feed.next_portion()
+        assert len(portion.groups) == 4
+        assert portion.num_stale == 0
+        ages += portion.staleness
+    assert max(ages) <= max_staleness
+
+
+def test_groups_are_made_ahead_while_the_trainer_updates() -> None:
+    feed, rollouts = make_feed(with_signal)
+    serve(feed, rollouts, 1)
+    feed.next_portion()
+    assert rollouts.num_in_flight == 4, "the next step's groups are on their way"
+
+
+def test_a_group_that_is_too_old_is_dropped_and_replaced() -> None:
+    old = iter([True, True, False, False, False, False, False])
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return with_signal(request, 1 if next(old, False) else served)
+
+    feed, rollouts = make_feed(play, max_staleness=0)
+    feed.serve(policy(1))
+    serve(feed, rollouts, 5)
+    portion = feed.next_portion()
+    assert (portion.num_stale, len(portion.groups)) == (2, 4)
+
+
+def test_weights_that_nobody_announced_are_not_trained_on() -> None:
+    forged = iter([True, False, False, False, False])
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        version = (
+            PolicyVersion(version=served, digest="other") if next(forged, False) else policy(served)
+        )
+        return make_scored_group(request.key, 1.0, 0.0, policy=version)
+
+    feed, rollouts = make_feed(play, max_staleness=0)
+    serve(feed, rollouts, 1)
+    portion = feed.next_portion()
+    assert (portion.num_stale, len(portion.groups)) == (1, 4)
+
+
+def test_groups_without_signal_are_replaced_up_to_the_budget() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        values = (
+            (1.0, 0.0)
+            if len(request.task.id) and int(request.key.split("/")[1]) % 6 == 0
+            else (1.0, 1.0)
+        )
+        return make_scored_group(request.key, *values, policy=policy(served))
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    portion = feed.next_portion()
+    assert portion.num_played == 12
+    assert (len(portion.groups), portion.num_without_signal) == (2, 10)
+    assert portion.reward_mean == pytest.approx(22 / 24), (
+        "all scored samples count, trained on or not"
+    )
+
+
+def test_failures_enter_no_statistic_and_are_counted() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return make_scored_group(request.key, 1.0, None, 0.0, None, policy=policy(served))
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    portion = feed.next_portion()
+    assert portion.reward_mean == 0.5
+    assert portion.pass_rate == 0.5
+    assert portion.failures == {"sandbox": 8}
+
+
+def failed(request: GroupRequest, *, retryable: bool = True) -> ScoredGroup:
+    failure = Failure(
+        failure_class=FailureClass.NETWORK, service="reward", message="refused", retryable=retryable
+    )
+    return make_scored_group(request.key).model_copy(update={"failure": failure})
+
+
+def test_a_service_that_stays_down_stops_the_run_with_its_reason() -> None:
+    feed, rollouts = make_feed(lambda request, _: failed(request))
+    serve(feed, rollouts, 1)
+    with pytest.raises(BudgetExceeded, match="6 groups in a row .* failed in reward: refused"):
+        feed.next_portion()
+
+
+def test_a_group_in_which_every_sample_failed_counts_as_failed_too() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return make_scored_group(request.key, None, None, policy=policy(served))
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    with pytest.raises(BudgetExceeded, match="failed in sandbox: planted"):
+        feed.next_portion()
+
+
+def test_an_outage_that_ends_is_survived() -> None:
+    number = iter(range(100))
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return failed(request) if next(number) % 6 < 5 else with_signal(request, served)
+
+    feed, rollouts = make_feed(play, max_groups_per_step=24)
+    serve(feed, rollouts, 1)
+    assert len(feed.next_portion().groups) == 4
+
+
+def test_a_request_that_can_never_be_played_stops_at_once() -> None:
+    feed, rollouts = make_feed(lambda request, _: failed(request, retryable=False))
+    serve(feed, rollouts, 1)
+    with pytest.raises(InvalidInput, match="a group cannot be played: refused"):
+        feed.next_portion()
+
+
+def test_a_resumed_feed_plays_what_was_under_way_and_then_goes_on() -> None:
+    feed, rollouts = make_feed(with_signal)
+    serve(feed, rollouts, 1)
+    feed.next_portion()
+    state = feed.state()
+    assert state == FeedState(next_draw=8, unfinished=(4, 5, 6, 7))
+    again, resumed = make_feed(with_signal, state=state)
+    serve(again, resumed, 7)
+    draws = [int(request.key.split("/")[1]) for request in resumed.sent]
+    assert draws == [4, 5, 6, 7, 8, 9, 10, 11]
+
+
+def test_keys_and_seeds_are_of_run_draw_task_version_and_rubric() -> None:
+    feed, rollouts = make_feed(with_signal)
+    serve(feed, rollouts, 2)
+    request = rollouts.sent[1]
+    assert request.key == f"run/1/{request.task.id}/v2/code.dense"
+    assert len({r.key for r in rollouts.sent}) == len({r.sampling.seed for r in rollouts.sent}) == 8
+
+
+def test_rewards_helper_marks_failures() -> None:
+    scored, unscored = make_rewards(1.0, None)
+    assert isinstance(unscored, Unscored)
+    assert not isinstance(scored, Unscored)
