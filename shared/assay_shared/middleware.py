@@ -102,17 +102,24 @@ class BodyLimit:
         announced = Headers(scope=scope).get("content-length", "0")
         if announced.isdigit() and int(announced) > self._limit_bytes:
             return await answer_error(self._too_large(), self._service, send)
-        read = 0
+        num_read = 0
 
         async def counted() -> Message:
-            nonlocal read
+            nonlocal num_read
             message = await receive()
-            read += len(message.get("body", b""))
-            if read > self._limit_bytes:
+            num_read += len(message.get("body", b""))
+            if num_read > self._limit_bytes:
                 raise self._too_large()
             return message
 
-        await self._app(scope, counted, send)
+        async def answer(message: Message) -> None:
+            # FastAPI turns what is raised while a body is read into a 400 of its own.
+            if num_read <= self._limit_bytes:
+                await send(message)
+            elif message["type"] == "http.response.start":
+                await answer_error(self._too_large(), self._service, send)
+
+        await self._app(scope, counted, answer)
 
     def _too_large(self) -> TooLarge:
         return TooLarge(f"the body is over {self._limit_bytes} bytes")

@@ -94,7 +94,7 @@ class Run:
 
     def _stages(self) -> None:
         config = self._config
-        self._store.ping()
+        self._store.check()
         with self._stage("data"):
             self._open_data()
         with self._stage("policy"):

@@ -26,6 +26,15 @@ Parameters = ParamSpec("Parameters")
 Answer = TypeVar("Answer")
 
 
+def _connect(redis_url: str, retries: int) -> redis.Redis:
+    return redis.Redis.from_url(
+        redis_url,
+        socket_connect_timeout=5,
+        socket_timeout=10,
+        retry=Retry(ExponentialBackoff(cap=_MAX_WAIT_S, base=0.05), retries),
+    )
+
+
 class GroupStore:
     """The shared memory of trainer and workers. Safe for use from threads.
 
@@ -33,15 +42,13 @@ class GroupStore:
     """
 
     def __init__(self, redis_url: str) -> None:
-        self._redis = redis.Redis.from_url(
-            redis_url,
-            socket_connect_timeout=5,
-            socket_timeout=10,
-            retry=Retry(ExponentialBackoff(cap=_MAX_WAIT_S, base=0.05), _RETRIES),
-        )
+        self._url = redis_url
+        self._redis = _connect(redis_url, _RETRIES)
 
-    def ping(self) -> None:
-        self._reach(self._redis.ping)
+    def check(self) -> None:
+        """Raises Unreachable at once if the server does not answer."""
+        with _connect(self._url, retries=0) as client:
+            self._reach(client.ping)
 
     def server(self) -> str:
         """Identifies the server process: another value means that it was restarted."""

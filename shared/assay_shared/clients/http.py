@@ -164,7 +164,7 @@ class ServiceClient:
 
     def _wait(self, state: RetryCallState) -> float:
         backoff = wait_exponential_jitter(
-            initial=self._retry.first_wait_s, max=self._retry.max_wait_s, jitter=0.1
+            multiplier=self._retry.first_wait_s, max=self._retry.max_wait_s, jitter=0.1
         )(state)
         error = state.outcome.exception() if state.outcome else None
         asked = error.retry_after_s if isinstance(error, AssayError) else None

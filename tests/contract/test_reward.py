@@ -1,0 +1,154 @@
+"""Reward over HTTP with the real sandbox and judge behind it, and with neither."""
+
+import json
+import logging
+from pathlib import Path
+
+import pytest
+
+from assay_judge.app import create_app as create_judge
+from assay_judge.settings import JudgeSettings
+from assay_reward.app import create_app as create_reward
+from assay_reward.settings import RewardSettings
+from assay_sandbox.app import create_app as create_sandbox
+from assay_sandbox.settings import SandboxSettings
+from assay_shared.clients import RewardClient, SandboxClient
+from assay_shared.clients.http import NO_RETRY
+from assay_shared.context import request_scope
+from assay_shared.errors import ConfigError, InvalidInput, NotFound
+from assay_shared.logs import JsonFormatter
+from assay_shared.types import (
+    CallCase,
+    ExecutionRequest,
+    FailureClass,
+    Reward,
+    Scored,
+    ScoreRequest,
+    Status,
+    Unscored,
+)
+from tests.conftest import Serve, wait_until
+from tests.fakes import make_task
+
+NOWHERE = "http://127.0.0.1:9"
+DOUBLE = make_task(
+    "double", tests=tuple(CallCase(function="f", args=(x,), expected=2 * x) for x in (0, 1, 2))
+)
+
+
+@pytest.fixture
+def url(serve: Serve) -> str:
+    """The reward service with its neighbours."""
+    sandbox = serve(create_sandbox(SandboxSettings()))
+    judge = serve(create_judge(JudgeSettings()))
+    return serve(create_reward(RewardSettings(sandbox_url=sandbox, judge_url=judge)))
+
+
+async def score(url: str, request: ScoreRequest) -> list[Reward]:
+    async with RewardClient(url, retry=NO_RETRY) as client:
+        return list((await client.score(request)).rewards)
+
+
+def values(rewards: list[Reward]) -> list[float | None]:
+    return [r.value if isinstance(r, Scored) else None for r in rewards]
+
+
+async def test_programs_are_run_and_scored(url: str) -> None:
+    answers = (
+        "def f(x):\n    return 2 * x\n",
+        "def f(x):\n    return x\n",
+        "def f(x):\n    return x * x * 2\n",
+        "def f(:",
+        "Sure:\n```python\ndef f(x): return x + x\n```",
+    )
+    rewards = await score(url, ScoreRequest(task=DOUBLE, answers=answers))
+    assert values(rewards) == [1.0, pytest.approx(1 / 3), pytest.approx(2 / 3), 0.0, 1.0]
+    outcomes = [r.outcome for r in rewards if isinstance(r, Scored)]
+    assert outcomes[3] is Status.SYNTAX_ERROR
+    rewards = await score(url, ScoreRequest(task=DOUBLE, answers=answers, rubric="code.sparse"))
+    assert values(rewards) == [1.0, 0.0, 0.0, 0.0, 1.0]
+
+
+async def test_numbers_are_verified_and_words_are_judged(url: str) -> None:
+    task = make_task("sum", rubric="math", gold="27", tests=())
+    assert values(await score(url, ScoreRequest(task=task, answers=("27", "26", "27.0")))) == [
+        1,
+        0,
+        1,
+    ]
+    task = make_task("colour", rubric="qa", gold="green", tests=())
+    assert values(await score(url, ScoreRequest(task=task, answers=("Green.", "red")))) == [1, 0]
+
+
+async def test_with_nobody_there_answers_fail_and_none_is_zero(serve: Serve) -> None:
+    settings = RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE, reward_retry_budget_s=0.2)
+    url = serve(create_reward(settings))
+    colour = make_task("colour", rubric="qa", gold="green", tests=())
+    for task, service in ((DOUBLE, "sandbox"), (colour, "judge")):
+        rewards = await score(url, ScoreRequest(task=task, answers=("a", "b")))
+        for reward in rewards:
+            assert isinstance(reward, Unscored)
+            assert reward.failure.failure_class is FailureClass.NETWORK
+            assert reward.failure.service == service
+            assert reward.failure.retryable
+
+
+async def test_wrong_requests_name_the_field(url: str) -> None:
+    with pytest.raises(NotFound, match="rubric: no rubric is called 'nonsense'"):
+        await score(url, ScoreRequest(task=DOUBLE, answers=("a",), rubric="nonsense"))
+    with pytest.raises(InvalidInput, match="task.tests: task t has no tests"):
+        await score(url, ScoreRequest(task=make_task(tests=()), answers=("a",)))
+    with pytest.raises(InvalidInput, match="answers: .*at least 1 item"):
+        await score(url, ScoreRequest.model_construct(None, task=DOUBLE, answers=()))
+
+
+async def test_rubrics_show_what_they_count(url: str) -> None:
+    async with RewardClient(url) as client:
+        rubrics = {rubric.name: rubric for rubric in await client.rubrics()}
+    assert rubrics["code.blend"].shares == {"pass_ratio": 0.5, "accepted": 0.5}
+
+
+class Lines(logging.Handler):
+    """Log lines as the services would write them: ids are bound when a line is made."""
+
+    def __init__(self) -> None:
+        super().__init__(logging.INFO)
+        self.seen: list[dict[str, object]] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        self.seen.append(json.loads(JsonFormatter("any").format(record)))
+
+    def ids_of(self, message: str) -> set[object]:
+        return {line.get("request_id") for line in self.seen if line["message"] == message}
+
+
+async def test_a_request_id_travels_through_every_hop(url: str) -> None:
+    lines = Lines()
+    logger = logging.getLogger("assay_shared.middleware")
+    logger.addHandler(lines)
+    logger.setLevel(logging.INFO)
+    try:
+        with request_scope("one-rollout"):
+            await score(url, ScoreRequest(task=DOUBLE, answers=("def f(x): return 2 * x",)))
+        wait_until(lambda: lines.ids_of("POST /v1/score 200"), "the log line of the score")
+    finally:
+        logger.removeHandler(lines)
+        logger.setLevel(logging.NOTSET)
+    for hop in ("POST /v1/score 200", "POST /v1/test 200"):
+        assert lines.ids_of(hop) == {"one-rollout"}
+
+
+def test_a_bad_rubric_folder_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "bad.yaml").write_text("name: bad\n")
+    with pytest.raises(ConfigError, match=r"bad\.yaml"):
+        create_reward(RewardSettings(reward_rubrics=tmp_path))
+
+
+async def test_the_sandbox_alone(serve: Serve) -> None:
+    async with SandboxClient(serve(create_sandbox(SandboxSettings()))) as client:
+        result = await client.execute(ExecutionRequest(code="print('hi')"))
+        assert result.stdout == "hi\n"
+        health = await client.health()
+        assert health["isolation"] == "process"
+        with pytest.raises(InvalidInput, match="language: 'cobol' is not known"):
+            await client.execute(ExecutionRequest(code="", language="cobol"))

@@ -1,0 +1,80 @@
+"""Runs over HTTP: the service starts real processes, which here fail fast for want of a broker."""
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+import yaml
+
+from assay_shared.clients import TrainerClient
+from assay_shared.clients.http import NO_RETRY
+from assay_shared.clients.trainer import RunRequest
+from assay_shared.errors import ConfigError, Conflict, InvalidInput, NotFound
+from assay_shared.run_folder import RunFolder
+from assay_shared.settings import ServiceSettings
+from assay_trainer import config as trainer_config
+from assay_trainer.app import create_app
+from tests.conftest import Serve
+
+DEMO = yaml.safe_load((Path(trainer_config.__file__).parent / "demo.yaml").read_text())
+
+
+@pytest.fixture
+async def client(
+    serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> AsyncIterator[TrainerClient]:
+    monkeypatch.setenv("ASSAY_REDIS_URL", f"unix://{tmp_path}/no.sock")
+    monkeypatch.setattr("assay_trainer.store._RETRIES", 1)
+    url = serve(create_app(ServiceSettings(runs=tmp_path / "runs")))
+    async with TrainerClient(url, retry=NO_RETRY) as client:
+        yield client
+
+
+async def test_a_run_is_a_process_whose_end_is_told(client: TrainerClient, tmp_path: Path) -> None:
+    info = await client.start(RunRequest(name="one", config=DEMO))
+    assert info.status.state == "running"
+    with pytest.raises(Conflict, match="exists"):
+        await client.start(RunRequest(name="one", config=DEMO))
+    kinds = [event.kind async for event in client.events("one")]
+    assert kinds == ["run_failed"]
+    info = await client.run("one")
+    assert info.status.state == "failed"
+    assert "no Redis" in info.status.message
+    assert [run.name for run in await client.runs()] == ["one"]
+    assert RunFolder.open(tmp_path / "runs" / "one").config.exists()
+
+
+async def test_a_failed_run_can_be_resumed(client: TrainerClient) -> None:
+    await client.start(RunRequest(name="two", config=DEMO))
+    assert [e.kind async for e in client.events("two")] == ["run_failed"]
+    assert (await client.resume("two")).status.state == "running"
+    assert [e.kind async for e in client.events("two")] == ["run_failed", "run_failed"]
+
+
+async def test_a_process_that_was_killed_is_noticed(client: TrainerClient, tmp_path: Path) -> None:
+    await client.start(RunRequest(name="three", config=DEMO))
+    assert (await client.stop("three")).name == "three"
+    assert [e.kind async for e in client.events("three")] in ([], ["run_stopped"], ["run_failed"])
+    assert (await client.run("three")).status.state in ("failed", "stopped")
+
+
+@pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "x" * 200])
+async def test_a_name_cannot_leave_the_folder(client: TrainerClient, name: str) -> None:
+    with pytest.raises(InvalidInput, match="is no name for a run"):
+        await client.start(RunRequest(name=name, config=DEMO))
+
+
+async def test_wrong_requests_are_told_what_is_wrong(client: TrainerClient) -> None:
+    with pytest.raises(ConfigError, match="grpo.stepz: unknown key .*did you mean steps"):
+        await client.start(RunRequest(name="x", config=DEMO | {"grpo": {"stepz": 1}}))
+    for call in (client.run, client.stop, client.resume):
+        with pytest.raises(NotFound, match="there is no run 'nobody'"):
+            await call("nobody")
+    with pytest.raises(NotFound):
+        [event async for event in client.events("nobody")]
+
+
+async def test_the_dashboard_is_one_page(client: TrainerClient) -> None:
+    async with client._open().get(client._base_url + "/") as response:
+        assert response.status == 200
+        assert "<title>Assay</title>" in await response.text()

@@ -1,0 +1,45 @@
+"""An LLM endpoint that misbehaves as told: one script entry per request, the last one for ever."""
+
+import asyncio
+import json
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse, PlainTextResponse, Response
+
+
+def says(content: str | None, finish_reason: str = "stop") -> dict[str, object]:
+    """An ordinary chat completion."""
+    message = {"role": "assistant", "content": content}
+    return {
+        "id": "x",
+        "choices": [{"index": 0, "message": message, "finish_reason": finish_reason}],
+    }
+
+
+def verdict(label: str) -> dict[str, object]:
+    return says(json.dumps({"verdict": label, "reason": "planted"}))
+
+
+class Upstream:
+    """`script`: replies (objects), statuses (integers) or `slow`; `requests`: what was asked."""
+
+    def __init__(self, *script: object) -> None:
+        self.script = list(script)
+        self.requests: list[dict[str, object]] = []
+        self.tokens: list[str | None] = []
+        self.app = FastAPI()
+
+        @self.app.post("/v1/chat/completions")
+        async def complete(request: Request) -> Response:
+            self.requests.append(await request.json())
+            self.tokens.append(request.headers.get("authorization"))
+            return await self._answer()
+
+    async def _answer(self) -> Response:
+        step = self.script.pop(0) if len(self.script) > 1 else self.script[0]
+        if step == "slow":
+            await asyncio.sleep(5)
+            return JSONResponse(verdict("CORRECT"))
+        if isinstance(step, int):
+            return PlainTextResponse("planted", status_code=step, headers={"retry-after": "0"})
+        return JSONResponse(step)
