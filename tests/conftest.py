@@ -1,12 +1,15 @@
 """Shared by all tests: a clean environment, real servers, a tiny policy."""
 
+import json
 import os
 import socket
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import pytest
 import uvicorn
@@ -56,6 +59,32 @@ def serve() -> Iterator[Serve]:
         server.should_exit = True
         thread.join(timeout=30)
         assert not thread.is_alive(), "a server does not stop"
+
+
+class SandboxProcess(NamedTuple):
+    """A sandbox service on a port of its own."""
+
+    process: "subprocess.Popen[str]"
+    url: str
+
+
+@pytest.fixture
+def sandbox_process() -> Iterator[SandboxProcess]:
+    process = subprocess.Popen(
+        [sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--port", "0"],
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stderr is not None
+    url = ""
+    while not url:
+        message = json.loads(process.stderr.readline())["message"]
+        if "listening on" in message:
+            url = message.split()[-1]
+    yield SandboxProcess(process, url)
+    process.kill()
+    process.wait()
+    process.stderr.close()
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:

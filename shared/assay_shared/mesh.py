@@ -14,7 +14,7 @@ import sys
 import tempfile
 import time
 from collections import deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -70,15 +70,25 @@ class Part:
 class Mesh:
     """Starts, watches and ends the processes. `environment` is what finds them."""
 
-    def __init__(self, home: Path, *, num_workers: int, usual_ports: bool) -> None:
-        """`home` gets logs, runs and Valkey's files; `usual_ports` are taken where free."""
+    def __init__(
+        self,
+        home: Path,
+        *,
+        num_workers: int,
+        usual_ports: bool,
+        settings: Mapping[str, str] | None = None,
+    ) -> None:
+        """`home` gets logs, runs and Valkey's files; `usual_ports` are taken where free.
+
+        `settings` are variables for the services, beside the addresses that are made here.
+        """
         self.home = home.resolve()
         self.logs = self.home / "logs"
         # A socket's path may have no more than 107 characters: not under `home`.
         self._socket_folder = Path(tempfile.mkdtemp(prefix="assay-"))
         listeners = {name: _listen(name, usual_ports) for name in USUAL_PORTS}
         self.urls = {name: "http://{}:{}".format(*s.getsockname()) for name, s in listeners.items()}
-        self.environment = self._environment()
+        self.environment = dict(settings or {}) | self._environment()
         self._parts = [
             self._valkey(),
             *(self._service(name, listener) for name, listener in listeners.items()),
@@ -103,7 +113,7 @@ class Mesh:
         return Part("valkey", command)
 
     def _service(self, name: str, listener: socket.socket) -> Part:
-        return Part(name, (*_CLI, name, "serve", "--fd", str(listener.fileno())), listener)
+        return Part(name, (*_CLI, name, "serve"), listener)
 
     @property
     def processes(self) -> dict[str, int]:
@@ -154,6 +164,22 @@ class Mesh:
             _log.warning("%s ended with %s: starting it again", part.name, part.process.returncode)
             self._spawn(part)
 
+    def stop_part(self, name: str) -> None:
+        """End one process and refuse its connections until `start_part`."""
+        part = next(part for part in self._parts if part.name == name)
+        if part.process is not None:
+            end([part.process], _STOP_GRACE_S)
+        part.process = None
+        if part.listener is not None:
+            part.listener.close()
+
+    def start_part(self, name: str) -> None:
+        """Start one process that was stopped, at its old address."""
+        part = next(part for part in self._parts if part.name == name)
+        if part.listener is not None:
+            part.listener = bind("127.0.0.1", int(self.urls[name].rpartition(":")[2]))
+        self._spawn(part)
+
     def _failed(self, part: Part) -> MeshFailed:
         assert part.process is not None
         log = self.logs / f"{part.name}.log"
@@ -163,8 +189,9 @@ class Mesh:
 
     def _spawn(self, part: Part) -> None:
         part.starts.append(time.monotonic())
+        socket_options = () if part.listener is None else ("--fd", str(part.listener.fileno()))
         part.process = spawn(
-            part.command,
+            (*part.command, *socket_options),
             log=self.logs / f"{part.name}.log",
             environment=os.environ | self.environment,
             pass_fds=() if part.listener is None else (part.listener.fileno(),),
@@ -172,11 +199,9 @@ class Mesh:
 
     def stop(self) -> None:
         """End everything: those who ask before those who answer, Valkey last."""
-        running = [part.process for part in self._parts if part.process is not None]
-        askers = [p for part, p in zip(self._parts, running, strict=False) if _asks(part)]
-        end(askers, _STOP_GRACE_S)
-        end([p for p in running[1:] if p not in askers], _STOP_GRACE_S)
-        end(running[:1], _STOP_GRACE_S)
+        for rank in sorted({_rank(part) for part in self._parts}):
+            parts = [part for part in self._parts if _rank(part) == rank]
+            end([part.process for part in parts if part.process is not None], _STOP_GRACE_S)
         for part in self._parts:
             part.process = None
             if part.listener is not None:
@@ -184,8 +209,11 @@ class Mesh:
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
 
-def _asks(part: Part) -> bool:
-    return part.name == "trainer" or part.name.startswith("worker")
+def _rank(part: Part) -> int:
+    """In which order parts are ended: the trainer first, Valkey last."""
+    if part.name.startswith("worker"):
+        return 1
+    return {"trainer": 0, "valkey": 3}.get(part.name, 2)
 
 
 def _listen(name: str, usual_ports: bool) -> socket.socket:
@@ -203,10 +231,11 @@ def running_mesh(
     *,
     num_workers: int = 2,
     usual_ports: bool = False,
+    settings: Mapping[str, str] | None = None,
     on_ready: Callable[[str, str], None] = lambda name, url: None,
 ) -> Iterator[Mesh]:
     """A mesh that is up within the block and gone after it."""
-    mesh = Mesh(home, num_workers=num_workers, usual_ports=usual_ports)
+    mesh = Mesh(home, num_workers=num_workers, usual_ports=usual_ports, settings=settings)
     try:
         mesh.start(on_ready)
         yield mesh

@@ -1,13 +1,10 @@
 """What every service promises, over real HTTP: probes, ids, errors, token, limits, a clean stop."""
 
 import asyncio
-import json
 import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 import threading
 from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
@@ -17,7 +14,7 @@ import pytest
 from fastapi import FastAPI
 from pydantic import BaseModel, Field, TypeAdapter
 
-from assay_shared.clients import RetryBudget, ServiceClient, Timeouts
+from assay_shared.clients import RetryBudget, SandboxClient, ServiceClient, Timeouts
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import (
     AssayError,
@@ -33,7 +30,8 @@ from assay_shared.errors import (
 )
 from assay_shared.service import create_service
 from assay_shared.settings import ServiceSettings
-from tests.conftest import Serve, wait_until
+from assay_shared.types import ExecutionRequest
+from tests.conftest import SandboxProcess, Serve, wait_until
 
 ANY = TypeAdapter(dict[str, object])
 
@@ -324,33 +322,9 @@ def test_an_address_without_a_scheme_is_refused() -> None:
 # A process
 
 
-@pytest.fixture
-def sandbox_process() -> Iterator[tuple[subprocess.Popen[str], str]]:
-    """A sandbox service on a port of its own, and its address."""
-    process = subprocess.Popen(
-        [sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--port", "0"],
-        stderr=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stderr is not None
-    address = ""
-    while not address:
-        line = json.loads(process.stderr.readline())
-        if "listening on" in line["message"]:
-            address = line["message"].split()[-1]
-    yield process, address
-    if process.poll() is None:
-        process.kill()
-    process.wait()
-    process.stderr.close()
-
-
 async def test_a_stopping_service_finishes_the_work_in_hand(
-    sandbox_process: tuple[subprocess.Popen[str], str],
+    sandbox_process: SandboxProcess,
 ) -> None:
-    from assay_shared.clients import SandboxClient
-    from assay_shared.types import ExecutionRequest
-
     process, url = sandbox_process
     async with SandboxClient(url, retry=RetryBudget(attempts=100, max_wait_s=0.2)) as client:
         await client.health()

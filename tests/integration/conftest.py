@@ -1,0 +1,149 @@
+"""One mesh of real processes for all integration tests, and a judge's LLM that can be broken."""
+
+import json
+import os
+import random
+import re
+import socket
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+import uvicorn
+import yaml
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from assay_shared.mesh import Mesh, running_mesh
+from assay_shared.run_folder import Event, RunFolder
+from tests.conftest import wait_until
+from tests.upstream import says, verdict
+
+_ANSWER = re.compile(r"<reference>\n(.*?)\n</reference>.*<answer>\n(.*?)\n</answer>", re.DOTALL)
+
+
+class JudgeModel:
+    """An LLM endpoint that compares answer and reference, and is silent at a chosen rate."""
+
+    def __init__(self) -> None:
+        self.empty_rate = 0.0
+        self.num_asked = 0
+        self._random = random.Random(0)
+        self.app = FastAPI()
+
+        @self.app.post("/v1/chat/completions")
+        async def complete(request: Request) -> JSONResponse:
+            self.num_asked += 1
+            if self._random.random() < self.empty_rate:
+                return JSONResponse(says(None))
+            prompt = (await request.json())["messages"][0]["content"]
+            found = _ANSWER.search(prompt)
+            assert found is not None
+            same = found.group(1).strip() == found.group(2).strip()
+            return JSONResponse(verdict("CORRECT" if same else "INCORRECT"))
+
+
+@pytest.fixture(scope="session")
+def judge_model() -> Iterator[tuple[JudgeModel, str]]:
+    """The model and its address."""
+    model = JudgeModel()
+    listener = socket.create_server(("127.0.0.1", 0))
+    server = uvicorn.Server(uvicorn.Config(model.app, log_config=None, access_log=False))
+    thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
+    thread.start()
+    yield model, "http://{}:{}".format(*listener.getsockname())
+    server.should_exit = True
+    thread.join(timeout=10)
+
+
+@pytest.fixture(scope="session")
+def mesh(
+    tmp_path_factory: pytest.TempPathFactory, judge_model: tuple[JudgeModel, str]
+) -> Iterator[Mesh]:
+    """Everything up. Tests may kill parts; `mesh.watch()` starts them again."""
+    home = tmp_path_factory.mktemp("mesh")
+    provider = {"kind": "openai", "name": "model", "model": "m", "attempts": 1}
+    config = home / "judge.yaml"
+    config.write_text(yaml.safe_dump({"chain": [provider | {"base_url": judge_model[1] + "/v1"}]}))
+    settings = {"ASSAY_JUDGE_CONFIG": str(config), "ASSAY_REWARD_RETRY_BUDGET_S": "2"}
+    with running_mesh(home, settings=settings) as mesh:
+        yield mesh
+        names = mesh.processes
+    left = [name for name, pid in names.items() if psutil.pid_exists(pid)]
+    assert not left, f"left behind: {left}"
+
+
+@pytest.fixture(autouse=True)
+def mended(mesh: Mesh, judge_model: tuple[JudgeModel, str]) -> Iterator[None]:
+    """What one test breaks is whole again for the next."""
+    yield
+    judge_model[0].empty_rate = 0.0
+    mesh.watch()
+
+
+class Assay:
+    """The command line, against the mesh."""
+
+    def __init__(self, mesh: Mesh) -> None:
+        self.mesh = mesh
+        self.environment = os.environ | mesh.environment
+
+    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+        return subprocess.Popen(
+            [sys.executable, "-m", "assay_shared.cli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            env=self.environment,
+        )
+
+    def run(self, *arguments: str, timeout_s: float = 300) -> str:
+        """The output of a command that must succeed, with the mesh watched meanwhile."""
+        process = self.start(*arguments)
+        output = self.finish(process, timeout_s)
+        assert process.returncode == 0, output
+        return output
+
+    def finish(self, process: "subprocess.Popen[str]", timeout_s: float = 300) -> str:
+        """Wait for a process, starting again what it or a test has killed."""
+        chunks: list[str] = []
+        assert process.stdout is not None
+        reader = threading.Thread(target=lambda: chunks.append(process.stdout.read()))  # type: ignore[union-attr]
+        reader.start()
+
+        def ended() -> bool:
+            self.mesh.watch()
+            return process.poll() is not None
+
+        try:
+            wait_until(ended, "a command to end", timeout_s)
+        finally:
+            if process.poll() is None:
+                process.kill()
+            process.wait()
+            reader.join()
+            process.stdout.close()
+        return "".join(chunks)
+
+
+@pytest.fixture
+def assay(mesh: Mesh) -> Assay:
+    return Assay(mesh)
+
+
+def wait_for_event(folder: Path, kind: str, timeout_s: float = 120, **data: object) -> Event:
+    """The first event of a kind whose data has these values."""
+    found: list[Event] = []
+
+    def seen() -> bool:
+        for event in RunFolder(folder).read_events():
+            if event.kind == kind and data.items() <= event.data.items():
+                found.append(event)
+        return bool(found)
+
+    wait_until(seen, f"{kind} with {json.dumps(data)} in {folder}", timeout_s)
+    return found[0]

@@ -1,0 +1,20 @@
+"""Short runs for integration tests."""
+
+#: Nothing to be proud of, but every stage happens: about 20 seconds on two cores.
+QUICK = (
+    "data.train.num_tasks=300",
+    "data.held_out.num_tasks=12",
+    "sft.steps=30",
+    "sft.batch_size=16",
+    "sft.demonstrations_per_task=1",
+    "sft.checkpoint_every=10",
+    "grpo.steps=4",
+    "grpo.groups_per_step=4",
+    "grpo.group_size=4",
+    "grpo.max_groups_per_step=12",
+    "grpo.max_tokens=24",
+    "grpo.checkpoint_every=1",
+    "evaluation.samples_per_task=2",
+    "evaluation.k=[1]",
+    "evaluation.max_tokens=24",
+)

@@ -1,0 +1,140 @@
+"""A failure is never a score: neighbours are killed and silenced under real groups."""
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+
+from assay_reward.app import create_app as create_reward
+from assay_reward.settings import RewardSettings
+from assay_shared.clients import RewardClient
+from assay_shared.mesh import Mesh
+from assay_shared.types import (
+    CallCase,
+    Completion,
+    FinishReason,
+    Group,
+    PolicyVersion,
+    Reward,
+    Scored,
+    ScoredGroup,
+    ScoreRequest,
+    ScoreResponse,
+    Unscored,
+)
+from assay_trainer.advantage import advantages
+from assay_trainer.batch import rows
+from assay_trainer.events import Step
+from tests.conftest import SandboxProcess, Serve
+from tests.fakes import make_task
+from tests.integration.conftest import Assay, JudgeModel, wait_for_event
+from tests.integration.runs import QUICK
+
+COLOUR = make_task("colour", rubric="qa", gold="green", tests=())
+
+
+def values(rewards: tuple[Reward, ...]) -> list[float | None]:
+    return [r.value if isinstance(r, Scored) else None for r in rewards]
+
+
+async def score(url: str, request: ScoreRequest) -> ScoreResponse:
+    async with RewardClient(url) as client:
+        return await client.score(request)
+
+
+def check_statistics(rewards: tuple[Reward, ...], request: ScoreRequest) -> None:
+    """The advantages are those of the scored samples alone, in the batch that is trained on too."""
+    mixed = values(rewards)
+    alone = [value for value in mixed if value is not None]
+    got = [a for a in advantages([mixed], "group")[0] if a is not None]
+    assert got == advantages([alone], "group")[0]
+    completion = Completion(
+        token_ids=(1,),
+        logprobs=(0.0,),
+        text="",
+        finish_reason=FinishReason.STOP,
+        policy=PolicyVersion(version=1, digest="d"),
+    )
+    group = Group(key="k", task=request.task, completions=(completion,) * len(rewards))
+    batch_rows = rows([ScoredGroup(group=group, rewards=rewards, worker="w")], "group")
+    assert [row.advantage for row in batch_rows] == got
+
+
+async def test_a_sandbox_killed_under_a_group_scores_nothing_zero(
+    sandbox_process: SandboxProcess, serve: Serve
+) -> None:
+    """Some programs are done when it dies, the others are not: those have no reward."""
+    settings = RewardSettings(sandbox_url=sandbox_process.url, reward_retry_budget_s=1.0)
+    url = serve(create_reward(settings))
+    program = "import time\ndef f(x):\n    time.sleep({pause})\n    return x{wrong}\n"
+    answers = tuple(
+        program.format(pause=0.01 if i < 4 else 3.0, wrong="" if i % 2 else " + 1")
+        for i in range(8)
+    )
+    task = make_task("slow", tests=(CallCase(function="f", args=(1,), expected=1),))
+    request = ScoreRequest(task=task, answers=answers)
+    scoring = asyncio.create_task(score(url, request))
+    await asyncio.sleep(1.5)
+    sandbox_process.process.kill()
+    rewards = (await scoring).rewards
+    assert values(rewards) == [0.0, 1.0, 0.0, 1.0, None, None, None, None]
+    for reward in rewards[4:]:
+        assert isinstance(reward, Unscored)
+        assert reward.failure.service == "sandbox"
+    check_statistics(rewards, request)
+
+
+async def test_a_sandbox_that_comes_back_in_time_costs_no_sample(mesh: Mesh) -> None:
+    task = make_task("quick", tests=(CallCase(function="f", args=(1,), expected=1),))
+    os.kill(mesh.processes["sandbox"], signal.SIGKILL)
+    request = ScoreRequest(task=task, answers=("def f(x): return x",) * 4)
+    scoring = asyncio.create_task(score(mesh.urls["reward"], request))
+    await asyncio.sleep(0.3)
+    mesh.watch()
+    assert values((await scoring).rewards) == [1.0] * 4
+
+
+async def test_a_judge_that_says_nothing_scores_nothing_zero(
+    mesh: Mesh, judge_model: tuple[JudgeModel, str]
+) -> None:
+    judge_model[0].empty_rate = 0.5
+    request = ScoreRequest(task=COLOUR, answers=("green", "red") * 8)
+    rewards = (await score(mesh.urls["reward"], request)).rewards
+    seen = values(rewards)
+    assert None in seen
+    assert {value for value in seen[0::2] if value is not None} == {1.0}
+    assert {value for value in seen[1::2] if value is not None} == {0.0}
+    check_statistics(rewards, request)
+    judge_model[0].empty_rate = 1.0
+    rewards = (await score(mesh.urls["reward"], request)).rewards
+    assert all(isinstance(reward, Unscored) for reward in rewards)
+
+
+def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
+    assay: Assay, judge_model: tuple[JudgeModel, str], tmp_path: Path
+) -> None:
+    """All tasks are the judge's, and 4 in 10 of its replies are empty."""
+    judge_model[0].empty_rate = 0.4
+    only_lookup = ("data.train={kind: generated, num_tasks: 100, code: 0, arithmetic: 0}",)
+    folder = tmp_path / "run"
+    overrides = [*QUICK[1:], *only_lookup, "sft.steps=60", "grpo.steps=2"]
+    assay.run("train", demo_file(), *overrides, "--folder", str(folder))
+    found = [wait_for_event(folder, "step", step=step) for step in (1, 2)]
+    steps = [Step.model_validate(event.data) for event in found]
+    num_failed = sum(step.failures.get("judge", 0) for step in steps)
+    assert num_failed > 0
+    for step in steps:
+        right = step.outcomes.get("accepted", 0) / sum(step.outcomes.values())
+        assert step.reward == right, "the mean is over scored samples alone"
+    for line in (folder / "rollouts.jsonl").read_text().splitlines():
+        scored = ScoredGroup.model_validate_json(line)
+        check_statistics(scored.rewards, ScoreRequest(task=scored.group.task, answers=("x",)))
+    report = json.loads((folder / "report.json").read_text())
+    assert report["training"]["failures"] == {"judge": num_failed}
+
+
+def demo_file() -> str:
+    from assay_trainer import config
+
+    return str(Path(config.__file__).parent / "demo.yaml")

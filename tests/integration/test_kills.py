@@ -1,0 +1,123 @@
+"""Kill any process at any time: no group is lost, none is counted twice, the run goes on."""
+
+import json
+import os
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+import redis
+
+from assay_shared.mesh import Mesh
+from assay_shared.run_folder import RunFolder
+from assay_shared.types import ScoredGroup
+from tests.integration.conftest import Assay, wait_for_event
+from tests.integration.runs import QUICK
+from tests.integration.test_failures import demo_file
+
+#: Long enough steps to be in the middle of one.
+SLOWER = (*QUICK, "grpo.groups_per_step=16", "grpo.max_groups_per_step=16", "grpo.steps=3")
+
+
+def check_groups(mesh: Mesh, folder: Path) -> None:
+    """Every draw was played, stored once, and trained on at most once."""
+    trained = [
+        ScoredGroup.model_validate_json(line).group.key
+        for line in (folder / "rollouts.jsonl").read_text().splitlines()
+    ]
+    assert [key for key, count in Counter(trained).items() if count > 1] == []
+    (checkpoint,) = sorted((folder / "checkpoints" / "grpo").glob("checkpoint-3/assay.json"))
+    state = json.loads(checkpoint.read_text())
+    with redis.Redis.from_url(mesh.environment["ASSAY_REDIS_URL"]) as client:
+        prefix = f"assay:group:{folder.name}/"
+        stored = [key.decode().removeprefix(prefix) for key in client.scan_iter(f"{prefix}*")]
+    draws = Counter(int(key.split("/")[0]) for key in stored if key[0].isdigit())
+    finished = set(range(state["next_draw"])) - set(state["unfinished"])
+    assert finished <= set(draws), "a group was lost"
+    assert max(draws.values()) == 1, "a group was played under two keys"
+    steps = [event.data for event in RunFolder(folder).read_events() if event.kind == "step"]
+    assert [step["step"] for step in steps] == [1, 2, 3]
+    assert sum(int(str(step["num_played"])) for step in steps) == len(finished)
+
+
+@pytest.mark.parametrize("victim", ["worker-1", "valkey", "inference", "reward"])
+def test_a_process_killed_in_the_middle_of_a_step_costs_nothing(
+    assay: Assay, mesh: Mesh, tmp_path: Path, victim: str
+) -> None:
+    folder = tmp_path / f"killed-{victim}"
+    process = assay.start("train", demo_file(), *SLOWER, "--folder", str(folder))
+    wait_for_event(folder, "step", step=1)
+    os.kill(mesh.processes[victim], signal.SIGKILL)
+    output = assay.finish(process)
+    assert process.returncode == 0, output
+    assert RunFolder(folder).read_status().state == "finished"
+    check_groups(mesh, folder)
+
+
+def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
+    assay: Assay, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    process = assay.start("train", demo_file(), *QUICK, "--folder", str(folder))
+    wait_for_event(folder, "progress", stage="sft", done=20)
+    process.kill()
+    assay.finish(process)
+    assert RunFolder(folder).read_status().state == "running", "it had no time to say a word"
+
+    process = assay.start("train", "--resume", str(folder))
+    wait_for_event(folder, "step", step=2)
+    process.kill()
+    assay.finish(process)
+
+    process = assay.start("train", "--resume", str(folder))
+    wait_for_event(folder, "stage_started", stage="evaluate after")
+    process.kill()
+    assay.finish(process)
+
+    assay.run("train", "--resume", str(folder))
+    events = list(RunFolder(folder).read_events())
+    assert RunFolder(folder).read_status().state == "finished"
+    sft = [e.data["done"] for e in events if e.kind == "progress" and e.data["stage"] == "sft"]
+    assert sft.count(10) == 1, "SFT went on from its checkpoint"
+    steps = [e.data["step"] for e in events if e.kind == "step"]
+    assert sorted(set(steps)) == [1, 2, 3, 4]  # type: ignore[type-var]
+    assert steps.count(1) == 1, "GRPO went on from its checkpoint"
+    versions = [e.data["version"] for e in events if e.kind == "step"]
+    assert versions == sorted(versions), "weights never went backwards"  # type: ignore[type-var]
+    report = json.loads((folder / "report.json").read_text())
+    assert report["training"]["num_steps"] == 4
+    assert set(report["evaluations"]) == {"before", "after"}
+
+
+def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(assay: Assay, tmp_path: Path) -> None:
+    folder = tmp_path / "run"
+    process = assay.start(
+        "train", demo_file(), *QUICK, "grpo.checkpoint_every=100", "--folder", str(folder)
+    )
+    wait_for_event(folder, "step", step=1)
+    process.terminate()
+    output = assay.finish(process)
+    assert process.returncode == 1
+    assert "error: the run was stopped (resume it to go on)" in output
+    assert RunFolder(folder).read_status().state == "stopped"
+    assert list((folder / "checkpoints" / "grpo").glob("checkpoint-*/assay.json"))
+
+
+def test_a_service_that_stays_down_ends_the_run_in_one_line_and_it_resumes(
+    assay: Assay, mesh: Mesh, tmp_path: Path
+) -> None:
+    folder = tmp_path / "run"
+    settings = (*QUICK, "grpo.max_failed_groups=2")
+    process = assay.start("train", demo_file(), *settings, "--folder", str(folder))
+    wait_for_event(folder, "step", step=1)
+    mesh.stop_part("reward")
+    try:
+        output = assay.finish(process)
+    finally:
+        mesh.start_part("reward")
+    assert process.returncode == 1
+    assert "in a row have no score; the last failed in reward" in output
+    assert "Traceback" not in output
+    assay.run("train", "--resume", str(folder))
+    assert RunFolder(folder).read_status().state == "finished"
