@@ -21,6 +21,7 @@ from fastapi.responses import JSONResponse
 from assay_shared.mesh import Mesh, running_mesh
 from assay_shared.run_folder import Event, RunFolder
 from tests.conftest import wait_until
+from tests.integration.runs import SFT_ONLY
 from tests.upstream import says, verdict
 
 _ANSWER = re.compile(r"<reference>\n(.*?)\n</reference>.*<answer>\n(.*?)\n</answer>", re.DOTALL)
@@ -130,9 +131,23 @@ class Assay:
         return "".join(chunks)
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def assay(mesh: Mesh) -> Assay:
     return Assay(mesh)
+
+
+def demo_file() -> str:
+    from assay_trainer import config
+
+    return str(Path(config.__file__).parent / "demo.yaml")
+
+
+@pytest.fixture(scope="session")
+def warm(assay: Assay, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
+    """Overrides with which a run starts from a policy that can do some tasks, without SFT."""
+    folder = tmp_path_factory.mktemp("warm") / "run"
+    assay.run("train", demo_file(), *SFT_ONLY, "--folder", str(folder))
+    return (f"policy={{folder: {folder / 'models' / 'sft'}}}", "sft=null")
 
 
 def wait_for_event(folder: Path, kind: str, timeout_s: float = 120, **data: object) -> Event:

@@ -18,3 +18,20 @@ QUICK = (
     "evaluation.k=[1]",
     "evaluation.max_tokens=24",
 )
+
+#: A short answer is learnt soon: after this SFT, GRPO finds groups to learn from.
+LOOKUP = (
+    *QUICK[1:],
+    "data.train={kind: generated, num_tasks: 100, code: 0, arithmetic: 0}",
+    "sft.steps=60",
+)
+
+#: Enough SFT that some samples of a group are right and others wrong.
+SFT_ONLY = (
+    *QUICK,
+    "data.train.num_tasks=1000",
+    "sft.steps=120",
+    "sft.batch_size=32",
+    "sft.demonstrations_per_task=4",
+    "grpo=null",
+)

@@ -28,8 +28,8 @@ from assay_trainer.batch import rows
 from assay_trainer.events import Step
 from tests.conftest import SandboxProcess, Serve
 from tests.fakes import make_task
-from tests.integration.conftest import Assay, JudgeModel, wait_for_event
-from tests.integration.runs import QUICK
+from tests.integration.conftest import Assay, JudgeModel, demo_file, wait_for_event
+from tests.integration.runs import LOOKUP
 
 COLOUR = make_task("colour", rubric="qa", gold="green", tests=())
 
@@ -116,10 +116,8 @@ def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
 ) -> None:
     """All tasks are the judge's, and 4 in 10 of its replies are empty."""
     judge_model[0].empty_rate = 0.4
-    only_lookup = ("data.train={kind: generated, num_tasks: 100, code: 0, arithmetic: 0}",)
     folder = tmp_path / "run"
-    overrides = [*QUICK[1:], *only_lookup, "sft.steps=60", "grpo.steps=2"]
-    assay.run("train", demo_file(), *overrides, "--folder", str(folder))
+    assay.run("train", demo_file(), *LOOKUP, "grpo.steps=2", "--folder", str(folder))
     found = [wait_for_event(folder, "step", step=step) for step in (1, 2)]
     steps = [Step.model_validate(event.data) for event in found]
     num_failed = sum(step.failures.get("judge", 0) for step in steps)
@@ -132,9 +130,3 @@ def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
         check_statistics(scored.rewards, ScoreRequest(task=scored.group.task, answers=("x",)))
     report = json.loads((folder / "report.json").read_text())
     assert report["training"]["failures"] == {"judge": num_failed}
-
-
-def demo_file() -> str:
-    from assay_trainer import config
-
-    return str(Path(config.__file__).parent / "demo.yaml")

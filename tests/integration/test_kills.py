@@ -12,12 +12,18 @@ import redis
 from assay_shared.mesh import Mesh
 from assay_shared.run_folder import RunFolder
 from assay_shared.types import ScoredGroup
-from tests.integration.conftest import Assay, wait_for_event
-from tests.integration.runs import QUICK
-from tests.integration.test_failures import demo_file
+from tests.integration.conftest import Assay, demo_file, wait_for_event
+from tests.integration.runs import LOOKUP, QUICK
 
 #: Long enough steps to be in the middle of one.
-SLOWER = (*QUICK, "grpo.groups_per_step=16", "grpo.max_groups_per_step=16", "grpo.steps=3")
+SLOWER = (
+    *(override for override in QUICK if not override.startswith("sft")),
+    "grpo.steps=3",
+    "grpo.groups_per_step=8",
+    "grpo.group_size=8",
+    "grpo.max_groups_per_step=64",
+    "grpo.max_tokens=64",
+)
 
 
 def check_groups(mesh: Mesh, folder: Path) -> None:
@@ -43,10 +49,10 @@ def check_groups(mesh: Mesh, folder: Path) -> None:
 
 @pytest.mark.parametrize("victim", ["worker-1", "valkey", "inference", "reward"])
 def test_a_process_killed_in_the_middle_of_a_step_costs_nothing(
-    assay: Assay, mesh: Mesh, tmp_path: Path, victim: str
+    assay: Assay, mesh: Mesh, warm: tuple[str, ...], tmp_path: Path, victim: str
 ) -> None:
     folder = tmp_path / f"killed-{victim}"
-    process = assay.start("train", demo_file(), *SLOWER, "--folder", str(folder))
+    process = assay.start("train", demo_file(), *warm, *SLOWER, "--folder", str(folder))
     wait_for_event(folder, "step", step=1)
     os.kill(mesh.processes[victim], signal.SIGKILL)
     output = assay.finish(process)
@@ -59,7 +65,7 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
     assay: Assay, tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    process = assay.start("train", demo_file(), *QUICK, "--folder", str(folder))
+    process = assay.start("train", demo_file(), *LOOKUP, "--folder", str(folder))
     wait_for_event(folder, "progress", stage="sft", done=20)
     process.kill()
     assay.finish(process)
@@ -90,11 +96,12 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
     assert set(report["evaluations"]) == {"before", "after"}
 
 
-def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(assay: Assay, tmp_path: Path) -> None:
+def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(
+    assay: Assay, warm: tuple[str, ...], tmp_path: Path
+) -> None:
     folder = tmp_path / "run"
-    process = assay.start(
-        "train", demo_file(), *QUICK, "grpo.checkpoint_every=100", "--folder", str(folder)
-    )
+    settings = (*warm, *SLOWER, "grpo.checkpoint_every=100")
+    process = assay.start("train", demo_file(), *settings, "--folder", str(folder))
     wait_for_event(folder, "step", step=1)
     process.terminate()
     output = assay.finish(process)
@@ -105,10 +112,10 @@ def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(assay: Assay, tmp_p
 
 
 def test_a_service_that_stays_down_ends_the_run_in_one_line_and_it_resumes(
-    assay: Assay, mesh: Mesh, tmp_path: Path
+    assay: Assay, mesh: Mesh, warm: tuple[str, ...], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
-    settings = (*QUICK, "grpo.max_failed_groups=2")
+    settings = (*warm, *SLOWER, "grpo.max_failed_groups=2")
     process = assay.start("train", demo_file(), *settings, "--folder", str(folder))
     wait_for_event(folder, "step", step=1)
     mesh.stop_part("reward")

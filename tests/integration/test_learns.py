@@ -5,8 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.integration.conftest import Assay
-from tests.integration.test_failures import demo_file
+from tests.integration.conftest import Assay, demo_file
 
 SHORT = (
     "data.held_out.num_tasks=120",

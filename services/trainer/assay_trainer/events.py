@@ -57,6 +57,12 @@ class Step(BaseModel):
     clip_fraction: float
 
 
+class GRPOEndedEarly(BaseModel):
+    """grpo_ended_early: a whole step's groups taught nothing."""
+
+    message: str
+
+
 class Evaluated(BaseModel):
     """evaluated: pass@k by k."""
 
@@ -77,6 +83,7 @@ KINDS: dict[str, type[BaseModel]] = {
     "stage_finished": StageFinished,
     "progress": Progress,
     "step": Step,
+    "grpo_ended_early": GRPOEndedEarly,
     "evaluated": Evaluated,
     "run_finished": Ended,
     "run_failed": Ended,

@@ -120,6 +120,7 @@ class GroupFeed:
         self._next_draw = state.next_draw
         self._again = deque(state.unfinished)
         self._draws: dict[str, int] = {}
+        self._open: list[int] = []  # admitted to a portion that is not complete
         self._ready: deque[ScoredGroup] = deque()
         self._known: dict[int, PolicyVersion] = {}
         self.policy: PolicyVersion | None = None
@@ -138,7 +139,8 @@ class GroupFeed:
         return self.policy.version
 
     def state(self) -> FeedState:
-        return FeedState(self._next_draw, (*self._draws.values(), *self._again))
+        """What is not handed out yet is unfinished, wherever it stands."""
+        return FeedState(self._next_draw, (*self._open, *self._draws.values(), *self._again))
 
     def next_portion(self) -> Portion:
         """The groups of one step; fewer than asked for once `max_groups_per_step` were played.
@@ -158,6 +160,7 @@ class GroupFeed:
                 self._while_waiting()
             if self._ready:
                 self._admit(self._ready.popleft(), portion)
+        self._open.clear()
         return portion
 
     def _fill(self, num_taken: int) -> None:
@@ -184,7 +187,7 @@ class GroupFeed:
 
     def _admit(self, scored: ScoredGroup, portion: Portion) -> None:
         """Count a group, and take it into the portion if it can teach something."""
-        del self._draws[scored.group.key]
+        self._open.append(self._draws.pop(scored.group.key))
         portion.count(scored)
         self._watch_failures(scored)
         if scored.failure is not None:

@@ -16,14 +16,22 @@ from assay_trainer.callbacks import AfterSave, AfterStep, Progress, StopBetweenS
 from assay_trainer.config import GRPOConfig
 from assay_trainer.events import Step
 from assay_trainer.feed import GroupFeed, Portion
-from assay_trainer.stop import Stop
+from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights import WeightPublisher
 
 Report = Callable[[Step], None]
 
 
 class NothingToLearn(Exception):
-    """No group of a whole step has rewards that differ."""
+    """No group of a whole step can teach anything."""
+
+    def __init__(self, portion: Portion) -> None:
+        rate = "unknown" if portion.pass_rate is None else f"{portion.pass_rate:.0%}"
+        super().__init__(
+            f"none of {portion.num_played} groups can teach anything: in "
+            f"{portion.num_without_signal} all rewards are equal, {portion.num_stale} are too old; "
+            f"the pass rate is {rate}"
+        )
 
 
 @dataclass
@@ -65,8 +73,10 @@ class GRPOStage:
         self._portion = Portion(0)
         self._times = Times()
 
-    def train(self) -> None:
+    def train(self) -> str | None:
         """Train the model in place; resumes from the newest checkpoint, if there is one.
+
+        Returns why training ended before its last step, or None if it did not.
 
         Raises:
             Stopped: a stop was asked for; the checkpoint is written.
@@ -93,9 +103,13 @@ class GRPOStage:
         self._times = Times(ended_at=time.monotonic())
         try:
             trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
-        except NothingToLearn:
-            return
+        except NothingToLearn as end:
+            return str(end)
+        except Stopped:
+            trainer.save_now()
+            raise
         self._stop.check()
+        return None
 
     def _next_batch(self) -> Batch:
         from assay_trainer.trl_backend import num_micro_batches
@@ -107,7 +121,7 @@ class GRPOStage:
         self._portion = self._feed.next_portion()
         self._times.rollouts_s = time.monotonic() - started
         if not self._portion.groups:
-            raise NothingToLearn
+            raise NothingToLearn(self._portion)
         for scored in self._portion.groups:
             append_line(self._rollouts_file, scored.model_dump_json())
         batch_rows = rows(self._portion.groups, self._config.advantage_scale)

@@ -188,7 +188,7 @@ class Run:
             state=found[1] if found else FeedState(),
             while_waiting=self._while_waiting,
         )
-        GRPOStage(
+        ended_early = GRPOStage(
             model,
             tokenizer,
             feed,
@@ -200,6 +200,8 @@ class Run:
             report=self._report_step,
             stop=self._stop,
         ).train()
+        if ended_early is not None:
+            self._record("grpo_ended_early", message=ended_early)
         return model, tokenizer
 
     def _evaluate(

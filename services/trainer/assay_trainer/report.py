@@ -34,6 +34,9 @@ def write_report(
         "evaluations": {e.name: _facts(e) for e in evaluations},
         "differences": _differences(evaluations),
         "training": _training(steps),
+        "ended_early": next(
+            (one.message for one in seen if isinstance(one, events.GRPOEndedEarly)), None
+        ),
         "stages_s": stages_s,
     }
     write_json(folder.path / "report.json", facts)

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from datasets import Dataset
-from transformers import PreTrainedModel, TrainerCallback
+from transformers import PreTrainedModel, PrinterCallback, TrainerCallback
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from trl import GRPOConfig as TRLGRPOConfig
 from trl import GRPOTrainer, SFTTrainer
@@ -48,13 +48,15 @@ def make_sft_trainer(
         dataset_kwargs={"skip_prepare_dataset": True},
         **_common(config.learning_rate, seed, folder, config.checkpoint_every),
     )
-    return SFTTrainer(
+    trainer = SFTTrainer(
         model=model,
         args=arguments,
         train_dataset=Dataset.from_dict(examples),
         processing_class=tokenizer,
         callbacks=callbacks,
     )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 def make_grpo_trainer(
@@ -80,7 +82,8 @@ def make_grpo_trainer(
         temperature=config.temperature,
         loss_type=config.loss,
         epsilon=config.clip_low,
-        epsilon_high=config.clip_high,
+        # For CISPO, TRL takes the bound of the ratio itself.
+        epsilon_high=config.clip_high + (1.0 if config.loss == "cispo" else 0.0),
         beta=config.kl_weight,
         warmup_steps=config.warmup_steps,
         lr_scheduler_type="constant_with_warmup",
@@ -90,7 +93,7 @@ def make_grpo_trainer(
     )
     # TRL draws "prompts" from a dataset; ours only tells it that there is another step to do.
     ticks = Dataset.from_dict({"prompt": [""] * config.groups_per_step})
-    return MeshGRPOTrainer(
+    trainer = MeshGRPOTrainer(
         next_batch=next_batch,
         model=model,
         args=arguments,
@@ -98,6 +101,8 @@ def make_grpo_trainer(
         processing_class=tokenizer,
         callbacks=callbacks,
     )
+    trainer.remove_callback(PrinterCallback)
+    return trainer
 
 
 def num_micro_batches(config: GRPOConfig) -> int:
@@ -129,6 +134,12 @@ class MeshGRPOTrainer(GRPOTrainer):
     def __init__(self, *, next_batch: NextBatch, **arguments: Any) -> None:
         super().__init__(reward_funcs=_never_called, **arguments)
         self._next_batch = next_batch
+
+    def save_now(self) -> None:
+        """Write a checkpoint of the last finished step; nothing if there is none."""
+        if self.state.global_step > 0:
+            self._save_checkpoint(self.model, trial=None)  # type: ignore[no-untyped-call]
+            self.callback_handler.on_save(self.args, self.state, self.control)
 
     def _generate_and_score_completions(self, inputs: object) -> dict[str, torch.Tensor]:
         batch = self._next_batch()

@@ -52,6 +52,7 @@ class RunView:
         self._stages: dict[str, TaskID] = {}
         self._steps: list[events.Step] = []
         self._evaluated: list[events.Evaluated] = []
+        self._ended_early: events.GRPOEndedEarly | None = None
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render)
         self.end: events.Ended | None = None
 
@@ -91,6 +92,8 @@ class RunView:
             case events.Step():
                 self._steps.append(content)
                 self._bars.update(self._stages["grpo"], completed=content.step)
+            case events.GRPOEndedEarly():
+                self._ended_early = content
             case events.Evaluated():
                 self._evaluated.append(content)
             case events.Ended():
@@ -105,6 +108,8 @@ class RunView:
         parts: list[RenderableType] = [self._bars]
         if self._steps:
             parts.append(_steps_table(self._steps))
+        if self._ended_early is not None:
+            parts.append(Text(f"GRPO ended early: {self._ended_early.message}", style="yellow"))
         return Panel(Group(*parts), title="assay", border_style="dim")
 
     def summary(self) -> Table:
@@ -149,6 +154,8 @@ def _line(content: object) -> str | None:
                 f"{content.groups_per_s:.1f} groups/s, "
                 f"staleness {_number(content.staleness_mean)}"
             )
+        case events.GRPOEndedEarly():
+            return f"  ended early: {content.message}"
         case events.Evaluated():
             at_1 = content.pass_at[1]
             return f"  pass@1 {at_1.value:.1%} ({at_1.low:.1%} to {at_1.high:.1%})"

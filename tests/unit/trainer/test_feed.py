@@ -221,6 +221,19 @@ def test_a_resumed_feed_plays_what_was_under_way_and_then_goes_on() -> None:
     assert draws == [4, 5, 6, 7, 8, 9, 10, 11]
 
 
+def test_what_a_broken_off_portion_holds_is_played_again() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        if len(rollouts.waiting) == 5:
+            raise BudgetExceeded("broken off")
+        return with_signal(request, served)
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    with pytest.raises(BudgetExceeded, match="broken off"):
+        feed.next_portion()
+    assert sorted(feed.state().unfinished) == list(range(feed.state().next_draw))
+
+
 def test_keys_and_seeds_are_of_run_draw_task_version_and_rubric() -> None:
     feed, rollouts = make_feed(with_signal)
     serve(feed, rollouts, 2)

@@ -1,0 +1,159 @@
+"""TRL's loss on the mesh's batches, against the equations written out."""
+
+import warnings
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import (
+    PreTrainedModel,
+    TrainerCallback,
+    TrainerControl,
+    TrainerState,
+    TrainingArguments,
+)
+
+from assay_shared.types import Completion, FinishReason, ScoredGroup
+from assay_trainer.batch import Batch, collate, rows
+from assay_trainer.config import GRPOConfig
+from assay_trainer.policy import create_policy, load_policy, publish_policy
+from tests.fakes import POLICY, make_scored_group
+from tests.policies import TEXTS, TINY
+
+Gradient = dict[str, torch.Tensor]
+TEMPERATURE = 0.7
+CLIP_LOW, CLIP_HIGH = 0.2, 0.28
+
+
+class Recorder(TrainerCallback):
+    """Keeps the gradient that the optimiser is about to apply."""
+
+    gradient: Gradient
+
+    def on_pre_optimizer_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **kwargs: Any,
+    ) -> None:
+        self.gradient = gradient_of(kwargs["model"])
+
+
+def gradient_of(model: PreTrainedModel) -> Gradient:
+    return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
+
+
+def make_groups() -> list[ScoredGroup]:
+    """Two groups of three with different lengths, and old log-probs on either side of the clip."""
+    groups = []
+    for number, values in enumerate([(1.0, 0.0, 0.5), (0.0, None, 1.0)]):
+        completions = tuple(
+            Completion(
+                token_ids=tuple(range(20 + 7 * sample, 23 + 8 * sample + number)),
+                logprobs=tuple(-5.0 - 0.9 * i for i in range(3 + sample + number)),
+                text="",
+                finish_reason=FinishReason.STOP,
+                policy=POLICY,
+            )
+            for sample in range(3)
+        )
+        scored = make_scored_group(f"g{number}", *values)
+        changes = {"prompt_token_ids": (11, 12, 13)[number:], "completions": completions}
+        groups.append(scored.model_copy(update={"group": scored.group.model_copy(update=changes)}))
+    return groups
+
+
+def train_once(folder: Path, **changes: Any) -> tuple[Gradient, dict[str, float]]:
+    """The gradient of one optimiser step, and what TRL logged of it."""
+    from assay_trainer.callbacks import Progress
+
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # TRL warns of its own optional parts
+        from assay_trainer.trl_backend import make_grpo_trainer, num_micro_batches
+
+        # TRL opens the reference policy of a KL term by the folder the model came from.
+        publish_policy(*create_policy(TINY, TEXTS, seed=0), folder / "start")
+        model, tokenizer = load_policy(folder / "start")
+        values: dict[str, Any] = {
+            "steps": 1,
+            "groups_per_step": 2,
+            "group_size": 3,
+            "max_tokens": 16,
+            "temperature": TEMPERATURE,
+            "max_grad_norm": 1e9,
+            "clip_low": CLIP_LOW,
+            "clip_high": CLIP_HIGH,
+        }
+        config = GRPOConfig.model_validate(values | changes)
+        batch = collate(rows(make_groups(), "group"), 0, multiple_of=num_micro_batches(config))
+        recorder, logged = Recorder(), dict[str, float]()
+        trainer = make_grpo_trainer(
+            model,
+            tokenizer,
+            lambda: batch,
+            config,
+            seed=0,
+            folder=folder / "checkpoints",
+            callbacks=[recorder, Progress(lambda _, metrics: logged.update(metrics))],
+        )
+        trainer.train()
+    return recorder.gradient, logged
+
+
+def reference(loss_type: str) -> tuple[Gradient, float]:
+    """DAPO (arXiv 2503.14476, equation 8) or CISPO (arXiv 2506.13585, equation 4), by hand."""
+    model, _ = create_policy(TINY, TEXTS, seed=0)
+    batch: Batch = collate(rows(make_groups(), "group"), 0)
+    num_completion = batch.completion_ids_BC.shape[1]
+    ids_BT = torch.cat([batch.prompt_ids_BP, batch.completion_ids_BC], dim=1)
+    mask_BT = torch.cat([batch.prompt_mask_BP, batch.completion_mask_BC], dim=1)
+    logits = model(input_ids=ids_BT, attention_mask=mask_BT).logits / TEMPERATURE
+    logprobs_BC = (
+        logits[:, -num_completion - 1 : -1]
+        .log_softmax(dim=-1)
+        .gather(-1, batch.completion_ids_BC[..., None])[..., 0]
+    )
+    ratio_BC = (logprobs_BC - batch.logprobs_BC).exp()
+    advantage_B1 = batch.advantages_B[:, None]
+    if loss_type == "dapo":
+        clipped_BC = ratio_BC.clamp(1 - CLIP_LOW, 1 + CLIP_HIGH)
+        loss_BC = -torch.minimum(ratio_BC * advantage_B1, clipped_BC * advantage_B1)
+    else:
+        loss_BC = -ratio_BC.clamp(max=1 + CLIP_HIGH).detach() * advantage_B1 * logprobs_BC
+    mask_BC = batch.completion_mask_BC
+    loss = (loss_BC * mask_BC).sum() / mask_BC.sum()
+    loss.backward()
+    return gradient_of(model), loss.item()
+
+
+def assert_same(found: Gradient, expected: Gradient) -> None:
+    assert found.keys() == expected.keys()
+    for name, gradient in expected.items():
+        torch.testing.assert_close(found[name], gradient, rtol=1e-4, atol=1e-6, msg=name)
+
+
+@pytest.mark.parametrize("loss_type", ["dapo", "cispo"])
+def test_loss_and_gradient_are_those_of_the_paper(tmp_path: Path, loss_type: str) -> None:
+    expected, loss = reference(loss_type)
+    found, logged = train_once(tmp_path, loss=loss_type)
+    assert_same(found, expected)
+    assert logged["loss"] == pytest.approx(loss, abs=1e-4)
+    assert max(float(g.abs().max()) for g in found.values()) > 1e-3
+
+
+@pytest.mark.parametrize("micro_batch_rows", [3, 2])
+def test_micro_batches_leave_the_gradient_as_it_is(tmp_path: Path, micro_batch_rows: int) -> None:
+    """Five rows are scored; one without any token fills the last micro-batch."""
+    whole, _ = train_once(tmp_path / "whole")
+    parts, _ = train_once(tmp_path / "parts", micro_batch_rows=micro_batch_rows)
+    assert_same(parts, whole)
+
+
+def test_a_kl_weight_pulls_towards_the_first_policy(tmp_path: Path) -> None:
+    """At the first step policy and reference are equal, so the penalty's gradient is zero."""
+    without, _ = train_once(tmp_path / "without")
+    weighted, logged = train_once(tmp_path / "with", kl_weight=0.5)
+    assert_same(weighted, without)
+    assert logged["kl"] == pytest.approx(0.0, abs=1e-6)
