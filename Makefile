@@ -34,5 +34,13 @@ fix: $(STAMP)  ## mend what can be mended by itself
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+lock: $(STAMP)  ## pin exact versions for every extra, without any address
+	$(VENV)/bin/pip install --quiet uv
+	for extra in sandbox judge reward inference worker trainer dev; do \
+		$(VENV)/bin/uv pip compile --quiet --upgrade --python-version 3.11 --extra $$extra \
+			--no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+			--output-file requirements/$$extra.txt pyproject.toml || exit 1; \
+	done
+
 clean:  ## remove the environment and caches; runs stay
 	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
