@@ -84,7 +84,8 @@ def train(
     with RunView(console) as view:
         Run(run_folder, config, settings, stop, on_event=view.show).execute()
     console.print(view.summary())
-    console.print(f"report: {run_folder.path / 'report.html'}")
+    assert view.end is not None
+    console.print(f"report: {view.end.report}", highlight=False, soft_wrap=True)
 
 
 def _new_run(

@@ -24,7 +24,11 @@ def run_demo(config: RunConfig, home: Path, num_workers: int, console: Console) 
         MeshFailed: a service does not stay up.
     """
     started = time.monotonic()
-    console.print(f"starting Valkey, five services and {num_workers} rollout workers in {home}")
+    console.print(
+        f"starting Valkey, five services and {num_workers} rollout workers in {home}",
+        highlight=False,
+        soft_wrap=True,
+    )
     with running_mesh(home, num_workers=num_workers) as mesh, RunView(console) as view:
         asyncio.run(_follow(mesh, config, view))
     if view.end is None or view.end.report is None:

@@ -72,9 +72,12 @@ class Evaluated(BaseModel):
 
 
 class Ended(BaseModel):
-    """run_finished (with `report`), run_failed and run_stopped (with `message`)."""
+    """run_finished (with `report`, and the `gain` in pass@1 from the first evaluation to the last),
+    run_failed and run_stopped (with `message`).
+    """
 
     report: str | None = None
+    gain: Interval | None = None
     message: str | None = None
 
 

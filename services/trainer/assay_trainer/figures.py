@@ -9,6 +9,7 @@ matplotlib.use("Agg")
 import matplotlib.pyplot as plt
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
+from matplotlib.ticker import MaxNLocator
 
 from assay_shared.types import Status
 from assay_trainer.evaluation import Evaluation
@@ -44,6 +45,7 @@ def draw_curves(steps: Sequence[Step], path: Path) -> None:
         ax.plot(x, smoothed(y), color=_AFTER, label=f"mean of {_SMOOTHED_STEPS} steps")
         ax.set_ylim(0, 1)
         ax.set_ylabel(title)
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
     axes[-1].set_xlabel("GRPO step")
     axes[0].legend(frameon=False, loc="lower right")
     axes[0].set_title("Training: all scored samples, on training tasks")
@@ -66,7 +68,8 @@ def draw_comparison(evaluations: Sequence[Evaluation], tag: str, path: Path) -> 
         shift = (index - (len(series) - 1) / 2) * width
         _bars(ax, [intervals.get(n) for n in names], shift, width, name)
     ax.set_xticks(range(len(names)), names, rotation=0 if len(names) < 7 else 30)
-    ax.set_ylim(0, 1)
+    ax.set_ylim(0, 1.18)  # the legend is above the bars
+    ax.set_yticks([0, 0.25, 0.5, 0.75, 1])
     ax.set_ylabel("pass@1")
     ax.set_title(f"Held-out tasks, by {tag}; lines are 95% intervals over tasks")
     ax.legend(frameon=False, loc="upper left", ncols=2)
@@ -134,8 +137,10 @@ def draw_time(stages_s: Mapping[str, float], steps: Sequence[Step], path: Path) 
             x, *parts.values(), labels=list(parts), colors=[_FAINT, _AFTER, "#f59e0b"]
         )
         axes[1].set_title("A GRPO step, in seconds")
-        axes[1].set_xlabel("step")
-        axes[1].legend(frameon=False, fontsize=8, loc="upper right")
+        axes[1].set_xlabel("GRPO step")
+        axes[1].xaxis.set_major_locator(MaxNLocator(integer=True))
+        axes[1].set_ylim(0, 1.45 * max(map(sum, zip(*parts.values(), strict=True))))
+        axes[1].legend(frameon=False, fontsize=8, loc="upper left")
     _save(figure, path)
 
 

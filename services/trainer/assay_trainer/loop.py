@@ -6,6 +6,7 @@ data -> policy -> sft -> evaluate "before" -> grpo -> evaluate "after" -> report
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from pydantic import JsonValue
 from transformers import PreTrainedModel
@@ -78,8 +79,9 @@ class Run:
         """
         try:
             self._set_status(state="running")
-            self._stages()
-            self._record("run_finished", report=str(self._folder.path / "report.md"))
+            facts = self._stages()
+            gain = facts["differences"].get("pass_at_1")
+            self._record("run_finished", report=str(self._folder.path / "report.html"), gain=gain)
             self._set_status(state="finished")
         except Stopped as error:
             self._record("run_stopped", message=str(error))
@@ -92,7 +94,8 @@ class Run:
         finally:
             self._store.close()
 
-    def _stages(self) -> None:
+    def _stages(self) -> dict[str, Any]:
+        """Returns what the report says."""
         config = self._config
         self._store.check()
         with self._stage("data"):
@@ -110,7 +113,7 @@ class Run:
                 model, tokenizer = self._model("grpo", lambda: self._grpo(model, tokenizer))
             evaluations.append(self._evaluate("after", model, tokenizer))
         with self._stage("report"):
-            write_report(self._folder, config, evaluations)
+            return write_report(self._folder, config, evaluations)
 
     def _open_data(self) -> None:
         data, folder = self._config.data, self._settings.data

@@ -122,6 +122,10 @@ class RunView:
             table.add_row(
                 f"{one.name} GRPO", f"{at_1.value:.1%}", f"{at_1.low:.1%} to {at_1.high:.1%}"
             )
+        gain = self.end.gain if self.end else None
+        if gain is not None:
+            interval = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+            table.add_row("difference, paired", f"{100 * gain.value:+.1f} points", interval)
         return table
 
 
