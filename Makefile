@@ -38,7 +38,7 @@ lock: $(STAMP)  ## pin exact versions for every extra, without any address
 	$(VENV)/bin/pip install --quiet uv
 	for extra in sandbox judge reward inference worker trainer dev; do \
 		$(VENV)/bin/uv pip compile --quiet --upgrade --python-version 3.11 --extra $$extra \
-			--no-header --no-annotate --no-emit-index-url --no-emit-find-links \
+			--no-header --no-annotate \
 			--output-file requirements/$$extra.txt pyproject.toml || exit 1; \
 	done
 

@@ -99,7 +99,7 @@ class Mesh:
         return {
             **{f"ASSAY_{name.upper()}_URL": url for name, url in self.urls.items()},
             "ASSAY_REDIS_URL": f"unix://{self._socket_folder}/valkey.sock",
-            "ASSAY_RUNS": str(self.home / "runs"),
+            "ASSAY_RUNS": str(self.home),
             # OpenMP threads that spin while they wait take the cores from their neighbours: a
             # GRPO step beside inference and sandbox on two cores was three times slower.
             "GOMP_SPINCOUNT": "1000",

@@ -115,6 +115,10 @@ def _add_error_handlers(app: FastAPI, name: str) -> None:
 def describe_invalid(error: RequestValidationError) -> InvalidInput:
     """The first thing wrong with a request: which field, what it is, what it should be."""
     first = error.errors()[0]
+    if first["loc"] == ("body",) and first["type"] == "model_attributes_type":
+        return InvalidInput(
+            "the body is no JSON object", hint="send one, with content-type: application/json"
+        )
     where = [str(part) for part in first["loc"] if part != "body"]
     message = str(first["msg"]).removeprefix("Value error, ")
     given = first.get("input")

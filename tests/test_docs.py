@@ -1,0 +1,84 @@
+"""The documents and example files say what is there."""
+
+import json
+import re
+from importlib.metadata import entry_points
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+from pydantic_core import PydanticUndefined
+
+from assay_inference.settings import InferenceSettings
+from assay_judge.config import JudgeConfig
+from assay_judge.settings import JudgeSettings
+from assay_reward.rubric import Rubrics
+from assay_reward.settings import RewardSettings
+from assay_sandbox.settings import SandboxSettings
+from assay_shared.config import load_config
+from assay_trainer.config import RunConfig
+
+ROOT = Path(__file__).parent.parent
+CONFIGS = ROOT / "configs"
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+SETTINGS = (InferenceSettings, SandboxSettings, JudgeSettings, RewardSettings)
+RUN_FILES = [path for path in sorted(CONFIGS.glob("*.yaml")) if path.name != "judge.yaml"]
+
+
+def shown(default: object) -> str:
+    """A default as .env.example shows it."""
+    if default is None or default is PydanticUndefined:
+        return ""
+    assert not isinstance(default, SecretStr), "a secret has no default"
+    return f"{default:g}" if isinstance(default, float) else str(default)
+
+
+def test_the_example_environment_has_every_setting_with_its_default() -> None:
+    lines = (ROOT / ".env.example").read_text().splitlines()
+    found = re.findall(r"^(ASSAY_\w+)=(\S*)", "\n".join(lines), re.MULTILINE)
+    assert len(found) == len(dict(found)), "a variable stands there twice"
+    expected = {
+        f"ASSAY_{name.upper()}": shown(field.get_default())
+        for cls in SETTINGS
+        for name, field in cls.model_fields.items()
+    }
+    assert dict(found) == expected
+
+
+@pytest.mark.parametrize("path", RUN_FILES, ids=lambda path: path.name)
+def test_every_run_file_loads(path: Path) -> None:
+    assert load_config(RunConfig, path).grpo is not None
+
+
+def test_the_judge_and_rubric_files_load() -> None:
+    assert len(load_config(JudgeConfig, CONFIGS / "judge.yaml").chain) == 2
+    rubrics = Rubrics(CONFIGS / "rubrics")
+    for path in (CONFIGS / "rubrics").glob("*.yaml"):
+        assert rubrics.find(path.stem).name == path.stem
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_links_lead_somewhere_and_json_is_json(path: Path) -> None:
+    text = path.read_text()
+    for target in re.findall(r"\]\(([^)#]+)", text) + re.findall(r'src="([^"]+)"', text):
+        assert (path.parent / target).exists(), f"{path.name} links to {target}"
+    for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL):
+        json.loads(block)
+
+
+def test_every_command_is_documented() -> None:
+    text = "\n".join(path.read_text() for path in PAGES)
+    missing = [
+        entry.name
+        for entry in entry_points(group="assay.commands")
+        if not re.search(rf"\bassay {entry.name}\b", text)
+    ]
+    assert missing == []
+
+
+def test_every_make_target_of_the_documents_exists() -> None:
+    targets = set(re.findall(r"^(\w+):", (ROOT / "Makefile").read_text(), re.MULTILINE))
+    text = "\n".join(path.read_text() for path in PAGES)
+    named = set(re.findall(r"(?:^|`)make (\w+)", text, re.MULTILINE))
+    assert named >= {"demo", "test"}
+    assert named <= targets
