@@ -7,14 +7,11 @@ from assay_shared.errors import ConfigError
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 
-ROOT = Path(__file__).parents[3]
 DEMO = Path(trainer_config.__file__).parent / "demo.yaml"
-RUN_FILES = [DEMO, *sorted((ROOT / "configs").glob("*.yaml"))]
 
 
-@pytest.mark.parametrize("path", RUN_FILES, ids=lambda path: path.name)
-def test_every_run_file_loads(path: Path) -> None:
-    load_config(RunConfig, path)
+def test_the_demos_run_file_loads() -> None:
+    assert load_config(RunConfig, DEMO).grpo is not None
 
 
 @pytest.mark.parametrize(
