@@ -20,7 +20,9 @@ def up(
         raise KeyboardInterrupt
 
     set_up_logging("up", "WARNING")
-    signal.signal(signal.SIGTERM, stop)
+    # SIGINT too: a shell that starts this in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
 
     def show(name: str, url: str) -> None:
         print(f"{name:<10} {url}", flush=True)

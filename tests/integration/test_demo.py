@@ -7,32 +7,48 @@ import subprocess
 import sys
 import time
 import urllib.request
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
+import pytest
 
 from assay_shared.mesh import Mesh
 from tests.conftest import wait_until
 from tests.integration.runs import QUICK
 
+Start = Callable[..., "subprocess.Popen[str]"]
 
-def started(*arguments: str, cwd: Path) -> "subprocess.Popen[str]":
-    return subprocess.Popen(
-        [sys.executable, "-m", "assay_shared.cli", *arguments],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-        cwd=cwd,
-    )
+
+@pytest.fixture
+def start(tmp_path: Path) -> Iterator[Start]:
+    """Starts a command; what a failed test leaves running is ended."""
+    processes = []
+
+    def start(*arguments: str) -> "subprocess.Popen[str]":
+        process = subprocess.Popen(
+            [sys.executable, "-m", "assay_shared.cli", *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            cwd=tmp_path,
+        )
+        processes.append(process)
+        return process
+
+    yield start
+    for process in processes:
+        process.kill()
+        process.communicate(timeout=30)
 
 
 def family(process: "subprocess.Popen[str]") -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-def test_the_demo_shows_reports_and_leaves_nothing(mesh: Mesh, tmp_path: Path) -> None:
+def test_the_demo_shows_reports_and_leaves_nothing(mesh: Mesh, start: Start) -> None:
     """`mesh` is the other copy."""
-    process = started("demo", *QUICK, "--home", "home", cwd=tmp_path)
+    process = start("demo", *QUICK, "--home", "home")
     wait_until(lambda: len(family(process)) >= 9, "all processes", timeout_s=60)
     seen = family(process)
     output, _ = process.communicate(timeout=240)
@@ -47,8 +63,8 @@ def test_the_demo_shows_reports_and_leaves_nothing(mesh: Mesh, tmp_path: Path) -
     assert not [p for p in Path("/tmp").glob("assay-*/valkey.sock") if str(p) in output]
 
 
-def test_a_demo_that_is_killed_takes_its_processes_along(tmp_path: Path) -> None:
-    process = started("demo", *QUICK, "--home", "home", cwd=tmp_path)
+def test_a_demo_that_is_killed_takes_its_processes_along(start: Start) -> None:
+    process = start("demo", *QUICK, "--home", "home")
     wait_until(lambda: len(family(process)) >= 9, "all processes", timeout_s=60)
     time.sleep(1)
     seen = family(process)
@@ -64,8 +80,8 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
-def test_up_stays_until_it_is_told_to_stop(tmp_path: Path) -> None:
-    process = started("up", "--home", "home", cwd=tmp_path)
+def test_up_stays_until_it_is_told_to_stop(start: Start, tmp_path: Path) -> None:
+    process = start("up", "--home", "home")
     variables = tmp_path / "home" / "assay.env"
     wait_until(variables.exists, "the services", timeout_s=90)
     seen = family(process)
