@@ -1,0 +1,116 @@
+"""A slot's control group: memory of a program's whole tree, in either version of the interface.
+
+Files are opened by the daemon, before a slot's processes lose the sight of them; what is written
+later goes through the open descriptors.
+"""
+
+import os
+from collections.abc import Callable
+from contextlib import suppress
+
+_V1, _V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+_SWAP_V1, _SWAP_V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
+
+
+class Cgroup:
+    """Limits and counts what its members hold."""
+
+    def __init__(self, folder: str) -> None:
+        """Make the group of one slot below `folder`.
+
+        Raises:
+            OSError: this process may not.
+        """
+        self._folder = folder
+        os.makedirs(folder, exist_ok=True)
+        self._version_2 = not folder.startswith(_V1)
+        limit, peak, events = (
+            ("memory.max", "memory.peak", "memory.events")
+            if self._version_2
+            else ("memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
+        )
+        self._members = self._open("cgroup.procs", os.O_WRONLY)
+        self._limit = self._open(limit, os.O_WRONLY)
+        self._events = self._open(events, os.O_RDONLY)
+        self._peak: int | None = None
+        with suppress(OSError):  # kernels before 5.19, or before 6.12 for resetting it
+            self._peak = self._open(peak, os.O_RDWR)
+        with suppress(OSError):
+            swap = self._open(_SWAP_V2 if self._version_2 else "memory.swappiness", os.O_WRONLY)
+            os.write(swap, b"0")
+            os.close(swap)
+
+    def _open(self, name: str, flags: int) -> int:
+        return os.open(f"{self._folder}/{name}", flags | os.O_CLOEXEC)
+
+    @property
+    def descriptors(self) -> frozenset[int]:
+        found = {self._members, self._limit, self._events}
+        return frozenset(found if self._peak is None else found | {self._peak})
+
+    def limit(self, memory_bytes: int) -> None:
+        """Set what the next program may hold, and start counting anew."""
+        os.pwrite(self._limit, b"%d" % memory_bytes, 0)
+        if self._peak is not None:
+            os.pwrite(self._peak, b"0", 0)
+
+    def join(self) -> None:
+        """Put this process into the group."""
+        os.write(self._members, b"0")
+
+    def peak_bytes(self) -> int | None:
+        return None if self._peak is None else int(os.pread(self._peak, 64, 0))
+
+    def num_killed(self) -> int:
+        """Processes killed for memory since the group was made."""
+        for line in os.pread(self._events, 4096, 0).splitlines():
+            name, _, value = line.partition(b" ")
+            if name == b"oom_kill":
+                return int(value)
+        return 0
+
+    def close(self) -> None:
+        for fd in self.descriptors:
+            os.close(fd)
+        with suppress(OSError):  # a member may take a moment to be gone
+            os.rmdir(self._folder)
+
+
+def find_parent() -> str | None:
+    """A folder below which this process may make groups with a memory limit; None if nowhere."""
+    for parent in (_own_v2(), _V1):
+        if parent is not None and _works(parent):
+            return parent
+    return None
+
+
+def _own_v2() -> str | None:
+    """This process's group in version 2, where memory is handed down to its children."""
+    with open("/proc/self/cgroup") as file:
+        for line in file:
+            if line.startswith("0::"):
+                return _V2 + line[3:].strip().rstrip("/")
+    return None
+
+
+def _works(parent: str) -> bool:
+    trial = f"{parent}/assay-trial-{os.getpid()}"
+    try:
+        Cgroup(trial).close()
+    except OSError:
+        with suppress(OSError):
+            os.rmdir(trial)
+        return False
+    return True
+
+
+Make = Callable[[int], Cgroup | None]
+
+
+def maker(parent: str | None) -> Make:
+    """Makes the groups of slots by number, below a folder of this process's own."""
+
+    def make(slot: int) -> Cgroup | None:
+        return None if parent is None else Cgroup(f"{parent}/assay-{os.getpid()}-{slot}")
+
+    return make

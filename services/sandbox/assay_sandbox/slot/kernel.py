@@ -1,0 +1,183 @@
+"""Linux by ctypes: the calls that Python has no name for. Each raises OSError with the call's name.
+
+man pages: clone(2), mount(2), pivot_root(2), prctl(2), capabilities(7).
+"""
+
+import ctypes
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+CLONE_NEWNS = 0x00020000
+CLONE_NEWCGROUP = 0x02000000
+CLONE_NEWUTS = 0x04000000
+CLONE_NEWIPC = 0x08000000
+CLONE_NEWUSER = 0x10000000
+CLONE_NEWPID = 0x20000000
+CLONE_NEWNET = 0x40000000
+_CLONE_INTO_CGROUP = 0x200000000
+
+MS_RDONLY = 0x1
+MS_NOSUID = 0x2
+MS_NODEV = 0x4
+MS_NOEXEC = 0x8
+MS_REMOUNT = 0x20
+MS_BIND = 0x1000
+MS_REC = 0x4000
+MS_PRIVATE = 0x40000
+_MNT_DETACH = 2
+
+_PR_SET_PDEATHSIG = 1
+_PR_SET_DUMPABLE = 4
+_PR_SET_SECCOMP = 22
+_PR_CAPBSET_DROP = 24
+_PR_SET_CHILD_SUBREAPER = 36
+_PR_SET_NO_NEW_PRIVS = 38
+_SECCOMP_MODE_FILTER = 2
+_CAP_VERSION_3 = 0x20080522
+_SIGCHLD = 17
+_LAST_CAPABILITY = 40
+
+_MACHINE = os.uname().machine
+_CLONE3 = 435
+_PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(_MACHINE, -1)
+_CAPSET = {"x86_64": 126, "aarch64": 91}.get(_MACHINE, -1)
+
+_libc = ctypes.CDLL(None, use_errno=True)
+#: Keeps the interpreter's lock: a child must not be born while it is free.
+_syscall_locked = ctypes.PyDLL(None, use_errno=True).syscall
+
+
+def check(result: int, what: str) -> int:
+    """The result of a call, or the error it left in errno."""
+    if result < 0:
+        number = ctypes.get_errno()
+        raise OSError(number, f"{what}: {os.strerror(number)}")
+    return result
+
+
+def syscall(number: int, *arguments: object) -> int:
+    """A raw system call; -1 and errno on failure."""
+    return int(_libc.syscall(number, *arguments))
+
+
+class _CloneArguments(ctypes.Structure):
+    _fields_ = [
+        (name, ctypes.c_uint64)
+        for name in [
+            "flags",
+            "pidfd",
+            "child_tid",
+            "parent_tid",
+            "exit_signal",
+            "stack",
+            "stack_size",
+            "tls",
+            "set_tid",
+            "set_tid_size",
+            "cgroup",
+        ]
+    ]
+
+
+def clone(flags: int, cgroup_fd: int | None = None) -> int:
+    """fork() into new namespaces and, where given, into a cgroup (v2): 0 in the child.
+
+    For processes with one thread only.
+    """
+    arguments = _CloneArguments(flags=flags, exit_signal=_SIGCHLD)
+    if cgroup_fd is not None:
+        arguments.flags |= _CLONE_INTO_CGROUP
+        arguments.cgroup = cgroup_fd
+    ctypes.pythonapi.PyOS_BeforeFork()
+    pid = int(_syscall_locked(_CLONE3, ctypes.byref(arguments), ctypes.sizeof(arguments)))
+    if pid == 0:
+        ctypes.pythonapi.PyOS_AfterFork_Child()
+    else:
+        ctypes.pythonapi.PyOS_AfterFork_Parent()
+    return check(pid, "clone3")
+
+
+def unshare(flags: int) -> None:
+    check(_libc.unshare(flags), "unshare")
+
+
+def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str = "") -> None:
+    result = _libc.mount(
+        source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), options.encode()
+    )
+    check(result, f"mount {target}")
+
+
+def bind_read_only(source: str, target: str) -> None:
+    """Show `source` at `target`, unwritable."""
+    mount(source, target, flags=MS_BIND | MS_REC)
+    mount(source, target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
+
+
+def change_root(new_root: str) -> None:
+    """Make a mounted folder the root, and let go of the old one."""
+    os.chdir(new_root)
+    # Both in one place: the old root lies on top, and comes off.
+    check(syscall(_PIVOT_ROOT, b".", b"."), "pivot_root")
+    check(_libc.umount2(b".", _MNT_DETACH), "umount the old root")
+    os.chdir("/")
+
+
+def die_with_parent() -> None:
+    check(_libc.prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0), "prctl PDEATHSIG")
+
+
+def hide_memory(hidden: bool) -> None:
+    """Whether this process's memory and /proc/PID are closed to others of its user."""
+    check(_libc.prctl(_PR_SET_DUMPABLE, 0 if hidden else 1, 0, 0, 0), "prctl DUMPABLE")
+
+
+def adopt_orphans() -> None:
+    """Processes whose parent ends become children of this one."""
+    check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl CHILD_SUBREAPER")
+
+
+def forbid_new_privileges() -> None:
+    check(_libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0), "prctl NO_NEW_PRIVS")
+
+
+def drop_bounding_set(kept: frozenset[int]) -> None:
+    """No exec below this process can ever gain a capability that is not in `kept`."""
+    for capability in range(_LAST_CAPABILITY + 1):
+        if capability not in kept:
+            _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
+
+
+def drop_capabilities() -> None:
+    """Give up every capability now held."""
+    header = (ctypes.c_uint32 * 2)(_CAP_VERSION_3, 0)
+    check(syscall(_CAPSET, header, (ctypes.c_uint32 * 6)()), "capset")
+
+
+class _FilterProgram(ctypes.Structure):
+    _fields_ = [("length", ctypes.c_ushort), ("filter", ctypes.c_void_p)]
+
+
+class SyscallFilter:
+    """A compiled seccomp program, ready to be put on."""
+
+    def __init__(self, program: bytes) -> None:
+        self._buffer = ctypes.create_string_buffer(program, len(program))
+        address = ctypes.cast(self._buffer, ctypes.c_void_p)
+        self._program = _FilterProgram(len(program) // 8, address)
+
+    def put_on(self) -> None:
+        """From now on, in this process and all that it starts; needs no_new_privs."""
+        pointer = ctypes.byref(self._program)
+        check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0), "prctl SECCOMP")
+
+
+@contextmanager
+def opened(path: str, flags: int) -> Iterator[int]:
+    """A descriptor of `path` within the block."""
+    fd = os.open(path, flags | os.O_CLOEXEC)
+    try:
+        yield fd
+    finally:
+        os.close(fd)
