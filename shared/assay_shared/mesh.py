@@ -100,6 +100,8 @@ class Mesh:
             **{f"ASSAY_{name.upper()}_URL": url for name, url in self.urls.items()},
             "ASSAY_REDIS_URL": f"unix://{self._socket_folder}/valkey.sock",
             "ASSAY_RUNS": str(self.home),
+            # One's own machine, one's own policy: /health says what it came to.
+            "ASSAY_SANDBOX_MINIMUM_ISOLATION": "fallback",
             # OpenMP threads that spin while they wait take the cores from their neighbours: a
             # GRPO step beside inference and sandbox on two cores was three times slower.
             "GOMP_SPINCOUNT": "1000",

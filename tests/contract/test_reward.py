@@ -149,6 +149,6 @@ async def test_the_sandbox_alone(serve: Serve) -> None:
         result = await client.execute(ExecutionRequest(code="print('hi')"))
         assert result.stdout == "hi\n"
         health = await client.health()
-        assert health["isolation"] == "process"
+        assert health["isolation"] in ("pooled", "fallback")
         with pytest.raises(InvalidInput, match="language: 'cobol' is not known"):
             await client.execute(ExecutionRequest(code="", language="cobol"))

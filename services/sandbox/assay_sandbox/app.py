@@ -6,7 +6,6 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from pydantic import JsonValue
 
-from assay_sandbox.host import ISOLATION
 from assay_sandbox.languages import LANGUAGES, version
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.settings import SandboxSettings
@@ -22,12 +21,14 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         nonlocal sandbox
         sandbox = LocalSandbox(settings, app.state.metrics.registry)
+        await sandbox.open()
         yield
-        sandbox.close()
+        await sandbox.close()
 
     def health() -> dict[str, JsonValue]:
         return {
-            "isolation": ISOLATION,
+            "isolation": sandbox.isolation,
+            "minimum_isolation": settings.sandbox_minimum_isolation,
             "separate_users": sandbox.host.first_uid is not None,
             "python": sandbox.host.python,
             "slots": settings.sandbox_slots,

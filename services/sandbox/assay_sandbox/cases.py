@@ -5,38 +5,38 @@ judged by how it ended, and a new process goes on with the next.
 """
 
 import time
+from collections.abc import Awaitable, Callable
 
-from assay_sandbox.process import Ending, Process
-from assay_sandbox.program import Launcher, Records, Source, status_of
+from assay_sandbox.program import Records, Source, status_of
+from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.values import MalformedValue, decode, same, show
 from assay_shared.types import AssertCase, CallCase, CaseResult, Status, TestCase, TestRequest
 
+Play = Callable[[Plan, Callable[[Run, bytes], None]], Awaitable[Ending]]
 
-async def run_cases(launcher: Launcher, slot: int, request: TestRequest) -> list[CaseResult]:
-    """The results of all cases, in order; None as status for those after a stop."""
+
+async def run_cases(play: Play, request: TestRequest) -> list[CaseResult]:
+    """The results of all cases, in order; None as status for those after a stop.
+
+    Args:
+        play: runs a plan in some slot, and hands each record on.
+    """
     results: list[CaseResult] = []
     while len(results) < len(request.cases):
         left = request.cases[len(results) :]
-        results += await _run_process(launcher, slot, request, left)
+        results += await _run_process(play, request, left)
         if request.stop_on_first_failure and results[-1].status is not Status.ACCEPTED:
             break
     return results + [CaseResult(status=None)] * (len(request.cases) - len(results))
 
 
 async def _run_process(
-    launcher: Launcher, slot: int, request: TestRequest, cases: tuple[TestCase, ...]
+    play: Play, request: TestRequest, cases: tuple[TestCase, ...]
 ) -> list[CaseResult]:
     """At least one result: of all cases, or of those up to the one that ended the process."""
     sitting = Sitting(cases, request.stop_on_first_failure)
-    with launcher.folder(slot) as folder:
-        process = launcher.start(
-            slot,
-            folder,
-            Source(request.code, request.language, request.limits),
-            cases=tuple(_plan(case) for case in cases),
-            on_record=sitting.take,
-        )
-        ending = await process.finish()
+    source = Source(request.code, request.language, request.limits)
+    ending = await play(source.plan(cases=tuple(_plan(case) for case in cases)), sitting.take)
     return sitting.results(ending, request)
 
 
@@ -59,19 +59,19 @@ class Sitting:
         self._records = Records()
         self._begun: float | None = None
 
-    def take(self, process: Process, line: bytes) -> None:
+    def take(self, run: Run, line: bytes) -> None:
         """One record, as it comes. A case's clock starts when the case does."""
         kind, _, rest = line.partition(b" ")
         if self._stopped:
             return
         if kind == b"start":
-            process.clock.restart()
+            run.clock.restart()
             self._begun = time.monotonic()
         elif kind in (b"value", b"passed", b"failed", b"raised"):
             self._end_case(kind, rest)
             if self._stop_on_first_failure and self._has_failed():
                 self._stopped = True
-                process.kill()
+                run.kill()
         else:
             self._records.take(line)
 

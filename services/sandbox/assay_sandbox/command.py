@@ -42,8 +42,11 @@ def run(
     request = ExecutionRequest(code=file.read_text(), language=language, stdin=stdin)
 
     async def run_once() -> ExecutionResult:
-        return await LocalSandbox(read_settings(SandboxSettings), CollectorRegistry()).execute(
-            request
-        )
+        sandbox = LocalSandbox(read_settings(SandboxSettings), CollectorRegistry())
+        await sandbox.open()
+        try:
+            return await sandbox.execute(request)
+        finally:
+            await sandbox.close()
 
     print(asyncio.run(run_once()).model_dump_json(indent=2))

@@ -1,50 +1,59 @@
-"""What this host lets the sandbox do: which interpreter, and whether each slot has its own user."""
+"""What this host has for slots: which interpreter, and which users they may have."""
 
 import os
 import socket
 import subprocess
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import ConfigError
 
-#: What programs are held apart by: a process each, with limits. Not by namespaces.
-ISOLATION = "process"
-_PROBE = "import json, random, collections"
+#: No site packages, no user site, no current folder on the path, no caches written, and UTF-8 in
+#: any locale. (-I would also ignore the hash seed, which makes runs repeatable.)
+PYTHON_FLAGS = ("-s", "-S", "-P", "-B", "-X", "utf8")
+_PROBE = "import json, random, collections, sys; print(sys.base_prefix)"
 _PROBE_TIMEOUT_S = 20
-#: Users of one sandbox, and how many sandboxes may share a machine.
-_RANGE = 256
-_MAX_SANDBOXES = 64
+#: Users of one sandbox, two for each slot, and how many sandboxes may share a machine.
+_RANGE = 512
+_MAX_SANDBOXES = 32
 
 
 @dataclass(frozen=True)
 class Host:
-    """The interpreter for Python programs, and the first slot's user (None: the server's own).
+    """The interpreter that slots are forks of, and their first user (None: all have the server's).
 
     `claim` keeps other sandboxes on this machine from using the same users.
     """
 
     python: str
+    readable: tuple[str, ...]
     first_uid: int | None
-    claim: socket.socket | None = None
+    claim: socket.socket | None = field(default=None, compare=False)
+
+    def close(self) -> None:
+        """Give the users back."""
+        if self.claim is not None:
+            self.claim.close()
 
 
-def examine(settings: SandboxSettings) -> Host:
-    """Find an interpreter that the slots' users can run; else run programs as the server's user.
+def examine(settings: SandboxSettings, *, has_namespaces: bool) -> Host:
+    """Find an interpreter, and users where the server runs as root.
+
+    Without namespaces, the slots' users themselves must be able to reach the interpreter.
 
     Raises:
-        ConfigError: no interpreter works at all.
+        ConfigError: no interpreter works.
     """
+    first_uid, claim = _claim_users(settings) if os.geteuid() == 0 else (None, None)
     candidates = _candidates(settings)
-    if os.geteuid() == 0:
-        for python in candidates:
-            if _runs(python, settings.sandbox_first_uid):
-                return Host(python, *_claim_users(settings))
     for python in candidates:
-        if _runs(python, None):
-            return Host(python, None)
+        prefix = _prefix(python, None if has_namespaces else first_uid)
+        if prefix is not None:
+            return Host(python, (prefix,), first_uid, claim)
+    if claim is not None:
+        claim.close()
     raise ConfigError(
         f"no interpreter for Python programs works: {', '.join(candidates)}",
         field="ASSAY_SANDBOX_PYTHON",
@@ -52,7 +61,7 @@ def examine(settings: SandboxSettings) -> Host:
 
 
 def _claim_users(settings: SandboxSettings) -> tuple[int, socket.socket]:
-    """The first range of users, one per slot, that no other sandbox here has.
+    """The first range of users that no other sandbox here has.
 
     A name in the kernel's socket table is the claim: it goes with the process, however it ends.
     """
@@ -76,22 +85,18 @@ def _candidates(settings: SandboxSettings) -> list[str]:
     return [own, *(p for p in ("/usr/local/bin/python3", "/usr/bin/python3") if Path(p).exists())]
 
 
-def _runs(python: str, uid: int | None) -> bool:
-    """Whether it starts and imports from its library as that user; the way the harness does."""
+def _prefix(python: str, uid: int | None) -> str | None:
+    """Where it has its library; None if it cannot import from it as that user."""
     become = "" if uid is None else f"import os; os.setgroups([]); os.setuid({uid}); "
     try:
-        subprocess.run(
+        shown = subprocess.run(
             [python, *PYTHON_FLAGS, "-c", become + _PROBE],
             capture_output=True,
+            text=True,
             timeout=_PROBE_TIMEOUT_S,
             check=True,
             cwd="/",
         )
     except (OSError, subprocess.SubprocessError):
-        return False
-    return True
-
-
-#: No site packages, no user site, no current folder on the path, no caches written, and UTF-8 in
-#: any locale. (-I would also ignore the hash seed, which makes runs repeatable.)
-PYTHON_FLAGS = ("-s", "-S", "-P", "-B", "-X", "utf8")
+        return None
+    return shown.stdout.strip()

@@ -1,20 +1,21 @@
 """The sandbox: bounded slots, one program a slot, and the verdicts on them."""
 
-import asyncio
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
+import time
+from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from assay_sandbox import host as hosts
 from assay_sandbox.cases import run_cases
+from assay_sandbox.host import Host
+from assay_sandbox.isolation import open_pool
 from assay_sandbox.languages import find_language
-from assay_sandbox.process import Process, become_subreaper
-from assay_sandbox.program import Launcher, Records, Source, status_of
+from assay_sandbox.pool import Pool
+from assay_sandbox.program import Records, Source, status_of
+from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.settings import SandboxSettings
 from assay_sandbox.values import same_output
 from assay_shared.admission import Gate
-from assay_shared.errors import InvalidInput
+from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.together import together
 from assay_shared.types import (
@@ -45,27 +46,40 @@ class SandboxMetrics:
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
         )
+        self.rebuilt = Counter(
+            "assay_sandbox_slot_rebuilds_total",
+            "Slots built anew after one was lost or used up.",
+            registry=registry,
+        )
 
 
 class LocalSandbox:
-    """Implements `assay_shared.interfaces.Sandbox` on this host."""
+    """Implements `assay_shared.interfaces.Sandbox` on this host, between `open` and `close`."""
 
     def __init__(self, settings: SandboxSettings, registry: CollectorRegistry) -> None:
-        """Raises ConfigError where no program can be run."""
-        self.host = hosts.examine(settings)
-        if self.host.first_uid is not None:
-            become_subreaper()
-        self._launcher = Launcher(self.host, settings.sandbox_work_folder)
+        self._settings = settings
         self._gate = Gate(2 * settings.sandbox_slots, settings.sandbox_max_waiting)
-        self._free_slots: asyncio.Queue[int] = asyncio.Queue()
-        for slot in range(settings.sandbox_slots):
-            self._free_slots.put_nowait(slot)
         self._metrics = SandboxMetrics(registry)
+        self._pool: Pool
 
-    def close(self) -> None:
-        """Give the slots' users back."""
-        if self.host.claim is not None:
-            self.host.claim.close()
+    async def open(self) -> None:
+        """Build the slots and try to break out of them.
+
+        Raises:
+            ConfigError: this host does not grant the least isolation that is asked for.
+        """
+        self._pool = await open_pool(self._settings, self._metrics.rebuilt)
+
+    async def close(self) -> None:
+        await self._pool.close()
+
+    @property
+    def isolation(self) -> str:
+        return self._pool.isolation
+
+    @property
+    def host(self) -> Host:
+        return self._pool.host
 
     async def execute(self, request: ExecutionRequest) -> ExecutionResult:
         """Run a program once.
@@ -88,7 +102,7 @@ class LocalSandbox:
             raise InvalidInput(f"{kind} cases need python, not {request.language}", field="cases")
         async with self._gate.enter():
             results = await (
-                self._stdin_cases(request) if kind == "stdin" else self._in_process_cases(request)
+                self._stdin_cases(request) if kind == "stdin" else run_cases(self._play, request)
             )
         for result in results:
             if result.status is not None:
@@ -98,21 +112,12 @@ class LocalSandbox:
             status=next(failures, Status.ACCEPTED),
             cases=tuple(results),
             grading=Grading.IN_PROCESS if kind == "assert" else Grading.OUTSIDE,
-            isolation=hosts.ISOLATION,
+            isolation=self.isolation,
         )
 
     async def _run(self, source: Source, stdin: str) -> ExecutionResult:
         records = Records()
-
-        def on_record(_: Process, line: bytes) -> None:
-            records.take(line)
-
-        async with self._slot() as slot:
-            with self._launcher.folder(slot) as folder:
-                process = self._launcher.start(
-                    slot, folder, source, stdin=_encode(stdin), on_record=on_record
-                )
-                ending = await process.finish()
+        ending = await self._play(source.plan(stdin), lambda _, line: records.take(line))
         status, message = status_of(ending, records, source.limits)
         if status is None and ending.cpu_time_s > source.limits.cpu_time_s:
             status, message = Status.TIME_LIMIT, f"{ending.cpu_time_s:.2f} s of CPU time"
@@ -123,12 +128,29 @@ class LocalSandbox:
             exit_code=ending.exit_code,
             cpu_time_s=ending.cpu_time_s,
             wall_time_s=ending.wall_time_s,
-            peak_memory_bytes=records.peak_memory_bytes,
+            peak_memory_bytes=ending.peak_memory_bytes,
             message=message,
-            isolation=hosts.ISOLATION,
+            isolation=self.isolation,
         )
         self._metrics.programs.labels(source.language, result.status).inc()
         return result
+
+    async def _play(self, plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
+        """Run a plan in the next free slot. One that turns out to be gone costs only time."""
+        waited = time.monotonic()
+        for _ in range(self._settings.sandbox_slots + 1):
+            async with self._pool.slot() as slot:
+                self._metrics.wait_s.observe(time.monotonic() - waited)
+                try:
+                    run = Run(slot.socket, plan, on_record)
+                except SandboxFault:
+                    slot.is_lost = True
+                    continue
+                try:
+                    return await run.finish()
+                finally:
+                    slot.is_lost = run.is_slot_lost
+        raise SandboxFault("no slot takes a program")
 
     async def _stdin_cases(self, request: TestRequest) -> list[CaseResult]:
         source = Source(request.code, request.language, request.limits)
@@ -148,20 +170,3 @@ class LocalSandbox:
         if status is Status.ACCEPTED and not same_output(result.stdout, case.expected_stdout):
             status, message = Status.WRONG_ANSWER, f"printed {result.stdout[:200]!r}"
         return CaseResult(status=status, message=message, wall_time_s=result.wall_time_s)
-
-    async def _in_process_cases(self, request: TestRequest) -> list[CaseResult]:
-        async with self._slot() as slot:
-            return await run_cases(self._launcher, slot, request)
-
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[int]:
-        with self._metrics.wait_s.time():
-            slot = await self._free_slots.get()
-        try:
-            yield slot
-        finally:
-            self._free_slots.put_nowait(slot)
-
-
-def _encode(text: str) -> bytes:
-    return text.encode("utf-8", "surrogatepass")

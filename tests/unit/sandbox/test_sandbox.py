@@ -3,16 +3,17 @@
 import asyncio
 import os
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 from pydantic import JsonValue
 
+from assay_sandbox.isolation import LEVELS
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.errors import ConfigError, InvalidInput, Overloaded, SandboxFault
+from assay_shared.errors import ConfigError, InvalidInput, Overloaded
 from assay_shared.types import (
     AssertCase,
     CallCase,
@@ -26,6 +27,7 @@ from assay_shared.types import (
     TestRequest,
 )
 
+NUM_SLOTS = 2
 QUICK = Limits(cpu_time_s=1.0, wall_time_s=3.0, memory_bytes=256 * 2**20, output_bytes=100_000)
 
 
@@ -38,26 +40,32 @@ def folder(tmp_path: Path) -> Path:
     return tmp_path
 
 
-MakeSandbox = Callable[..., LocalSandbox]
+MakeSandbox = Callable[..., Awaitable[LocalSandbox]]
 
 
 @pytest.fixture
-def make_sandbox(folder: Path) -> Iterator[MakeSandbox]:
+async def make_sandbox(folder: Path) -> AsyncIterator[MakeSandbox]:
     made = []
 
-    def make(**settings: object) -> LocalSandbox:
-        values = {"sandbox_work_folder": folder, "sandbox_slots": 2} | settings
-        made.append(LocalSandbox(SandboxSettings.model_validate(values), CollectorRegistry()))
-        return made[-1]
+    async def make(**settings: object) -> LocalSandbox:
+        values = {
+            "sandbox_minimum_isolation": "fallback",
+            "sandbox_work_folder": folder,
+            "sandbox_slots": NUM_SLOTS,
+        } | settings
+        sandbox = LocalSandbox(SandboxSettings.model_validate(values), CollectorRegistry())
+        await sandbox.open()
+        made.append(sandbox)
+        return sandbox
 
     yield make
     for sandbox in made:
-        sandbox.close()
+        await sandbox.close()
 
 
-@pytest.fixture
-async def sandbox(make_sandbox: MakeSandbox) -> LocalSandbox:
-    return make_sandbox()
+@pytest.fixture(params=LEVELS)
+async def sandbox(make_sandbox: MakeSandbox, request: pytest.FixtureRequest) -> LocalSandbox:
+    return await make_sandbox(sandbox_isolation=request.param)
 
 
 async def run(sandbox: LocalSandbox, code: str, **fields: object) -> ExecutionResult:
@@ -83,8 +91,8 @@ async def test_a_program_reads_and_writes(sandbox: LocalSandbox) -> None:
     assert result.exit_code == 0
     assert 0 < result.cpu_time_s < 1
     assert result.peak_memory_bytes is not None
-    assert 2**20 < result.peak_memory_bytes < 2**28
-    assert result.isolation == "process"
+    assert 2**18 < result.peak_memory_bytes < 2**28
+    assert result.isolation == sandbox.isolation
 
 
 async def test_a_program_ends_as_it_would_by_itself(sandbox: LocalSandbox) -> None:
@@ -121,27 +129,27 @@ async def test_the_environment_holds_no_secret(
         "TMPDIR",
         "LANG",
         "PYTHONHASHSEED",
-        "ASSAY_PROGRAM",
+        "OMP_NUM_THREADS",
+        "OPENBLAS_NUM_THREADS",
         "LC_CTYPE",
     }
 
 
 async def test_the_folder_is_the_programs_own_and_gone_afterwards(
-    sandbox: LocalSandbox, folder: Path
+    sandbox: LocalSandbox,
 ) -> None:
-    code = "import os\nopen('made', 'w').write('x')\nprint(sorted(os.listdir('.')), os.getcwd())"
-    result = await run(sandbox, code)
-    assert result.stdout.startswith("['made', 'main.py']"), result.stderr
-    assert str(folder) in result.stdout
-    assert not names_in(folder)
+    code = "import os\nopen('made', 'w').write('x')\nprint(os.listdir('.'))"
+    for _ in range(3 * NUM_SLOTS):
+        result = await run(sandbox, code)
+        assert result.stdout == "['made']\n", result.stderr
 
 
 async def test_running_as_root_programs_are_somebody_else(sandbox: LocalSandbox) -> None:
     if sandbox.host.first_uid is None:
         pytest.skip("only a server that runs as root can give its slots users of their own")
     result = await run(sandbox, "import os\nprint(os.getuid())\nopen('/etc/shadow')")
-    assert int(result.stdout) >= sandbox.host.first_uid
-    assert "PermissionError" in result.stderr
+    assert int(result.stdout) >= 1000
+    assert "Error" in result.stderr
 
 
 # What is said of programs that go wrong
@@ -205,10 +213,6 @@ async def test_output_that_is_no_text_is_marked(sandbox: LocalSandbox) -> None:
 # Nothing is left behind
 
 
-def names_in(folder: Path) -> list[str]:
-    return [path.name for path in folder.iterdir()]
-
-
 def owned(word: str) -> list[int]:
     """Processes whose command line has `word` in it."""
     found = []
@@ -256,9 +260,9 @@ async def test_a_fork_bomb_ends(sandbox: LocalSandbox) -> None:
 
 
 async def test_cancelling_kills_the_program_and_frees_its_slot(
-    make_sandbox: MakeSandbox, folder: Path
+    make_sandbox: MakeSandbox,
 ) -> None:
-    sandbox = make_sandbox(sandbox_slots=1)
+    sandbox = await make_sandbox(sandbox_slots=1)
     code = "import subprocess\nsubprocess.run(['sleep', '4712.2'])"
     work = asyncio.create_task(run(sandbox, code, limits=Limits()))
     while not owned("4712.2"):  # noqa: ASYNC110  # another process sets no event here
@@ -268,7 +272,6 @@ async def test_cancelling_kills_the_program_and_frees_its_slot(
         await work
     assert owned("4712.2") == []
     assert (await run(sandbox, "print(1)")).stdout == "1\n"
-    assert not names_in(folder)
 
 
 def num_descriptors() -> int:
@@ -452,7 +455,7 @@ async def test_no_trick_turns_a_wrong_value_into_a_right_one(
 
 
 async def test_a_full_queue_refuses_at_once(make_sandbox: MakeSandbox) -> None:
-    sandbox = make_sandbox(sandbox_slots=1, sandbox_max_waiting=1)
+    sandbox = await make_sandbox(sandbox_slots=1, sandbox_max_waiting=1)
     code = "import time\ntime.sleep(0.5)"
     results = await asyncio.gather(*(run(sandbox, code) for _ in range(6)), return_exceptions=True)
     refused = [r for r in results if isinstance(r, Overloaded)]
@@ -462,30 +465,29 @@ async def test_a_full_queue_refuses_at_once(make_sandbox: MakeSandbox) -> None:
 
 
 async def test_waiting_does_not_count_against_a_program(make_sandbox: MakeSandbox) -> None:
-    sandbox = make_sandbox(sandbox_slots=1)
+    sandbox = await make_sandbox(sandbox_slots=1)
     limits = Limits(cpu_time_s=1.0, wall_time_s=1.0)
     work = (run(sandbox, "import time\ntime.sleep(0.4)", limits=limits) for _ in range(6))
     assert {r.status for r in await asyncio.gather(*work)} == {Status.ACCEPTED}
 
 
-async def test_no_room_for_a_folder_is_our_fault(make_sandbox: MakeSandbox, folder: Path) -> None:
-    sandbox = make_sandbox(sandbox_work_folder=folder / "missing")
-    with pytest.raises(SandboxFault, match="cannot make a folder"):
-        await run(sandbox, "print(1)")
+async def test_no_room_for_slots_stops_the_start(make_sandbox: MakeSandbox, folder: Path) -> None:
+    with pytest.raises(ConfigError, match="ASSAY_SANDBOX_WORK_FOLDER: .*missing"):
+        await make_sandbox(sandbox_work_folder=folder / "missing")
 
 
-def test_an_interpreter_that_does_not_work_stops_the_start(
+async def test_an_interpreter_that_does_not_work_stops_the_start(
     make_sandbox: MakeSandbox, folder: Path
 ) -> None:
     with pytest.raises(ConfigError, match="ASSAY_SANDBOX_PYTHON: no interpreter .* works"):
-        make_sandbox(sandbox_python=folder / "python")
+        await make_sandbox(sandbox_python=folder / "python")
 
 
 async def test_two_sandboxes_on_one_machine_leave_each_other_alone(
     make_sandbox: MakeSandbox,
 ) -> None:
     """Ending one's program must not end what the other one runs in its own slot."""
-    first, second = make_sandbox(sandbox_slots=1), make_sandbox(sandbox_slots=1)
+    first, second = await make_sandbox(sandbox_slots=1), await make_sandbox(sandbox_slots=1)
     if first.host.first_uid is not None:
         assert first.host.first_uid != second.host.first_uid
     slow = asyncio.create_task(run(first, "import time\ntime.sleep(1)\nprint('whole')"))

@@ -1,12 +1,10 @@
 import json
 import subprocess
 import sys
-from pathlib import Path
 
 import pytest
 from pydantic import JsonValue
 
-from assay_sandbox import harness
 from assay_sandbox.values import MalformedValue, Opaque, decode, same, same_output, show
 
 
@@ -16,8 +14,7 @@ def through_the_harness(expression: str) -> object:
 
 
 def encoded(expression: str) -> bytes:
-    definitions = Path(harness.__file__).read_text().rpartition("if __name__")[0]
-    code = f"{definitions}\nprint(encode({expression}))"
+    code = f"from assay_sandbox.slot.harness import encode\nprint(encode({expression}))"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, check=True)
     return shown.stdout.strip()
 

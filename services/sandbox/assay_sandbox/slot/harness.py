@@ -1,9 +1,8 @@
-"""Runs inside a program's own process: gives up rights, then runs the program or its cases.
+"""Runs inside a program's own process: the program, and its cases, after all rights are given up.
 
-It is passed as text to an isolated interpreter, so it imports nothing of ours and as little as
-it can: each import is paid by every program. The server writes a marshalled plan to one
-descriptor and reads records, one line each, from another:
+The server writes a marshalled plan to one descriptor and reads records, a line each, from another:
 
+    begun                       whatever comes now is the program's own doing
     syntax <text>               the program does not parse
     crashed <type>: <text>      it raised before any case could run
     memory                      it asked for more memory than its limit
@@ -13,7 +12,6 @@ descriptor and reads records, one line each, from another:
     failed <case> <text>        the assertion did not hold
     raised <case> <type>: <text>
     done                        every case was run
-    peak <bytes>                most memory held so far, at the end
 
 The program shares this process and can forge any of it except what decides a call case: the
 expected value, which is compared outside.
@@ -22,48 +20,60 @@ expected value, which is compared outside.
 import marshal
 import os
 import resource
-import signal
 import sys
 import time
+from typing import Any, TextIO
 
 MAX_DEPTH = 60
 MAX_TEXT = 400
+#: Exit status of a process in which the program never began.
+NOT_STARTED = 125
+_EXIT_HANDLERS_FAILED = 120
 
 
-def main(plan_fd: int, record_fd: int) -> None:
+def run(plan_fd: int, record_fd: int) -> int:
+    """Be the program; its exit status, where it is not another file that is executed."""
     with os.fdopen(plan_fd, "rb") as file:
         plan = marshal.load(file)
-    give_up_rights(plan)
     if plan["command"]:
+        with open(plan["source"], "wb") as file:
+            file.write(plan["code"])
+        os.write(record_fd, b"begun\n")
         os.set_inheritable(record_fd, False)
-        os.execvpe(plan["command"][0], plan["command"], plan["env"])
-    os.environ.clear()
-    os.environ.update(plan["env"])
-    Program(plan, record_fd).run()
+        os.execvpe(plan["command"][0], plan["command"], os.environ)
+    import random
+
+    random.seed()  # a fork has the state of every other one
+    os.write(record_fd, b"begun\n")
+    return Program(plan, record_fd).run()
 
 
-def give_up_rights(plan):
-    """Set the limits, then become the slot's user: an ordinary one cannot raise them again."""
-    limits = plan["limits"]
-    set_limit = resource.setrlimit
-    set_limit(resource.RLIMIT_CORE, (0, 0))
-    set_limit(resource.RLIMIT_AS, (limits["memory_bytes"],) * 2)
-    set_limit(resource.RLIMIT_FSIZE, (limits["file_bytes"],) * 2)
-    set_limit(resource.RLIMIT_NOFILE, (256, 256))
-    # The soft limit is moved along from case to case, up to this.
-    one = round_up(limits["cpu_time_s"])
-    whole = one * max(1, len(plan["cases"]))
-    set_limit(resource.RLIMIT_CPU, (one, whole + 1))
-    # Should the server die, nobody else would end a program that sleeps.
-    signal.alarm(int(limits["wall_time_s"] * max(1, len(plan["cases"]))) + 5)
-    if plan["uid"] is not None:
-        set_limit(resource.RLIMIT_NPROC, (limits["processes"],) * 2)
-        os.setgroups([])
-        os.setresgid(plan["uid"], plan["uid"], plan["uid"])
-        os.setresuid(plan["uid"], plan["uid"], plan["uid"])
+def prepare_streams() -> None:
+    """Open the standard streams once, on what they will be in every fork: a file and two pipes."""
+    saved = [os.dup(fd) for fd in range(3)]
+    reader, writer = os.pipe()
+    memory = os.memfd_create("stdin")
+    for target, fd in enumerate((memory, writer, writer)):
+        os.dup2(fd, target)
+    sys.stdin, sys.stdout, sys.stderr = open_streams(0, 1, 2)
+    for name in ("stdin", "stdout", "stderr"):
+        setattr(sys, f"__{name}__", getattr(sys, name))
+    for target, fd in enumerate(saved):
+        os.dup2(fd, target)
+    for fd in (*saved, reader, writer, memory):
+        os.close(fd)
 
 
-def round_up(seconds):
+def open_streams(stdin: int, stdout: int, stderr: int) -> tuple[TextIO, TextIO, TextIO]:
+    """As the interpreter opens them: UTF-8, with bytes that are none kept as they are."""
+    return (
+        open(stdin, encoding="utf-8", errors="surrogateescape", closefd=False),
+        open(stdout, "w", encoding="utf-8", errors="surrogateescape", closefd=False),
+        open(stderr, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1),
+    )
+
+
+def round_up(seconds: float) -> int:
     """CPU limits are whole seconds."""
     return -int(-seconds // 1)
 
@@ -71,7 +81,7 @@ def round_up(seconds):
 class Program:
     """The program's text, its namespace, and the line to the server."""
 
-    def __init__(self, plan, record_fd):
+    def __init__(self, plan: dict[str, Any], record_fd: int) -> None:
         self.plan = plan
         self.record_fd = record_fd
         module = type(sys)("__main__")
@@ -79,37 +89,44 @@ class Program:
         sys.argv = ["main.py"]
         self.namespace = module.__dict__
 
-    def run(self):
-        loaded = self.load()
+    def run(self) -> int:
+        try:
+            status = 0 if self.load() else 1
+        except SystemExit as error:
+            status = exit_status(error)
         if not self.plan["cases"]:
-            self.record("peak %d" % peak_memory_bytes())
-            # A plain program ends as it would by itself: exit handlers run, threads are awaited.
-            sys.exit(0 if loaded else 1)
-        if loaded:
+            return self.leave_slowly(status)
+        if status == 0:
             self.run_cases()
-        self.leave(0 if loaded else 1)
+        # Here and now: no exit handler of the program runs after its verdict.
+        return flush(status)
 
-    def run_cases(self):
+    def leave_slowly(self, status: int) -> int:
+        """End as a program does by itself: threads are awaited, exit handlers run."""
+        import atexit
+        import threading
+
+        try:
+            threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter calls
+            atexit._run_exitfuncs()
+        except SystemExit as error:
+            status = exit_status(error)
+        except BaseException as error:
+            show(error)
+            status = status or _EXIT_HANDLERS_FAILED
+        return flush(status)
+
+    def run_cases(self) -> None:
         for index, case in enumerate(self.plan["cases"]):
             self.start(index)
             if not self.try_case(index, case):
                 return
         self.record("done")
 
-    def record(self, text):
+    def record(self, text: str) -> None:
         os.write(self.record_fd, (text + "\n").encode("utf-8", "backslashreplace"))
 
-    def leave(self, code):
-        """End here and now: no exit handler of the program runs after its verdict."""
-        self.record("peak %d" % peak_memory_bytes())
-        for stream in (sys.stdout, sys.stderr):
-            try:
-                stream.flush()
-            except BaseException:
-                code = code or 1
-        os._exit(code)
-
-    def load(self):
+    def load(self) -> bool:
         """Run the program itself; false if it cannot be."""
         try:
             code = compile(self.plan["code"], "main.py", "exec", dont_inherit=True)
@@ -129,18 +146,18 @@ class Program:
             return self.refuse("crashed " + describe(error), error)
         return True
 
-    def refuse(self, text, error):
+    def refuse(self, text: str, error: BaseException) -> bool:
         self.record(text)
         show(error)
         return False
 
-    def start(self, index):
+    def start(self, index: int) -> None:
         until = round_up(time.process_time() + self.plan["limits"]["cpu_time_s"])
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
         resource.setrlimit(resource.RLIMIT_CPU, (min(until, hard), hard))
         self.record("start %d" % index)
 
-    def try_case(self, index, case):
+    def try_case(self, index: int, case: dict[str, Any]) -> bool:
         """Run one case and record how it went; false if the process is not worth going on with."""
         try:
             if "function" in case:
@@ -164,16 +181,26 @@ class Program:
         return True
 
 
-def peak_memory_bytes():
-    """From /proc: rusage would count the server's own memory, which this process began as."""
-    with open("/proc/self/status", "rb") as file:
-        for line in file:
-            if line.startswith(b"VmHWM:"):
-                return int(line.split()[1]) * 1024
-    return 0
+def exit_status(error: SystemExit) -> int:
+    """Of sys.exit(code): a number is the status; anything else is shown, and fails."""
+    if error.code is None:
+        return 0
+    if isinstance(error.code, int):
+        return int(error.code) & 0xFF
+    sys.stderr.write("%s\n" % (error.code,))
+    return 1
 
 
-def describe(error):
+def flush(status: int) -> int:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except BaseException:
+            status = status or _EXIT_HANDLERS_FAILED
+    return status
+
+
+def describe(error: BaseException) -> str:
     try:
         text = " ".join(str(error).split())[:MAX_TEXT]
     except BaseException:
@@ -181,15 +208,15 @@ def describe(error):
     return "%s: %s" % (type(error).__name__, text)
 
 
-def show(error):
+def show(error: BaseException) -> None:
     """The traceback on standard error, without this file's frames."""
     frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == "<string>":
+    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     sys.__excepthook__(type(error), error.with_traceback(frames), frames)
 
 
-def encode(value, depth=0):
+def encode(value: Any, depth: int = 0) -> str:
     """JSON with types: exact built-in types only, so that no method of the program's is called."""
     from _json import encode_basestring_ascii as quote
 
@@ -216,7 +243,3 @@ def encode(value, depth=0):
         pairs = ["[%s,%s]" % (encode(k, depth + 1), encode(v, depth + 1)) for k, v in value.items()]
         return '{"dict":[%s]}' % ",".join(pairs)
     return '{"other":%s}' % quote(kind.__name__)
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), int(sys.argv[2]))

@@ -1,0 +1,198 @@
+"""The slots of a server: each runs one program at a time; one that is lost is built anew."""
+
+import asyncio
+import json
+import logging
+import shutil
+import socket
+import subprocess
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import asdict
+from pathlib import Path
+
+from prometheus_client import Counter
+
+import assay_sandbox
+from assay_sandbox.host import PYTHON_FLAGS, Host
+from assay_sandbox.slot.daemon import SlotConfig
+from assay_shared.errors import SandboxFault
+
+_log = logging.getLogger(__name__)
+
+_MESSAGE_BYTES = 4096
+_START_TIMEOUT_S = 30.0
+_RETRY_S = 0.2
+_STOP_TIMEOUT_S = 5.0
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from assay_sandbox.slot import daemon; "
+_BOOT += "daemon.main(int(sys.argv[1]), sys.argv[2])"
+
+
+class Slot:
+    """One slot's number and its socket."""
+
+    def __init__(self, number: int, connection: socket.socket) -> None:
+        connection.setblocking(False)
+        self.number = number
+        self.socket = connection
+        #: Whether something happened in it that it may not have survived clean.
+        self.is_lost = False
+
+
+class DaemonLost(SandboxFault):
+    """The process that builds slots is gone."""
+
+
+class Daemon:
+    """The process that builds slots, from here."""
+
+    def __init__(self, host: Host, isolation: str, writable_bytes: int, folder: Path) -> None:
+        self._config = SlotConfig(
+            isolation=isolation,
+            first_uid=host.first_uid,
+            readable=[*host.readable],
+            writable_bytes=writable_bytes,
+            folder=str(folder),
+        )
+        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._socket.settimeout(_START_TIMEOUT_S)
+        with theirs:
+            package = str(Path(assay_sandbox.__file__).parents[1])
+            self._process = subprocess.Popen(
+                [
+                    *(host.python, *PYTHON_FLAGS, "-c", _BOOT, package),
+                    *(str(theirs.fileno()), json.dumps(asdict(self._config))),
+                ],
+                stdin=subprocess.DEVNULL,
+                pass_fds=(theirs.fileno(),),
+                env={"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"},
+                cwd="/",
+                start_new_session=True,
+            )
+
+    def wait_until_ready(self) -> None:
+        """Raises SandboxFault with what the host does not grant."""
+        answer = self._receive()[0]
+        if "error" in answer:
+            raise SandboxFault(str(answer["error"]))
+
+    def make(self, number: int) -> Slot:
+        """Build a slot, in place of the one of that number.
+
+        Raises:
+            SandboxFault: the host does not grant it.
+            DaemonLost: ask a new daemon.
+        """
+        try:
+            self._socket.send(json.dumps({"make": number}).encode())
+        except OSError as error:
+            raise DaemonLost(f"the slot daemon is gone: {error}") from error
+        answer, descriptors = self._receive()
+        if "error" in answer:
+            raise SandboxFault(f"no slot: {answer['error']}")
+        return Slot(number, socket.socket(fileno=descriptors[0]))
+
+    def _receive(self) -> tuple[dict[str, object], list[int]]:
+        try:
+            message, descriptors, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
+        except OSError as error:
+            raise DaemonLost(f"the slot daemon does not answer: {error}") from error
+        if not message:
+            raise DaemonLost("the slot daemon has ended")
+        return json.loads(message), descriptors
+
+    def close(self) -> None:
+        self._socket.close()
+        try:
+            self._process.wait(_STOP_TIMEOUT_S)
+        except subprocess.TimeoutExpired:
+            self._process.kill()
+            self._process.wait()
+
+
+class Pool:
+    """`slot()` lends a free slot; lost ones are built anew in a thread meanwhile."""
+
+    def __init__(
+        self,
+        host: Host,
+        isolation: str,
+        num_slots: int,
+        writable_bytes: int,
+        folder: Path,
+        rebuilt: Counter,
+    ) -> None:
+        self.host = host
+        self.isolation = isolation
+        self._num_slots = num_slots
+        self._writable_bytes = writable_bytes
+        self._folder = folder
+        self._free: asyncio.Queue[Slot] = asyncio.Queue()
+        self._building = asyncio.Lock()
+        self._builds: set[asyncio.Task[None]] = set()
+        self._daemon: Daemon | None = None
+        self._is_closing = False
+        self._rebuilt = rebuilt
+
+    async def open(self) -> None:
+        """Build all slots.
+
+        Raises:
+            SandboxFault: the host does not grant this isolation; says what is missing.
+        """
+        for number in range(self._num_slots):
+            self._free.put_nowait(await asyncio.to_thread(self._make, number))
+
+    def _make(self, number: int) -> Slot:
+        if self._daemon is None:
+            self._daemon = Daemon(self.host, self.isolation, self._writable_bytes, self._folder)
+            self._daemon.wait_until_ready()
+        try:
+            return self._daemon.make(number)
+        except DaemonLost:
+            self._daemon.close()
+            self._daemon = None
+            raise
+
+    @asynccontextmanager
+    async def slot(self) -> AsyncIterator[Slot]:
+        """A free slot for the length of the block; first come, first served."""
+        slot = await self._free.get()
+        try:
+            yield slot
+        finally:
+            if slot.is_lost or self.isolation == "single_use":
+                slot.socket.close()
+                self._rebuild(slot.number)
+            else:
+                self._free.put_nowait(slot)
+
+    def _rebuild(self, number: int) -> None:
+        self._rebuilt.inc()
+        task = asyncio.create_task(self._build_again(number))
+        self._builds.add(task)
+        task.add_done_callback(self._builds.discard)
+
+    async def _build_again(self, number: int) -> None:
+        """Until it works: a host that was out of memory or disk comes back."""
+        while not self._is_closing:
+            async with self._building:
+                try:
+                    slot = await asyncio.to_thread(self._make, number)
+                except SandboxFault as error:
+                    _log.error("slot %d cannot be built: %s", number, error)
+                else:
+                    self._free.put_nowait(slot)
+                    return
+            await asyncio.sleep(_RETRY_S)
+
+    async def close(self) -> None:
+        """End all slots and remove what they lived in."""
+        self._is_closing = True
+        await asyncio.gather(*self._builds)  # a build under way is a thread: it cannot be cancelled
+        while not self._free.empty():
+            self._free.get_nowait().socket.close()
+        if self._daemon is not None:
+            await asyncio.to_thread(self._daemon.close)
+        self.host.close()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)

@@ -1,0 +1,66 @@
+"""Before a sandbox serves, it tries to break out of itself."""
+
+from assay_sandbox.pool import Pool
+from assay_sandbox.program import Records, Source
+from assay_sandbox.run import Run
+from assay_shared.errors import SandboxFault
+from assay_shared.types import Limits
+
+#: Each ends quietly where it is held, and says ESCAPED where it is not.
+ESCAPES = {
+    "reads a file of the host": "open('/etc/shadow')",
+    "sees the processes of the host": (
+        "assert sum(name.isdigit() for name in os.listdir('/proc')) > 4"
+    ),
+    "connects to this machine": (
+        "import socket\n"
+        "s = socket.socket(); s.settimeout(1)\n"
+        "assert s.connect_ex(('127.0.0.1', 1)) not in (1, 13, 97)"
+    ),
+    "opens a raw socket": "import socket; socket.socket(socket.AF_PACKET, socket.SOCK_RAW)",
+    "becomes root": "import os; assert os.getuid(); os.setuid(0)",
+    "makes a user namespace": "assert call(272, 0x10000000) == 0",
+    "mounts a file system": "assert call(165, b'none', b'/tmp', b'tmpfs', 0, 0) == 0",
+    "traces its parent": "assert call(101, 16, os.getppid(), 0, 0) == 0",
+    "kills its parent": "os.kill(os.getppid(), 9); time.sleep(0.2); assert os.getppid() != 0",
+    "reads its parent's memory": "open(f'/proc/{os.getppid()}/mem', 'rb').read(1)",
+    "reads its parent's environment": "assert open(f'/proc/{os.getppid()}/environ', 'rb').read()",
+    "opens an io_uring": "assert call(425, 1, bytes(120)) >= 0",
+    "loads a kernel program": "assert call(321, 0, 0, 0) != -1",
+    "writes to the system's folders": "open('/usr/escaped', 'w')",
+}
+_FRAME = """
+import ctypes, os, time
+_libc = ctypes.CDLL(None, use_errno=True)
+call = _libc.syscall
+try:
+    exec({code!r})
+except BaseException:
+    pass
+else:
+    print("ESCAPED")
+"""
+_LIMITS = Limits(cpu_time_s=2.0, wall_time_s=5.0)
+
+
+async def find_escapes(pool: Pool) -> list[str]:
+    """What a program in a slot can do that it must not be able to; empty where all is held."""
+    return [name for name, code in ESCAPES.items() if await _escapes(pool, code)]
+
+
+async def _escapes(pool: Pool, code: str) -> bool:
+    records = Records()
+    plan = Source(_FRAME.format(code=code), "python", _LIMITS).plan()
+
+    def take(_: Run, line: bytes) -> None:
+        records.take(line)
+
+    async with pool.slot() as slot:
+        run = Run(slot.socket, plan, take)
+        try:
+            ending = await run.finish()
+        except SandboxFault:
+            return True  # it brought its slot down
+        finally:
+            slot.is_lost = run.is_slot_lost
+    return b"ESCAPED" in ending.stdout

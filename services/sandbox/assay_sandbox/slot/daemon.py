@@ -1,0 +1,244 @@
+"""Builds slots and hands their sockets to the server. A small process of its own, started clean:
+what it forks has no thread, no secret and no open file of the server in it.
+"""
+
+import json
+import os
+import signal
+import socket
+import sys
+from dataclasses import dataclass
+
+from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, zygote
+
+NAMESPACED = ("pooled", "fresh", "single_use")
+_READY_TIMEOUT_S = 20.0
+_MESSAGE_BYTES = 4096
+_ALL_NAMESPACES = (
+    kernel.CLONE_NEWUSER
+    | kernel.CLONE_NEWPID
+    | kernel.CLONE_NEWNS
+    | kernel.CLONE_NEWNET
+    | kernel.CLONE_NEWIPC
+    | kernel.CLONE_NEWUTS
+    | kernel.CLONE_NEWCGROUP
+)
+#: Inside a slot that has two users: its first process, and its programs.
+_SLOT_UID, _PROGRAM_UID = 0, 1000
+#: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID and SYS_ADMIN: what a first process needs to
+#: become its user, to kill it, to clean up after it, and to make namespaces for one program.
+_KEPT_CAPABILITIES = frozenset(
+    {0, 1, 3, 5, 6, 7, 21}
+)  # CHOWN DAC_OVERRIDE FOWNER KILL SETxID ADMIN
+
+
+@dataclass(frozen=True)
+class SlotConfig:
+    """What the server wants.
+
+    Each slot takes two users from `first_uid` on; without it, all have the daemon's own.
+    """
+
+    isolation: str
+    first_uid: int | None
+    readable: list[str]
+    writable_bytes: int
+    #: Where the root of slots is mounted, or else their folders are; the server's to remove.
+    folder: str
+
+    @property
+    def has_namespaces(self) -> bool:
+        return self.isolation in NAMESPACED
+
+    def users(self, slot: int) -> tuple[int, int]:
+        """On the host: the slot's own, and its programs'."""
+        assert self.first_uid is not None
+        return self.first_uid + 2 * slot, self.first_uid + 2 * slot + 1
+
+
+class Daemon:
+    """The slots of one server, by number."""
+
+    def __init__(self, server: socket.socket, config: SlotConfig) -> None:
+        self._server = server
+        self._config = config
+        self._pids: dict[int, int] = {}
+        self._cgroups: dict[int, cgroup.Cgroup] = {}
+        self._make_cgroup = cgroup.maker(cgroup.find_parent())
+        own_names = config.has_namespaces or landlock.version() >= landlock.SCOPE_VERSION
+        self._filter = kernel.SyscallFilter(seccomp.for_this_machine(local_sockets=own_names))
+        self._folder = config.folder
+
+    def open(self) -> None:
+        """Put the root folder of slots together, in a mount namespace of the daemon's own."""
+        if not self._config.has_namespaces:
+            return
+        if self._config.first_uid is not None:
+            kernel.unshare(kernel.CLONE_NEWNS)
+        else:
+            uid, gid = os.geteuid(), os.getegid()
+            kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUSER)
+            _map_ids(os.getpid(), {0: uid}, {0: gid})
+        root.build(self._folder, self._config.readable)
+
+    def serve(self) -> None:
+        """Make the slots that are asked for until the server is gone."""
+        while message := self._next_message():
+            number = int(json.loads(message)["make"])
+            self._end(number)
+            try:
+                mine = self._start(number)
+            except OSError as error:
+                self._end(number)
+                self._server.send(json.dumps({"slot": number, "error": str(error)}).encode())
+                continue
+            answer = json.dumps({"slot": number, "pid": self._pids[number]}).encode()
+            socket.send_fds(self._server, [answer], [mine.fileno()])
+            mine.close()
+
+    def _next_message(self) -> bytes:
+        try:
+            return self._server.recv(_MESSAGE_BYTES)
+        except ConnectionResetError:  # the server left before it had read our last answer
+            return b""
+
+    def close(self) -> None:
+        for number in list(self._pids):
+            self._end(number)
+
+    def _end(self, number: int) -> None:
+        pid = self._pids.pop(number, None)
+        if pid is not None:
+            os.kill(pid, signal.SIGKILL)
+            os.waitpid(pid, 0)
+        group = self._cgroups.pop(number, None)
+        if group is not None:
+            group.close()
+
+    def _start(self, number: int) -> socket.socket:
+        ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        gate, opener = os.pipe()
+        group = self._make_cgroup(number)
+        if group is not None:
+            self._cgroups[number] = group
+        try:
+            pid = kernel.clone(_ALL_NAMESPACES if self._config.has_namespaces else 0)
+            if pid == 0:
+                os.close(opener)
+                ours.close()
+                self._be_slot(number, theirs, gate)
+            self._pids[number] = pid
+            if self._config.has_namespaces:
+                self._map_slot(number, pid)
+            os.write(opener, b"1")
+        finally:
+            theirs.close()
+            os.close(gate)
+            os.close(opener)
+        ours.settimeout(_READY_TIMEOUT_S)
+        answer = ours.recv(_MESSAGE_BYTES)
+        if answer != zygote.READY:
+            raise OSError(answer.decode() or "a slot ended before it was ready")
+        ours.settimeout(None)
+        return ours
+
+    def _map_slot(self, number: int, pid: int) -> None:
+        if self._config.first_uid is None:
+            _map_ids(pid, {0: 0}, {0: 0})
+            return
+        own, programs = self._config.users(number)
+        users = {_SLOT_UID: own, _PROGRAM_UID: programs}
+        _map_ids(pid, users, users, deny_groups=False)
+
+    def _be_slot(self, number: int, server: socket.socket, gate: int) -> None:
+        """In the child: become a slot once the ids are mapped. Does not return."""
+        try:
+            os.read(gate, 1)
+            group = self._cgroups.get(number)
+            rights = self._rights(number)
+            kept = {server.fileno()} | (group.descriptors if group else frozenset())
+            if rights.ruleset_fd is not None:
+                kept |= {rights.ruleset_fd}
+            zygote.close_all_but(set(kept))
+            with kernel.opened(os.devnull, os.O_RDWR) as null:
+                os.dup2(null, 0)
+            if self._config.has_namespaces:
+                if self._config.first_uid is not None:
+                    os.setresgid(0, 0, 0)
+                    os.setresuid(0, 0, 0)
+                root.enter(self._folder, self._config.writable_bytes)
+            else:
+                kernel.adopt_orphans()
+            kernel.die_with_parent()
+            kernel.drop_bounding_set(_KEPT_CAPABILITIES)
+            zygote.play_slot(server, rights, group, self._config.isolation)
+        except BaseException as error:
+            server.send(f"{type(error).__name__}: {error}".encode())
+        finally:
+            os._exit(1)
+
+    def _rights(self, number: int) -> zygote.Rights:
+        changes_user = self._config.first_uid is not None
+        if self._config.has_namespaces:
+            return zygote.Rights(
+                uid=_PROGRAM_UID if changes_user else 0,
+                changes_user=changes_user,
+                has_namespaces=True,
+                filter=self._filter,
+                ruleset_fd=None,
+                work=root.WORK,
+                writable=root.WRITABLE,
+            )
+        uid = self._config.users(number)[1] if changes_user else os.geteuid()
+        work = f"{self._folder}/{number}"
+        os.makedirs(work, mode=0o700, exist_ok=True)
+        if changes_user:
+            os.chown(work, uid, uid)
+        readable = [*root.SHOWN, *self._config.readable, "/dev/zero", "/dev/urandom", "/dev/random"]
+        return zygote.Rights(
+            uid=uid,
+            changes_user=changes_user,
+            has_namespaces=False,
+            filter=self._filter,
+            ruleset_fd=landlock.make_ruleset(readable, [work, "/dev/null"]),
+            work=work,
+            writable=(work,),
+        )
+
+
+def _map_ids(
+    pid: int, users: dict[int, int], groups: dict[int, int], *, deny_groups: bool = True
+) -> None:
+    """Say which ids inside a user namespace are which outside. One may map no more than oneself
+    without privilege, and must give up setgroups for it.
+    """
+    if deny_groups:
+        _write(f"/proc/{pid}/setgroups", "deny")
+    for name, ids in (("uid_map", users), ("gid_map", groups)):
+        _write(f"/proc/{pid}/{name}", "".join(f"{a} {b} 1\n" for a, b in ids.items()))
+
+
+def _write(path: str, text: str) -> None:
+    with open(path, "w") as file:
+        file.write(text)
+
+
+def main(server_fd: int, config: str) -> None:
+    """Serve until the server closes the socket."""
+    server = socket.socket(fileno=server_fd)
+    try:
+        daemon = Daemon(server, SlotConfig(**json.loads(config)))
+        zygote.warm_up()
+        daemon.open()
+    except OSError as error:
+        server.send(json.dumps({"error": str(error)}).encode())
+        return
+    server.send(json.dumps({"ready": True}).encode())
+    try:
+        daemon.serve()
+    finally:
+        daemon.close()
+
+
+if __name__ == "__main__":
+    main(int(sys.argv[1]), sys.argv[2])

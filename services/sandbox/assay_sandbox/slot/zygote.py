@@ -1,0 +1,325 @@
+"""The first process of a slot: a warm interpreter that forks once for every program.
+
+It reads one request after the other from its socket, and answers each once the program and all that
+it started are gone and its folders are empty. It never reads a program's text: the fork does, so
+nothing of one program is in the memory of the next.
+"""
+
+import gc
+import marshal
+import os
+import resource
+import select
+import signal
+import socket
+import sys
+import time
+from contextlib import suppress
+from dataclasses import dataclass
+
+from assay_sandbox.slot import harness, kernel, landlock, root
+from assay_sandbox.slot.cgroup import Cgroup
+
+#: What the server sends beside requests: end the program that runs.
+KILL = b"K"
+READY = b"R"
+MAX_MESSAGE_BYTES = 65536
+NUM_DESCRIPTORS = 5
+#: Longer than this, and the slot is given up.
+_CLEAN_TIMEOUT_S = 1.0
+#: The server watches the clock; this ends a program that it forgot.
+_BACKSTOP_S = 10.0
+_FIXED_LIMITS = (
+    (resource.RLIMIT_NOFILE, 256),
+    (resource.RLIMIT_STACK, 64 * 2**20),
+    (resource.RLIMIT_CORE, 0),
+    (resource.RLIMIT_MEMLOCK, 0),
+)
+#: What programs import most: paid for once.
+_PRELOADED = [
+    "atexit",
+    "bisect",
+    "cmath",
+    "codecs",
+    "collections",
+    "contextlib",
+    "copy",
+    "datetime",
+    "decimal",
+    "encodings.utf_8",
+    "enum",
+    "fractions",
+    "functools",
+    "heapq",
+    "io",
+    "itertools",
+    "json",
+    "linecache",
+    "math",
+    "operator",
+    "random",
+    "re",
+    "string",
+    "threading",
+    "tokenize",
+    "traceback",
+    "types",
+    "typing",
+    "warnings",
+]
+
+
+@dataclass(frozen=True)
+class Rights:
+    """What a slot's programs may do, decided by the daemon. Ids are those inside the slot."""
+
+    uid: int
+    #: Whether the first process may take on other ids.
+    changes_user: bool
+    has_namespaces: bool
+    filter: kernel.SyscallFilter
+    ruleset_fd: int | None
+    work: str
+    writable: tuple[str, ...]
+
+
+class Unclean(Exception):
+    """Something of a program is left: the slot cannot be used again."""
+
+
+def warm_up() -> None:
+    """Import what programs will, so that they need not. For the process that slots are forks of."""
+    for name in _PRELOADED:
+        __import__(name)
+    compile("print(1)", "main.py", "exec")
+    harness.prepare_streams()
+
+
+class Zygote:
+    """One slot. `serve` returns when the server has closed the socket."""
+
+    def __init__(
+        self, server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str
+    ) -> None:
+        self._server = server
+        self._rights = rights
+        self._cgroup = cgroup
+        self._isolation = isolation
+
+    def settle(self) -> None:
+        """Everything that programs inherit, and that need not be done for each of them."""
+        rights = self._rights
+        os.environ.clear()
+        os.environ.update(
+            PATH="/usr/local/bin:/usr/bin:/bin",
+            HOME=rights.work,
+            TMPDIR="/tmp" if rights.has_namespaces else rights.work,
+            LANG="C.UTF-8",
+            PYTHONHASHSEED="0",
+            OMP_NUM_THREADS="1",
+            OPENBLAS_NUM_THREADS="1",
+        )
+        os.chdir(rights.work)
+        for kind, limit in _FIXED_LIMITS:
+            resource.setrlimit(kind, (limit, limit))
+        if rights.changes_user:
+            os.setgroups([])
+        kernel.hide_memory(True)
+        kernel.forbid_new_privileges()
+        if self._isolation != "fresh":  # which makes namespaces, and the filter forbids that
+            rights.filter.put_on()
+        gc.collect()
+        gc.freeze()  # the collector would touch, and so copy, every page in every child
+
+    def serve(self) -> None:
+        self._server.send(READY)
+        while True:
+            message, descriptors, _, _ = socket.recv_fds(
+                self._server, MAX_MESSAGE_BYTES, NUM_DESCRIPTORS
+            )
+            if not message:
+                return
+            if message == KILL:
+                continue  # the program had ended already
+            self._answer(message, descriptors)
+            if self._isolation == "single_use":
+                return
+
+    def _answer(self, message: bytes, descriptors: list[int]) -> None:
+        if self._isolation != "fresh":
+            self._server.send(marshal.dumps(self._play(message, descriptors)))
+            for fd in descriptors:
+                os.close(fd)
+            return
+        flags = kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
+        pid = kernel.clone(flags)
+        if pid == 0:
+            # A copy of this process as the first of namespaces that live for one program.
+            root.mount_own(_writable_bytes())
+            os.chdir(self._rights.work)
+            self._rights.filter.put_on()
+            self._server.send(marshal.dumps(self._play(message, descriptors)))
+            os._exit(0)
+        for fd in descriptors:
+            os.close(fd)
+        if os.waitpid(pid, 0)[1] != 0:
+            raise Unclean("the namespaces of a program ended early")
+
+    def _play(self, message: bytes, descriptors: list[int]) -> dict[str, object]:
+        """Run one program to its end and leave nothing of it."""
+        request = marshal.loads(message)
+        limits = request["limits"]
+        num_killed = 0
+        if self._cgroup is not None:
+            self._cgroup.limit(limits["memory_bytes"])
+            num_killed = self._cgroup.num_killed()
+        started = time.monotonic()
+        pid = os.fork()
+        if pid == 0:
+            self._become(request, descriptors)
+        backstop_s = limits["wall_time_s"] * max(1, request["num_cases"]) + _BACKSTOP_S
+        killed = self._await_end(pid, started + backstop_s)
+        _, status, usage = os.wait4(pid, 0)
+        wall_time_s = time.monotonic() - started
+        cpu_time_s = usage.ru_utime + usage.ru_stime + self._end_all()
+        peak = None if self._cgroup is None else self._cgroup.peak_bytes()
+        out_of_memory = self._cgroup is not None and self._cgroup.num_killed() > num_killed
+        for folder in self._rights.writable:
+            root.wipe(folder)
+        return {
+            "status": status,
+            "cpu_time_s": cpu_time_s,
+            "wall_time_s": wall_time_s,
+            "peak_memory_bytes": peak or usage.ru_maxrss * 1024,
+            "out_of_memory": out_of_memory,
+            "killed": killed,
+        }
+
+    def _await_end(self, pid: int, deadline: float) -> bool:
+        """Wait for the program itself; whether it was killed from here."""
+        pidfd = os.pidfd_open(pid)
+        poll = select.poll()
+        poll.register(pidfd, select.POLLIN)
+        poll.register(self._server, select.POLLIN)
+        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        ended = any(fd == pidfd for fd, _ in ready)
+        if not ended:
+            if ready and not self._server.recv(len(KILL)):
+                os._exit(0)  # the server is gone; this process's end takes the program along
+            os.kill(pid, signal.SIGKILL)
+        os.close(pidfd)
+        return not ended
+
+    def _end_all(self) -> float:
+        """Kill and reap what the program started; the CPU seconds of what was reaped here."""
+        deadline = time.monotonic() + _CLEAN_TIMEOUT_S
+        cpu_time_s = 0.0
+        while True:
+            self._kill_all()
+            try:
+                while True:
+                    options = 0 if self._rights.has_namespaces else os.WNOHANG
+                    pid, _, usage = os.wait4(-1, options)
+                    if pid == 0:
+                        break
+                    cpu_time_s += usage.ru_utime + usage.ru_stime
+            except ChildProcessError:
+                return cpu_time_s
+            if time.monotonic() > deadline:
+                raise Unclean("processes of a program cannot be killed")
+            time.sleep(0.001)
+
+    def _kill_all(self) -> None:
+        if self._rights.has_namespaces:
+            _kill_everybody()  # as the first process: all others of its namespace
+        elif self._rights.changes_user:
+            pid = os.fork()
+            if pid == 0:
+                os.setresuid(self._rights.uid, self._rights.uid, self._rights.uid)
+                _kill_everybody()  # as the slot's user: all of its processes, and this one
+                os._exit(0)
+            os.waitpid(pid, 0)
+        else:
+            for pid in _children():
+                os.kill(pid, signal.SIGKILL)
+
+    def _become(self, request: dict[str, object], descriptors: list[int]) -> None:
+        """Turn this fork into the program. Does not return."""
+        stdin, stdout, stderr, record, plan = descriptors
+        status = harness.NOT_STARTED
+        try:
+            if self._cgroup is not None:
+                self._cgroup.join()
+            os.setsid()
+            for target, fd in enumerate((stdin, stdout, stderr)):
+                os.dup2(fd, target)
+            kept = {record, plan}
+            if self._rights.ruleset_fd is not None:
+                kept.add(self._rights.ruleset_fd)
+            close_all_but(kept)
+            _set_limits(request["limits"], request["num_cases"])  # type: ignore[arg-type]
+            self._give_up_rights()
+            status = harness.run(plan, record)
+        finally:
+            os._exit(status)
+
+    def _give_up_rights(self) -> None:
+        rights = self._rights
+        if rights.changes_user:
+            os.setresgid(rights.uid, rights.uid, rights.uid)
+            os.setresuid(rights.uid, rights.uid, rights.uid)  # takes all capabilities along
+        else:
+            kernel.drop_capabilities()
+        kernel.hide_memory(False)  # a program may open /dev/stdin
+        if rights.ruleset_fd is not None:
+            landlock.restrict(rights.ruleset_fd)
+            os.close(rights.ruleset_fd)
+
+
+def close_all_but(kept: set[int]) -> None:
+    """Close every descriptor from 3 on that is not in `kept`."""
+    first = 3
+    for fd in sorted(kept):
+        os.closerange(first, fd)
+        first = fd + 1
+    os.closerange(first, 2**31 - 1)
+
+
+def _writable_bytes() -> int:
+    found = os.statvfs(root.WORK)
+    return found.f_frsize * found.f_blocks
+
+
+def _kill_everybody() -> None:
+    with suppress(ProcessLookupError):
+        os.kill(-1, signal.SIGKILL)
+
+
+def _children() -> list[int]:
+    with open(f"/proc/self/task/{os.getpid()}/children") as file:
+        return [int(word) for word in file.read().split()]
+
+
+def _set_limits(limits: dict[str, float], num_cases: int) -> None:
+    cpu_s = harness.round_up(limits["cpu_time_s"])
+    whole_cpu_s = cpu_s * max(1, num_cases)
+    for kind, soft, hard in (
+        # The soft limit is moved along from case to case, up to the hard one.
+        (resource.RLIMIT_CPU, cpu_s, whole_cpu_s + 1),
+        (resource.RLIMIT_DATA, int(limits["memory_bytes"]), int(limits["memory_bytes"])),
+        (resource.RLIMIT_FSIZE, int(limits["file_bytes"]), int(limits["file_bytes"])),
+        (resource.RLIMIT_NPROC, int(limits["processes"]), int(limits["processes"])),
+    ):
+        resource.setrlimit(kind, (soft, hard))
+
+
+def play_slot(server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str) -> None:
+    """Be a slot until the server is gone. Does not return."""
+    try:
+        zygote = Zygote(server, rights, cgroup, isolation)
+        zygote.settle()
+        zygote.serve()
+    except Unclean as error:
+        print(f"slot: {error}", file=sys.stderr)
+        os._exit(1)
+    os._exit(0)
