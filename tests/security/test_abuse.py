@@ -1,0 +1,225 @@
+"""Hostile programs at every level of isolation: the verdict, and that nothing of them is left."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry
+
+from assay_sandbox.isolation import LEVELS
+from assay_sandbox.sandbox import LocalSandbox
+from assay_sandbox.settings import SandboxSettings
+from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
+
+LIMITS = Limits(cpu_time_s=1.0, wall_time_s=2.5, memory_bytes=256 * 2**20, output_bytes=2**20)
+ENDED = {Status.TIME_LIMIT, Status.RUNTIME_ERROR, Status.MEMORY_LIMIT}
+REFUSED = {Status.RUNTIME_ERROR}
+#: How soon after the verdict a slot must take the next program.
+CLEAN_WITHIN_S = 1.0
+
+
+@dataclass(frozen=True)
+class Abuse:
+    """A program and how it may end. `never` must not be in its output."""
+
+    code: str
+    expected: set[Status]
+    never: str = "ESCAPED"
+    stdin: str = ""
+
+
+def refused(code: str) -> Abuse:
+    """A program whose last line must raise."""
+    return Abuse(f"{code}\nprint('ESCAPED')", REFUSED)
+
+
+def denied(number: int, *arguments: str) -> Abuse:
+    """A system call (x86_64) that must fail."""
+    call = ", ".join([str(number), *arguments])
+    return Abuse(
+        "import ctypes, os\n"
+        "libc = ctypes.CDLL(None, use_errno=True)\n"
+        f"if libc.syscall({call}) >= 0: print('ESCAPED')",
+        {Status.ACCEPTED},
+    )
+
+
+ABUSES = {
+    "fork bomb": Abuse(
+        "import os\nwhile True:\n    try: os.fork()\n    except OSError: pass", ENDED
+    ),
+    "thread bomb": Abuse(
+        "import threading, time\n"
+        "while True: threading.Thread(target=time.sleep, args=(99,)).start()",
+        ENDED,
+    ),
+    "memory bomb": Abuse("x = []\nwhile True: x.append(bytearray(2**20))", {Status.MEMORY_LIMIT}),
+    "memory bomb in many processes": Abuse(
+        "import os, time\n"
+        "for _ in range(20):\n"
+        "    if os.fork() == 0:\n"
+        "        x = bytearray(b'x') * (40 * 2**20)\n"
+        "        time.sleep(9)\n"
+        "time.sleep(1.5)\n"
+        "print('all of it')",
+        {Status.MEMORY_LIMIT, Status.ACCEPTED, Status.TIME_LIMIT},
+    ),
+    "disk fill": Abuse(
+        "n = 0\nwhile True:\n    n += 1\n    open(str(n), 'wb').write(bytes(2**20))", ENDED
+    ),
+    "inode fill": Abuse("n = 0\nwhile True:\n    n += 1\n    open(f'{n}.txt', 'w')", ENDED),
+    "shared memory fill": Abuse(
+        "f = open('/dev/shm/a', 'wb')\nwhile True: f.write(bytes(2**20))", ENDED
+    ),
+    "sparse file": refused("f = open('big', 'wb')\nf.seek(2**40)\nf.write(b'x')\nf.flush()"),
+    "output flood": Abuse("while True: print('x' * 10_000)", {Status.OUTPUT_LIMIT}),
+    "error flood": Abuse(
+        "import sys\nwhile True: sys.stderr.write('x' * 10_000)", {Status.OUTPUT_LIMIT}
+    ),
+    "loop": Abuse("while True: pass", {Status.TIME_LIMIT}),
+    "sleep": Abuse("import time\ntime.sleep(99)", {Status.TIME_LIMIT}),
+    "fifo": Abuse("import os\nos.mkfifo('f')\nopen('f')", {Status.TIME_LIMIT}),
+    "closes its output and loops": Abuse(
+        "import os\nos.close(1)\nos.close(2)\nwhile True: pass", {Status.TIME_LIMIT}
+    ),
+    "ignores all signals": Abuse(
+        "import signal\n"
+        "for number in range(1, 65):\n"
+        "    try: signal.signal(number, signal.SIG_IGN)\n"
+        "    except (OSError, ValueError): pass\n"
+        "while True: pass",
+        {Status.TIME_LIMIT},
+    ),
+    "daemon": Abuse(
+        "import os, time\n"
+        "if os.fork() == 0:\n"
+        "    os.setsid()\n"
+        "    if os.fork() == 0: time.sleep(99)\n"
+        "    os._exit(0)\n"
+        "print('done')",
+        {Status.ACCEPTED},
+    ),
+    "many descriptors": refused(
+        "import os\nkept = []\nwhile True: kept.append(os.open('/dev/null', 0))"
+    ),
+    "deep folders": Abuse(
+        "import os\nfor _ in range(900):\n    os.mkdir('d')\n    os.chdir('d')", {Status.ACCEPTED}
+    ),
+    "a folder closed to all": Abuse(
+        "import os\nos.mkdir('a')\nopen('a/b', 'w')\nos.chmod('a', 0)", {Status.ACCEPTED}
+    ),
+    "names that are no text": Abuse(
+        "import os\nopen(b'new\\nline', 'w')\nopen(b'\\xff\\xfe', 'w')", {Status.ACCEPTED}
+    ),
+    "a link out": Abuse("import os\nos.symlink('/etc/shadow', 'out')", {Status.ACCEPTED}),
+    "stack overflow": Abuse("import sys\nsys.setrecursionlimit(10**9)\ndef f(): f()\nf()", ENDED),
+    "segmentation fault": Abuse("import ctypes\nctypes.string_at(0)", REFUSED),
+    "abort": Abuse("import os\nos.abort()", REFUSED),
+    "reads the parent's environment": refused(
+        "import os\nopen(f'/proc/{os.getppid()}/environ', 'rb').read()"
+    ),
+    "reads the parent's memory": refused(
+        "import os\nopen(f'/proc/{os.getppid()}/mem', 'rb').read(1)"
+    ),
+    "reads the password file of the host": refused("open('/etc/shadow')"),
+    "lists the host's folders": refused("import os\nos.listdir('/srv')"),
+    "connects to this machine": refused(
+        "import socket\nsocket.create_connection(('127.0.0.1', 22), timeout=1)"
+    ),
+    "sends a datagram": refused(
+        "import socket\n"
+        "socket.socket(socket.AF_INET, socket.SOCK_DGRAM).sendto(b'x', ('127.0.0.1', 53))"
+    ),
+    "opens a raw socket": refused(
+        "import socket\nsocket.socket(socket.AF_PACKET, socket.SOCK_RAW)"
+    ),
+    "opens a netlink socket": refused("import socket\nsocket.socket(socket.AF_NETLINK, 3)"),
+    "becomes root": refused("import os\nassert os.getuid() != 0\nos.setuid(0)"),
+    "kills everybody": Abuse(
+        "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass", {Status.ACCEPTED, *REFUSED}
+    ),
+    "kills its parent": Abuse(
+        "import os, time\ntry: os.kill(os.getppid(), 9)\nexcept OSError: pass\ntime.sleep(0.1)",
+        {Status.ACCEPTED},
+    ),
+    "stops its parent": Abuse(
+        "import os, signal, time\n"
+        "try: os.kill(os.getppid(), signal.SIGSTOP)\n"
+        "except OSError: pass\n"
+        "time.sleep(0.1)",
+        {Status.ACCEPTED},
+    ),
+    "ptrace": denied(101, "16", "os.getppid()", "0", "0"),
+    "unshare a user namespace": denied(272, "0x10000000"),
+    "clone into a user namespace": denied(56, "0x10000000 | 17", "0", "0", "0", "0"),
+    "mount": denied(165, "b'none'", "b'/tmp'", "b'tmpfs'", "0", "0"),
+    "bpf": denied(321, "0", "0", "0"),
+    "io_uring": denied(425, "1", "bytes(120)"),
+    "userfaultfd": denied(323, "0"),
+    "keyctl": denied(250, "0", "-3", "1"),
+    "personality": denied(135, "0x0040000"),
+    "System V shared memory": denied(29, "0", "4096", "0o1600"),
+    "POSIX message queue": denied(240, "b'/q'", "0o102", "0o600", "0"),
+    "process_vm_readv": denied(310, "os.getppid()", "0", "0", "0", "0", "0"),
+}
+CHECK = (
+    "import os\n"
+    "seen = [os.listdir(f) for f in dict.fromkeys((os.getcwd(), os.environ['TMPDIR']))]\n"
+    "if os.environ['TMPDIR'] == '/tmp':\n"
+    "    seen.append(os.listdir('/dev/shm'))\n"
+    "    seen.append([p for p in os.listdir('/proc') if p.isdigit()][3:])\n"
+    "print([s for s in seen if s])\n"
+)
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=LEVELS)
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[LocalSandbox]:
+    """One slot: the next program runs where the hostile one did."""
+    settings = SandboxSettings(
+        sandbox_slots=1,
+        sandbox_isolation=request.param,
+        sandbox_minimum_isolation="fallback",
+    )
+    sandbox = LocalSandbox(settings, CollectorRegistry())
+    await sandbox.open()
+    yield sandbox
+    await sandbox.close()
+
+
+async def run(sandbox: LocalSandbox, code: str, stdin: str = "") -> ExecutionResult:
+    return await sandbox.execute(ExecutionRequest(code=code, stdin=stdin, limits=LIMITS))
+
+
+@pytest.mark.parametrize("name", ABUSES)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_abuse_is_judged_and_leaves_nothing(sandbox: LocalSandbox, name: str) -> None:
+    abuse = ABUSES[name]
+    result = await run(sandbox, abuse.code, abuse.stdin)
+    assert result.status in abuse.expected, result
+    assert abuse.never not in result.stdout
+    started = time.monotonic()
+    after = await run(sandbox, CHECK)
+    assert time.monotonic() - started < CLEAN_WITHIN_S
+    assert after.stdout == "[]\n", after
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_neighbours_of_a_fork_bomb_go_on(sandbox: LocalSandbox) -> None:
+    settings = SandboxSettings(
+        sandbox_slots=2,
+        sandbox_isolation=sandbox.isolation,
+        sandbox_minimum_isolation="fallback",
+    )
+    both = LocalSandbox(settings, CollectorRegistry())
+    await both.open()
+    try:
+        bomb = asyncio.create_task(run(both, ABUSES["fork bomb"].code))
+        for _ in range(20):
+            result = await run(both, "import subprocess\nprint(subprocess.call(['true']))")
+            assert (result.status, result.stdout) == (Status.ACCEPTED, "0\n")
+        assert (await bomb).status in ENDED
+    finally:
+        await both.close()
