@@ -14,7 +14,7 @@ from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
 
-LIMITS = Limits(cpu_time_s=1.0, wall_time_s=2.5, memory_bytes=256 * 2**20, output_bytes=2**20)
+LIMITS = Limits(cpu_time_s=1.0, wall_time_s=1.5, memory_bytes=256 * 2**20, output_bytes=2**20)
 ENDED = {Status.TIME_LIMIT, Status.RUNTIME_ERROR, Status.MEMORY_LIMIT}
 REFUSED = {Status.RUNTIME_ERROR}
 #: How soon after the verdict a slot must take the next program.
@@ -63,7 +63,7 @@ ABUSES = {
         "    if os.fork() == 0:\n"
         "        x = bytearray(b'x') * (40 * 2**20)\n"
         "        time.sleep(9)\n"
-        "time.sleep(1.5)\n"
+        "time.sleep(0.8)\n"
         "print('all of it')",
         {Status.MEMORY_LIMIT, Status.ACCEPTED, Status.TIME_LIMIT},
     ),
