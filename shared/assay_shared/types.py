@@ -51,7 +51,10 @@ class CallCase(Wire):
 
 
 class AssertCase(Wire):
-    """Run `code` after the program, in its process; it passes if nothing is raised."""
+    """Test code to run after the program; it passes if nothing is raised.
+
+    Where it is a list of assertions, only their programs' halves are run; see `Grading`.
+    """
 
     kind: Literal["assert"] = "assert"
     code: str
@@ -267,6 +270,8 @@ class TestRequest(Wire):
     cases: tuple[TestCase, ...] = Field(min_length=1, max_length=1000)
     limits: Limits = Limits()
     stop_on_first_failure: bool = False
+    #: Whether test code that cannot be split may be graded in the program's own process.
+    hackable: bool = True
 
     @model_validator(mode="after")
     def _one_kind(self) -> "TestRequest":

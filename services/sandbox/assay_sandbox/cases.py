@@ -5,54 +5,127 @@ judged by how it ended, and a new process goes on with the next.
 """
 
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
 
+from assay_sandbox.assertions import Assertion, CannotSplit, split
 from assay_sandbox.program import Records, Source, status_of
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.values import MalformedValue, decode, same, show
-from assay_shared.types import AssertCase, CallCase, CaseResult, Status, TestCase, TestRequest
+from assay_shared.errors import InvalidInput
+from assay_shared.types import (
+    AssertCase,
+    CallCase,
+    CaseResult,
+    Grading,
+    Status,
+    TestCase,
+    TestRequest,
+)
 
 Play = Callable[[Plan, Callable[[Run, bytes], None]], Awaitable[Ending]]
+Judge = Callable[[bytes, bytes], tuple[Status, str]]
 
 
-async def run_cases(play: Play, request: TestRequest) -> list[CaseResult]:
+@dataclass(frozen=True)
+class Question:
+    """One thing asked of the program's process, and how its record is judged here.
+
+    A case is one question or, where it is test code that can be split, one for each assertion.
+    """
+
+    case: int
+    #: What the harness needs: never what is expected of it.
+    plan: dict[str, object]
+    judge: Judge
+    grading: Grading = Grading.OUTSIDE
+
+
+def ask(cases: Sequence[TestCase], *, hackable: bool) -> list[Question]:
+    """The questions of all cases, in order.
+
+    Raises:
+        InvalidInput: a case can only be graded in the program's process, which is not allowed.
+    """
+    found: list[Question] = []
+    for index, case in enumerate(cases):
+        if isinstance(case, CallCase):
+            plan: dict[str, object] = {"function": case.function, "args": list(case.args)}
+            found.append(Question(index, plan, partial(_judge_call, case)))
+        elif isinstance(case, AssertCase):
+            found += _ask_assertions(index, case, hackable=hackable)
+    return found
+
+
+def worst_grading(questions: Sequence[Question]) -> Grading:
+    """Where the least trustworthy of the answers was compared."""
+    inside = any(question.grading is Grading.IN_PROCESS for question in questions)
+    return Grading.IN_PROCESS if inside else Grading.OUTSIDE
+
+
+def _ask_assertions(index: int, case: AssertCase, *, hackable: bool) -> list[Question]:
+    try:
+        assertions = split(case.code)
+    except CannotSplit as error:
+        if not hackable:
+            raise InvalidInput(
+                f"the case cannot be graded outside the program's process: {error}",
+                field=f"cases.{index}.code",
+                hint="allow it with hackable: true",
+            ) from None
+        plan: dict[str, object] = {"code": case.code}
+        return [Question(index, plan, _judge_in_process, Grading.IN_PROCESS)]
+    return [
+        Question(
+            index, {"expression": one.inside, "setup": one.setup}, partial(_judge_assertion, one)
+        )
+        for one in assertions
+    ]
+
+
+async def run_cases(
+    play: Play, request: TestRequest, questions: Sequence[Question]
+) -> list[CaseResult]:
     """The results of all cases, in order; None as status for those after a stop.
 
     Args:
         play: runs a plan in some slot, and hands each record on.
     """
-    results: list[CaseResult] = []
-    while len(results) < len(request.cases):
-        left = request.cases[len(results) :]
-        results += await _run_process(play, request, left)
-        if request.stop_on_first_failure and results[-1].status is not Status.ACCEPTED:
+    answers: list[CaseResult] = []
+    while len(answers) < len(questions):
+        answers += await _run_process(play, request, questions[len(answers) :])
+        if request.stop_on_first_failure and answers[-1].status is not Status.ACCEPTED:
             break
-    return results + [CaseResult(status=None)] * (len(request.cases) - len(results))
+    answers += [CaseResult(status=None)] * (len(questions) - len(answers))
+    return [
+        _fold([a for q, a in zip(questions, answers, strict=True) if q.case == index])
+        for index in range(len(request.cases))
+    ]
+
+
+def _fold(answers: list[CaseResult]) -> CaseResult:
+    """A case is what its first question is that does not hold."""
+    failed = (one for one in answers if one.status is not Status.ACCEPTED)
+    worst = next(failed, answers[0])
+    return worst.model_copy(update={"wall_time_s": sum(one.wall_time_s for one in answers)})
 
 
 async def _run_process(
-    play: Play, request: TestRequest, cases: tuple[TestCase, ...]
+    play: Play, request: TestRequest, questions: Sequence[Question]
 ) -> list[CaseResult]:
-    """At least one result: of all cases, or of those up to the one that ended the process."""
-    sitting = Sitting(cases, request.stop_on_first_failure)
+    """At least one answer: to all questions, or to those up to the one that ended the process."""
+    sitting = Sitting(questions, request.stop_on_first_failure)
     source = Source(request.code, request.language, request.limits)
-    ending = await play(source.plan(cases=tuple(_plan(case) for case in cases)), sitting.take)
-    return sitting.results(ending, request)
-
-
-def _plan(case: TestCase) -> dict[str, object]:
-    """What the harness needs to run a case: never what is expected of it."""
-    if isinstance(case, CallCase):
-        return {"function": case.function, "args": list(case.args)}
-    assert isinstance(case, AssertCase)
-    return {"code": case.code}
+    plan = source.plan(cases=tuple(question.plan for question in questions))
+    return sitting.results(await play(plan, sitting.take), request)
 
 
 class Sitting:
-    """The records of one process: which case has begun, and how those before it went."""
+    """The records of one process: which question has begun, and how those before it went."""
 
-    def __init__(self, cases: tuple[TestCase, ...], stop_on_first_failure: bool) -> None:
-        self._cases = cases
+    def __init__(self, questions: Sequence[Question], stop_on_first_failure: bool) -> None:
+        self._questions = questions
         self._stop_on_first_failure = stop_on_first_failure
         self._stopped = False
         self._results: list[CaseResult] = []
@@ -81,16 +154,16 @@ class Sitting:
     def _end_case(self, kind: bytes, rest: bytes) -> None:
         number, _, payload = rest.partition(b" ")
         index = len(self._results)
-        if number != b"%d" % index or index >= len(self._cases) or self._begun is None:
+        if number != b"%d" % index or index >= len(self._questions) or self._begun is None:
             return  # forged: the harness ends only the case that it has begun
         took_s = time.monotonic() - self._begun
         self._begun = None
-        status, message = _judge(self._cases[index], kind, payload)
+        status, message = self._questions[index].judge(kind, payload)
         self._results.append(CaseResult(status=status, message=message, wall_time_s=took_s))
 
     def results(self, ending: Ending, request: TestRequest) -> list[CaseResult]:
         """What is known once the process has ended."""
-        results, whole = self._results, len(self._cases)
+        results, whole = self._results, len(self._questions)
         if self._stopped or (len(results) == whole and self._records.done):
             return results
         status, message = status_of(ending, self._records, request.limits)
@@ -104,19 +177,43 @@ class Sitting:
         return [*results, ended]
 
 
-def _judge(case: TestCase, kind: bytes, payload: bytes) -> tuple[Status, str]:
+def _judge_in_process(kind: bytes, payload: bytes) -> tuple[Status, str]:
     text = payload.decode(errors="replace")
-    if kind == b"raised":
-        return Status.RUNTIME_ERROR, text
-    if isinstance(case, AssertCase):
-        passed = kind == b"passed"
-        return (Status.ACCEPTED, "") if passed else (Status.WRONG_ANSWER, text)
-    if not isinstance(case, CallCase) or kind != b"value":
-        return Status.RUNTIME_ERROR, "a record of the wrong kind"
-    try:
-        value = decode(payload)
-    except MalformedValue:
-        return Status.RUNTIME_ERROR, "a record that cannot be read"
+    if kind == b"passed":
+        return Status.ACCEPTED, ""
+    return (Status.WRONG_ANSWER if kind == b"failed" else Status.RUNTIME_ERROR), text
+
+
+def _judge_call(case: CallCase, kind: bytes, payload: bytes) -> tuple[Status, str]:
+    value, trouble = _value(kind, payload)
+    if trouble is not None:
+        return Status.RUNTIME_ERROR, trouble
     if same(value, case.expected):
         return Status.ACCEPTED, ""
     return Status.WRONG_ANSWER, f"returned {show(value)}"
+
+
+def _judge_assertion(assertion: Assertion, kind: bytes, payload: bytes) -> tuple[Status, str]:
+    values, trouble = _value(kind, payload)
+    if trouble is not None:
+        return Status.RUNTIME_ERROR, trouble
+    if not isinstance(values, tuple):
+        return Status.RUNTIME_ERROR, "a record that cannot be read"
+    shown = f"{assertion.inside[1:-2]} is {', '.join(map(show, values))}"
+    try:
+        holds = assertion.holds(values)
+    except (ArithmeticError, TypeError, ValueError, LookupError, RecursionError) as error:
+        return Status.RUNTIME_ERROR, f"{type(error).__name__}: {error}; {shown}"
+    return (Status.ACCEPTED, "") if holds else (Status.WRONG_ANSWER, shown)
+
+
+def _value(kind: bytes, payload: bytes) -> tuple[object, str | None]:
+    """What a record says was computed, or what is wrong with it."""
+    if kind == b"raised":
+        return None, payload.decode(errors="replace")
+    if kind != b"value":
+        return None, "a record of the wrong kind"
+    try:
+        return decode(payload), None
+    except MalformedValue:
+        return None, "a record that cannot be read"

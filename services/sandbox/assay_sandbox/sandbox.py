@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from assay_sandbox.cases import run_cases
+from assay_sandbox.cases import ask, run_cases, worst_grading
 from assay_sandbox.host import Host
 from assay_sandbox.isolation import open_pool
 from assay_sandbox.languages import find_language
@@ -22,7 +22,6 @@ from assay_shared.types import (
     CaseResult,
     ExecutionRequest,
     ExecutionResult,
-    Grading,
     Status,
     StdinCase,
     TestReport,
@@ -100,9 +99,12 @@ class LocalSandbox:
         kind = request.cases[0].kind
         if kind != "stdin" and request.language != "python":
             raise InvalidInput(f"{kind} cases need python, not {request.language}", field="cases")
+        questions = ask(request.cases, hackable=request.hackable)
         async with self._gate.enter():
             results = await (
-                self._stdin_cases(request) if kind == "stdin" else run_cases(self._play, request)
+                self._stdin_cases(request)
+                if kind == "stdin"
+                else run_cases(self._play, request, questions)
             )
         for result in results:
             if result.status is not None:
@@ -111,7 +113,7 @@ class LocalSandbox:
         return TestReport(
             status=next(failures, Status.ACCEPTED),
             cases=tuple(results),
-            grading=Grading.IN_PROCESS if kind == "assert" else Grading.OUTSIDE,
+            grading=worst_grading(questions),
             isolation=self.isolation,
         )
 

@@ -328,12 +328,12 @@ async def test_call_cases_are_compared_outside(sandbox: LocalSandbox) -> None:
     assert report.grading is Grading.OUTSIDE
 
 
-async def test_assert_cases_are_marked_as_graded_in_process(sandbox: LocalSandbox) -> None:
+async def test_test_code_that_cannot_be_split_is_graded_in_process(sandbox: LocalSandbox) -> None:
     report = await judge(
         sandbox,
         "def f(x):\n    return x + 1\n",
         AssertCase(code="assert f(1) == 2"),
-        AssertCase(code="assert f(1) == 3, 'not three'"),
+        AssertCase(code="for x in [1]:\n    assert f(x) == 3, 'not three'"),
         AssertCase(code="f()"),
         AssertCase(code="assert ("),
     )
@@ -418,6 +418,37 @@ async def test_a_program_that_does_not_load_fails_every_case(
     assert [case.status for case in report.cases] == [status] * 3
 
 
+async def test_assertions_are_judged_outside(sandbox: LocalSandbox) -> None:
+    report = await judge(
+        sandbox,
+        "def f(x):\n    if x > 8: raise ValueError('too large')\n    return [x, x / 3]\n",
+        AssertCase(code="assert f(3) == [3, 1.0]\nassert abs(f(1)[1] - 0.333) < 1e-2"),
+        AssertCase(code="assert f(3) == [3, 1.0]\nassert f(4) == [4, 2]"),
+        AssertCase(code="assert f(9) == [9, 3]"),
+        AssertCase(code="import math\nassert len(f(math.floor(2.5))) == 2 and f(0)[0] is not None"),
+        AssertCase(code="assert f(1) < 3"),
+    )
+    assert report.grading is Grading.OUTSIDE
+    assert [case.status for case in report.cases] == [
+        Status.ACCEPTED,
+        Status.WRONG_ANSWER,
+        Status.RUNTIME_ERROR,
+        Status.ACCEPTED,
+        Status.RUNTIME_ERROR,
+    ]
+    assert report.cases[1].message == "f(4) is [4, 1.3333333333333333]"
+
+
+async def test_what_cannot_be_split_is_refused_where_it_must_not_be_hackable(
+    sandbox: LocalSandbox,
+) -> None:
+    cases = (AssertCase(code="assert f(1) == 2"), AssertCase(code="f()"))
+    with pytest.raises(InvalidInput, match="cases.1.code: .* line 1 is no assertion"):
+        await judge(sandbox, "def f(x): return 2", *cases, hackable=False)
+    report = await judge(sandbox, "def f(x): return 2", cases[0], hackable=False)
+    assert report.status is Status.ACCEPTED
+
+
 FORGERIES = {
     "prints the record": "print('value 0 42', flush=True)\ndef f(): return 0",
     "writes to every descriptor": (
@@ -436,6 +467,9 @@ FORGERIES = {
         "    def __repr__(self): return '42'\n"
         "def f(): return Sly(0)"
     ),
+    "patches what assertions use": (
+        "import builtins\nbuiltins.abs = lambda x: 0\nbuiltins.len = lambda x: 42\ndef f(): return 0"
+    ),
     "exits in the call": "import sys\ndef f(): sys.exit(0)",
     "leaves in the call": "import os\ndef f(): os._exit(0)",
     "exits at the end": "import atexit, os\natexit.register(os._exit, 0)\ndef f(): return 0",
@@ -447,8 +481,9 @@ async def test_no_trick_turns_a_wrong_value_into_a_right_one(
     sandbox: LocalSandbox, code: str
 ) -> None:
     """A forger can at most fail itself: the expected value is not where it could read it."""
-    report = await judge(sandbox, code, call("f", expected=42))
-    assert report.status is not Status.ACCEPTED
+    for case in (call("f", expected=42), AssertCase(code="assert f() == 42")):
+        report = await judge(sandbox, code, case)
+        assert report.status is not Status.ACCEPTED
 
 
 # Our own faults

@@ -163,6 +163,10 @@ class Program:
             if "function" in case:
                 function = self.namespace[case["function"]]
                 self.record("value %d %s" % (index, encode(function(*case["args"]))))
+            elif "expression" in case:
+                exec(case["setup"], self.namespace)
+                found = eval(case["expression"], self.namespace)
+                self.record("value %d %s" % (index, encode(found)))
             else:
                 exec(compile(case["code"], "test.py", "exec", dont_inherit=True), self.namespace)
                 self.record("passed %d" % index)
@@ -174,7 +178,7 @@ class Program:
             text = "NameError: no function " + case["function"] if missing else describe(error)
             self.record("raised %d %s" % (index, text))
         except AssertionError as error:
-            kind = "raised" if "function" in case else "failed"
+            kind = "failed" if "code" in case else "raised"
             self.record("%s %d %s" % (kind, index, describe(error)))
         except BaseException as error:
             self.record("raised %d %s" % (index, describe(error)))
