@@ -468,7 +468,7 @@ FORGERIES = {
         "def f(): return Sly(0)"
     ),
     "patches what assertions use": (
-        "import builtins\nbuiltins.abs = lambda x: 0\nbuiltins.len = lambda x: 42\ndef f(): return 0"
+        "import builtins\nbuiltins.abs = builtins.len = lambda x: 42\ndef f(): return 0"
     ),
     "exits in the call": "import sys\ndef f(): sys.exit(0)",
     "leaves in the call": "import os\ndef f(): os._exit(0)",
