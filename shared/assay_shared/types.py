@@ -27,15 +27,29 @@ class Role(StrEnum):
     TEST = "test"
 
 
-class StdinCase(Wire):
-    """Run the program on `stdin`; it passes if its output equals `expected_stdout`.
+class Comparison(StrEnum):
+    """How printed and expected text are compared.
 
-    Trailing whitespace of lines and trailing empty lines do not count.
+    `lines`: trailing whitespace of lines and trailing empty lines do not count. `tokens`: only what
+    whitespace separates does. `unordered`: lines in any order. `numbers`: tokens, of which numbers
+    may differ by `tolerance`, absolutely or relatively.
     """
+
+    EXACT = "exact"
+    LINES = "lines"
+    TOKENS = "tokens"
+    UNORDERED = "unordered"
+    NUMBERS = "numbers"
+
+
+class StdinCase(Wire):
+    """Run the program on `stdin`; it passes if what it prints is `expected_stdout`."""
 
     kind: Literal["stdin"] = "stdin"
     stdin: str
     expected_stdout: str
+    compare: Comparison = Comparison.LINES
+    tolerance: float = Field(default=1e-6, ge=0, le=1)
 
 
 class CallCase(Wire):

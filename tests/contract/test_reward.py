@@ -12,14 +12,13 @@ from assay_reward.app import create_app as create_reward
 from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.clients import RewardClient, SandboxClient
+from assay_shared.clients import RewardClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.context import request_scope
 from assay_shared.errors import ConfigError, InvalidInput, NotFound
 from assay_shared.logs import JsonFormatter
 from assay_shared.types import (
     CallCase,
-    ExecutionRequest,
     FailureClass,
     Reward,
     Scored,
@@ -142,13 +141,3 @@ def test_a_bad_rubric_folder_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("name: bad\n")
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
         create_reward(RewardSettings(reward_rubrics=tmp_path))
-
-
-async def test_the_sandbox_alone(serve: Serve) -> None:
-    async with SandboxClient(serve(create_sandbox(SandboxSettings()))) as client:
-        result = await client.execute(ExecutionRequest(code="print('hi')"))
-        assert result.stdout == "hi\n"
-        health = await client.health()
-        assert health["isolation"] in ("pooled", "fallback")
-        with pytest.raises(InvalidInput, match="language: 'cobol' is not known"):
-            await client.execute(ExecutionRequest(code="", language="cobol"))

@@ -4,11 +4,19 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.responses import JSONResponse
 from pydantic import JsonValue
 
 from assay_sandbox.languages import LANGUAGES, version
 from assay_sandbox.sandbox import LocalSandbox
+from assay_sandbox.sandbox_fusion import (
+    RunCodeRequest,
+    from_result,
+    to_execution,
+    unavailable,
+)
 from assay_sandbox.settings import SandboxSettings
+from assay_shared.errors import InfrastructureError
 from assay_shared.service import create_service
 from assay_shared.types import ExecutionRequest, ExecutionResult, TestReport, TestRequest
 
@@ -45,6 +53,16 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     async def test(request: TestRequest) -> TestReport:
         """Run a program's cases and judge them."""
         return await sandbox.test(request)
+
+    @app.post("/run_code")
+    async def run_code(request: RunCodeRequest) -> JSONResponse:
+        """SandboxFusion's format; 504 where the program could not be run, so that it is retried."""
+        execution = to_execution(request)
+        try:
+            response = from_result(await sandbox.execute(execution))
+        except InfrastructureError as error:
+            return JSONResponse(unavailable(str(error)).model_dump(), status_code=504)
+        return JSONResponse(response.model_dump())
 
     @app.get("/v1/languages")
     def languages() -> dict[str, str]:

@@ -23,6 +23,7 @@ LANGUAGES = {
     for language in (
         Language("python", "main.py", (), ()),
         Language("bash", "main.sh", ("bash", "main.sh"), ("bash", "--version")),
+        Language("javascript", "main.js", ("node", "main.js"), ("node", "--version")),
     )
 }
 

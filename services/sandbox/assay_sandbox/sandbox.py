@@ -9,11 +9,11 @@ from assay_sandbox.cases import ask, run_cases, worst_grading
 from assay_sandbox.host import Host
 from assay_sandbox.isolation import open_pool
 from assay_sandbox.languages import find_language
+from assay_sandbox.output import same_output
 from assay_sandbox.pool import Pool
 from assay_sandbox.program import Records, Source, status_of
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.settings import SandboxSettings
-from assay_sandbox.values import same_output
 from assay_shared.admission import Gate
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.metrics import LATENCY_BUCKETS_S
@@ -169,6 +169,6 @@ class LocalSandbox:
     async def _stdin_case(self, source: Source, case: StdinCase) -> CaseResult:
         result = await self._run(source, case.stdin)
         status, message = result.status, result.message
-        if status is Status.ACCEPTED and not same_output(result.stdout, case.expected_stdout):
+        if status is Status.ACCEPTED and not same_output(result.stdout, case):
             status, message = Status.WRONG_ANSWER, f"printed {result.stdout[:200]!r}"
         return CaseResult(status=status, message=message, wall_time_s=result.wall_time_s)

@@ -86,12 +86,3 @@ def show(value: object) -> str:
     except ValueError:  # an integer of more digits than Python prints
         text = f"a {type(value).__name__} too long to print"
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."
-
-
-def same_output(got: str, expected: str) -> bool:
-    """Equal up to whitespace at line ends and empty lines at the end."""
-    return _lines(got) == _lines(expected)
-
-
-def _lines(text: str) -> list[str]:
-    return [line.rstrip() for line in text.rstrip().split("\n")]

@@ -2,6 +2,7 @@
 
 import asyncio
 import os
+import shutil
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -110,6 +111,14 @@ async def test_a_program_ends_as_it_would_by_itself(sandbox: LocalSandbox) -> No
 async def test_bash_runs_too(sandbox: LocalSandbox) -> None:
     result = await run(sandbox, 'read x; echo "got $x"; exit 4', language="bash", stdin="a\n")
     assert (result.stdout, result.exit_code) == ("got a\n", 4)
+
+
+async def test_javascript_runs_too(sandbox: LocalSandbox) -> None:
+    if shutil.which("node") is None:
+        pytest.skip("this machine has no node")
+    code = "console.log([3, 1, 2].sort().join()); process.exit(5)"
+    result = await run(sandbox, code, language="javascript", limits=Limits())
+    assert (result.stdout, result.exit_code) == ("1,2,3\n", 5), result
 
 
 async def test_an_unknown_language_is_the_callers_fault(sandbox: LocalSandbox) -> None:

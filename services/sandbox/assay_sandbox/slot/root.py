@@ -20,6 +20,7 @@ SHOWN = (
     "/etc/alternatives",
     "/etc/ld.so.cache",
     "/etc/localtime",
+    "/etc/ssl/openssl.cnf",
 )
 _DEVICES = ("null", "zero", "full", "random", "urandom")
 _FILES = {

@@ -1,0 +1,103 @@
+"""SandboxFusion's wire format, so that its clients (verl's, for one) run against this service.
+
+Its timeouts are wall time on a machine that may be busy. Here they bound CPU time, and wall time
+only twice as far, so that a program is not slow because others are.
+"""
+
+from typing import Literal
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assay_shared.errors import InvalidInput
+from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
+
+_LANGUAGES = {"python": "python", "bash": "bash", "nodejs": "javascript"}
+_DEFAULT_MEMORY_BYTES = 1024 * 2**20
+_MAX_CPU_TIME_S = 300.0
+
+
+class RunCodeRequest(BaseModel):
+    """POST /run_code. `memory_limit_MB` below 0 stands for no limit of the caller's."""
+
+    model_config = ConfigDict(extra="ignore")
+
+    code: str
+    language: str
+    stdin: str | None = ""
+    compile_timeout: float = Field(default=10.0, gt=0)
+    run_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
+    memory_limit_MB: int = -1  # as it is on the wire
+    files: dict[str, str | None] = {}
+    fetch_files: list[str] = []
+
+
+class CommandResult(BaseModel):
+    """One command: whether it ended by itself, and with what."""
+
+    status: Literal["Finished", "Error", "TimeLimitExceeded"]
+    execution_time: float | None = None
+    return_code: int | None = None
+    stdout: str | None = None
+    stderr: str | None = None
+
+
+class RunCodeResponse(BaseModel):
+    """`Success` is a program that ended with 0; `SandboxError` is never the program's fault."""
+
+    status: Literal["Success", "Failed", "SandboxError"]
+    message: str
+    compile_result: CommandResult | None = None
+    run_result: CommandResult | None = None
+    executor_pod_name: str | None = None
+    files: dict[str, str] = {}
+
+
+def to_execution(request: RunCodeRequest) -> ExecutionRequest:
+    """The request in our own terms.
+
+    Raises:
+        InvalidInput: it asks for something that is not served here.
+    """
+    if request.language not in _LANGUAGES:
+        known = ", ".join(_LANGUAGES)
+        raise InvalidInput(
+            f"{request.language!r} is not served", field="language", hint=f"known: {known}"
+        )
+    for name in ("files", "fetch_files"):
+        if getattr(request, name):
+            raise InvalidInput("files are not served", field=name)
+    wall_time_s = max(2 * request.run_timeout, request.run_timeout + 1)
+    memory_bytes = request.memory_limit_MB * 2**20
+    return ExecutionRequest(
+        code=request.code,
+        language=_LANGUAGES[request.language],
+        stdin=request.stdin or "",
+        limits=Limits(
+            cpu_time_s=request.run_timeout,
+            wall_time_s=wall_time_s,
+            memory_bytes=memory_bytes if memory_bytes > 0 else _DEFAULT_MEMORY_BYTES,
+        ),
+    )
+
+
+def from_result(result: ExecutionResult) -> RunCodeResponse:
+    """The result in SandboxFusion's words."""
+    late = result.status is Status.TIME_LIMIT
+    succeeded = result.status is Status.ACCEPTED
+    return RunCodeResponse(
+        status="Success" if succeeded else "Failed",
+        message="" if succeeded else f"{result.status}: {result.message}",
+        run_result=CommandResult(
+            status="TimeLimitExceeded" if late else "Finished",
+            execution_time=result.wall_time_s,
+            # A killed program has a signal's number; their clients expect a failure.
+            return_code=None if late else result.exit_code,
+            stdout=result.stdout,
+            stderr=result.stderr,
+        ),
+    )
+
+
+def unavailable(message: str) -> RunCodeResponse:
+    """For an answer with status 504, the only one that verl's client asks again after."""
+    return RunCodeResponse(status="SandboxError", message=message)
