@@ -144,15 +144,17 @@ class Pool:
             self._free.put_nowait(await asyncio.to_thread(self._make, number))
 
     def _make(self, number: int) -> Slot:
-        if self._daemon is None:
-            self._daemon = Daemon(self.host, self.isolation, self._writable_bytes, self._folder)
-            self._daemon.wait_until_ready()
-        try:
-            return self._daemon.make(number)
-        except DaemonLost:
-            self._daemon.close()
-            self._daemon = None
-            raise
+        """Build a slot; with a new daemon if the old one turns out to be gone."""
+        if self._daemon is not None:
+            try:
+                return self._daemon.make(number)
+            except DaemonLost as error:
+                _log.warning("%s: starting another", error)
+                self._daemon.close()
+                self._daemon = None
+        self._daemon = Daemon(self.host, self.isolation, self._writable_bytes, self._folder)
+        self._daemon.wait_until_ready()
+        return self._daemon.make(number)
 
     @asynccontextmanager
     async def slot(self) -> AsyncIterator[Slot]:

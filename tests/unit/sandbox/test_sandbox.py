@@ -3,6 +3,7 @@
 import asyncio
 import os
 import shutil
+import signal
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from pydantic import JsonValue
 
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.errors import ConfigError, InvalidInput, Overloaded
+from assay_shared.errors import ConfigError, InvalidInput, Overloaded, SandboxFault
 from assay_shared.types import (
     AssertCase,
     CallCase,
@@ -538,3 +539,69 @@ async def test_two_sandboxes_on_one_machine_leave_each_other_alone(
     for _ in range(10):
         assert (await run(second, "print(1)")).stdout == "1\n"
     assert (await slow).stdout == "whole\n"
+
+
+# What is lost is built anew
+
+
+def parent_of(pid: int) -> int:
+    """0 for a process that is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def slot_processes() -> list[int]:
+    """The first processes of slots: children of the daemons that this process started."""
+    parents = {int(p.name): parent_of(int(p.name)) for p in Path("/proc").glob("[0-9]*")}
+    daemons = {pid for pid, parent in parents.items() if parent == os.getpid()}
+    return [pid for pid, parent in parents.items() if parent in daemons]
+
+
+async def test_a_killed_slot_fails_its_program_and_is_built_anew(
+    make_sandbox: MakeSandbox,
+) -> None:
+    sandbox = await make_sandbox(sandbox_slots=1)
+    work = asyncio.create_task(run(sandbox, "import time\ntime.sleep(60)", limits=Limits()))
+    await asyncio.sleep(0.3)
+    for pid in slot_processes():
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(SandboxFault, match="the slot ended under its program"):
+        await work
+    started = time.monotonic()
+    assert (await run(sandbox, "print(1)")).stdout == "1\n"
+    assert time.monotonic() - started < 1.0
+
+
+@pytest.mark.parametrize("isolation", ["pooled", "fallback"])
+async def test_slots_come_back_when_their_daemon_is_killed(
+    make_sandbox: MakeSandbox, isolation: str
+) -> None:
+    sandbox = await make_sandbox(sandbox_slots=2, sandbox_isolation=isolation)
+    work = asyncio.create_task(run(sandbox, "import time\ntime.sleep(60)", limits=Limits()))
+    await asyncio.sleep(0.3)
+    slots = slot_processes()
+    assert len(slots) == 2
+    os.kill(parent_of(slots[0]), signal.SIGKILL)
+    with pytest.raises(SandboxFault, match="the slot ended under its program"):
+        await work
+    started = time.monotonic()
+    results = await asyncio.gather(*(run(sandbox, f"print({i})") for i in range(6)))
+    assert [result.stdout for result in results] == [f"{i}\n" for i in range(6)]
+    assert time.monotonic() - started < 3.0
+    while len(slot_processes()) < 2:
+        assert time.monotonic() - started < 3.0
+        await asyncio.sleep(0.05)
+
+
+async def test_a_closed_sandbox_leaves_no_process_and_no_folder(folder: Path) -> None:
+    settings = SandboxSettings(
+        sandbox_minimum_isolation="fallback", sandbox_work_folder=folder, sandbox_slots=2
+    )
+    sandbox = LocalSandbox(settings, CollectorRegistry())
+    await sandbox.open()
+    await run(sandbox, "print(1)")
+    await sandbox.close()
+    assert slot_processes() == []
+    assert os.listdir(folder) == []  # noqa: PTH208  # in a coroutine
