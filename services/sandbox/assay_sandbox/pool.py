@@ -15,6 +15,7 @@ from prometheus_client import Counter
 
 import assay_sandbox
 from assay_sandbox.host import PYTHON_FLAGS, Host
+from assay_sandbox.slot import cgroup
 from assay_sandbox.slot.daemon import SlotConfig
 from assay_shared.errors import SandboxFault
 
@@ -108,6 +109,7 @@ class Daemon:
         except subprocess.TimeoutExpired:
             self._process.kill()
             self._process.wait()
+        cgroup.remove_left(self._process.pid)
 
 
 class Pool:

@@ -142,6 +142,8 @@ class Run:
         self._out_of_output = False
         self._out_of_time = False
         self._killed = False
+        #: Whether the program's process has said anything; before that, running it again is safe.
+        self.has_begun = False
         self.stdout = Capture(plan.output_bytes, self._overflow)
         self.stderr = Capture(plan.output_bytes, self._overflow)
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -168,6 +170,7 @@ class Run:
         return [Drain(read, take) for (read, _), take in zip(pipes, takers, strict=True)]
 
     def _take_record(self, chunk: bytes) -> None:
+        self.has_begun = True
         *lines, self._partial_record = (self._partial_record + chunk).split(b"\n")
         for line in lines:
             self._on_record(self, line)

@@ -143,15 +143,15 @@ class LocalSandbox:
         for _ in range(self._settings.sandbox_slots + 1):
             async with self._pool.slot() as slot:
                 self._metrics.wait_s.observe(time.monotonic() - waited)
+                run: Run | None = None
                 try:
                     run = Run(slot.socket, plan, on_record)
-                except SandboxFault:
-                    slot.is_lost = True
-                    continue
-                try:
                     return await run.finish()
+                except SandboxFault:
+                    if run is not None and run.has_begun:
+                        raise
                 finally:
-                    slot.is_lost = run.is_slot_lost
+                    slot.is_lost = run is None or run.is_slot_lost
         raise SandboxFault("no slot takes a program")
 
     async def _stdin_cases(self, request: TestRequest) -> list[CaseResult]:

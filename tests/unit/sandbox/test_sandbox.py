@@ -583,19 +583,26 @@ async def test_slots_come_back_when_their_daemon_is_killed(
     await asyncio.sleep(0.3)
     slots = slot_processes()
     assert len(slots) == 2
-    os.kill(parent_of(slots[0]), signal.SIGKILL)
+    daemon = parent_of(slots[0])
+    os.kill(daemon, signal.SIGKILL)
     with pytest.raises(SandboxFault, match="the slot ended under its program"):
         await work
     started = time.monotonic()
     results = await asyncio.gather(*(run(sandbox, f"print({i})") for i in range(6)))
     assert [result.stdout for result in results] == [f"{i}\n" for i in range(6)]
     assert time.monotonic() - started < 3.0
+    assert not [name for name in groups() if f"-{daemon}-" in name]
     while len(slot_processes()) < 2:
         assert time.monotonic() - started < 3.0
         await asyncio.sleep(0.05)
 
 
-async def test_a_closed_sandbox_leaves_no_process_and_no_folder(folder: Path) -> None:
+def groups() -> set[str]:
+    return {str(path) for path in Path("/sys/fs/cgroup").rglob("assay-*")}
+
+
+async def test_a_closed_sandbox_leaves_nothing(folder: Path) -> None:
+    before = groups()
     settings = SandboxSettings(
         sandbox_minimum_isolation="fallback", sandbox_work_folder=folder, sandbox_slots=2
     )
@@ -604,4 +611,5 @@ async def test_a_closed_sandbox_leaves_no_process_and_no_folder(folder: Path) ->
     await run(sandbox, "print(1)")
     await sandbox.close()
     assert slot_processes() == []
+    assert groups() <= before
     assert os.listdir(folder) == []  # noqa: PTH208  # in a coroutine

@@ -4,11 +4,15 @@ Files are opened by the daemon, before a slot's processes lose the sight of them
 later goes through the open descriptors.
 """
 
+import glob
 import os
+import signal
+import time
 from collections.abc import Callable
 from contextlib import suppress
 
 _V1, _V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+_REMOVAL_ATTEMPTS = 100
 _SWAP_V1, _SWAP_V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
 
 
@@ -72,8 +76,7 @@ class Cgroup:
     def close(self) -> None:
         for fd in self.descriptors:
             os.close(fd)
-        with suppress(OSError):  # a member may take a moment to be gone
-            os.rmdir(self._folder)
+        _end_and_remove(self._folder)  # a member may take a moment to be gone
 
 
 def find_parent() -> str | None:
@@ -102,6 +105,24 @@ def _works(parent: str) -> bool:
             os.rmdir(trial)
         return False
     return True
+
+
+def remove_left(pid: int) -> None:
+    """End what is left in the groups of a daemon that was killed, and remove them."""
+    for parent in (_own_v2(), _V1):
+        for folder in glob.glob(f"{parent}/assay-{pid}-*"):
+            _end_and_remove(folder)
+
+
+def _end_and_remove(folder: str) -> None:
+    for _ in range(_REMOVAL_ATTEMPTS):
+        with suppress(OSError):
+            os.rmdir(folder)
+            return
+        with suppress(OSError), open(f"{folder}/cgroup.procs") as members:
+            for member in members:
+                os.kill(int(member), signal.SIGKILL)
+        time.sleep(0.01)
 
 
 Make = Callable[[int], Cgroup | None]

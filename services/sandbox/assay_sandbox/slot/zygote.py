@@ -124,6 +124,8 @@ class Zygote:
             resource.setrlimit(kind, (limit, limit))
         if rights.changes_user:
             os.setgroups([])
+        if rights.changes_user and not rights.has_namespaces:
+            self._kill_all()  # what an earlier slot of this user may have left
         kernel.hide_memory(True)
         kernel.forbid_new_privileges()
         if self._isolation != "fresh":  # which makes namespaces, and the filter forbids that
@@ -270,6 +272,8 @@ class Zygote:
             os.setresuid(rights.uid, rights.uid, rights.uid)  # takes all capabilities along
         else:
             kernel.drop_capabilities()
+        if not rights.has_namespaces:
+            kernel.die_with_parent()
         kernel.hide_memory(False)  # a program may open /dev/stdin
         if rights.ruleset_fd is not None:
             landlock.restrict(rights.ruleset_fd)
