@@ -555,8 +555,16 @@ def parent_of(pid: int) -> int:
 def slot_processes() -> list[int]:
     """The first processes of slots: children of the daemons that this process started."""
     parents = {int(p.name): parent_of(int(p.name)) for p in Path("/proc").glob("[0-9]*")}
-    daemons = {pid for pid, parent in parents.items() if parent == os.getpid()}
+    own = (pid for pid, parent in parents.items() if parent == os.getpid())
+    daemons = {pid for pid in own if b"assay_sandbox.slot" in command_of(pid)}
     return [pid for pid, parent in parents.items() if parent in daemons]
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
 
 
 async def test_a_killed_slot_fails_its_program_and_is_built_anew(
