@@ -25,6 +25,8 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     for variable in os.environ:
         if variable.startswith("ASSAY_") and variable != "ASSAY_DATA":
             monkeypatch.delenv(variable)
+    # Tests of isolation name the level they need; the others run wherever there is one.
+    monkeypatch.setenv("ASSAY_SANDBOX_MINIMUM_ISOLATION", "fallback")
 
 
 @pytest.fixture
