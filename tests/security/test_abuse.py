@@ -175,16 +175,21 @@ CHECK = (
 )
 
 
+async def open_sandbox(num_slots: int, isolation: str) -> LocalSandbox:
+    values = {
+        "sandbox_slots": num_slots,
+        "sandbox_isolation": isolation,
+        "sandbox_minimum_isolation": "fallback",
+    }
+    sandbox = LocalSandbox(SandboxSettings.model_validate(values), CollectorRegistry())
+    await sandbox.open()
+    return sandbox
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=LEVELS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[LocalSandbox]:
     """One slot: the next program runs where the hostile one did."""
-    settings = SandboxSettings(
-        sandbox_slots=1,
-        sandbox_isolation=request.param,
-        sandbox_minimum_isolation="fallback",
-    )
-    sandbox = LocalSandbox(settings, CollectorRegistry())
-    await sandbox.open()
+    sandbox = await open_sandbox(1, request.param)
     if sandbox.isolation != request.param:
         await sandbox.close()
         pytest.skip(f"this host does not grant isolation {request.param}")
@@ -211,13 +216,7 @@ async def test_abuse_is_judged_and_leaves_nothing(sandbox: LocalSandbox, name: s
 
 @pytest.mark.asyncio(loop_scope="module")
 async def test_neighbours_of_a_fork_bomb_go_on(sandbox: LocalSandbox) -> None:
-    settings = SandboxSettings(
-        sandbox_slots=2,
-        sandbox_isolation=sandbox.isolation,
-        sandbox_minimum_isolation="fallback",
-    )
-    both = LocalSandbox(settings, CollectorRegistry())
-    await both.open()
+    both = await open_sandbox(2, sandbox.isolation)
     try:
         bomb = asyncio.create_task(run(both, ABUSES["fork bomb"].code))
         for _ in range(20):

@@ -8,6 +8,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
+from itertools import groupby
 
 from assay_sandbox.assertions import Assertion, CannotSplit, split
 from assay_sandbox.program import Records, Source, status_of
@@ -98,9 +99,10 @@ async def run_cases(
         if request.stop_on_first_failure and answers[-1].status is not Status.ACCEPTED:
             break
     answers += [CaseResult(status=None)] * (len(questions) - len(answers))
+    answered = zip(questions, answers, strict=True)
     return [
-        _fold([a for q, a in zip(questions, answers, strict=True) if q.case == index])
-        for index in range(len(request.cases))
+        _fold([answer for _, answer in pairs])
+        for _, pairs in groupby(answered, key=lambda pair: pair[0].case)
     ]
 
 

@@ -3,20 +3,21 @@
 import logging
 import tempfile
 from pathlib import Path
+from typing import get_args
 
 from prometheus_client import Counter
 
 from assay_sandbox.host import examine
 from assay_sandbox.pool import Pool
 from assay_sandbox.selftest import find_escapes
-from assay_sandbox.settings import SandboxSettings
-from assay_sandbox.slot.daemon import NAMESPACED
+from assay_sandbox.settings import Isolation, SandboxSettings
+from assay_sandbox.slot.daemon import FALLBACK
 from assay_shared.errors import ConfigError, SandboxFault
 
 _log = logging.getLogger(__name__)
 
 #: From least to most.
-LEVELS = ("fallback", "pooled", "fresh", "single_use")
+LEVELS: tuple[str, ...] = get_args(Isolation)
 _HOW_TO_GRANT = (
     "slots need user, mount and pid namespaces: see docs/sandbox.md for the options of Docker and "
     "Kubernetes, or set ASSAY_SANDBOX_MINIMUM_ISOLATION=fallback to serve with less"
@@ -40,14 +41,14 @@ async def open_pool(settings: SandboxSettings, rebuilt: Counter) -> Pool:
         await pool.open()
     except SandboxFault as error:
         await pool.close()
-        if least != "fallback" or wanted == "fallback":
+        if least != FALLBACK or wanted == FALLBACK:
             raise ConfigError(
                 f"this host does not grant isolation {wanted}: {error.message}",
                 field="ASSAY_SANDBOX_ISOLATION",
                 hint=_HOW_TO_GRANT,
             ) from error
         _log.warning("isolation is fallback: %s is not granted here: %s", wanted, error.message)
-        pool = _make_pool(settings, "fallback", rebuilt)
+        pool = _make_pool(settings, FALLBACK, rebuilt)
         await pool.open()
     await _attack(pool)
     return pool
@@ -60,7 +61,7 @@ def _make_pool(settings: SandboxSettings, isolation: str, rebuilt: Counter) -> P
         raise ConfigError(str(error), field="ASSAY_SANDBOX_WORK_FOLDER") from None
     folder.chmod(0o755)
     return Pool(
-        examine(settings, has_namespaces=isolation in NAMESPACED),
+        examine(settings, has_namespaces=isolation != FALLBACK),
         isolation,
         settings.sandbox_slots,
         settings.sandbox_writable_bytes,

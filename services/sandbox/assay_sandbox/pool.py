@@ -6,7 +6,8 @@ import logging
 import shutil
 import socket
 import subprocess
-from collections.abc import AsyncIterator
+import time
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -15,6 +16,7 @@ from prometheus_client import Counter
 
 import assay_sandbox
 from assay_sandbox.host import PYTHON_FLAGS, Host
+from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.slot import cgroup
 from assay_sandbox.slot.daemon import SlotConfig
 from assay_shared.errors import SandboxFault
@@ -48,7 +50,7 @@ class Daemon:
     """The process that builds slots, from here."""
 
     def __init__(self, host: Host, isolation: str, writable_bytes: int, folder: Path) -> None:
-        self._config = SlotConfig(
+        config = SlotConfig(
             isolation=isolation,
             first_uid=host.first_uid,
             readable=[*host.readable],
@@ -61,8 +63,13 @@ class Daemon:
             package = str(Path(assay_sandbox.__file__).parents[1])
             self._process = subprocess.Popen(
                 [
-                    *(host.python, *PYTHON_FLAGS, "-c", _BOOT, package),
-                    *(str(theirs.fileno()), json.dumps(asdict(self._config))),
+                    host.python,
+                    *PYTHON_FLAGS,
+                    "-c",
+                    _BOOT,
+                    package,
+                    str(theirs.fileno()),
+                    json.dumps(asdict(config)),
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
@@ -113,7 +120,7 @@ class Daemon:
 
 
 class Pool:
-    """`slot()` lends a free slot; lost ones are built anew in a thread meanwhile."""
+    """`play` uses the next free slot; lost ones are built anew in a thread meanwhile."""
 
     def __init__(
         self,
@@ -158,8 +165,34 @@ class Pool:
         self._daemon.wait_until_ready()
         return self._daemon.make(number)
 
+    async def play(
+        self,
+        plan: Plan,
+        on_record: Callable[[Run, bytes], None],
+        on_slot: Callable[[float], None] = lambda waited_s: None,
+    ) -> Ending:
+        """Run a plan in the next free slot. One that turns out to be gone costs only time.
+
+        Raises:
+            SandboxFault: the slot was lost under the program, or none takes it.
+        """
+        started = time.monotonic()
+        for _ in range(self._num_slots + 1):
+            async with self._slot() as slot:
+                on_slot(time.monotonic() - started)
+                run: Run | None = None
+                try:
+                    run = Run(slot.socket, plan, on_record)
+                    return await run.finish()
+                except SandboxFault:
+                    if run is not None and run.has_begun:
+                        raise
+                finally:
+                    slot.is_lost = run is None or run.is_slot_lost
+        raise SandboxFault("no slot takes a program")
+
     @asynccontextmanager
-    async def slot(self) -> AsyncIterator[Slot]:
+    async def _slot(self) -> AsyncIterator[Slot]:
         """A free slot for the length of the block; first come, first served."""
         slot = await self._free.get()
         try:

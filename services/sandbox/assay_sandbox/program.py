@@ -3,7 +3,7 @@
 import signal
 from dataclasses import dataclass
 
-from assay_sandbox.languages import find_language
+from assay_sandbox.languages import LANGUAGES
 from assay_sandbox.run import Ending, Plan
 from assay_shared.errors import SandboxFault
 from assay_shared.types import Limits, Status
@@ -11,7 +11,7 @@ from assay_shared.types import Limits, Status
 
 @dataclass(frozen=True)
 class Source:
-    """A program's text, and what it may use."""
+    """A program's text, in a language that this host has, and what it may use."""
 
     code: str
     language: str
@@ -19,7 +19,7 @@ class Source:
 
     def plan(self, stdin: str = "", cases: tuple[dict[str, object], ...] = ()) -> Plan:
         """For a slot. With `cases`, the harness runs them after the program."""
-        language = find_language(self.language)
+        language = LANGUAGES[self.language]
         limits = self.limits.model_dump()
         return Plan(
             header={"limits": limits, "num_cases": len(cases)},

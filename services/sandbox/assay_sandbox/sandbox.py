@@ -1,6 +1,5 @@
 """The sandbox: bounded slots, one program a slot, and the verdicts on them."""
 
-import time
 from collections.abc import Callable
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
@@ -15,7 +14,7 @@ from assay_sandbox.program import Records, Source, status_of
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.admission import Gate
-from assay_shared.errors import InvalidInput, SandboxFault
+from assay_shared.errors import InvalidInput
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.together import together
 from assay_shared.types import (
@@ -138,21 +137,7 @@ class LocalSandbox:
         return result
 
     async def _play(self, plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
-        """Run a plan in the next free slot. One that turns out to be gone costs only time."""
-        waited = time.monotonic()
-        for _ in range(self._settings.sandbox_slots + 1):
-            async with self._pool.slot() as slot:
-                self._metrics.wait_s.observe(time.monotonic() - waited)
-                run: Run | None = None
-                try:
-                    run = Run(slot.socket, plan, on_record)
-                    return await run.finish()
-                except SandboxFault:
-                    if run is not None and run.has_begun:
-                        raise
-                finally:
-                    slot.is_lost = run is None or run.is_slot_lost
-        raise SandboxFault("no slot takes a program")
+        return await self._pool.play(plan, on_record, self._metrics.wait_s.observe)
 
     async def _stdin_cases(self, request: TestRequest) -> list[CaseResult]:
         source = Source(request.code, request.language, request.limits)

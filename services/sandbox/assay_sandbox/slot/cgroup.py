@@ -8,12 +8,18 @@ import glob
 import os
 import signal
 import time
-from collections.abc import Callable
 from contextlib import suppress
 
 _V1, _V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+#: The limit, the most that was held, the count of kills, and how much may be swapped.
+_FILES_V1 = (
+    "memory.limit_in_bytes",
+    "memory.max_usage_in_bytes",
+    "memory.oom_control",
+    "memory.swappiness",
+)
+_FILES_V2 = ("memory.max", "memory.peak", "memory.events", "memory.swap.max")
 _REMOVAL_ATTEMPTS = 100
-_SWAP_V1, _SWAP_V2 = "memory.memsw.limit_in_bytes", "memory.swap.max"
 
 
 class Cgroup:
@@ -27,12 +33,7 @@ class Cgroup:
         """
         self._folder = folder
         os.makedirs(folder, exist_ok=True)
-        self._version_2 = not folder.startswith(_V1)
-        limit, peak, events = (
-            ("memory.max", "memory.peak", "memory.events")
-            if self._version_2
-            else ("memory.limit_in_bytes", "memory.max_usage_in_bytes", "memory.oom_control")
-        )
+        limit, peak, events, swapping = _FILES_V1 if folder.startswith(_V1) else _FILES_V2
         self._members = self._open("cgroup.procs", os.O_WRONLY)
         self._limit = self._open(limit, os.O_WRONLY)
         self._events = self._open(events, os.O_RDONLY)
@@ -40,7 +41,7 @@ class Cgroup:
         with suppress(OSError):  # kernels before 5.19, or before 6.12 for resetting it
             self._peak = self._open(peak, os.O_RDWR)
         with suppress(OSError):
-            swap = self._open(_SWAP_V2 if self._version_2 else "memory.swappiness", os.O_WRONLY)
+            swap = self._open(swapping, os.O_WRONLY)
             os.write(swap, b"0")
             os.close(swap)
 
@@ -48,9 +49,9 @@ class Cgroup:
         return os.open(f"{self._folder}/{name}", flags | os.O_CLOEXEC)
 
     @property
-    def descriptors(self) -> frozenset[int]:
-        found = {self._members, self._limit, self._events}
-        return frozenset(found if self._peak is None else found | {self._peak})
+    def descriptors(self) -> set[int]:
+        found = (self._members, self._limit, self._events, self._peak)
+        return {fd for fd in found if fd is not None}
 
     def limit(self, memory_bytes: int) -> None:
         """Set what the next program may hold, and start counting anew."""
@@ -107,6 +108,11 @@ def _works(parent: str) -> bool:
     return True
 
 
+def of_slot(parent: str, slot: int) -> Cgroup:
+    """Make the group of a slot of this process's, where `remove_left` finds it."""
+    return Cgroup(f"{parent}/assay-{os.getpid()}-{slot}")
+
+
 def remove_left(pid: int) -> None:
     """End what is left in the groups of a daemon that was killed, and remove them."""
     for parent in (_own_v2(), _V1):
@@ -123,15 +129,3 @@ def _end_and_remove(folder: str) -> None:
             for member in members:
                 os.kill(int(member), signal.SIGKILL)
         time.sleep(0.01)
-
-
-Make = Callable[[int], Cgroup | None]
-
-
-def maker(parent: str | None) -> Make:
-    """Makes the groups of slots by number, below a folder of this process's own."""
-
-    def make(slot: int) -> Cgroup | None:
-        return None if parent is None else Cgroup(f"{parent}/assay-{os.getpid()}-{slot}")
-
-    return make

@@ -6,12 +6,12 @@ import json
 import os
 import signal
 import socket
-import sys
 from dataclasses import dataclass
 
 from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, zygote
 
-NAMESPACED = ("pooled", "fresh", "single_use")
+#: The one level without namespaces.
+FALLBACK = "fallback"
 _READY_TIMEOUT_S = 20.0
 _MESSAGE_BYTES = 4096
 _ALL_NAMESPACES = (
@@ -27,9 +27,7 @@ _ALL_NAMESPACES = (
 _SLOT_UID, _PROGRAM_UID = 0, 1000
 #: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID and SYS_ADMIN: what a first process needs to
 #: become its user, to kill it, to clean up after it, and to make namespaces for one program.
-_KEPT_CAPABILITIES = frozenset(
-    {0, 1, 3, 5, 6, 7, 21}
-)  # CHOWN DAC_OVERRIDE FOWNER KILL SETxID ADMIN
+_KEPT_CAPABILITIES = frozenset({0, 1, 3, 5, 6, 7, 21})
 
 
 @dataclass(frozen=True)
@@ -48,7 +46,7 @@ class SlotConfig:
 
     @property
     def has_namespaces(self) -> bool:
-        return self.isolation in NAMESPACED
+        return self.isolation != FALLBACK
 
     def users(self, slot: int) -> tuple[int, int]:
         """On the host: the slot's own, and its programs'."""
@@ -64,7 +62,7 @@ class Daemon:
         self._config = config
         self._pids: dict[int, int] = {}
         self._cgroups: dict[int, cgroup.Cgroup] = {}
-        self._make_cgroup = cgroup.maker(cgroup.find_parent())
+        self._cgroup_parent = cgroup.find_parent()
         own_names = config.has_namespaces or landlock.version() >= landlock.SCOPE_VERSION
         self._filter = kernel.SyscallFilter(seccomp.for_this_machine(local_sockets=own_names))
         self._folder = config.folder
@@ -90,11 +88,11 @@ class Daemon:
                 mine = self._start(number)
             except OSError as error:
                 self._end(number)
-                self._server.send(json.dumps({"slot": number, "error": str(error)}).encode())
+                self._server.send(json.dumps({"error": str(error)}).encode())
                 continue
-            answer = json.dumps({"slot": number, "pid": self._pids[number]}).encode()
-            socket.send_fds(self._server, [answer], [mine.fileno()])
-            mine.close()
+            with mine:
+                answer = json.dumps({"made": number}).encode()
+                socket.send_fds(self._server, [answer], [mine.fileno()])
 
     def _next_message(self) -> bytes:
         try:
@@ -118,9 +116,8 @@ class Daemon:
     def _start(self, number: int) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         gate, opener = os.pipe()
-        group = self._make_cgroup(number)
-        if group is not None:
-            self._cgroups[number] = group
+        if self._cgroup_parent is not None:
+            self._cgroups[number] = cgroup.of_slot(self._cgroup_parent, number)
         try:
             pid = kernel.clone(_ALL_NAMESPACES if self._config.has_namespaces else 0)
             if pid == 0:
@@ -156,10 +153,10 @@ class Daemon:
             os.read(gate, 1)
             group = self._cgroups.get(number)
             rights = self._rights(number)
-            kept = {server.fileno()} | (group.descriptors if group else frozenset())
+            kept = {server.fileno()} | (group.descriptors if group else set())
             if rights.ruleset_fd is not None:
-                kept |= {rights.ruleset_fd}
-            zygote.close_all_but(set(kept))
+                kept.add(rights.ruleset_fd)
+            zygote.close_all_but(kept)
             with kernel.opened(os.devnull, os.O_RDWR) as null:
                 os.dup2(null, 0)
             if self._config.has_namespaces:
@@ -188,6 +185,7 @@ class Daemon:
                 ruleset_fd=None,
                 work=root.WORK,
                 writable=root.WRITABLE,
+                writable_bytes=self._config.writable_bytes,
             )
         uid = self._config.users(number)[1] if changes_user else os.geteuid()
         work = f"{self._folder}/{number}"
@@ -203,6 +201,7 @@ class Daemon:
             ruleset_fd=landlock.make_ruleset(readable, [work, "/dev/null"]),
             work=work,
             writable=(work,),
+            writable_bytes=self._config.writable_bytes,
         )
 
 
@@ -238,7 +237,3 @@ def main(server_fd: int, config: str) -> None:
         daemon.serve()
     finally:
         daemon.close()
-
-
-if __name__ == "__main__":
-    main(int(sys.argv[1]), sys.argv[2])

@@ -15,7 +15,6 @@ CLONE_NEWIPC = 0x08000000
 CLONE_NEWUSER = 0x10000000
 CLONE_NEWPID = 0x20000000
 CLONE_NEWNET = 0x40000000
-_CLONE_INTO_CGROUP = 0x200000000
 
 MS_RDONLY = 0x1
 MS_NOSUID = 0x2
@@ -80,15 +79,12 @@ class _CloneArguments(ctypes.Structure):
     ]
 
 
-def clone(flags: int, cgroup_fd: int | None = None) -> int:
-    """fork() into new namespaces and, where given, into a cgroup (v2): 0 in the child.
+def clone(flags: int) -> int:
+    """fork() into new namespaces: 0 in the child.
 
     For processes with one thread only.
     """
     arguments = _CloneArguments(flags=flags, exit_signal=_SIGCHLD)
-    if cgroup_fd is not None:
-        arguments.flags |= _CLONE_INTO_CGROUP
-        arguments.cgroup = cgroup_fd
     ctypes.pythonapi.PyOS_BeforeFork()
     pid = int(_syscall_locked(_CLONE3, ctypes.byref(arguments), ctypes.sizeof(arguments)))
     if pid == 0:
@@ -107,12 +103,6 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
         source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), options.encode()
     )
     check(result, f"mount {target}")
-
-
-def bind_read_only(source: str, target: str) -> None:
-    """Show `source` at `target`, unwritable."""
-    mount(source, target, flags=MS_BIND | MS_REC)
-    mount(source, target, flags=MS_BIND | MS_REMOUNT | MS_RDONLY | MS_NOSUID | MS_NODEV)
 
 
 def change_root(new_root: str) -> None:

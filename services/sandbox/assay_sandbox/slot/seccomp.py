@@ -92,6 +92,7 @@ DENIED: dict[str, tuple[int | None, int | None]] = {
 }
 #: Judged by their arguments.
 _CLONE, _CLONE3, _SOCKET, _IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
+_COLUMNS = {"x86_64": 0, "aarch64": 1}
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
 _X32_BIT = 0x40000000
 #: CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET.
@@ -114,7 +115,7 @@ def compile_filter(machine: str, *, local_sockets: bool) -> bytes:
     Raises:
         KeyError: no numbers are known for that machine.
     """
-    column = {"x86_64": 0, "aarch64": 1}[machine]
+    column = _COLUMNS[machine]
     lines = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_EQUAL, _AUDIT_ARCH[machine], 1, 0),
@@ -137,6 +138,12 @@ def compile_filter(machine: str, *, local_sockets: bool) -> bytes:
         lines += [_step(_EQUAL, _SOCKET[column], 0, 1), _refuse(errno.EAFNOSUPPORT)]
     lines.append(_step(_RETURN, _ALLOW))
     return b"".join(lines)
+
+
+def numbers_here() -> dict[str, int | None]:
+    """The denied calls of this machine."""
+    column = _COLUMNS[os.uname().machine]
+    return {name: numbers[column] for name, numbers in DENIED.items()}
 
 
 def for_this_machine(*, local_sockets: bool) -> bytes:

@@ -80,7 +80,9 @@ class Rights:
     filter: kernel.SyscallFilter
     ruleset_fd: int | None
     work: str
+    #: Emptied after each program; in memory and this large each, where there are namespaces.
     writable: tuple[str, ...]
+    writable_bytes: int
 
 
 class Unclean(Exception):
@@ -148,22 +150,22 @@ class Zygote:
                 return
 
     def _answer(self, message: bytes, descriptors: list[int]) -> None:
-        if self._isolation != "fresh":
+        if self._isolation == "fresh":
+            self._answer_apart(message, descriptors)
+        else:
             self._server.send(marshal.dumps(self._play(message, descriptors)))
-            for fd in descriptors:
-                os.close(fd)
-            return
-        flags = kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
-        pid = kernel.clone(flags)
+        for fd in descriptors:
+            os.close(fd)
+
+    def _answer_apart(self, message: bytes, descriptors: list[int]) -> None:
+        """By a copy of this process, as the first of namespaces that live for one program."""
+        pid = kernel.clone(kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
         if pid == 0:
-            # A copy of this process as the first of namespaces that live for one program.
-            root.mount_own(_writable_bytes())
+            root.mount_own(self._rights.writable_bytes)
             os.chdir(self._rights.work)
             self._rights.filter.put_on()
             self._server.send(marshal.dumps(self._play(message, descriptors)))
             os._exit(0)
-        for fd in descriptors:
-            os.close(fd)
         if os.waitpid(pid, 0)[1] != 0:
             raise Unclean("the namespaces of a program ended early")
 
@@ -180,7 +182,7 @@ class Zygote:
         if pid == 0:
             self._become(request, descriptors)
         backstop_s = limits["wall_time_s"] * max(1, request["num_cases"]) + _BACKSTOP_S
-        killed = self._await_end(pid, started + backstop_s)
+        self._await_end(pid, started + backstop_s)
         _, status, usage = os.wait4(pid, 0)
         wall_time_s = time.monotonic() - started
         cpu_time_s = usage.ru_utime + usage.ru_stime + self._end_all()
@@ -194,23 +196,20 @@ class Zygote:
             "wall_time_s": wall_time_s,
             "peak_memory_bytes": peak or usage.ru_maxrss * 1024,
             "out_of_memory": out_of_memory,
-            "killed": killed,
         }
 
-    def _await_end(self, pid: int, deadline: float) -> bool:
-        """Wait for the program itself; whether it was killed from here."""
+    def _await_end(self, pid: int, deadline: float) -> None:
+        """Wait for the program itself; kill it when the server says so, or at the deadline."""
         pidfd = os.pidfd_open(pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(self._server, select.POLLIN)
         ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
-        ended = any(fd == pidfd for fd, _ in ready)
-        if not ended:
+        if not any(fd == pidfd for fd, _ in ready):
             if ready and not self._server.recv(len(KILL)):
                 os._exit(0)  # the server is gone; this process's end takes the program along
             os.kill(pid, signal.SIGKILL)
         os.close(pidfd)
-        return not ended
 
     def _end_all(self) -> float:
         """Kill and reap what the program started; the CPU seconds of what was reaped here."""
@@ -287,11 +286,6 @@ def close_all_but(kept: set[int]) -> None:
         os.closerange(first, fd)
         first = fd + 1
     os.closerange(first, 2**31 - 1)
-
-
-def _writable_bytes() -> int:
-    found = os.statvfs(root.WORK)
-    return found.f_frsize * found.f_blocks
 
 
 def _kill_everybody() -> None:
