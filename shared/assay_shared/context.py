@@ -8,6 +8,7 @@ from contextvars import ContextVar
 REQUEST_ID_HEADER = "x-request-id"
 
 _request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
+_client: ContextVar[str] = ContextVar("client", default="")
 _fields: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default=None)
 
 
@@ -18,6 +19,21 @@ def request_id() -> str | None:
 
 def new_request_id() -> str:
     return uuid.uuid4().hex
+
+
+def client() -> str:
+    """Who asks: the name of a token or, without tokens, an address."""
+    return _client.get()
+
+
+@contextmanager
+def client_scope(name: str) -> Iterator[None]:
+    """Within it, work is done for this client."""
+    token = _client.set(name)
+    try:
+        yield
+    finally:
+        _client.reset(token)
 
 
 @contextmanager

@@ -12,6 +12,7 @@ AssayError
 │   └── TooLarge           413  a body over the limit
 └── InfrastructureError         ours or a neighbour's: never a score
     ├── Overloaded         429  no room for now; Retry-After says when
+    │   └── Saturated      503  the same, from a sandbox: nothing was run
     ├── NotReady           503  starting, stopping, or no weights loaded yet
     ├── Unreachable        502  no connection, or it broke
     ├── TimedOut           504  no answer in time
@@ -131,6 +132,12 @@ class Overloaded(InfrastructureError):
     http_status = 429
     failure_class = FailureClass.OVERLOAD
     retryable = True
+
+
+class Saturated(Overloaded):
+    """No room in the sandbox for now: nothing was run."""
+
+    http_status = 503
 
 
 class NotReady(InfrastructureError):

@@ -3,14 +3,22 @@
 Plain ASGI classes: Starlette's BaseHTTPMiddleware costs a task and a queue per request.
 """
 
+import asyncio
 import hmac
 import logging
 import time
+from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from assay_shared.context import REQUEST_ID_HEADER, new_request_id, request_id, request_scope
+from assay_shared.context import (
+    REQUEST_ID_HEADER,
+    client_scope,
+    new_request_id,
+    request_id,
+    request_scope,
+)
 from assay_shared.errors import AssayError, TooLarge, Unauthorized, to_body
 from assay_shared.metrics import ServiceMetrics
 
@@ -19,10 +27,15 @@ _log = logging.getLogger(__name__)
 #: Probes and scrapers carry no token, and are not worth a log line each.
 OPEN_PATHS = frozenset({"/health", "/ready", "/metrics"})
 _MAX_ID_LENGTH = 128
+#: What others call such a request too; no standard has a number for it.
+_CLIENT_GONE = 499
 
 
 class Observe:
-    """Gives each request an id (the caller's, if it sent one), counts, times and logs it."""
+    """Gives each request an id (the caller's, if it sent one), counts, times and logs it.
+
+    Who asks is an address, until a token says more.
+    """
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
         self._app = app
@@ -34,6 +47,7 @@ class Observe:
         identifier = Headers(scope=scope).get(REQUEST_ID_HEADER, "")[:_MAX_ID_LENGTH]
         with (
             request_scope(identifier or new_request_id()),
+            client_scope((scope.get("client") or ("",))[0]),
             self._metrics.in_flight.track_inprogress(),
         ):
             await self._observed(scope, receive, send)
@@ -70,22 +84,70 @@ class Observe:
 
 
 class BearerAuth:
-    """Asks for `Authorization: Bearer <token>` on all but the open paths."""
+    """Asks for `Authorization: Bearer <token>` on all but the open paths.
 
-    def __init__(self, app: ASGIApp, token: str, service: str) -> None:
+    Tokens have names: whose token it is, is who asks.
+    """
+
+    def __init__(self, app: ASGIApp, tokens: Mapping[str, str], service: str) -> None:
         self._app = app
-        self._expected = f"Bearer {token}".encode()
+        self._expected = {name: f"Bearer {token}".encode() for name, token in tokens.items()}
         self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS or self._knows(scope):
+        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             return await self._app(scope, receive, send)
-        error = Unauthorized("this service asks for a bearer token", hint="set ASSAY_TOKEN")
-        await answer_error(error, self._service, send)
+        name = self._find_name(scope)
+        if name is None:
+            error = Unauthorized("this service asks for a bearer token", hint="set ASSAY_TOKEN")
+            return await answer_error(error, self._service, send)
+        with client_scope(name):
+            await self._app(scope, receive, send)
 
-    def _knows(self, scope: Scope) -> bool:
+    def _find_name(self, scope: Scope) -> str | None:
         given = Headers(scope=scope).get("authorization", "").encode()
-        return hmac.compare_digest(given, self._expected)
+        matches = (n for n, token in self._expected.items() if hmac.compare_digest(given, token))
+        return next(matches, None)
+
+
+class CancelOnDisconnect:
+    """Ends the work for a client that is gone."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            return await self._app(scope, receive, send)
+        work = asyncio.current_task()
+        watcher: asyncio.Task[None] | None = None
+        is_gone = False
+
+        async def watch() -> None:
+            nonlocal is_gone
+            message = await receive()
+            if message["type"] == "http.disconnect" and work is not None:
+                is_gone = True
+                work.cancel()
+
+        async def watched() -> Message:
+            nonlocal watcher
+            message = await receive()
+            if message["type"] == "http.request" and not message.get("more_body", False):
+                watcher = asyncio.create_task(watch())
+            return message
+
+        try:
+            await self._app(scope, watched, send)
+        except asyncio.CancelledError:
+            if not is_gone or work is None or work.uncancel() > 0:
+                raise
+            # Nobody reads it, but for the metrics.
+            await send({"type": "http.response.start", "status": _CLIENT_GONE, "headers": []})
+            await send({"type": "http.response.body"})
+        finally:
+            if watcher is not None:
+                watcher.cancel()
 
 
 class BodyLimit:

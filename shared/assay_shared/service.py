@@ -23,7 +23,7 @@ from assay_shared.errors import (
     to_body,
 )
 from assay_shared.metrics import ServiceMetrics
-from assay_shared.middleware import BearerAuth, BodyLimit, Observe
+from assay_shared.middleware import BearerAuth, BodyLimit, CancelOnDisconnect, Observe
 from assay_shared.settings import ServiceSettings
 
 _log = logging.getLogger(__name__)
@@ -38,6 +38,8 @@ def create_service(
     *,
     not_ready_because: Callable[[], str | None] = lambda: None,
     health: Callable[[], dict[str, JsonValue]] = dict,
+    cancel_on_disconnect: bool = False,
+    body_limit_bytes: int | None = None,
 ) -> FastAPI:
     """An app with everything that services have in common.
 
@@ -45,14 +47,19 @@ def create_service(
         lifespan: opens and closes what the service holds.
         not_ready_because: why the service cannot serve yet; None when it can.
         health: facts to show on /health beside name and version.
+        cancel_on_disconnect: whether work ends with the connection of who asked for it.
+        body_limit_bytes: in place of the one in the settings.
     """
     app = FastAPI(title=f"assay {name}", version=__version__, lifespan=lifespan)
     app.state.metrics = ServiceMetrics(name, __version__)
     _add_error_handlers(app, name)
     _add_probes(app, name, not_ready_because, health)
-    app.add_middleware(BodyLimit, limit_bytes=settings.body_limit_bytes, service=name)
-    if settings.token is not None:
-        app.add_middleware(BearerAuth, token=settings.token.get_secret_value(), service=name)
+    limit_bytes = body_limit_bytes or settings.body_limit_bytes
+    app.add_middleware(BodyLimit, limit_bytes=limit_bytes, service=name)
+    if cancel_on_disconnect:
+        app.add_middleware(CancelOnDisconnect)
+    if settings.accepted_tokens:
+        app.add_middleware(BearerAuth, tokens=settings.accepted_tokens, service=name)
     app.add_middleware(Observe, metrics=app.state.metrics)
     return app
 

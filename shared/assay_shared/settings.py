@@ -19,6 +19,9 @@ class ServiceSettings(BaseSettings):
 
     #: Bearer token that services ask for and clients send; without one, no check is made.
     token: SecretStr | None = None
+    #: More tokens that services accept, each with the name of a client: {"alice": "..."}. Where
+    #: many wait, clients take turns.
+    client_tokens: dict[str, SecretStr] = {}
     inference_url: str = "http://127.0.0.1:8001"
     sandbox_url: str = "http://127.0.0.1:8002"
     judge_url: str = "http://127.0.0.1:8003"
@@ -35,6 +38,14 @@ class ServiceSettings(BaseSettings):
     body_limit_bytes: int = Field(default=32 * 2**20, gt=0)
     #: Time a stopping service gives to requests in hand.
     shutdown_grace_s: float = Field(default=20.0, gt=0)
+
+    @property
+    def accepted_tokens(self) -> dict[str, str]:
+        """Tokens by the name of their client; none where no check is made."""
+        own = {} if self.token is None else {"": self.token}
+        return {
+            name: token.get_secret_value() for name, token in (own | self.client_tokens).items()
+        }
 
 
 AnySettings = TypeVar("AnySettings", bound=ServiceSettings)

@@ -4,10 +4,22 @@ task -> sampling -> completion -> group -> execution and tests -> verdict -> rew
 Every type is frozen and closed: an unknown field is an error at whichever end reads it.
 """
 
+import base64
+import binascii
 from enum import StrEnum
+from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    JsonValue,
+    PlainSerializer,
+    model_validator,
+)
 
 
 class Wire(BaseModel):
@@ -231,9 +243,9 @@ class Limits(Wire):
 
     cpu_time_s: float = Field(default=5.0, gt=0, le=300)
     wall_time_s: float = Field(default=15.0, gt=0, le=600)
-    memory_bytes: int = Field(default=512 * 2**20, ge=16 * 2**20)
+    memory_bytes: int = Field(default=512 * 2**20, ge=16 * 2**20, le=64 * 2**30)
     output_bytes: int = Field(default=2**20, ge=0, le=64 * 2**20)
-    file_bytes: int = Field(default=16 * 2**20, ge=0)
+    file_bytes: int = Field(default=16 * 2**20, ge=0, le=2**30)
     processes: int = Field(default=64, ge=1, le=4096)
 
 
@@ -251,13 +263,67 @@ class Status(StrEnum):
     SANDBOX_ERROR = "sandbox_error"
 
 
-class ExecutionRequest(Wire):
-    """One program to run once."""
+COMPILE_LIMITS = Limits(
+    cpu_time_s=30.0, wall_time_s=60.0, memory_bytes=2**31, file_bytes=64 * 2**20, processes=128
+)
+
+
+def _from_base64(value: object) -> object:
+    if not isinstance(value, str):
+        return value
+    try:
+        return base64.b64decode(value, validate=True)
+    except binascii.Error:
+        raise ValueError("a file's content must be base64") from None
+
+
+def _check_file_name(name: str) -> str:
+    path = PurePosixPath(name)
+    if name != str(path) or path.is_absolute() or ".." in path.parts or "\0" in name or name == ".":
+        raise ValueError("a file's name must be a plain path below the program's folder")
+    if len(path.parts) > 8 or any(len(part.encode()) > 255 for part in path.parts):
+        raise ValueError("a file's name may have 8 parts of 255 bytes")
+    return name
+
+
+#: Base64 in JSON.
+FileContent = Annotated[
+    bytes,
+    BeforeValidator(_from_base64),
+    PlainSerializer(lambda data: base64.b64encode(data).decode(), str, when_used="json"),
+]
+FileName = Annotated[str, AfterValidator(_check_file_name)]
+MAX_FILES = 64
+
+
+class ProgramRequest(Wire):
+    """A program, and what it and its compiler may use."""
 
     code: str
     language: str = "python"
-    stdin: str = ""
+    #: Which packages a Python program finds; `auto` looks at what it imports.
+    profile: Literal["auto", "std", "scientific"] = "auto"
+    #: Put beside the program, where it starts.
+    files: dict[FileName, FileContent] = Field(default={}, max_length=MAX_FILES)
     limits: Limits = Limits()
+    compile_limits: Limits = COMPILE_LIMITS
+
+
+class ExecutionRequest(ProgramRequest):
+    """One program to run once."""
+
+    stdin: str = ""
+    #: Files to bring back, by name.
+    fetch_files: tuple[FileName, ...] = Field(default=(), max_length=MAX_FILES)
+
+
+class Compilation(Wire):
+    """What the compiler said. `cached`: it had said so before."""
+
+    succeeded: bool
+    output: str = ""
+    wall_time_s: float = 0.0
+    cached: bool = False
 
 
 class ExecutionResult(Wire):
@@ -265,42 +331,68 @@ class ExecutionResult(Wire):
 
     status: Status
     stdout: str = ""
+    #: The bytes themselves, where they are no UTF-8; `stdout` then has replacement characters.
+    raw_stdout: FileContent | None = None
     stderr: str = ""
     exit_code: int | None = None
     cpu_time_s: float = 0.0
     wall_time_s: float = 0.0
     peak_memory_bytes: int | None = None
     message: str = ""
+    #: Null for languages that have no compiler.
+    compilation: Compilation | None = None
+    #: What was fetched, and why the rest could not be.
+    files: dict[str, FileContent] = {}
+    refused_files: dict[str, str] = {}
     isolation: str
 
 
-class TestRequest(Wire):
+class Checker(Wire):
+    """A program that decides whether what another printed is right.
+
+    It is run as `checker input output answer`, three files, after the program has ended and where
+    it never was. Exit code 0 says right, 1 or 2 wrong; anything else is the checker's own failure.
+    """
+
+    code: str
+    language: str = "python"
+    limits: Limits = Limits()
+
+
+class TestRequest(ProgramRequest):
     """One program, many cases. All cases must be of one kind."""
 
     __test__: ClassVar[bool] = False
 
-    code: str
-    language: str = "python"
     cases: tuple[TestCase, ...] = Field(min_length=1, max_length=1000)
-    limits: Limits = Limits()
     stop_on_first_failure: bool = False
     #: Whether test code that cannot be split may be graded in the program's own process.
     hackable: bool = True
+    #: Judges stdin cases in place of their `compare`.
+    checker: Checker | None = None
 
     @model_validator(mode="after")
     def _one_kind(self) -> "TestRequest":
         kinds = {case.kind for case in self.cases}
         if len(kinds) > 1:
             raise ValueError(f"cases must be of one kind, not {', '.join(sorted(kinds))}")
+        if self.checker is not None and kinds != {"stdin"}:
+            raise ValueError("a checker judges stdin cases only")
         return self
 
 
 class CaseResult(Wire):
-    """One case. Its status is null if it did not run because an earlier one failed."""
+    """One case. Its status is null if it did not run because an earlier one failed.
+
+    Call and assert cases share a process: their `peak_memory_bytes` is that of the process until
+    its end, their `cpu_time_s` is what the process says of itself.
+    """
 
     status: Status | None
     message: str = ""
     wall_time_s: float = 0.0
+    cpu_time_s: float = 0.0
+    peak_memory_bytes: int | None = None
 
 
 class Grading(StrEnum):
@@ -318,6 +410,7 @@ class TestReport(Wire):
     status: Status
     cases: tuple[CaseResult, ...]
     grading: Grading
+    compilation: Compilation | None = None
     isolation: str
 
     @property

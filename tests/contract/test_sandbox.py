@@ -101,4 +101,4 @@ async def test_overload_is_a_refusal_and_never_a_verdict(serve: Serve) -> None:
     statuses = {r.status for r in results if not isinstance(r, BaseException)}
     refused = {type(r).__name__ for r in results if isinstance(r, BaseException)}
     assert statuses == {Status.ACCEPTED}
-    assert refused == {"Overloaded"}
+    assert refused == {"Saturated"}

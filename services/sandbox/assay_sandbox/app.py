@@ -7,7 +7,6 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 from pydantic import JsonValue
 
-from assay_sandbox.languages import LANGUAGES, version
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.sandbox_fusion import (
     RunCodeRequest,
@@ -42,7 +41,14 @@ def create_app(settings: SandboxSettings) -> FastAPI:
             "slots": settings.sandbox_slots,
         }
 
-    app = create_service("sandbox", settings, lifespan, health=health)
+    app = create_service(
+        "sandbox",
+        settings,
+        lifespan,
+        health=health,
+        cancel_on_disconnect=True,
+        body_limit_bytes=settings.sandbox_body_limit_bytes,
+    )
 
     @app.post("/v1/execute")
     async def execute(request: ExecutionRequest) -> ExecutionResult:
@@ -67,7 +73,6 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     @app.get("/v1/languages")
     def languages() -> dict[str, str]:
         """The languages that this host has, with their versions."""
-        found = {name: version(row, sandbox.host.python) for name, row in LANGUAGES.items()}
-        return {name: text for name, text in found.items() if text is not None}
+        return sandbox.languages()
 
     return app

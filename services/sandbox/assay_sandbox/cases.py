@@ -8,13 +8,14 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 from functools import partial
-from itertools import groupby
+from itertools import groupby, pairwise
 
 from assay_sandbox.assertions import Assertion, CannotSplit, split
-from assay_sandbox.program import Records, Source, status_of
+from assay_sandbox.program import Program, Records, status_of
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.values import MalformedValue, decode, same, show
 from assay_shared.errors import InvalidInput
+from assay_shared.together import together
 from assay_shared.types import (
     AssertCase,
     CallCase,
@@ -22,11 +23,13 @@ from assay_shared.types import (
     Grading,
     Status,
     TestCase,
-    TestRequest,
 )
 
 Play = Callable[[Plan, Callable[[Run, bytes], None]], Awaitable[Ending]]
 Judge = Callable[[bytes, bytes], tuple[Status, str]]
+#: Fewer questions than this are not worth another process.
+_MIN_SHARE = 16
+_MAX_SECONDS = 1e6
 
 
 @dataclass(frozen=True)
@@ -86,19 +89,19 @@ def _ask_assertions(index: int, case: AssertCase, *, hackable: bool) -> list[Que
 
 
 async def run_cases(
-    play: Play, request: TestRequest, questions: Sequence[Question]
+    play: Play, program: Program, questions: Sequence[Question], *, num_slots: int, stop: bool
 ) -> list[CaseResult]:
     """The results of all cases, in order; None as status for those after a stop.
 
     Args:
         play: runs a plan in some slot, and hands each record on.
+        num_slots: over how many slots they may be spread.
+        stop: whether no case is run after one that failed.
     """
-    answers: list[CaseResult] = []
-    while len(answers) < len(questions):
-        answers += await _run_process(play, request, questions[len(answers) :])
-        if request.stop_on_first_failure and answers[-1].status is not Status.ACCEPTED:
-            break
-    answers += [CaseResult(status=None)] * (len(questions) - len(answers))
+    num_shares = 1 if stop else min(num_slots, -(-len(questions) // _MIN_SHARE))
+    shares = _shares(questions, num_shares)
+    parts = await together(_run_share(play, program, share, stop) for share in shares)
+    answers = [answer for part in parts for answer in part]
     answered = zip(questions, answers, strict=True)
     return [
         _fold([answer for _, answer in pairs])
@@ -106,21 +109,43 @@ async def run_cases(
     ]
 
 
+def _shares(questions: Sequence[Question], num_shares: int) -> list[Sequence[Question]]:
+    """As many runs of questions, about equally long."""
+    bounds = [len(questions) * i // num_shares for i in range(num_shares + 1)]
+    return [questions[start:end] for start, end in pairwise(bounds)]
+
+
+async def _run_share(
+    play: Play, program: Program, questions: Sequence[Question], stop: bool
+) -> list[CaseResult]:
+    answers: list[CaseResult] = []
+    while len(answers) < len(questions):
+        answers += await _run_process(play, program, questions[len(answers) :], stop)
+        if stop and answers[-1].status is not Status.ACCEPTED:
+            break
+    return answers + [CaseResult(status=None)] * (len(questions) - len(answers))
+
+
 def _fold(answers: list[CaseResult]) -> CaseResult:
     """A case is what its first question is that does not hold."""
     failed = (one for one in answers if one.status is not Status.ACCEPTED)
     worst = next(failed, answers[0])
-    return worst.model_copy(update={"wall_time_s": sum(one.wall_time_s for one in answers)})
+    whole = {
+        "wall_time_s": sum(one.wall_time_s for one in answers),
+        "cpu_time_s": sum(one.cpu_time_s for one in answers),
+    }
+    return worst.model_copy(update=whole)
 
 
 async def _run_process(
-    play: Play, request: TestRequest, questions: Sequence[Question]
+    play: Play, program: Program, questions: Sequence[Question], stop: bool
 ) -> list[CaseResult]:
     """At least one answer: to all questions, or to those up to the one that ended the process."""
-    sitting = Sitting(questions, request.stop_on_first_failure)
-    source = Source(request.code, request.language, request.limits)
-    plan = source.plan(cases=tuple(question.plan for question in questions))
-    return sitting.results(await play(plan, sitting.take), request)
+    sitting = Sitting(questions, stop)
+    plan = program.plan(cases=tuple(question.plan for question in questions))
+    ending = await play(plan, sitting.take)
+    memory = {"peak_memory_bytes": ending.peak_memory_bytes}
+    return [one.model_copy(update=memory) for one in sitting.results(ending, program)]
 
 
 class Sitting:
@@ -133,6 +158,7 @@ class Sitting:
         self._results: list[CaseResult] = []
         self._records = Records()
         self._begun: float | None = None
+        self._cpu_time_s = 0.0
 
     def take(self, run: Run, line: bytes) -> None:
         """One record, as it comes. A case's clock starts when the case does."""
@@ -142,6 +168,8 @@ class Sitting:
         if kind == b"start":
             run.clock.restart()
             self._begun = time.monotonic()
+        elif kind == b"cpu":
+            self._cpu_time_s = _read_number(rest)
         elif kind in (b"value", b"passed", b"failed", b"raised"):
             self._end_case(kind, rest)
             if self._stop_on_first_failure and self._has_failed():
@@ -161,22 +189,37 @@ class Sitting:
         took_s = time.monotonic() - self._begun
         self._begun = None
         status, message = self._questions[index].judge(kind, payload)
-        self._results.append(CaseResult(status=status, message=message, wall_time_s=took_s))
+        self._results.append(
+            CaseResult(
+                status=status, message=message, wall_time_s=took_s, cpu_time_s=self._cpu_time_s
+            )
+        )
 
-    def results(self, ending: Ending, request: TestRequest) -> list[CaseResult]:
+    def results(self, ending: Ending, program: Program) -> list[CaseResult]:
         """What is known once the process has ended."""
         results, whole = self._results, len(self._questions)
         if self._stopped or (len(results) == whole and self._records.done):
             return results
-        status, message = status_of(ending, self._records, request.limits)
+        status, message = status_of(ending, self._records, program)
         if status is None:
             status, message = Status.RUNTIME_ERROR, "the program ended before its cases did"
-        ended = CaseResult(status=status, message=message)
+        took_s = 0.0 if self._begun is None else time.monotonic() - self._begun
+        rest_s = max(0.0, ending.cpu_time_s - sum(one.cpu_time_s for one in results))
+        ended = CaseResult(status=status, message=message, wall_time_s=took_s, cpu_time_s=rest_s)
         if self._begun is None and not results:
             return [ended] * whole  # the program itself failed: so would it for each case
         if len(results) == whole:
             results.pop()  # it ended within the last case, after a record that it forged
         return [*results, ended]
+
+
+def _read_number(text: bytes) -> float:
+    """What the program's process says of itself, which may be anything."""
+    try:
+        number = float(text)
+    except ValueError:
+        return 0.0
+    return number if 0.0 <= number < _MAX_SECONDS else 0.0
 
 
 def _judge_in_process(kind: bytes, payload: bytes) -> tuple[Status, str]:

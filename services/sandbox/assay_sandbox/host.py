@@ -1,6 +1,8 @@
 """What this host has for slots: which interpreter, and which users they may have."""
 
+import importlib.util
 import os
+import re
 import socket
 import subprocess
 import sys
@@ -9,6 +11,7 @@ from pathlib import Path
 
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import ConfigError
+from assay_shared.types import AssertCase, ProgramRequest, TestRequest
 
 #: No site packages, no user site, no current folder on the path, no caches written, and UTF-8 in
 #: any locale. (-I would also ignore the hash seed, which makes runs repeatable.)
@@ -16,8 +19,31 @@ PYTHON_FLAGS = ("-s", "-S", "-P", "-B", "-X", "utf8")
 _PROBE = "import json, random, collections, sys; print(sys.base_prefix)"
 _PROBE_TIMEOUT_S = 20
 #: Users of one sandbox, two for each slot, and how many sandboxes may share a machine.
-_RANGE = 512
-_MAX_SANDBOXES = 32
+_RANGE = 2048
+_MAX_SANDBOXES = 16
+
+
+#: Packages that are shown to programs where no folder of packages is named.
+SCIENTIFIC = (
+    "numpy",
+    "scipy",
+    "sympy",
+    "mpmath",
+    "pandas",
+    "dateutil",
+    "pytz",
+    "six.py",
+    "networkx",
+    "sklearn",
+    "joblib",
+    "threadpoolctl.py",
+)
+
+
+_IMPORTS = re.compile(
+    rf"^[ \t]*(?:import|from)[ \t]+(?:{'|'.join(n.removesuffix('.py') for n in SCIENTIFIC)})\b",
+    re.MULTILINE,
+)
 
 
 @dataclass(frozen=True)
@@ -60,6 +86,41 @@ def examine(settings: SandboxSettings, *, has_namespaces: bool) -> Host:
     )
 
 
+@dataclass(frozen=True)
+class Packages:
+    """Numerical packages that this host has for programs: their folder, and what is shown of it."""
+
+    folder: str
+    shown: tuple[str, ...]
+
+
+def needs_packages(request: ProgramRequest) -> bool:
+    """Whether a Python program, or its cases, import what only the scientific profile has."""
+    texts = [request.code]
+    if isinstance(request, TestRequest):
+        texts += [case.code for case in request.cases if isinstance(case, AssertCase)]
+    return request.language == "python" and any(map(_IMPORTS.search, texts))
+
+
+def find_packages(settings: SandboxSettings, host: Host, has_namespaces: bool) -> Packages | None:
+    """The packages in the folder that the settings name, or those that the server itself has.
+
+    None where there is no numpy that the slots' interpreter can import.
+    """
+    if settings.sandbox_packages is not None:
+        found = Packages(str(settings.sandbox_packages), (str(settings.sandbox_packages),))
+    else:
+        numpy = importlib.util.find_spec("numpy")
+        if numpy is None or numpy.origin is None:
+            return None
+        folder = Path(numpy.origin).parents[1]
+        beside = (folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs"))
+        found = Packages(str(folder), tuple(str(path) for path in beside if path.exists()))
+    uid = None if has_namespaces else host.first_uid
+    probe = f"import sys; sys.path.append({found.folder!r}); import numpy; print(1)"
+    return found if _ask(host.python, probe, uid) else None
+
+
 def _claim_users(settings: SandboxSettings) -> tuple[int, socket.socket]:
     """The first range of users that no other sandbox here has.
 
@@ -87,10 +148,15 @@ def _candidates(settings: SandboxSettings) -> list[str]:
 
 def _prefix(python: str, uid: int | None) -> str | None:
     """Where it has its library; None if it cannot import from it as that user."""
+    return _ask(python, _PROBE, uid)
+
+
+def _ask(python: str, code: str, uid: int | None) -> str | None:
+    """What `code` prints, run as that user; None if it fails."""
     become = "" if uid is None else f"import os; os.setgroups([]); os.setuid({uid}); "
     try:
         shown = subprocess.run(
-            [python, *PYTHON_FLAGS, "-c", become + _PROBE],
+            [python, *PYTHON_FLAGS, "-c", become + code],
             capture_output=True,
             text=True,
             timeout=_PROBE_TIMEOUT_S,

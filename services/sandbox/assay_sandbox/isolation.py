@@ -1,18 +1,23 @@
 """The levels of isolation: the highest this host grants is tried, and then attacked."""
 
+import asyncio
 import logging
+import shutil
 import tempfile
+from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
 
 from prometheus_client import Counter
 
-from assay_sandbox.host import examine
+from assay_sandbox.host import Host, Packages, examine, find_packages
 from assay_sandbox.pool import Pool
+from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.selftest import find_escapes
 from assay_sandbox.settings import Isolation, SandboxSettings
-from assay_sandbox.slot.daemon import FALLBACK
-from assay_shared.errors import ConfigError, SandboxFault
+from assay_sandbox.slot.daemon import FALLBACK, SlotConfig
+from assay_sandbox.toolchain import Toolchain
+from assay_shared.errors import ConfigError, InvalidInput, SandboxFault
 
 _log = logging.getLogger(__name__)
 
@@ -24,57 +29,145 @@ _HOW_TO_GRANT = (
 )
 
 
-async def open_pool(settings: SandboxSettings, rebuilt: Counter) -> Pool:
-    """Slots at the level that was asked for, or as far below it as the settings allow.
+class Slots:
+    """All slots of a server, at one level, between `open` and `close`.
 
-    Raises:
-        ConfigError: the host grants less than the minimum, or a slot can be broken out of.
+    Slots whose interpreter has scientific packages are made when the first program wants them.
     """
-    wanted, least = settings.sandbox_isolation, settings.sandbox_minimum_isolation
-    if LEVELS.index(least) > LEVELS.index(wanted):
-        raise ConfigError(
-            f"{wanted} is below ASSAY_SANDBOX_MINIMUM_ISOLATION, which is {least}",
-            field="ASSAY_SANDBOX_ISOLATION",
-        )
-    pool = _make_pool(settings, wanted, rebuilt)
-    try:
-        await pool.open()
-    except SandboxFault as error:
-        await pool.close()
-        if least != FALLBACK or wanted == FALLBACK:
+
+    host: Host
+    isolation: str
+    toolchain: Toolchain
+
+    def __init__(self, settings: SandboxSettings, rebuilt: Counter) -> None:
+        self._settings = settings
+        self._rebuilt = rebuilt
+        self._folder: Path
+        self._pool: Pool
+        self._scientific: Pool | None = None
+        self._making_scientific = asyncio.Lock()
+
+    async def open(self) -> None:
+        """Build slots at the level that was asked for, or as far below as the settings allow.
+
+        Raises:
+            ConfigError: the host grants less than the minimum, or a slot can be broken out of.
+        """
+        wanted = self._settings.sandbox_isolation
+        least = self._settings.sandbox_minimum_isolation
+        if LEVELS.index(least) > LEVELS.index(wanted):
             raise ConfigError(
-                f"this host does not grant isolation {wanted}: {error.message}",
+                f"{wanted} is below ASSAY_SANDBOX_MINIMUM_ISOLATION, which is {least}",
                 field="ASSAY_SANDBOX_ISOLATION",
-                hint=_HOW_TO_GRANT,
-            ) from error
-        _log.warning("isolation is fallback: %s is not granted here: %s", wanted, error.message)
-        pool = _make_pool(settings, FALLBACK, rebuilt)
-        await pool.open()
-    await _attack(pool)
-    return pool
+            )
+        self._folder = _make_folder(self._settings)
+        try:
+            await self._open_at(wanted)
+        except SandboxFault as error:
+            if least != FALLBACK or wanted == FALLBACK:
+                await self.close()
+                raise ConfigError(
+                    f"this host does not grant isolation {wanted}: {error.message}",
+                    field="ASSAY_SANDBOX_ISOLATION",
+                    hint=_HOW_TO_GRANT,
+                ) from error
+            _log.warning("isolation is fallback: %s is not granted here: %s", wanted, error.message)
+            await self._pool.close()
+            self.host.close()
+            await self._open_at(FALLBACK)
+        escapes = await find_escapes(self._pool)
+        if escapes:
+            await self.close()
+            raise ConfigError(
+                f"isolation {self.isolation} does not hold on this host: {'; '.join(escapes)}",
+                field="ASSAY_SANDBOX_ISOLATION",
+            )
+
+    async def _open_at(self, isolation: str) -> None:
+        self.isolation = isolation
+        has_namespaces = isolation != FALLBACK
+        self.host = examine(self._settings, has_namespaces=has_namespaces)
+        self.toolchain = Toolchain(
+            self._settings.toolchain_folder(self._folder, has_namespaces=has_namespaces),
+            self._settings.toolchains,
+            self.host.python,
+        )
+        self._pool = self._make_pool(0, None)
+        await self._pool.open()
+
+    def _make_pool(self, number: int, packages: Packages | None) -> Pool:
+        num_slots = self._settings.sandbox_slots
+        folder = self._folder / str(number)
+        folder.mkdir(mode=0o755, exist_ok=True)
+        config = SlotConfig(
+            isolation=self.isolation,
+            first_uid=self.host.first_uid,
+            readable=[
+                *self.host.readable,
+                str(self.toolchain.folder),
+                *self._settings.toolchains,
+                # Where Debian's Java keeps its settings.
+                *map(str, Path("/etc").glob("java-*")),
+                *(packages.shown if packages else ()),
+            ],
+            writable_bytes=self._settings.sandbox_writable_bytes,
+            folder=str(folder),
+            path=self.toolchain.path,
+            packages=packages.folder if packages else None,
+        )
+        numbers = range(number * num_slots, (number + 1) * num_slots)
+        return Pool(self.host.python, config, numbers, self._rebuilt)
+
+    async def play(
+        self,
+        profile: str,
+        plan: Plan,
+        on_record: Callable[[Run, bytes], None],
+        on_slot: Callable[[float], None],
+    ) -> Ending:
+        """Run a plan in the next free slot that has the profile's packages.
+
+        Raises:
+            InvalidInput: this host has no scientific packages.
+            SandboxFault: the slot was lost under the program, or none takes it.
+        """
+        pool = await self._scientific_pool() if profile == "scientific" else self._pool
+        return await pool.play(plan, on_record, on_slot)
+
+    async def play_std(self, plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
+        """Run a plan that needs no packages, as `play` does."""
+        return await self._pool.play(plan, on_record)
+
+    async def _scientific_pool(self) -> Pool:
+        async with self._making_scientific:
+            if self._scientific is None:
+                packages = await asyncio.to_thread(
+                    find_packages, self._settings, self.host, self.isolation != FALLBACK
+                )
+                if packages is None:
+                    raise InvalidInput("this host has no scientific packages", field="profile")
+                pool = self._make_pool(1, packages)
+                try:
+                    await pool.open()
+                except SandboxFault:
+                    await pool.close()
+                    raise
+                self._scientific = pool
+        return self._scientific
+
+    async def close(self) -> None:
+        """End all slots and remove what they lived in."""
+        for pool in (self._pool, self._scientific):
+            if pool is not None:
+                await pool.close()
+        self.host.close()
+        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
 
 
-def _make_pool(settings: SandboxSettings, isolation: str, rebuilt: Counter) -> Pool:
+def _make_folder(settings: SandboxSettings) -> Path:
     try:
         folder = Path(tempfile.mkdtemp(prefix="assay-slots-", dir=settings.sandbox_work_folder))
     except OSError as error:
         raise ConfigError(str(error), field="ASSAY_SANDBOX_WORK_FOLDER") from None
     folder.chmod(0o755)
-    return Pool(
-        examine(settings, has_namespaces=isolation != FALLBACK),
-        isolation,
-        settings.sandbox_slots,
-        settings.sandbox_writable_bytes,
-        folder,
-        rebuilt,
-    )
-
-
-async def _attack(pool: Pool) -> None:
-    escapes = await find_escapes(pool)
-    if escapes:
-        await pool.close()
-        raise ConfigError(
-            f"isolation {pool.isolation} does not hold on this host: {'; '.join(escapes)}",
-            field="ASSAY_SANDBOX_ISOLATION",
-        )
+    return folder

@@ -3,7 +3,6 @@
 import asyncio
 import json
 import logging
-import shutil
 import socket
 import subprocess
 import time
@@ -15,7 +14,7 @@ from pathlib import Path
 from prometheus_client import Counter
 
 import assay_sandbox
-from assay_sandbox.host import PYTHON_FLAGS, Host
+from assay_sandbox.host import PYTHON_FLAGS
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.slot import cgroup
 from assay_sandbox.slot.daemon import SlotConfig
@@ -27,6 +26,14 @@ _MESSAGE_BYTES = 4096
 _START_TIMEOUT_S = 30.0
 _RETRY_S = 0.2
 _STOP_TIMEOUT_S = 5.0
+#: Numerical libraries would start threads as they are imported, and a slot may have none.
+_ENVIRONMENT = {
+    "PYTHONHASHSEED": "0",
+    "PATH": "/usr/bin:/bin",
+    "OMP_NUM_THREADS": "1",
+    "OPENBLAS_NUM_THREADS": "1",
+    "MKL_NUM_THREADS": "1",
+}
 _BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from assay_sandbox.slot import daemon; "
 _BOOT += "daemon.main(int(sys.argv[1]), sys.argv[2])"
 
@@ -49,21 +56,14 @@ class DaemonLost(SandboxFault):
 class Daemon:
     """The process that builds slots, from here."""
 
-    def __init__(self, host: Host, isolation: str, writable_bytes: int, folder: Path) -> None:
-        config = SlotConfig(
-            isolation=isolation,
-            first_uid=host.first_uid,
-            readable=[*host.readable],
-            writable_bytes=writable_bytes,
-            folder=str(folder),
-        )
+    def __init__(self, python: str, config: SlotConfig) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self._socket.settimeout(_START_TIMEOUT_S)
         with theirs:
             package = str(Path(assay_sandbox.__file__).parents[1])
             self._process = subprocess.Popen(
                 [
-                    host.python,
+                    python,
                     *PYTHON_FLAGS,
                     "-c",
                     _BOOT,
@@ -73,7 +73,7 @@ class Daemon:
                 ],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
-                env={"PYTHONHASHSEED": "0", "PATH": "/usr/bin:/bin"},
+                env=_ENVIRONMENT,
                 cwd="/",
                 start_new_session=True,
             )
@@ -122,20 +122,11 @@ class Daemon:
 class Pool:
     """`play` uses the next free slot; lost ones are built anew in a thread meanwhile."""
 
-    def __init__(
-        self,
-        host: Host,
-        isolation: str,
-        num_slots: int,
-        writable_bytes: int,
-        folder: Path,
-        rebuilt: Counter,
-    ) -> None:
-        self.host = host
-        self.isolation = isolation
-        self._num_slots = num_slots
-        self._writable_bytes = writable_bytes
-        self._folder = folder
+    def __init__(self, python: str, config: SlotConfig, numbers: range, rebuilt: Counter) -> None:
+        """`numbers` are those of its slots: no two pools of a server share one."""
+        self._python = python
+        self._config = config
+        self._numbers = numbers
         self._free: asyncio.Queue[Slot] = asyncio.Queue()
         self._building = asyncio.Lock()
         self._builds: set[asyncio.Task[None]] = set()
@@ -149,7 +140,7 @@ class Pool:
         Raises:
             SandboxFault: the host does not grant this isolation; says what is missing.
         """
-        for number in range(self._num_slots):
+        for number in self._numbers:
             self._free.put_nowait(await asyncio.to_thread(self._make, number))
 
     def _make(self, number: int) -> Slot:
@@ -161,7 +152,7 @@ class Pool:
                 _log.warning("%s: starting another", error)
                 self._daemon.close()
                 self._daemon = None
-        self._daemon = Daemon(self.host, self.isolation, self._writable_bytes, self._folder)
+        self._daemon = Daemon(self._python, self._config)
         self._daemon.wait_until_ready()
         return self._daemon.make(number)
 
@@ -177,7 +168,7 @@ class Pool:
             SandboxFault: the slot was lost under the program, or none takes it.
         """
         started = time.monotonic()
-        for _ in range(self._num_slots + 1):
+        for _ in range(len(self._numbers) + 1):
             async with self._slot() as slot:
                 on_slot(time.monotonic() - started)
                 run: Run | None = None
@@ -198,7 +189,7 @@ class Pool:
         try:
             yield slot
         finally:
-            if slot.is_lost or self.isolation == "single_use":
+            if slot.is_lost or self._config.isolation == "single_use":
                 slot.socket.close()
                 self._rebuild(slot.number)
             else:
@@ -224,12 +215,10 @@ class Pool:
             await asyncio.sleep(_RETRY_S)
 
     async def close(self) -> None:
-        """End all slots and remove what they lived in."""
+        """End all slots."""
         self._is_closing = True
         await asyncio.gather(*self._builds)  # a build under way is a thread: it cannot be cancelled
         while not self._free.empty():
             self._free.get_nowait().socket.close()
         if self._daemon is not None:
             await asyncio.to_thread(self._daemon.close)
-        self.host.close()
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)

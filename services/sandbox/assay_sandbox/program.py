@@ -1,44 +1,76 @@
 """What a slot is told to run, and how a run ended."""
 
 import signal
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 
-from assay_sandbox.languages import LANGUAGES
+from assay_sandbox.languages import Language
 from assay_sandbox.run import Ending, Plan
 from assay_shared.errors import SandboxFault
 from assay_shared.types import Limits, Status
 
+#: Most that all files which a program leaves may be together.
+MAX_FETCHED_BYTES = 64 * 2**20
+_DATA, _EXECUTABLE = 0o644, 0o755
+_MESSAGE_BYTES = 2000
+
 
 @dataclass(frozen=True)
-class Source:
-    """A program's text, in a language that this host has, and what it may use."""
+class Program:
+    """Ready to run: a text for the harness's interpreter, or files and a command."""
 
-    code: str
-    language: str
+    language: Language
     limits: Limits
+    command: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    text: str | None = None
+    #: Content and mode by name.
+    files: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
 
-    def plan(self, stdin: str = "", cases: tuple[dict[str, object], ...] = ()) -> Plan:
+    def plan(
+        self,
+        stdin: str = "",
+        cases: tuple[dict[str, object], ...] = (),
+        fetch: tuple[str, ...] = (),
+    ) -> Plan:
         """For a slot. With `cases`, the harness runs them after the program."""
-        language = LANGUAGES[self.language]
         limits = self.limits.model_dump()
+        memory_bytes = self.limits.memory_bytes + self.language.runtime_bytes
         return Plan(
-            header={"limits": limits, "num_cases": len(cases)},
+            header={"limits": limits | {"memory_bytes": memory_bytes}, "num_cases": len(cases)},
             body={
-                # Text for the harness to compile, bytes for a file.
-                "code": _encode(self.code) if language.command else self.code,
-                "command": list(language.command),
-                "source": language.source,
+                "code": self.text,
+                "command": [*self.command, *self.arguments] if self.command else [],
+                "arguments": list(self.arguments),
+                "files": dict(self.files),
                 "cases": list(cases),
                 "limits": limits,
             },
-            stdin=_encode(stdin),
+            stdin=encode(stdin),
             wall_time_s=self.limits.wall_time_s,
             output_bytes=self.limits.output_bytes,
+            fetch=fetch,
+            fetch_bytes=MAX_FETCHED_BYTES,
         )
 
 
-def _encode(text: str) -> bytes:
+def encode(text: str) -> bytes:
     return text.encode("utf-8", "surrogatepass")
+
+
+def data_files(files: Mapping[str, bytes]) -> dict[str, tuple[bytes, int]]:
+    return {name: (content, _DATA) for name, content in files.items()}
+
+
+def executables(files: Mapping[str, bytes]) -> dict[str, tuple[bytes, int]]:
+    return {name: (content, _EXECUTABLE) for name, content in files.items()}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the realtime signals have none
+        return f"signal {number}"
 
 
 @dataclass
@@ -65,12 +97,13 @@ class Records:
             self.done = True
 
 
-def status_of(ending: Ending, records: Records, limits: Limits) -> tuple[Status | None, str]:
+def status_of(ending: Ending, records: Records, program: Program) -> tuple[Status | None, str]:
     """Why a program ended badly, and a word on it; None if it did not.
 
     Raises:
         SandboxFault: it never began.
     """
+    limits = program.limits
     if ending.out_of_output:
         return Status.OUTPUT_LIMIT, f"more than {limits.output_bytes} bytes of output"
     if ending.out_of_memory:
@@ -84,8 +117,18 @@ def status_of(ending: Ending, records: Records, limits: Limits) -> tuple[Status 
         return records.status, records.message
     if not records.begun:
         raise SandboxFault(f"a program never began: {ending.stderr.decode(errors='replace')}")
+    if ending.exit_code == 0:
+        return None, ""
+    return _status_of_failure(ending, program.language)
+
+
+def _status_of_failure(ending: Ending, language: Language) -> tuple[Status, str]:
+    """What an exit code stands for, where the language's runtime says it in words only."""
+    said = (ending.stderr, ending.stdout)
+    if language.out_of_memory is not None and any(map(language.out_of_memory.search, said)):
+        return Status.MEMORY_LIMIT, "out of memory"
+    if language.does_not_parse is not None and language.does_not_parse.search(ending.stderr):
+        return Status.SYNTAX_ERROR, ending.stderr[:_MESSAGE_BYTES].decode(errors="replace").strip()
     if ending.exit_code < 0:
-        return Status.RUNTIME_ERROR, f"killed by {signal.Signals(-ending.exit_code).name}"
-    if ending.exit_code > 0:
-        return Status.RUNTIME_ERROR, f"exit code {ending.exit_code}"
-    return None, ""
+        return Status.RUNTIME_ERROR, f"killed by {_signal_name(-ending.exit_code)}"
+    return Status.RUNTIME_ERROR, f"exit code {ending.exit_code}"

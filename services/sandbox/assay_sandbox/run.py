@@ -9,14 +9,12 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from assay_sandbox.slot.zygote import KILL, MAX_MESSAGE_BYTES
+from assay_sandbox.slot.zygote import KILL, MARSHAL_VERSION, MAX_MESSAGE_BYTES
 from assay_shared.errors import SandboxFault
 
 #: How long a killed program may take to be gone before its slot is given up.
 _KILL_TIMEOUT_S = 3.0
 _CHUNK_BYTES = 65536
-#: The lowest version that every interpreter reads.
-_MARSHAL_VERSION = 2
 
 
 @dataclass(frozen=True)
@@ -32,6 +30,8 @@ class Ending:
     out_of_time: bool
     out_of_output: bool
     out_of_memory: bool
+    #: What was asked for and found: its content, or why it could not be had.
+    files: dict[str, bytes | str] = field(default_factory=dict)
 
 
 class Drain:
@@ -120,6 +120,9 @@ class Plan:
     stdin: bytes
     wall_time_s: float
     output_bytes: int
+    #: Patterns of files to pick up once the program has ended, and how much they may be in all.
+    fetch: tuple[str, ...] = ()
+    fetch_bytes: int = 0
 
 
 class Run:
@@ -137,11 +140,13 @@ class Run:
             SandboxFault: the slot is gone.
         """
         self._slot = slot
+        self._plan = plan
         self._on_record = on_record
         self._partial_record = b""
         self._out_of_output = False
         self._out_of_time = False
         self._killed = False
+        self._fetched: int | None = None
         #: Whether the program's process has said anything; before that, running it again is safe.
         self.has_begun = False
         self.stdout = Capture(plan.output_bytes, self._overflow)
@@ -154,12 +159,17 @@ class Run:
     def _send(self, plan: Plan) -> list[Drain]:
         pipes = [os.pipe() for _ in range(3)]
         (_, out), (_, err), (_, record) = pipes
-        body = _memory_file(marshal.dumps(plan.body, _MARSHAL_VERSION))
+        body = _memory_file(marshal.dumps(plan.body, MARSHAL_VERSION))
         descriptors = [_memory_file(plan.stdin), out, err, record, body]
+        if plan.fetch:
+            self._fetched = _memory_file(b"")
+            descriptors.append(os.dup(self._fetched))
         try:
-            header = marshal.dumps(plan.header, _MARSHAL_VERSION)
+            fetch = {"fetch": list(plan.fetch), "fetch_bytes": plan.fetch_bytes}
+            header = marshal.dumps(plan.header | fetch, MARSHAL_VERSION)
             socket.send_fds(self._slot, [header], descriptors)
         except OSError as error:
+            self._take_files()
             for read, _ in pipes:
                 os.close(read)
             raise SandboxFault(f"a slot takes no program: {error}") from error
@@ -229,9 +239,20 @@ class Run:
             self._catch_up()
             for drain in self._drains:
                 drain.close()
+            files = self._take_files()
         if not answer:
             raise SandboxFault("the slot ended under its program")
-        return self._ending(marshal.loads(answer))
+        if self._plan.fetch and not files:
+            raise SandboxFault("a program's files could not be picked up")
+        return self._ending(marshal.loads(answer), marshal.loads(files) if files else {})
+
+    def _take_files(self) -> bytes:
+        if self._fetched is None:
+            return b""
+        with os.fdopen(self._fetched, "rb") as file:
+            self._fetched = None
+            file.seek(0)
+            return file.read()
 
     @property
     def is_slot_lost(self) -> bool:
@@ -241,7 +262,7 @@ class Run:
         self.kill()
         await asyncio.wait([self._answer], timeout=_KILL_TIMEOUT_S)
 
-    def _ending(self, answer: dict[str, object]) -> Ending:
+    def _ending(self, answer: dict[str, object], files: dict[str, bytes | str]) -> Ending:
         return Ending(
             exit_code=os.waitstatus_to_exitcode(int(str(answer["status"]))),
             stdout=bytes(self.stdout.data),
@@ -252,6 +273,7 @@ class Run:
             out_of_time=self._out_of_time,
             out_of_output=self._out_of_output,
             out_of_memory=bool(answer["out_of_memory"]),
+            files=files,
         )
 
 

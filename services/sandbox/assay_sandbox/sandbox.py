@@ -1,26 +1,30 @@
 """The sandbox: bounded slots, one program a slot, and the verdicts on them."""
 
-from collections.abc import Callable
+import glob
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry
 
-from assay_sandbox.cases import ask, run_cases, worst_grading
-from assay_sandbox.host import Host
-from assay_sandbox.isolation import open_pool
-from assay_sandbox.languages import find_language
-from assay_sandbox.output import same_output
-from assay_sandbox.pool import Pool
-from assay_sandbox.program import Records, Source, status_of
+from assay_sandbox.cases import Question, ask, run_cases, worst_grading
+from assay_sandbox.compiler import CompileFailed, Compiler, Play
+from assay_sandbox.host import Host, needs_packages
+from assay_sandbox.isolation import Slots
+from assay_sandbox.metrics import SandboxMetrics
+from assay_sandbox.program import Program, Records, status_of
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.settings import SandboxSettings
+from assay_sandbox.stdin_cases import ReadyChecker, RunOnce, StdinJudge
+from assay_sandbox.toolchain import Toolchain
 from assay_shared.admission import Gate
-from assay_shared.errors import InvalidInput
-from assay_shared.metrics import LATENCY_BUCKETS_S
-from assay_shared.together import together
+from assay_shared.context import client
+from assay_shared.errors import InvalidInput, SandboxFault, Saturated
 from assay_shared.types import (
     CaseResult,
+    Checker,
     ExecutionRequest,
     ExecutionResult,
+    ProgramRequest,
     Status,
     StdinCase,
     TestReport,
@@ -28,37 +32,21 @@ from assay_shared.types import (
 )
 
 
-class SandboxMetrics:
-    """What programs did here."""
-
-    def __init__(self, registry: CollectorRegistry) -> None:
-        self.programs = Counter(
-            "assay_sandbox_programs_total",
-            "Programs run, by how they ended.",
-            ["language", "status"],
-            registry=registry,
-        )
-        self.wait_s = Histogram(
-            "assay_sandbox_wait_seconds",
-            "Time a program waited for a slot.",
-            buckets=LATENCY_BUCKETS_S,
-            registry=registry,
-        )
-        self.rebuilt = Counter(
-            "assay_sandbox_slot_rebuilds_total",
-            "Slots built anew after one was lost or used up.",
-            registry=registry,
-        )
-
-
 class LocalSandbox:
     """Implements `assay_shared.interfaces.Sandbox` on this host, between `open` and `close`."""
 
     def __init__(self, settings: SandboxSettings, registry: CollectorRegistry) -> None:
         self._settings = settings
-        self._gate = Gate(2 * settings.sandbox_slots, settings.sandbox_max_waiting)
+        self._gate = Gate(
+            2 * settings.sandbox_slots,
+            settings.sandbox_max_waiting,
+            max_wait_s=settings.sandbox_max_wait_s,
+            refusal=Saturated,
+        )
         self._metrics = SandboxMetrics(registry)
-        self._pool: Pool
+        self._slots = Slots(settings, self._metrics.rebuilt)
+        self._toolchain: Toolchain
+        self._compiler: Compiler
 
     async def open(self) -> None:
         """Build the slots and try to break out of them.
@@ -66,94 +54,178 @@ class LocalSandbox:
         Raises:
             ConfigError: this host does not grant the least isolation that is asked for.
         """
-        self._pool = await open_pool(self._settings, self._metrics.rebuilt)
+        await self._slots.open()
+        self._toolchain = self._slots.toolchain
+        cache_bytes = self._settings.sandbox_compile_cache_bytes
+        self._compiler = Compiler(self._slots.play_std, self._toolchain, cache_bytes)
 
     async def close(self) -> None:
-        await self._pool.close()
+        await self._slots.close()
 
     @property
     def isolation(self) -> str:
-        return self._pool.isolation
+        return self._slots.isolation
 
     @property
     def host(self) -> Host:
-        return self._pool.host
+        return self._slots.host
+
+    def languages(self) -> dict[str, str]:
+        """The languages that this host has, with their versions."""
+        return self._toolchain.versions()
 
     async def execute(self, request: ExecutionRequest) -> ExecutionResult:
         """Run a program once.
 
         Raises:
-            InvalidInput: a language this host does not have.
-            Overloaded: too many requests wait already.
+            InvalidInput: a language or profile that this host does not have.
+            Saturated: too many requests wait already, or this one has waited for too long.
             SandboxFault: the program could not be run; it is not to blame.
         """
-        find_language(request.language)
-        async with self._gate.enter():
-            source = Source(request.code, request.language, request.limits)
-            return await self._run(source, request.stdin)
+        self._toolchain.find(request.language)
+        async with self._admitted():
+            try:
+                program, compilation = await self._compiler.build(request)
+            except CompileFailed as failed:
+                return ExecutionResult(
+                    status=Status.COMPILE_ERROR,
+                    message=failed.message,
+                    compilation=failed.compilation,
+                    isolation=self.isolation,
+                )
+            run = self._runner(request)
+            ending, status, message = await run(program, request.stdin, request.fetch_files)
+        return _to_result(request, ending, status, message).model_copy(
+            update={"compilation": compilation, "isolation": self.isolation}
+        )
 
     async def test(self, request: TestRequest) -> TestReport:
         """Judge a program by its cases; raises as `execute` does."""
-        find_language(request.language)
+        self._toolchain.find(request.language)
         kind = request.cases[0].kind
         if kind != "stdin" and request.language != "python":
             raise InvalidInput(f"{kind} cases need python, not {request.language}", field="cases")
         questions = ask(request.cases, hackable=request.hackable)
-        async with self._gate.enter():
-            results = await (
-                self._stdin_cases(request)
-                if kind == "stdin"
-                else run_cases(self._play, request, questions)
-            )
+        async with self._admitted():
+            try:
+                program, compilation = await self._compiler.build(request)
+                results = await self._judge(request, program, questions)
+            except CompileFailed as failed:
+                compilation = failed.compilation
+                result = CaseResult(status=Status.COMPILE_ERROR, message=failed.message)
+                results = [result] * len(request.cases)
         for result in results:
             if result.status is not None:
-                self._metrics.programs.labels(request.language, result.status).inc()
+                self._metrics.cases.labels(kind, result.status).inc()
         failures = (r.status for r in results if r.status not in (Status.ACCEPTED, None))
         return TestReport(
             status=next(failures, Status.ACCEPTED),
             cases=tuple(results),
             grading=worst_grading(questions),
+            compilation=compilation,
             isolation=self.isolation,
         )
 
-    async def _run(self, source: Source, stdin: str) -> ExecutionResult:
-        records = Records()
-        ending = await self._play(source.plan(stdin), lambda _, line: records.take(line))
-        status, message = status_of(ending, records, source.limits)
-        if status is None and ending.cpu_time_s > source.limits.cpu_time_s:
-            status, message = Status.TIME_LIMIT, f"{ending.cpu_time_s:.2f} s of CPU time"
-        result = ExecutionResult(
-            status=status or Status.ACCEPTED,
-            stdout=ending.stdout.decode(errors="replace"),
-            stderr=ending.stderr.decode(errors="replace"),
-            exit_code=ending.exit_code,
-            cpu_time_s=ending.cpu_time_s,
-            wall_time_s=ending.wall_time_s,
-            peak_memory_bytes=ending.peak_memory_bytes,
-            message=message,
-            isolation=self.isolation,
-        )
-        self._metrics.programs.labels(source.language, result.status).inc()
-        return result
+    @asynccontextmanager
+    async def _admitted(self) -> AsyncIterator[None]:
+        """A place among the requests in hand; counts those that get none, and our own faults."""
+        try:
+            async with self._gate.enter(client()):
+                yield
+        except Saturated:
+            self._metrics.refused.inc()
+            raise
+        except SandboxFault:
+            self._metrics.faults.inc()
+            raise
 
-    async def _play(self, plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
-        return await self._pool.play(plan, on_record, self._metrics.wait_s.observe)
-
-    async def _stdin_cases(self, request: TestRequest) -> list[CaseResult]:
-        source = Source(request.code, request.language, request.limits)
+    async def _judge(
+        self, request: TestRequest, program: Program, questions: list[Question]
+    ) -> list[CaseResult]:
+        num_slots, stop = self._settings.sandbox_slots, request.stop_on_first_failure
+        if questions:
+            play = self._player(request.language, _profile(request))
+            return await run_cases(play, program, questions, num_slots=num_slots, stop=stop)
+        checker = await self._build_checker(request.checker) if request.checker else None
         cases = [case for case in request.cases if isinstance(case, StdinCase)]
-        if not request.stop_on_first_failure:
-            return await together(self._stdin_case(source, case) for case in cases)
-        results: list[CaseResult] = []
-        for case in cases:
-            results.append(await self._stdin_case(source, case))
-            if results[-1].status is not Status.ACCEPTED:
-                break
-        return results + [CaseResult(status=None)] * (len(cases) - len(results))
+        judge = StdinJudge(self._runner(request), program, checker, num_slots)
+        return await judge.judge(cases, stop=stop)
 
-    async def _stdin_case(self, source: Source, case: StdinCase) -> CaseResult:
-        result = await self._run(source, case.stdin)
-        status, message = result.status, result.message
-        if status is Status.ACCEPTED and not same_output(result.stdout, case):
-            status, message = Status.WRONG_ANSWER, f"printed {result.stdout[:200]!r}"
-        return CaseResult(status=status, message=message, wall_time_s=result.wall_time_s)
+    async def _build_checker(self, checker: Checker) -> ReadyChecker:
+        request = ProgramRequest(**checker.model_dump())
+        try:
+            program, _ = await self._compiler.build(request)
+        except CompileFailed as failed:
+            raise InvalidInput(failed.message, field="checker.code") from None
+        return ReadyChecker(program, self._runner(request))
+
+    def _player(self, language: str, profile: str) -> Play:
+        """Runs plans in slots with these packages, and times them."""
+
+        async def play(plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
+            ending = await self._slots.play(profile, plan, on_record, self._metrics.wait_s.observe)
+            self._metrics.run_s.labels(language).observe(ending.wall_time_s)
+            return ending
+
+        return play
+
+    def _runner(self, request: ProgramRequest) -> RunOnce:
+        """Runs a program once, and says how that went."""
+        play = self._player(request.language, _profile(request))
+
+        async def run(
+            program: Program, stdin: str, fetch: tuple[str, ...]
+        ) -> tuple[Ending, Status, str]:
+            records = Records()
+            patterns = tuple(map(glob.escape, fetch))
+            ending = await play(
+                program.plan(stdin, fetch=patterns), lambda _, line: records.take(line)
+            )
+            status, message = status_of(ending, records, program)
+            if status is None and ending.cpu_time_s > program.limits.cpu_time_s:
+                status, message = Status.TIME_LIMIT, f"{ending.cpu_time_s:.2f} s of CPU time"
+            status = status or Status.ACCEPTED
+            self._metrics.programs.labels(request.language, status).inc()
+            return ending, status, message
+
+        return run
+
+
+def _profile(request: ProgramRequest) -> str:
+    if request.profile != "auto":
+        return request.profile
+    return "scientific" if needs_packages(request) else "std"
+
+
+def _to_result(
+    request: ExecutionRequest, ending: Ending, status: Status, message: str
+) -> ExecutionResult:
+    stdout, raw_stdout = _to_text(ending.stdout)
+    stderr, _ = _to_text(ending.stderr)
+    found = {name: data for name, data in ending.files.items() if isinstance(data, bytes)}
+    return ExecutionResult(
+        status=status,
+        stdout=stdout,
+        raw_stdout=raw_stdout,
+        stderr=stderr,
+        exit_code=ending.exit_code,
+        cpu_time_s=ending.cpu_time_s,
+        wall_time_s=ending.wall_time_s,
+        peak_memory_bytes=ending.peak_memory_bytes,
+        message=message,
+        files=found,
+        refused_files={
+            name: str(ending.files.get(name, "there is no such file"))
+            for name in request.fetch_files
+            if name not in found
+        },
+        isolation="",
+    )
+
+
+def _to_text(data: bytes) -> tuple[str, bytes | None]:
+    """As text; and the bytes themselves where they are none."""
+    try:
+        return data.decode(), None
+    except UnicodeDecodeError:
+        return data.decode(errors="replace"), data

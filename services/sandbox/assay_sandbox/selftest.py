@@ -1,7 +1,8 @@
 """Before a sandbox serves, it tries to break out of itself."""
 
+from assay_sandbox.languages import LANGUAGES
 from assay_sandbox.pool import Pool
-from assay_sandbox.program import Records, Source
+from assay_sandbox.program import Program, Records
 from assay_sandbox.run import Run
 from assay_sandbox.slot.seccomp import numbers_here
 from assay_shared.errors import SandboxFault
@@ -53,7 +54,8 @@ async def find_escapes(pool: Pool) -> list[str]:
 
 async def _escapes(pool: Pool, code: str) -> bool:
     records = Records()
-    plan = Source(_FRAME.format(code=code, numbers=numbers_here()), "python", _LIMITS).plan()
+    text = _FRAME.format(code=code, numbers=numbers_here())
+    plan = Program(LANGUAGES["python"], _LIMITS, text=text).plan()
 
     def take(_: Run, line: bytes) -> None:
         records.take(line)

@@ -7,6 +7,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from assay_shared.errors import ConfigError
 from assay_shared.settings import ServiceSettings
 
 #: From least to most.
@@ -24,13 +25,49 @@ class SandboxSettings(ServiceSettings):
     sandbox_minimum_isolation: Isolation = "pooled"
     #: Programs that run at once.
     sandbox_slots: int = Field(default_factory=lambda: (os.cpu_count() or 1) + 1, gt=0, le=256)
-    #: Requests that may wait; one more gets 429.
+    #: Requests that may wait, and for how long; beyond it, one gets 503.
     sandbox_max_waiting: int = Field(default=2048, ge=0)
+    sandbox_max_wait_s: float = Field(default=120.0, gt=0)
     #: Interpreter for Python programs; found by itself where it is not set.
     sandbox_python: Path | None = None
     #: Where slots are put together; the system's temporary folder where it is not set.
     sandbox_work_folder: Path | None = None
     #: What a program may write to each of its folders in memory, where slots have namespaces.
     sandbox_writable_bytes: int = Field(default=64 * 2**20, gt=0)
-    #: Started as root, slots take users from here on, two each, or from the next free 512.
-    sandbox_first_uid: int = Field(default=64000, gt=0)
+    #: Started as root, slots take users from here on, two each, or from the next free 2048.
+    sandbox_first_uid: int = Field(default=20000, gt=0)
+    #: Folder with the packages of the scientific profile; the server's own where it is not set.
+    sandbox_packages: Path | None = None
+    #: Folder for what compilers need once (precompiled headers); the user's cache if not set.
+    sandbox_toolchain_folder: Path | None = None
+    #: Toolchains beside the system's, each with a bin folder, separated by colons.
+    sandbox_toolchains: str = ""
+    #: How much compiled code is kept for programs that come again.
+    sandbox_compile_cache_bytes: int = Field(default=256 * 2**20, ge=0)
+
+    #: Largest request, in place of ASSAY_BODY_LIMIT_BYTES: inputs and files are part of it.
+    sandbox_body_limit_bytes: int = Field(default=128 * 2**20, gt=0)
+
+    @property
+    def toolchains(self) -> tuple[str, ...]:
+        return tuple(folder for folder in self.sandbox_toolchains.split(":") if folder)
+
+    def toolchain_folder(self, work_folder: Path, *, has_namespaces: bool) -> Path:
+        """Where compilers' own files are kept, made if it is not there.
+
+        Raises:
+            ConfigError: it cannot be made.
+        """
+        own = work_folder / "toolchain"
+        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+        folder = self.sandbox_toolchain_folder or cache / "assay" / "sandbox"
+        if not self.sandbox_toolchain_folder and os.geteuid() == 0 and not has_namespaces:
+            folder = own  # slots' users cannot look into another's home
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            if self.sandbox_toolchain_folder:
+                raise ConfigError(str(error), field="ASSAY_SANDBOX_TOOLCHAIN_FOLDER") from None
+            folder = own  # no home, or a read-only one
+            folder.mkdir(exist_ok=True)
+        return folder

@@ -5,15 +5,12 @@ import os
 import shutil
 import signal
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 
 import pytest
-from prometheus_client import CollectorRegistry
 from pydantic import JsonValue
 
 from assay_sandbox.sandbox import LocalSandbox
-from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import ConfigError, InvalidInput, Overloaded, SandboxFault
 from assay_shared.types import (
     AssertCase,
@@ -27,50 +24,10 @@ from assay_shared.types import (
     TestReport,
     TestRequest,
 )
+from tests.unit.sandbox.conftest import NUM_SLOTS, MakeSandbox, open_sandbox
 
-NUM_SLOTS = 2
-QUICK = Limits(cpu_time_s=1.0, wall_time_s=3.0, memory_bytes=256 * 2**20, output_bytes=100_000)
-
-
-@pytest.fixture
-def folder(tmp_path: Path) -> Path:
-    """Where programs run; every slot's user must be able to reach it."""
-    for parent in (tmp_path, *tmp_path.parents[:3]):
-        if os.geteuid() == 0 and str(parent).startswith("/tmp/pytest-of"):
-            parent.chmod(0o755)
-    return tmp_path
-
-
-MakeSandbox = Callable[..., Awaitable[LocalSandbox]]
-
-
-@pytest.fixture
-async def make_sandbox(folder: Path) -> AsyncIterator[MakeSandbox]:
-    made = []
-
-    async def make(**settings: object) -> LocalSandbox:
-        values = {
-            "sandbox_minimum_isolation": "fallback",
-            "sandbox_work_folder": folder,
-            "sandbox_slots": NUM_SLOTS,
-        } | settings
-        sandbox = LocalSandbox(SandboxSettings.model_validate(values), CollectorRegistry())
-        await sandbox.open()
-        made.append(sandbox)
-        return sandbox
-
-    yield make
-    for sandbox in made:
-        await sandbox.close()
-
-
-#: The two ways in which slots are held apart; tests/security is for every level.
-@pytest.fixture(params=["pooled", "fallback"])
-async def sandbox(make_sandbox: MakeSandbox, request: pytest.FixtureRequest) -> LocalSandbox:
-    sandbox = await make_sandbox(sandbox_isolation=request.param)
-    if sandbox.isolation != request.param:
-        pytest.skip(f"this host does not grant isolation {request.param}")
-    return sandbox
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+QUICK = Limits(cpu_time_s=1.0, wall_time_s=6.0, memory_bytes=256 * 2**20, output_bytes=100_000)
 
 
 async def run(sandbox: LocalSandbox, code: str, **fields: object) -> ExecutionResult:
@@ -614,11 +571,7 @@ def groups() -> set[str]:
 
 async def test_a_closed_sandbox_leaves_nothing(folder: Path) -> None:
     before = groups()
-    settings = SandboxSettings(
-        sandbox_minimum_isolation="fallback", sandbox_work_folder=folder, sandbox_slots=2
-    )
-    sandbox = LocalSandbox(settings, CollectorRegistry())
-    await sandbox.open()
+    sandbox = await open_sandbox(sandbox_work_folder=folder)
     await run(sandbox, "print(1)")
     await sandbox.close()
     assert slot_processes() == []

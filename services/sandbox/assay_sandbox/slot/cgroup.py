@@ -11,14 +11,15 @@ import time
 from contextlib import suppress
 
 _V1, _V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
-#: The limit, the most that was held, the count of kills, and how much may be swapped.
+#: The limit, what is held, the most that was, the count of kills, and how much may be swapped.
 _FILES_V1 = (
     "memory.limit_in_bytes",
+    "memory.usage_in_bytes",
     "memory.max_usage_in_bytes",
     "memory.oom_control",
     "memory.swappiness",
 )
-_FILES_V2 = ("memory.max", "memory.peak", "memory.events", "memory.swap.max")
+_FILES_V2 = ("memory.max", "memory.current", "memory.peak", "memory.events", "memory.swap.max")
 _REMOVAL_ATTEMPTS = 100
 
 
@@ -33,9 +34,11 @@ class Cgroup:
         """
         self._folder = folder
         os.makedirs(folder, exist_ok=True)
-        limit, peak, events, swapping = _FILES_V1 if folder.startswith(_V1) else _FILES_V2
+        limit, usage, peak, events, swapping = _FILES_V1 if folder.startswith(_V1) else _FILES_V2
         self._members = self._open("cgroup.procs", os.O_WRONLY)
         self._limit = self._open(limit, os.O_WRONLY)
+        self._usage = self._open(usage, os.O_RDONLY)
+        self._usage_before = 0
         self._events = self._open(events, os.O_RDONLY)
         self._peak: int | None = None
         with suppress(OSError):  # kernels before 5.19, or before 6.12 for resetting it
@@ -50,7 +53,7 @@ class Cgroup:
 
     @property
     def descriptors(self) -> set[int]:
-        found = (self._members, self._limit, self._events, self._peak)
+        found = (self._members, self._limit, self._usage, self._events, self._peak)
         return {fd for fd in found if fd is not None}
 
     def limit(self, memory_bytes: int) -> None:
@@ -58,13 +61,17 @@ class Cgroup:
         os.pwrite(self._limit, b"%d" % memory_bytes, 0)
         if self._peak is not None:
             os.pwrite(self._peak, b"0", 0)
+            self._usage_before = int(os.pread(self._usage, 64, 0))
 
     def join(self) -> None:
         """Put this process into the group."""
         os.write(self._members, b"0")
 
     def peak_bytes(self) -> int | None:
-        return None if self._peak is None else int(os.pread(self._peak, 64, 0))
+        """The most that was held since `limit`; not what is cached from before."""
+        if self._peak is None:
+            return None
+        return max(0, int(os.pread(self._peak, 64, 0)) - self._usage_before)
 
     def num_killed(self) -> int:
         """Processes killed for memory since the group was made."""

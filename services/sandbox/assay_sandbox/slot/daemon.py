@@ -43,6 +43,10 @@ class SlotConfig:
     writable_bytes: int
     #: Where the root of slots is mounted, or else their folders are; the server's to remove.
     folder: str
+    #: Where programs look for commands.
+    path: str
+    #: Where the interpreter finds packages beside its own library.
+    packages: str | None = None
 
     @property
     def has_namespaces(self) -> bool:
@@ -59,7 +63,7 @@ class Daemon:
 
     def __init__(self, server: socket.socket, config: SlotConfig) -> None:
         self._server = server
-        self._config = config
+        self.config = config
         self._pids: dict[int, int] = {}
         self._cgroups: dict[int, cgroup.Cgroup] = {}
         self._cgroup_parent = cgroup.find_parent()
@@ -69,15 +73,15 @@ class Daemon:
 
     def open(self) -> None:
         """Put the root folder of slots together, in a mount namespace of the daemon's own."""
-        if not self._config.has_namespaces:
+        if not self.config.has_namespaces:
             return
-        if self._config.first_uid is not None:
+        if self.config.first_uid is not None:
             kernel.unshare(kernel.CLONE_NEWNS)
         else:
             uid, gid = os.geteuid(), os.getegid()
             kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUSER)
             _map_ids(os.getpid(), {0: uid}, {0: gid})
-        root.build(self._folder, self._config.readable)
+        root.build(self._folder, self.config.readable)
 
     def serve(self) -> None:
         """Make the slots that are asked for until the server is gone."""
@@ -119,13 +123,13 @@ class Daemon:
         if self._cgroup_parent is not None:
             self._cgroups[number] = cgroup.of_slot(self._cgroup_parent, number)
         try:
-            pid = kernel.clone(_ALL_NAMESPACES if self._config.has_namespaces else 0)
+            pid = kernel.clone(_ALL_NAMESPACES if self.config.has_namespaces else 0)
             if pid == 0:
                 os.close(opener)
                 ours.close()
                 self._be_slot(number, theirs, gate)
             self._pids[number] = pid
-            if self._config.has_namespaces:
+            if self.config.has_namespaces:
                 self._map_slot(number, pid)
             os.write(opener, b"1")
         finally:
@@ -140,10 +144,10 @@ class Daemon:
         return ours
 
     def _map_slot(self, number: int, pid: int) -> None:
-        if self._config.first_uid is None:
+        if self.config.first_uid is None:
             _map_ids(pid, {0: 0}, {0: 0})
             return
-        own, programs = self._config.users(number)
+        own, programs = self.config.users(number)
         users = {_SLOT_UID: own, _PROGRAM_UID: programs}
         _map_ids(pid, users, users, deny_groups=False)
 
@@ -159,24 +163,24 @@ class Daemon:
             zygote.close_all_but(kept)
             with kernel.opened(os.devnull, os.O_RDWR) as null:
                 os.dup2(null, 0)
-            if self._config.has_namespaces:
-                if self._config.first_uid is not None:
+            if self.config.has_namespaces:
+                if self.config.first_uid is not None:
                     os.setresgid(0, 0, 0)
                     os.setresuid(0, 0, 0)
-                root.enter(self._folder, self._config.writable_bytes)
+                root.enter(self._folder, self.config.writable_bytes)
             else:
                 kernel.adopt_orphans()
             kernel.die_with_parent()
             kernel.drop_bounding_set(_KEPT_CAPABILITIES)
-            zygote.play_slot(server, rights, group, self._config.isolation)
+            zygote.play_slot(server, rights, group, self.config.isolation)
         except BaseException as error:
             server.send(f"{type(error).__name__}: {error}".encode())
         finally:
             os._exit(1)
 
     def _rights(self, number: int) -> zygote.Rights:
-        changes_user = self._config.first_uid is not None
-        if self._config.has_namespaces:
+        changes_user = self.config.first_uid is not None
+        if self.config.has_namespaces:
             return zygote.Rights(
                 uid=_PROGRAM_UID if changes_user else 0,
                 changes_user=changes_user,
@@ -185,14 +189,15 @@ class Daemon:
                 ruleset_fd=None,
                 work=root.WORK,
                 writable=root.WRITABLE,
-                writable_bytes=self._config.writable_bytes,
+                writable_bytes=self.config.writable_bytes,
+                path=self.config.path,
             )
-        uid = self._config.users(number)[1] if changes_user else os.geteuid()
+        uid = self.config.users(number)[1] if changes_user else os.geteuid()
         work = f"{self._folder}/{number}"
         os.makedirs(work, mode=0o700, exist_ok=True)
         if changes_user:
             os.chown(work, uid, uid)
-        readable = [*root.SHOWN, *self._config.readable, "/dev/zero", "/dev/urandom", "/dev/random"]
+        readable = [*root.SHOWN, *self.config.readable, "/dev/zero", "/dev/urandom", "/dev/random"]
         return zygote.Rights(
             uid=uid,
             changes_user=changes_user,
@@ -201,7 +206,8 @@ class Daemon:
             ruleset_fd=landlock.make_ruleset(readable, [work, "/dev/null"]),
             work=work,
             writable=(work,),
-            writable_bytes=self._config.writable_bytes,
+            writable_bytes=self.config.writable_bytes,
+            path=self.config.path,
         )
 
 
@@ -227,7 +233,7 @@ def main(server_fd: int, config: str) -> None:
     server = socket.socket(fileno=server_fd)
     try:
         daemon = Daemon(server, SlotConfig(**json.loads(config)))
-        zygote.warm_up()
+        zygote.warm_up(daemon.config.packages)
         daemon.open()
     except OSError as error:
         server.send(json.dumps({"error": str(error)}).encode())

@@ -7,6 +7,7 @@ The server writes a marshalled plan to one descriptor and reads records, a line 
     crashed <type>: <text>      it raised before any case could run
     memory                      it asked for more memory than its limit
     start <case>                the case has begun: its time counts from here
+    cpu <seconds>               CPU time of the case whose record comes next
     value <case> <json>         what the call returned, type-tagged
     passed <case>               the assertion held
     failed <case> <text>        the assertion did not hold
@@ -24,6 +25,8 @@ import sys
 import time
 from typing import Any, TextIO
 
+from assay_sandbox.slot import files
+
 MAX_DEPTH = 60
 MAX_TEXT = 400
 #: Exit status of a process in which the program never began.
@@ -35,9 +38,10 @@ def run(plan_fd: int, record_fd: int) -> int:
     """Be the program; its exit status, where it is not another file that is executed."""
     with os.fdopen(plan_fd, "rb") as file:
         plan = marshal.load(file)
+    files.put(plan["files"])
+    file_bytes = plan["limits"]["file_bytes"]
+    resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
     if plan["command"]:
-        with open(plan["source"], "wb") as file:
-            file.write(plan["code"])
         os.write(record_fd, b"begun\n")
         os.set_inheritable(record_fd, False)
         os.execvpe(plan["command"][0], plan["command"], os.environ)
@@ -84,9 +88,10 @@ class Program:
     def __init__(self, plan: dict[str, Any], record_fd: int) -> None:
         self.plan = plan
         self.record_fd = record_fd
+        self.cpu_started_s = 0.0
         module = type(sys)("__main__")
         sys.modules["__main__"] = module
-        sys.argv = ["main.py"]
+        sys.argv = ["main.py", *plan["arguments"]]
         self.namespace = module.__dict__
 
     def run(self) -> int:
@@ -152,7 +157,8 @@ class Program:
         return False
 
     def start(self, index: int) -> None:
-        until = round_up(time.process_time() + self.plan["limits"]["cpu_time_s"])
+        self.cpu_started_s = time.process_time()
+        until = round_up(self.cpu_started_s + self.plan["limits"]["cpu_time_s"])
         hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
         resource.setrlimit(resource.RLIMIT_CPU, (min(until, hard), hard))
         self.record("start %d" % index)
@@ -162,27 +168,31 @@ class Program:
         try:
             if "function" in case:
                 function = self.namespace[case["function"]]
-                self.record("value %d %s" % (index, encode(function(*case["args"]))))
+                self.answer("value", index, encode(function(*case["args"])))
             elif "expression" in case:
                 exec(case["setup"], self.namespace)
                 found = eval(case["expression"], self.namespace)
-                self.record("value %d %s" % (index, encode(found)))
+                self.answer("value", index, encode(found))
             else:
                 exec(compile(case["code"], "test.py", "exec", dont_inherit=True), self.namespace)
-                self.record("passed %d" % index)
+                self.answer("passed", index)
         except MemoryError:
             self.record("memory")
             return False
         except KeyError as error:
             missing = "function" in case and case["function"] not in self.namespace
             text = "NameError: no function " + case["function"] if missing else describe(error)
-            self.record("raised %d %s" % (index, text))
+            self.answer("raised", index, text)
         except AssertionError as error:
             kind = "failed" if "code" in case else "raised"
-            self.record("%s %d %s" % (kind, index, describe(error)))
+            self.answer(kind, index, describe(error))
         except BaseException as error:
-            self.record("raised %d %s" % (index, describe(error)))
+            self.answer("raised", index, describe(error))
         return True
+
+    def answer(self, kind: str, index: int, text: str = "") -> None:
+        took_s = time.process_time() - self.cpu_started_s
+        self.record("cpu %.6f\n%s %d %s" % (took_s, kind, index, text))
 
 
 def exit_status(error: SystemExit) -> int:

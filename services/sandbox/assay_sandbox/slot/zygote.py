@@ -17,16 +17,20 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assay_sandbox.slot import harness, kernel, landlock, root
+from assay_sandbox.slot import files, harness, kernel, landlock, root
 from assay_sandbox.slot.cgroup import Cgroup
 
 #: What the server sends beside requests: end the program that runs.
 KILL = b"K"
 READY = b"R"
 MAX_MESSAGE_BYTES = 65536
-NUM_DESCRIPTORS = 5
+#: The lowest that every interpreter reads.
+MARSHAL_VERSION = 2
+#: Standard streams, records, what to run; and, where files are asked for, where to put them.
+NUM_DESCRIPTORS = 6
 #: Longer than this, and the slot is given up.
 _CLEAN_TIMEOUT_S = 1.0
+_PICK_UP_TIMEOUT_S = 5.0
 #: The server watches the clock; this ends a program that it forgot.
 _BACKSTOP_S = 10.0
 _FIXED_LIMITS = (
@@ -83,16 +87,21 @@ class Rights:
     #: Emptied after each program; in memory and this large each, where there are namespaces.
     writable: tuple[str, ...]
     writable_bytes: int
+    #: Where programs look for commands.
+    path: str
 
 
 class Unclean(Exception):
     """Something of a program is left: the slot cannot be used again."""
 
 
-def warm_up() -> None:
+def warm_up(packages: str | None) -> None:
     """Import what programs will, so that they need not. For the process that slots are forks of."""
     for name in _PRELOADED:
         __import__(name)
+    if packages is not None:
+        sys.path.append(packages)
+        import numpy  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
     compile("print(1)", "main.py", "exec")
     harness.prepare_streams()
 
@@ -113,7 +122,7 @@ class Zygote:
         rights = self._rights
         os.environ.clear()
         os.environ.update(
-            PATH="/usr/local/bin:/usr/bin:/bin",
+            PATH=rights.path,
             HOME=rights.work,
             TMPDIR="/tmp" if rights.has_namespaces else rights.work,
             LANG="C.UTF-8",
@@ -188,15 +197,31 @@ class Zygote:
         cpu_time_s = usage.ru_utime + usage.ru_stime + self._end_all()
         peak = None if self._cgroup is None else self._cgroup.peak_bytes()
         out_of_memory = self._cgroup is not None and self._cgroup.num_killed() > num_killed
+        if request["fetch"]:
+            self._pick_up(request, descriptors[-1])
         for folder in self._rights.writable:
             root.wipe(folder)
         return {
             "status": status,
             "cpu_time_s": cpu_time_s,
             "wall_time_s": wall_time_s,
-            "peak_memory_bytes": peak or usage.ru_maxrss * 1024,
+            "peak_memory_bytes": max(peak or 0, usage.ru_maxrss * 1024),
             "out_of_memory": out_of_memory,
         }
+
+    def _pick_up(self, request: dict[str, object], fd: int) -> None:
+        """Copy the files that were asked for, by a process with the program's rights."""
+        pid = os.fork()
+        if pid == 0:
+            try:
+                self._give_up_rights()
+                found = files.pick_up(request["fetch"], request["fetch_bytes"])  # type: ignore[arg-type]
+                with open(fd, "wb", closefd=False) as file:
+                    marshal.dump(found, file, MARSHAL_VERSION)
+            finally:
+                os._exit(0)
+        self._await_end(pid, time.monotonic() + _PICK_UP_TIMEOUT_S)
+        os.waitpid(pid, 0)
 
     def _await_end(self, pid: int, deadline: float) -> None:
         """Wait for the program itself; kill it when the server says so, or at the deadline."""
@@ -246,7 +271,7 @@ class Zygote:
 
     def _become(self, request: dict[str, object], descriptors: list[int]) -> None:
         """Turn this fork into the program. Does not return."""
-        stdin, stdout, stderr, record, plan = descriptors
+        stdin, stdout, stderr, record, plan = descriptors[:5]
         status = harness.NOT_STARTED
         try:
             if self._cgroup is not None:
@@ -259,6 +284,8 @@ class Zygote:
                 kept.add(self._rights.ruleset_fd)
             close_all_but(kept)
             _set_limits(request["limits"], request["num_cases"])  # type: ignore[arg-type]
+            if self._cgroup is None:
+                _limit_data(request["limits"])  # type: ignore[arg-type]
             self._give_up_rights()
             status = harness.run(plan, record)
         finally:
@@ -304,11 +331,15 @@ def _set_limits(limits: dict[str, float], num_cases: int) -> None:
     for kind, soft, hard in (
         # The soft limit is moved along from case to case, up to the hard one.
         (resource.RLIMIT_CPU, cpu_s, whole_cpu_s + 1),
-        (resource.RLIMIT_DATA, int(limits["memory_bytes"]), int(limits["memory_bytes"])),
-        (resource.RLIMIT_FSIZE, int(limits["file_bytes"]), int(limits["file_bytes"])),
         (resource.RLIMIT_NPROC, int(limits["processes"]), int(limits["processes"])),
     ):
         resource.setrlimit(kind, (soft, hard))
+
+
+def _limit_data(limits: dict[str, float]) -> None:
+    """Bound what one process may have, where nothing counts what the tree holds."""
+    memory_bytes = int(limits["memory_bytes"])
+    resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
 
 
 def play_slot(server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str) -> None:

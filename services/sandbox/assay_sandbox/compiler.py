@@ -1,0 +1,134 @@
+"""Turns a request's text into something that runs: for compiled languages in a slot, and once."""
+
+import hashlib
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+
+from assay_sandbox.languages import Commands, Language
+from assay_sandbox.program import (
+    Program,
+    Records,
+    data_files,
+    encode,
+    executables,
+    status_of,
+)
+from assay_sandbox.run import Ending, Plan, Run
+from assay_sandbox.toolchain import Toolchain
+from assay_shared.single_flight import SingleFlight
+from assay_shared.types import Compilation, ProgramRequest, Status
+
+Play = Callable[[Plan, Callable[[Run, bytes], None]], Awaitable[Ending]]
+_OUTPUT_CHARACTERS = 20_000
+
+
+@dataclass(frozen=True)
+class Made:
+    """What a compiler made of a text: files, unless it failed."""
+
+    files: dict[str, bytes]
+    compilation: Compilation
+
+    @property
+    def num_bytes(self) -> int:
+        return sum(map(len, self.files.values())) + len(self.compilation.output)
+
+
+class CompileFailed(Exception):
+    """The text is no program."""
+
+    def __init__(self, compilation: Compilation) -> None:
+        super().__init__(compilation.output)
+        self.compilation = compilation
+
+    @property
+    def message(self) -> str:
+        return self.compilation.output.strip()[:2000]
+
+
+class Compiler:
+    """Builds programs, and keeps what compilers made up to a number of bytes, last used first."""
+
+    def __init__(self, play: Play, toolchain: Toolchain, cache_bytes: int) -> None:
+        """`play` runs a plan in some slot."""
+        self._play = play
+        self._toolchain = toolchain
+        self._cache_bytes = cache_bytes
+        self._cache: OrderedDict[str, Made] = OrderedDict()
+        self._num_cached_bytes = 0
+        self._flights: SingleFlight[Made] = SingleFlight()
+
+    async def build(self, request: ProgramRequest) -> tuple[Program, Compilation | None]:
+        """A program that is ready to run, and what its compiler said, where it has one.
+
+        Raises:
+            CompileFailed: the text is no program.
+            InvalidInput: a language that this host does not have.
+            SandboxFault: the compiler could not be run.
+        """
+        language = self._toolchain.find(request.language)
+        if not language.run:
+            files = data_files(request.files)
+            return Program(language, request.limits, text=request.code, files=files), None
+        cache = await self._toolchain.prepare(language)
+        commands = language.commands(request.code, cache, request.limits.memory_bytes)
+        files = data_files(request.files)
+        if not language.compile:
+            files |= data_files({commands.source: encode(request.code)})
+            return Program(language, request.limits, commands.run, files=files), None
+        made = await self._make(language, commands, request)
+        if not made.compilation.succeeded:
+            raise CompileFailed(made.compilation)
+        files |= executables(made.files)
+        return Program(language, request.limits, commands.run, files=files), made.compilation
+
+    async def _make(self, language: Language, commands: Commands, request: ProgramRequest) -> Made:
+        key = _key(commands, request)
+        if key in self._cache:
+            self._cache.move_to_end(key)
+            made = self._cache[key]
+            return Made(made.files, made.compilation.model_copy(update={"cached": True}))
+        return await self._flights.run(key, lambda: self._compile(key, language, commands, request))
+
+    async def _compile(
+        self, key: str, language: Language, commands: Commands, request: ProgramRequest
+    ) -> Made:
+        sources = data_files(request.files | {commands.source: encode(request.code)})
+        compiler = Program(language, request.compile_limits, commands.compile, files=sources)
+        records = Records()
+        plan = compiler.plan(fetch=language.makes)
+        ending = await self._play(plan, lambda _, line: records.take(line))
+        status, message = status_of(ending, records, compiler)
+        files = {name: data for name, data in ending.files.items() if isinstance(data, bytes)}
+        if status is None and not files:
+            status, message = Status.COMPILE_ERROR, "the compiler made nothing"
+        said = (ending.stdout + ending.stderr).decode(errors="replace")[:_OUTPUT_CHARACTERS]
+        if status not in (None, Status.RUNTIME_ERROR):
+            said = f"{message}\n{said}"
+        compilation = Compilation(
+            succeeded=status is None, output=said or message, wall_time_s=ending.wall_time_s
+        )
+        made = Made(files, compilation)
+        if ending.exit_code >= 0 and not (ending.out_of_time or ending.out_of_memory):
+            self._keep(key, made)  # what a compiler was too slow for may work the next time
+        return made
+
+    def _keep(self, key: str, made: Made) -> None:
+        self._cache[key] = made
+        self._num_cached_bytes += made.num_bytes
+        while self._num_cached_bytes > self._cache_bytes:
+            _, oldest = self._cache.popitem(last=False)
+            self._num_cached_bytes -= oldest.num_bytes
+
+
+def _key(commands: Commands, request: ProgramRequest) -> str:
+    """Text, flags and toolchain; the toolchain by what its compiler's folder is called."""
+    parts = (
+        request.language,
+        request.code,
+        sorted(request.files.items()),
+        request.compile_limits,
+        commands,
+    )
+    return hashlib.sha256(repr(parts).encode("utf-8", "surrogatepass")).hexdigest()

@@ -1,0 +1,51 @@
+"""What the sandbox counts."""
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from assay_shared.metrics import LATENCY_BUCKETS_S
+
+
+class SandboxMetrics:
+    """What programs did here, and what went wrong that was not theirs."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.programs = Counter(
+            "assay_sandbox_programs_total",
+            "Programs run, by how they ended; each stdin case is a run.",
+            ["language", "status"],
+            registry=registry,
+        )
+        self.cases = Counter(
+            "assay_sandbox_cases_total",
+            "Cases judged.",
+            ["kind", "status"],
+            registry=registry,
+        )
+        self.run_s = Histogram(
+            "assay_sandbox_run_seconds",
+            "Time a program ran, its compiler's apart.",
+            ["language"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.wait_s = Histogram(
+            "assay_sandbox_wait_seconds",
+            "Time a program waited for a slot.",
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.faults = Counter(
+            "assay_sandbox_faults_total",
+            "Requests that failed by the sandbox's own fault.",
+            registry=registry,
+        )
+        self.refused = Counter(
+            "assay_sandbox_refused_total",
+            "Requests refused because too many waited, or for too long.",
+            registry=registry,
+        )
+        self.rebuilt = Counter(
+            "assay_sandbox_slot_rebuilds_total",
+            "Slots built anew after one was lost or used up.",
+            registry=registry,
+        )

@@ -1,0 +1,61 @@
+"""A program's files: put in place before it runs, picked up once it has ended.
+
+Both are done with the program's own rights: nothing that it could not do itself is done for it.
+"""
+
+import glob
+import os
+import stat
+
+
+def put(files: dict[str, tuple[bytes, int]]) -> None:
+    """Write files below the current folder: content and mode by name.
+
+    Raises:
+        OSError: they do not fit.
+    """
+    for name, (content, mode) in files.items():
+        folder = os.path.dirname(name)
+        if folder:
+            os.makedirs(folder, exist_ok=True)
+        flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
+        with open(os.open(name, flags, mode), "wb") as file:
+            file.write(content)
+
+
+def pick_up(patterns: list[str], max_bytes: int) -> dict[str, bytes | str]:
+    """The files below the current folder that match: their content, or why there is none.
+
+    No link is followed, nothing but regular files is opened, and `max_bytes` bounds the whole.
+    """
+    found: dict[str, bytes | str] = {}
+    left = max_bytes
+    for name in _matches(patterns):
+        if os.path.realpath(name) != os.path.join(os.getcwd(), name):
+            found[name] = "it is a link, or behind one"
+            continue
+        content = _read(name, left)
+        found[name] = content
+        left -= len(content)
+    return found
+
+
+def _matches(patterns: list[str]) -> list[str]:
+    names = {os.path.normpath(name) for p in patterns for name in glob.glob(p, recursive=True)}
+    return sorted(name for name in names if os.path.lexists(name))
+
+
+def _read(name: str, max_bytes: int) -> bytes | str:
+    try:
+        # A fifo would be waited for, and a device may be anything.
+        fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
+    except OSError as error:
+        return os.strerror(error.errno or 0)
+    facts = os.fstat(fd)
+    if not stat.S_ISREG(facts.st_mode):
+        os.close(fd)
+        return "it is no regular file"
+    with open(fd, "rb") as file:
+        if facts.st_size > max_bytes:
+            return "all files together are over the limit"
+        return file.read(max_bytes)

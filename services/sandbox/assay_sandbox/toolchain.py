@@ -1,0 +1,111 @@
+"""Interpreters and compilers of this host: which are here, and what is made ready for them once."""
+
+import asyncio
+import hashlib
+import shutil
+import subprocess
+import tempfile
+from pathlib import Path
+
+from assay_sandbox.languages import LANGUAGES, Language, find_language
+from assay_shared.errors import InvalidInput, SandboxFault
+
+_SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
+_VERSION_TIMEOUT_S = 20.0
+_PREPARE_TIMEOUT_S = 600.0
+
+
+class Toolchain:
+    """What slots find on their path, as the server sees it."""
+
+    def __init__(self, folder: Path, extra: tuple[str, ...], python: str) -> None:
+        """`folder` keeps what languages prepare; `extra` are toolchains, each with a bin folder."""
+        self.folder = folder
+        self.path = ":".join([*(f"{prefix}/bin" for prefix in extra), *_SYSTEM_PATH])
+        self._python = python
+        self._versions: dict[str, str | None] = {}
+        self._preparing: dict[str, asyncio.Lock] = {}
+
+    def versions(self) -> dict[str, str]:
+        """The languages of this host, each with what its toolchain says of itself."""
+        found = {name: self._version(language) for name, language in LANGUAGES.items()}
+        return {name: text for name, text in found.items() if text is not None}
+
+    def find(self, name: str) -> Language:
+        """The language called `name`.
+
+        Raises:
+            InvalidInput: there is none, or this host lacks it.
+        """
+        language = find_language(name)
+        if language.run and not self._has(language):
+            raise InvalidInput(
+                f"this host has no {language.version[0]}",
+                field="language",
+                hint="/v1/languages lists what it has",
+            )
+        return language
+
+    def _has(self, language: Language) -> bool:
+        tools = {language.version[0], *(c[0] for c in (language.compile, language.run) if c)}
+        return all(tool.startswith("./") or shutil.which(tool, path=self.path) for tool in tools)
+
+    def _version(self, language: Language) -> str | None:
+        if language.name not in self._versions:
+            self._versions[language.name] = self._ask(language)
+        return self._versions[language.name]
+
+    def _ask(self, language: Language) -> str | None:
+        command = [word.replace("{python}", self._python) for word in language.version]
+        try:
+            shown = self._run(command, "/", _VERSION_TIMEOUT_S)
+        except (OSError, subprocess.SubprocessError):
+            return None
+        return shown.stdout.partition("\n")[0].strip()
+
+    def _run(
+        self, command: list[str], folder: str, timeout_s: float
+    ) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            command,
+            cwd=folder,
+            env={"PATH": self.path, "HOME": folder, "LANG": "C.UTF-8"},
+            umask=0o022,
+            capture_output=True,
+            text=True,
+            timeout=timeout_s,
+            check=True,
+        )
+
+    async def prepare(self, language: Language) -> str:
+        """The folder with what the language's compiler reads; filled the first time.
+
+        Raises:
+            SandboxFault: it cannot be filled.
+        """
+        if not language.prepare:
+            return ""
+        async with self._preparing.setdefault(language.name, asyncio.Lock()):
+            return await asyncio.to_thread(self._prepare, language)
+
+    def _prepare(self, language: Language) -> str:
+        made_by = repr((self._version(language), language.prepare))
+        key = hashlib.sha256(made_by.encode()).hexdigest()[:12]
+        folder = self.folder / f"{language.name}-{key}"
+        if folder.is_dir():
+            return str(folder)
+        try:
+            unfinished = Path(tempfile.mkdtemp(prefix="unfinished-", dir=self.folder))
+            try:
+                unfinished.chmod(0o755)
+                command = [word.replace("{cache}", str(folder)) for word in language.prepare]
+                self._run(command, str(unfinished), _PREPARE_TIMEOUT_S)
+                unfinished.rename(folder)
+            finally:
+                shutil.rmtree(unfinished, ignore_errors=True)
+        except subprocess.CalledProcessError as error:
+            raise SandboxFault(f"{language.name} cannot be made ready: {error.stderr}") from error
+        except (OSError, subprocess.SubprocessError) as error:
+            if not folder.is_dir():  # another process may have been faster
+                raise SandboxFault(f"{language.name} cannot be made ready: {error}") from error
+        return str(folder)
