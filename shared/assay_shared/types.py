@@ -44,7 +44,9 @@ class Comparison(StrEnum):
 
     `lines`: trailing whitespace of lines and trailing empty lines do not count. `tokens`: only what
     whitespace separates does. `unordered`: lines in any order. `numbers`: tokens, of which numbers
-    may differ by `tolerance`, absolutely or relatively.
+    may differ by `tolerance`, absolutely or relatively. `loose`: lines without regard to case and
+    the whitespace around them; one that is a number may differ by less than `tolerance` times what
+    is expected.
     """
 
     EXACT = "exact"
@@ -52,6 +54,7 @@ class Comparison(StrEnum):
     TOKENS = "tokens"
     UNORDERED = "unordered"
     NUMBERS = "numbers"
+    LOOSE = "loose"
 
 
 class StdinCase(Wire):

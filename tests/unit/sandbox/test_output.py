@@ -27,6 +27,17 @@ from assay_shared.types import StdinCase
         ("numbers", "nan", "nan", True),
         ("numbers", "nan", "1", False),
         ("numbers", "yes", "no", False),
+        ("numbers", "inf", "Infinity", True),
+        ("numbers", "1e999999999", "-1e999999999", False),
+        ("loose", " Yes\n", "YES", True),
+        ("loose", "a  b", "a b", False),
+        ("loose", "a b", "a\nb", False),
+        ("loose", "0.500001", "0.5", False),
+        ("loose", "0.5000004", "0.5", True),
+        ("loose", "0.5000004 1", "0.5 1", False),
+        ("loose", "0.0000001", "0", False),
+        ("loose", "-0", "0.0", True),
+        ("loose", "", " \n", True),
     ],
 )
 def test_output_is_compared_as_the_case_asks(
@@ -34,3 +45,10 @@ def test_output_is_compared_as_the_case_asks(
 ) -> None:
     case = StdinCase.model_validate({"stdin": "", "expected_stdout": expected, "compare": how})
     assert same_output(got, case) is equal
+
+
+def test_without_tolerance_numbers_of_any_size_must_be_the_same() -> None:
+    fields = {"stdin": "", "expected_stdout": "9007199254740993 0.10", "compare": "numbers"}
+    case = StdinCase.model_validate(fields | {"tolerance": 0})
+    assert same_output("9007199254740993 0.1", case)
+    assert not same_output("9007199254740992 0.1", case)
