@@ -20,7 +20,10 @@ from assay_trainer.config import RunConfig
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = ROOT / "configs"
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [
+    *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
+    *sorted((ROOT / "docs").glob("*.md")),
+]
 SETTINGS = (InferenceSettings, SandboxSettings, JudgeSettings, RewardSettings)
 RUN_FILES = [path for path in sorted(CONFIGS.glob("*.yaml")) if path.name != "judge.yaml"]
 

@@ -17,11 +17,7 @@ from tests.conftest import Serve
 SETTINGS = ServiceSettings()
 
 
-#: What this service serves: SandboxFusion's judging route is not among it.
-SERVED = [kind for kind in WORKLOADS if kind != (Format.SANDBOX_FUSION, Program.JUDGE)]
-
-
-@pytest.mark.parametrize("kind", SERVED, ids=lambda kind: "-".join(kind))
+@pytest.mark.parametrize("kind", WORKLOADS, ids=lambda kind: "-".join(kind))
 async def test_right_answers_are_counted(
     serve: Serve, kind: tuple[Format, Program], tmp_path: Path
 ) -> None:

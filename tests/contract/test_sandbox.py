@@ -76,10 +76,29 @@ async def test_run_code_answers_in_their_words(url: str) -> None:
 async def test_run_code_names_what_it_does_not_serve(url: str) -> None:
     for changes, field in (
         ({"language": "cobol"}, "language"),
-        ({"files": {"a": "eA=="}}, "files"),
+        ({"files": {"../a": "eA=="}}, "files.../a.[key]"),
+        ({"files": {"a": "no base64"}}, "files.a"),
+        ({"fetch_files": ["/etc/passwd"]}, "fetch_files.0"),
     ):
         status, body = await run_code(url, code="", **changes)
         assert (status, body["error"]["param"]) == (422, field)
+
+
+async def test_run_code_carries_files_and_compiles(url: str) -> None:
+    code = "open('out', 'wb').write(open('a/in', 'rb').read() * 2)"
+    files = {"a/in": "/wA=", "unused": None}
+    _, body = await run_code(url, code=code, files=files, fetch_files=["out", "none"])
+    assert (body["status"], body["files"]) == ("Success", {"out": "/wD/AA=="})
+    async with SandboxClient(url) as client:
+        if "cpp17" not in await client.languages():
+            pytest.skip("this host has no g++")
+    _, body = await run_code(url, code="int main() { return 3; }", language="cpp")
+    assert body["compile_result"]["return_code"] == 0
+    assert (body["status"], body["run_result"]["return_code"]) == ("Failed", 3)
+    _, body = await run_code(url, code="int main( {", language="cpp")
+    assert (body["status"], body["compile_result"]["return_code"]) == ("Failed", 1)
+    assert body["run_result"] is None
+    assert "error" in body["compile_result"]["stderr"]
 
 
 async def test_run_code_is_asked_again_when_there_is_no_room(serve: Serve) -> None:

@@ -1,12 +1,13 @@
 """The sandbox over HTTP."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 from pydantic import JsonValue
 
+from assay_sandbox.open_instruct import AssertRequest, Results, StdioRequest, from_cases
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.sandbox_fusion import (
     RunCodeRequest,
@@ -14,8 +15,14 @@ from assay_sandbox.sandbox_fusion import (
     to_execution,
     unavailable,
 )
+from assay_sandbox.sandbox_fusion_submit import (
+    SubmitRequest,
+    SubmitResponse,
+    from_judged,
+    to_test,
+)
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.errors import InfrastructureError
+from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut
 from assay_shared.service import create_service
 from assay_shared.types import ExecutionRequest, ExecutionResult, TestReport, TestRequest
 
@@ -60,19 +67,50 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         """Run a program's cases and judge them."""
         return await sandbox.test(request)
 
-    @app.post("/run_code")
-    async def run_code(request: RunCodeRequest) -> JSONResponse:
-        """SandboxFusion's format; 504 where the program could not be run, so that it is retried."""
-        execution = to_execution(request)
-        try:
-            response = from_result(await sandbox.execute(execution))
-        except InfrastructureError as error:
-            return JSONResponse(unavailable(str(error)).model_dump(), status_code=504)
-        return JSONResponse(response.model_dump())
-
     @app.get("/v1/languages")
     def languages() -> dict[str, str]:
         """The languages that this host has, with their versions."""
         return sandbox.languages()
 
+    _add_other_formats(app, lambda: sandbox)
     return app
+
+
+def _add_other_formats(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None:
+    """The routes of other sandboxes, with the statuses that their clients ask again after."""
+
+    @app.post("/run_code")
+    async def run_code(request: RunCodeRequest) -> JSONResponse:
+        """SandboxFusion's format; 504 where the program could not be run, so that it is retried."""
+        execution = to_execution(request)
+        try:
+            response = from_result(await opened().execute(execution))
+        except InfrastructureError as error:
+            return JSONResponse(unavailable(str(error)).model_dump(mode="json"), status_code=504)
+        return JSONResponse(response.model_dump(mode="json"))
+
+    @app.post("/submit")
+    async def submit(request: SubmitRequest) -> SubmitResponse:
+        """SandboxFusion's judge; 504 as above."""
+        test = to_test(request)
+        try:
+            judged = await opened().judge_stdin(test)
+        except InfrastructureError as error:
+            raise TimedOut(str(error), retry_after_s=error.retry_after_s) from error
+        return from_judged(request, test.code, judged)
+
+    @app.post("/test_program")
+    async def test_program(request: AssertRequest) -> Results:
+        """open-instruct's format, with tests that assert."""
+        return await results(request.to_test())
+
+    @app.post("/test_program_stdio")
+    async def test_program_stdio(request: StdioRequest) -> Results:
+        """open-instruct's format, with tests that are read from stdin."""
+        return await results(request.to_test())
+
+    async def results(test: TestRequest) -> Results:
+        try:
+            return from_cases((await opened().test(test)).cases)
+        except Overloaded as error:  # of all errors, their client knows those from 500 on
+            raise NotReady(error.message, retry_after_s=error.retry_after_s) from error

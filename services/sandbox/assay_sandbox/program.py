@@ -73,6 +73,15 @@ def _signal_name(number: int) -> str:
         return f"signal {number}"
 
 
+@dataclass(frozen=True)
+class Execution:
+    """How one run of a program went, and a word on it."""
+
+    ending: Ending
+    status: Status
+    message: str
+
+
 @dataclass
 class Records:
     """What the harness said of the program as a whole; `message` is for people."""

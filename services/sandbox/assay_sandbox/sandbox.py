@@ -11,10 +11,10 @@ from assay_sandbox.compiler import CompileFailed, Compiler, Play
 from assay_sandbox.host import Host, needs_packages
 from assay_sandbox.isolation import Slots
 from assay_sandbox.metrics import SandboxMetrics
-from assay_sandbox.program import Program, Records, status_of
+from assay_sandbox.program import Execution, Program, Records, status_of
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.settings import SandboxSettings
-from assay_sandbox.stdin_cases import ReadyChecker, RunOnce, StdinJudge
+from assay_sandbox.stdin_cases import Judged, ReadyChecker, RunOnce, StdinJudge
 from assay_sandbox.toolchain import Toolchain
 from assay_shared.admission import Gate
 from assay_shared.context import client
@@ -22,6 +22,7 @@ from assay_shared.errors import InvalidInput, SandboxFault, Saturated
 from assay_shared.types import (
     CaseResult,
     Checker,
+    Compilation,
     ExecutionRequest,
     ExecutionResult,
     ProgramRequest,
@@ -87,17 +88,9 @@ class LocalSandbox:
             try:
                 program, compilation = await self._compiler.build(request)
             except CompileFailed as failed:
-                return ExecutionResult(
-                    status=Status.COMPILE_ERROR,
-                    message=failed.message,
-                    compilation=failed.compilation,
-                    isolation=self.isolation,
-                )
-            run = self._runner(request)
-            ending, status, message = await run(program, request.stdin, request.fetch_files)
-        return _to_result(request, ending, status, message).model_copy(
-            update={"compilation": compilation, "isolation": self.isolation}
-        )
+                return self._compile_error(failed)
+            run = await self._runner(request)(program, request.stdin, request.fetch_files)
+        return self._to_result(run, compilation, request.fetch_files)
 
     async def test(self, request: TestRequest) -> TestReport:
         """Judge a program by its cases; raises as `execute` does."""
@@ -126,6 +119,18 @@ class LocalSandbox:
             isolation=self.isolation,
         )
 
+    async def judge_stdin(self, request: TestRequest) -> list[tuple[CaseResult, ExecutionResult]]:
+        """A program's stdin cases with what it did in each, up to a stop; raises as `test` does."""
+        self._toolchain.find(request.language)
+        async with self._admitted():
+            try:
+                program, compilation = await self._compiler.build(request)
+            except CompileFailed as failed:
+                result = CaseResult(status=Status.COMPILE_ERROR, message=failed.message)
+                return [(result, self._compile_error(failed))]
+            judged = await self._judge_stdin(request, program)
+        return [(result, self._to_result(run, compilation)) for result, run in judged]
+
     @asynccontextmanager
     async def _admitted(self) -> AsyncIterator[None]:
         """A place among the requests in hand; counts those that get none, and our own faults."""
@@ -146,10 +151,15 @@ class LocalSandbox:
         if questions:
             play = self._player(request.language, _profile(request))
             return await run_cases(play, program, questions, num_slots=num_slots, stop=stop)
+        results = [result for result, _ in await self._judge_stdin(request, program)]
+        return results + [CaseResult(status=None)] * (len(request.cases) - len(results))
+
+    async def _judge_stdin(self, request: TestRequest, program: Program) -> list[Judged]:
         checker = await self._build_checker(request.checker) if request.checker else None
         cases = [case for case in request.cases if isinstance(case, StdinCase)]
+        num_slots = self._settings.sandbox_slots
         judge = StdinJudge(self._runner(request), program, checker, num_slots)
-        return await judge.judge(cases, stop=stop)
+        return await judge.judge(cases, stop=request.stop_on_first_failure)
 
     async def _build_checker(self, checker: Checker) -> ReadyChecker:
         request = ProgramRequest(**checker.model_dump())
@@ -173,9 +183,7 @@ class LocalSandbox:
         """Runs a program once, and says how that went."""
         play = self._player(request.language, _profile(request))
 
-        async def run(
-            program: Program, stdin: str, fetch: tuple[str, ...]
-        ) -> tuple[Ending, Status, str]:
+        async def run(program: Program, stdin: str, fetch: tuple[str, ...]) -> Execution:
             records = Records()
             patterns = tuple(map(glob.escape, fetch))
             ending = await play(
@@ -186,41 +194,50 @@ class LocalSandbox:
                 status, message = Status.TIME_LIMIT, f"{ending.cpu_time_s:.2f} s of CPU time"
             status = status or Status.ACCEPTED
             self._metrics.programs.labels(request.language, status).inc()
-            return ending, status, message
+            return Execution(ending, status, message)
 
         return run
+
+    def _compile_error(self, failed: CompileFailed) -> ExecutionResult:
+        return ExecutionResult(
+            status=Status.COMPILE_ERROR,
+            message=failed.message,
+            compilation=failed.compilation,
+            isolation=self.isolation,
+        )
+
+    def _to_result(
+        self, run: Execution, compilation: Compilation | None, fetch: tuple[str, ...] = ()
+    ) -> ExecutionResult:
+        ending = run.ending
+        stdout, raw_stdout = _to_text(ending.stdout)
+        stderr, _ = _to_text(ending.stderr)
+        found = {name: data for name, data in ending.files.items() if isinstance(data, bytes)}
+        return ExecutionResult(
+            status=run.status,
+            stdout=stdout,
+            raw_stdout=raw_stdout,
+            stderr=stderr,
+            exit_code=ending.exit_code,
+            cpu_time_s=ending.cpu_time_s,
+            wall_time_s=ending.wall_time_s,
+            peak_memory_bytes=ending.peak_memory_bytes,
+            message=run.message,
+            compilation=compilation,
+            files=found,
+            refused_files={
+                name: str(ending.files.get(name, "there is no such file"))
+                for name in fetch
+                if name not in found
+            },
+            isolation=self.isolation,
+        )
 
 
 def _profile(request: ProgramRequest) -> str:
     if request.profile != "auto":
         return request.profile
     return "scientific" if needs_packages(request) else "std"
-
-
-def _to_result(
-    request: ExecutionRequest, ending: Ending, status: Status, message: str
-) -> ExecutionResult:
-    stdout, raw_stdout = _to_text(ending.stdout)
-    stderr, _ = _to_text(ending.stderr)
-    found = {name: data for name, data in ending.files.items() if isinstance(data, bytes)}
-    return ExecutionResult(
-        status=status,
-        stdout=stdout,
-        raw_stdout=raw_stdout,
-        stderr=stderr,
-        exit_code=ending.exit_code,
-        cpu_time_s=ending.cpu_time_s,
-        wall_time_s=ending.wall_time_s,
-        peak_memory_bytes=ending.peak_memory_bytes,
-        message=message,
-        files=found,
-        refused_files={
-            name: str(ending.files.get(name, "there is no such file"))
-            for name in request.fetch_files
-            if name not in found
-        },
-        isolation="",
-    )
 
 
 def _to_text(data: bytes) -> tuple[str, bytes | None]:

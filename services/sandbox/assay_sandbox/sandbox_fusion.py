@@ -9,9 +9,27 @@ from typing import Literal
 from pydantic import BaseModel, ConfigDict, Field
 
 from assay_shared.errors import InvalidInput
-from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
+from assay_shared.types import (
+    COMPILE_LIMITS,
+    MAX_FILES,
+    ExecutionRequest,
+    ExecutionResult,
+    FileContent,
+    FileName,
+    Limits,
+    Status,
+)
 
-_LANGUAGES = {"python": "python", "bash": "bash", "nodejs": "javascript"}
+_LANGUAGES = {
+    "python": "python",
+    "bash": "bash",
+    "cpp": "cpp17",
+    "go": "go",
+    "java": "java",
+    "nodejs": "javascript",
+    "rust": "rust",
+    "typescript": "typescript",
+}
 _DEFAULT_MEMORY_BYTES = 1024 * 2**20
 _MAX_CPU_TIME_S = 300.0
 
@@ -24,11 +42,11 @@ class RunCodeRequest(BaseModel):
     code: str
     language: str
     stdin: str | None = ""
-    compile_timeout: float = Field(default=10.0, gt=0)
+    compile_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
     run_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
     memory_limit_MB: int = -1  # as it is on the wire
-    files: dict[str, str | None] = {}
-    fetch_files: list[str] = []
+    files: dict[FileName, FileContent | None] = Field(default={}, max_length=MAX_FILES)
+    fetch_files: list[FileName] = Field(default=[], max_length=MAX_FILES)
 
 
 class CommandResult(BaseModel):
@@ -49,7 +67,7 @@ class RunCodeResponse(BaseModel):
     compile_result: CommandResult | None = None
     run_result: CommandResult | None = None
     executor_pod_name: str | None = None
-    files: dict[str, str] = {}
+    files: dict[str, FileContent] = {}
 
 
 def to_execution(request: RunCodeRequest) -> ExecutionRequest:
@@ -63,38 +81,63 @@ def to_execution(request: RunCodeRequest) -> ExecutionRequest:
         raise InvalidInput(
             f"{request.language!r} is not served", field="language", hint=f"known: {known}"
         )
-    for name in ("files", "fetch_files"):
-        if getattr(request, name):
-            raise InvalidInput("files are not served", field=name)
-    wall_time_s = max(2 * request.run_timeout, request.run_timeout + 1)
     memory_bytes = request.memory_limit_MB * 2**20
     return ExecutionRequest(
         code=request.code,
         language=_LANGUAGES[request.language],
         stdin=request.stdin or "",
+        files={name: data for name, data in request.files.items() if data is not None},
+        fetch_files=tuple(request.fetch_files),
         limits=Limits(
             cpu_time_s=request.run_timeout,
-            wall_time_s=wall_time_s,
+            wall_time_s=_to_wall_time(request.run_timeout),
             memory_bytes=memory_bytes if memory_bytes > 0 else _DEFAULT_MEMORY_BYTES,
         ),
+        compile_limits=COMPILE_LIMITS.model_copy(
+            update={
+                "cpu_time_s": request.compile_timeout,
+                "wall_time_s": _to_wall_time(request.compile_timeout),
+            }
+        ),
     )
+
+
+def _to_wall_time(cpu_time_s: float) -> float:
+    return max(2 * cpu_time_s, cpu_time_s + 1)
 
 
 def from_result(result: ExecutionResult) -> RunCodeResponse:
     """The result in SandboxFusion's words."""
     late = result.status is Status.TIME_LIMIT
     succeeded = result.status is Status.ACCEPTED
-    return RunCodeResponse(
+    compiled = None
+    if result.compilation is not None:
+        compiled = CommandResult(
+            status="Finished",
+            execution_time=result.compilation.wall_time_s,
+            return_code=0 if result.compilation.succeeded else 1,
+            stdout="",
+            stderr=result.compilation.output,
+        )
+    response = RunCodeResponse(
         status="Success" if succeeded else "Failed",
         message="" if succeeded else f"{result.status}: {result.message}",
-        run_result=CommandResult(
-            status="TimeLimitExceeded" if late else "Finished",
-            execution_time=result.wall_time_s,
-            # A killed program has a signal's number; their clients expect a failure.
-            return_code=None if late else result.exit_code,
-            stdout=result.stdout,
-            stderr=result.stderr,
-        ),
+        compile_result=compiled,
+        files=result.files,
+    )
+    if result.status is Status.COMPILE_ERROR:
+        return response
+    return response.model_copy(
+        update={
+            "run_result": CommandResult(
+                status="TimeLimitExceeded" if late else "Finished",
+                execution_time=result.wall_time_s,
+                # A killed program has a signal's number; their clients expect a failure.
+                return_code=None if late else result.exit_code,
+                stdout=result.stdout,
+                stderr=result.stderr,
+            )
+        }
     )
 
 

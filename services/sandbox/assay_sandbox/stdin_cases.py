@@ -5,14 +5,15 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
 from assay_sandbox.output import same_output
-from assay_sandbox.program import Program, data_files, encode
-from assay_sandbox.run import Ending
+from assay_sandbox.program import Execution, Program, data_files, encode
 from assay_shared.errors import SandboxFault
 from assay_shared.together import together
 from assay_shared.types import CaseResult, Status, StdinCase
 
-#: Runs a program on an input, and fetches files: how it ended, its status, and a word on it.
-RunOnce = Callable[[Program, str, tuple[str, ...]], Awaitable[tuple[Ending, Status, str]]]
+#: Runs a program on an input, and fetches files.
+RunOnce = Callable[[Program, str, tuple[str, ...]], Awaitable[Execution]]
+#: A case's verdict, and the run that it is about.
+Judged = tuple[CaseResult, Execution]
 _CHECKER_FILES = ("input", "output", "answer")
 _WRONG = {1, 2}
 
@@ -35,13 +36,13 @@ class ReadyChecker:
         ready = replace(
             self.program, files={**self.program.files, **files}, arguments=_CHECKER_FILES
         )
-        ending, status, message = await self.run(ready, "", ())
-        said = (ending.stdout + ending.stderr)[:200].decode(errors="replace").strip()
-        if status is Status.ACCEPTED:
+        run = await self.run(ready, "", ())
+        said = (run.ending.stdout + run.ending.stderr)[:200].decode(errors="replace").strip()
+        if run.status is Status.ACCEPTED:
             return Status.ACCEPTED, said
-        if status is Status.RUNTIME_ERROR and ending.exit_code in _WRONG:
+        if run.status is Status.RUNTIME_ERROR and run.ending.exit_code in _WRONG:
             return Status.WRONG_ANSWER, said
-        raise SandboxFault(f"the checker decides nothing: {status}, {message}: {said}")
+        raise SandboxFault(f"the checker decides nothing: {run.status}, {run.message}: {said}")
 
 
 @dataclass(frozen=True)
@@ -58,8 +59,8 @@ class StdinJudge:
     checker: ReadyChecker | None
     num_slots: int
 
-    async def judge(self, cases: Sequence[StdinCase], *, stop: bool) -> list[CaseResult]:
-        """The results, in order; None as status for those after a stop.
+    async def judge(self, cases: Sequence[StdinCase], *, stop: bool) -> list[Judged]:
+        """The results, in order, up to a stop.
 
         Raises:
             SandboxFault: a run that was not the program's fault, or a checker that decides nothing.
@@ -68,31 +69,33 @@ class StdinJudge:
             return await self._judge_until_wrong(cases)
         room = asyncio.Semaphore(self.num_slots)
 
-        async def in_turn(case: StdinCase) -> CaseResult:
+        async def in_turn(case: StdinCase) -> Judged:
             async with room:
                 return await self._judge_one(case)
 
         return await together(in_turn(case) for case in cases)
 
-    async def _judge_until_wrong(self, cases: Sequence[StdinCase]) -> list[CaseResult]:
-        results: list[CaseResult] = []
+    async def _judge_until_wrong(self, cases: Sequence[StdinCase]) -> list[Judged]:
+        judged: list[Judged] = []
         for case in cases:
-            results.append(await self._judge_one(case))
-            if results[-1].status is not Status.ACCEPTED:
+            judged.append(await self._judge_one(case))
+            if judged[-1][0].status is not Status.ACCEPTED:
                 break
-        return results + [CaseResult(status=None)] * (len(cases) - len(results))
+        return judged
 
-    async def _judge_one(self, case: StdinCase) -> CaseResult:
-        ending, status, message = await self.run(self.program, case.stdin, ())
+    async def _judge_one(self, case: StdinCase) -> Judged:
+        run = await self.run(self.program, case.stdin, ())
+        status, message = run.status, run.message
         if status is Status.ACCEPTED:
-            status, message = await self._compare(case, ending.stdout)
-        return CaseResult(
+            status, message = await self._compare(case, run.ending.stdout)
+        result = CaseResult(
             status=status,
             message=message,
-            wall_time_s=ending.wall_time_s,
-            cpu_time_s=ending.cpu_time_s,
-            peak_memory_bytes=ending.peak_memory_bytes,
+            wall_time_s=run.ending.wall_time_s,
+            cpu_time_s=run.ending.cpu_time_s,
+            peak_memory_bytes=run.ending.peak_memory_bytes,
         )
+        return result, run
 
     async def _compare(self, case: StdinCase, stdout: bytes) -> tuple[Status, str]:
         if self.checker is not None:

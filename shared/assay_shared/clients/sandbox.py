@@ -6,6 +6,7 @@ from assay_shared.clients.http import ServiceClient
 from assay_shared.types import ExecutionRequest, ExecutionResult, TestReport, TestRequest
 
 _RESULT = TypeAdapter(ExecutionResult)
+_LANGUAGES = TypeAdapter(dict[str, str])
 _REPORT = TypeAdapter(TestReport)
 
 
@@ -16,6 +17,10 @@ class SandboxClient(ServiceClient):
 
     async def execute(self, request: ExecutionRequest) -> ExecutionResult:
         return await self._call("POST", "/v1/execute", request, _RESULT)
+
+    async def languages(self) -> dict[str, str]:
+        """The languages of its host, with their versions."""
+        return await self._call("GET", "/v1/languages", None, _LANGUAGES)
 
     async def test(self, request: TestRequest) -> TestReport:
         return await self._call("POST", "/v1/test", request, _REPORT)

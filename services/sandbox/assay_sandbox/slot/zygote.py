@@ -63,6 +63,7 @@ _PRELOADED = [
     "operator",
     "random",
     "re",
+    "statistics",
     "string",
     "threading",
     "tokenize",

@@ -1,0 +1,143 @@
+"""A reward function for verl: one request to Assay's sandbox for all tests of an answer.
+
+A sandbox that is down, full or faulty is asked again for `give_up_after_s`; then the function
+raises. It returns a score only where the answer was judged. See README.md beside this file.
+"""
+
+import asyncio
+import json
+import re
+from typing import Any
+
+from assay_shared.clients import RetryBudget, SandboxClient
+from assay_shared.errors import SandboxFault
+from assay_shared.settings import ServiceSettings
+from assay_shared.types import (
+    AssertCase,
+    CallCase,
+    Limits,
+    Status,
+    StdinCase,
+    TestCase,
+    TestReport,
+    TestRequest,
+)
+
+_FENCED = re.compile(r"```[ \t]*(?P<tag>\w*)[ \t]*\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
+_RETRIES = 10_000  # time is what bounds them
+#: What verl's wrapper imports for answers that are called: `List[int]` needs no import there.
+_MODULES = (
+    "string re datetime collections heapq bisect copy math random statistics itertools functools "
+    "operator io sys json builtins typing"
+)
+_NAMES = "".join(f"from {name} import *\nimport {name}\n" for name in _MODULES.split())
+#: A method of `class Solution` becomes a function; each call has an instance of its own.
+_FUNCTION = """
+if {name!r} not in globals():
+    def {name}(*args):
+        return Solution().{name}(*args)
+"""
+
+
+def compute_score(
+    data_source: str,
+    solution_str: str,
+    ground_truth: str | dict[str, Any],
+    extra_info: dict[str, Any] | None = None,
+    *,
+    url: str = "http://127.0.0.1:8002",
+    continuous: bool = True,
+    timeout_s: float = 10.0,
+    memory_bytes: int = 1024 * 2**20,
+    give_up_after_s: float = 300.0,
+    **unused: object,
+) -> dict[str, float]:
+    """The share of tests that an answer passes as `score`, and 1 or 0 for all of them as `acc`.
+
+    An answer without a code block scores 0: that is its own fault.
+
+    Args:
+        ground_truth: verl's test cases or their JSON: `inputs` and `outputs`, with `fn_name` where
+            a function is called, or `assert_case`.
+        continuous: whether passing some of the tests is worth something.
+        timeout_s: CPU time of each test; wall time is bounded by twice as much.
+        unused: what verl passes on when a reward model runs beside.
+
+    Raises:
+        InfrastructureError: the sandbox could not judge the answer.
+        LookupError, ValueError: the test cases cannot be read.
+    """
+    code = extract_code(solution_str)
+    if code is None:
+        return {"score": 0.0, "acc": 0.0}
+    tests = json.loads(ground_truth) if isinstance(ground_truth, str) else ground_truth
+    prelude, epilogue, cases = to_cases(tests)
+    request = TestRequest(
+        code=prelude + code + epilogue,
+        cases=cases,
+        limits=Limits(cpu_time_s=timeout_s, wall_time_s=2 * timeout_s, memory_bytes=memory_bytes),
+        stop_on_first_failure=not continuous,
+    )
+    report = asyncio.run(_judge(request, url, give_up_after_s))
+    acc = float(report.status is Status.ACCEPTED)
+    return {"score": report.pass_ratio if continuous else acc, "acc": acc}
+
+
+async def _judge(request: TestRequest, url: str, give_up_after_s: float) -> TestReport:
+    token = ServiceSettings().token
+    retry = RetryBudget(attempts=_RETRIES, total_s=give_up_after_s)
+    secret = token.get_secret_value() if token else None
+    async with SandboxClient(url, token=secret, retry=retry) as sandbox:
+        report = await sandbox.test(request)
+    if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
+        raise SandboxFault("the sandbox could not run a case")
+    return report
+
+
+def extract_code(solution: str) -> str | None:
+    """The last block marked as Python, else the first block; None without one."""
+    blocks = [(match["tag"].lower(), match["code"]) for match in _FENCED.finditer(solution)]
+    marked = [code for tag, code in blocks if tag in ("python", "py", "python3")]
+    if marked:
+        return marked[-1]
+    return blocks[0][1] if blocks else None
+
+
+def to_cases(tests: dict[str, Any]) -> tuple[str, str, tuple[TestCase, ...]]:
+    """What goes before and after the answer's code, and the cases."""
+    if "assert_case" in tests:
+        if any(output is not None for output in tests.get("outputs", [])):
+            raise ValueError("assert_case: a case either asserts or has an output")
+        return "", "", tuple(AssertCase(code=code) for code in tests["assert_case"])
+    pairs = list(zip(tests["inputs"], tests["outputs"], strict=True))
+    name = tests.get("fn_name")
+    if name is None:
+        return (
+            "",
+            "",
+            tuple(
+                StdinCase(stdin=given or "", expected_stdout=expected) for given, expected in pairs
+            ),
+        )
+    calls = tuple(
+        CallCase(function=name, args=_arguments(given), expected=_value(expected))
+        for given, expected in pairs
+    )
+    return _NAMES, _FUNCTION.format(name=name), calls
+
+
+def _arguments(given: Any) -> tuple[Any, ...]:
+    """One JSON value a line."""
+    if isinstance(given, str):
+        return tuple(json.loads(line) for line in given.split("\n") if line.strip())
+    return tuple(given)
+
+
+def _value(expected: Any) -> Any:
+    """JSON; what is none is the text itself, as verl's wrapper prints a string."""
+    if not isinstance(expected, str):
+        return expected
+    try:
+        return json.loads(expected)
+    except json.JSONDecodeError:
+        return expected

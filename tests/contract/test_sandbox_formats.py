@@ -1,0 +1,317 @@
+"""The sandbox for other people's clients: SandboxFusion's judge, open-instruct, verl."""
+
+import asyncio
+import importlib.util
+import json
+import re
+from pathlib import Path
+from types import ModuleType
+from typing import Any
+
+import aiohttp
+import httpx
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from assay_sandbox.app import create_app
+from assay_sandbox.settings import SandboxSettings
+from assay_shared.errors import SandboxFault, Unreachable
+from tests.conftest import Serve
+
+EXAMPLES = Path(__file__).parents[2] / "examples"
+FENCE = "```"
+ADD = "a, b = map(int, input().split())\nprint(a + b)"
+
+
+@pytest.fixture
+def url(serve: Serve) -> str:
+    return serve(create_app(SandboxSettings(sandbox_minimum_isolation="fallback")))
+
+
+async def post(url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+    async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
+        return response.status, await response.json()
+
+
+# SandboxFusion's judge
+
+
+def fenced(code: str, tag: str = "python") -> str:
+    return f"So:\n{FENCE}{tag}\n{code}\n{FENCE}\n"
+
+
+def prints(stdout: str, stdin: str = "") -> dict[str, dict[str, str]]:
+    return {"input": {"stdin": stdin}, "output": {"stdout": stdout}}
+
+
+SUMS = [prints("3", "1 2"), prints("11\n", "5 6\n"), prints("0", "-1 1")]
+
+
+def submission(completion: str, tests: object = SUMS, **config: Any) -> dict[str, Any]:
+    problem = {"id": 7, "content": "", "labels": {}, "test": tests}
+    usual = {
+        "dataset_type": "CommonOJDataset",
+        "language": "python",
+        "run_timeout": 5,
+        "provided_data": problem,
+        "extra": {"run_all_cases": True},
+    }
+    return {"dataset": "any", "id": 7, "completion": completion, "config": usual | config}
+
+
+async def submit(url: str, *what: Any, **config: Any) -> dict[str, Any]:
+    status, body = await post(f"{url}/submit", submission(*what, **config))
+    assert status == 200, body
+    return body
+
+
+async def test_submit_judges_in_their_words(url: str) -> None:
+    body = await submit(url, fenced(ADD))
+    assert {name: body[name] for name in body if name != "tests"} == {
+        "id": 7,
+        "accepted": True,
+        "extracted_code": ADD,
+        "full_code": None,
+        "test_code": None,
+        "extracted_type": None,
+        "extra": None,
+    }
+    assert [test["passed"] for test in body["tests"]] == [True] * 3
+    first = body["tests"][0]
+    assert first["test_info"] == SUMS[0]
+    assert first["exec_info"]["status"] == "Success"
+    assert first["exec_info"]["run_result"]["stdout"] == "3\n"
+
+    wrong = await submit(url, fenced("print(3)"), json.dumps(SUMS))
+    assert not wrong["accepted"]
+    assert [test["passed"] for test in wrong["tests"]] == [True, False, False]
+    assert wrong["tests"][1]["exec_info"]["status"] == "Success"
+    stopped = await submit(url, fenced("print(3)"), extra={})
+    assert [test["passed"] for test in stopped["tests"]] == [True, False]
+
+
+async def test_submit_says_how_a_program_failed(url: str) -> None:
+    async def end_of(code: str, **config: Any) -> tuple[str, str, int | None]:
+        body = await submit(url, fenced(code), [prints("3")], **config)
+        info = body["tests"][0]["exec_info"]
+        result = info["run_result"]
+        assert not body["accepted"]
+        return info["status"], result["status"], result["return_code"]
+
+    assert await end_of("1 / 0") == ("Failed", "Finished", 1)
+    assert await end_of("print(3)\nraise SystemExit(3)") == ("Failed", "Finished", 3)
+    late = ("Failed", "TimeLimitExceeded", None)
+    assert await end_of("while True: pass", run_timeout=0.3) == late
+
+
+async def test_submit_takes_the_code_that_they_take(url: str) -> None:
+    right, wrong = "print(3)", "print(0)"
+    for completion, language, code in (
+        (fenced(right) + fenced(wrong), "python", right),
+        (fenced(wrong, "js") + fenced(right, "Python3"), "python", right),
+        (fenced(right, "") + fenced(wrong, "js"), "python", right),
+        (f"{FENCE}python\n{right}", "python", right),
+        ("echo 3\n\n", "bash", "echo 3\n"),
+        (
+            "import sys\n\nclass A:\n\n    print(3)\nx",
+            "python",
+            "import sys\nclass A:\n    print(3)\n",
+        ),
+    ):
+        body = await submit(url, completion, [prints("3")], language=language)
+        assert (body["extracted_code"], body["accepted"]) == (code, True)
+    body = await submit(url, "The answer is 3.", [prints("3")])
+    assert (body["extracted_code"], body["accepted"]) == ("", False)
+
+
+async def test_submit_compares_as_they_do(url: str) -> None:
+    for printed, expected, passed in (
+        ("yes", "YES", True),
+        ("0.3333333", "0.33333334", True),
+        ("1000001", "1000000", True),
+        ("1001", "1000", False),
+        ("a  b", "a b", False),
+    ):
+        body = await submit(url, fenced(f"print({printed!r})"), [prints(expected)])
+        assert body["accepted"] is passed, printed
+
+
+async def test_submit_shortens_what_passed(url: str) -> None:
+    long = prints("3", "x" * 5000)
+    passed = await submit(url, fenced("print(3)"), [long])
+    assert len(passed["tests"][0]["test_info"]["input"]["stdin"]) == 999
+    whole = await submit(url, fenced("print(3)"), [long], extra={"return_full_case": True})
+    assert whole["tests"][0]["test_info"] == long
+
+
+async def test_submit_names_what_it_does_not_serve(url: str) -> None:
+    file = {"input": {"stdin": "", "a.txt": ""}, "output": {"stdout": ""}}
+    for config, field in (
+        ({"language": "cobol"}, "config.language"),
+        ({"language": None}, "config.language"),
+        ({"dataset_type": "AutoEvalDataset"}, "config.dataset_type"),
+        ({"custom_extract_logic": "pass"}, "config.custom_extract_logic"),
+        ({"provided_data": None}, "config.provided_data"),
+        ({"provided_data": {"test": []}}, "config.provided_data.test"),
+        ({"provided_data": {"test": "def f("}}, "config.provided_data.test"),
+        ({"provided_data": {"test": [file]}}, "config.provided_data.test.0.input.a.txt"),
+        ({"run_timeout": 1000}, "config.run_timeout"),
+    ):
+        status, body = await post(f"{url}/submit", submission(fenced(ADD), **config))
+        assert (status, body["error"]["param"]) == (422, field)
+
+
+# open-instruct
+
+
+async def passes(url: str, path: str, program: str, tests: object) -> list[int]:
+    body = {"program": program, "tests": tests, "max_execution_time": 0.5}
+    status, answer = await post(url + path, body)
+    assert status == 200, answer
+    assert [one >= 0 for one in answer["runtimes"]] == [bool(one) for one in answer["results"]]
+    results: list[int] = answer["results"]
+    return results
+
+
+async def test_open_instruct_asserts_are_1_or_0(url: str) -> None:
+    tests = ["assert add(1, 2) == 3", "assert add(-1, 1) == 0", "assert add(0, 0) == 1"]
+    add = "def add(a, b): return a + b"
+    for program, expected in (
+        (add, [1, 1, 0]),
+        (f"from __future__ import annotations\n{add}", [1, 1, 0]),
+        (f"{add}\nif __name__ == '__main__':\n    print(input())", [1, 1, 0]),
+        ("def add(a, b):\n    while a < 0: pass\n    return a + b", [1, 0, 0]),
+        ("def add(a, b):", [0, 0, 0]),
+        ("raise SystemExit(0)", [0, 0, 0]),
+    ):
+        assert await passes(url, "/test_program", program, tests) == expected, program
+    assert await passes(url, "/test_program", add, json.dumps(tests)) == [1, 1, 0]
+
+
+async def test_open_instruct_stdio_is_1_or_0(url: str) -> None:
+    tests = [{"input": "5 3", "output": "8"}, {"input": "10 -2", "output": "8.0\n"}]
+    for program, expected in (
+        ("print(sum(map(int, sys.stdin.readline().split())))", [1, 1]),
+        (f"{ADD}\nsys.exit(1)", [1, 1]),
+        ("print(8 if input() == '5 3' else 'x')", [1, 0]),
+        ("1 / 0", [0, 0]),
+        ("def f(n): return n and 1 + f(n - 1)\nf(20000)\nprint(8)", [1, 1]),
+    ):
+        assert await passes(url, "/test_program_stdio", program, tests) == expected, program
+
+
+async def test_open_instruct_is_told_which_field_is_wrong(url: str) -> None:
+    for path, body, field in (
+        ("/test_program", {"program": "", "tests": []}, "tests"),
+        ("/test_program", {"program": "", "tests": "gASVBQ=="}, "tests"),
+        ("/test_program", {"program": "", "tests": ["x"] * 1001}, "tests"),
+        ("/test_program_stdio", {"program": "", "tests": [{"input": "1"}]}, "tests.0.output"),
+        ("/test_program", {"program": "", "tests": ["x"], "max_execution_time": 0}, None),
+    ):
+        status, answer = await post(url + path, body)
+        assert (status, answer["error"]["param"]) == (422, field or "max_execution_time")
+
+
+async def test_a_full_sandbox_is_no_verdict_in_any_format(serve: Serve) -> None:
+    settings = SandboxSettings(
+        sandbox_minimum_isolation="fallback", sandbox_slots=1, sandbox_max_waiting=0
+    )
+    url = serve(create_app(settings))
+    sleep = "import time; time.sleep(0.2)"
+    stdio = {"program": sleep, "tests": [{"input": "", "output": ""}]}
+    for path, body, status in (
+        ("/submit", submission(fenced(sleep), [prints("")]), 504),
+        ("/test_program_stdio", stdio, 503),
+        ("/test_program", {"program": sleep, "tests": ["assert f()"]}, 503),
+    ):
+        answers = await asyncio.gather(*(post(url + path, body) for _ in range(5)))
+        assert sorted({status for status, _ in answers}) == [200, status]
+        refused = [answer["error"] for got, answer in answers if got != 200]
+        assert all(error["retryable"] for error in refused)
+
+
+# verl
+
+
+@pytest.fixture
+def verl_reward() -> ModuleType:
+    """The example, loaded from its path as verl does."""
+    spec = importlib.util.spec_from_file_location("loaded", EXAMPLES / "verl_reward.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+STDIN = {"inputs": ["1 2", "5 6\n"], "outputs": ["3", "11\n"]}
+CALLS = {"inputs": ["[1, 2]\n3", "[]\n0"], "outputs": ["[4, 5]", "[]"], "fn_name": "f"}
+METHOD = "class Solution:\n    def f(self, xs: List[int], k: int): return [x + k for x in xs]"
+ASSERTS = {"inputs": ["", ""], "outputs": [None, None], "assert_case": ["assert f(1)", "f(0)"]}
+
+
+def test_verl_scores_are_shares_of_tests(url: str, verl_reward: ModuleType) -> None:
+    for code, truth, score in (
+        (ADD, STDIN, 1.0),
+        ("print(3)", STDIN, 0.5),
+        ("1 / 0", STDIN, 0.0),
+        ("def f(xs, k): return [x + k for x in xs]", CALLS, 1.0),
+        (METHOD, CALLS, 1.0),
+        ("def f(xs, k): return [4, 5]", CALLS, 0.5),
+        ("def g(): pass", CALLS, 0.0),
+        ("def f(x): return 'abc'", {"inputs": ["1"], "outputs": ["abc"], "fn_name": "f"}, 1.0),
+        ("def f(x): return 1 // x", ASSERTS, 0.5),
+    ):
+        for ground_truth in (truth, json.dumps(truth)):
+            found = verl_reward.compute_score("any", fenced(code), ground_truth, {}, url=url)
+            assert found == {"score": score, "acc": float(score == 1)}, code
+    half = verl_reward.compute_score("any", fenced("print(3)"), STDIN, url=url, continuous=False)
+    assert half == {"score": 0.0, "acc": 0.0}
+
+
+def test_verl_asks_once_for_an_answer(url: str, verl_reward: ModuleType) -> None:
+    verl_reward.compute_score("any", fenced(ADD), STDIN, url=url)
+    metrics = httpx.get(f"{url}/metrics").text
+    asked = re.findall(
+        r'^assay_http_requests_total{.*route="/v1/test".*} (.*)', metrics, re.MULTILINE
+    )
+    assert asked == ["1.0"]
+
+
+def test_verl_takes_the_last_python_block(verl_reward: ModuleType) -> None:
+    for text, code in (
+        (fenced("a") + fenced("b") + fenced("c", "js"), "b\n"),
+        (fenced("a", ""), "a\n"),
+        (f"{FENCE}python\na", "a"),
+        ("nothing", None),
+    ):
+        assert verl_reward.extract_code(text) == code
+    assert verl_reward.compute_score("any", "nothing", STDIN) == {"score": 0.0, "acc": 0.0}
+
+
+def test_verl_gets_no_score_for_a_failure_of_ours(serve: Serve, verl_reward: ModuleType) -> None:
+    with pytest.raises(Unreachable):
+        verl_reward.compute_score(
+            "any", fenced(ADD), STDIN, url="http://127.0.0.1:9", give_up_after_s=0.2
+        )
+    with pytest.raises(ValueError, match="shorter"):
+        verl_reward.compute_score("any", fenced(ADD), {"inputs": ["1", "2"], "outputs": ["3"]})
+
+    app = FastAPI()
+    answers: list[dict[str, Any]] = []
+
+    @app.post("/v1/test")
+    async def test(body: dict[str, Any]) -> JSONResponse:
+        answers.append(body)
+        if len(answers) < 3:
+            return JSONResponse({}, status_code=429)
+        status = "accepted" if len(answers) == 3 else "sandbox_error"
+        report = {"status": status, "cases": [{"status": status}]}
+        return JSONResponse(report | {"grading": "outside", "isolation": "none"})
+
+    url = serve(app)
+    assert verl_reward.compute_score("any", fenced(ADD), STDIN, url=url)["score"] == 1.0
+    assert len(answers) == 3
+    with pytest.raises(SandboxFault):
+        verl_reward.compute_score("any", fenced(ADD), STDIN, url=url)
