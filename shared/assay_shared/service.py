@@ -28,6 +28,7 @@ from assay_shared.settings import ServiceSettings
 
 _log = logging.getLogger(__name__)
 
+_UNREADABLE = "the body must be JSON, in UTF-8, and must not nest by the hundreds"
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -109,6 +110,8 @@ def _add_error_handlers(app: FastAPI, name: str) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
+        if error.status_code == 400:  # what FastAPI makes of a body that it cannot parse
+            return answer(InvalidInput(_UNREADABLE))
         kind = NotFound if error.status_code == 404 else InvalidInput
         response = answer(kind(f"{request.method} {request.url.path}: {error.detail}"))
         response.status_code = error.status_code

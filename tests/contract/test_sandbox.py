@@ -1,6 +1,9 @@
 """The sandbox over HTTP, by its own client and in SandboxFusion's format."""
 
 import asyncio
+import io
+import json
+import time
 from typing import Any
 
 import aiohttp
@@ -11,7 +14,14 @@ from assay_sandbox.settings import SandboxSettings
 from assay_shared.clients import SandboxClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, InvalidInput
-from assay_shared.types import CallCase, ExecutionRequest, Status, TestRequest
+from assay_shared.types import (
+    CallCase,
+    Comparison,
+    ExecutionRequest,
+    Status,
+    StdinCase,
+    TestRequest,
+)
 from tests.conftest import Serve
 
 
@@ -121,3 +131,114 @@ async def test_overload_is_a_refusal_and_never_a_verdict(serve: Serve) -> None:
     refused = {type(r).__name__ for r in results if isinstance(r, BaseException)}
     assert statuses == {Status.ACCEPTED}
     assert refused == {"Saturated"}
+
+
+async def test_work_ends_with_the_connection_of_who_asked(serve: Serve) -> None:
+    url = serve(create_app(make_settings(sandbox_slots=1)))
+    sleep = {"code": "import time; time.sleep(30)", "limits": {"wall_time_s": 60}}
+    async with aiohttp.ClientSession() as session:
+        gone = [
+            asyncio.create_task(session.post(f"{url}/v1/execute", json=sleep)) for _ in range(5)
+        ]
+        await asyncio.sleep(0.5)
+        for one in gone:
+            one.cancel()
+        await asyncio.gather(*gone, return_exceptions=True)
+    started = time.monotonic()
+    async with SandboxClient(url, retry=NO_RETRY) as client:
+        assert (await client.execute(ExecutionRequest(code="print(1)"))).stdout == "1\n"
+        assert time.monotonic() - started < 5.0
+        assert 'status="499"' in await fetch_text(f"{url}/metrics")
+
+
+async def fetch_text(url: str) -> str:
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return await response.text()
+
+
+async def test_clients_are_known_by_their_tokens(serve: Serve) -> None:
+    tokens = {"alice": "a-secret", "bob": "b-secret"}
+    url = serve(create_app(make_settings(client_tokens=tokens, token="own")))
+    for token, status in (
+        ("a-secret", 200),
+        ("b-secret", 200),
+        ("own", 200),
+        ("x", 401),
+        ("", 401),
+    ):
+        async with aiohttp.ClientSession() as session:
+            headers = {"authorization": f"Bearer {token}"}
+            async with session.get(f"{url}/v1/languages", headers=headers) as response:
+                assert response.status == status
+
+
+@pytest.mark.parametrize(
+    ("path", "body", "status"),
+    [
+        ("/v1/execute", "[" * 200_000, 422),
+        ("/v1/execute", '{"code": "", "x": ' + "[" * 200_000 + "]" * 200_000 + "}", 422),
+        ("/v1/execute", json.dumps({"code": "", "files": {str(i): "" for i in range(65)}}), 422),
+        ("/v1/execute", json.dumps({"code": "", "limits": {"memory_bytes": 2**50}}), 422),
+        ("/v1/execute", json.dumps({"code": "", "files": {"a": "x" * 101}}), 422),
+        ("/v1/execute", json.dumps({"code": "x" * 3_000_000}), 413),
+        (
+            "/v1/test",
+            json.dumps({"code": "", "cases": [{"kind": "assert", "code": "assert 1"}] * 1001}),
+            422,
+        ),
+        (
+            "/v1/test",
+            '{"code": "", "cases": [{"kind": "call", "function": "f", "expected": 1, "args": ['
+            + "[" * 5000 + "]" * 5000 + "]}]}",
+            422,
+        ),
+        (
+            "/v1/test",
+            json.dumps(
+                {
+                    "code": "",
+                    "hackable": False,
+                    "cases": [{"kind": "assert", "code": "assert f(" + "(" * 9000 + ")" * 9000}],
+                }
+            ),
+            422,
+        ),
+    ],
+)  # fmt: skip
+async def test_too_much_is_refused_before_work_is_done(
+    serve: Serve, path: str, body: str, status: int
+) -> None:
+    url = serve(create_app(make_settings(sandbox_body_limit_bytes=2_000_000)))
+    headers = {"content-type": "application/json"}
+    async with aiohttp.ClientSession() as session:
+        async with session.post(
+            url + path, data=io.BytesIO(body.encode()), headers=headers
+        ) as response:
+            assert response.status == status, await response.text()
+        good = {
+            "code": "def f(): return 1",
+            "cases": [{"kind": "assert", "code": "assert f() == 1"}],
+        }
+        async with session.post(f"{url}/v1/test", json=good) as response:
+            assert (await response.json())["status"] == "accepted"
+
+
+async def test_what_is_no_text_comes_back_as_bytes(url: str) -> None:
+    async with SandboxClient(url) as client:
+        code = "import sys\nsys.stdout.buffer.write(b'\\xff\\x00\\n')"
+        result = await client.execute(ExecutionRequest(code=code))
+        assert (result.stdout, result.raw_stdout) == ("\ufffd\0\n", b"\xff\0\n")
+        result = await client.execute(ExecutionRequest(code="print('\\0é')"))
+        assert (result.stdout, result.raw_stdout) == ("\0é\n", None)
+        # Text that looks the same as what replaces what is none is still another one.
+        case = StdinCase(stdin="", expected_stdout="\ufffd\0", compare=Comparison.EXACT)
+        report = await client.test(TestRequest(code=code, cases=(case,)))
+        assert report.status is Status.WRONG_ANSWER
+
+
+async def test_fifty_megabytes_of_input_are_read_or_left(url: str) -> None:
+    stdin = "x" * 50_000_000
+    async with SandboxClient(url) as client:
+        for code, said in (("print(len(input()))", "50000000\n"), ("print(1)", "1\n")):
+            result = await client.execute(ExecutionRequest(code=code, stdin=stdin))
+            assert (result.status, result.stdout) == (Status.ACCEPTED, said)

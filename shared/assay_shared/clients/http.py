@@ -1,5 +1,6 @@
 """One way to call a service: limits on every phase, a retry budget, typed answers and errors."""
 
+import io
 import json
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -35,6 +36,7 @@ from assay_shared.settings import ServiceSettings
 Reply = TypeVar("Reply")
 
 #: For answers that are not in our shape, from a proxy or another server in between.
+_WHOLE_BODY_BYTES = 2**20
 _BY_STATUS: Mapping[int, type[AssayError]] = {
     401: Unauthorized,
     403: Unauthorized,
@@ -179,10 +181,12 @@ class ServiceClient:
         identifier: str,
     ) -> Reply:
         headers = {REQUEST_ID_HEADER: identifier}
-        data = None
+        data: bytes | io.BytesIO | None = None
         if body is not None:
             headers["content-type"] = "application/json"
             data = body.model_dump_json().encode()
+            if len(data) > _WHOLE_BODY_BYTES:
+                data = io.BytesIO(data)  # sent in pieces: the loop has others to serve
         try:
             async with self._open().request(
                 method, self._base_url + path, data=data, headers=headers
