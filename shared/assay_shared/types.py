@@ -425,6 +425,46 @@ class TestReport(Wire):
         return self.num_passed / len(self.cases)
 
 
+class SessionRequest(Wire):
+    """A Python interpreter that keeps its names from cell to cell. `limits` are each cell's."""
+
+    profile: Literal["std", "scientific"] = "std"
+    files: dict[FileName, FileContent] = Field(default={}, max_length=MAX_FILES)
+    limits: Limits = Limits()
+
+
+class Session(Wire):
+    """A session that lives; unused, it ends in `ends_in_s`."""
+
+    id: str
+    profile: str
+    limits: Limits
+    ends_in_s: float
+    isolation: str
+
+
+class Cell(Wire):
+    """A text to run in a session."""
+
+    code: str
+
+
+class CellResult(Wire):
+    """How a cell ran. `result` is the value of its last expression, as `repr` shows it.
+
+    `ended`: the session is gone with all its names, and files.
+    """
+
+    status: Status
+    stdout: str = ""
+    stderr: str = ""
+    result: str | None = None
+    message: str = ""
+    cpu_time_s: float = 0.0
+    wall_time_s: float = 0.0
+    ended: bool = False
+
+
 # Failures
 
 

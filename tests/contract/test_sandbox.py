@@ -242,3 +242,30 @@ async def test_fifty_megabytes_of_input_are_read_or_left(url: str) -> None:
         for code, said in (("print(len(input()))", "50000000\n"), ("print(1)", "1\n")):
             result = await client.execute(ExecutionRequest(code=code, stdin=stdin))
             assert (result.status, result.stdout) == (Status.ACCEPTED, said)
+
+
+async def test_a_session_over_http(url: str) -> None:
+    async with aiohttp.ClientSession(url + "/v1/") as http:
+        async with http.post("sessions", json={"files": {"a.txt": "aGk="}}) as response:
+            assert response.status == 201
+            session = await response.json()
+        path = f"sessions/{session['id']}"
+        async with http.post(
+            f"{path}/execute", json={"code": "x = open('a.txt').read()"}
+        ) as answer:
+            assert (await answer.json())["status"] == "accepted"
+        async with http.put(f"{path}/files/sub/b.bin", data=b"\xff\0") as answer:
+            assert answer.status == 204
+        code = "open('c.bin', 'wb').write(open('sub/b.bin', 'rb').read())\nx"
+        async with http.post(f"{path}/execute", json={"code": code}) as answer:
+            assert (await answer.json())["result"] == "'hi'"
+        async with http.get(f"{path}/files/c.bin") as answer:
+            assert await answer.read() == b"\xff\0"
+        async with http.get(f"{path}/files/none") as answer:
+            assert answer.status == 404
+        async with http.get(path) as answer:
+            assert 0 < (await answer.json())["ends_in_s"] <= 600
+        async with http.delete(path) as answer:
+            assert answer.status == 204
+        async with http.post(f"{path}/execute", json={"code": "1"}) as answer:
+            assert answer.status == 404

@@ -3,7 +3,7 @@
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import JsonValue
 
@@ -21,10 +21,22 @@ from assay_sandbox.sandbox_fusion_submit import (
     from_judged,
     to_test,
 )
+from assay_sandbox.sessions import Sessions
 from assay_sandbox.settings import SandboxSettings
+from assay_shared.context import client
 from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut
 from assay_shared.service import create_service
-from assay_shared.types import ExecutionRequest, ExecutionResult, TestReport, TestRequest
+from assay_shared.types import (
+    Cell,
+    CellResult,
+    ExecutionRequest,
+    ExecutionResult,
+    FileName,
+    Session,
+    SessionRequest,
+    TestReport,
+    TestRequest,
+)
 
 
 def create_app(settings: SandboxSettings) -> FastAPI:
@@ -72,8 +84,44 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         """The languages that this host has, with their versions."""
         return sandbox.languages()
 
+    _add_sessions(app, lambda: sandbox.sessions)
     _add_other_formats(app, lambda: sandbox)
     return app
+
+
+def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
+    """The routes of sessions. A session is its client's alone."""
+
+    @app.post("/v1/sessions", status_code=201)
+    async def create(request: SessionRequest) -> Session:
+        """Start an interpreter that keeps its names."""
+        return await opened().create(request, client())
+
+    @app.get("/v1/sessions/{session}")
+    async def describe(session: str) -> Session:
+        """Whether it lives, and for how long."""
+        return opened().describe(session, client())
+
+    @app.post("/v1/sessions/{session}/execute")
+    async def execute(session: str, cell: Cell) -> CellResult:
+        """Run a cell."""
+        return await opened().execute(session, client(), cell.code)
+
+    @app.put("/v1/sessions/{session}/files/{name:path}", status_code=204)
+    async def put_file(session: str, name: FileName, request: Request) -> None:
+        """Write a file: the body is its content."""
+        await opened().put_file(session, client(), name, await request.body())
+
+    @app.get("/v1/sessions/{session}/files/{name:path}")
+    async def get_file(session: str, name: FileName) -> Response:
+        """Read a file."""
+        content = await opened().get_file(session, client(), name)
+        return Response(content, media_type="application/octet-stream")
+
+    @app.delete("/v1/sessions/{session}", status_code=204)
+    async def end(session: str) -> None:
+        """End it."""
+        await opened().end(session, client())
 
 
 def _add_other_formats(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None:

@@ -11,7 +11,7 @@ from typing import get_args
 from prometheus_client import Counter
 
 from assay_sandbox.host import Host, Packages, examine, find_packages
-from assay_sandbox.pool import Pool
+from assay_sandbox.pool import Pool, Slot
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.selftest import find_escapes
 from assay_sandbox.settings import Isolation, SandboxSettings
@@ -23,6 +23,7 @@ _log = logging.getLogger(__name__)
 
 #: From least to most.
 LEVELS: tuple[str, ...] = get_args(Isolation)
+_NUM_POOLS = 2
 _HOW_TO_GRANT = (
     "slots need user, mount and pid namespaces: see docs/sandbox.md for the options of Docker and "
     "Kubernetes, or set ASSAY_SANDBOX_MINIMUM_ISOLATION=fallback to serve with less"
@@ -131,12 +132,30 @@ class Slots:
             InvalidInput: this host has no scientific packages.
             SandboxFault: the slot was lost under the program, or none takes it.
         """
-        pool = await self._scientific_pool() if profile == "scientific" else self._pool
+        pool = await self._pool_of(profile)
         return await pool.play(plan, on_record, on_slot)
 
     async def play_std(self, plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
         """Run a plan that needs no packages, as `play` does."""
         return await self._pool.play(plan, on_record)
+
+    async def hold(self, profile: str, number: int) -> Slot:
+        """A slot for one holder alone; `number` is any below 256 that nobody holds.
+
+        Raises:
+            SandboxFault: the host does not grant it.
+        """
+        return await (await self._pool_of(profile)).hold(self._held_number(number))
+
+    async def let_go(self, profile: str, number: int) -> None:
+        """End a slot that was held."""
+        await (await self._pool_of(profile)).let_go(self._held_number(number))
+
+    def _held_number(self, number: int) -> int:
+        return _NUM_POOLS * self._settings.sandbox_slots + number
+
+    async def _pool_of(self, profile: str) -> Pool:
+        return await self._scientific_pool() if profile == "scientific" else self._pool
 
     async def _scientific_pool(self) -> Pool:
         async with self._making_scientific:

@@ -7,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 
@@ -91,14 +91,25 @@ class Daemon:
             SandboxFault: the host does not grant it.
             DaemonLost: ask a new daemon.
         """
-        try:
-            self._socket.send(json.dumps({"make": number}).encode())
-        except OSError as error:
-            raise DaemonLost(f"the slot daemon is gone: {error}") from error
-        answer, descriptors = self._receive()
+        answer, descriptors = self._ask("make", number)
         if "error" in answer:
             raise SandboxFault(f"no slot: {answer['error']}")
         return Slot(number, socket.socket(fileno=descriptors[0]))
+
+    def end(self, number: int) -> None:
+        """End the slot of that number, and remove what was its own.
+
+        Raises:
+            DaemonLost: it is gone with the daemon.
+        """
+        self._ask("end", number)
+
+    def _ask(self, what: str, number: int) -> tuple[dict[str, object], list[int]]:
+        try:
+            self._socket.send(json.dumps({"do": what, "number": number}).encode())
+        except OSError as error:
+            raise DaemonLost(f"the slot daemon is gone: {error}") from error
+        return self._receive()
 
     def _receive(self) -> tuple[dict[str, object], list[int]]:
         try:
@@ -194,6 +205,22 @@ class Pool:
                 self._rebuild(slot.number)
             else:
                 self._free.put_nowait(slot)
+
+    async def hold(self, number: int) -> Slot:
+        """Build a slot beside those of the pool, for its holder alone.
+
+        Raises:
+            SandboxFault: the host does not grant it.
+        """
+        async with self._building:
+            return await asyncio.to_thread(self._make, number)
+
+    async def let_go(self, number: int) -> None:
+        """End a slot that was held."""
+        async with self._building:
+            if self._daemon is not None:
+                with suppress(DaemonLost):
+                    await asyncio.to_thread(self._daemon.end, number)
 
     def _rebuild(self, number: int) -> None:
         self._rebuilt.inc()

@@ -37,7 +37,11 @@ class Program:
         limits = self.limits.model_dump()
         memory_bytes = self.limits.memory_bytes + self.language.runtime_bytes
         return Plan(
-            header={"limits": limits | {"memory_bytes": memory_bytes}, "num_cases": len(cases)},
+            header={
+                "limits": limits | {"memory_bytes": memory_bytes},
+                "num_cases": len(cases),
+                "session": False,
+            },
             body={
                 "code": self.text,
                 "command": [*self.command, *self.arguments] if self.command else [],
@@ -45,6 +49,7 @@ class Program:
                 "files": dict(self.files),
                 "cases": list(cases),
                 "limits": limits,
+                "session": False,
             },
             stdin=encode(stdin),
             wall_time_s=self.limits.wall_time_s,

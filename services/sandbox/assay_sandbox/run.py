@@ -91,13 +91,13 @@ class Clock:
         self, limit_s: float, catch_up: Callable[[], None], on_end: Callable[[], None]
     ) -> None:
         self._limit_s = limit_s
-        self._catch_up = catch_up
+        self.catch_up = catch_up
         self._on_end = on_end
         self._started = time.monotonic()
         self._timer = asyncio.get_running_loop().call_later(limit_s, self._wake)
 
     def _wake(self) -> None:
-        self._catch_up()
+        self.catch_up()
         left_s = self._started + self._limit_s - time.monotonic()
         if left_s > 0:
             self._timer = asyncio.get_running_loop().call_later(left_s, self._wake)
@@ -133,8 +133,11 @@ class Run:
         slot: socket.socket,
         plan: Plan,
         on_record: Callable[["Run", bytes], None],
+        channel: int | None = None,
     ) -> None:
         """Send it. `on_record` gets each line of the record channel as it is written.
+
+        `channel` is a session's end of a socket, which it gets a copy of.
 
         Raises:
             SandboxFault: the slot is gone.
@@ -152,11 +155,11 @@ class Run:
         self.stdout = Capture(plan.output_bytes, self._overflow)
         self.stderr = Capture(plan.output_bytes, self._overflow)
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._drains = self._send(plan)
+        self._drains = self._send(plan, channel)
         asyncio.get_running_loop().add_reader(slot.fileno(), self._read_answer)
-        self.clock = Clock(plan.wall_time_s, self._catch_up, self._end_of_time)
+        self.clock = Clock(plan.wall_time_s, self.catch_up, self._end_of_time)
 
-    def _send(self, plan: Plan) -> list[Drain]:
+    def _send(self, plan: Plan, channel: int | None) -> list[Drain]:
         pipes = [os.pipe() for _ in range(3)]
         (_, out), (_, err), (_, record) = pipes
         body = _memory_file(marshal.dumps(plan.body, MARSHAL_VERSION))
@@ -164,6 +167,8 @@ class Run:
         if plan.fetch:
             self._fetched = _memory_file(b"")
             descriptors.append(os.dup(self._fetched))
+        if channel is not None:
+            descriptors.append(os.dup(channel))
         try:
             fetch = {"fetch": list(plan.fetch), "fetch_bytes": plan.fetch_bytes}
             header = marshal.dumps(plan.header | fetch, MARSHAL_VERSION)
@@ -193,7 +198,8 @@ class Run:
             drain.close()  # what it still writes has no reader: it gets no further until it is dead
         self.kill()
 
-    def _catch_up(self) -> None:
+    def catch_up(self) -> None:
+        """Read all that the program has written until now."""
         self._read_answer()
         for drain in self._drains:
             while drain.read():
@@ -236,7 +242,7 @@ class Run:
             raise
         finally:
             self.clock.stop()
-            self._catch_up()
+            self.catch_up()
             for drain in self._drains:
                 drain.close()
             files = self._take_files()

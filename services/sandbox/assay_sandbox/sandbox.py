@@ -13,6 +13,7 @@ from assay_sandbox.isolation import Slots
 from assay_sandbox.metrics import SandboxMetrics
 from assay_sandbox.program import Execution, Program, Records, status_of
 from assay_sandbox.run import Ending, Plan, Run
+from assay_sandbox.sessions import Sessions
 from assay_sandbox.settings import SandboxSettings
 from assay_sandbox.stdin_cases import Judged, ReadyChecker, RunOnce, StdinJudge
 from assay_sandbox.toolchain import Toolchain
@@ -26,6 +27,7 @@ from assay_shared.types import (
     ExecutionRequest,
     ExecutionResult,
     ProgramRequest,
+    SessionRequest,
     Status,
     StdinCase,
     TestReport,
@@ -48,6 +50,7 @@ class LocalSandbox:
         self._slots = Slots(settings, self._metrics.rebuilt)
         self._toolchain: Toolchain
         self._compiler: Compiler
+        self.sessions: Sessions
 
     async def open(self) -> None:
         """Build the slots and try to break out of them.
@@ -59,8 +62,10 @@ class LocalSandbox:
         self._toolchain = self._slots.toolchain
         cache_bytes = self._settings.sandbox_compile_cache_bytes
         self._compiler = Compiler(self._slots.play_std, self._toolchain, cache_bytes)
+        self.sessions = Sessions(self._settings, self._slots, self._build_session)
 
     async def close(self) -> None:
+        await self.sessions.close()
         await self._slots.close()
 
     @property
@@ -168,6 +173,12 @@ class LocalSandbox:
         except CompileFailed as failed:
             raise InvalidInput(failed.message, field="checker.code") from None
         return ReadyChecker(program, self._runner(request))
+
+    async def _build_session(self, request: SessionRequest) -> Program:
+        program, _ = await self._compiler.build(
+            ProgramRequest(code="", files=request.files, limits=request.limits)
+        )
+        return program
 
     def _player(self, language: str, profile: str) -> Play:
         """Runs plans in slots with these packages, and times them."""

@@ -45,6 +45,12 @@ class SandboxSettings(ServiceSettings):
     #: How much compiled code is kept for programs that come again.
     sandbox_compile_cache_bytes: int = Field(default=256 * 2**20, ge=0)
 
+    #: Sessions that may live at once, in all and of one client; each has a slot of its own.
+    sandbox_max_sessions: int = Field(default=64, ge=0, le=256)
+    sandbox_max_sessions_per_client: int = Field(default=16, ge=0)
+    #: A session ends when it was not used for so long, or has lived for so long.
+    sandbox_session_idle_s: float = Field(default=600.0, gt=0)
+    sandbox_session_life_s: float = Field(default=7200.0, gt=0)
     #: Largest request, in place of ASSAY_BODY_LIMIT_BYTES: inputs and files are part of it.
     sandbox_body_limit_bytes: int = Field(default=128 * 2**20, gt=0)
 

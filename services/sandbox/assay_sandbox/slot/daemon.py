@@ -84,10 +84,14 @@ class Daemon:
         root.build(self._folder, self.config.readable)
 
     def serve(self) -> None:
-        """Make the slots that are asked for until the server is gone."""
+        """Make and end the slots that are asked for until the server is gone."""
         while message := self._next_message():
-            number = int(json.loads(message)["make"])
+            request = json.loads(message)
+            number = int(request["number"])
             self._end(number)
+            if request["do"] == "end":
+                self._server.send(json.dumps({"ended": number}).encode())
+                continue
             try:
                 mine = self._start(number)
             except OSError as error:

@@ -34,8 +34,11 @@ NOT_STARTED = 125
 _EXIT_HANDLERS_FAILED = 120
 
 
-def run(plan_fd: int, record_fd: int) -> int:
-    """Be the program; its exit status, where it is not another file that is executed."""
+def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
+    """Be the program; its exit status, where it is not another file that is executed.
+
+    `channel_fd` is a session's line to the server.
+    """
     with os.fdopen(plan_fd, "rb") as file:
         plan = marshal.load(file)
     files.put(plan["files"])
@@ -48,6 +51,10 @@ def run(plan_fd: int, record_fd: int) -> int:
     import random
 
     random.seed()  # a fork has the state of every other one
+    if channel_fd is not None:
+        from assay_sandbox.slot import cells
+
+        return cells.run(plan, record_fd, channel_fd)
     os.write(record_fd, b"begun\n")
     return Program(plan, record_fd).run()
 

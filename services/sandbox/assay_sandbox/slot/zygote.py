@@ -104,6 +104,8 @@ def warm_up(packages: str | None) -> None:
         sys.path.append(packages)
         import numpy  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
     compile("print(1)", "main.py", "exec")
+    from assay_sandbox.slot import cells  # noqa: F401
+
     harness.prepare_streams()
 
 
@@ -273,6 +275,7 @@ class Zygote:
     def _become(self, request: dict[str, object], descriptors: list[int]) -> None:
         """Turn this fork into the program. Does not return."""
         stdin, stdout, stderr, record, plan = descriptors[:5]
+        channel = descriptors[5] if request["session"] else None
         status = harness.NOT_STARTED
         try:
             if self._cgroup is not None:
@@ -280,7 +283,7 @@ class Zygote:
             os.setsid()
             for target, fd in enumerate((stdin, stdout, stderr)):
                 os.dup2(fd, target)
-            kept = {record, plan}
+            kept = {record, plan} if channel is None else {record, plan, channel}
             if self._rights.ruleset_fd is not None:
                 kept.add(self._rights.ruleset_fd)
             close_all_but(kept)
@@ -288,7 +291,7 @@ class Zygote:
             if self._cgroup is None:
                 _limit_data(request["limits"])  # type: ignore[arg-type]
             self._give_up_rights()
-            status = harness.run(plan, record)
+            status = harness.run(plan, record, channel)
         finally:
             os._exit(status)
 
