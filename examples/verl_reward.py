@@ -6,7 +6,6 @@ raises. It returns a score only where the answer was judged. See README.md besid
 
 import asyncio
 import json
-import re
 from typing import Any
 
 from assay_shared.clients import RetryBudget, SandboxClient
@@ -23,7 +22,6 @@ from assay_shared.types import (
     TestRequest,
 )
 
-_FENCED = re.compile(r"```[ \t]*(?P<tag>\w*)[ \t]*\n(?P<code>.*?)(?:```|\Z)", re.DOTALL)
 _RETRIES = 10_000  # time is what bounds them
 #: What verl's wrapper imports for answers that are called: `List[int]` needs no import there.
 _MODULES = (
@@ -96,7 +94,8 @@ async def _judge(request: TestRequest, url: str, give_up_after_s: float) -> Test
 
 def extract_code(solution: str) -> str | None:
     """The last block marked as Python, else the first block; None without one."""
-    blocks = [(match["tag"].lower(), match["code"]) for match in _FENCED.finditer(solution)]
+    fenced = (block.partition("\n") for block in solution.split("```")[1::2])
+    blocks = [(tag.strip().lower(), code) for tag, newline, code in fenced if newline]
     marked = [code for tag, code in blocks if tag in ("python", "py", "python3")]
     if marked:
         return marked[-1]

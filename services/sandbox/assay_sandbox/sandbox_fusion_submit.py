@@ -4,7 +4,7 @@ Only tests that travel with the request are judged: no data set is stored here.
 """
 
 import json
-import re
+from collections.abc import Iterator
 from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field
@@ -41,9 +41,7 @@ _ALIASES = {
     "rust": "rust rs",
 }
 _LANGUAGE_OF_TAG = {tag: name for name, tags in _ALIASES.items() for tag in tags.split()}
-#: A fence's tag and what it holds; a fence that nothing closes holds the rest.
-_FENCED = re.compile(r"```(?P<tag>.*)\n(?P<code>(?s:.*?))\n\s*```")
-_OPEN_FENCE = re.compile(r"```(?P<tag>.*)\n(?P<code>(?s:.*))")
+_FENCE = "```"
 
 
 class Stdin(BaseModel):
@@ -185,9 +183,7 @@ def extract(completion: str, language: str) -> str:
     Without one, what follows a fence that nothing closes; without that, what looks like code. A
     completion with none of these has an empty program, which is run like any other.
     """
-    blocks = [(match["tag"], match["code"]) for match in _FENCED.finditer(completion)]
-    if not blocks:
-        blocks = [(match["tag"], match["code"]) for match in _OPEN_FENCE.finditer(completion)]
+    blocks = list(_fenced(completion.split("\n")))
     if not blocks:
         return _extract_unfenced(completion, language)
     tagged = (
@@ -198,6 +194,32 @@ def extract(completion: str, language: str) -> str:
     return next(tagged, blocks[0][1])
 
 
+def _fenced(lines: list[str]) -> Iterator[tuple[str, str]]:
+    """Tag and code of each block, or of one that is open to the end where no block is closed.
+
+    A fence opens anywhere in a line and closes at the start of one, but not of the very next.
+    """
+    at, num_closed = 0, 0
+    while at < len(lines) - 1:
+        _, fence, tag = lines[at].partition(_FENCE)
+        if not fence:
+            at += 1
+            continue
+        closings = range(at + 2, len(lines))
+        end = next((n for n in closings if lines[n].lstrip().startswith(_FENCE)), None)
+        if end is None:
+            if not num_closed:
+                yield tag, "\n".join(lines[at + 1 :])
+            return
+        last = end - 1
+        while last > at + 1 and not lines[last].strip():
+            last -= 1
+        yield tag, "\n".join(lines[at + 1 : last + 1])
+        num_closed += 1
+        lines[end] = lines[end].lstrip().removeprefix(_FENCE)
+        at = end
+
+
 def _extract_unfenced(completion: str, language: str) -> str:
     """In Python the first function or class, with the imports above it; in bash, everything."""
     lines = [line for line in completion.split("\n") if line.strip()]
@@ -206,13 +228,16 @@ def _extract_unfenced(completion: str, language: str) -> str:
     if language != "python":
         return ""
     for start, line in enumerate(lines):
+        if not line.startswith(("def ", "class ")):
+            continue
         end = start + 1
         while end < len(lines) and lines[end][0].isspace():
             end += 1
-        if line.startswith(("def ", "class ")) and end > start + 1:
-            while start and lines[start - 1].startswith(("import", "from", "#")):
-                start -= 1
-            return "\n".join(lines[start:end]) + "\n"
+        if end == start + 1:
+            continue
+        while start and lines[start - 1].startswith(("import", "from", "#")):
+            start -= 1
+        return "\n".join(lines[start:end]) + "\n"
     return ""
 
 
