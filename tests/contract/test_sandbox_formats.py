@@ -162,6 +162,25 @@ async def test_submit_names_what_it_does_not_serve(url: str) -> None:
         assert (status, body["error"]["param"]) == (422, field)
 
 
+async def test_a_judged_program_is_counted_once(url: str) -> None:
+    await submit(url, fenced("print(3)"))
+    case = {"kind": "stdin", "stdin": "", "expected_stdout": "4"}
+    await post(f"{url}/v1/test", {"code": "print(3)", "cases": [case]})
+    await post(f"{url}/v1/execute", {"code": "print(3)"})
+    async with httpx.AsyncClient() as client:
+        metrics = (await client.get(f"{url}/metrics")).text
+    counted = {
+        what: dict(
+            re.findall(rf'^assay_sandbox_{what}_total{{.*status="(.*)"}} (.*)', metrics, re.M)
+        )
+        for what in ("programs", "cases")
+    }
+    assert counted == {
+        "programs": {"accepted": "5.0"},
+        "cases": {"accepted": "1.0", "wrong_answer": "3.0"},
+    }
+
+
 # open-instruct
 
 

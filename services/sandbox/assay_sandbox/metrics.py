@@ -1,8 +1,11 @@
 """What the sandbox counts."""
 
+from collections.abc import Sequence
+
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from assay_shared.metrics import LATENCY_BUCKETS_S
+from assay_shared.types import CaseResult
 
 
 class SandboxMetrics:
@@ -49,3 +52,8 @@ class SandboxMetrics:
             "Slots built anew after one was lost or used up.",
             registry=registry,
         )
+
+    def count_cases(self, kind: str, results: Sequence[CaseResult]) -> None:
+        for result in results:
+            if result.status is not None:
+                self.cases.labels(kind, result.status).inc()

@@ -112,9 +112,7 @@ class LocalSandbox:
                 compilation = failed.compilation
                 result = CaseResult(status=Status.COMPILE_ERROR, message=failed.message)
                 results = [result] * len(request.cases)
-        for result in results:
-            if result.status is not None:
-                self._metrics.cases.labels(kind, result.status).inc()
+        self._metrics.count_cases(kind, results)
         failures = (r.status for r in results if r.status not in (Status.ACCEPTED, None))
         return TestReport(
             status=next(failures, Status.ACCEPTED),
@@ -134,6 +132,7 @@ class LocalSandbox:
                 result = CaseResult(status=Status.COMPILE_ERROR, message=failed.message)
                 return [(result, self._compile_error(failed))]
             judged = await self._judge_stdin(request, program)
+        self._metrics.count_cases("stdin", [result for result, _ in judged])
         return [(result, self._to_result(run, compilation)) for result, run in judged]
 
     @asynccontextmanager

@@ -30,6 +30,7 @@ _LANGUAGES = {
     "rust": "rust",
     "typescript": "typescript",
 }
+_ENDED = {Status.ACCEPTED, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR}
 _DEFAULT_MEMORY_BYTES = 1024 * 2**20
 _MAX_CPU_TIME_S = 300.0
 
@@ -132,8 +133,8 @@ def from_result(result: ExecutionResult) -> RunCodeResponse:
             "run_result": CommandResult(
                 status="TimeLimitExceeded" if late else "Finished",
                 execution_time=result.wall_time_s,
-                # A killed program has a signal's number; their clients expect a failure.
-                return_code=None if late else result.exit_code,
+                # A program over a limit may have ended with 0 before it was killed for it.
+                return_code=result.exit_code if result.status in _ENDED else None,
                 stdout=result.stdout,
                 stderr=result.stderr,
             )

@@ -39,6 +39,7 @@ _ALIASES = {
     "nodejs": "javascript js",
     "python": "python python3 py",
     "rust": "rust rs",
+    "typescript": "typescript ts",
 }
 _LANGUAGE_OF_TAG = {tag: name for name, tags in _ALIASES.items() for tag in tags.split()}
 _FENCE = "```"
@@ -144,6 +145,7 @@ def to_test(request: SubmitRequest) -> TestRequest:
         code=execution.code,
         language=execution.language,
         limits=execution.limits,
+        compile_limits=execution.compile_limits,
         cases=tuple(
             StdinCase(
                 stdin=test.input.stdin,
