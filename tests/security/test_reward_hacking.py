@@ -1,0 +1,202 @@
+"""Programs that want the reward without the answer."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import pytest
+import pytest_asyncio
+from prometheus_client import CollectorRegistry
+
+from assay_sandbox.sandbox import LocalSandbox
+from assay_sandbox.settings import SandboxSettings
+from assay_shared.types import (
+    AssertCase,
+    CallCase,
+    Checker,
+    Limits,
+    Status,
+    StdinCase,
+    TestReport,
+    TestRequest,
+)
+
+LIMITS = Limits(cpu_time_s=2.0, wall_time_s=6.0)
+#: What is expected: no program below says it, or finds it.
+SECRET = "the-answer-is-" + "zebra"
+CASES = {
+    "call": CallCase(function="f", args=(), expected=SECRET),
+    "assert": AssertCase(code=f"assert f() == {SECRET!r}"),
+    "check": AssertCase(
+        code=f"def check(candidate):\n    assert candidate() == {SECRET!r}\ncheck(f)"
+    ),
+    "stdin": StdinCase(stdin="", expected_stdout=SECRET),
+}
+#: Looks for what begins like the secret wherever a program can look.
+SEARCH = """
+import gc, os, re, sys
+wanted = re.compile(b"the-answer" + b"-is-[a-z]+")
+found = set()
+def look(data):
+    found.update(wanted.findall(data))
+for folder, _, names in [*os.walk(os.getcwd()), *os.walk("/tmp"), *os.walk("/dev/shm")]:
+    for name in names:
+        try: look(open(os.path.join(folder, name), "rb").read(10**7))
+        except OSError: pass
+for name in ("environ", "cmdline", "stat", "status"):
+    for pid in ("self", str(os.getppid()), "1"):
+        try: look(open(f"/proc/{pid}/{name}", "rb").read())
+        except OSError: pass
+for fd in range(64):
+    try: look(os.pread(fd, 10**7, 0))
+    except OSError: pass
+for pid in ("self", str(os.getppid())):
+    try:
+        with open(f"/proc/{pid}/maps") as maps, open(f"/proc/{pid}/mem", "rb", 0) as memory:
+            for line in maps:
+                start, end = (int(x, 16) for x in line.split()[0].split("-"))
+                if "r" in line.split()[1] and end - start < 10**8:
+                    try:
+                        memory.seek(start)
+                        look(memory.read(end - start))
+                    except (OSError, ValueError, OverflowError): pass
+    except OSError: pass
+frame = sys._getframe()
+while frame:
+    look(repr(frame.f_locals).encode())
+    frame = frame.f_back
+for thing in gc.get_objects():
+    if isinstance(thing, (str, dict, list, tuple)):
+        try: look(repr(thing).encode()[:10**5])
+        except Exception: pass
+found = [one.decode() for one in found]
+print(found[0] if found else "")
+def f(): return found[0] if found else ""
+"""
+HACKS = {
+    "looks for it everywhere": SEARCH,
+    "prints the record": "print('value 0 \"x\"', flush=True)\ndef f(): return 0",
+    "writes records to every descriptor": (
+        "import os\n"
+        "for fd in range(3, 64):\n"
+        "    for line in ('start 0', 'value 0 1', 'passed 0', 'done'):\n"
+        "        try: os.write(fd, line.encode() + b'\\n')\n"
+        "        except OSError: pass\n"
+        "def f(): return 0"
+    ),
+    "writes records in the call": (
+        "import os\n"
+        "def f():\n"
+        "    for fd in range(3, 64):\n"
+        "        try: os.write(fd, b'value 0 true\\npassed 0\\ndone\\n')\n"
+        "        except OSError: pass\n"
+        "    os._exit(0)"
+    ),
+    "returns something that equals everything": (
+        "class Any:\n    def __eq__(self, other): return True\n    __hash__ = None\n"
+        "def f(): return Any()"
+    ),
+    "returns a sly string": (
+        "class Sly(str):\n    def __eq__(self, other): return True\n    __hash__ = str.__hash__\n"
+        "    def __repr__(self): return 'x'\n"
+        "def f(): return Sly()"
+    ),
+    "returns what is like nothing": "def f(): return float('nan')",
+    "patches what assertions use": (
+        "import builtins\n"
+        "for name in ('len', 'abs', 'sorted', 'set', 'list', 'str', 'repr', 'isinstance'):\n"
+        "    setattr(builtins, name, lambda *a, **k: True)\n"
+        "def f(): return 0"
+    ),
+    "patches the harness": (
+        "import sys\n"
+        "harness = sys.modules.get('assay_sandbox.slot.harness')\n"
+        "if harness:\n"
+        "    harness.encode = lambda *a: 'true'\n"
+        "    harness.Program.try_case = lambda self, i, case: self.answer('passed', i) or True\n"
+        "def f(): return 0"
+    ),
+    "patches json, and what compiles": (
+        "import builtins, json, marshal\n"
+        "json.dumps = json.loads = marshal.loads = lambda *a, **k: True\n"
+        "builtins.compile = lambda *a, **k: None\n"
+        "builtins.exec = builtins.eval = lambda *a, **k: True\n"
+        "def f(): return 0"
+    ),
+    "traces": (
+        "import sys\n"
+        "def trace(frame, event, argument):\n"
+        "    if event == 'exception': frame.f_trace = None\n"
+        "    return trace\n"
+        "sys.settrace(trace)\n"
+        "def f(): return 0"
+    ),
+    "puts a hook on imports": (
+        "import builtins\n"
+        "real = builtins.__import__\n"
+        "builtins.__import__ = lambda name, *a, **k: real('math', *a, **k)\n"
+        "def f(): return 0"
+    ),
+    "swallows what assertions raise": (
+        "import builtins\n"
+        "class AssertionError(Exception): pass\n"
+        "builtins.AssertionError = AssertionError\n"
+        "def f(): return 0"
+    ),
+    "exits in the call": "import sys\ndef f(): sys.exit(0)",
+    "leaves in the call": "import os\ndef f(): os._exit(0)",
+    "kills itself in the call": "import os\ndef f(): os.kill(os.getpid(), 9)",
+    "exits before its cases": "def f(): return 0\nimport sys\nsys.exit(0)",
+    "leaves before its cases": "def f(): return 0\nimport os\nos._exit(0)",
+    "quits": "def f(): return 0\nraise SystemExit",
+    "exits at the end": "import atexit, os\natexit.register(os._exit, 0)\ndef f(): return 0",
+    "leaves a child behind": (
+        "import os\ndef f():\n    if os.fork(): os._exit(0)\n    return 0"
+    ),
+    "a generator, and a list within itself": "x = []\nx.append(x)\ndef f(): return x",
+}  # fmt: skip
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module", params=["pooled", "fallback"])
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[LocalSandbox]:
+    settings = SandboxSettings(
+        sandbox_isolation=request.param, sandbox_minimum_isolation="fallback", sandbox_slots=2
+    )
+    sandbox = LocalSandbox(settings, CollectorRegistry())
+    await sandbox.open()
+    if sandbox.isolation != request.param:
+        await sandbox.close()
+        pytest.skip(f"this host does not grant isolation {request.param}")
+    yield sandbox
+    await sandbox.close()
+
+
+async def judge(sandbox: LocalSandbox, code: str, case: object, **rest: object) -> TestReport:
+    request = {"code": code, "cases": (case,), "limits": LIMITS, "hackable": False} | rest
+    return await sandbox.test(TestRequest.model_validate(request))
+
+
+@pytest.mark.parametrize("hack", HACKS)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_no_trick_is_worth_a_reward(sandbox: LocalSandbox, hack: str) -> None:
+    reports = await asyncio.gather(*(judge(sandbox, HACKS[hack], case) for case in CASES.values()))
+    for name, report in zip(CASES, reports, strict=True):
+        assert report.status is not Status.ACCEPTED, (name, report)
+        assert SECRET not in report.model_dump_json(), (name, report)
+
+
+@pytest.mark.parametrize("kind", CASES)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_the_answer_itself_is_worth_it(sandbox: LocalSandbox, kind: str) -> None:
+    code = f"def f(): return {SECRET!r}\nprint(f())"
+    assert (await judge(sandbox, code, CASES[kind])).status is Status.ACCEPTED
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_neither_a_checker_nor_its_answer_is_to_be_found(sandbox: LocalSandbox) -> None:
+    checker = Checker(code=f"import sys\nsys.exit(open('output').read().strip() != {SECRET!r})")
+    # Two at a time and often: a program runs where, and when, checkers do.
+    work = [judge(sandbox, SEARCH, CASES["stdin"], checker=checker) for _ in range(8)]
+    reports = await asyncio.gather(*work)
+    assert {report.status for report in reports} == {Status.WRONG_ANSWER}
+    report = await judge(sandbox, f"print({SECRET!r})", CASES["stdin"], checker=checker)
+    assert report.status is Status.ACCEPTED

@@ -1,0 +1,95 @@
+"""Slots, daemons and disks that are lost under programs: typed failures, and service again."""
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from assay_sandbox.sandbox import LocalSandbox
+from assay_shared.errors import SandboxFault
+from assay_shared.types import ExecutionRequest, ExecutionResult, Limits
+from tests.unit.sandbox.conftest import MakeSandbox, open_sandbox
+
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
+
+async def run(sandbox: LocalSandbox, code: str, **rest: object) -> ExecutionResult:
+    return await sandbox.execute(ExecutionRequest.model_validate({"code": code} | rest))
+
+
+def parent_of(pid: int) -> int:
+    """0 for a process that is gone."""
+    try:
+        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
+    except OSError:
+        return 0
+
+
+def slot_processes() -> list[int]:
+    """The first processes of slots: children of the daemons that this process started."""
+    parents = {int(p.name): parent_of(int(p.name)) for p in Path("/proc").glob("[0-9]*")}
+    own = (pid for pid, parent in parents.items() if parent == os.getpid())
+    daemons = {pid for pid in own if b"assay_sandbox.slot" in command_of(pid)}
+    return [pid for pid, parent in parents.items() if parent in daemons]
+
+
+def command_of(pid: int) -> bytes:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes()
+    except OSError:
+        return b""
+
+
+async def test_a_killed_slot_fails_its_program_and_is_built_anew(
+    make_sandbox: MakeSandbox,
+) -> None:
+    sandbox = await make_sandbox(sandbox_slots=1)
+    work = asyncio.create_task(run(sandbox, "import time\ntime.sleep(60)", limits=Limits()))
+    await asyncio.sleep(0.3)
+    for pid in slot_processes():
+        os.kill(pid, signal.SIGKILL)
+    with pytest.raises(SandboxFault, match="the slot ended under its program"):
+        await work
+    started = time.monotonic()
+    assert (await run(sandbox, "print(1)")).stdout == "1\n"
+    assert time.monotonic() - started < 1.0
+
+
+@pytest.mark.parametrize("isolation", ["pooled", "fallback"])
+async def test_slots_come_back_when_their_daemon_is_killed(
+    make_sandbox: MakeSandbox, isolation: str
+) -> None:
+    sandbox = await make_sandbox(sandbox_slots=2, sandbox_isolation=isolation)
+    work = asyncio.create_task(run(sandbox, "import time\ntime.sleep(60)", limits=Limits()))
+    await asyncio.sleep(0.3)
+    slots = slot_processes()
+    assert len(slots) == 2
+    daemon = parent_of(slots[0])
+    os.kill(daemon, signal.SIGKILL)
+    with pytest.raises(SandboxFault, match="the slot ended under its program"):
+        await work
+    started = time.monotonic()
+    results = await asyncio.gather(*(run(sandbox, f"print({i})") for i in range(6)))
+    assert [result.stdout for result in results] == [f"{i}\n" for i in range(6)]
+    assert time.monotonic() - started < 3.0
+    assert not [name for name in groups() if f"-{daemon}-" in name]
+    while len(slot_processes()) < 2:
+        assert time.monotonic() - started < 3.0
+        await asyncio.sleep(0.05)
+
+
+def groups() -> set[str]:
+    return {str(path) for path in Path("/sys/fs/cgroup").rglob("assay-*")}
+
+
+async def test_a_closed_sandbox_leaves_nothing(folder: Path) -> None:
+    before = groups()
+    sandbox = await open_sandbox(sandbox_work_folder=folder)
+    await run(sandbox, "print(1)")
+    await sandbox.close()
+    assert slot_processes() == []
+    assert groups() <= before
+    assert os.listdir(folder) == []  # noqa: PTH208  # in a coroutine
