@@ -2,6 +2,7 @@
 
 import ctypes
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -45,6 +46,13 @@ def tie_to_parent() -> None:
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
     if os.getppid() != int(parent):  # it ended before the line above
         sys.exit(0)
+
+
+def raise_descriptor_limit() -> None:
+    """Allow this process as many open files as it may have: each connection is one, and the usual
+    soft limit, 1024, is less than the requests that may wait."""
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:

@@ -12,6 +12,7 @@ from fastapi import FastAPI
 
 from assay_shared.errors import ConfigError
 from assay_shared.logs import set_up_logging
+from assay_shared.processes import raise_descriptor_limit
 from assay_shared.settings import AnySettings, read_settings
 
 _log = logging.getLogger(__name__)
@@ -43,6 +44,7 @@ def run_service(
     """
     settings = read_settings(settings_class)
     set_up_logging(name, settings.log_level)
+    raise_descriptor_limit()
     app = create_app(settings)
     listener = address.listener()
     _log.info("listening on http://%s:%d", *listener.getsockname()[:2])

@@ -66,3 +66,99 @@ def sandbox(
         load.draw(steps, f"{program} on {url}", picture)
     if not all(step.num_right for step in steps):
         raise InvalidInput("a step has no right answer: is that a sandbox?", field="--url")
+
+
+@app.command()
+def overload(
+    url: str = typer.Option("http://127.0.0.1:8002", help="The sandbox."),
+    runs: int = typer.Option(10_000, min=1, help="How often the program is offered."),
+    factor: float = typer.Option(4.0, min=0.1, help="Offered load, in multiples of capacity."),
+    max_in_flight: int = typer.Option(4096, min=1, help="Unanswered requests at once."),
+    late_after_s: float = typer.Option(30.0, min=0.1, help="A later answer is late."),
+    output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
+) -> None:
+    """Offer a sandbox more than it can carry: runs are accepted or refused, none judged wrong."""
+    import asyncio
+    import json
+
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from assay_sandbox import overload as overloading
+    from assay_shared.processes import raise_descriptor_limit
+    from assay_shared.settings import ServiceSettings, read_settings
+
+    raise_descriptor_limit()
+    console = Console()
+    settings = read_settings(ServiceSettings)
+    with Progress(console=console) as progress:
+        task = progress.add_task("offered", total=runs)
+        seen = asyncio.run(
+            overloading.overload(
+                url,
+                runs,
+                factor,
+                max_in_flight,
+                late_after_s,
+                settings,
+                lambda num_begun: progress.update(task, completed=num_begun),
+            )
+        )
+    title = f"capacity {seen.capacity_per_s:.0f}/s, offered {seen.offered_per_s:.0f}/s"
+    table = Table(*overloading.HEADINGS, title=title, title_justify="left")
+    for row in overloading.rows(seen):
+        table.add_row(*row)
+    console.print(table)
+    if output is not None:
+        output.write_text(json.dumps(seen.facts(), indent=1))
+    if not seen.is_sound:
+        raise typer.Exit(1)
+
+
+@app.command()
+def soak(
+    duration_s: float = typer.Option(600.0, min=5.0, help="Seconds of full load."),
+    concurrency: int = typer.Option(16, min=1, help="Requests at once."),
+    output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
+    picture: Path | None = typer.Option(None, help="Draw them into this file (PNG)."),
+) -> None:
+    """Drive a sandbox of its own for long: no verdict is wrong, nothing grows, nothing is left."""
+    import asyncio
+    import json
+
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from assay_sandbox import soak as soaking
+    from assay_shared.settings import ServiceSettings, read_settings
+
+    console = Console()
+    with Progress(console=console) as progress:
+        task = progress.add_task("soak", total=duration_s)
+
+        def show(seen: soaking.Soak) -> None:
+            text = f"{seen.right.total()} right, {seen.not_right.total()} not"
+            progress.update(task, completed=seen.times_s[-1], description=text)
+
+        settings = read_settings(ServiceSettings)
+        seen = asyncio.run(soaking.soak(duration_s, concurrency, settings, show))
+    title = f"{seen.per_s:.1f} right/s at isolation {seen.isolation}"
+    for headings, rows in (
+        (soaking.PROGRAM_HEADINGS, soaking.program_rows(seen)),
+        (soaking.GROWTH_HEADINGS, soaking.growth_rows(seen)),
+    ):
+        table = Table(*headings, title=title, title_justify="left")
+        for row in rows:
+            table.add_row(*row)
+        console.print(table)
+    console.print(f"slots built anew: {seen.rebuilds[-1]}")
+    if output is not None:
+        output.write_text(json.dumps(seen.facts(), indent=1))
+    if picture is not None:
+        soaking.draw(seen, picture)
+    for line in [*seen.details, *seen.troubles()]:
+        console.print(line, markup=False, style="red")
+    if seen.troubles():
+        raise typer.Exit(1)

@@ -7,7 +7,7 @@ import asyncio
 import json
 import statistics
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -96,6 +96,25 @@ WORKLOADS: dict[tuple[Format, Program], Workload] = {
 }
 
 
+class Outcome(StrEnum):
+    """Refused is an honest "not now"; an error is no answer at all."""
+
+    RIGHT = "right"
+    WRONG = "wrong"
+    REFUSED = "refused"
+    ERROR = "error"
+
+
+@dataclass(frozen=True)
+class Answer:
+    """To one request. `headers` are those of a refusal."""
+
+    outcome: Outcome
+    took_ms: float = 0.0
+    status: int = 0
+    headers: Mapping[str, str] = field(default_factory=dict)
+
+
 @dataclass
 class Step:
     """What was seen at one concurrency. Latencies are of right answers, in milliseconds."""
@@ -108,21 +127,52 @@ class Step:
     num_errors: int = 0
     latencies_ms: list[float] = field(default_factory=list)
 
+    def add(self, answer: Answer) -> None:
+        match answer.outcome:
+            case Outcome.RIGHT:
+                self.num_right += 1
+                self.latencies_ms.append(answer.took_ms)
+            case Outcome.WRONG:
+                self.num_wrong += 1
+            case Outcome.REFUSED:
+                self.num_refused += 1
+            case Outcome.ERROR:
+                self.num_errors += 1
+
     @property
     def per_s(self) -> float:
         return self.num_right / self.duration_s
 
     def percentile(self, share: int) -> float | None:
         """In milliseconds; None with fewer than two right answers."""
-        if len(self.latencies_ms) < 2:
-            return None
-        return statistics.quantiles(self.latencies_ms, n=100, method="inclusive")[share - 1]
+        return percentile(self.latencies_ms, share)
 
     def facts(self) -> dict[str, object]:
         """For JSON: everything but the single latencies."""
         known = {k: v for k, v in asdict(self).items() if k != "latencies_ms"}
         shares = {f"p{share}_ms": self.percentile(share) for share in (50, 95, 99)}
         return known | {"per_s": self.per_s} | shares
+
+
+def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
+    """As many connections as there are requests at once, with the token where one is set."""
+    headers = {"content-type": "application/json"}
+    if settings.token is not None:
+        headers["authorization"] = f"Bearer {settings.token.get_secret_value()}"
+    return aiohttp.ClientSession(
+        connector=aiohttp.TCPConnector(limit=0),
+        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
+        headers=headers,
+    )
+
+
+def percentile(values: Sequence[float], share: int) -> float | None:
+    """100 is the greatest; None of fewer than two values."""
+    if len(values) < 2:
+        return None
+    if share == 100:
+        return max(values)
+    return statistics.quantiles(values, n=100, method="inclusive")[share - 1]
 
 
 async def put_load(
@@ -134,15 +184,8 @@ async def put_load(
     on_step: Callable[[Step], None] = lambda step: None,
 ) -> list[Step]:
     """Ask without pause at each concurrency for `duration_s`; what is under way then is awaited."""
-    headers = {"content-type": "application/json"}
-    if settings.token is not None:
-        headers["authorization"] = f"Bearer {settings.token.get_secret_value()}"
     steps = []
-    async with aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
-        timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
-        headers=headers,
-    ) as session:
+    async with open_session(settings) as session:
         target = url.rstrip("/") + workload.path
         for concurrency in concurrencies:
             steps.append(await _one_step(session, target, workload, concurrency, duration_s))
@@ -163,34 +206,31 @@ async def _one_step(
 
     async def ask_on() -> None:
         while time.monotonic() - started < duration_s:
-            await _ask(session, target, body, workload, step)
+            step.add(await ask(session, target, body, workload))
 
     await asyncio.gather(*(ask_on() for _ in range(concurrency)))
     step.duration_s = time.monotonic() - started
     return step
 
 
-async def _ask(
-    session: aiohttp.ClientSession, target: str, body: bytes, workload: Workload, step: Step
-) -> None:
+async def ask(
+    session: aiohttp.ClientSession, target: str, body: bytes, workload: Workload
+) -> Answer:
+    """Ask once. Nothing is raised: what went wrong is what the answer is."""
     began = time.monotonic()
     try:
         async with session.post(target, data=body) as response:
-            if response.status in _REFUSED:
-                step.num_refused += 1
-                return
-            answer = await response.json()
-            right = response.status == 200 and workload.is_right(answer)
+            text = await response.read()
     except (aiohttp.ClientError, TimeoutError):
-        step.num_errors += 1
-        return
+        return Answer(Outcome.ERROR)
+    took_ms = 1000 * (time.monotonic() - began)
+    if response.status in _REFUSED:
+        return Answer(Outcome.REFUSED, took_ms, response.status, response.headers)
+    try:
+        right = response.status == 200 and workload.is_right(json.loads(text))
     except (ValueError, KeyError, TypeError):
         right = False
-    if right:
-        step.num_right += 1
-        step.latencies_ms.append(1000 * (time.monotonic() - began))
-    else:
-        step.num_wrong += 1
+    return Answer(Outcome.RIGHT if right else Outcome.WRONG, took_ms, response.status)
 
 
 def rows(steps: list[Step]) -> Iterator[list[str]]:

@@ -122,9 +122,14 @@ def of_slot(parent: str, slot: int) -> Cgroup:
 
 def remove_left(pid: int) -> None:
     """End what is left in the groups of a daemon that was killed, and remove them."""
-    for parent in (_own_v2(), _V1):
-        for folder in glob.glob(f"{parent}/assay-{pid}-*"):
-            _end_and_remove(folder)
+    for folder in of_daemon(pid):
+        _end_and_remove(folder)
+
+
+def of_daemon(pid: int) -> list[str]:
+    """The folders of the groups that a daemon has made."""
+    parents = (_own_v2(), _V1)
+    return [folder for parent in parents for folder in glob.glob(f"{parent}/assay-{pid}-*")]
 
 
 def _end_and_remove(folder: str) -> None:

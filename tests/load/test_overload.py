@@ -1,0 +1,94 @@
+"""Four times the load that a sandbox can carry."""
+
+import json
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from assay_sandbox.app import create_app
+from assay_sandbox.overload import Overload, overload
+from assay_sandbox.settings import SandboxSettings
+from assay_shared.errors import Unreachable
+from assay_shared.settings import ServiceSettings
+from tests.conftest import Serve
+from tests.load.commands import bench
+
+NUM_RUNS = 2000
+SETTINGS = ServiceSettings()
+RIGHT = {"status": "accepted", "stdout": "1\n"}
+
+
+@pytest.mark.slow
+def test_every_run_is_accepted_or_refused(serve: Serve, tmp_path: Path) -> None:
+    settings = {"sandbox_minimum_isolation": "fallback", "sandbox_max_waiting": 64}
+    url = serve(create_app(SandboxSettings.model_validate(settings)))
+    output = tmp_path / "overload.json"
+    ended = bench(
+        "overload", "--url", url, "--runs", str(NUM_RUNS), "--output", str(output), timeout_s=120
+    )
+    assert ended.returncode == 0, ended.stdout
+    facts = json.loads(output.read_text())
+    assert facts["accepted"] > 0
+    assert facts["refused"] > 0
+    assert facts["accepted"] + facts["refused"] == NUM_RUNS
+    assert facts["offered_per_s"] > 1.5 * facts["capacity_per_s"]
+
+
+def lying_app(status: int = 200, headers: dict[str, str] | None = None, **answer: Any) -> FastAPI:
+    """Right for as long as capacity is measured, then what it is told to be."""
+    app = FastAPI()
+    asked = count()
+
+    @app.post("/v1/execute")
+    async def execute(body: dict[str, Any]) -> JSONResponse:
+        if next(asked) < 200:
+            return JSONResponse(RIGHT)
+        return JSONResponse(RIGHT | answer, status_code=status, headers=headers)
+
+    return app
+
+
+async def offer(url: str, **changed: Any) -> Overload:
+    arguments = {
+        "num_runs": 300, "factor": 2.0, "max_in_flight": 50, "late_after_s": 5.0,
+    } | changed  # fmt: skip
+    return await overload(url, settings=SETTINGS, **arguments)
+
+
+@pytest.mark.parametrize(
+    ("outcome", "answer"),
+    [
+        ("refused", {"status": 503, "headers": {"retry-after": "1"}}),
+        ("refused without a time", {"status": 503}),
+        ("error", {"status": 504}),
+        ("wrong", {"status": 500}),
+        ("wrong", {"stdout": "2\n"}),
+    ],
+    ids=str,
+)
+async def test_what_is_not_accepted_is_told_apart(
+    serve: Serve, outcome: str, answer: dict[str, Any]
+) -> None:
+    seen = await offer(serve(lying_app(**answer)))
+    assert seen.counts == {outcome: 300}
+    assert seen.is_sound == (outcome == "refused")
+
+
+async def test_a_late_answer_is_no_good_answer(serve: Serve) -> None:
+    seen = await offer(serve(lying_app()), late_after_s=0.0)
+    assert seen.counts == {"late": 300}
+    assert not seen.is_sound
+
+
+async def test_the_command_fails_if_a_verdict_is_wrong(serve: Serve) -> None:
+    ended = bench("overload", "--url", serve(lying_app(stdout="")), "--runs", "50", timeout_s=60)
+    assert ended.returncode == 1, ended.stdout
+
+
+async def test_what_is_no_sandbox_is_said_so(serve: Serve) -> None:
+    with pytest.raises(Unreachable, match="is that a sandbox"):
+        await offer(serve(FastAPI()))
