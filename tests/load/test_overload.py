@@ -1,9 +1,14 @@
 """Four times the load that a sandbox can carry."""
 
 import json
+import resource
+import socket
+from collections.abc import Iterator
+from contextlib import ExitStack
 from itertools import count
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 from fastapi import FastAPI
@@ -14,7 +19,7 @@ from assay_sandbox.overload import Overload, overload
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import Unreachable
 from assay_shared.settings import ServiceSettings
-from tests.conftest import Serve
+from tests.conftest import SandboxProcess, Serve
 from tests.load.commands import bench
 
 NUM_RUNS = 2000
@@ -92,3 +97,30 @@ async def test_the_command_fails_if_a_verdict_is_wrong(serve: Serve) -> None:
 async def test_what_is_no_sandbox_is_said_so(serve: Serve) -> None:
     with pytest.raises(Unreachable, match="is that a sandbox"):
         await offer(serve(FastAPI()))
+
+
+SOFT_LIMIT = 256
+
+
+@pytest.fixture
+def low_soft_limit() -> Iterator[None]:
+    """What this process starts from now on may have few open files, until it asks for more."""
+    before = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (SOFT_LIMIT, before[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_NOFILE, before)
+
+
+@pytest.mark.usefixtures("low_soft_limit")
+def test_the_soft_limit_of_open_files_is_not_that_of_connections(
+    sandbox_process: SandboxProcess,
+) -> None:
+    hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]
+    resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
+    address = urlsplit(sandbox_process.url)
+    with ExitStack() as held:
+        for _ in range(SOFT_LIMIT + 10):
+            connection = socket.create_connection((address.hostname, address.port), timeout=10)
+            held.enter_context(connection)
+            connection.sendall(b"GET /health HTTP/1.1\r\nhost: sandbox\r\n\r\n")
+            assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
