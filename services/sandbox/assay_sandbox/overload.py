@@ -18,11 +18,11 @@ from assay_sandbox.load import (
     percentile,
     put_load,
 )
-from assay_shared.errors import Unreachable
+from assay_shared.errors import Saturated, Unreachable
 from assay_shared.settings import ServiceSettings
 
 #: How a full sandbox answers, always with Retry-After.
-REFUSAL = (429, 503)
+REFUSAL = Saturated.http_status
 _WORKLOAD = WORKLOADS[Format.ASSAY, Program.PRINT]
 _CAPACITY_S = 2.0
 _CAPACITY_CONCURRENCY = 16
@@ -47,7 +47,7 @@ class Overload:
                 self.latencies_ms.append(answer.took_ms)
                 is_late = answer.took_ms > 1000 * self.late_after_s
                 self.counts["late" if is_late else "accepted"] += 1
-            case Outcome.REFUSED if answer.status in REFUSAL:
+            case Outcome.REFUSED if answer.status == REFUSAL:
                 has_time = answer.headers.get("retry-after", "").isdigit()
                 self.counts["refused" if has_time else "refused without a time"] += 1
             case Outcome.REFUSED | Outcome.ERROR:
