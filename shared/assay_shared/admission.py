@@ -53,21 +53,26 @@ class Gate:
     async def _wait(self, client: str) -> None:
         if self.num_waiting >= self._max_waiting:
             self._make_room(client)
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
         self._queues.setdefault(client, deque()).append(turn)
         self.num_waiting += 1
+        expiry = loop.call_later(self._max_wait_s, self._expire, client, turn)
         try:
-            await asyncio.wait([turn], timeout=self._max_wait_s)
+            await turn
         except asyncio.CancelledError:
-            if not turn.done():
+            if turn.cancelled():
                 self._remove(client, turn)
             elif turn.exception() is None:
-                self._leave()
+                self._leave()  # its turn had come
             raise
+        finally:
+            expiry.cancel()
+
+    def _expire(self, client: str, turn: asyncio.Future[None]) -> None:
+        self._remove(client, turn)
         if not turn.done():
-            self._remove(client, turn)
-            raise self._refuse(f"no room within {self._max_wait_s} s")
-        turn.result()
+            turn.set_exception(self._refuse(f"no room within {self._max_wait_s} s"))
 
     def _make_room(self, client: str) -> None:
         """Refuse the newest request of the greediest client; this one, if that is its own."""
@@ -80,22 +85,25 @@ class Gate:
         turn.set_exception(self._refuse("other clients had fewer requests waiting"))
 
     def _remove(self, client: str, turn: asyncio.Future[None]) -> None:
-        queue = self._queues[client]
-        queue.remove(turn)
+        queue = self._queues.get(client, ())
+        if turn not in queue:
+            return
+        self._queues[client].remove(turn)
         self.num_waiting -= 1
-        if not queue:
+        if not self._queues[client]:
             del self._queues[client]
 
     def _leave(self) -> None:
-        if not self._queues:
-            self._num_free += 1
-            return
-        client, queue = next(iter(self._queues.items()))
-        turn = queue[0]
-        self._remove(client, turn)
-        if client in self._queues:
-            self._queues.move_to_end(client)
-        turn.set_result(None)
+        while self._queues:
+            client, queue = next(iter(self._queues.items()))
+            turn = queue[0]
+            self._remove(client, turn)
+            if client in self._queues:
+                self._queues.move_to_end(client)
+            if not turn.done():  # else who waited has left in this very moment
+                turn.set_result(None)
+                return
+        self._num_free += 1
 
     def _refuse(self, message: str) -> Overloaded:
         return self._refusal(message, retry_after_s=self._retry_after_s)

@@ -29,6 +29,7 @@ OPEN_PATHS = frozenset({"/health", "/ready", "/metrics"})
 _MAX_ID_LENGTH = 128
 #: What others call such a request too; no standard has a number for it.
 _CLIENT_GONE = 499
+_WATCH_AFTER_S = 0.05
 
 
 class Observe:
@@ -119,35 +120,49 @@ class CancelOnDisconnect:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        work = asyncio.current_task()
-        watcher: asyncio.Task[None] | None = None
-        is_gone = False
-
-        async def watch() -> None:
-            nonlocal is_gone
-            message = await receive()
-            if message["type"] == "http.disconnect" and work is not None:
-                is_gone = True
-                work.cancel()
-
-        async def watched() -> Message:
-            nonlocal watcher
-            message = await receive()
-            if message["type"] == "http.request" and not message.get("more_body", False):
-                watcher = asyncio.create_task(watch())
-            return message
-
+        connection = _Connection(receive)
         try:
-            await self._app(scope, watched, send)
+            await self._app(scope, connection.receive, send)
         except asyncio.CancelledError:
-            if not is_gone or work is None or work.uncancel() > 0:
+            if not connection.is_gone or connection.work.uncancel() > 0:
                 raise
             # Nobody reads it, but for the metrics.
             await send({"type": "http.response.start", "status": _CLIENT_GONE, "headers": []})
             await send({"type": "http.response.body"})
         finally:
-            if watcher is not None:
-                watcher.cancel()
+            connection.stop_watching()
+
+
+class _Connection:
+    """Hands a request on and then watches its connection; cancels the present task at its end."""
+
+    def __init__(self, receive: Receive) -> None:
+        self._receive = receive
+        work = asyncio.current_task()
+        assert work is not None
+        self.work = work
+        self.is_gone = False
+        self._watcher: asyncio.Task[None] | asyncio.TimerHandle | None = None
+
+    async def receive(self) -> Message:
+        message = await self._receive()
+        if message["type"] == "http.request" and not message.get("more_body", False):
+            # What is answered at once is not worth a task of its own.
+            self._watcher = asyncio.get_running_loop().call_later(_WATCH_AFTER_S, self._start)
+        return message
+
+    def _start(self) -> None:
+        self._watcher = asyncio.create_task(self._watch())
+
+    async def _watch(self) -> None:
+        message = await self._receive()
+        if message["type"] == "http.disconnect":
+            self.is_gone = True
+            self.work.cancel()
+
+    def stop_watching(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
 
 
 class BodyLimit:

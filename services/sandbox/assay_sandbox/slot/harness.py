@@ -31,6 +31,8 @@ MAX_DEPTH = 60
 MAX_TEXT = 400
 #: Exit status of a process in which the program never began.
 NOT_STARTED = 125
+#: What imported modules want done in forks: arguments of `os.register_at_fork`.
+FORK_HOOKS: list[dict[str, Any]] = []
 _EXIT_HANDLERS_FAILED = 120
 
 
@@ -51,6 +53,8 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
     import random
 
     random.seed()  # a fork has the state of every other one
+    for hooks in FORK_HOOKS:
+        os.register_at_fork(**hooks)
     if channel_fd is not None:
         from assay_sandbox.slot import cells
 

@@ -97,12 +97,21 @@ class Unclean(Exception):
 
 
 def warm_up(packages: str | None) -> None:
-    """Import what programs will, so that they need not. For the process that slots are forks of."""
-    for name in _PRELOADED:
-        __import__(name)
-    if packages is not None:
-        sys.path.append(packages)
-        import numpy  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+    """Import what programs will, so that they need not. For the process that slots are forks of.
+
+    What modules want done in every fork is kept for a program's own: in the fork that becomes the
+    program, which has no thread and no lock to mend, it would double the time.
+    """
+    register = os.register_at_fork
+    os.register_at_fork = lambda **hooks: harness.FORK_HOOKS.append(hooks)
+    try:
+        for name in _PRELOADED:
+            __import__(name)
+        if packages is not None:
+            sys.path.append(packages)
+            import numpy  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
+    finally:
+        os.register_at_fork = register
     compile("print(1)", "main.py", "exec")
     from assay_sandbox.slot import cells  # noqa: F401
 
