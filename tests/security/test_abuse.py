@@ -1,7 +1,6 @@
 """Hostile programs at every level of isolation: the verdict, and that nothing of them is left."""
 
 import asyncio
-import time
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
 
@@ -17,8 +16,12 @@ from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
 LIMITS = Limits(cpu_time_s=1.0, wall_time_s=1.5, memory_bytes=256 * 2**20, output_bytes=2**20)
 ENDED = {Status.TIME_LIMIT, Status.RUNTIME_ERROR, Status.MEMORY_LIMIT}
 REFUSED = {Status.RUNTIME_ERROR}
-#: How soon after the verdict a slot must take the next program.
-CLEAN_WITHIN_S = 1.0
+#: How soon after a program's end nothing of it may be left.
+CLEAN_WITHIN_S = 0.1
+#: Without folders in memory, a gigabyte takes as long to remove as the host's disk needs.
+DISK_CLEAN_WITHIN_S = 5.0
+#: A machine that is busy with something else may be late once.
+ATTEMPTS = 3
 
 
 @dataclass(frozen=True)
@@ -175,19 +178,32 @@ CHECK = (
 )
 
 
-async def open_sandbox(num_slots: int, isolation: str) -> LocalSandbox:
+class WatchedSandbox(LocalSandbox):
+    """With its metrics."""
+
+    def __init__(self, settings: SandboxSettings) -> None:
+        self.registry = CollectorRegistry()
+        super().__init__(settings, self.registry)
+
+    @property
+    def clean_s(self) -> float:
+        """Seconds that cleaning took, in all."""
+        return self.registry.get_sample_value("assay_sandbox_clean_seconds_sum") or 0.0
+
+
+async def open_sandbox(num_slots: int, isolation: str) -> WatchedSandbox:
     values = {
         "sandbox_slots": num_slots,
         "sandbox_isolation": isolation,
         "sandbox_minimum_isolation": "fallback",
     }
-    sandbox = LocalSandbox(SandboxSettings.model_validate(values), CollectorRegistry())
+    sandbox = WatchedSandbox(SandboxSettings.model_validate(values))
     await sandbox.open()
     return sandbox
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=LEVELS)
-async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[LocalSandbox]:
+async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[WatchedSandbox]:
     """One slot: the next program runs where the hostile one did."""
     sandbox = await open_sandbox(1, request.param)
     if sandbox.isolation != request.param:
@@ -203,15 +219,20 @@ async def run(sandbox: LocalSandbox, code: str, stdin: str = "") -> ExecutionRes
 
 @pytest.mark.parametrize("name", ABUSES)
 @pytest.mark.asyncio(loop_scope="module")
-async def test_abuse_is_judged_and_leaves_nothing(sandbox: LocalSandbox, name: str) -> None:
+async def test_abuse_is_judged_and_leaves_nothing(sandbox: WatchedSandbox, name: str) -> None:
     abuse = ABUSES[name]
-    result = await run(sandbox, abuse.code, abuse.stdin)
-    assert result.status in abuse.expected, result
-    assert abuse.never not in result.stdout
-    started = time.monotonic()
-    after = await run(sandbox, CHECK)
-    assert time.monotonic() - started < CLEAN_WITHIN_S
-    assert after.stdout == "[]\n", after
+    on_disk = sandbox.isolation == "fallback" and name == "disk fill"
+    limit_s = DISK_CLEAN_WITHIN_S if on_disk else CLEAN_WITHIN_S
+    took_s: list[float] = []
+    while min(took_s, default=limit_s) >= limit_s and len(took_s) < ATTEMPTS:
+        before_s = sandbox.clean_s
+        result = await run(sandbox, abuse.code, abuse.stdin)
+        took_s.append(sandbox.clean_s - before_s)
+        assert result.status in abuse.expected, result
+        assert abuse.never not in result.stdout
+        after = await run(sandbox, CHECK)
+        assert after.stdout == "[]\n", after
+    assert min(took_s) < limit_s
 
 
 @pytest.mark.asyncio(loop_scope="module")

@@ -31,6 +31,12 @@ class SandboxMetrics:
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
         )
+        self.clean_s = Histogram(
+            "assay_sandbox_clean_seconds",
+            "Time until nothing was left of a program that had ended.",
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
         self.wait_s = Histogram(
             "assay_sandbox_wait_seconds",
             "Time a program waited for a slot.",

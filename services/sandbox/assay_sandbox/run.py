@@ -26,6 +26,8 @@ class Ending:
     stderr: bytes
     cpu_time_s: float
     wall_time_s: float
+    #: From the program's end until nothing of it was left.
+    clean_time_s: float
     peak_memory_bytes: int
     out_of_time: bool
     out_of_output: bool
@@ -275,6 +277,7 @@ class Run:
             stderr=bytes(self.stderr.data),
             cpu_time_s=float(str(answer["cpu_time_s"])),
             wall_time_s=float(str(answer["wall_time_s"])),
+            clean_time_s=float(str(answer["clean_time_s"])),
             peak_memory_bytes=int(str(answer["peak_memory_bytes"])),
             out_of_time=self._out_of_time,
             out_of_output=self._out_of_output,

@@ -185,6 +185,7 @@ class LocalSandbox:
         async def play(plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
             ending = await self._slots.play(profile, plan, on_record, self._metrics.wait_s.observe)
             self._metrics.run_s.labels(language).observe(ending.wall_time_s)
+            self._metrics.clean_s.observe(ending.clean_time_s)
             return ending
 
         return play

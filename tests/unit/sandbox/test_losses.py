@@ -1,16 +1,19 @@
 """Slots, daemons and disks that are lost under programs: typed failures, and service again."""
 
 import asyncio
+import base64
 import os
 import signal
+import subprocess
 import time
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from assay_sandbox.sandbox import LocalSandbox
 from assay_shared.errors import SandboxFault
-from assay_shared.types import ExecutionRequest, ExecutionResult, Limits
+from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
 from tests.unit.sandbox.conftest import MakeSandbox, open_sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -79,6 +82,56 @@ async def test_slots_come_back_when_their_daemon_is_killed(
     while len(slot_processes()) < 2:
         assert time.monotonic() - started < 3.0
         await asyncio.sleep(0.05)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of two megabytes."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can mount a small disk")
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mount = ["mount", "-t", "tmpfs", "-o", "size=2m", "tmpfs", str(disk)]
+    if subprocess.run(mount, check=False).returncode != 0:
+        pytest.skip("this host lets no disk be mounted")
+    yield disk
+    subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+async def test_a_full_disk_is_a_failure_and_passes(
+    make_sandbox: MakeSandbox, small_disk: Path
+) -> None:
+    """Where slots have no folders in memory, they live on the host's disk."""
+    sandbox = await make_sandbox(sandbox_isolation="fallback", sandbox_work_folder=small_disk)
+    (small_disk / "ballast").write_bytes(bytes(2**21 - 2**17))
+    code = "open('a', 'wb').write(bytes(2**20))"
+    assert (await run(sandbox, code)).status is Status.RUNTIME_ERROR
+    with pytest.raises(SandboxFault):  # its files were promised to it
+        await run(sandbox, "print(1)", files={"a": base64.b64encode(bytes(2**20)).decode()})
+    assert (await run(sandbox, "print(1)")).stdout == "1\n"
+    (small_disk / "ballast").unlink()
+    assert (await run(sandbox, code)).status is Status.ACCEPTED
+    await sandbox.close()
+
+
+async def test_a_host_without_memory_for_a_slot_fails_what_is_in_hand_and_comes_back(
+    make_sandbox: MakeSandbox,
+) -> None:
+    """As the kernel does when memory is short: everything of the slots is killed at once."""
+    sandbox = await make_sandbox(sandbox_slots=2)
+    work = [
+        asyncio.create_task(run(sandbox, "import time\ntime.sleep(60)", limits=Limits()))
+        for _ in range(2)
+    ]
+    await asyncio.sleep(0.3)
+    slots = slot_processes()
+    for pid in [*slots, parent_of(slots[0])]:
+        os.kill(pid, signal.SIGKILL)
+    results = await asyncio.gather(*work, return_exceptions=True)
+    assert [type(result) for result in results] == [SandboxFault] * 2
+    started = time.monotonic()
+    assert (await run(sandbox, "print(1)")).stdout == "1\n"
+    assert time.monotonic() - started < 1.5
 
 
 def groups() -> set[str]:

@@ -205,7 +205,7 @@ class Zygote:
         backstop_s = limits["wall_time_s"] * max(1, request["num_cases"]) + _BACKSTOP_S
         self._await_end(pid, started + backstop_s)
         _, status, usage = os.wait4(pid, 0)
-        wall_time_s = time.monotonic() - started
+        ended = time.monotonic()
         cpu_time_s = usage.ru_utime + usage.ru_stime + self._end_all()
         peak = None if self._cgroup is None else self._cgroup.peak_bytes()
         out_of_memory = self._cgroup is not None and self._cgroup.num_killed() > num_killed
@@ -216,7 +216,8 @@ class Zygote:
         return {
             "status": status,
             "cpu_time_s": cpu_time_s,
-            "wall_time_s": wall_time_s,
+            "wall_time_s": ended - started,
+            "clean_time_s": time.monotonic() - ended,
             "peak_memory_bytes": max(peak or 0, usage.ru_maxrss * 1024),
             "out_of_memory": out_of_memory,
         }
