@@ -1,4 +1,4 @@
-"""Run untrusted programs with limits: serve, run."""
+"""Run untrusted programs with limits: serve, run, prepare."""
 
 from pathlib import Path
 
@@ -50,3 +50,24 @@ def run(
             await sandbox.close()
 
     print(asyncio.run(run_once()).model_dump_json(indent=2))
+
+
+@app.command()
+def prepare() -> None:
+    """Make ready what compilers need once (precompiled headers), as an image does when it is built.
+
+    It is kept in ASSAY_SANDBOX_TOOLCHAIN_FOLDER; without this, the first program waits for it.
+    """
+    import asyncio
+    import sys
+    import tempfile
+
+    from assay_sandbox.settings import SandboxSettings
+    from assay_sandbox.toolchain import Toolchain
+    from assay_shared.settings import read_settings
+
+    settings = read_settings(SandboxSettings)
+    folder = settings.toolchain_folder(Path(tempfile.gettempdir()), has_namespaces=True)
+    toolchain = Toolchain(folder, settings.toolchains, sys.executable)
+    names = asyncio.run(toolchain.prepare_all())
+    print(f"ready in {folder}: {', '.join(names) or 'nothing is needed'}")

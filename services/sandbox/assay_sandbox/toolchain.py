@@ -77,6 +77,13 @@ class Toolchain:
             check=True,
         )
 
+    async def prepare_all(self) -> list[str]:
+        """The languages of this host that need something once, which is then there."""
+        needing = [one for one in LANGUAGES.values() if one.prepare and self._has(one)]
+        for language in needing:
+            await self.prepare(language)
+        return [language.name for language in needing]
+
     async def prepare(self, language: Language) -> str:
         """The folder with what the language's compiler reads; filled the first time.
 

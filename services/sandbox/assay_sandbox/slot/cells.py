@@ -26,7 +26,7 @@ _MAX_RESULT = 20_000
 
 
 class LimitReached(BaseException):
-    """A cell has used up its time. It is no Exception, so that a cell does not catch it by chance."""
+    """A cell has used up its time. It is no Exception: no cell catches it by chance."""
 
 
 class Interpreter:
