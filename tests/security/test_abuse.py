@@ -141,6 +141,9 @@ ABUSES = {
     ),
     "opens a netlink socket": refused("import socket\nsocket.socket(socket.AF_NETLINK, 3)"),
     "becomes root": refused("import os\nassert os.getuid() != 0\nos.setuid(0)"),
+    "asks to be the last that is ended for memory": refused(
+        "open('/proc/self/oom_score_adj', 'w').write('0')"
+    ),
     "kills everybody": Abuse(
         "import os\ntry: os.kill(-1, 9)\nexcept OSError: pass", {Status.ACCEPTED, *REFUSED}
     ),

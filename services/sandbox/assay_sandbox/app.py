@@ -57,7 +57,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
             "minimum_isolation": settings.sandbox_minimum_isolation,
             "separate_users": sandbox.host.first_uid is not None,
             "python": sandbox.host.python,
-            "slots": settings.sandbox_slots,
+            "slots": sandbox.num_slots,
         }
 
     app = create_service(

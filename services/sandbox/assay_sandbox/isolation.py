@@ -25,8 +25,10 @@ _log = logging.getLogger(__name__)
 LEVELS: tuple[str, ...] = get_args(Isolation)
 _NUM_POOLS = 2
 _HOW_TO_GRANT = (
-    "slots need user, mount and pid namespaces: see docs/sandbox.md for the options of Docker and "
-    "Kubernetes, or set ASSAY_SANDBOX_MINIMUM_ISOLATION=fallback to serve with less"
+    "slots need user, mount and pid namespaces, with a /proc of their own. In Docker these are "
+    "--security-opt seccomp=services/sandbox/seccomp.json, systempaths=unconfined and, on a host "
+    "with AppArmor, apparmor=unconfined: see In a container in docs/sandbox.md. Or set "
+    "ASSAY_SANDBOX_MINIMUM_ISOLATION=fallback to serve with less"
 )
 
 
@@ -39,6 +41,8 @@ class Slots:
     host: Host
     isolation: str
     toolchain: Toolchain
+    #: Programs that run at once, of each profile.
+    num_slots: int
 
     def __init__(self, settings: SandboxSettings, rebuilt: Counter) -> None:
         self._settings = settings
@@ -93,11 +97,18 @@ class Slots:
             self._settings.toolchains,
             self.host.python,
         )
+        self.num_slots = self._settings.sandbox_slots
+        if self.host.first_uid is None and not has_namespaces and self.num_slots > 1:
+            _log.warning(
+                "one slot instead of %d: in fallback and without root all programs are one user's, "
+                "and one that starts many processes would keep the others from starting theirs",
+                self.num_slots,
+            )
+            self.num_slots = 1
         self._pool = self._make_pool(0, None)
         await self._pool.open()
 
     def _make_pool(self, number: int, packages: Packages | None) -> Pool:
-        num_slots = self._settings.sandbox_slots
         folder = self._folder / str(number)
         folder.mkdir(mode=0o755, exist_ok=True)
         config = SlotConfig(
@@ -116,7 +127,7 @@ class Slots:
             path=self.toolchain.path,
             packages=packages.folder if packages else None,
         )
-        numbers = range(number * num_slots, (number + 1) * num_slots)
+        numbers = range(number * self.num_slots, (number + 1) * self.num_slots)
         return Pool(self.host.python, config, numbers, self._rebuilt)
 
     async def play(
@@ -152,7 +163,7 @@ class Slots:
         await (await self._pool_of(profile)).let_go(self._held_number(number))
 
     def _held_number(self, number: int) -> int:
-        return _NUM_POOLS * self._settings.sandbox_slots + number
+        return _NUM_POOLS * self.num_slots + number
 
     async def _pool_of(self, profile: str) -> Pool:
         return await self._scientific_pool() if profile == "scientific" else self._pool

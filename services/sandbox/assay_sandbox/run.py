@@ -252,7 +252,10 @@ class Run:
             raise SandboxFault("the slot ended under its program")
         if self._plan.fetch and not files:
             raise SandboxFault("a program's files could not be picked up")
-        return self._ending(marshal.loads(answer), marshal.loads(files) if files else {})
+        facts = marshal.loads(answer)
+        if facts["out_of_memory_around"]:
+            raise SandboxFault("memory ran out for all slots together: whose doing is not known")
+        return self._ending(facts, marshal.loads(files) if files else {})
 
     def _take_files(self) -> bytes:
         if self._fetched is None:

@@ -73,6 +73,10 @@ class LocalSandbox:
         return self._slots.isolation
 
     @property
+    def num_slots(self) -> int:
+        return self._slots.num_slots
+
+    @property
     def host(self) -> Host:
         return self._slots.host
 
@@ -151,7 +155,7 @@ class LocalSandbox:
     async def _judge(
         self, request: TestRequest, program: Program, questions: list[Question]
     ) -> list[CaseResult]:
-        num_slots, stop = self._settings.sandbox_slots, request.stop_on_first_failure
+        num_slots, stop = self.num_slots, request.stop_on_first_failure
         if questions:
             play = self._player(request.language, _profile(request))
             return await run_cases(play, program, questions, num_slots=num_slots, stop=stop)
@@ -161,8 +165,7 @@ class LocalSandbox:
     async def _judge_stdin(self, request: TestRequest, program: Program) -> list[Judged]:
         checker = await self._build_checker(request.checker) if request.checker else None
         cases = [case for case in request.cases if isinstance(case, StdinCase)]
-        num_slots = self._settings.sandbox_slots
-        judge = StdinJudge(self._runner(request), program, checker, num_slots)
+        judge = StdinJudge(self._runner(request), program, checker, self.num_slots)
         return await judge.judge(cases, stop=request.stop_on_first_failure)
 
     async def _build_checker(self, checker: Checker) -> ReadyChecker:

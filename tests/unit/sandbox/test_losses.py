@@ -46,6 +46,19 @@ def command_of(pid: int) -> bytes:
         return b""
 
 
+@pytest.mark.parametrize("isolation", ["pooled", "fallback"])
+async def test_slots_are_ended_for_memory_before_the_server(
+    make_sandbox: MakeSandbox, isolation: str
+) -> None:
+    await make_sandbox(sandbox_slots=2, sandbox_isolation=isolation)
+    assert [memory_rank(pid) for pid in slot_processes()] == [1000] * 2
+    assert memory_rank(os.getpid()) < 1000
+
+
+def memory_rank(pid: int) -> int:
+    return int(Path(f"/proc/{pid}/oom_score_adj").read_text())
+
+
 async def test_a_killed_slot_fails_its_program_and_is_built_anew(
     make_sandbox: MakeSandbox,
 ) -> None:

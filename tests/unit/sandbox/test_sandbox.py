@@ -216,6 +216,14 @@ async def test_the_whole_tree_dies_with_the_program(sandbox: LocalSandbox, escap
     assert owned("4711.1") == []
 
 
+async def test_cpu_time_is_that_of_all_processes_and_ends_them(sandbox: LocalSandbox) -> None:
+    code = "import os\nfor _ in range(3): os.fork()\nwhile True: pass"
+    result = await run(sandbox, code, limits=Limits(cpu_time_s=1.0, wall_time_s=20.0))
+    assert result.status is Status.TIME_LIMIT
+    assert "of CPU time" in result.message
+    assert 1.0 < result.cpu_time_s < 4.0
+
+
 async def test_a_fork_bomb_ends(sandbox: LocalSandbox) -> None:
     if sandbox.host.first_uid is None:
         pytest.skip("the number of processes is limited per user, which needs a server run as root")

@@ -75,16 +75,29 @@ class Cgroup:
 
     def num_killed(self) -> int:
         """Processes killed for memory since the group was made."""
-        for line in os.pread(self._events, 4096, 0).splitlines():
-            name, _, value = line.partition(b" ")
-            if name == b"oom_kill":
-                return int(value)
-        return 0
+        return num_killed(self._events)
 
     def close(self) -> None:
         for fd in self.descriptors:
             os.close(fd)
         _end_and_remove(self._folder)  # a member may take a moment to be gone
+
+
+def num_killed(events: int) -> int:
+    """The count of kills in an open events file."""
+    for line in os.pread(events, 4096, 0).splitlines():
+        name, _, value = line.partition(b" ")
+        if name == b"oom_kill":
+            return int(value)
+    return 0
+
+
+def open_own_events() -> int | None:
+    """The events file of the group that this process is in, as in a container; None if unseen."""
+    for folder, events in ((_V1, _FILES_V1[2]), (_own_v2(), _FILES_V2[2])):
+        with suppress(OSError):
+            return os.open(f"{folder}/{events}", os.O_RDONLY | os.O_CLOEXEC)
+    return None
 
 
 def find_parent() -> str | None:

@@ -4,6 +4,7 @@ what it forks has no thread, no secret and no open file of the server in it.
 
 import json
 import os
+import select
 import signal
 import socket
 from dataclasses import dataclass
@@ -13,6 +14,8 @@ from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, zygote
 #: The one level without namespaces.
 FALLBACK = "fallback"
 _READY_TIMEOUT_S = 20.0
+#: For a slot without namespaces to end its program, once the server has closed its socket.
+_LEAVE_TIMEOUT_S = 1.0
 _MESSAGE_BYTES = 4096
 _ALL_NAMESPACES = (
     kernel.CLONE_NEWUSER
@@ -67,6 +70,7 @@ class Daemon:
         self._pids: dict[int, int] = {}
         self._cgroups: dict[int, cgroup.Cgroup] = {}
         self._cgroup_parent = cgroup.find_parent()
+        self._events_fd = cgroup.open_own_events() if self._cgroup_parent is None else None
         own_names = config.has_namespaces or landlock.version() >= landlock.SCOPE_VERSION
         self._filter = kernel.SyscallFilter(seccomp.for_this_machine(local_sockets=own_names))
         self._folder = config.folder
@@ -115,6 +119,8 @@ class Daemon:
     def _end(self, number: int) -> None:
         pid = self._pids.pop(number, None)
         if pid is not None:
+            if not self.config.has_namespaces:
+                _wait(pid, _LEAVE_TIMEOUT_S)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         group = self._cgroups.pop(number, None)
@@ -127,7 +133,8 @@ class Daemon:
         if self._cgroup_parent is not None:
             self._cgroups[number] = cgroup.of_slot(self._cgroup_parent, number)
         try:
-            pid = kernel.clone(_ALL_NAMESPACES if self.config.has_namespaces else 0)
+            # Containers may refuse clone3, which only namespaces need.
+            pid = kernel.clone(_ALL_NAMESPACES) if self.config.has_namespaces else os.fork()
             if pid == 0:
                 os.close(opener)
                 ours.close()
@@ -159,11 +166,11 @@ class Daemon:
         """In the child: become a slot once the ids are mapped. Does not return."""
         try:
             os.read(gate, 1)
+            kernel.die_first()  # before the user changes, and /proc with it
             group = self._cgroups.get(number)
             rights = self._rights(number)
             kept = {server.fileno()} | (group.descriptors if group else set())
-            if rights.ruleset_fd is not None:
-                kept.add(rights.ruleset_fd)
+            kept |= {fd for fd in (rights.ruleset_fd, rights.events_fd) if fd is not None}
             zygote.close_all_but(kept)
             with kernel.opened(os.devnull, os.O_RDWR) as null:
                 os.dup2(null, 0)
@@ -191,6 +198,7 @@ class Daemon:
                 has_namespaces=True,
                 filter=self._filter,
                 ruleset_fd=None,
+                events_fd=self._events_fd,
                 work=root.WORK,
                 writable=root.WRITABLE,
                 writable_bytes=self.config.writable_bytes,
@@ -208,11 +216,19 @@ class Daemon:
             has_namespaces=False,
             filter=self._filter,
             ruleset_fd=landlock.make_ruleset(readable, [work, "/dev/null"]),
+            events_fd=self._events_fd,
             work=work,
             writable=(work,),
             writable_bytes=self.config.writable_bytes,
             path=self.config.path,
         )
+
+
+def _wait(pid: int, timeout_s: float) -> None:
+    """Until a child has ended, if it does in time."""
+    pidfd = os.pidfd_open(pid)
+    select.select([pidfd], [], [], timeout_s)
+    os.close(pidfd)
 
 
 def _map_ids(

@@ -118,6 +118,12 @@ def die_with_parent() -> None:
     check(_libc.prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0), "prctl PDEATHSIG")
 
 
+def die_first() -> None:
+    """Where memory runs out, the kernel ends this process, or one that it starts, before others."""
+    with open("/proc/self/oom_score_adj", "w") as file:
+        file.write("1000")
+
+
 def hide_memory(hidden: bool) -> None:
     """Whether this process's memory and /proc/PID are closed to others of its user."""
     check(_libc.prctl(_PR_SET_DUMPABLE, 0 if hidden else 1, 0, 0, 0), "prctl DUMPABLE")

@@ -17,7 +17,7 @@ _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 _NET_VERSION, SCOPE_VERSION = 4, 6
 _TCP_RIGHTS = 3
 #: From `SCOPE_VERSION` on, abstract sockets and signals end at the ruleset's border.
-_SCOPES = 3
+_SCOPES, _SIGNALS = 3, 2
 
 
 class _Ruleset(ctypes.Structure):
@@ -71,6 +71,18 @@ def _allow(ruleset_fd: int, path: str, rights: int) -> None:
         rule = _PathBeneath(rights, parent)
         result = kernel.syscall(_ADD_RULE, ruleset_fd, _PATH_BENEATH, ctypes.byref(rule), 0)
         kernel.check(result, f"landlock_add_rule {path}")
+
+
+def restrict_signals() -> None:
+    """From now on, signals of this process and of all that it starts reach only those.
+
+    Needs `SCOPE_VERSION` and no_new_privs.
+    """
+    ruleset = _Ruleset(scoped=_SIGNALS)
+    size = ctypes.sizeof(ruleset)
+    fd = kernel.syscall(_CREATE_RULESET, ctypes.byref(ruleset), size, 0)
+    restrict(kernel.check(fd, "landlock_create_ruleset"))
+    os.close(fd)
 
 
 def restrict(ruleset_fd: int) -> None:

@@ -104,7 +104,8 @@ def mount_own(writable_bytes: int, root: str = "") -> None:
     for folder in WRITABLE:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
         kernel.mount("tmpfs", root + folder, "tmpfs", flags, options)
-    flags = kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
+    # Read-only: what a program could write there is who is ended first for memory.
+    flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     kernel.mount("proc", f"{root}/proc", "proc", flags)
 
 

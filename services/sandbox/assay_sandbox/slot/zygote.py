@@ -14,11 +14,12 @@ import signal
 import socket
 import sys
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assay_sandbox.slot import files, harness, kernel, landlock, root
-from assay_sandbox.slot.cgroup import Cgroup
+from assay_sandbox.slot import files, harness, kernel, landlock, root, tree
+from assay_sandbox.slot.cgroup import Cgroup, num_killed
 
 #: What the server sends beside requests: end the program that runs.
 KILL = b"K"
@@ -33,6 +34,9 @@ _CLEAN_TIMEOUT_S = 1.0
 _PICK_UP_TIMEOUT_S = 5.0
 #: The server watches the clock; this ends a program that it forgot.
 _BACKSTOP_S = 10.0
+#: How often one looks whether a program has used up the CPU time of all its processes, or memory
+#: has run out. What goes on for longer takes it from the others.
+_LOOK_EVERY_S = 0.1
 _FIXED_LIMITS = (
     (resource.RLIMIT_NOFILE, 256),
     (resource.RLIMIT_STACK, 64 * 2**20),
@@ -84,6 +88,8 @@ class Rights:
     has_namespaces: bool
     filter: kernel.SyscallFilter
     ruleset_fd: int | None
+    #: Counts what is killed for memory in the group that all slots share, if they have none each.
+    events_fd: int | None
     work: str
     #: Emptied after each program; in memory and this large each, where there are namespaces.
     writable: tuple[str, ...]
@@ -128,6 +134,8 @@ class Zygote:
         self._rights = rights
         self._cgroup = cgroup
         self._isolation = isolation
+        #: Whether the signals of this process reach nobody but its programs.
+        self._is_alone = rights.has_namespaces
 
     def settle(self) -> None:
         """Everything that programs inherit, and that need not be done for each of them."""
@@ -151,6 +159,10 @@ class Zygote:
             self._kill_all()  # what an earlier slot of this user may have left
         kernel.hide_memory(True)
         kernel.forbid_new_privileges()
+        if not (self._is_alone or rights.changes_user):
+            self._is_alone = landlock.version() >= landlock.SCOPE_VERSION
+            if self._is_alone:
+                landlock.restrict_signals()
         if self._isolation != "fresh":  # which makes namespaces, and the filter forbids that
             rights.filter.put_on()
         gc.collect()
@@ -194,21 +206,28 @@ class Zygote:
         """Run one program to its end and leave nothing of it."""
         request = marshal.loads(message)
         limits = request["limits"]
-        num_killed = 0
+        before = self._num_killed()
         if self._cgroup is not None:
             self._cgroup.limit(limits["memory_bytes"])
-            num_killed = self._cgroup.num_killed()
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
             self._become(request, descriptors)
-        backstop_s = limits["wall_time_s"] * max(1, request["num_cases"]) + _BACKSTOP_S
-        self._await_end(pid, started + backstop_s)
+        num_cases = max(1, request["num_cases"])
+        whole_cpu_s = limits["cpu_time_s"] * num_cases
+
+        def is_over() -> bool:
+            return self._num_killed() != before or tree.cpu_time_s(os.getpid()) > whole_cpu_s
+
+        deadline = started + limits["wall_time_s"] * num_cases + _BACKSTOP_S
+        self._await_end(pid, deadline, is_over)
         _, status, usage = os.wait4(pid, 0)
         ended = time.monotonic()
         cpu_time_s = usage.ru_utime + usage.ru_stime + self._end_all()
         peak = None if self._cgroup is None else self._cgroup.peak_bytes()
-        out_of_memory = self._cgroup is not None and self._cgroup.num_killed() > num_killed
+        killed, killed_around = (
+            now > then for now, then in zip(self._num_killed(), before, strict=True)
+        )
         if request["fetch"]:
             self._pick_up(request, descriptors[-1])
         for folder in self._rights.writable:
@@ -219,8 +238,14 @@ class Zygote:
             "wall_time_s": ended - started,
             "clean_time_s": time.monotonic() - ended,
             "peak_memory_bytes": max(peak or 0, usage.ru_maxrss * 1024),
-            "out_of_memory": out_of_memory,
+            "out_of_memory": killed,
+            "out_of_memory_around": killed_around,
         }
+
+    def _num_killed(self) -> tuple[int, int]:
+        """Processes killed for memory: in this slot's group, or in the one that all slots share."""
+        own = 0 if self._cgroup is None else self._cgroup.num_killed()
+        return own, 0 if self._rights.events_fd is None else num_killed(self._rights.events_fd)
 
     def _pick_up(self, request: dict[str, object], fd: int) -> None:
         """Copy the files that were asked for, by a process with the program's rights."""
@@ -233,19 +258,26 @@ class Zygote:
                     marshal.dump(found, file, MARSHAL_VERSION)
             finally:
                 os._exit(0)
-        self._await_end(pid, time.monotonic() + _PICK_UP_TIMEOUT_S)
+        self._await_end(pid, time.monotonic() + _PICK_UP_TIMEOUT_S, lambda: False)
         os.waitpid(pid, 0)
 
-    def _await_end(self, pid: int, deadline: float) -> None:
-        """Wait for the program itself; kill it when the server says so, or at the deadline."""
+    def _await_end(self, pid: int, deadline: float, is_over: Callable[[], bool]) -> None:
+        """Wait for the program itself; kill it when the server says so, at the deadline, or when
+        `is_over` does: that is asked now and then.
+        """
         pidfd = os.pidfd_open(pid)
         poll = select.poll()
         poll.register(pidfd, select.POLLIN)
         poll.register(self._server, select.POLLIN)
-        ready = poll.poll(max(0.0, deadline - time.monotonic()) * 1000)
+        ready: list[tuple[int, int]] = []
+        while not ready and time.monotonic() < deadline:
+            ready = poll.poll(_LOOK_EVERY_S * 1000)
+            if not ready and is_over():
+                break
         if not any(fd == pidfd for fd, _ in ready):
             if ready and not self._server.recv(len(KILL)):
-                os._exit(0)  # the server is gone; this process's end takes the program along
+                self._kill_all()
+                os._exit(0)  # the server is gone
             os.kill(pid, signal.SIGKILL)
         os.close(pidfd)
 
@@ -269,8 +301,8 @@ class Zygote:
             time.sleep(0.001)
 
     def _kill_all(self) -> None:
-        if self._rights.has_namespaces:
-            _kill_everybody()  # as the first process: all others of its namespace
+        if self._is_alone:
+            _kill_everybody()  # all others of its namespace, or of its Landlock domain
         elif self._rights.changes_user:
             pid = os.fork()
             if pid == 0:
@@ -279,7 +311,7 @@ class Zygote:
                 os._exit(0)
             os.waitpid(pid, 0)
         else:
-            for pid in _children():
+            for pid in tree.children(os.getpid()):
                 os.kill(pid, signal.SIGKILL)
 
     def _become(self, request: dict[str, object], descriptors: list[int]) -> None:
@@ -332,11 +364,6 @@ def close_all_but(kept: set[int]) -> None:
 def _kill_everybody() -> None:
     with suppress(ProcessLookupError):
         os.kill(-1, signal.SIGKILL)
-
-
-def _children() -> list[int]:
-    with open(f"/proc/self/task/{os.getpid()}/children") as file:
-        return [int(word) for word in file.read().split()]
 
 
 def _set_limits(limits: dict[str, float], num_cases: int) -> None:
