@@ -1,5 +1,6 @@
 """The filter's table against the kernel's own headers, and its shape."""
 
+import json
 import re
 from pathlib import Path
 
@@ -11,6 +12,22 @@ HEADERS = {
     "x86_64": Path("/usr/include/x86_64-linux-gnu/asm/unistd_64.h"),
     "aarch64": Path("/usr/include/asm-generic/unistd.h"),
 }
+
+#: The container's policy, below the one of programs.
+CONTAINER = Path(__file__).parents[3] / "services/sandbox/seccomp.json"
+#: What putting a slot together takes, and no program may.
+FOR_SLOTS = {"mount", "pivot_root", "umount2", "unshare"}
+
+
+def test_a_container_may_make_slots_and_nothing_else_that_programs_may_not() -> None:
+    policy = json.loads(CONTAINER.read_text())
+    assert policy["defaultAction"] == "SCMP_ACT_ERRNO"
+    assert {rule["action"] for rule in policy["syscalls"]} == {"SCMP_ACT_ALLOW"}
+    plain, *by_argument = policy["syscalls"]
+    assert plain["names"] == sorted(set(plain["names"]))
+    assert {"clone", "clone3", "landlock_restrict_self", "prctl"} <= set(plain["names"])
+    assert set(plain["names"]) & seccomp.DENIED.keys() == FOR_SLOTS
+    assert all(rule["names"] == ["socket"] for rule in by_argument)
 
 
 @pytest.mark.parametrize(("column", "machine"), list(enumerate(HEADERS)))
