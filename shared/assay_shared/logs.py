@@ -7,6 +7,7 @@ import time
 
 from assay_shared.context import current_log_fields
 
+_ENCODER = json.JSONEncoder(default=str)
 # What a LogRecord always has; anything else was given as `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
@@ -31,11 +32,14 @@ class JsonFormatter(logging.Formatter):
         line |= {k: v for k, v in vars(record).items() if k not in _STANDARD}
         if record.exc_info:
             line["traceback"] = self.formatException(record.exc_info)
-        return json.dumps(line, default=str)
+        return _ENCODER.encode(line)
 
 
 def set_up_logging(service: str, level: str) -> None:
     """Send all log lines of this process to standard error as JSON."""
+    # None of it is in our lines, and a service writes hundreds a second (see the logging HOWTO).
+    logging._srcfile = None
+    logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter(service))
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
