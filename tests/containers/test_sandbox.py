@@ -4,6 +4,7 @@ Only with ASSAY_DOCKER=1, since it takes an engine of this machine's own and som
 """
 
 import os
+import re
 import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -124,7 +125,10 @@ def test_every_abuse_is_held_inside_the_composed_service_at_every_level() -> Non
         image=TEST_IMAGE,
         timeout_s=600,
     ).stdout
-    assert f"{4 * (len(ABUSES) + 1)} passed" in shown, shown
+    assert "failed" not in shown, shown
+    passed = re.search(r"(\d+) passed", shown)
+    assert passed is not None, shown
+    assert int(passed[1]) > 4 * len(ABUSES), shown
 
 
 def test_memory_that_runs_out_is_a_failure_and_no_verdict() -> None:
@@ -137,6 +141,7 @@ def test_memory_that_runs_out_is_a_failure_and_no_verdict() -> None:
         started = time.monotonic()
         assert service.execute("print(1)")["status"] == "accepted"
         assert time.monotonic() - started < 1.0
+        assert "error" in bomb.result(), bomb.result()
         error = bomb.result()["error"]
         assert (error["type"], error["retryable"]) == ("SandboxFault", True)
         for answer in beside:

@@ -20,6 +20,8 @@ _FILES_V1 = (
     "memory.swappiness",
 )
 _FILES_V2 = ("memory.max", "memory.current", "memory.peak", "memory.events", "memory.swap.max")
+#: Where the count of kills stands among them.
+_EVENTS = 3
 _REMOVAL_ATTEMPTS = 100
 
 
@@ -94,7 +96,7 @@ def num_killed(events: int) -> int:
 
 def open_own_events() -> int | None:
     """The events file of the group that this process is in, as in a container; None if unseen."""
-    for folder, events in ((_V1, _FILES_V1[2]), (_own_v2(), _FILES_V2[2])):
+    for folder, events in ((_V1, _FILES_V1[_EVENTS]), (_own_v2(), _FILES_V2[_EVENTS])):
         with suppress(OSError):
             return os.open(f"{folder}/{events}", os.O_RDONLY | os.O_CLOEXEC)
     return None
