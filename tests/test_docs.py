@@ -54,7 +54,7 @@ def test_every_run_file_loads(path: Path) -> None:
 
 
 def test_the_judge_and_rubric_files_load() -> None:
-    assert len(load_config(JudgeConfig, CONFIGS / "judge.yaml").chain) == 2
+    assert len(load_config(JudgeConfig, CONFIGS / "judge.yaml").chain) == 3
     rubrics = Rubrics(CONFIGS / "rubrics")
     for path in (CONFIGS / "rubrics").glob("*.yaml"):
         assert rubrics.find(path.stem).name == path.stem

@@ -507,22 +507,79 @@ class Label(StrEnum):
     UNSURE = "UNSURE"
 
 
+class JudgeForm(StrEnum):
+    """What is asked of a judge.
+
+    `binary`: whether each answer is right. `graded`: a grade on each criterion. `pairwise`: which
+    of two answers is better, asked in both orders. `best_of`: which of several is best, asked in
+    rotated orders.
+    """
+
+    BINARY = "binary"
+    GRADED = "graded"
+    PAIRWISE = "pairwise"
+    BEST_OF = "best_of"
+
+
+class Criterion(Wire):
+    """One thing to grade, on a scale from `low` to `high` in whole steps."""
+
+    name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")
+    description: str
+    low: int = 1
+    high: int = 5
+    weight: float = Field(default=1.0, gt=0)
+
+    @model_validator(mode="after")
+    def _is_a_scale(self) -> "Criterion":
+        if self.high <= self.low:
+            raise ValueError(f"the scale of {self.name} must go up: high must be above low")
+        return self
+
+
 class JudgeRequest(Wire):
     """A group of answers to one question. One judge decides them all, or none is decided."""
 
     question: str
     answers: tuple[str, ...] = Field(min_length=1, max_length=256)
     reference: str | None = None
+    form: JudgeForm = JudgeForm.BINARY
+    #: What is graded, where the form is `graded`.
+    criteria: tuple[Criterion, ...] = Field(default=(), max_length=16)
+    #: A prompt of the operator's in place of the form's own, by name.
+    template: str | None = None
+    #: What the question is about; a judge may be allowed for some domains only.
+    domain: str = ""
+    #: Whom the cost is charged to, beside the caller.
+    run: str = ""
+
+    @model_validator(mode="after")
+    def _fits_its_form(self) -> "JudgeRequest":
+        if (self.form is JudgeForm.GRADED) != bool(self.criteria):
+            raise ValueError("criteria go with the form `graded`, which needs at least one")
+        if self.form is JudgeForm.PAIRWISE and len(self.answers) != 2:
+            raise ValueError("the form `pairwise` needs two answers")
+        if self.form is JudgeForm.BEST_OF and not 2 <= len(self.answers) <= 16:
+            raise ValueError("the form `best_of` needs 2 to 16 answers")
+        return self
 
 
 class Verdict(Wire):
     """A finding, and who made it. `template` is the hash of the prompt that was used."""
 
     status: Literal["judged"] = "judged"
-    label: Label
+    #: Of the form `binary`.
+    label: Label | None = None
+    #: In [0, 1]. Graded: the weighted mean of the grades on their scales. Pairwise: 1 for the
+    #: better answer, 0.5 for both of a tie. Best-of: the share of orders in which it was the best.
+    score: float | None = Field(default=None, ge=0, le=1)
+    #: By criterion, on its own scale.
+    grades: dict[str, int] = {}
     reason: str = ""
     judge: str
     template: str | None = None
+    #: Replies that were counted; more than one where the first was in doubt.
+    num_votes: int = 1
 
 
 class Abstention(Wire):

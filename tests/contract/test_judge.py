@@ -1,8 +1,14 @@
 """The judge over HTTP, with a real upstream that misbehaves: never a verdict that nobody gave."""
 
+import asyncio
 import json
+import random
+import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any
 
+import aiohttp
 import pytest
 import yaml
 
@@ -11,11 +17,22 @@ from assay_judge.settings import JudgeSettings
 from assay_shared.clients import JudgeClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, InvalidInput
-from assay_shared.types import Abstention, FailureClass, JudgeRequest, Label, Verdict
+from assay_shared.types import (
+    Abstention,
+    Criterion,
+    FailureClass,
+    JudgeForm,
+    JudgeRequest,
+    JudgeResponse,
+    Label,
+    Verdict,
+)
 from tests.conftest import Serve
+from tests.raw_upstream import BREAKS, raw_upstream
 from tests.upstream import Upstream, says, verdict
 
 REQUEST = JudgeRequest(question="What is 6 times 7?", answers=("42", "41"), reference="42")
+ONE = JudgeRequest(question="q", answers=("a",), reference="r")
 
 
 def config_file(folder: Path, *chain: dict[str, object]) -> Path:
@@ -68,7 +85,10 @@ BAD_REPLIES = {
     "prose": says("I think it is correct."),
     "wrong schema": {"something": "else"},
     "no choices": {"choices": []},
+    "null content with reasoning": says(None, "length", reasoning="thinking " * 50),
+    "two objects": says('{"verdict": "CORRECT"} {"verdict": "INCORRECT"}'),
     "rate limit": 429,
+    "rate limit with a time": (429, 0),
     "server error": 500,
     "bad gateway": 502,
     "bad request": 400,
@@ -109,9 +129,173 @@ async def test_a_bad_reply_is_asked_again_and_differently(serve: Serve, tmp_path
     assert isinstance(judgement, Verdict)
     assert judgement.label is Label.INCORRECT
     first, second = upstream.requests
-    assert (first["temperature"], second["temperature"]) == (0.0, 0.7)
     assert second["max_tokens"] == 2 * first["max_tokens"]  # type: ignore[operator]
     assert first["seed"] != second["seed"]
+
+
+async def test_reasoning_that_used_up_the_tokens_is_lowered(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream(
+        says(None, "length", "hm " * 99), says("{", "length"), says("prose"), verdict("CORRECT")
+    )
+    basics = provider(serve(upstream.app), reasoning_effort="high", max_tokens=100, attempts=4)
+    path = config_file(tmp_path, basics)
+    (judgement,) = await ask(serve, path, ONE)
+    assert isinstance(judgement, Verdict)
+    sent = [(r["max_tokens"], r["reasoning_effort"], r["temperature"]) for r in upstream.requests]
+    assert sent == [
+        (100, "high", 0.0), (200, "medium", 0.0), (400, "low", 0.0), (400, "low", 0.7),
+    ]  # fmt: skip
+
+
+async def test_a_rate_limit_is_waited_for_as_long_as_it_says(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream((429, 1), verdict("CORRECT"))
+    path = config_file(tmp_path, provider(serve(upstream.app), timeout_s=10.0))
+    started = time.monotonic()
+    (judgement,) = await ask(serve, path, ONE)
+    assert isinstance(judgement, Verdict)
+    assert time.monotonic() - started >= 1.0
+    assert len(upstream.requests) == 2
+
+
+async def test_a_wrong_request_is_not_sent_again(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream(401)
+    path = config_file(tmp_path, provider(serve(upstream.app), attempts=5))
+    (judgement,) = await ask(serve, path, ONE)
+    assert isinstance(judgement, Abstention)
+    assert not judgement.failure.retryable
+    assert len(upstream.requests) == 1
+
+
+@pytest.mark.parametrize("how", BREAKS)
+async def test_a_broken_connection_is_a_failure_and_the_next_one_judges(
+    serve: Serve, tmp_path: Path, how: str
+) -> None:
+    async with raw_upstream(how) as url:
+        broken = provider(url, timeout_s=0.5)
+        (judgement,) = await ask(serve, config_file(tmp_path, broken), ONE)
+        assert isinstance(judgement, Abstention), how
+        assert judgement.failure.retryable
+        (judgement,) = await ask(serve, config_file(tmp_path, broken, {"kind": "reference"}), ONE)
+        assert isinstance(judgement, Verdict)
+        assert judgement.judge == "reference"
+
+
+async def test_with_all_down_every_answer_fails_in_time_and_recovery_is_noticed(
+    serve: Serve, tmp_path: Path
+) -> None:
+    upstream = Upstream(500)
+    chain = provider(serve(upstream.app), open_after=4, cooldown_s=1.0, attempts=3)
+    url = serve(create_app(JudgeSettings(judge_config=config_file(tmp_path, chain))))
+    requests = [JudgeRequest(question=f"q{i}", answers=("a",), reference="b") for i in range(40)]
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        started = time.monotonic()
+        responses = await asyncio.gather(*(client.judge(one) for one in requests))
+        assert time.monotonic() - started < 5.0
+        judgements = [one for response in responses for one in response.judgements]
+        assert all(isinstance(one, Abstention) and one.failure.retryable for one in judgements)
+        (judgement,) = (await client.judge(ONE)).judgements
+        assert isinstance(judgement, Abstention)
+        assert "failures in a row" in judgement.failure.message
+        num_sent = len(upstream.requests)
+        upstream.script = [verdict("CORRECT")]
+        await asyncio.sleep(1.1)
+        (judgement,) = (await client.judge(ONE)).judgements
+        assert isinstance(judgement, Verdict)
+        assert len(upstream.requests) == num_sent + 1
+
+
+async def test_one_in_eight_empty_replies_costs_no_verdict(serve: Serve, tmp_path: Path) -> None:
+    """13% of the primary's replies are empty: each answer is judged right, by it or the next."""
+    chance = random.Random(3)
+
+    def reply(asked: dict[str, object]) -> dict[str, object]:
+        if chance.random() < 0.13:
+            return says(None if chance.random() < 0.5 else "")
+        return verdict("CORRECT" if "right" in json.dumps(asked["messages"]) else "INCORRECT")
+
+    def healthy(asked: dict[str, object]) -> dict[str, object]:
+        return verdict("CORRECT" if "right" in json.dumps(asked["messages"]) else "INCORRECT")
+
+    primary, fallback = Upstream(reply), Upstream(healthy)
+    path = config_file(
+        tmp_path,
+        provider(serve(primary.app), timeout_s=20.0, attempts=2),
+        provider(serve(fallback.app), "fallback", timeout_s=20.0),
+    )
+    url = serve(create_app(JudgeSettings(judge_config=path)))
+    requests = [
+        JudgeRequest(question=f"q{i}", answers=("right", "bad", "right", "bad")) for i in range(250)
+    ]
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        responses = await together_in_parts([client.judge(one) for one in requests])
+    judgements = [one for response in responses for one in response.judgements]
+    labels = [one.label if isinstance(one, Verdict) else None for one in judgements]
+    right = [Label.CORRECT, Label.INCORRECT] * 500
+    assert sum(a == b for a, b in zip(labels, right, strict=True)) >= 999
+    assert all(label in (None, r) for label, r in zip(labels, right, strict=True))
+    for response in responses:
+        assert len({one.judge for one in response.judgements if isinstance(one, Verdict)}) == 1
+
+
+async def together_in_parts(work: list[Coroutine[Any, Any, JudgeResponse]]) -> list[JudgeResponse]:
+    done: list[JudgeResponse] = []
+    for start in range(0, len(work), 50):
+        done += await asyncio.gather(*work[start : start + 50])
+    return done
+
+
+async def test_the_same_question_is_sent_once(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream(verdict("CORRECT"))
+    chain = config_file(tmp_path, provider(serve(upstream.app)))
+    url = serve(create_app(JudgeSettings(judge_config=chain)))
+    async with JudgeClient(url) as client:
+        await asyncio.gather(*(client.judge(ONE) for _ in range(5)))
+        await client.judge(ONE)
+        assert len(upstream.requests) == 1
+        await client.judge(ONE.model_copy(update={"answers": ("another",)}))
+        assert len(upstream.requests) == 2
+
+
+async def test_a_failure_is_never_remembered(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream(says(""), verdict("CORRECT"))
+    chain = config_file(tmp_path, provider(serve(upstream.app), attempts=1))
+    url = serve(create_app(JudgeSettings(judge_config=chain)))
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        kinds = [type((await client.judge(ONE)).judgements[0]) for _ in range(2)]
+    assert kinds == [Abstention, Verdict]
+
+
+async def test_a_ceiling_answers_with_the_budget(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream(verdict("CORRECT"))
+    priced = provider(serve(upstream.app), price={"input_per_million": 1e4})
+    path = tmp_path / "judge.yaml"
+    path.write_text(yaml.safe_dump({"chain": [priced], "ceiling": 2.5}))
+    url = serve(create_app(JudgeSettings(judge_config=path)))
+    kinds = []
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        for i in range(5):  # one costs 100 tokens, so 1.00
+            request = JudgeRequest(question=f"q{i}", answers=("a",), run="r")
+            (one,) = (await client.judge(request)).judgements
+            kinds.append("judged" if isinstance(one, Verdict) else one.failure.failure_class)
+    assert kinds == ["judged"] * 3 + [FailureClass.BUDGET] * 2
+
+
+async def test_the_other_forms_over_http(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream(says('{"correctness": 5}'))
+    chain = config_file(tmp_path, provider(serve(upstream.app), structured=True))
+    criterion = Criterion(name="correctness", description="Is it right?")
+    graded = JudgeRequest(
+        question="q", answers=("a",), form=JudgeForm.GRADED, criteria=(criterion,)
+    )
+    (judgement,) = await ask(serve, chain, graded)
+    assert isinstance(judgement, Verdict)
+    assert (judgement.score, judgement.grades) == (1.0, {"correctness": 5})
+    sent = upstream.requests[0]["response_format"]
+    assert sent["json_schema"]["schema"]["required"] == ["correctness", "reason"]  # type: ignore[index]
+    upstream.script = [says('{"better": "FIRST"}'), says('{"better": "SECOND"}')]
+    pair = JudgeRequest(question="q", answers=("a", "b"), form=JudgeForm.PAIRWISE)
+    judgements = await ask(serve, chain, pair)
+    assert {one.score for one in judgements if isinstance(one, Verdict)} == {0.0, 1.0}
 
 
 @pytest.mark.parametrize(
@@ -144,3 +328,39 @@ def test_a_bad_configuration_stops_the_start(
 ) -> None:
     with pytest.raises(ConfigError, match=message):
         create_app(JudgeSettings(judge_config=config_file(tmp_path, *chain)))
+
+
+async def test_a_key_is_nowhere_to_be_read(
+    serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    secret = "sk-never-to-be-seen"
+    (tmp_path / "key").write_text(secret + "\n")
+    upstream = Upstream(401, 500, says(""), verdict("CORRECT"))
+    chain = provider(serve(upstream.app), api_key_file=str(tmp_path / "key"), attempts=4)
+    url = serve(create_app(JudgeSettings(judge_config=config_file(tmp_path, chain))))
+    caplog.set_level("DEBUG")
+    seen = []
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        for _ in range(2):
+            seen.append((await client.judge(ONE)).model_dump_json())
+        seen.append(json.dumps(await client.health()))
+    async with aiohttp.ClientSession() as session, session.get(f"{url}/metrics") as response:
+        seen.append(await response.text())
+    assert set(upstream.tokens) == {f"Bearer {secret}"}
+    assert all(secret not in text for text in [*seen, caplog.text])
+
+
+async def test_work_ends_with_the_connection_of_who_asked(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream("slow")
+    chain = provider(serve(upstream.app), timeout_s=10.0, limits={"concurrency": 1})
+    url = serve(create_app(JudgeSettings(judge_config=config_file(tmp_path, chain))))
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        gone = asyncio.create_task(client.judge(ONE))
+        await asyncio.sleep(0.5)
+        gone.cancel()
+        await asyncio.gather(gone, return_exceptions=True)
+        upstream.script = [verdict("CORRECT")]
+        started = time.monotonic()
+        (judgement,) = (await client.judge(ONE)).judgements
+        assert isinstance(judgement, Verdict)
+        assert time.monotonic() - started < 2.0

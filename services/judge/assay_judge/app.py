@@ -4,11 +4,16 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from prometheus_client import CollectorRegistry
 from pydantic import JsonValue
 
+from assay_judge.cache import ProcessCache
 from assay_judge.config import JudgeConfig
-from assay_judge.judge import JudgeChain, make_providers
+from assay_judge.judge import JudgeChain, make_chain
+from assay_judge.ledger import ProcessLedger
+from assay_judge.limits_process import ProcessLimits
 from assay_judge.settings import JudgeSettings
+from assay_judge.shared_state import SharedState, open_shared_state
 from assay_shared.admission import Gate
 from assay_shared.config import load_config
 from assay_shared.service import create_service
@@ -23,22 +28,24 @@ def create_app(settings: JudgeSettings) -> FastAPI:
     """
     path = settings.judge_config
     config = JudgeConfig() if path is None else load_config(JudgeConfig, path)
-    providers = make_providers(config)
+    check_config(config)
     chain: JudgeChain
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         nonlocal chain
+        registry = app.state.metrics.registry
         gate = Gate(settings.judge_max_running, settings.judge_max_waiting)
-        chain = JudgeChain(providers, gate, app.state.metrics.registry)
-        await chain.open()
-        yield
-        await chain.close()
+        async with open_shared_state(settings, registry) as shared:
+            chain = make_chain(config, shared, gate, registry)
+            await chain.open()
+            yield
+            await chain.close()
 
     def health() -> dict[str, JsonValue]:
-        return {"chain": [provider.name for provider in providers]}
+        return {"chain": [provider.name for provider in config.chain]}
 
-    app = create_service("judge", settings, lifespan, health=health)
+    app = create_service("judge", settings, lifespan, health=health, cancel_on_disconnect=True)
 
     @app.post("/v1/judge")
     async def judge(request: JudgeRequest) -> JudgeResponse:
@@ -46,3 +53,9 @@ def create_app(settings: JudgeSettings) -> FastAPI:
         return await chain.judge(request)
 
     return app
+
+
+def check_config(config: JudgeConfig) -> None:
+    """Raises ConfigError for what would only be found later: a key, a template."""
+    state = SharedState(ProcessLimits(), ProcessLedger(), ProcessCache(CollectorRegistry()))
+    make_chain(config, state, Gate(1, 1), CollectorRegistry())

@@ -1,26 +1,54 @@
-"""The chain of providers: which models are asked, in which order."""
+"""The chain of providers: which models are asked, in which order, and within which limits."""
 
-from typing import Annotated, Literal, Self
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from assay_judge.escalation import Effort
+from assay_judge.ledger import Price
+from assay_judge.limits import ProviderLimits
 from assay_shared.config import Config
 
 
 class OpenAIProviderConfig(Config):
-    """A model behind an OpenAI-compatible chat endpoint. The key is in the environment only."""
+    """A model behind an OpenAI-compatible chat endpoint. Its key is never here."""
 
     kind: Literal["openai"] = "openai"
     name: str
     base_url: str
     model: str
-    #: Name of the environment variable that holds the key; none for endpoints without one.
+    #: Of the weights, where the endpoint does not change its model's name with them: part of what
+    #: the cache remembers a reply by.
+    revision: str = ""
+    #: Name of the environment variable that holds the key, or a mounted file; none without one.
     api_key_env: str | None = None
+    api_key_file: Path | None = None
+    #: Whether the endpoint holds a reply to a JSON schema (`response_format`).
+    structured: bool = False
     temperature: float = Field(default=0.0, ge=0, le=2)
+    seed: int = 1
     max_tokens: int = Field(default=512, gt=0)
+    #: Up to which an empty or truncated reply raises `max_tokens`.
+    max_tokens_limit: int = Field(default=8192, gt=0)
+    reasoning_effort: Effort | None = None
+    #: Of one request.
     timeout_s: float = Field(default=60.0, gt=0)
-    attempts: int = Field(default=3, ge=1)
-    max_concurrent: int = Field(default=32, ge=1)
+    #: Requests for one reply that can be read.
+    attempts: int = Field(default=4, ge=1, le=20)
+    #: Failures in a row after which the provider is left alone, and for how long.
+    open_after: int = Field(default=8, ge=1)
+    cooldown_s: float = Field(default=30.0, gt=0)
+    limits: ProviderLimits = ProviderLimits(concurrency=64)
+    price: Price = Price()
+    #: Fields of the endpoint's own, sent with each request.
+    extra_body: dict[str, Any] = Field(default={})
+
+    @model_validator(mode="after")
+    def _one_key(self) -> Self:
+        if self.api_key_env is not None and self.api_key_file is not None:
+            raise ValueError("api_key_env or api_key_file, not both")
+        return self
 
 
 class ReferenceProviderConfig(Config):
@@ -33,12 +61,33 @@ class ReferenceProviderConfig(Config):
 ProviderConfig = Annotated[
     OpenAIProviderConfig | ReferenceProviderConfig, Field(discriminator="kind")
 ]
+Check = Literal["exact", "number", "choice", "symbolic"]
+
+
+class Voting(Config):
+    """More replies where the first is in doubt: UNSURE, or less certain than `below`.
+
+    `self`: of the same model, otherwise sampled. `panel`: one of each other provider.
+    """
+
+    votes: int = Field(default=4, ge=1, le=16)
+    by: Literal["self", "panel"] = "self"
+    below: float = Field(default=0.7, ge=0, le=1)
 
 
 class JudgeConfig(Config):
-    """The providers, first choice first."""
+    """The providers, first choice first, and what surrounds them."""
 
     chain: tuple[ProviderConfig, ...] = Field(default=(ReferenceProviderConfig(),), min_length=1)
+    #: Checks without a model that may decide before one is asked, for binary judgements.
+    verify: tuple[Check, ...] = ()
+    #: Folder with prompts of the operator's: FORM.NAME.txt.
+    templates: Path | None = None
+    voting: Voting | None = None
+    #: The most that one run of one caller may cost, in the currency of the prices.
+    ceiling: float | None = Field(default=None, gt=0)
+    #: For a whole group, with all its retries and providers.
+    deadline_s: float = Field(default=180.0, gt=0)
 
     @model_validator(mode="after")
     def _distinct_names(self) -> Self:

@@ -5,26 +5,42 @@ leaves any answer of a group undecided, the next one judges all of them again.
 """
 
 import logging
+import time
+from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter
 
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig
-from assay_judge.provider import Provider
+from assay_judge.forms import Ask, Finding, asks_of, decide
+from assay_judge.provider import Asking, Provider
 from assay_judge.provider_openai import OpenAIProvider
 from assay_judge.provider_reference import ReferenceProvider
+from assay_judge.shared_state import SharedState
+from assay_judge.templates import Template, Templates
+from assay_judge.verify import Verifier
+from assay_judge.voting import Votes
 from assay_shared.admission import Gate
-from assay_shared.errors import AssayError
+from assay_shared.context import client
+from assay_shared.errors import AssayError, BudgetExceeded
+from assay_shared.symbolic import Symbolic
 from assay_shared.together import together
 from assay_shared.types import (
     Abstention,
     Failure,
     FailureClass,
+    JudgeForm,
+    Judgement,
     JudgeRequest,
     JudgeResponse,
+    Label,
     Verdict,
 )
 
 _log = logging.getLogger(__name__)
+
+#: The form's own prompt that also asks how certain the model is: needed to see a doubt.
+_CERTAINTY = "certain"
+_SYMBOLIC_TIMEOUT_S = 5.0
 
 
 class JudgeMetrics:
@@ -37,13 +53,30 @@ class JudgeMetrics:
             ["provider", "label"],
             registry=registry,
         )
+        self.fallbacks = Counter(
+            "assay_judge_fallbacks_total",
+            "Groups that a provider left to the next one.",
+            ["provider"],
+            registry=registry,
+        )
 
 
 class JudgeChain:
     """Implements `assay_shared.interfaces.Judge`."""
 
-    def __init__(self, providers: list[Provider], gate: Gate, registry: CollectorRegistry) -> None:
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        config: JudgeConfig,
+        verifier: Verifier,
+        gate: Gate,
+        registry: CollectorRegistry,
+    ) -> None:
         self._providers = providers
+        self._config = config
+        self._verifier = verifier
+        self._templates = Templates(config.templates)
+        self._votes = Votes(config.voting, providers) if config.voting else None
         self._gate = gate
         self._metrics = JudgeMetrics(registry)
 
@@ -54,75 +87,166 @@ class JudgeChain:
     async def close(self) -> None:
         for provider in self._providers:
             await provider.close()
+        self._verifier.close()
 
     async def judge(self, request: JudgeRequest) -> JudgeResponse:
         """Decide a group.
 
         Raises:
+            InvalidInput: a template that there is not.
             Overloaded: too many groups wait already.
         """
-        async with self._gate.enter():
-            return await self._judge(request)
+        template = self._template(request)
+        async with self._gate.enter(client()):
+            known = await self._verify(request)
+            open_answers = tuple(
+                answer
+                for answer, verdict in zip(request.answers, known, strict=True)
+                if verdict is None
+            )
+            if not open_answers:
+                return JudgeResponse(judgements=tuple(one for one in known if one is not None))
+            rest = request.model_copy(update={"answers": open_answers})
+            judged = iter(await self._ask_chain(rest, asks_of(rest, template)))
+        return JudgeResponse(judgements=tuple(one or next(judged) for one in known))
 
-    async def _judge(self, request: JudgeRequest) -> JudgeResponse:
-        history: list[list[Verdict | Failure]] = []
+    async def _verify(self, request: JudgeRequest) -> list[Verdict | None]:
+        """What checks decide without a model; None for what they leave open."""
+        if request.form is not JudgeForm.BINARY or not self._config.verify:
+            return [None] * len(request.answers)
+        known = await together(self._verifier.decide(request, answer) for answer in request.answers)
+        for verdict in known:
+            if verdict is not None:
+                self._metrics.decisions.labels(verdict.judge, str(verdict.label)).inc()
+        return known
+
+    def _template(self, request: JudgeRequest) -> Template:
+        name = request.template
+        if name is None and self._votes is not None and request.form is JudgeForm.BINARY:
+            name = _CERTAINTY
+        return self._templates.find(request.form, name)
+
+    async def _ask_chain(self, request: JudgeRequest, asks: list[Ask]) -> list[Judgement]:
+        asking = Asking(client(), request.run, time.monotonic() + self._config.deadline_s)
+        history: list[list[Finding | Failure]] = []
+        judges: list[Provider] = []
         for provider in self._providers:
-            decided = await together(
-                self._decide(provider, request, answer) for answer in request.answers
+            if request.form not in provider.forms:
+                continue
+            found = await together(
+                self._find(provider, request, index, ask, asking) for index, ask in enumerate(asks)
             )
-            history.append(decided)
-            if all(isinstance(one, Verdict) for one in decided):
+            history.append(found)
+            judges.append(provider)
+            if all(isinstance(one, Finding) for one in found):
                 break
+            self._metrics.fallbacks.labels(provider.name).inc()
             _log.warning("%s left answers undecided", provider.name)
-        best = max(history, key=_num_verdicts)
-        return JudgeResponse(
-            judgements=tuple(
-                one if isinstance(one, Verdict) else _abstain([h[i] for h in history])
-                for i, one in enumerate(best)
-            )
-        )
+        if not history:
+            return [_abstain(request, [JUDGELESS])] * len(request.answers)
+        best = max(range(len(history)), key=lambda i: _num_findings(history[i]))
+        return self._judgements(request, asks, judges[best], history, best)
 
-    async def _decide(
-        self, provider: Provider, request: JudgeRequest, answer: str
-    ) -> Verdict | Failure:
+    def _judgements(
+        self,
+        request: JudgeRequest,
+        asks: list[Ask],
+        judge: Provider,
+        history: list[list[Finding | Failure]],
+        best: int,
+    ) -> list[Judgement]:
+        found = history[best]
+        findings = [one for one in found if isinstance(one, Finding)]
+        template = asks[0].template
+        if len(findings) == len(found):
+            return [
+                self._verdict(judge, template, **vars(one)) for one in decide(request, findings)
+            ]
+        if request.form in (JudgeForm.PAIRWISE, JudgeForm.BEST_OF):
+            # Their findings are about the whole group: without all of them there is no verdict.
+            failures = [one for found in history for one in found if isinstance(one, Failure)]
+            return [_abstain(request, failures)] * len(request.answers)
+        judgements: list[Judgement] = []
+        for index, one in enumerate(found):
+            if isinstance(one, Finding):
+                (decided,) = decide(request, [one])
+                judgements.append(self._verdict(judge, template, **vars(decided)))
+            else:
+                told = [h[index] for h in history]
+                judgements.append(_abstain(request, [f for f in told if isinstance(f, Failure)]))
+        return judgements
+
+    def _verdict(self, judge: Provider, template: str, **decided: object) -> Verdict:
+        uses_it = None if judge.name == "reference" else template
+        return Verdict.model_validate({"judge": judge.name, "template": uses_it} | decided)
+
+    def _is_in_doubt(self, request: JudgeRequest, finding: Finding) -> bool:
+        if self._votes is None or request.form is not JudgeForm.BINARY:
+            return False
+        return self._votes.is_in_doubt(finding)
+
+    async def _find(
+        self, provider: Provider, request: JudgeRequest, index: int, ask: Ask, asking: Asking
+    ) -> Finding | Failure:
         try:
-            verdict = await provider.decide(request.question, answer, request.reference)
+            finding = await provider.find(request, index, ask, asking)
+            if self._is_in_doubt(request, finding):
+                assert self._votes is not None
+                finding = await self._votes.settle(finding, provider, request, index, ask, asking)
         except AssayError as error:
             self._metrics.decisions.labels(provider.name, "failed").inc()
+            budget = isinstance(error, BudgetExceeded)
             return Failure(
-                failure_class=FailureClass.JUDGE,
+                failure_class=FailureClass.BUDGET if budget else FailureClass.JUDGE,
                 service="judge",
                 message=f"{provider.name}: {error}",
                 retryable=error.retryable,
                 attempts=error.attempts,
             )
-        self._metrics.decisions.labels(provider.name, verdict.label).inc()
-        return verdict
+        label = finding.value if isinstance(finding.value, Label) else request.form
+        self._metrics.decisions.labels(provider.name, str(label)).inc()
+        return finding
 
 
-def _num_verdicts(decided: list[Verdict | Failure]) -> int:
-    return sum(isinstance(one, Verdict) for one in decided)
+JUDGELESS = Failure(
+    failure_class=FailureClass.JUDGE,
+    service="judge",
+    message="no provider of the chain judges in this form",
+    retryable=False,
+)
 
 
-def _abstain(history: list[Verdict | Failure]) -> Abstention:
+def _num_findings(found: list[Finding | Failure]) -> int:
+    return sum(isinstance(one, Finding) for one in found)
+
+
+def _abstain(request: JudgeRequest, failures: Sequence[Failure]) -> Abstention:
     """One answer's story: why each provider that failed on it did."""
-    failures = [one for one in history if isinstance(one, Failure)]
+    budget = any(one.failure_class is FailureClass.BUDGET for one in failures)
     return Abstention(
         failure=Failure(
-            failure_class=FailureClass.JUDGE,
+            failure_class=FailureClass.BUDGET if budget else FailureClass.JUDGE,
             service="judge",
-            message="; ".join(failure.message for failure in failures),
+            message="; ".join(dict.fromkeys(failure.message for failure in failures)),
             retryable=any(failure.retryable for failure in failures),
             attempts=sum(failure.attempts for failure in failures),
         )
     )
 
 
-def make_providers(config: JudgeConfig) -> list[Provider]:
-    """The chain's providers, in order."""
-    return [
-        OpenAIProvider(one)
+def make_chain(
+    config: JudgeConfig, shared: SharedState, gate: Gate, registry: CollectorRegistry
+) -> JudgeChain:
+    """The chain of a configuration.
+
+    Raises:
+        ConfigError: a key or a template is missing.
+    """
+    providers = [
+        OpenAIProvider(one, shared, config.ceiling)
         if isinstance(one, OpenAIProviderConfig)
         else ReferenceProvider(one.name)
         for one in config.chain
     ]
+    verifier = Verifier(config.verify, Symbolic(_SYMBOLIC_TIMEOUT_S))
+    return JudgeChain(providers, config, verifier, gate, registry)

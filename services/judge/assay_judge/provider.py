@@ -1,20 +1,33 @@
 """The seam between the chain and what decides."""
 
+from dataclasses import dataclass
 from typing import Protocol
 
-from assay_shared.types import Verdict
+from assay_judge.forms import Ask, Finding
+from assay_shared.types import JudgeForm, JudgeRequest
+
+
+@dataclass(frozen=True)
+class Asking:
+    """On whose behalf, and until when (`time.monotonic`); `vote` counts replies to the same ask."""
+
+    caller: str
+    run: str
+    deadline: float
+    vote: int = 0
 
 
 class Provider(Protocol):
     """One judge."""
 
     name: str
+    forms: frozenset[JudgeForm]
 
-    async def decide(self, question: str, answer: str, reference: str | None) -> Verdict:
-        """A verdict.
+    async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
+        """A finding on the group's `index`-th ask.
 
         Raises:
-            AssayError: it gave none, or one that cannot be read. That is never a verdict.
+            AssayError: it gave none, or one that cannot be read. That is never a finding.
         """
         ...
 

@@ -1,83 +1,72 @@
-"""Asks a model behind an OpenAI-compatible chat endpoint."""
+"""Asks a model behind an OpenAI-compatible chat endpoint, until its reply can be read."""
 
 import asyncio
-import hashlib
 import os
-from pathlib import Path
+import random
+import time
+from typing import Any
 
-from pydantic import BaseModel, ConfigDict, TypeAdapter
-from tenacity import AsyncRetrying, retry_if_exception_type, stop_after_attempt
-
+from assay_judge.breaker import Breaker, BreakerOpen
+from assay_judge.cache import cache_key
 from assay_judge.config import OpenAIProviderConfig
-from assay_judge.parse import parse_reply
-from assay_shared.clients import RetryBudget, ServiceClient, Timeouts
-from assay_shared.errors import ConfigError, JudgeFault
-from assay_shared.types import Message, Verdict
+from assay_judge.endpoint import ChatEndpoint, Reply
+from assay_judge.escalation import Step
+from assay_judge.forms import Ask, Finding
+from assay_judge.parse import NoRoom, read_reply, read_text
+from assay_judge.provider import Asking
+from assay_judge.shared_state import SharedState
+from assay_shared.clients import Timeouts
+from assay_shared.clients.http import NO_RETRY
+from assay_shared.errors import (
+    AssayError,
+    BudgetExceeded,
+    CallerError,
+    ConfigError,
+    JudgeFault,
+    Overloaded,
+    TimedOut,
+)
+from assay_shared.single_flight import SingleFlight
+from assay_shared.types import JudgeForm, JudgeRequest
 
-TEMPLATE = Path(__file__).parent / "prompts" / "correctness.txt"
-
-
-class ChatRequest(BaseModel):
-    """What is sent."""
-
-    model: str
-    messages: list[Message]
-    temperature: float
-    max_tokens: int
-    seed: int
-
-
-class _Reply(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    content: str | None = None
-
-
-class _Choice(BaseModel):
-    model_config = ConfigDict(extra="ignore")
-
-    message: _Reply
-    finish_reason: str | None = None
+#: Whose fault it is where what replicas share cannot be reached: not the provider's.
+_SHARED = "redis"
+_FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.1, 5.0
+#: About as many characters as a token has, on the safe side.
+_CHARACTERS_PER_TOKEN = 3
 
 
-class ChatResponse(BaseModel):
-    """What is read of the answer."""
+class Refused(JudgeFault):
+    """The endpoint says that the request is wrong: asking again cannot help."""
 
-    model_config = ConfigDict(extra="ignore")
-
-    choices: list[_Choice]
-
-
-_RESPONSE = TypeAdapter(ChatResponse)
-
-
-class ChatEndpoint(ServiceClient):
-    """POST {base_url}/chat/completions."""
-
-    service = "judge provider"
-
-    async def complete(self, request: ChatRequest) -> _Choice:
-        response = await self._call("POST", "/chat/completions", request, _RESPONSE)
-        if not response.choices:
-            raise JudgeFault("a reply without choices")
-        return response.choices[0]
+    retryable = False
 
 
 class OpenAIProvider:
     """Implements `assay_judge.provider.Provider`."""
 
-    def __init__(self, config: OpenAIProviderConfig) -> None:
+    forms = frozenset(JudgeForm)
+
+    def __init__(
+        self, config: OpenAIProviderConfig, shared: SharedState, ceiling: float | None
+    ) -> None:
         self.name = config.name
         self._config = config
-        self._template = TEMPLATE.read_text()
-        self._template_hash = hashlib.sha256(self._template.encode()).hexdigest()[:12]
-        self._slots = asyncio.Semaphore(config.max_concurrent)
+        self._shared = shared
+        self._ceiling = ceiling
+        self._breaker = Breaker(config.open_after, config.cooldown_s)
+        self._flights: SingleFlight[Finding] = SingleFlight()
         self._endpoint = ChatEndpoint(
             config.base_url,
             token=_key(config),
             timeouts=Timeouts(read_s=config.timeout_s, total_s=config.timeout_s),
-            retry=RetryBudget(attempts=config.attempts, total_s=config.timeout_s),
+            retry=NO_RETRY,
         )
+
+    @property
+    def is_open(self) -> bool:
+        """Whether the circuit is: it is left alone for now."""
+        return self._breaker.is_open
 
     async def open(self) -> None:
         await self._endpoint.__aenter__()
@@ -85,39 +74,144 @@ class OpenAIProvider:
     async def close(self) -> None:
         await self._endpoint.__aexit__(None, None, None)
 
-    async def decide(self, question: str, answer: str, reference: str | None) -> Verdict:
-        prompt = self._template.format(
-            question=question, answer=answer, reference=reference or "(none is known)"
-        )
-        attempts = AsyncRetrying(
-            retry=retry_if_exception_type(JudgeFault),
-            stop=stop_after_attempt(self._config.attempts),
-            reraise=True,
-        )
-        async for attempt in attempts:
-            with attempt:
-                # The same request at temperature 0 mostly repeats a bad reply: ask differently.
-                number = attempt.retry_state.attempt_number
-                return await self._ask(prompt, number)
-        raise AssertionError("the retry loop either returns or raises")
-
-    async def _ask(self, prompt: str, number: int) -> Verdict:
-        request = ChatRequest(
+    async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
+        """As `Provider.find`; the same ask in the air, or in the cache, is not sent again."""
+        step = self._first_step(asking.vote)
+        key = cache_key(
             model=self._config.model,
-            messages=[Message(role="user", content=prompt)],
-            temperature=self._config.temperature if number == 1 else 0.7,
-            max_tokens=self._config.max_tokens * 2 ** (number - 1),
-            seed=number,
+            revision=self._config.revision,
+            template=ask.template,
+            sampling={
+                "base_url": self._config.base_url,
+                "step": str(step),
+                "structured": self._config.structured,
+            },
+            inputs={"prompt": ask.prompt},
         )
-        async with self._slots:
-            choice = await self._endpoint.complete(request)
-        reply = parse_reply(choice.message.content, choice.finish_reason)
-        return Verdict(
-            label=reply.verdict, reason=reply.reason, judge=self.name, template=self._template_hash
+        known = await self._shared.cache.get(key)
+        if known is not None:
+            return read_text(known, ask)
+        return await self._flights.run(key, lambda: self._ask_until_read(key, step, ask, asking))
+
+    def _first_step(self, vote: int) -> Step:
+        config = self._config
+        step = Step(config.max_tokens, config.temperature, config.seed, config.reasoning_effort)
+        return (
+            step
+            if vote == 0
+            else Step(step.max_tokens, 0.7, config.seed + 1000 * vote, step.effort)
         )
+
+    async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
+        history: list[str] = []
+        following: Step | None = step
+        retryable = True
+        while following is not None:
+            step = following
+            try:
+                return await self._ask_and_read(key, step, ask, asking)
+            except BudgetExceeded:
+                raise
+            except AssayError as error:
+                history.append(f"{step}: {error}")
+                retryable = error.retryable
+                following = await self._after(error, step, len(history), asking)
+        kind = JudgeFault if retryable else Refused
+        raise kind("; ".join(history), attempts=len(history))
+
+    async def _ask_and_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
+        try:
+            async with asyncio.timeout_at(_loop_time(asking.deadline)):
+                reply = await self._ask_once(step, ask, asking)
+        except TimeoutError:
+            raise TimedOut("the time for this group is over") from None
+        finding = read_reply(reply, ask)
+        self._breaker.succeeded()
+        await self._shared.cache.put(key, reply.text)
+        return finding
+
+    async def _after(
+        self, error: AssayError, step: Step, number: int, asking: Asking
+    ) -> Step | None:
+        """What to try next, after a rest where one helps; None where nothing is left to try."""
+        if isinstance(error, Refused | BreakerOpen | CallerError):
+            return None
+        if not isinstance(error, Overloaded) and error.service != _SHARED:
+            self._breaker.failed()
+        if number >= self._config.attempts:
+            return None
+        if isinstance(error, NoRoom):
+            return step.more_room(self._config.max_tokens_limit)
+        if isinstance(error, JudgeFault):
+            return step.reseeded()
+        return step if await self._rest(error.retry_after_s, number, asking) else None
+
+    async def _rest(self, asked_s: float | None, number: int, asking: Asking) -> bool:
+        """Wait before the next try; false where there is no time for it."""
+        backoff_s = min(_FIRST_BACKOFF_S * 2 ** (number - 1), _MAX_BACKOFF_S)
+        wait_s = max(asked_s or 0.0, backoff_s * random.uniform(0.5, 1.0))
+        if time.monotonic() + wait_s > asking.deadline:
+            return False
+        await asyncio.sleep(wait_s)
+        return True
+
+    async def _ask_once(self, step: Step, ask: Ask, asking: Asking) -> Reply:
+        """One request, within all limits, and charged.
+
+        Raises:
+            BudgetExceeded: the run or the caller has spent all it may.
+            Overloaded: the endpoint or a limit of ours says not now.
+            Refused: the endpoint says never.
+            BreakerOpen: the endpoint is left alone.
+        """
+        ledger = self._shared.ledger
+        await ledger.check(asking.run, asking.caller, self._ceiling)
+        tokens = len(ask.prompt) // _CHARACTERS_PER_TOKEN + step.max_tokens
+        left_s = max(0.0, asking.deadline - time.monotonic())
+        limiter = self._shared.limiter
+        async with limiter.admit(
+            self.name, self._config.limits, tokens, asking.caller, left_s
+        ) as grant:
+            self._breaker.enter()
+            try:
+                reply = await self._endpoint.complete(
+                    self._config.model, ask.prompt, step, self._extra(ask)
+                )
+            except Overloaded as error:
+                self._breaker.left()
+                await limiter.pause(self.name, error.retry_after_s or 1.0)
+                raise
+            except CallerError as error:
+                self._breaker.failed()
+                raise Refused(str(error)) from error
+            except BaseException:
+                self._breaker.left()
+                raise
+            usage = reply.usage
+            grant.settle(usage.prompt_tokens + usage.completion_tokens)
+            await ledger.charge(asking.run, asking.caller, self.name, usage, self._config.price)
+            return reply
+
+    def _extra(self, ask: Ask) -> dict[str, Any]:
+        if not self._config.structured:
+            return dict(self._config.extra_body)
+        schema = {"name": "reply", "strict": True, "schema": ask.schema}
+        constraint = {"response_format": {"type": "json_schema", "json_schema": schema}}
+        return constraint | self._config.extra_body
+
+
+def _loop_time(deadline: float) -> float:
+    return asyncio.get_running_loop().time() + deadline - time.monotonic()
 
 
 def _key(config: OpenAIProviderConfig) -> str | None:
+    if config.api_key_file is not None:
+        try:
+            return config.api_key_file.read_text().strip()
+        except OSError as error:
+            raise ConfigError(
+                f"provider {config.name!r} needs the key in {config.api_key_file}: {error.strerror}"
+            ) from None
     if config.api_key_env is None:
         return None
     key = os.environ.get(config.api_key_env)

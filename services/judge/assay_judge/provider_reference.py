@@ -3,9 +3,11 @@
 import re
 import string
 
+from assay_judge.forms import Ask, Finding
+from assay_judge.provider import Asking
 from assay_shared.errors import JudgeFault
 from assay_shared.numbers import parse_number
-from assay_shared.types import Label, Verdict
+from assay_shared.types import JudgeForm, JudgeRequest, Label
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DROPPED = str.maketrans("", "", string.punctuation)
@@ -20,6 +22,8 @@ class MissingReference(JudgeFault):
 class ReferenceProvider:
     """Implements `assay_judge.provider.Provider`. Deterministic; knows no paraphrase."""
 
+    forms = frozenset({JudgeForm.BINARY})
+
     def __init__(self, name: str) -> None:
         self.name = name
 
@@ -29,13 +33,12 @@ class ReferenceProvider:
     async def close(self) -> None:
         pass
 
-    async def decide(self, question: str, answer: str, reference: str | None) -> Verdict:
-        if reference is None:
+    async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
+        if request.reference is None:
             raise MissingReference("there is no reference to compare with")
-        return Verdict(
-            label=Label.CORRECT if equal(answer, reference) else Label.INCORRECT,
-            reason="compared with the reference",
-            judge=self.name,
+        same = equal(request.answers[index], request.reference)
+        return Finding(
+            Label.CORRECT if same else Label.INCORRECT, "compared with the reference", 1.0
         )
 
 

@@ -1,6 +1,7 @@
 """What the judge reads from the environment."""
 
 from pathlib import Path
+from typing import Literal
 
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
@@ -15,6 +16,8 @@ class JudgeSettings(ServiceSettings):
 
     #: YAML file with the chain of providers; without it, the reference provider alone.
     judge_config: Path | None = None
+    #: Whether limits, costs and cache are this process's own, or those of all replicas, in Redis.
+    judge_shared: Literal["process", "redis"] = "process"
     #: Groups judged at once; `judge_max_waiting` more wait, then 429.
     judge_max_running: int = Field(default=64, gt=0)
     judge_max_waiting: int = Field(default=1024, ge=0)

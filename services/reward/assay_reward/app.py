@@ -9,10 +9,10 @@ from assay_reward.measurement import Instruments
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
 from assay_reward.settings import RewardSettings
-from assay_reward.symbolic import Symbolic
 from assay_shared.admission import Gate
 from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
 from assay_shared.service import create_service
+from assay_shared.symbolic import Symbolic
 from assay_shared.types import RubricInfo, ScoreRequest, ScoreResponse
 
 

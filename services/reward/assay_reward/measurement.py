@@ -5,9 +5,9 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from assay_reward.symbolic import Symbolic
 from assay_shared.errors import AssayError, to_failure
 from assay_shared.interfaces import Judge, Sandbox
+from assay_shared.symbolic import Symbolic
 from assay_shared.together import together
 from assay_shared.types import Failure, Status, Task, TestReport
 

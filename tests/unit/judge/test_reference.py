@@ -1,7 +1,10 @@
 import pytest
 
+from assay_judge.forms import Finding, asks_of
+from assay_judge.provider import Asking
 from assay_judge.provider_reference import MissingReference, ReferenceProvider
-from assay_shared.types import Label
+from assay_judge.templates import Templates
+from assay_shared.types import JudgeRequest, Label
 
 
 @pytest.mark.parametrize(
@@ -29,12 +32,17 @@ from assay_shared.types import Label
 async def test_answers_equal_to_the_reference_are_correct(
     answer: str, reference: str, correct: bool
 ) -> None:
-    verdict = await ReferenceProvider("reference").decide("q", answer, reference)
-    assert verdict.label is (Label.CORRECT if correct else Label.INCORRECT)
-    assert verdict.judge == "reference"
+    finding = await find(answer, reference)
+    assert finding.value is (Label.CORRECT if correct else Label.INCORRECT)
 
 
 async def test_without_a_reference_it_decides_nothing() -> None:
     with pytest.raises(MissingReference) as raised:
-        await ReferenceProvider("reference").decide("q", "a", None)
+        await find("a", None)
     assert not raised.value.retryable
+
+
+async def find(answer: str, reference: str | None) -> Finding:
+    request = JudgeRequest(question="q", answers=(answer,), reference=reference)
+    (ask,) = asks_of(request, Templates(None).find(request.form, None))
+    return await ReferenceProvider("reference").find(request, 0, ask, Asking("", "", 0.0))

@@ -6,9 +6,9 @@ from prometheus_client import CollectorRegistry
 from assay_reward.measurement import Instruments, Measured
 from assay_reward.rubric import Rubric, Rubrics
 from assay_reward.score import Scorer, combine
-from assay_reward.symbolic import Symbolic
 from assay_shared.admission import Gate
 from assay_shared.errors import ConfigError, NotFound, SandboxFault
+from assay_shared.symbolic import Symbolic
 from assay_shared.types import Failure, Scored, ScoreRequest, Status, StdinCase, Unscored
 from tests.fakes import FAILURE, FakeJudge, FakeSandbox, make_task
 

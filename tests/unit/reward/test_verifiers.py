@@ -3,11 +3,11 @@ from collections.abc import Iterator
 import pytest
 
 from assay_reward.measurement import Instruments, Measured, Sitting
-from assay_reward.symbolic import Symbolic
 from assay_reward.verifiers.code import accepted, pass_ratio, whole_program
 from assay_reward.verifiers.judged import judged
 from assay_reward.verifiers.math import final_value, math, same_number
 from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault, TimedOut
+from assay_shared.symbolic import Symbolic
 from assay_shared.types import Failure, FailureClass, Status, StdinCase
 from tests.fakes import FakeJudge, FakeSandbox, make_task
 

@@ -28,6 +28,7 @@ async def judged(sitting: Sitting) -> list[Measured | Failure]:
 def _measure(judgement: Judgement) -> Measured | Failure:
     if not isinstance(judgement, Verdict):
         return judgement.failure
-    correct = judgement.label is Label.CORRECT
-    outcome = Status.ACCEPTED if correct else Status.WRONG_ANSWER
-    return Measured(_VALUES[judgement.label], outcome, f"{judgement.label} by {judgement.judge}")
+    label = judgement.label
+    assert label is not None, "a binary judgement has a label"
+    outcome = Status.ACCEPTED if label is Label.CORRECT else Status.WRONG_ANSWER
+    return Measured(_VALUES[label], outcome, f"{label} by {judgement.judge}")

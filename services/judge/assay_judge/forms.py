@@ -1,0 +1,248 @@
+"""The forms of judging: what is asked, how a reply is read, and what the replies come to."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from assay_judge.templates import Template
+from assay_shared.errors import JudgeFault
+from assay_shared.types import Criterion, JudgeForm, JudgeRequest, Label
+
+_NO_REFERENCE = "(none is known)"
+#: In best-of: how often the order is rotated and asked again.
+_MAX_ROTATIONS = 4
+_MAX_REASON = 600
+_CLOSING = re.compile(r"</(?=\s*(question|reference|answer|first|second)\b)", re.IGNORECASE)
+_COMPATIBLE = {"True": Label.CORRECT, "False": Label.INCORRECT}
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What one reply says: a label, grades, or the index of an answer (None for a tie)."""
+
+    value: Label | dict[str, int] | int | None
+    reason: str = ""
+    #: What the model says of its own certainty, in [0, 1].
+    confidence: float | None = None
+    #: A provider that is no model has no prompt.
+    template: str | None = None
+    num_votes: int = 1
+
+
+@dataclass(frozen=True)
+class Ask:
+    """One prompt to a model, the JSON schema of its reply, and how to read that.
+
+    `read` raises JudgeFault where the object does not fit.
+    """
+
+    prompt: str
+    schema: dict[str, Any]
+    read: Callable[[dict[str, Any]], Finding]
+    template: str
+    #: Replies that are the whole text, and no object.
+    words: dict[str, Finding] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decided:
+    """What a group's replies come to for one answer: parts of a `Verdict`."""
+
+    label: Label | None = None
+    score: float | None = None
+    grades: dict[str, int] = field(default_factory=dict)
+    reason: str = ""
+    num_votes: int = 1
+
+
+def asks_of(request: JudgeRequest, template: Template) -> list[Ask]:
+    """The prompts for a group: of `binary` and `graded` one for each answer, in order."""
+    match request.form:
+        case JudgeForm.BINARY:
+            return [_ask_binary(request, template, answer) for answer in request.answers]
+        case JudgeForm.GRADED:
+            return [_ask_grades(request, template, answer) for answer in request.answers]
+        case JudgeForm.PAIRWISE:
+            return [_ask_pair(request, template, order) for order in ((0, 1), (1, 0))]
+        case JudgeForm.BEST_OF:
+            return [_ask_best(request, template, order) for order in rotations(request.answers)]
+
+
+def decide(request: JudgeRequest, findings: Sequence[Finding]) -> list[Decided]:
+    """For each answer, what the findings on the group's asks come to."""
+    match request.form:
+        case JudgeForm.BINARY:
+            return [
+                Decided(label=_label(one), reason=one.reason, num_votes=one.num_votes)
+                for one in findings
+            ]
+        case JudgeForm.GRADED:
+            return [_decide_grades(request.criteria, one) for one in findings]
+        case JudgeForm.PAIRWISE:
+            return _decide_pair(findings)
+        case JudgeForm.BEST_OF:
+            return _decide_best(len(request.answers), findings)
+
+
+def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
+    """Orders in which each answer has another place every time, spread over all places."""
+    num_answers = len(answers)
+    num_orders = min(num_answers, _MAX_ROTATIONS)
+    shifts = [round(i * num_answers / num_orders) for i in range(num_orders)]
+    return [tuple((i + shift) % num_answers for i in range(num_answers)) for shift in shifts]
+
+
+def _schema(**properties: dict[str, Any]) -> dict[str, Any]:
+    properties["reason"] = {"type": "string", "maxLength": _MAX_REASON}
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(properties),
+        "additionalProperties": False,
+    }
+
+
+def _data(text: str) -> str:
+    """A text between tags, which it cannot close."""
+    return _CLOSING.sub(r"<\\/", text)
+
+
+def _reason(reply: dict[str, Any]) -> str:
+    return str(reply.get("reason", ""))[:_MAX_REASON]
+
+
+def _choice(reply: dict[str, Any], name: str, choices: Sequence[object]) -> Any:
+    value = reply.get(name)
+    if isinstance(value, bool) or value not in choices:
+        shown = ", ".join(map(str, choices))
+        raise JudgeFault(f"a reply whose {name} is {str(value)[:40]!r}, not one of {shown}")
+    return value
+
+
+def _ask_binary(request: JudgeRequest, template: Template, answer: str) -> Ask:
+    def read(reply: dict[str, Any]) -> Finding:
+        label = Label(_choice(reply, "verdict", list(Label)))
+        return Finding(label, _reason(reply), _confidence(reply))
+
+    certainty = {"confidence": {"type": "number"}} if template.asks_certainty else {}
+    return Ask(
+        template.fill(
+            question=_data(request.question),
+            answer=_data(answer),
+            reference=_data(request.reference or _NO_REFERENCE),
+        ),
+        _schema(verdict={"type": "string", "enum": list(Label)}, **certainty),
+        read,
+        template.digest,
+        {word: Finding(label) for word, label in _COMPATIBLE.items()},
+    )
+
+
+def _confidence(reply: dict[str, Any]) -> float | None:
+    value = reply.get("confidence")
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        return None
+    return float(value) if 0 <= value <= 1 else None
+
+
+def _label(finding: Finding) -> Label:
+    assert isinstance(finding.value, Label)
+    return finding.value
+
+
+def _ask_grades(request: JudgeRequest, template: Template, answer: str) -> Ask:
+    scales = {one.name: range(one.low, one.high + 1) for one in request.criteria}
+
+    def read(reply: dict[str, Any]) -> Finding:
+        grades = {name: int(_choice(reply, name, scale)) for name, scale in scales.items()}
+        return Finding(grades, _reason(reply))
+
+    return Ask(
+        template.fill(
+            question=_data(request.question),
+            answer=_data(answer),
+            reference=_data(request.reference or _NO_REFERENCE),
+            criteria="\n".join(map(_describe, request.criteria)),
+            grades=", ".join(f'"{name}": a whole number' for name in scales),
+        ),
+        _schema(**{name: {"type": "integer", "enum": list(s)} for name, s in scales.items()}),
+        read,
+        template.digest,
+    )
+
+
+def _describe(criterion: Criterion) -> str:
+    scale = f"from {criterion.low} (worst) to {criterion.high} (best)"
+    return f"- {criterion.name}, {scale}: {criterion.description}"
+
+
+def _decide_grades(criteria: Sequence[Criterion], finding: Finding) -> Decided:
+    grades = finding.value
+    assert isinstance(grades, dict)
+    whole = sum(one.weight for one in criteria)
+    reached = sum(
+        one.weight * (grades[one.name] - one.low) / (one.high - one.low) for one in criteria
+    )
+    return Decided(
+        score=reached / whole, grades=grades, reason=finding.reason, num_votes=finding.num_votes
+    )
+
+
+def _ask_pair(request: JudgeRequest, template: Template, order: tuple[int, int]) -> Ask:
+    places = {"FIRST": order[0], "SECOND": order[1], "TIE": None}
+
+    def read(reply: dict[str, Any]) -> Finding:
+        return Finding(places[_choice(reply, "better", list(places))], _reason(reply))
+
+    return Ask(
+        template.fill(
+            question=_data(request.question),
+            first=_data(request.answers[order[0]]),
+            second=_data(request.answers[order[1]]),
+            reference=_data(request.reference or _NO_REFERENCE),
+        ),
+        _schema(better={"type": "string", "enum": list(places)}),
+        read,
+        template.digest,
+    )
+
+
+def _decide_pair(findings: Sequence[Finding]) -> list[Decided]:
+    one, other = (finding.value for finding in findings)
+    reason = "; ".join(finding.reason for finding in findings)
+    if one is None or one != other:  # a judge that the order sways has decided nothing
+        return [Decided(score=0.5, reason=reason, num_votes=2)] * 2
+    return [Decided(score=float(one == i), reason=reason, num_votes=2) for i in range(2)]
+
+
+def _ask_best(request: JudgeRequest, template: Template, order: tuple[int, ...]) -> Ask:
+    numbers = range(1, len(order) + 1)
+
+    def read(reply: dict[str, Any]) -> Finding:
+        return Finding(order[int(_choice(reply, "best", numbers)) - 1], _reason(reply))
+
+    shown = (
+        f"<answer number={n}>\n{_data(request.answers[i])}\n</answer>"
+        for n, i in zip(numbers, order, strict=True)
+    )
+    return Ask(
+        template.fill(
+            question=_data(request.question),
+            answers="\n\n".join(shown),
+            reference=_data(request.reference or _NO_REFERENCE),
+        ),
+        _schema(best={"type": "integer", "enum": list(numbers)}),
+        read,
+        template.digest,
+    )
+
+
+def _decide_best(num_answers: int, findings: Sequence[Finding]) -> list[Decided]:
+    votes = Counter(finding.value for finding in findings)
+    reason = "; ".join(finding.reason for finding in findings)
+    return [
+        Decided(score=votes[i] / len(findings), reason=reason, num_votes=len(findings))
+        for i in range(num_answers)
+    ]

@@ -1,0 +1,197 @@
+"""What judging has cost: requests, tokens and money, by run and by caller.
+
+Money is counted in whole millionths of the currency, each charge rounded up: sums are exact, and
+never less than what was spent. Which currency is up to who writes the prices.
+"""
+
+from collections import Counter
+from decimal import ROUND_CEILING, Decimal
+from typing import NamedTuple, Protocol
+from urllib.parse import quote
+
+from pydantic import Field
+
+from assay_judge.redis_connection import PREFIX, connect, reaching
+from assay_shared.config import Config
+from assay_shared.errors import BudgetExceeded
+from assay_shared.types import Wire
+
+_PREFIX = PREFIX + "ledger:"
+_MICRO = 1_000_000
+_TTL_S = 30 * 24 * 3600
+_REQUESTS = "requests:"
+
+
+class Price(Config):
+    """Of a million tokens, in the one currency of all prices."""
+
+    input_per_million: Decimal = Field(default=Decimal(0), ge=0)
+    output_per_million: Decimal = Field(default=Decimal(0), ge=0)
+
+
+class Usage(NamedTuple):
+    """Tokens of one request, as its provider counted them."""
+
+    prompt_tokens: int
+    completion_tokens: int
+
+
+class Spending(Wire):
+    """A sum. `money` is in the currency of the prices, exact to a millionth."""
+
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    money: float = 0.0
+    #: By provider.
+    num_requests: dict[str, int] = Field(default={})
+
+
+class Ledger(Protocol):
+    """Counts per run, per caller, per run of a caller, and in all.
+
+    Raises Unreachable or TimedOut from each method when what replicas share cannot be reached: what
+    cannot be counted must not be spent.
+    """
+
+    async def charge(
+        self, run: str, caller: str, provider: str, usage: Usage, price: Price
+    ) -> None:
+        """Add one request. It is not tried again: after TimedOut it may have been counted."""
+        ...
+
+    async def spent(self, run: str | None = None, caller: str | None = None) -> Spending:
+        """By the run, by the caller, by the caller in the run, or by all."""
+        ...
+
+    async def check(self, run: str, caller: str, ceiling: float | None) -> None:
+        """Allow another request of this caller in this run; null is without ceiling.
+
+        Requests in the air are not counted yet: they may go over the ceiling.
+
+        Raises:
+            BudgetExceeded: the ceiling is reached.
+        """
+        ...
+
+    async def open(self) -> None:
+        """Get ready; called once before the first charge."""
+        ...
+
+    async def close(self) -> None:
+        """Let go of what `open` took."""
+        ...
+
+
+def micro_money(usage: Usage, price: Price) -> int:
+    """The cost in millionths: a price of a million tokens is that of one token in millionths."""
+    cost = (
+        usage.prompt_tokens * price.input_per_million
+        + usage.completion_tokens * price.output_per_million
+    )
+    return int(cost.to_integral_value(ROUND_CEILING))
+
+
+def _entry(provider: str, usage: Usage, price: Price) -> dict[str, int]:
+    return {
+        "prompt_tokens": usage.prompt_tokens,
+        "completion_tokens": usage.completion_tokens,
+        "micro_money": micro_money(usage, price),
+        _REQUESTS + provider: 1,
+    }
+
+
+def _account(run: str | None, caller: str | None) -> str:
+    """The name of a sum; names of runs and callers are quoted, so that two never coincide."""
+    names = {"run": run, "caller": caller}
+    parts = [f"{kind}={quote(name, safe='')}" for kind, name in names.items() if name is not None]
+    return "&".join(parts) or "all"
+
+
+def _accounts(run: str, caller: str) -> list[str]:
+    return [_account(r, c) for r in (run, None) for c in (caller, None)]
+
+
+def _spending(sums: dict[str, int]) -> Spending:
+    return Spending(
+        prompt_tokens=sums.get("prompt_tokens", 0),
+        completion_tokens=sums.get("completion_tokens", 0),
+        money=sums.get("micro_money", 0) / _MICRO,
+        num_requests={
+            name.removeprefix(_REQUESTS): number
+            for name, number in sums.items()
+            if name.startswith(_REQUESTS)
+        },
+    )
+
+
+def _check(run: str, caller: str, spending: Spending, ceiling: float) -> None:
+    if spending.money >= ceiling:
+        raise BudgetExceeded(
+            f"run {run!r} of caller {caller!r} has spent {spending.money:.6f}, "
+            f"its ceiling is {ceiling:g}",
+            hint="raise the ceiling, or begin another run",
+        )
+
+
+class ProcessLedger:
+    """Implements `Ledger` for one process, and as long as it lives."""
+
+    def __init__(self) -> None:
+        self._sums: dict[str, Counter[str]] = {}
+
+    async def open(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+    async def charge(
+        self, run: str, caller: str, provider: str, usage: Usage, price: Price
+    ) -> None:
+        entry = _entry(provider, usage, price)
+        for account in _accounts(run, caller):
+            self._sums.setdefault(account, Counter()).update(entry)
+
+    async def spent(self, run: str | None = None, caller: str | None = None) -> Spending:
+        return _spending(self._sums.get(_account(run, caller), Counter()))
+
+    async def check(self, run: str, caller: str, ceiling: float | None) -> None:
+        if ceiling is not None:
+            _check(run, caller, await self.spent(run, caller), ceiling)
+
+
+class RedisLedger:
+    """Implements `Ledger` for all replicas on one Redis.
+
+    A sum is forgotten `ttl_s` after its last charge.
+    """
+
+    def __init__(self, redis_url: str, *, ttl_s: int = _TTL_S, timeout_s: float = 2.0) -> None:
+        self._redis = connect(redis_url, timeout_s)
+        self._ttl_s = ttl_s
+
+    async def open(self) -> None:
+        with reaching():
+            await self._redis.ping()
+
+    async def close(self) -> None:
+        await self._redis.aclose()
+
+    async def charge(
+        self, run: str, caller: str, provider: str, usage: Usage, price: Price
+    ) -> None:
+        entry = _entry(provider, usage, price)
+        async with self._redis.pipeline(transaction=True) as pipeline:
+            for account in _accounts(run, caller):
+                for name, amount in entry.items():
+                    pipeline.hincrby(_PREFIX + account, name, amount)
+                pipeline.expire(_PREFIX + account, self._ttl_s)
+            with reaching():
+                await pipeline.execute()
+
+    async def spent(self, run: str | None = None, caller: str | None = None) -> Spending:
+        with reaching():
+            sums = await self._redis.hgetall(_PREFIX + _account(run, caller))
+        return _spending({str(name): int(number) for name, number in sums.items()})
+
+    async def check(self, run: str, caller: str, ceiling: float | None) -> None:
+        if ceiling is not None:
+            _check(run, caller, await self.spent(run, caller), ceiling)

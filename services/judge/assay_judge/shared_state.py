@@ -1,0 +1,47 @@
+"""What replicas share, or one process has to itself: limits, ledger, cache."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from prometheus_client import CollectorRegistry
+
+from assay_judge.cache import Cache, ProcessCache, RedisCache
+from assay_judge.ledger import Ledger, ProcessLedger, RedisLedger
+from assay_judge.limits import Limiter
+from assay_judge.limits_process import ProcessLimits
+from assay_judge.limits_redis import RedisLimits
+from assay_judge.settings import JudgeSettings
+
+
+@dataclass(frozen=True)
+class SharedState:
+    """One of each."""
+
+    limiter: Limiter
+    ledger: Ledger
+    cache: Cache
+
+
+@asynccontextmanager
+async def open_shared_state(
+    settings: JudgeSettings, registry: CollectorRegistry
+) -> AsyncIterator[SharedState]:
+    """As the settings say: in Redis, or in this process.
+
+    Raises:
+        Unreachable, TimedOut: the Redis that is to be shared does not answer.
+    """
+    if settings.judge_shared == "redis":
+        url = settings.redis_url
+        state = SharedState(RedisLimits(url), RedisLedger(url), RedisCache(url, registry))
+    else:
+        state = SharedState(ProcessLimits(), ProcessLedger(), ProcessCache(registry))
+    await state.limiter.open()
+    await state.ledger.open()
+    try:
+        yield state
+    finally:
+        await state.cache.close()
+        await state.ledger.close()
+        await state.limiter.close()

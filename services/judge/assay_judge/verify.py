@@ -1,0 +1,73 @@
+"""Checks that need no model: each decides what is certain, and leaves the rest open."""
+
+import re
+from collections.abc import Awaitable, Callable, Sequence
+
+from assay_judge.config import Check
+from assay_judge.provider_reference import normalise
+from assay_shared.errors import AssayError
+from assay_shared.numbers import parse_number
+from assay_shared.symbolic import Symbolic
+from assay_shared.types import JudgeRequest, Label, Verdict
+
+_CHOICE = re.compile(r"\(?([A-Ja-j])\)?[.:)]?")
+_FORMULA = re.compile(r"[\\^_{}=+*/]|\$")
+
+
+class Verifier:
+    """Runs the checks of a configuration in their order; the first that decides has decided."""
+
+    def __init__(self, checks: Sequence[Check], symbolic: Symbolic) -> None:
+        self._symbolic = symbolic
+        known: dict[str, Callable[[str, str], Awaitable[Label | None]]] = {
+            "exact": self._exact,
+            "number": self._number,
+            "choice": self._choice,
+            "symbolic": self._equal_formulas,
+        }
+        self._checks = [(name, known[name]) for name in checks]
+
+    def close(self) -> None:
+        self._symbolic.close()
+
+    async def decide(self, request: JudgeRequest, answer: str) -> Verdict | None:
+        """A verdict that names the check; None where all leave it open."""
+        if request.reference is None:
+            return None
+        for name, check in self._checks:
+            label = await check(answer, request.reference)
+            if label is not None:
+                return Verdict(label=label, reason=f"by the check {name}", judge=f"verifier:{name}")
+        return None
+
+    async def _exact(self, answer: str, reference: str) -> Label | None:
+        """The same words. Other words may say the same."""
+        same = normalise(answer) == normalise(reference) != ""
+        return Label.CORRECT if same else None
+
+    async def _number(self, answer: str, reference: str) -> Label | None:
+        """Two plain numbers are equal or not; a number in a sentence is left open."""
+        given, expected = parse_number(answer), parse_number(reference)
+        if given is None or expected is None:
+            return None
+        return Label.CORRECT if given == expected else Label.INCORRECT
+
+    async def _choice(self, answer: str, reference: str) -> Label | None:
+        """The letter of a choice, alone."""
+        given, expected = (_CHOICE.fullmatch(text.strip()) for text in (answer, reference))
+        if given is None or expected is None:
+            return None
+        same = given[1].upper() == expected[1].upper()
+        return Label.CORRECT if same else Label.INCORRECT
+
+    async def _equal_formulas(self, answer: str, reference: str) -> Label | None:
+        """Formulas that math-verify finds equal. That it does not is no proof."""
+        if not (_FORMULA.search(answer) and _FORMULA.search(reference)):
+            return None
+        try:
+            same = await self._symbolic.equal(
+                f"${answer.strip('$ ')}$", f"${reference.strip('$ ')}$"
+            )
+        except AssayError:  # a formula that is too hard is one more that is left open
+            return None
+        return Label.CORRECT if same else None

@@ -1,0 +1,58 @@
+"""More replies to what is in doubt: self-consistency (2203.11171), or a panel of judges."""
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import replace
+
+from assay_judge.config import Voting
+from assay_judge.forms import Ask, Finding
+from assay_judge.provider import Asking, Provider
+from assay_shared.errors import AssayError
+from assay_shared.together import together
+from assay_shared.types import JudgeRequest, Label
+
+
+class Votes:
+    """Settles findings of binary judgements that are in doubt."""
+
+    def __init__(self, voting: Voting, panel: Sequence[Provider]) -> None:
+        self._voting = voting
+        self._panel = panel
+
+    def is_in_doubt(self, finding: Finding) -> bool:
+        certain = finding.confidence is None or finding.confidence >= self._voting.below
+        return finding.value is Label.UNSURE or not certain
+
+    async def settle(
+        self,
+        first: Finding,
+        judge: Provider,
+        request: JudgeRequest,
+        index: int,
+        ask: Ask,
+        asking: Asking,
+    ) -> Finding:
+        """The label that most replies agree on; UNSURE where no label has more than half.
+
+        A vote that fails is none: the ones that came are counted.
+        """
+        if self._voting.by == "self":
+            voters = [(judge, vote) for vote in range(1, self._voting.votes + 1)]
+        else:
+            voters = [(other, 0) for other in self._panel if other is not judge]
+
+        async def vote(voter: Provider, number: int) -> Finding | None:
+            try:
+                return await voter.find(request, index, ask, replace(asking, vote=number))
+            except AssayError:
+                return None
+
+        more = await together(vote(*one) for one in voters)
+        found = [first, *(one for one in more if one is not None)]
+        label, count = Counter(one.value for one in found).most_common(1)[0]
+        if 2 * count <= len(found):
+            return Finding(
+                Label.UNSURE, f"{len(found)} votes without a majority", num_votes=len(found)
+            )
+        reason = next(one.reason for one in found if one.value == label)
+        return Finding(label, reason, num_votes=len(found))
