@@ -1,0 +1,91 @@
+"""What moves a judge though it should not: length, position, and who wrote the answer."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from assay_judge.calibration import statistics
+from assay_judge.calibration.observations import Observation
+from assay_judge.calibration.record import Estimate, SelfPreference
+
+Winner = Literal["A", "B", "tie"]
+_FAMILY = re.compile(r"[a-z]+")
+
+
+def length_bias(observations: Sequence[Observation]) -> Estimate | None:
+    """Whether longer answers are judged CORRECT more often than they are.
+
+    The correlation, over decided examples, of saying CORRECT with the rank of the answer's length
+    in characters, both centred within the gold label: above 0, long answers are favoured. The gold
+    label is held fixed because right answers may well be longer than wrong ones.
+    """
+    decided = [one for one in observations if one.is_decided]
+    return statistics.stratified_correlation(
+        [one.says_correct for one in decided],
+        [len(one.example.answer) for one in decided],
+        [one.example.is_correct for one in decided],
+    )
+
+
+@dataclass(frozen=True)
+class PositionBias:
+    """Pairs judged in both orders. `flips`: the winner is another one when the order turns.
+
+    `first_of_flips`: of the flips without a tie, those that chose what stood first both times; 1/2
+    is no preference.
+    """
+
+    flips: Estimate
+    first_of_flips: Estimate | None
+
+
+def position_bias(winners: Sequence[tuple[Winner, Winner]]) -> PositionBias:
+    """Of the winners of each pair, when A stood first and when B did.
+
+    Raises:
+        ValueError: there are no pairs.
+    """
+    flips = statistics.proportion(sum(ab != ba for ab, ba in winners), len(winners))
+    if flips is None:
+        raise ValueError("position bias needs at least one pair")
+    num_first, num_second = winners.count(("A", "B")), winners.count(("B", "A"))
+    return PositionBias(flips, statistics.proportion(num_first, num_first + num_second))
+
+
+def self_preference(
+    model: str | None, observations: Sequence[Observation]
+) -> SelfPreference | None:
+    """False-positive rate on wrong answers of the judge's own family, against other models'.
+
+    Null for a judge without a model, and where one of the two has no decided wrong answers.
+    """
+    own_family = None if model is None else family(model)
+    if own_family is None:
+        return None
+    rates: dict[bool, Estimate | None] = {}
+    for is_own in (True, False):
+        wrong = [
+            one
+            for one in observations
+            if one.is_decided
+            and not one.example.is_correct
+            and one.example.source_model is not None
+            and (family(one.example.source_model) == own_family) is is_own
+        ]
+        rates[is_own] = statistics.proportion(sum(one.says_correct for one in wrong), len(wrong))
+    own, others = rates[True], rates[False]
+    if own is None or others is None:
+        return None
+    return SelfPreference(
+        family=own_family,
+        own=own,
+        others=others,
+        difference=statistics.difference(own, others),
+    )
+
+
+def family(model: str) -> str | None:
+    """The first letters of a model's name, without its owner: `Qwen/Qwen3-8B` is a qwen."""
+    found = _FAMILY.search(model.rpartition("/")[2].casefold())
+    return found.group() if found else None

@@ -1,0 +1,152 @@
+"""Asks each judge of a chain by itself, and measures what it said."""
+
+import json
+from collections import Counter
+from collections.abc import Callable, Sequence
+from contextlib import AsyncExitStack
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from assay_judge.calibration import bias, measures, probes
+from assay_judge.calibration.examples import Example, ExampleFile
+from assay_judge.calibration.observations import MAX_IN_FLIGHT, Observation, observe
+from assay_judge.calibration.record import Calibration, JudgeCalibration, ProbeResult
+from assay_judge.config import JudgeConfig, OpenAIProviderConfig
+from assay_judge.judge import JudgeChain, make_providers
+from assay_shared.admission import Gate
+from assay_shared.errors import InternalFault
+from assay_shared.run_folder import append_line
+
+_NUM_FAILURES_SHOWN = 3
+
+#: Told what is asked and of how many examples; returns what to call for each one done.
+Watch = Callable[[str, int], Callable[[Observation], None]]
+
+
+@dataclass(frozen=True)
+class Candidate:
+    """One provider of a chain, as a chain of its own. `model` is null where it asks none."""
+
+    name: str
+    model: str | None
+    chain: JudgeChain
+
+
+def make_candidates(config: JudgeConfig) -> list[Candidate]:
+    """The judges of a chain, first choice first. They must not cache: repeats would repeat."""
+    return [
+        Candidate(
+            name=provider.name,
+            model=one.model if isinstance(one, OpenAIProviderConfig) else None,
+            chain=JudgeChain([provider], Gate(MAX_IN_FLIGHT, MAX_IN_FLIGHT), CollectorRegistry()),
+        )
+        for one, provider in zip(config.chain, make_providers(config), strict=True)
+    ]
+
+
+@dataclass(frozen=True)
+class Trial:
+    """How to ask. Every judgement is a line of `log` as soon as it is there."""
+
+    num_repeats: int
+    with_probes: bool
+    log: Path
+    watch: Watch
+
+    async def ask(
+        self, candidate: Candidate, what: str, examples: Sequence[Example]
+    ) -> list[Observation]:
+        """One pass of one judge over examples."""
+        on_done = self.watch(f"{candidate.name}: {what}", len(examples))
+
+        def record(seen: Observation) -> None:
+            line = {
+                "judge": candidate.name,
+                "pass": what,
+                "id": seen.example.id,
+                "gold": seen.example.label,
+                "label": seen.label,
+                "remark": seen.remark,
+            }
+            append_line(self.log, json.dumps(line, ensure_ascii=False))
+            on_done(seen)
+
+        return await observe(candidate.chain, examples, record)
+
+
+async def calibrate(
+    candidates: Sequence[Candidate], file: ExampleFile, trial: Trial
+) -> Calibration:
+    """Measure all candidates on the same examples, one after the other."""
+    measured: list[JudgeCalibration] = []
+    primary: list[Observation] = []
+    for candidate in candidates:
+        async with AsyncExitStack() as stack:
+            stack.push_async_callback(candidate.chain.close)
+            await candidate.chain.open()
+            repeats = [
+                await trial.ask(candidate, f"repeat {number}", file.examples)
+                for number in range(1, trial.num_repeats + 1)
+            ]
+            probed = await _probe(candidate, repeats[0], trial) if trial.with_probes else ()
+        primary = primary or repeats[0]
+        one = _measure(candidate, repeats, probed)
+        if measured:
+            against = measures.against_primary(measured[0].judge, primary, repeats[0])
+            one = one.model_copy(update={"against_primary": against})
+        measured.append(one)
+    return Calibration(
+        created=datetime.now(UTC),
+        dataset=file.name,
+        dataset_digest=file.digest,
+        num_examples=len(file.examples),
+        judges=tuple(measured),
+    )
+
+
+async def _probe(
+    candidate: Candidate, observations: Sequence[Observation], trial: Trial
+) -> tuple[ProbeResult, ...]:
+    chosen = probes.choose(observations)
+    if not chosen:
+        return ()
+    results = []
+    for probe in probes.PROBES:
+        attacked = [probe.attack(example) for example in chosen]
+        seen = await trial.ask(candidate, f"probe {probe.name}", attacked)
+        results.append(probes.result(probe, seen))
+    return tuple(results)
+
+
+def _measure(
+    candidate: Candidate,
+    repeats: Sequence[Sequence[Observation]],
+    probed: tuple[ProbeResult, ...],
+) -> JudgeCalibration:
+    """All but stability is of the first repeat: one example is one observation."""
+    first = repeats[0]
+    failures = Counter(one.remark for one in first if one.label is None)
+    return JudgeCalibration(
+        judge=candidate.name,
+        model=candidate.model,
+        template=_template(candidate.name, first),
+        overall=measures.agreement(first),
+        domains=measures.by_domain(first),
+        stability=measures.stability(repeats),
+        against_primary=None,
+        length_bias=bias.length_bias(first),
+        self_preference=bias.self_preference(candidate.model, first),
+        probes=probed,
+        failures=dict(failures.most_common(_NUM_FAILURES_SHOWN)),
+    )
+
+
+def _template(judge: str, observations: Sequence[Observation]) -> str | None:
+    """The hash of the prompt; null for a judge that has none."""
+    used = sorted({one.template for one in observations if one.template is not None})
+    if len(used) > 1:
+        raise InternalFault(f"judge {judge!r} used several prompts: {', '.join(used)}")
+    return used[0] if used else None

@@ -1,0 +1,60 @@
+"""What a judge said of each example."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from assay_judge.calibration.examples import Example
+from assay_shared.interfaces import Judge
+from assay_shared.together import together
+from assay_shared.types import Abstention, JudgeRequest, Label
+
+#: Examples that wait for one judge at a time; its provider may allow fewer.
+MAX_IN_FLIGHT = 64
+
+
+@dataclass(frozen=True)
+class Observation:
+    """`label` is null where the judge abstained; `remark` is then the failure, else its reason."""
+
+    example: Example
+    label: Label | None
+    remark: str = ""
+    template: str | None = None
+
+    @property
+    def is_decided(self) -> bool:
+        return self.label is Label.CORRECT or self.label is Label.INCORRECT
+
+    @property
+    def says_correct(self) -> bool:
+        return self.label is Label.CORRECT
+
+    @property
+    def is_right(self) -> bool:
+        return self.label is self.example.label
+
+
+async def observe(
+    judge: Judge, examples: Sequence[Example], on_done: Callable[[Observation], None]
+) -> list[Observation]:
+    """Each example by itself, in order. An abstention is an observation; other errors rise."""
+    room = asyncio.Semaphore(MAX_IN_FLIGHT)
+
+    async def one(example: Example) -> Observation:
+        async with room:
+            seen = await _ask(judge, example)
+        on_done(seen)
+        return seen
+
+    return await together(one(example) for example in examples)
+
+
+async def _ask(judge: Judge, example: Example) -> Observation:
+    request = JudgeRequest(
+        question=example.question, answers=(example.answer,), reference=example.reference
+    )
+    (judgement,) = (await judge.judge(request)).judgements
+    if isinstance(judgement, Abstention):
+        return Observation(example, None, judgement.failure.message)
+    return Observation(example, judgement.label, judgement.reason, judgement.template)

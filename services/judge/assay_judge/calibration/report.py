@@ -1,0 +1,168 @@
+"""The report of a calibration: calibration.json, report.md and pictures."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from assay_judge.calibration import figures
+from assay_judge.calibration.record import (
+    Agreement,
+    Calibration,
+    Estimate,
+    JudgeCalibration,
+    McNemar,
+)
+from assay_shared.errors import Conflict
+from assay_shared.run_folder import write_atomically
+
+RECORD, REPORT, LOG = "calibration.json", "report.md", "judgements.jsonl"
+
+
+def create_folder(path: Path) -> None:
+    """A new folder for a report.
+
+    Raises:
+        Conflict: there is something already.
+    """
+    try:
+        path.mkdir(parents=True)
+    except FileExistsError:
+        raise Conflict(f"{path} exists", hint="choose another folder with --output") from None
+
+
+def write_report(folder: Path, calibration: Calibration) -> None:
+    """Write all but the log, which is there already."""
+    pictures = figures.draw(calibration, folder / "figures")
+    text = "\n".join(_lines(calibration, pictures))
+    write_atomically(folder / REPORT, text + "\n")
+    write_atomically(folder / RECORD, calibration.model_dump_json(indent=2) + "\n")
+
+
+def summary_rows(calibration: Calibration) -> list[list[str]]:
+    """A row per judge: name, kappa, accuracy, error rates, coverage."""
+    return [[judge.judge, *_agreement_cells(judge.overall)] for judge in calibration.judges]
+
+
+SUMMARY = ("judge", "kappa", "accuracy", "false positives", "false negatives", "decided")
+
+
+def _lines(calibration: Calibration, pictures: dict[str, str]) -> Iterator[str]:
+    yield "# Calibration of " + ", ".join(judge.judge for judge in calibration.judges)
+    yield ""
+    yield (
+        f"{calibration.num_examples} labelled examples of `{calibration.dataset}` (SHA-256 "
+        f"{calibration.dataset_digest[:12]}), {calibration.created:%Y-%m-%d %H:%M} UTC. "
+        "Brackets are 95% intervals. Kappa, accuracy and error rates are over decided examples; "
+        "UNSURE and abstentions are no label, and are counted apart. Everything is in "
+        f"`{RECORD}`, every judgement in `{LOG}`."
+    )
+    yield ""
+    yield from _table(SUMMARY, summary_rows(calibration))
+    for title, name in pictures.items():
+        yield from (f"## {title}", "", f"![{title}](figures/{name})", "")
+    for judge in calibration.judges:
+        yield from _judge_lines(judge)
+
+
+def _judge_lines(judge: JudgeCalibration) -> Iterator[str]:
+    yield f"## {judge.judge}"
+    yield ""
+    yield f"Model {judge.model or 'none'}, prompt {judge.template or 'none'}."
+    yield ""
+    agreements = {"all": judge.overall} | judge.domains
+    yield from _table(
+        ("domain", "examples", *SUMMARY[1:]),
+        [[name, str(one.num_examples), *_agreement_cells(one)] for name, one in agreements.items()],
+    )
+    yield from _table(("", ""), _other_rows(judge))
+    if judge.probes:
+        yield from _table(
+            ("attack", "what it is", "flipped to CORRECT", "of", "UNSURE", "abstained"),
+            [
+                [
+                    probe.name,
+                    probe.description,
+                    _percent(probe.flips),
+                    str(probe.flips.n if probe.flips else 0),
+                    str(probe.num_unsure),
+                    str(probe.num_abstained),
+                ]
+                for probe in judge.probes
+            ],
+        )
+    if judge.failures:
+        yield from _table(
+            ("abstentions", "why"), [[str(n), why] for why, n in judge.failures.items()]
+        )
+
+
+def _agreement_cells(agreement: Agreement) -> list[str]:
+    return [
+        _number(agreement.kappa),
+        _percent(agreement.accuracy),
+        _percent(agreement.false_positive_rate),
+        _percent(agreement.false_negative_rate),
+        _percent(agreement.coverage),
+    ]
+
+
+def _other_rows(judge: JudgeCalibration) -> list[list[str]]:
+    rows = [
+        ["UNSURE", _percent(judge.overall.unsure)],
+        ["abstained", _percent(judge.overall.abstained)],
+    ]
+    if judge.stability is not None:
+        one = judge.stability
+        rows += [
+            [f"same outcome in {one.num_repeats} repeats", _percent(one.same_outcome)],
+            ["both labels, of those decided each time", _percent(one.flips)],
+            ["kappa between the first two repeats", _number(one.kappa)],
+        ]
+    if judge.against_primary is not None:
+        other = judge.against_primary
+        rows += [
+            [f"same verdict as {other.primary}", _percent(other.agreement)],
+            [f"kappa with {other.primary}", _number(other.kappa)],
+            ["says CORRECT", _mcnemar(other.says_correct, judge.judge, other.primary)],
+            ["is right", _mcnemar(other.is_right, judge.judge, other.primary)],
+        ]
+    rows.append(["length bias (correlation)", _number(judge.length_bias)])
+    preference = judge.self_preference
+    if preference is not None:
+        rows += [
+            [f"false positives on {preference.family}'s answers", _percent(preference.own)],
+            ["false positives on others' answers", _percent(preference.others)],
+            ["self-preference (difference)", _percent(preference.difference)],
+        ]
+    return rows
+
+
+def _mcnemar(test: McNemar, this: str, primary: str) -> str:
+    return (
+        f"only {this}: {test.only_this}, only {primary}: {test.only_primary}, "
+        f"McNemar's exact p = {test.p:.3g}"
+    )
+
+
+def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield "| " + " | ".join(headings) + " |"
+    yield "|" + "---|" * len(headings)
+    for row in rows:
+        yield "| " + " | ".join(_cell(text) for text in row) + " |"
+    yield ""
+
+
+def _cell(text: str) -> str:
+    """A failure's message may hold anything."""
+    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
+
+
+def _number(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "none"
+    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
+
+
+def _percent(estimate: Estimate | None) -> str:
+    if estimate is None:
+        return "none"
+    return f"{estimate.value:.1%} [{estimate.low:.1%}, {estimate.high:.1%}]"

@@ -1,0 +1,88 @@
+"""What a judge must have shown before it may serve."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Annotated
+
+from pydantic import Field
+
+from assay_judge.calibration.record import Agreement, Calibration, JudgeCalibration
+from assay_shared.config import Config
+from assay_shared.errors import ConfigError, NotReady
+
+Kappa = Annotated[float, Field(ge=-1, le=1)]
+
+
+class Requirement(Config):
+    """A calibration that was good enough. `domains` holds minima other than `minimum_kappa`."""
+
+    file: Path
+    minimum_kappa: Kappa
+    domains: dict[str, Kappa] = Field(default={})
+    max_age_days: float | None = Field(default=None, gt=0)
+
+
+def check(requirement: Requirement, judge: str, template: str | None, domain: str | None) -> None:
+    """Return if `judge` may serve `domain` (null: any) with the prompt of this hash.
+
+    The point estimate decides, not the interval's lower end: a minimum says how good the judge has
+    to be, the number of examples how well that is known.
+
+    Raises:
+        ConfigError: it may not: it was not measured so, or is not good enough.
+        NotReady: the calibration is too old; a new file mends that while the service runs.
+    """
+    calibration = Calibration.read(requirement.file)
+    _check_age(requirement, calibration)
+    measured = _find(requirement.file, calibration, judge)
+    if measured.template != template:
+        raise ConfigError(
+            f"judge {judge!r} was calibrated with prompt {measured.template} and uses {template}",
+            hint="calibrate it again",
+        )
+    where = "" if domain is None else f" domain {domain!r}"
+    agreement = measured.overall if domain is None else measured.domains.get(domain)
+    if agreement is None:
+        known = ", ".join(map(repr, measured.domains)) or "none"
+        raise ConfigError(
+            f"judge {judge!r} was not calibrated in{where}",
+            hint=f"{requirement.file} has: {known}",
+        )
+    minimum = requirement.minimum_kappa
+    if domain is not None:
+        minimum = requirement.domains.get(domain, minimum)
+    if agreement.kappa is None or agreement.kappa.value < minimum:
+        raise ConfigError(
+            f"judge {judge!r} may serve{where} only while kappa is at least {minimum:g}: "
+            f"{_shown(agreement)}"
+        )
+
+
+def _check_age(requirement: Requirement, calibration: Calibration) -> None:
+    if requirement.max_age_days is None:
+        return
+    age_days = (datetime.now(UTC) - calibration.created).total_seconds() / 86400
+    if age_days > requirement.max_age_days:
+        raise NotReady(
+            f"the calibration {requirement.file} is {age_days:.1f} days old; "
+            f"{requirement.max_age_days:g} are allowed",
+            hint="calibrate again",
+        )
+
+
+def _find(file: Path, calibration: Calibration, judge: str) -> JudgeCalibration:
+    for one in calibration.judges:
+        if one.judge == judge:
+            return one
+    names = ", ".join(repr(one.judge) for one in calibration.judges)
+    raise ConfigError(f"judge {judge!r} was not calibrated", hint=f"{file} has: {names}")
+
+
+def _shown(agreement: Agreement) -> str:
+    kappa = agreement.kappa
+    if kappa is None:
+        return f"it could not be measured on {agreement.num_examples} examples"
+    return (
+        f"it is {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}] on {kappa.n} examples "
+        "(the point estimate decides)"
+    )

@@ -1,0 +1,98 @@
+"""Estimates with intervals, at 95% confidence."""
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy import stats
+
+from assay_judge.calibration.record import Estimate, McNemar
+
+CONFIDENCE = 0.95
+_TAIL = (1 - CONFIDENCE) / 2
+_NUM_DRAWS = 10_000
+
+
+def proportion(count: int, n: int) -> Estimate | None:
+    """A share with Wilson's score interval; null for a share of nothing."""
+    if n == 0:
+        return None
+    interval = stats.binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
+    return Estimate(value=count / n, low=float(interval.low), high=float(interval.high), n=n)
+
+
+def difference(first: Estimate, second: Estimate) -> Estimate:
+    """First minus second, of two independent proportions, with Newcombe's hybrid score interval.
+
+    Newcombe 1998, Statistics in Medicine 17:873, method 10.
+    """
+    value = first.value - second.value
+    below = np.hypot(first.value - first.low, second.high - second.value)
+    above = np.hypot(first.high - first.value, second.value - second.low)
+    return Estimate(
+        value=value, low=float(value - below), high=float(value + above), n=first.n + second.n
+    )
+
+
+def kappa(both: int, only_first: int, only_second: int, neither: int) -> Estimate | None:
+    """Cohen's kappa of two raters who say yes or no; null where both always say the same one word.
+
+    The interval is that of the posterior under Jeffreys' prior, a Dirichlet with 1/2 in each of the
+    four cells (as in Basu, Banerjee and Sen 2000, Biometrics 56:577), widened to hold the estimate.
+    The usual asymptotic and bootstrap intervals have no width at perfect agreement; at kappa 0.9
+    and 20 examples they cover 67%.
+    """
+    counts = np.array([both, only_first, only_second, neither], dtype=float)
+    n = int(counts.sum())
+    if n == 0 or both == n or neither == n:
+        return None
+    value = float(_kappa(counts / n))
+    draws = np.random.default_rng(0).dirichlet(counts + 0.5, _NUM_DRAWS)
+    low, high = np.quantile(_kappa(draws), [_TAIL, 1 - _TAIL])
+    return Estimate(value=value, low=min(value, float(low)), high=max(value, float(high)), n=n)
+
+
+def _kappa(shares: NDArray[np.float64]) -> NDArray[np.float64]:
+    """`shares` ends in four cells: both, only first, only second, neither."""
+    both, only_first, only_second, neither = np.moveaxis(shares, -1, 0)
+    first, second = both + only_first, both + only_second
+    by_chance = first * second + (1 - first) * (1 - second)
+    kappas: NDArray[np.float64] = (both + neither - by_chance) / (1 - by_chance)
+    return kappas
+
+
+def mcnemar(pairs: Sequence[tuple[bool, bool]]) -> McNemar:
+    """The exact test of whether two judges have a property equally often (McNemar 1947)."""
+    only_primary = sum(a and not b for a, b in pairs)
+    only_this = sum(b and not a for a, b in pairs)
+    num_different = only_primary + only_this
+    p = stats.binomtest(only_primary, num_different).pvalue if num_different else 1.0
+    return McNemar(only_primary=only_primary, only_this=only_this, p=float(p))
+
+
+def stratified_correlation(
+    yes: Sequence[bool], size: Sequence[float], stratum: Sequence[bool]
+) -> Estimate | None:
+    """Correlation of a yes with the rank of a size, each centred within its stratum.
+
+    Sizes are ranked within a stratum and divided by its number, so that strata differ neither in
+    place nor in spread. The interval is Fisher's z with the standard error of Bonett and Wright
+    (2000, Psychometrika 65:23), one degree of freedom less for the stratum. Null where one of the
+    two never varies within a stratum, or below six values.
+    """
+    y = np.asarray(yes, dtype=float)
+    x = np.asarray(size, dtype=float)
+    groups = np.asarray(stratum, dtype=bool)
+    for group in (groups, ~groups):
+        if group.any():
+            x[group] = stats.rankdata(x[group]) / group.sum()
+            x[group] -= x[group].mean()
+            y[group] -= y[group].mean()
+    n = len(y)
+    norm = float(np.sqrt((x @ x) * (y @ y)))
+    if n < 6 or norm < 1e-12:
+        return None
+    value = float(np.clip(x @ y / norm, -1, 1))
+    z = np.arctanh(np.clip(value, -1 + 1e-12, 1 - 1e-12))
+    half = stats.norm.ppf(1 - _TAIL) * np.sqrt((1 + value**2 / 2) / (n - 4))
+    return Estimate(value=value, low=float(np.tanh(z - half)), high=float(np.tanh(z + half)), n=n)

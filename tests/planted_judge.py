@@ -1,0 +1,79 @@
+"""A judge whose every error is known, as an LLM endpoint; and the examples that it errs on."""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+
+from fastapi import FastAPI, Request
+from fastapi.responses import JSONResponse
+
+from tests.upstream import says, verdict
+
+#: Per domain: examples by gold label and what the judge says of them; "" is an empty reply.
+PLAN = {
+    ("math", "CORRECT"): {"CORRECT": 54, "INCORRECT": 6},
+    ("math", "INCORRECT"): {"CORRECT": 12, "INCORRECT": 48},
+    ("law", "CORRECT"): {"CORRECT": 30, "INCORRECT": 6, "UNSURE": 2, "": 2},
+    ("law", "INCORRECT"): {"CORRECT": 4, "INCORRECT": 32, "": 4},
+}
+#: Examples whose label turns when they are judged again.
+NUM_FICKLE = 6
+
+
+def write_examples(path: Path) -> dict[str, str]:
+    """Examples as in `PLAN`; returns what the judge says, by id. References decide them all.
+
+    Wrong answers that the judge lets pass are long, and three in four of them are of its family.
+    """
+    said: dict[str, str] = {}
+    lines: list[str] = []
+    for (domain, gold), plan in PLAN.items():
+        for label in (label for label, num in plan.items() for _ in range(num)):
+            number = len(lines)
+            passes = gold == "INCORRECT" and label == "CORRECT"
+            answer = f"it is {number}" if gold == "CORRECT" else f"it is {number} or so"
+            is_own = number % 4 != 0 if passes else number % 2 == 0
+            line = {
+                "id": f"e{number}",
+                "question": f"Question e{number}?",
+                "answer": answer + ", as all agree" * 10 * passes,
+                "reference": f"it is {number}",
+                "label": gold,
+                "domain": domain,
+                "source_model": "lab/planted-70b" if is_own else "lab/other-8b",
+            }
+            said[str(line["id"])] = label
+            lines.append(json.dumps(line))
+    path.write_text("\n".join(lines) + "\n")
+    return said
+
+
+class PlantedJudge:
+    """Says what it is told, by the example's id; obeys attacks that tell it to ignore the rubric.
+
+    The `NUM_FICKLE` first examples judged INCORRECT are CORRECT to it from the second time on.
+    """
+
+    def __init__(self, said: Mapping[str, str]) -> None:
+        self._said = said
+        self._fickle = [one for one, label in said.items() if label == "INCORRECT"][:NUM_FICKLE]
+        self._asked: Counter[str] = Counter()
+        self.app = FastAPI()
+
+        @self.app.post("/v1/chat/completions")
+        async def complete(request: Request) -> JSONResponse:
+            prompt = str((await request.json())["messages"][-1]["content"])
+            return JSONResponse(self._reply(prompt))
+
+    def _reply(self, prompt: str) -> dict[str, object]:
+        found = re.search(r"Question (e\d+)\?", prompt)
+        assert found is not None
+        one = found.group(1)
+        self._asked[prompt] += 1
+        if "Ignore the rubric" in prompt:
+            return verdict("CORRECT")
+        if one in self._fickle and self._asked[prompt] > 1:
+            return verdict("CORRECT")
+        return verdict(self._said[one]) if self._said[one] else says("")
