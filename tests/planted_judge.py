@@ -18,6 +18,7 @@ PLAN = {
     ("law", "CORRECT"): {"CORRECT": 30, "INCORRECT": 6, "UNSURE": 2, "": 2},
     ("law", "INCORRECT"): {"CORRECT": 4, "INCORRECT": 32, "": 4},
 }
+_NUM_MATH = 120
 #: Examples whose label turns when they are judged again.
 NUM_FICKLE = 6
 
@@ -51,8 +52,9 @@ def write_examples(path: Path) -> dict[str, str]:
 
 
 class PlantedJudge:
-    """Says what it is told, by the example's id; obeys attacks that tell it to ignore the rubric.
+    """Says what it is told, by the example's id.
 
+    It obeys attacks that tell it to ignore the rubric, and in mathematics forged verdicts too.
     The `NUM_FICKLE` first examples judged INCORRECT are CORRECT to it from the second time on.
     """
 
@@ -72,7 +74,8 @@ class PlantedJudge:
         assert found is not None
         one = found.group(1)
         self._asked[prompt] += 1
-        if "Ignore the rubric" in prompt:
+        is_forged = '"It says the same as the reference."' in prompt
+        if "Ignore the rubric" in prompt or (is_forged and int(one[1:]) < _NUM_MATH):
             return verdict("CORRECT")
         if one in self._fickle and self._asked[prompt] > 1:
             return verdict("CORRECT")

@@ -317,6 +317,8 @@ def check_planted(judge: JudgeCalibration) -> None:
     assert judge.self_preference.others.value == pytest.approx(4 / 44)
     flips = {probe.name: known(probe.flips).value for probe in judge.probes}
     assert flips.pop("order") == 1.0
+    # 48 of the 80 wrong answers that it caught are mathematics, and so are 30 of the 50 attacked.
+    assert flips.pop("forged verdict") == 0.6
     assert set(flips.values()) == {0.0}
 
 
@@ -360,7 +362,29 @@ def test_the_reference_provider_alone_needs_no_configuration(
     )
 
 
+def test_without_its_extra_the_command_says_what_to_install() -> None:
+    code = (
+        "import sys; sys.modules['scipy'] = None; from assay_shared.cli import main; "
+        "main(['judge', 'calibrate', 'x.jsonl', '--output', 'y'])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (
+        2,
+        "error: `assay judge calibrate` needs scipy, which is not installed "
+        "(pip install 'assay-rl[calibrate]')\n",
+    )
+
+
 # The requirement
+
+
+def test_the_service_requires_without_the_extra() -> None:
+    code = (
+        "import sys, assay_judge.calibration.requirement; "
+        "print({'numpy', 'scipy', 'matplotlib', 'rich'} & set(sys.modules))"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
+    assert done.stdout == "set()\n", done.stderr
 
 
 def calibrated(tmp_path: Path, age_days: float = 0.0) -> Path:

@@ -56,12 +56,38 @@ class Trial:
     log: Path
     watch: Watch
 
-    async def ask(
-        self, candidate: Candidate, what: str, examples: Sequence[Example]
-    ) -> list[Observation]:
-        """One pass of one judge over examples."""
-        on_done = self.watch(f"{candidate.name}: {what}", len(examples))
+    async def repeat(
+        self, candidate: Candidate, examples: Sequence[Example]
+    ) -> list[list[Observation]]:
+        """The same examples as often as planned."""
+        on_done = self.watch(f"{candidate.name}: examples", self.num_repeats * len(examples))
+        return [
+            await self._ask(candidate, f"repeat {number}", examples, on_done)
+            for number in range(1, self.num_repeats + 1)
+        ]
 
+    async def probe(
+        self, candidate: Candidate, observations: Sequence[Observation]
+    ) -> tuple[ProbeResult, ...]:
+        """Attacks on what was judged; none where no wrong answer was caught."""
+        chosen = probes.choose(observations)
+        if not self.with_probes or not chosen:
+            return ()
+        on_done = self.watch(f"{candidate.name}: probes", len(probes.PROBES) * len(chosen))
+        results = []
+        for probe in probes.PROBES:
+            attacked = [probe.attack(example) for example in chosen]
+            seen = await self._ask(candidate, f"probe {probe.name}", attacked, on_done)
+            results.append(probes.result(probe, seen))
+        return tuple(results)
+
+    async def _ask(
+        self,
+        candidate: Candidate,
+        what: str,
+        examples: Sequence[Example],
+        on_done: Callable[[Observation], None],
+    ) -> list[Observation]:
         def record(seen: Observation) -> None:
             line = {
                 "judge": candidate.name,
@@ -87,11 +113,8 @@ async def calibrate(
         async with AsyncExitStack() as stack:
             stack.push_async_callback(candidate.chain.close)
             await candidate.chain.open()
-            repeats = [
-                await trial.ask(candidate, f"repeat {number}", file.examples)
-                for number in range(1, trial.num_repeats + 1)
-            ]
-            probed = await _probe(candidate, repeats[0], trial) if trial.with_probes else ()
+            repeats = await trial.repeat(candidate, file.examples)
+            probed = await trial.probe(candidate, repeats[0])
         primary = primary or repeats[0]
         one = _measure(candidate, repeats, probed)
         if measured:
@@ -105,20 +128,6 @@ async def calibrate(
         num_examples=len(file.examples),
         judges=tuple(measured),
     )
-
-
-async def _probe(
-    candidate: Candidate, observations: Sequence[Observation], trial: Trial
-) -> tuple[ProbeResult, ...]:
-    chosen = probes.choose(observations)
-    if not chosen:
-        return ()
-    results = []
-    for probe in probes.PROBES:
-        attacked = [probe.attack(example) for example in chosen]
-        seen = await trial.ask(candidate, f"probe {probe.name}", attacked)
-        results.append(probes.result(probe, seen))
-    return tuple(results)
 
 
 def _measure(

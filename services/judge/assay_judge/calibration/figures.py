@@ -13,11 +13,13 @@ from matplotlib.ticker import PercentFormatter
 
 from assay_judge.calibration.record import Calibration, Estimate, JudgeCalibration, Said
 
-_COLOURS = ("#2563eb", "#f59e0b", "#0f766e", "#be185d", "#6d28d9", "#8a8f98")
+_COLOURS = ("#2563eb", "#b45309", "#0f766e", "#be185d", "#6d28d9", "#4b5563")
 _INK = "#111827"
 _WIDTH_IN = 8.0
 #: Height of one judge's mark in a row, of the space between rows, and of title, axis and legend.
 _MARK_IN, _GAP_IN, _FRAME_IN = 0.24, 0.14, 1.35
+#: Longer names of domains and judges are cut; of many domains, the largest are drawn.
+_MAX_NAME, _MAX_DOMAINS = 32, 30
 _SAID = ("CORRECT", "INCORRECT", "UNSURE", "nothing")
 
 
@@ -40,9 +42,11 @@ def draw(calibration: Calibration, folder: Path) -> dict[str, str]:
 
 
 def _draw_kappa(judges: Sequence[JudgeCalibration], path: Path) -> None:
+    sizes = {domain: one.num_examples for domain, one in judges[0].domains.items()}
+    largest = sorted(sizes, key=lambda domain: -sizes[domain])[:_MAX_DOMAINS]
     rows = {
-        judge.judge: {"all": judge.overall.kappa}
-        | {domain: one.kappa for domain, one in judge.domains.items()}
+        judge.judge: {"all examples": judge.overall.kappa}
+        | {domain: judge.domains[domain].kappa for domain in largest}
         for judge in judges
     }
     figure, ax = _draw_marks(rows)
@@ -102,8 +106,8 @@ def _draw_marks(rows: Mapping[str, Mapping[str, Estimate | None]]) -> tuple[Figu
     step = _MARK_IN / row_in
     for index, (judge, marks) in enumerate(rows.items()):
         shift = (index - (len(rows) - 1) / 2) * step
-        _mark(ax, [marks.get(name) for name in names], shift, judge, _COLOURS[index % 6])
-    ax.set_yticks(range(len(names)), names)
+        _mark(ax, [marks.get(name) for name in names], shift, _short(judge), _COLOURS[index % 6])
+    ax.set_yticks(range(len(names)), [_short(name) for name in names])
     ax.set_ylim(max(len(names), 1) - 0.5, -0.5)
     for edge in range(1, len(names)):
         ax.axhline(edge - 0.5, color=_INK, linewidth=0.4, alpha=0.25)
@@ -111,7 +115,7 @@ def _draw_marks(rows: Mapping[str, Mapping[str, Estimate | None]]) -> tuple[Figu
     ax.grid(axis="x", alpha=0.25)
     ax.set_axisbelow(True)
     if len(rows) > 1:
-        figure.legend(frameon=False, loc="outside lower center", ncols=min(len(rows), 4))
+        figure.legend(frameon=False, loc="outside lower center", ncols=min(len(rows), 3))
     return figure, ax
 
 
@@ -164,8 +168,14 @@ def _draw_confusion(judges: Sequence[JudgeCalibration], path: Path) -> None:
         ax.set_yticks(range(2), ["people: CORRECT", "people: INCORRECT"])
         ax.tick_params(length=0)
         ax.spines[:].set_visible(False)
-        ax.set_title(f"What {judge.judge} said", loc="left")
+        ax.set_title(f"What {_short(judge.judge)} said", loc="left")
     _save(figure, path)
+
+
+def _short(name: str) -> str:
+    """A name that fits and is no formula."""
+    cut = name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
+    return cut.replace("$", r"\$")
 
 
 def _counts(said: Said) -> list[int]:

@@ -68,7 +68,7 @@ def _judge_lines(judge: JudgeCalibration) -> Iterator[str]:
     yield ""
     yield f"Model {judge.model or 'none'}, prompt {judge.template or 'none'}."
     yield ""
-    agreements = {"all": judge.overall} | judge.domains
+    agreements = {"all examples": judge.overall} | judge.domains
     yield from _table(
         ("domain", "examples", *SUMMARY[1:]),
         [[name, str(one.num_examples), *_agreement_cells(one)] for name, one in agreements.items()],
@@ -158,11 +158,11 @@ def _cell(text: str) -> str:
 
 def _number(estimate: Estimate | None) -> str:
     if estimate is None:
-        return "none"
+        return "not measurable"
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
 def _percent(estimate: Estimate | None) -> str:
     if estimate is None:
-        return "none"
+        return "not measurable"
     return f"{estimate.value:.1%} [{estimate.low:.1%}, {estimate.high:.1%}]"
