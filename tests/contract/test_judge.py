@@ -361,6 +361,22 @@ async def test_work_ends_with_the_connection_of_who_asked(serve: Serve, tmp_path
         await asyncio.gather(gone, return_exceptions=True)
         upstream.script = [verdict("CORRECT")]
         started = time.monotonic()
-        (judgement,) = (await client.judge(ONE)).judgements
+        another = ONE.model_copy(update={"answers": ("b",)})
+        (judgement,) = (await client.judge(another)).judgements
         assert isinstance(judgement, Verdict)
         assert time.monotonic() - started < 2.0
+
+
+async def test_a_judge_that_was_not_measured_well_enough_is_passed_over(
+    serve: Serve, tmp_path: Path
+) -> None:
+    upstream = Upstream(verdict("CORRECT"))
+    required = {"file": str(tmp_path / "calibration.json"), "minimum_kappa": 0.6}
+    (tmp_path / "calibration.json").write_text("{}")
+    chain = config_file(
+        tmp_path, provider(serve(upstream.app), requirement=required), {"kind": "reference"}
+    )
+    (judgement,) = await ask(serve, chain, ONE.model_copy(update={"domain": "law"}))
+    assert isinstance(judgement, Verdict)
+    assert judgement.judge == "reference"
+    assert upstream.requests == []

@@ -92,6 +92,17 @@ def _normalise(value: JsonValue) -> JsonValue:
     return value
 
 
+class NoCache:
+    """Implements `Cache` where asking again has to mean being asked again."""
+
+    async def close(self) -> None: ...
+
+    async def get(self, key: str) -> str | None:
+        return None
+
+    async def put(self, key: str, value: str) -> None: ...
+
+
 class ProcessCache:
     """Implements `Cache` in memory: up to `max_bytes`, the longest unused goes first."""
 

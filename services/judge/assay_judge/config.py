@@ -5,6 +5,7 @@ from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
+from assay_judge.calibration.requirement import Requirement
 from assay_judge.escalation import Effort
 from assay_judge.ledger import Price
 from assay_judge.limits import ProviderLimits
@@ -41,6 +42,8 @@ class OpenAIProviderConfig(Config):
     cooldown_s: float = Field(default=30.0, gt=0)
     limits: ProviderLimits = ProviderLimits(concurrency=64)
     price: Price = Price()
+    #: A calibration that has to have been good enough, or the provider is passed over.
+    requirement: Requirement | None = None
     #: Fields of the endpoint's own, sent with each request.
     extra_body: dict[str, Any] = Field(default={})
 

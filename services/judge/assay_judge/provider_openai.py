@@ -8,6 +8,7 @@ from typing import Any
 
 from assay_judge.breaker import Breaker, BreakerOpen
 from assay_judge.cache import cache_key
+from assay_judge.calibration.requirement import check
 from assay_judge.config import OpenAIProviderConfig
 from assay_judge.endpoint import ChatEndpoint, Reply
 from assay_judge.escalation import Step
@@ -76,6 +77,9 @@ class OpenAIProvider:
 
     async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
         """As `Provider.find`; the same ask in the air, or in the cache, is not sent again."""
+        if self._config.requirement is not None:
+            domain = request.domain or None
+            check(self._config.requirement, self.name, ask.template, domain)
         step = self._first_step(asking.vote)
         key = cache_key(
             model=self._config.model,

@@ -10,17 +10,22 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
+from assay_judge.cache import NoCache
 from assay_judge.calibration import bias, measures, probes
 from assay_judge.calibration.examples import Example, ExampleFile
 from assay_judge.calibration.observations import MAX_IN_FLIGHT, Observation, observe
 from assay_judge.calibration.record import Calibration, JudgeCalibration, ProbeResult
-from assay_judge.config import JudgeConfig, OpenAIProviderConfig
-from assay_judge.judge import JudgeChain, make_providers
+from assay_judge.config import JudgeConfig, OpenAIProviderConfig, ProviderConfig
+from assay_judge.judge import JudgeChain, make_chain
+from assay_judge.ledger import ProcessLedger
+from assay_judge.limits_process import ProcessLimits
+from assay_judge.shared_state import SharedState
 from assay_shared.admission import Gate
 from assay_shared.errors import InternalFault
 from assay_shared.run_folder import append_line
 
 _NUM_FAILURES_SHOWN = 3
+_NEVER = 2**62
 
 #: Told what is asked and of how many examples; returns what to call for each one done.
 Watch = Callable[[str, int], Callable[[Observation], None]]
@@ -39,12 +44,24 @@ def make_candidates(config: JudgeConfig) -> list[Candidate]:
     """The judges of a chain, first choice first. They must not cache: repeats would repeat."""
     return [
         Candidate(
-            name=provider.name,
+            name=one.name,
             model=one.model if isinstance(one, OpenAIProviderConfig) else None,
-            chain=JudgeChain([provider], Gate(MAX_IN_FLIGHT, MAX_IN_FLIGHT), CollectorRegistry()),
+            chain=_chain_of(config, one),
         )
-        for one, provider in zip(config.chain, make_providers(config), strict=True)
+        for one in config.chain
     ]
+
+
+def _chain_of(config: JudgeConfig, provider: ProviderConfig) -> JudgeChain:
+    """One judge alone: nothing decides before it, nothing that it said is remembered, and it is
+    asked about every example, however often it has failed before.
+    """
+    if isinstance(provider, OpenAIProviderConfig):
+        provider = provider.model_copy(update={"open_after": _NEVER, "requirement": None})
+    alone = config.model_copy(update={"chain": (provider,), "verify": (), "voting": None})
+    state = SharedState(ProcessLimits(), ProcessLedger(), NoCache())
+    gate = Gate(MAX_IN_FLIGHT, MAX_IN_FLIGHT)
+    return make_chain(alone, state, gate, CollectorRegistry())
 
 
 @dataclass(frozen=True)
