@@ -30,6 +30,7 @@ from assay_shared.types import (
 from tests.conftest import Serve
 from tests.raw_upstream import BREAKS, raw_upstream
 from tests.upstream import Upstream, says, verdict
+from tests.valkey import TestValkey
 
 REQUEST = JudgeRequest(question="What is 6 times 7?", answers=("42", "41"), reference="42")
 ONE = JudgeRequest(question="q", answers=("a",), reference="r")
@@ -380,3 +381,27 @@ async def test_a_judge_that_was_not_measured_well_enough_is_passed_over(
     assert isinstance(judgement, Verdict)
     assert judgement.judge == "reference"
     assert upstream.requests == []
+
+
+async def test_replicas_share_limits_costs_and_replies(
+    serve: Serve, tmp_path: Path, valkey: TestValkey
+) -> None:
+    upstream = Upstream(verdict("CORRECT"))
+    priced = provider(serve(upstream.app), price={"input_per_million": 1e4})
+    path = tmp_path / "judge.yaml"
+    path.write_text(yaml.safe_dump({"chain": [priced], "ceiling": 1.5}))
+    settings = JudgeSettings(judge_config=path, judge_shared="redis", redis_url=valkey.url)
+    one, other = (serve(create_app(settings)) for _ in range(2))
+
+    async def judge(url: str, answer: str) -> object:
+        async with JudgeClient(url, retry=NO_RETRY) as client:
+            request = ONE.model_copy(update={"answers": (answer,)})
+            return (await client.judge(request)).judgements[0]
+
+    assert isinstance(await judge(one, "a"), Verdict)
+    assert isinstance(await judge(other, "a"), Verdict)
+    assert len(upstream.requests) == 1  # the second replica knew the reply of the first
+    assert isinstance(await judge(other, "b"), Verdict)
+    spent = await judge(one, "c")
+    assert isinstance(spent, Abstention)
+    assert spent.failure.failure_class is FailureClass.BUDGET

@@ -91,6 +91,8 @@ class RedisLimits:
     ) -> None:
         self._redis = connect(redis_url, timeout_s)
         self._script = self._redis.register_script(_SCRIPT.read_text())
+        self._channel = self._redis.pubsub()
+        self._is_open = False
         self._max_waiting = max_waiting
         self._window_s = window_s
         self._lease_s = lease_s
@@ -102,18 +104,21 @@ class RedisLimits:
     async def open(self) -> None:
         """Raises Unreachable or TimedOut where Redis does not answer."""
         with reaching():
-            await self._redis.ping()
+            await self._channel.subscribe(_CHANNEL + self._replica)
+        self._is_open = True
         self._listener = asyncio.create_task(self._listen())
 
     async def close(self) -> None:
-        tasks = [self._listener, *(lane.renewal for lane in self._lanes.values())]
+        self._is_open = False
         for lane in self._lanes.values():
             if lane.timer is not None:
                 lane.timer.cancel()
-        for task in tasks:
-            if task is not None:
-                task.cancel()
-        await asyncio.gather(*(task for task in tasks if task is not None), return_exceptions=True)
+        tasks = [self._listener, *(lane.renewal for lane in self._lanes.values())]
+        running = [task for task in tasks if task is not None]
+        for task in running:
+            task.cancel()
+        await asyncio.gather(*running, return_exceptions=True)
+        await self._channel.aclose()  # type: ignore[no-untyped-call]  # redis has no type here
         await self._redis.aclose()
 
     @asynccontextmanager
@@ -254,17 +259,15 @@ class RedisLimits:
 
     async def _listen(self) -> None:
         """Hear of own requests that other calls let in or put out."""
-        while True:
+        while self._is_open:  # being cancelled is sometimes lost in the client
             try:
-                async with self._redis.pubsub() as pubsub:
-                    await pubsub.subscribe(_CHANNEL + self._replica)
-                    while True:
-                        message = await pubsub.get_message(True, timeout=_MAX_SILENCE_S)
-                        if message is not None:
-                            self._hear(message["data"])
+                message = await self._channel.get_message(True, timeout=_MAX_SILENCE_S)
             except redis.RedisError as error:
                 _log.warning("no word from Redis about who is next: %s", error)
-            await asyncio.sleep(_MAX_SILENCE_S)
+                await asyncio.sleep(_MAX_SILENCE_S)
+                continue
+            if message is not None:
+                self._hear(message["data"])
 
     def _hear(self, message: str) -> None:
         standing, ticket = _STANDINGS[message[0]], message[1:]
