@@ -278,7 +278,13 @@ async def test_a_ceiling_answers_with_the_budget(serve: Serve, tmp_path: Path) -
             request = JudgeRequest(question=f"q{i}", answers=("a",), run="r")
             (one,) = (await client.judge(request)).judgements
             kinds.append("judged" if isinstance(one, Verdict) else one.failure.failure_class)
-    assert kinds == ["judged"] * 3 + [FailureClass.BUDGET] * 2
+        assert kinds == ["judged"] * 3 + [FailureClass.BUDGET] * 2
+    async with aiohttp.ClientSession() as session:
+        async with session.get(f"{url}/v1/spending", params={"run": "r"}) as response:
+            spent = await response.json()
+        assert (spent["num_requests"], float(spent["money"])) == ({"primary": 3}, 3.0)
+        async with session.get(f"{url}/v1/spending", params={"run": "another"}) as response:
+            assert (await response.json())["num_requests"] == {}
 
 
 async def test_the_other_forms_over_http(serve: Serve, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from pydantic import JsonValue
 from assay_judge.cache import ProcessCache
 from assay_judge.config import JudgeConfig
 from assay_judge.judge import JudgeChain, make_chain
-from assay_judge.ledger import ProcessLedger
+from assay_judge.ledger import ProcessLedger, Spending
 from assay_judge.limits_process import ProcessLimits
 from assay_judge.settings import JudgeSettings
 from assay_judge.shared_state import SharedState, open_shared_state
@@ -51,6 +51,11 @@ def create_app(settings: JudgeSettings) -> FastAPI:
     async def judge(request: JudgeRequest) -> JudgeResponse:
         """Judge a group of answers to one question."""
         return await chain.judge(request)
+
+    @app.get("/v1/spending")
+    async def spending(run: str | None = None, caller: str | None = None) -> Spending:
+        """What models were asked, and what it cost: by a run, by a caller, by both, or in all."""
+        return await chain.spent(run, caller)
 
     return app
 

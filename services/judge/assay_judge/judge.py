@@ -12,6 +12,7 @@ from prometheus_client import CollectorRegistry, Counter
 
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig
 from assay_judge.forms import Ask, Finding, asks_of, decide
+from assay_judge.ledger import Ledger, Spending
 from assay_judge.provider import Asking, Provider
 from assay_judge.provider_openai import OpenAIProvider
 from assay_judge.provider_reference import ReferenceProvider
@@ -71,8 +72,10 @@ class JudgeChain:
         verifier: Verifier,
         gate: Gate,
         registry: CollectorRegistry,
+        ledger: Ledger,
     ) -> None:
         self._providers = providers
+        self._ledger = ledger
         self._config = config
         self._verifier = verifier
         self._templates = Templates(config.templates)
@@ -88,6 +91,10 @@ class JudgeChain:
         for provider in self._providers:
             await provider.close()
         self._verifier.close()
+
+    async def spent(self, run: str | None, caller: str | None) -> Spending:
+        """As `Ledger.spent`."""
+        return await self._ledger.spent(run, caller)
 
     async def judge(self, request: JudgeRequest) -> JudgeResponse:
         """Decide a group.
@@ -249,4 +256,4 @@ def make_chain(
         for one in config.chain
     ]
     verifier = Verifier(config.verify, Symbolic(_SYMBOLIC_TIMEOUT_S))
-    return JudgeChain(providers, config, verifier, gate, registry)
+    return JudgeChain(providers, config, verifier, gate, registry, shared.ledger)

@@ -65,7 +65,8 @@ async def judge(
 ) -> tuple[Judgement, ...]:
     config = config or JudgeConfig()
     verifier = Verifier(config.verify, Symbolic(5.0))
-    chain = JudgeChain(list(providers), config, verifier, Gate(8, 8), CollectorRegistry())
+    gate, registry = Gate(8, 8), CollectorRegistry()
+    chain = JudgeChain(list(providers), config, verifier, gate, registry, ProcessLedger())
     judgements = (await chain.judge(request)).judgements
     await chain.close()
     return judgements
