@@ -1,0 +1,364 @@
+"""This judge and LiteLLM's proxy side by side: the same instant upstream, bursts in turn.
+
+LiteLLM lives in an environment of its own, with the proxy extra; everything is started here:
+
+    python bench/judge_vs_litellm.py --litellm /path/to/venv/bin/litellm
+
+A burst on the upstream itself is followed by one through each of the two, so that whatever else
+the machine does meets all. Only right bodies count, no two requests are alike, and the upstream
+must have been asked once for each. What a service adds is its latency less the upstream's in the
+same turn; ratios are medians over the turns, between the lowest and the highest turn.
+"""
+
+import argparse
+import asyncio
+import itertools
+import json
+import os
+import re
+import socket
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+import psutil
+import uvloop
+import yaml
+
+from assay_judge.provider_openai import TEMPLATE
+from assay_sandbox.load import Step, Workload, ask, open_session
+from assay_shared.processes import end, last_lines, spawn
+from assay_shared.settings import ServiceSettings
+
+CONCURRENCIES = (1, 8, 64)
+OUTPUT = Path(__file__).parent / "results" / "judge_vs_litellm.json"
+#: One that LiteLLM has a price for: its way for unknown models is slower.
+_MODEL = "gpt-4o-mini"
+_START_TIMEOUT_S = 120.0
+_GRACE_S = 10.0
+_WARM_UP_S = 1.0
+_QUESTION, _REFERENCE, _ANSWER = "What is the capital of France?", "Paris", "It is Paris ({n})."
+_ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ASSAY_")}
+
+
+def is_verdict(text: str) -> bool:
+    return bool(json.loads(text)["verdict"] == "CORRECT")
+
+
+_CHAT = Workload(
+    "/v1/chat/completions",
+    {
+        "model": _MODEL,
+        "messages": [
+            {
+                "role": "user",
+                "content": TEMPLATE.read_text().format(
+                    question=_QUESTION, reference=_REFERENCE, answer=_ANSWER
+                ),
+            }
+        ],
+        "temperature": 0.0,
+        "max_tokens": 512,
+        "seed": 1,
+    },
+    lambda answer: is_verdict(answer["choices"][0]["message"]["content"]),
+)
+_JUDGE = Workload(
+    "/v1/judge",
+    {"question": _QUESTION, "reference": _REFERENCE, "answers": [_ANSWER]},
+    lambda answer: [one["label"] for one in answer["judgements"]] == ["CORRECT"],
+)
+
+
+@dataclass(frozen=True)
+class Target:
+    """One of the three that are asked."""
+
+    name: str
+    url: str
+    workload: Workload
+    process: psutil.Process
+
+    def cpu_s(self) -> float:
+        """Of its processes since they started, those that have ended included."""
+        tree = [self.process, *self.process.children(recursive=True)]
+        return sum(sum(one.cpu_times()[:4]) for one in tree)
+
+
+@dataclass(frozen=True)
+class Burst:
+    """What one target did in one turn."""
+
+    step: Step
+    cpu_s: float
+
+    @property
+    def not_right(self) -> int:
+        return self.step.num_wrong + self.step.num_refused + self.step.num_errors
+
+    @property
+    def per_core_s(self) -> float:
+        """Right answers per second of its processor time."""
+        return self.step.num_right / self.cpu_s if self.cpu_s else float("inf")
+
+    def percentile(self, share: int) -> float:
+        return self.step.percentile(share) or float("nan")
+
+
+@dataclass
+class Processes:
+    """What was started, with their logs in `folder`; all are ended at the end."""
+
+    folder: Path
+    started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
+
+    def start(
+        self, name: str, command: Sequence[str], environment: Mapping[str, str]
+    ) -> psutil.Process:
+        process = spawn(command, log=self.log(name), environment=_ENVIRONMENT | dict(environment))
+        self.started.append(process)
+        return psutil.Process(process.pid)
+
+    def log(self, name: str) -> Path:
+        return self.folder / f"{name}.log"
+
+    def wait(self, name: str, process: psutil.Process, condition: Callable[[], bool]) -> None:
+        deadline = time.monotonic() + _START_TIMEOUT_S
+        while not condition():
+            if time.monotonic() > deadline or process.status() == psutil.STATUS_ZOMBIE:
+                raise SystemExit("\n".join([f"{name} does not start", *self._end_of(name)]))
+            time.sleep(0.1)
+
+    def _end_of(self, name: str) -> list[str]:
+        return last_lines(self.log(name), 20)
+
+    def announced(self, name: str, process: psutil.Process) -> str:
+        """The address that it says it listens on."""
+        pattern = re.compile(r"listening on (http://[\d.:]+)")
+        self.wait(name, process, lambda: bool(pattern.search(self.log(name).read_text())))
+        found = pattern.search(self.log(name).read_text())
+        assert found
+        return found.group(1)
+
+
+@contextmanager
+def started(litellm: Path, folder: Path) -> Iterator[list[Target]]:
+    """The upstream and, in front of it, the two services."""
+    processes = Processes(folder)
+    try:
+        upstream = start_upstream(processes)
+        yield [
+            upstream,
+            start_ours(processes, upstream.url),
+            start_theirs(processes, upstream.url, litellm),
+        ]
+    finally:
+        end(processes.started, _GRACE_S)
+
+
+def start_upstream(processes: Processes) -> Target:
+    script = Path(__file__).parent / "instant_upstream.py"
+    process = processes.start("upstream", [sys.executable, str(script)], {})
+    return Target("upstream", processes.announced("upstream", process), _CHAT, process)
+
+
+def start_ours(processes: Processes, upstream: str) -> Target:
+    """One provider, no cache, no deterministic checks before it."""
+    chain = processes.folder / "judge.yaml"
+    provider = {
+        "kind": "openai",
+        "name": "upstream",
+        "base_url": f"{upstream}/v1",
+        "model": _MODEL,
+        "max_concurrent": max(CONCURRENCIES),
+    }
+    chain.write_text(yaml.safe_dump({"chain": [provider]}))
+    process = processes.start(
+        "ours",
+        [sys.executable, "-m", "assay_shared.cli", "judge", "serve", "--port", "0"],
+        {"ASSAY_JUDGE_CONFIG": str(chain)},
+    )
+    return Target("ours", processes.announced("ours", process), _JUDGE, process)
+
+
+def start_theirs(processes: Processes, upstream: str, litellm: Path) -> Target:
+    """As its guide to production has it: one worker, errors alone in the log, no database."""
+    config = processes.folder / "litellm.yaml"
+    parameters = {"model": f"openai/{_MODEL}", "api_base": f"{upstream}/v1", "api_key": "none"}
+    config.write_text(
+        yaml.safe_dump({"model_list": [{"model_name": _MODEL, "litellm_params": parameters}]})
+    )
+    with socket.create_server(("127.0.0.1", 0)) as free:
+        port = free.getsockname()[1]
+    process = processes.start(
+        "litellm",
+        [
+            *(str(litellm), "--config", str(config), "--host", "127.0.0.1", "--port", str(port)),
+            *("--num_workers", "1", "--telemetry", "False"),
+        ],
+        {
+            "LITELLM_MODE": "PRODUCTION",
+            "LITELLM_LOG": "ERROR",
+            "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+        },
+    )
+    processes.wait("litellm", process, lambda: is_listening(port))
+    return Target("litellm", f"http://127.0.0.1:{port}", _CHAT, process)
+
+
+def is_listening(port: int) -> bool:
+    with socket.socket() as probe:
+        return probe.connect_ex(("127.0.0.1", port)) == 0
+
+
+async def compare(targets: list[Target], num_bursts: int, burst_s: float) -> list[dict[str, Any]]:
+    rows = []
+    count_url = f"{targets[0].url}/count"
+    async with open_session(ServiceSettings()) as session:
+        for target in targets:
+            await put_load(session, target, max(CONCURRENCIES), _WARM_UP_S)
+        for concurrency in CONCURRENCIES:
+            seen: dict[str, list[Burst]] = {target.name: [] for target in targets}
+            for _ in range(num_bursts):
+                for target in targets:
+                    before = await count(session, count_url)
+                    burst = await put_load(session, target, concurrency, burst_s)
+                    num_asked = await count(session, count_url) - before
+                    if num_asked < burst.step.num_right:
+                        raise SystemExit(f"{target.name} did not ask the upstream every time")
+                    seen[target.name].append(burst)
+            rows.append(row(concurrency, seen))
+            print(lines(rows[-1]), flush=True)
+    return rows
+
+
+async def put_load(
+    session: aiohttp.ClientSession, target: Target, concurrency: int, duration_s: float
+) -> Burst:
+    """Ask without pause for `duration_s`, and every time something else."""
+    step = Step(concurrency)
+    before, after = json.dumps(target.workload.body).encode().split(b"{n}")
+    numbers = itertools.count()
+    cpu_s, began = target.cpu_s(), time.monotonic()
+
+    async def ask_on() -> None:
+        while time.monotonic() - began < duration_s:
+            body = before + b"%d" % next(numbers) + after
+            step.add(await ask(session, target.url + target.workload.path, body, target.workload))
+
+    await asyncio.gather(*(ask_on() for _ in range(concurrency)))
+    step.duration_s = time.monotonic() - began
+    return Burst(step, target.cpu_s() - cpu_s)
+
+
+async def count(session: aiohttp.ClientSession, url: str) -> int:
+    async with session.get(url) as response:
+        return int((await response.json())["count"])
+
+
+def row(concurrency: int, seen: dict[str, list[Burst]]) -> dict[str, Any]:
+    ratios = {
+        f"added_p{share}": spread(added(seen, "ours", share), added(seen, "litellm", share))
+        for share in (50, 99)
+    }
+    per_core = [[burst.per_core_s for burst in seen[name]] for name in ("ours", "litellm")]
+    ratios["per_core_s"] = spread(*per_core)
+    return {
+        "concurrency": concurrency,
+        "targets": {name: facts(seen, name) for name in seen},
+        "ours_over_litellm": ratios,
+    }
+
+
+def added(seen: dict[str, list[Burst]], name: str, share: int) -> list[float]:
+    """Milliseconds more than the upstream itself, turn by turn."""
+    return [
+        burst.percentile(share) - upstream.percentile(share)
+        for burst, upstream in zip(seen[name], seen["upstream"], strict=True)
+    ]
+
+
+def spread(ours: list[float], theirs: list[float]) -> dict[str, float]:
+    turns = [one / other for one, other in zip(ours, theirs, strict=True)]
+    return {"median": statistics.median(turns), "low": min(turns), "high": max(turns)}
+
+
+def facts(seen: dict[str, list[Burst]], name: str) -> dict[str, Any]:
+    """Medians over the turns. Latencies are in milliseconds."""
+    bursts = seen[name]
+    middle = {
+        "per_s": [burst.step.per_s for burst in bursts],
+        "per_core_s": [burst.per_core_s for burst in bursts],
+        "p50_ms": [burst.percentile(50) for burst in bursts],
+        "p99_ms": [burst.percentile(99) for burst in bursts],
+        "added_p50_ms": added(seen, name, 50),
+        "added_p99_ms": added(seen, name, 99),
+    }
+    return {quantity: statistics.median(values) for quantity, values in middle.items()} | {
+        "right": sum(burst.step.num_right for burst in bursts),
+        "not_right": sum(burst.not_right for burst in bursts),
+    }
+
+
+HEADINGS = (
+    "| at once | asked | right/s | right/s per core | p50 ms | p99 ms | added p50 | added p99 | "
+    "not right |\n|---|---|---|---|---|---|---|---|---|"
+)
+_LINE = (
+    "| {concurrency} | {name} | {per_s:.0f} | {per_core_s:.0f} | {p50_ms:.2f} | {p99_ms:.2f} | "
+    "{added_p50_ms:.2f} | {added_p99_ms:.2f} | {not_right} |"
+)
+
+
+def lines(facts: dict[str, Any]) -> str:
+    shown = [
+        _LINE.format(concurrency=facts["concurrency"], name=name, **target)
+        for name, target in facts["targets"].items()
+    ]
+    ratios = {
+        name: "{median:.2f} ({low:.2f} to {high:.2f})".format(**ratio)
+        for name, ratio in facts["ours_over_litellm"].items()
+    }
+    shown.append(
+        "| {} | ours / litellm | | {per_core_s} | | | {added_p50} | {added_p99} | |".format(
+            facts["concurrency"], **ratios
+        )
+    )
+    return "\n".join(shown)
+
+
+def version(litellm: Path) -> str:
+    """What it says of itself."""
+    shown = subprocess.run(
+        [litellm, "--version"], capture_output=True, text=True, check=True, timeout=120
+    ).stdout
+    found = re.search(r"\d+\.\d+\.\d+\S*", shown)
+    assert found, shown
+    return found.group()
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--litellm", type=Path, required=True, help="LiteLLM's executable")
+    parser.add_argument("--bursts", type=int, default=5)
+    parser.add_argument("--burst-s", type=float, default=3.0)
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    arguments = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder, started(arguments.litellm, Path(folder)) as all_:
+        print(HEADINGS)
+        rows = uvloop.run(compare(all_, arguments.bursts, arguments.burst_s))
+    found = {"litellm": version(arguments.litellm), "rows": rows}
+    arguments.output.parent.mkdir(parents=True, exist_ok=True)
+    arguments.output.write_text(json.dumps(found, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
