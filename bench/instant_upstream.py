@@ -2,8 +2,8 @@
 
     python bench/instant_upstream.py --port 9000 --delay-ms 0
 
-A bare protocol: an endpoint that computes more would hide what lies in front of it. GET /count
-tells how many completions it has given.
+A bare protocol: an endpoint that computes more would hide what lies in front of it. GET /seen
+tells how many completions it has given, and for which request the last one.
 """
 
 import argparse
@@ -45,18 +45,22 @@ def response(content: bytes) -> bytes:
 _ANSWER = response(json.dumps(_COMPLETION).encode())
 
 
-class Counter:
-    """Of the completions given, over all connections."""
+class Seen:
+    """Over all connections."""
 
-    num_given = 0
+    count = 0
+    last = b"null"
+
+    def answer(self) -> bytes:
+        return response(b'{"count": %d, "last": %s}' % (self.count, self.last))
 
 
 class Connection(asyncio.Protocol):
     """Answers each whole request of one kept-alive connection."""
 
-    def __init__(self, delay_s: float, counter: Counter) -> None:
+    def __init__(self, delay_s: float, seen: Seen) -> None:
         self._delay_s = delay_s
-        self._counter = counter
+        self._seen = seen
         self._received = b""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
@@ -64,26 +68,26 @@ class Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         self._received += data
-        while end := self._end_of_request():
-            is_count = self._received.startswith(b"GET /count ")
-            self._received = self._received[end:]
-            if is_count:
-                content = json.dumps({"count": self._counter.num_given}).encode()
-                self._transport.write(response(content))
+        while bounds := self._bounds_of_body():
+            begin, end = bounds
+            if self._received.startswith(b"GET /seen "):
+                self._transport.write(self._seen.answer())
             else:
-                self._counter.num_given += 1
+                self._seen.count += 1
+                self._seen.last = self._received[begin:end]
                 self._answer()
+            self._received = self._received[end:]
         if len(self._received) > _MAX_REQUEST_BYTES:
             self._transport.abort()
 
-    def _end_of_request(self) -> int:
-        """Where the first request ends; 0 while it has not all come."""
-        end_of_head = self._received.find(b"\r\n\r\n") + 4
-        if end_of_head < 4:
-            return 0
-        length = _LENGTH.search(self._received, 0, end_of_head)
-        end = end_of_head + (int(length.group(1)) if length else 0)
-        return end if end <= len(self._received) else 0
+    def _bounds_of_body(self) -> tuple[int, int] | None:
+        """Of the first request's; None while it has not all come."""
+        begin = self._received.find(b"\r\n\r\n") + 4
+        if begin < 4:
+            return None
+        length = _LENGTH.search(self._received, 0, begin)
+        end = begin + (int(length.group(1)) if length else 0)
+        return (begin, end) if end <= len(self._received) else None
 
     def _answer(self) -> None:
         if self._delay_s:
@@ -93,9 +97,9 @@ class Connection(asyncio.Protocol):
 
 
 async def serve(port: int, delay_s: float) -> None:
-    counter = Counter()
+    seen = Seen()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(delay_s, counter), "127.0.0.1", port, backlog=2048
+        lambda: Connection(delay_s, seen), "127.0.0.1", port, backlog=2048
     )
     listener: socket.socket = server.sockets[0]
     print("listening on http://{}:{}".format(*listener.getsockname()), flush=True)

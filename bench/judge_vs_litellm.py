@@ -1,6 +1,7 @@
 """This judge and LiteLLM's proxy side by side: the same instant upstream, bursts in turn.
 
-LiteLLM lives in an environment of its own, with the proxy extra; everything is started here:
+LiteLLM lives in an environment of its own: its proxy extra, with httptools and OpenTelemetry's SDK,
+without which it is slower (it looks for the latter at every request). Everything is started here:
 
     python bench/judge_vs_litellm.py --litellm /path/to/venv/bin/litellm
 
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.request
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -33,7 +35,6 @@ import psutil
 import uvloop
 import yaml
 
-from assay_judge.provider_openai import TEMPLATE
 from assay_sandbox.load import Step, Workload, ask, open_session
 from assay_shared.processes import end, last_lines, spawn
 from assay_shared.settings import ServiceSettings
@@ -45,37 +46,33 @@ _MODEL = "gpt-4o-mini"
 _START_TIMEOUT_S = 120.0
 _GRACE_S = 10.0
 _WARM_UP_S = 1.0
-_QUESTION, _REFERENCE, _ANSWER = "What is the capital of France?", "Paris", "It is Paris ({n})."
-_ENVIRONMENT = {k: v for k, v in os.environ.items() if not k.startswith("ASSAY_")}
+#: Stands where each request has a number of its own.
+_MARK = "@number@"
+#: Nobody's settings: without compiled files, for one, LiteLLM reads a module at every request.
+_ENVIRONMENT = {
+    k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "LITELLM_", "PYTHON"))
+}
 
 
-def is_verdict(text: str) -> bool:
-    return bool(json.loads(text)["verdict"] == "CORRECT")
-
-
-_CHAT = Workload(
-    "/v1/chat/completions",
-    {
-        "model": _MODEL,
-        "messages": [
-            {
-                "role": "user",
-                "content": TEMPLATE.read_text().format(
-                    question=_QUESTION, reference=_REFERENCE, answer=_ANSWER
-                ),
-            }
-        ],
-        "temperature": 0.0,
-        "max_tokens": 512,
-        "seed": 1,
-    },
-    lambda answer: is_verdict(answer["choices"][0]["message"]["content"]),
-)
-_JUDGE = Workload(
+JUDGE = Workload(
     "/v1/judge",
-    {"question": _QUESTION, "reference": _REFERENCE, "answers": [_ANSWER]},
+    {
+        "question": "What is the capital of France?",
+        "reference": "Paris",
+        "answers": [f"It is Paris, as I was told {_MARK} times."],
+    },
     lambda answer: [one["label"] for one in answer["judgements"]] == ["CORRECT"],
 )
+
+
+def chat(body: dict[str, Any]) -> Workload:
+    """The same for who is asked in the upstream's own format."""
+
+    def is_right(answer: dict[str, Any]) -> bool:
+        content = answer["choices"][0]["message"]["content"]
+        return bool(json.loads(content)["verdict"] == "CORRECT")
+
+    return Workload("/v1/chat/completions", body, is_right)
 
 
 @dataclass(frozen=True)
@@ -151,23 +148,38 @@ class Processes:
 
 @contextmanager
 def started(litellm: Path, folder: Path) -> Iterator[list[Target]]:
-    """The upstream and, in front of it, the two services."""
+    """The upstream and, in front of it, the two services.
+
+    Both others are sent what this judge sends to the upstream.
+    """
     processes = Processes(folder)
     try:
-        upstream = start_upstream(processes)
+        script = Path(__file__).parent / "instant_upstream.py"
+        upstream = processes.start("upstream", [sys.executable, str(script)], {})
+        upstream_url = processes.announced("upstream", upstream)
+        ours = start_ours(processes, upstream_url)
+        post_json(ours.url + JUDGE.path, JUDGE.body)
+        sent = chat(get_seen(upstream_url)["last"])
+        theirs, theirs_url = start_theirs(processes, upstream_url, litellm)
         yield [
-            upstream,
-            start_ours(processes, upstream.url),
-            start_theirs(processes, upstream.url, litellm),
+            Target("upstream", upstream_url, sent, upstream),
+            ours,
+            Target("litellm", theirs_url, sent, theirs),
         ]
     finally:
         end(processes.started, _GRACE_S)
 
 
-def start_upstream(processes: Processes) -> Target:
-    script = Path(__file__).parent / "instant_upstream.py"
-    process = processes.start("upstream", [sys.executable, str(script)], {})
-    return Target("upstream", processes.announced("upstream", process), _CHAT, process)
+def post_json(url: str, body: dict[str, Any]) -> None:
+    """Ask, and leave the answer."""
+    head = {"content-type": "application/json"}
+    asked = urllib.request.Request(url, json.dumps(body).encode(), head)
+    urllib.request.urlopen(asked, timeout=_GRACE_S).close()
+
+
+def get_seen(upstream_url: str) -> dict[str, Any]:
+    with urllib.request.urlopen(f"{upstream_url}/seen", timeout=_GRACE_S) as response:
+        return dict(json.load(response))
 
 
 def start_ours(processes: Processes, upstream: str) -> Target:
@@ -186,11 +198,11 @@ def start_ours(processes: Processes, upstream: str) -> Target:
         [sys.executable, "-m", "assay_shared.cli", "judge", "serve", "--port", "0"],
         {"ASSAY_JUDGE_CONFIG": str(chain)},
     )
-    return Target("ours", processes.announced("ours", process), _JUDGE, process)
+    return Target("ours", processes.announced("ours", process), JUDGE, process)
 
 
-def start_theirs(processes: Processes, upstream: str, litellm: Path) -> Target:
-    """As its guide to production has it: one worker, errors alone in the log, no database."""
+def start_theirs(processes: Processes, upstream: str, litellm: Path) -> tuple[psutil.Process, str]:
+    """As its guide to production has it: one worker, errors alone in the log; and no database."""
     config = processes.folder / "litellm.yaml"
     parameters = {"model": f"openai/{_MODEL}", "api_base": f"{upstream}/v1", "api_key": "none"}
     config.write_text(
@@ -208,10 +220,12 @@ def start_theirs(processes: Processes, upstream: str, litellm: Path) -> Target:
             "LITELLM_MODE": "PRODUCTION",
             "LITELLM_LOG": "ERROR",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
+            # Ours asks for no token either.
+            "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
         },
     )
     processes.wait("litellm", process, lambda: is_listening(port))
-    return Target("litellm", f"http://127.0.0.1:{port}", _CHAT, process)
+    return process, f"http://127.0.0.1:{port}"
 
 
 def is_listening(port: int) -> bool:
@@ -221,7 +235,6 @@ def is_listening(port: int) -> bool:
 
 async def compare(targets: list[Target], num_bursts: int, burst_s: float) -> list[dict[str, Any]]:
     rows = []
-    count_url = f"{targets[0].url}/count"
     async with open_session(ServiceSettings()) as session:
         for target in targets:
             await put_load(session, target, max(CONCURRENCIES), _WARM_UP_S)
@@ -229,9 +242,9 @@ async def compare(targets: list[Target], num_bursts: int, burst_s: float) -> lis
             seen: dict[str, list[Burst]] = {target.name: [] for target in targets}
             for _ in range(num_bursts):
                 for target in targets:
-                    before = await count(session, count_url)
+                    before = get_seen(targets[0].url)["count"]
                     burst = await put_load(session, target, concurrency, burst_s)
-                    num_asked = await count(session, count_url) - before
+                    num_asked = get_seen(targets[0].url)["count"] - before
                     if num_asked < burst.step.num_right:
                         raise SystemExit(f"{target.name} did not ask the upstream every time")
                     seen[target.name].append(burst)
@@ -245,7 +258,7 @@ async def put_load(
 ) -> Burst:
     """Ask without pause for `duration_s`, and every time something else."""
     step = Step(concurrency)
-    before, after = json.dumps(target.workload.body).encode().split(b"{n}")
+    before, after = json.dumps(target.workload.body).encode().split(_MARK.encode())
     numbers = itertools.count()
     cpu_s, began = target.cpu_s(), time.monotonic()
 
@@ -257,11 +270,6 @@ async def put_load(
     await asyncio.gather(*(ask_on() for _ in range(concurrency)))
     step.duration_s = time.monotonic() - began
     return Burst(step, target.cpu_s() - cpu_s)
-
-
-async def count(session: aiohttp.ClientSession, url: str) -> int:
-    async with session.get(url) as response:
-        return int((await response.json())["count"])
 
 
 def row(concurrency: int, seen: dict[str, list[Burst]]) -> dict[str, Any]:

@@ -6,7 +6,6 @@ from pathlib import Path
 
 import httpx
 
-from assay_judge.provider_openai import TEMPLATE
 from assay_shared.processes import end, last_lines, spawn
 from assay_trainer.config import NewPolicyConfig
 from assay_trainer.policy import create_policy, publish_policy
@@ -27,9 +26,9 @@ _OFFLINE = {"HF_HUB_OFFLINE": "1", "VLLM_NO_USAGE_STATS": "1", "DO_NOT_TRACK": "
 
 
 def publish_model(folder: Path) -> None:
-    """As `folder`, with a tokenizer that knows the words of the judge's prompt."""
-    text = TEMPLATE.read_text()
-    model, tokenizer = create_policy(_TINY, [text, *text.splitlines()], seed=0)
+    """As `folder`, with a tokenizer of short pieces."""
+    texts = (f"Is {n} the answer to {n} + {n}? Say CORRECT or INCORRECT." for n in range(100))
+    model, tokenizer = create_policy(_TINY, texts, seed=0)
     publish_policy(model, tokenizer, folder)
 
 
@@ -47,6 +46,9 @@ class VllmServer:
                 *(executable, "serve", str(folder / "model"), "--served-model-name", MODEL),
                 *("--host", "127.0.0.1", "--port", str(port), "--enforce-eager"),
                 *("--max-model-len", str(_TINY.context_length)),
+                # Random weights would else fill every gap of the JSON with spaces to the limit.
+                *("--structured-outputs-config.backend", "xgrammar"),
+                *("--structured-outputs-config.disable_any_whitespace", "true"),
             ],
             log=self._log,
             environment=os.environ | _OFFLINE | {"VLLM_CPU_KVCACHE_SPACE": "1"},
