@@ -190,7 +190,7 @@ def start_ours(processes: Processes, upstream: str) -> Target:
         "name": "upstream",
         "base_url": f"{upstream}/v1",
         "model": _MODEL,
-        "max_concurrent": max(CONCURRENCIES),
+        "limits": {"concurrency": max(CONCURRENCIES)},
     }
     chain.write_text(yaml.safe_dump({"chain": [provider]}))
     process = processes.start(

@@ -58,7 +58,7 @@ class Judge:
         provider = {"kind": "openai", "name": "slow", "base_url": f"{upstream}/v1", "model": "m"}
         config, log = folder / "judge.yaml", folder / "judge.log"
         config.write_text(
-            yaml.safe_dump({"chain": [provider | {"max_concurrent": MAX_CONCURRENT}]})
+            yaml.safe_dump({"chain": [provider | {"limits": {"concurrency": MAX_CONCURRENT}}]})
         )
         self.process = spawn(
             [sys.executable, "-m", "assay_shared.cli", "judge", "serve", "--port", "0"],

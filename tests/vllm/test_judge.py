@@ -52,7 +52,6 @@ async def judge(
         return (await client.judge(REQUEST)).judgements
 
 
-@pytest.mark.xfail(strict=False, reason="`structured` is not an option of a provider")
 @pytest.mark.parametrize("temperature", [0.0, 1.0])
 async def test_constrained_every_reply_is_a_verdict(
     vllm: VllmServer, serve: Serve, tmp_path: Path, temperature: float
