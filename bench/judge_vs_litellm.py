@@ -259,7 +259,7 @@ async def put_load(
     """Ask without pause for `duration_s`, and every time something else."""
     step = Step(concurrency)
     before, after = json.dumps(target.workload.body).encode().split(_MARK.encode())
-    numbers = itertools.count()
+    numbers = itertools.count(time.time_ns())  # never those of another burst
     cpu_s, began = target.cpu_s(), time.monotonic()
 
     async def ask_on() -> None:
