@@ -148,6 +148,16 @@ async def test_reasoning_that_used_up_the_tokens_is_lowered(serve: Serve, tmp_pa
     ]  # fmt: skip
 
 
+async def test_more_tokens_than_the_endpoint_allows_are_taken_back(
+    serve: Serve, tmp_path: Path
+) -> None:
+    upstream = Upstream(says("{", "length"), 400, verdict("CORRECT"))
+    path = config_file(tmp_path, provider(serve(upstream.app), max_tokens=100, attempts=3))
+    (judgement,) = await ask(serve, path, ONE)
+    assert isinstance(judgement, Verdict)
+    assert [r["max_tokens"] for r in upstream.requests] == [100, 200, 100]
+
+
 async def test_a_rate_limit_is_waited_for_as_long_as_it_says(serve: Serve, tmp_path: Path) -> None:
     upstream = Upstream((429, 1), verdict("CORRECT"))
     path = config_file(tmp_path, provider(serve(upstream.app), timeout_s=10.0))

@@ -14,6 +14,9 @@ _NO_REFERENCE = "(none is known)"
 #: In best-of: how often the order is rotated and asked again.
 _MAX_ROTATIONS = 4
 _MAX_REASON = 600
+#: Held to `maxLength` alone, a model may write raw control characters, which JSON forbids; and more
+#: than 128 repetitions are too many for vLLM's grammar compiler, which then answers 500.
+_REASON = r'^[^"\\\x00-\x1f\x7f]{0,100}$'
 _CLOSING = re.compile(r"</(?=\s*(question|reference|answer|first|second)\b)", re.IGNORECASE)
 _COMPATIBLE = {"True": Label.CORRECT, "False": Label.INCORRECT}
 
@@ -95,7 +98,7 @@ def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    properties["reason"] = {"type": "string", "maxLength": _MAX_REASON}
+    properties["reason"] = {"type": "string", "pattern": _REASON}
     return {
         "type": "object",
         "properties": properties,

@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import time
+from dataclasses import replace
 from typing import Any
 
 from assay_judge.breaker import Breaker, BreakerOpen
@@ -41,6 +42,10 @@ class Refused(JudgeFault):
     """The endpoint says that the request is wrong: asking again cannot help."""
 
     retryable = False
+
+
+class TooMuchRoom(JudgeFault):
+    """The endpoint refused a request with more tokens than the first one: maybe for just that."""
 
 
 class OpenAIProvider:
@@ -144,6 +149,8 @@ class OpenAIProvider:
             self._breaker.failed()
         if number >= self._config.attempts:
             return None
+        if isinstance(error, TooMuchRoom):
+            return replace(step.reseeded(), max_tokens=self._config.max_tokens)
         if isinstance(error, NoRoom):
             return step.more_room(self._config.max_tokens_limit)
         if isinstance(error, JudgeFault):
@@ -186,6 +193,8 @@ class OpenAIProvider:
                 await limiter.pause(self.name, error.retry_after_s or 1.0)
                 raise
             except CallerError as error:
+                if step.max_tokens > self._config.max_tokens:
+                    raise TooMuchRoom(str(error)) from error
                 self._breaker.failed()
                 raise Refused(str(error)) from error
             except BaseException:

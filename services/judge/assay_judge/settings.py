@@ -19,5 +19,5 @@ class JudgeSettings(ServiceSettings):
     #: Whether limits, costs and cache are this process's own, or those of all replicas, in Redis.
     judge_shared: Literal["process", "redis"] = "process"
     #: Groups judged at once; `judge_max_waiting` more wait, then 429.
-    judge_max_running: int = Field(default=64, gt=0)
+    judge_max_running: int = Field(default=256, gt=0)
     judge_max_waiting: int = Field(default=1024, ge=0)

@@ -148,13 +148,15 @@ class ServiceClient:
     async def _call(
         self, method: str, path: str, body: BaseModel | None, reply: TypeAdapter[Reply]
     ) -> Reply:
+        identifier = request_id() or new_request_id()
+        if self._retry.attempts == 1:
+            return await self._attempt(method, path, body, reply, identifier)
         attempts = AsyncRetrying(
             retry=retry_if_exception(_is_retryable),
             stop=stop_after_attempt(self._retry.attempts) | stop_after_delay(self._retry.total_s),
             wait=self._wait,
             reraise=True,
         )
-        identifier = request_id() or new_request_id()
         async for attempt in attempts:
             with attempt:
                 try:
