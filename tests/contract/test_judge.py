@@ -207,12 +207,14 @@ async def test_with_all_down_every_answer_fails_in_time_and_recovery_is_noticed(
         (judgement,) = (await client.judge(ONE)).judgements
         assert isinstance(judgement, Abstention)
         assert "failures in a row" in judgement.failure.message
+        assert (await client.health())["left_alone"] == ["primary"]
         num_sent = len(upstream.requests)
         upstream.script = [verdict("CORRECT")]
         await asyncio.sleep(1.1)
         (judgement,) = (await client.judge(ONE)).judgements
         assert isinstance(judgement, Verdict)
         assert len(upstream.requests) == num_sent + 1
+        assert (await client.health())["left_alone"] == []
 
 
 async def test_one_in_eight_empty_replies_costs_no_verdict(serve: Serve, tmp_path: Path) -> None:

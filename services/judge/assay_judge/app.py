@@ -43,7 +43,8 @@ def create_app(settings: JudgeSettings) -> FastAPI:
             await chain.close()
 
     def health() -> dict[str, JsonValue]:
-        return {"chain": [provider.name for provider in config.chain]}
+        names = [provider.name for provider in config.chain]
+        return {"chain": [*names], "left_alone": [*chain.left_alone]}
 
     app = create_service("judge", settings, lifespan, health=health, cancel_on_disconnect=True)
 

@@ -29,8 +29,6 @@ class Finding:
     reason: str = ""
     #: What the model says of its own certainty, in [0, 1].
     confidence: float | None = None
-    #: A provider that is no model has no prompt.
-    template: str | None = None
     num_votes: int = 1
 
 

@@ -92,6 +92,11 @@ class JudgeChain:
             await provider.close()
         self._verifier.close()
 
+    @property
+    def left_alone(self) -> list[str]:
+        """The providers that are not asked now, because they failed again and again."""
+        return [provider.name for provider in self._providers if provider.is_open]
+
     async def spent(self, run: str | None, caller: str | None) -> Spending:
         """As `Ledger.spent`."""
         return await self._ledger.spent(run, caller)
@@ -150,7 +155,7 @@ class JudgeChain:
             self._metrics.fallbacks.labels(provider.name).inc()
             _log.warning("%s left answers undecided", provider.name)
         if not history:
-            return [_abstain(request, [JUDGELESS])] * len(request.answers)
+            return [_abstain([_JUDGELESS])] * len(request.answers)
         best = max(range(len(history)), key=lambda i: _num_findings(history[i]))
         return self._judgements(request, asks, judges[best], history, best)
 
@@ -172,7 +177,7 @@ class JudgeChain:
         if request.form in (JudgeForm.PAIRWISE, JudgeForm.BEST_OF):
             # Their findings are about the whole group: without all of them there is no verdict.
             failures = [one for found in history for one in found if isinstance(one, Failure)]
-            return [_abstain(request, failures)] * len(request.answers)
+            return [_abstain(failures)] * len(request.answers)
         judgements: list[Judgement] = []
         for index, one in enumerate(found):
             if isinstance(one, Finding):
@@ -180,12 +185,12 @@ class JudgeChain:
                 judgements.append(self._verdict(judge, template, **vars(decided)))
             else:
                 told = [h[index] for h in history]
-                judgements.append(_abstain(request, [f for f in told if isinstance(f, Failure)]))
+                judgements.append(_abstain([f for f in told if isinstance(f, Failure)]))
         return judgements
 
     def _verdict(self, judge: Provider, template: str, **decided: object) -> Verdict:
-        uses_it = None if judge.name == "reference" else template
-        return Verdict.model_validate({"judge": judge.name, "template": uses_it} | decided)
+        used = template if judge.has_prompt else None
+        return Verdict.model_validate({"judge": judge.name, "template": used} | decided)
 
     def _is_in_doubt(self, request: JudgeRequest, finding: Finding) -> bool:
         if self._votes is None or request.form is not JudgeForm.BINARY:
@@ -215,7 +220,7 @@ class JudgeChain:
         return finding
 
 
-JUDGELESS = Failure(
+_JUDGELESS = Failure(
     failure_class=FailureClass.JUDGE,
     service="judge",
     message="no provider of the chain judges in this form",
@@ -227,7 +232,7 @@ def _num_findings(found: list[Finding | Failure]) -> int:
     return sum(isinstance(one, Finding) for one in found)
 
 
-def _abstain(request: JudgeRequest, failures: Sequence[Failure]) -> Abstention:
+def _abstain(failures: Sequence[Failure]) -> Abstention:
     """One answer's story: why each provider that failed on it did."""
     budget = any(one.failure_class is FailureClass.BUDGET for one in failures)
     return Abstention(

@@ -22,6 +22,13 @@ class Provider(Protocol):
 
     name: str
     forms: frozenset[JudgeForm]
+    #: Whether it reads the ask's prompt, or only the request.
+    has_prompt: bool
+
+    @property
+    def is_open(self) -> bool:
+        """Whether its circuit is: it is left alone for now."""
+        ...
 
     async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
         """A finding on the group's `index`-th ask.

@@ -52,6 +52,7 @@ class OpenAIProvider:
     """Implements `assay_judge.provider.Provider`."""
 
     forms = frozenset(JudgeForm)
+    has_prompt = True
 
     def __init__(
         self, config: OpenAIProviderConfig, shared: SharedState, ceiling: float | None

@@ -23,6 +23,8 @@ class ReferenceProvider:
     """Implements `assay_judge.provider.Provider`. Deterministic; knows no paraphrase."""
 
     forms = frozenset({JudgeForm.BINARY})
+    has_prompt = False
+    is_open = False
 
     def __init__(self, name: str) -> None:
         self.name = name

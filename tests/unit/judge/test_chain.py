@@ -34,6 +34,8 @@ class Scripted:
     """Finds by a table of asks' indices; what is not in it fails."""
 
     forms = frozenset(JudgeForm)
+    has_prompt = True
+    is_open = False
 
     def __init__(
         self, name: str, table: dict[int, list[object]], error: Exception | None = None
