@@ -573,6 +573,8 @@ class Verdict(Wire):
     #: In [0, 1]. Graded: the weighted mean of the grades on their scales. Pairwise: 1 for the
     #: better answer, 0.5 for both of a tie. Best-of: the share of orders in which it was the best.
     score: float | None = Field(default=None, ge=0, le=1)
+    #: Pairwise and best-of: the index of the answer that was chosen in each order; null for a tie.
+    choices: tuple[int | None, ...] = ()
     #: By criterion, on its own scale.
     grades: dict[str, int] = {}
     reason: str = ""

@@ -56,6 +56,8 @@ class Decided:
     grades: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     num_votes: int = 1
+    #: Of pairwise and best-of: the answer that each order's reply chose.
+    choices: tuple[int | None, ...] = ()
 
 
 def asks_of(request: JudgeRequest, template: Template) -> list[Ask]:
@@ -211,11 +213,16 @@ def _ask_pair(request: JudgeRequest, template: Template, order: tuple[int, int])
 
 
 def _decide_pair(findings: Sequence[Finding]) -> list[Decided]:
-    one, other = (finding.value for finding in findings)
+    one, other = choices = _choices(findings)
     reason = "; ".join(finding.reason for finding in findings)
-    if one is None or one != other:  # a judge that the order sways has decided nothing
-        return [Decided(score=0.5, reason=reason, num_votes=2)] * 2
-    return [Decided(score=float(one == i), reason=reason, num_votes=2) for i in range(2)]
+    # A judge that the order sways has decided nothing.
+    is_tie = one is None or one != other
+    scores = (0.5, 0.5) if is_tie else (float(one == 0), float(one == 1))
+    return [Decided(score=s, reason=reason, num_votes=2, choices=choices) for s in scores]
+
+
+def _choices(findings: Sequence[Finding]) -> tuple[int | None, ...]:
+    return tuple(one.value for one in findings if one.value is None or isinstance(one.value, int))
 
 
 def _ask_best(request: JudgeRequest, template: Template, order: tuple[int, ...]) -> Ask:
@@ -241,9 +248,12 @@ def _ask_best(request: JudgeRequest, template: Template, order: tuple[int, ...])
 
 
 def _decide_best(num_answers: int, findings: Sequence[Finding]) -> list[Decided]:
-    votes = Counter(finding.value for finding in findings)
+    choices = _choices(findings)
+    votes = Counter(choices)
     reason = "; ".join(finding.reason for finding in findings)
     return [
-        Decided(score=votes[i] / len(findings), reason=reason, num_votes=len(findings))
+        Decided(
+            score=votes[i] / len(choices), reason=reason, num_votes=len(choices), choices=choices
+        )
         for i in range(num_answers)
     ]

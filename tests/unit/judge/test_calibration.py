@@ -1,5 +1,6 @@
 """Statistics against libraries and published values; the command against planted errors."""
 
+import asyncio
 import json
 import subprocess
 import sys
@@ -10,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import yaml
 from scipy import stats
 from sklearn import metrics
 
@@ -18,10 +20,12 @@ from assay_judge.calibration.examples import Example, read_examples
 from assay_judge.calibration.observations import Observation
 from assay_judge.calibration.record import Calibration, Estimate, JudgeCalibration
 from assay_judge.calibration.requirement import Requirement, check
+from assay_judge.calibration.run import run_calibration
 from assay_shared.errors import ConfigError, DatasetError, NotReady
 from assay_shared.types import Label
 from tests.conftest import Serve
 from tests.planted_judge import NUM_FICKLE, PlantedJudge, write_examples
+from tests.upstream import Upstream, says, verdict
 
 NUM_DRAWS = 2000
 
@@ -193,12 +197,48 @@ def test_position_bias_is_flips_and_which_side_they_take() -> None:
     pairs += [("A", "A")] * 5
     pairs += [("A", "B")] * 3
     found = bias.position_bias(pairs)
+    assert found is not None
     assert (found.flips.value, found.flips.n) == (0.5, 10)
     assert found.first_of_flips is not None
     assert (found.first_of_flips.value, found.first_of_flips.n) == (0.75, 4)
-    assert bias.position_bias([("tie", "tie")]).first_of_flips is None
-    with pytest.raises(ValueError, match="at least one pair"):
-        bias.position_bias([])
+    ties = bias.position_bias([("tie", "tie")])
+    assert ties is not None
+    assert ties.first_of_flips is None
+    assert bias.position_bias([]) is None
+
+
+async def test_a_judge_that_likes_what_stands_first_is_found_out(
+    serve: Serve, tmp_path: Path
+) -> None:
+    def reply(asked: dict[str, object]) -> dict[str, object]:
+        prompt = str(asked["messages"])
+        if "<first>" not in prompt:
+            return verdict("CORRECT")
+        swayed = "Question 0" in prompt or "Question 1" in prompt
+        right_first = prompt.index("right answer") < prompt.index("wrong answer")
+        return says(json.dumps({"better": "FIRST" if swayed or right_first else "SECOND"}))
+
+    lines = [
+        {"id": f"{n}{label}", "question": f"Question {n}", "answer": text, "label": label}
+        for n in range(8)
+        for label, text in (("CORRECT", "right answer"), ("INCORRECT", "wrong answer"))
+    ]
+    file = tmp_path / "examples.jsonl"
+    file.write_text("\n".join(map(json.dumps, lines)))
+    config = tmp_path / "judge.yaml"
+    url = serve(Upstream(reply).app)
+    provider = {"kind": "openai", "name": "swayed", "base_url": f"{url}/v1", "model": "m"}
+    config.write_text(yaml.safe_dump({"chain": [provider, {"kind": "reference"}]}))
+    await asyncio.to_thread(
+        run_calibration, file, tmp_path / "out", config, num_repeats=1, with_probes=False
+    )
+    swayed, reference = Calibration.read(tmp_path / "out" / "calibration.json").judges
+    assert swayed.position_bias is not None
+    assert (swayed.position_bias.flips.value, swayed.position_bias.flips.n) == (0.25, 8)
+    assert swayed.position_bias.first_of_flips is not None
+    assert swayed.position_bias.first_of_flips.value == 1.0
+    assert reference.position_bias is None
+    assert "winner turns" in (tmp_path / "out" / "report.md").read_text()
 
 
 def test_a_family_is_the_first_word_of_a_models_name() -> None:
@@ -401,6 +441,7 @@ def calibrated(tmp_path: Path, age_days: float = 0.0) -> Path:
         stability=None,
         against_primary=None,
         length_bias=None,
+        position_bias=None,
         self_preference=None,
         probes=(),
         failures={},

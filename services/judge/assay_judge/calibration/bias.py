@@ -2,12 +2,11 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import Literal
 
 from assay_judge.calibration import statistics
 from assay_judge.calibration.observations import Observation
-from assay_judge.calibration.record import Estimate, SelfPreference
+from assay_judge.calibration.record import Estimate, PositionBias, SelfPreference
 
 Winner = Literal["A", "B", "tie"]
 _FAMILY = re.compile(r"[a-z]+")
@@ -28,29 +27,14 @@ def length_bias(observations: Sequence[Observation]) -> Estimate | None:
     )
 
 
-@dataclass(frozen=True)
-class PositionBias:
-    """Pairs judged in both orders. `flips`: the winner is another one when the order turns.
-
-    `first_of_flips`: of the flips without a tie, those that chose what stood first both times; 1/2
-    is no preference.
-    """
-
-    flips: Estimate
-    first_of_flips: Estimate | None
-
-
-def position_bias(winners: Sequence[tuple[Winner, Winner]]) -> PositionBias:
-    """Of the winners of each pair, when A stood first and when B did.
-
-    Raises:
-        ValueError: there are no pairs.
-    """
+def position_bias(winners: Sequence[tuple[Winner, Winner]]) -> PositionBias | None:
+    """Of the winners of each pair, when A stood first and when B did; null without pairs."""
     flips = statistics.proportion(sum(ab != ba for ab, ba in winners), len(winners))
     if flips is None:
-        raise ValueError("position bias needs at least one pair")
+        return None
     num_first, num_second = winners.count(("A", "B")), winners.count(("B", "A"))
-    return PositionBias(flips, statistics.proportion(num_first, num_first + num_second))
+    first_of_flips = statistics.proportion(num_first, num_first + num_second)
+    return PositionBias(flips=flips, first_of_flips=first_of_flips)
 
 
 def self_preference(

@@ -11,7 +11,7 @@ from pathlib import Path
 from prometheus_client import CollectorRegistry
 
 from assay_judge.cache import NoCache
-from assay_judge.calibration import bias, measures, probes
+from assay_judge.calibration import bias, measures, pairs, probes
 from assay_judge.calibration.examples import Example, ExampleFile
 from assay_judge.calibration.observations import MAX_IN_FLIGHT, Observation, observe
 from assay_judge.calibration.record import Calibration, JudgeCalibration, ProbeResult
@@ -28,7 +28,7 @@ _NUM_FAILURES_SHOWN = 3
 _NEVER = 2**62
 
 #: Told what is asked and of how many examples; returns what to call for each one done.
-Watch = Callable[[str, int], Callable[[Observation], None]]
+Watch = Callable[[str, int], Callable[[], None]]
 
 
 @dataclass(frozen=True)
@@ -98,12 +98,22 @@ class Trial:
             results.append(probes.result(probe, seen))
         return tuple(results)
 
+    async def compare(
+        self, candidate: Candidate, examples: Sequence[Example]
+    ) -> list[tuple[bias.Winner, bias.Winner]]:
+        """Right answers beside wrong ones, in both orders."""
+        chosen = pairs.make_pairs(examples)
+        if not chosen:
+            return []
+        on_done = self.watch(f"{candidate.name}: pairs", len(chosen))
+        return await pairs.judge_pairs(candidate.chain, chosen, on_done)
+
     async def _ask(
         self,
         candidate: Candidate,
         what: str,
         examples: Sequence[Example],
-        on_done: Callable[[Observation], None],
+        on_done: Callable[[], None],
     ) -> list[Observation]:
         def record(seen: Observation) -> None:
             line = {
@@ -115,7 +125,7 @@ class Trial:
                 "remark": seen.remark,
             }
             append_line(self.log, json.dumps(line, ensure_ascii=False))
-            on_done(seen)
+            on_done()
 
         return await observe(candidate.chain, examples, record)
 
@@ -132,8 +142,9 @@ async def calibrate(
             await candidate.chain.open()
             repeats = await trial.repeat(candidate, file.examples)
             probed = await trial.probe(candidate, repeats[0])
+            winners = await trial.compare(candidate, file.examples)
         primary = primary or repeats[0]
-        one = _measure(candidate, repeats, probed)
+        one = _measure(candidate, repeats, probed, winners)
         if measured:
             against = measures.against_primary(measured[0].judge, primary, repeats[0])
             one = one.model_copy(update={"against_primary": against})
@@ -151,6 +162,7 @@ def _measure(
     candidate: Candidate,
     repeats: Sequence[Sequence[Observation]],
     probed: tuple[ProbeResult, ...],
+    winners: Sequence[tuple[bias.Winner, bias.Winner]],
 ) -> JudgeCalibration:
     """All but stability is of the first repeat: one example is one observation."""
     first = repeats[0]
@@ -164,6 +176,7 @@ def _measure(
         stability=measures.stability(repeats),
         against_primary=None,
         length_bias=bias.length_bias(first),
+        position_bias=bias.position_bias(winners),
         self_preference=bias.self_preference(candidate.model, first),
         probes=probed,
         failures=dict(failures.most_common(_NUM_FAILURES_SHOWN)),

@@ -81,6 +81,17 @@ class AgainstPrimary(Record):
     is_right: McNemar
 
 
+class PositionBias(Record):
+    """Pairs judged in both orders. `flips`: the winner is another one when the order turns.
+
+    `first_of_flips`: of the flips without a tie, those that chose what stood first both times; 1/2
+    is no preference.
+    """
+
+    flips: Estimate
+    first_of_flips: Estimate | None
+
+
 class SelfPreference(Record):
     """False-positive rates by who wrote the answer; `difference` is own minus others."""
 
@@ -113,6 +124,8 @@ class JudgeCalibration(Record):
     against_primary: AgainstPrimary | None
     #: Partial rank correlation of saying CORRECT with the answer's length, given the gold label.
     length_bias: Estimate | None
+    #: Null where no question has both a right and a wrong answer, or the judge compares none.
+    position_bias: PositionBias | None
     self_preference: SelfPreference | None
     probes: tuple[ProbeResult, ...]
     #: The most frequent reasons of abstentions, with their number.

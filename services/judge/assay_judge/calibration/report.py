@@ -126,6 +126,11 @@ def _other_rows(judge: JudgeCalibration) -> list[list[str]]:
             ["is right", _mcnemar(other.is_right, judge.judge, other.primary)],
         ]
     rows.append(["length bias (correlation)", _number(judge.length_bias)])
+    if judge.position_bias is not None:
+        position = judge.position_bias
+        rows.append(["pairs whose winner turns with their order", _percent(position.flips)])
+        if position.first_of_flips is not None:
+            rows.append(["of these, the first one wins", _percent(position.first_of_flips)])
     preference = judge.self_preference
     if preference is not None:
         rows += [

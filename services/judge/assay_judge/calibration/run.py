@@ -10,7 +10,6 @@ from rich.table import Table
 
 from assay_judge.calibration.calibrate import Trial, calibrate, make_candidates
 from assay_judge.calibration.examples import read_examples
-from assay_judge.calibration.observations import Observation
 from assay_judge.calibration.report import (
     LOG,
     REPORT,
@@ -45,9 +44,9 @@ def run_calibration(
     )
     with Progress(*columns, console=console) as progress:
 
-        def watch(what: str, num: int) -> Callable[[Observation], None]:
+        def watch(what: str, num: int) -> Callable[[], None]:
             task = progress.add_task(what, total=num)
-            return lambda _: progress.advance(task)
+            return lambda: progress.advance(task)
 
         trial = Trial(num_repeats, with_probes, output / LOG, watch)
         calibration = asyncio.run(calibrate(candidates, examples, trial))
