@@ -67,7 +67,8 @@ def mesh(
 ) -> Iterator[Mesh]:
     """Everything up. Tests may kill parts; `mesh.watch()` starts them again."""
     home = tmp_path_factory.mktemp("mesh")
-    provider = {"kind": "openai", "name": "model", "model": "m", "attempts": 1}
+    # It fails on purpose, and is to be asked all the same.
+    provider = {"kind": "openai", "name": "model", "model": "m", "attempts": 1, "open_after": 10**6}
     config = home / "judge.yaml"
     config.write_text(yaml.safe_dump({"chain": [provider | {"base_url": judge_model[1] + "/v1"}]}))
     settings = {"ASSAY_JUDGE_CONFIG": str(config), "ASSAY_REWARD_RETRY_BUDGET_S": "2"}

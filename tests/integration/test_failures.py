@@ -99,7 +99,7 @@ async def test_a_judge_that_says_nothing_scores_nothing_zero(
     mesh: Mesh, judge_model: tuple[JudgeModel, str]
 ) -> None:
     judge_model[0].empty_rate = 0.5
-    request = ScoreRequest(task=COLOUR, answers=("green", "red") * 8)
+    request = ScoreRequest(task=COLOUR, answers=coloured(range(16)))
     rewards = (await score(mesh.urls["reward"], request)).rewards
     seen = values(rewards)
     assert None in seen
@@ -107,8 +107,14 @@ async def test_a_judge_that_says_nothing_scores_nothing_zero(
     assert {value for value in seen[1::2] if value is not None} == {0.0}
     check_statistics(rewards, request)
     judge_model[0].empty_rate = 1.0
+    request = ScoreRequest(task=COLOUR, answers=coloured(range(16, 32)))
     rewards = (await score(mesh.urls["reward"], request)).rewards
     assert all(isinstance(reward, Unscored) for reward in rewards)
+
+
+def coloured(numbers: range) -> tuple[str, ...]:
+    """Right and wrong answers in turn. No two are alike: the same question is asked once."""
+    return tuple(" " * number + ("red" if number % 2 else "green") for number in numbers)
 
 
 def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
