@@ -11,6 +11,8 @@ from assay_shared.types import (
     JudgeResponse,
     ScoreRequest,
     ScoreResponse,
+    StepRequest,
+    StepResponse,
     TestReport,
     TestRequest,
     WeightStatus,
@@ -50,3 +52,9 @@ class Rewarder(Protocol):
     """Scores a group: per answer either a reward or the failure that prevented one."""
 
     async def score(self, request: ScoreRequest) -> ScoreResponse: ...
+
+
+class Environment(Protocol):
+    """Plays episodes; keeps nothing between two steps."""
+
+    async def step(self, request: StepRequest) -> StepResponse: ...

@@ -99,6 +99,17 @@ class PromptFormat(StrEnum):
     RAW = "raw"
 
 
+class EnvironmentTask(Wire):
+    """Which environment a task is played in, in at most `max_turns` replies of the policy.
+
+    `instance` is what the environment needs, its labels included; a policy never sees it.
+    """
+
+    name: str
+    instance: dict[str, JsonValue]
+    max_turns: int = Field(default=8, ge=1, le=64)
+
+
 class Task(Wire):
     """One thing to solve, and what is needed to score an answer to it."""
 
@@ -113,6 +124,10 @@ class Task(Wire):
     #: What verifier and judge compare an answer with; `gold` where it is not set.
     reference: str | None = None
     tests: tuple[TestCase, ...] = ()
+    #: What single verifiers need beside these, by the verifier's name.
+    checks: dict[str, JsonValue] = {}
+    #: Set for tasks of several turns; `prompt` is then the first observation.
+    environment: EnvironmentTask | None = None
     #: Text put before an answer to make it a whole program (HumanEval's prompt).
     code_prefix: str = ""
     #: Facts for grouping results: domain, family, difficulty.
@@ -148,11 +163,16 @@ class SamplingParams(Wire):
 
 
 class GenerateRequest(Wire):
-    """Exactly one of `token_ids`, `prompt` (tokenised as it stands), `messages` (templated)."""
+    """Exactly one of `token_ids`, `prompt` (tokenised as it stands), `messages` (templated).
+
+    `then` are further turns after `token_ids`, whose last id ends a turn of the assistant: they
+    are templated and tokenised by themselves, so that no id that was sampled ever changes.
+    """
 
     token_ids: tuple[int, ...] | None = None
     prompt: str | None = None
     messages: tuple[Message, ...] | None = None
+    then: tuple[Message, ...] = ()
     sampling: SamplingParams = SamplingParams()
 
     @model_validator(mode="after")
@@ -162,6 +182,8 @@ class GenerateRequest(Wire):
             raise ValueError("give exactly one of token_ids, prompt and messages")
         if len(given[0]) == 0:
             raise ValueError("the prompt is empty")
+        if self.then and self.token_ids is None:
+            raise ValueError("then goes with token_ids; put further turns into messages")
         return self
 
 
@@ -172,11 +194,24 @@ class FinishReason(StrEnum):
     LENGTH = "length"
 
 
+class Turn(Wire):
+    """One reply of a policy within an episode: the ids from `start` up to `end` are its own."""
+
+    start: int = Field(ge=0)
+    end: int = Field(ge=0)
+    text: str
+    #: What the environment answered; empty after the last turn.
+    observation: str = ""
+    policy: PolicyVersion
+
+
 class Completion(Wire):
-    """One sampled answer.
+    """One sampled answer, or all that followed the first prompt of an episode.
 
     `logprobs[t]` is the natural-log probability of `token_ids[t]` under the sampling
     distribution's temperature, before top-p. The ending token, where there is one, is the last id.
+    Of an episode, `text` and `finish_reason` are the last turn's, `policy` is the oldest of its
+    turns, and ids outside of `turns` are observations, whose `logprobs` are 0.
     """
 
     token_ids: tuple[int, ...]
@@ -184,6 +219,17 @@ class Completion(Wire):
     text: str
     finish_reason: FinishReason
     policy: PolicyVersion
+    turns: tuple[Turn, ...] = ()
+
+    @property
+    def is_policys(self) -> tuple[bool, ...]:
+        """Of each id, whether the policy sampled it: only those may enter a loss."""
+        if not self.turns:
+            return (True,) * len(self.token_ids)
+        return tuple(
+            any(turn.start <= at < turn.end for turn in self.turns)
+            for at in range(len(self.token_ids))
+        )
 
 
 class GenerateResponse(Wire):
@@ -594,17 +640,36 @@ class Abstention(Wire):
 Judgement = Annotated[Verdict | Abstention, Field(discriminator="status")]
 
 
+class Cost(Wire):
+    """What was used up; only what can be counted. `money` is in the unit of the judge's prices."""
+
+    sandbox_cpu_s: float = 0.0
+    judge_tokens: int = 0
+    money: float = 0.0
+
+    def __add__(self, other: "Cost") -> "Cost":
+        return Cost(
+            sandbox_cpu_s=self.sandbox_cpu_s + other.sandbox_cpu_s,
+            judge_tokens=self.judge_tokens + other.judge_tokens,
+            money=self.money + other.money,
+        )
+
+
 class JudgeResponse(Wire):
-    """One judgement per answer, in order; all verdicts name the same judge."""
+    """One judgement per answer, in order; all verdicts name the same judge.
+
+    `cost` is what this request cost, all its failed attempts included.
+    """
 
     judgements: tuple[Judgement, ...]
+    cost: Cost = Cost()
 
 
 # Reward
 
 
 class RewardComponent(Wire):
-    """One term: `value` in [0, 1] as measured, and the weight it enters the reward with."""
+    """One term: `value` as measured, in the component's range, and the weight it enters with."""
 
     name: str
     value: float
@@ -613,7 +678,7 @@ class RewardComponent(Wire):
 
 
 class Scored(Wire):
-    """A measurement: value = sum of weight * component value."""
+    """A measurement: what the rubric makes of its components."""
 
     status: Literal["scored"] = "scored"
     value: float
@@ -631,13 +696,47 @@ class Unscored(Wire):
 
 Reward = Annotated[Scored | Unscored, Field(discriminator="status")]
 
+#: A text, or the turns of an episode, oldest first.
+Answer = str | Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
+
 
 class ScoreRequest(Wire):
-    """Score the answers to one task. `rubric` defaults to the task's own."""
+    """Score the answers to one task. `rubric` defaults to the task's own.
+
+    The same `key` gets the same rewards, if the first time none failed.
+    """
 
     task: Task
-    answers: tuple[str, ...] = Field(min_length=1, max_length=256)
+    answers: tuple[Answer, ...] = Field(min_length=1, max_length=256)
     rubric: str | None = None
+    key: str | None = Field(default=None, min_length=1, max_length=512)
+    #: Whom costs are charged to, beside the caller.
+    run: str = ""
+
+
+class Normalisation(StrEnum):
+    """How a trainer makes advantages of a rubric's rewards.
+
+    `group`: minus the group's mean, over its deviation. `batch`: over the batch's deviation.
+    `none`: minus the mean alone. `components`: each component within its group, then their
+    weighted sum within the batch (GDPO, arXiv 2601.05242).
+    """
+
+    GROUP = "group"
+    BATCH = "batch"
+    NONE = "none"
+    COMPONENTS = "components"
+
+
+class ComponentReport(Wire):
+    """What it took to measure a component for a whole group.
+
+    What several components share is charged to the first of them.
+    """
+
+    name: str
+    time_s: float
+    cost: Cost = Cost()
 
 
 class ScoreResponse(Wire):
@@ -645,6 +744,33 @@ class ScoreResponse(Wire):
 
     rewards: tuple[Reward, ...]
     scorer: str
+    normalise: Normalisation = Normalisation.GROUP
+    components: tuple[ComponentReport, ...] = ()
+
+
+class ScoreBatch(Wire):
+    """Several groups at once."""
+
+    requests: tuple[ScoreRequest, ...] = Field(min_length=1, max_length=1024)
+
+
+class GroupFailed(Wire):
+    """A group of a batch that could not be scored at all."""
+
+    failure: Failure
+
+
+class ScoreBatchResponse(Wire):
+    """One per request, in order."""
+
+    responses: tuple[ScoreResponse | GroupFailed, ...]
+
+
+class PartialReward(Wire):
+    """A line of a streamed score: the reward of the answer at `index`, as soon as it is known."""
+
+    index: int
+    reward: Reward
 
 
 class RubricInfo(Wire):
@@ -653,7 +779,31 @@ class RubricInfo(Wire):
     name: str
     scorer: str
     description: str
+    normalise: Normalisation = Normalisation.GROUP
+    #: The lowest and the highest reward it can give.
+    lowest: float = 0.0
+    highest: float = 1.0
     shares: dict[str, float]
+
+
+# Environments
+
+
+class StepRequest(Wire):
+    """All that a policy has said in an episode so far, oldest first; nothing asks for the start."""
+
+    task: Task
+    turns: tuple[str, ...] = Field(default=(), max_length=64)
+
+
+class StepResponse(Wire):
+    """What the policy reads next. `parts` are the reward parts of the last turn by name."""
+
+    observation: str
+    done: bool
+    parts: dict[str, float] = {}
+    #: For people and logs.
+    facts: dict[str, JsonValue] = {}
 
 
 # Rollouts
@@ -674,6 +824,7 @@ class ScoredGroup(Wire):
     group: Group
     rewards: tuple[Reward, ...] = ()
     scorer: str = ""
+    normalise: Normalisation = Normalisation.GROUP
     failure: Failure | None = None
     worker: str
     generate_time_s: float = 0.0
