@@ -40,14 +40,6 @@ _RETRY = RetryBudget(attempts=40, total_s=60.0)
 _PROBE_TOKENS = 128
 
 
-def quiet_libraries() -> None:
-    """Keep the libraries' own progress bars and tips out of our logs."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-
-
 class Run:
     """One run in its folder. `execute` may be called again after any end but the last."""
 
