@@ -34,6 +34,8 @@ from assay_shared.types import JudgeForm, JudgeRequest
 #: Whose fault it is where what replicas share cannot be reached: not the provider's.
 _SHARED = "redis"
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.1, 5.0
+#: More than a vote's retries take.
+_SEEDS_A_VOTE = 1000
 #: About as many characters as a token has, on the safe side.
 _CHARACTERS_PER_TOKEN = 3
 
@@ -106,11 +108,7 @@ class OpenAIProvider:
     def _first_step(self, vote: int) -> Step:
         config = self._config
         step = Step(config.max_tokens, config.temperature, config.seed, config.reasoning_effort)
-        return (
-            step
-            if vote == 0
-            else Step(step.max_tokens, 0.7, config.seed + 1000 * vote, step.effort)
-        )
+        return step.reseeded(_SEEDS_A_VOTE * vote) if vote else step
 
     async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
         history: list[str] = []
