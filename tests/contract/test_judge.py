@@ -27,6 +27,7 @@ from assay_shared.types import (
     Label,
     Verdict,
 )
+from tests.calibrations import calibrated
 from tests.conftest import Serve
 from tests.raw_upstream import BREAKS, raw_upstream
 from tests.upstream import Upstream, says, verdict
@@ -349,6 +350,24 @@ def test_a_bad_configuration_stops_the_start(
         create_app(JudgeSettings(judge_config=config_file(tmp_path, *chain)))
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "message"),
+    [
+        ("primary", "none.json", "there is no calibration .*none.json"),
+        ("primary", "judge.yaml", "judge.yaml is no calibration"),
+        ("other", "calibration.json", "judge 'other' was not calibrated"),
+    ],
+)
+def test_a_requirement_that_nothing_can_meet_stops_the_start(
+    tmp_path: Path, name: str, file: str, message: str
+) -> None:
+    calibrated(tmp_path)
+    required = {"file": str(tmp_path / file), "minimum_kappa": 0.6}
+    chain = config_file(tmp_path, provider("http://127.0.0.1:1", requirement=required, name=name))
+    with pytest.raises(ConfigError, match=message):
+        create_app(JudgeSettings(judge_config=chain))
+
+
 async def test_a_key_is_nowhere_to_be_read(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -390,8 +409,7 @@ async def test_a_judge_that_was_not_measured_well_enough_is_passed_over(
     serve: Serve, tmp_path: Path
 ) -> None:
     upstream = Upstream(verdict("CORRECT"))
-    required = {"file": str(tmp_path / "calibration.json"), "minimum_kappa": 0.6}
-    (tmp_path / "calibration.json").write_text("{}")
+    required = {"file": str(calibrated(tmp_path)), "minimum_kappa": 0.6}
     chain = config_file(
         tmp_path, provider(serve(upstream.app), requirement=required), {"kind": "reference"}
     )

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay_judge.breaker import Breaker, BreakerOpen
 from assay_judge.cache import cache_key
-from assay_judge.calibration.requirement import check
+from assay_judge.calibration.requirement import Qualification
 from assay_judge.config import OpenAIProviderConfig
 from assay_judge.endpoint import ChatEndpoint, Reply
 from assay_judge.escalation import Step
@@ -63,6 +63,9 @@ class OpenAIProvider:
         self._config = config
         self._shared = shared
         self._ceiling = ceiling
+        self._qualification = (
+            Qualification(config.requirement, config.name) if config.requirement else None
+        )
         self._breaker = Breaker(config.open_after, config.cooldown_s)
         self._flights: SingleFlight[Finding] = SingleFlight()
         self._endpoint = ChatEndpoint(
@@ -85,9 +88,8 @@ class OpenAIProvider:
 
     async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
         """As `Provider.find`; the same ask in the air, or in the cache, is not sent again."""
-        if self._config.requirement is not None:
-            domain = request.domain or None
-            check(self._config.requirement, self.name, ask.template, domain)
+        if self._qualification is not None:
+            self._qualification.check(ask.template, request.domain or None)
         step = self._first_step(asking.vote)
         key = cache_key(
             model=self._config.model,
