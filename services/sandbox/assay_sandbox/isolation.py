@@ -16,7 +16,7 @@ from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.selftest import find_escapes
 from assay_sandbox.settings import Isolation, SandboxSettings
 from assay_sandbox.slot.daemon import FALLBACK, SlotConfig
-from assay_sandbox.toolchain import Toolchain
+from assay_sandbox.toolchain import Toolchain, make_folder
 from assay_shared.errors import ConfigError, InvalidInput, SandboxFault
 
 _log = logging.getLogger(__name__)
@@ -93,7 +93,7 @@ class Slots:
         has_namespaces = isolation != FALLBACK
         self.host = examine(self._settings, has_namespaces=has_namespaces)
         self.toolchain = Toolchain(
-            self._settings.toolchain_folder(self._folder, has_namespaces=has_namespaces),
+            make_folder(self._settings, self._folder, has_namespaces=has_namespaces),
             self._settings.toolchains,
             self.host.python,
         )
@@ -135,7 +135,7 @@ class Slots:
         profile: str,
         plan: Plan,
         on_record: Callable[[Run, bytes], None],
-        on_slot: Callable[[float], None],
+        on_slot: Callable[[float], None] = lambda waited_s: None,
     ) -> Ending:
         """Run a plan in the next free slot that has the profile's packages.
 
@@ -145,10 +145,6 @@ class Slots:
         """
         pool = await self._pool_of(profile)
         return await pool.play(plan, on_record, on_slot)
-
-    async def play_std(self, plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
-        """Run a plan that needs no packages, as `play` does."""
-        return await self._pool.play(plan, on_record)
 
     async def hold(self, profile: str, number: int) -> Slot:
         """A slot for one holder alone; `number` is any below 256 that nobody holds.
