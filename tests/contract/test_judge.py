@@ -279,19 +279,36 @@ async def test_a_failure_is_never_remembered(serve: Serve, tmp_path: Path) -> No
     assert kinds == [Abstention, Verdict]
 
 
+async def test_replies_in_vain_are_on_the_bill_and_kept_ones_are_not(
+    serve: Serve, tmp_path: Path
+) -> None:
+    upstream = Upstream(says(""), verdict("CORRECT"))
+    priced = provider(serve(upstream.app), price={"input_per_million": 1e4})
+    url = serve(create_app(JudgeSettings(judge_config=config_file(tmp_path, priced))))
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        asked_twice = await client.judge(ONE)
+        from_the_cache = await client.judge(ONE)
+    assert asked_twice.judgements == from_the_cache.judgements
+    assert (asked_twice.cost.money, from_the_cache.cost.money) == (2.0, 0.0)
+
+
 async def test_a_ceiling_answers_with_the_budget(serve: Serve, tmp_path: Path) -> None:
     upstream = Upstream(verdict("CORRECT"))
     priced = provider(serve(upstream.app), price={"input_per_million": 1e4})
     path = tmp_path / "judge.yaml"
     path.write_text(yaml.safe_dump({"chain": [priced], "ceiling": 2.5}))
     url = serve(create_app(JudgeSettings(judge_config=path)))
-    kinds = []
+    kinds, costs = [], []
     async with JudgeClient(url, retry=NO_RETRY) as client:
         for i in range(5):  # one costs 100 tokens, so 1.00
             request = JudgeRequest(question=f"q{i}", answers=("a",), run="r")
-            (one,) = (await client.judge(request)).judgements
+            judged = await client.judge(request)
+            (one,) = judged.judgements
+            costs.append(judged.cost)
             kinds.append("judged" if isinstance(one, Verdict) else one.failure.failure_class)
         assert kinds == ["judged"] * 3 + [FailureClass.BUDGET] * 2
+        assert [cost.money for cost in costs] == [1.0] * 3 + [0.0] * 2
+        assert costs[0].judge_tokens >= 100
     async with aiohttp.ClientSession() as session:
         async with session.get(f"{url}/v1/spending", params={"run": "r"}) as response:
             spent = await response.json()

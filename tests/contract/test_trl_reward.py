@@ -15,7 +15,7 @@ from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import InvalidInput, Unreachable
-from assay_trainer.advantage import advantages
+from assay_trainer.advantage import GroupRewards, advantages
 from assay_trainer.policy import create_policy
 from tests.conftest import Serve
 from tests.examples import load_example
@@ -133,7 +133,7 @@ def test_three_steps_of_trl_leave_out_what_the_sandbox_failed_on(
         assert row["grad_norm"] == row["grad_norm"], "finite"
     last = recorder.batches[-1]
     groups = [last[:GROUP], last[GROUP:]]
-    expected = [a or 0.0 for group in advantages(groups, "group") for a in group]
+    expected = [a or 0.0 for group in advantages([GroupRewards(g) for g in groups]) for a in group]
     assert logged_advantages(trainer) == pytest.approx(expected, abs=1e-4)
 
 

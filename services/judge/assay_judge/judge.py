@@ -113,8 +113,11 @@ class JudgeChain:
             if not open_answers:
                 return JudgeResponse(judgements=tuple(one for one in known if one is not None))
             rest = request.model_copy(update={"answers": open_answers})
-            judged = iter(await self._ask_chain(rest, asks_of(rest, template)))
-        return JudgeResponse(judgements=tuple(one or next(judged) for one in known))
+            asking = Asking(client(), request.run, time.monotonic() + self._config.deadline_s)
+            judged = iter(await self._ask_chain(rest, asks_of(rest, template), asking))
+        return JudgeResponse(
+            judgements=tuple(one or next(judged) for one in known), cost=asking.bill.cost
+        )
 
     async def _verify(self, request: JudgeRequest) -> list[Verdict | None]:
         """What checks decide without a model; None for what they leave open."""
@@ -132,8 +135,9 @@ class JudgeChain:
             name = _CERTAINTY
         return self._templates.find(request.form, name)
 
-    async def _ask_chain(self, request: JudgeRequest, asks: list[Ask]) -> list[Judgement]:
-        asking = Asking(client(), request.run, time.monotonic() + self._config.deadline_s)
+    async def _ask_chain(
+        self, request: JudgeRequest, asks: list[Ask], asking: Asking
+    ) -> list[Judgement]:
         tried: list[tuple[Provider, list[Finding | Failure]]] = []
         for provider in self._providers:
             if request.form not in provider.forms:

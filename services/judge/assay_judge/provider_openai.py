@@ -203,6 +203,7 @@ class OpenAIProvider:
                 raise
             usage = reply.usage
             grant.settle(usage.prompt_tokens + usage.completion_tokens)
+            asking.bill.add(usage, self._config.price)
             await ledger.charge(asking.run, asking.caller, self.name, usage, self._config.price)
             return reply
 
