@@ -73,6 +73,8 @@ class DataConfig(Config):
 
     train: Source
     held_out: Source
+    #: What SFT learns from in place of `train`: for one, the turns of episodes.
+    demonstrations: Source | None = None
 
 
 class SFTConfig(Config):

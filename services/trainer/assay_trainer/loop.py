@@ -59,6 +59,7 @@ class Run:
         self._status = RunStatus()
         self._store = GroupStore(settings.redis_url)
         self._train = Dataset([])
+        self._shown = Dataset([])
         self._held_out = Dataset([])
         self._publisher: WeightPublisher | None = None
 
@@ -110,6 +111,8 @@ class Run:
     def _open_data(self) -> None:
         data, folder = self._config.data, self._settings.data
         self._train = open_dataset(data.train, Purpose.TRAIN, folder)
+        shown = data.demonstrations
+        self._shown = open_dataset(shown, Purpose.TRAIN, folder) if shown else self._train
         self._held_out = open_dataset(data.held_out, Purpose.EVALUATE, folder)
         lines = [task.model_dump_json() for task in self._train.tasks + self._held_out.tasks]
         write_atomically(self._folder.tasks, "\n".join(lines) + "\n")
@@ -133,7 +136,8 @@ class Run:
         if config.new is None:
             assert config.folder is not None
             return load_policy(config.folder)
-        texts = (f"{task.prompt}\n{task.gold or ''}" for task in self._train.tasks)
+        tasks = self._train.tasks + (self._shown.tasks if self._shown is not self._train else [])
+        texts = (f"{task.prompt}\n{task.gold or ''}" for task in tasks)
         return create_policy(config.new, texts, self._config.seed)
 
     def _make_publisher(self, tokenizer: PreTrainedTokenizerBase) -> WeightPublisher:
@@ -155,7 +159,7 @@ class Run:
         train_sft(
             model,
             tokenizer,
-            self._train.demonstrations(
+            self._shown.demonstrations(
                 config.demonstrations_per_task, config.mistake_rate, self._config.seed
             ),
             config,

@@ -15,7 +15,6 @@ from assay_shared.types import (
     GenerateRequest,
     Group,
     GroupRequest,
-    Message,
     PromptFormat,
     Reward,
     ScoredGroup,
@@ -101,8 +100,7 @@ async def _generate(
     if task.prompt_format is PromptFormat.RAW:
         prompt = GenerateRequest(prompt=task.prompt, sampling=request.sampling)
     else:
-        turn = Message(role="user", content=task.prompt)
-        prompt = GenerateRequest(messages=(turn,), sampling=request.sampling)
+        prompt = GenerateRequest(messages=task.messages, sampling=request.sampling)
     response = await generator.generate(prompt)
     completions, lost = response.completions, dict[int, Failure]()
     if task.environment is not None:
