@@ -725,6 +725,17 @@ class ScoreRequest(Wire):
     key: str | None = Field(default=None, min_length=1, max_length=512)
     #: Whom costs are charged to, beside the caller.
     run: str = ""
+    #: The tokens of each answer that the policy sampled, for rubrics that need lengths.
+    num_tokens: tuple[int, ...] = ()
+    #: Whether each answer was cut off at its token limit, where that is known.
+    truncated: tuple[bool, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_each(self) -> "ScoreRequest":
+        for name in ("num_tokens", "truncated"):
+            if len(getattr(self, name)) not in (0, len(self.answers)):
+                raise ValueError(f"{name} must have one entry for each answer, or none")
+        return self
 
 
 class Normalisation(StrEnum):

@@ -12,6 +12,7 @@ from assay_shared.interfaces import Environment, Generator, RewardService
 from assay_shared.together import together
 from assay_shared.types import (
     Failure,
+    FinishReason,
     GenerateRequest,
     Group,
     GroupRequest,
@@ -137,6 +138,8 @@ async def _score(
             ),
             key=uuid4().hex,  # asked again after a lost reply, it is not measured again
             run=request.run,
+            num_tokens=tuple(sum(one.is_policys) for one in answers),
+            truncated=tuple(one.finish_reason is FinishReason.LENGTH for one in answers),
         )
     )
     by_index: dict[int, Reward] = dict(zip(whole, response.rewards, strict=True))
