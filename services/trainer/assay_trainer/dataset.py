@@ -1,10 +1,11 @@
-"""Opening datasets: the generated set, JSONL, HumanEval's file; roles are enforced here.
+"""Opening datasets: the generated set, JSONL, HumanEval, GSM8K; roles are enforced here.
 
 A row of HumanEval's file, for the reader of `_human_eval_task`:
     {"task_id": "HumanEval/10", "prompt": "def is_palindrome(...", "entry_point": "make_palindrome",
      "canonical_solution": "    if not string: ...", "test": "def check(candidate): ..."}
 """
 
+import itertools
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -16,8 +17,15 @@ from pydantic import BaseModel
 from assay_shared.errors import DatasetError, RoleError
 from assay_shared.json_lines import read_json_lines
 from assay_shared.types import AssertCase, PromptFormat, Role, Task
-from assay_trainer.config import GeneratedSource, HumanEvalSource, JsonlSource, Source
+from assay_trainer.config import (
+    GeneratedSource,
+    Gsm8kSource,
+    HumanEvalSource,
+    JsonlSource,
+    Source,
+)
 from assay_trainer.generated import generate
+from assay_trainer.gsm8k import gsm8k_task
 
 
 class Purpose(StrEnum):
@@ -77,6 +85,8 @@ def _read(source: Source, purpose: Purpose, data_folder: Path | None) -> Dataset
         return _generated(source, Role.TRAIN if purpose is Purpose.TRAIN else Role.TEST)
     if isinstance(source, JsonlSource):
         return _of_file(source.path, Task.model_validate)
+    if isinstance(source, Gsm8kSource):
+        return _gsm8k(source, purpose, data_folder)
     return _of_file(human_eval_path(source, data_folder), _human_eval_task)
 
 
@@ -90,6 +100,21 @@ def _generated(source: GeneratedSource, role: Role) -> Dataset:
     return Dataset(
         [one.task for one in generated], {one.task.id: one.mistakes for one in generated}
     )
+
+
+def _gsm8k(source: Gsm8kSource, purpose: Purpose, data_folder: Path | None) -> Dataset:
+    split = source.split or ("train" if purpose is Purpose.TRAIN else "test")
+    folder = source.path or (data_folder and data_folder / "gsm8k")
+    if folder is None:
+        raise DatasetError(
+            "where is GSM8K?", hint="give its folder, or the one above in ASSAY_DATA"
+        )
+    numbers = itertools.count()
+
+    def parse(row: object) -> Task:
+        return gsm8k_task(row, next(numbers), Role(split))
+
+    return _of_file(folder / f"{split}.jsonl", parse)
 
 
 def human_eval_path(source: HumanEvalSource, data_folder: Path | None) -> Path:
