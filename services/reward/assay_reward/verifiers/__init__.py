@@ -12,6 +12,15 @@ from assay_reward.verifiers.json_schema import JSON_SCHEMA
 from assay_reward.verifiers.judged import GRADED, JUDGE
 from assay_reward.verifiers.language import LANGUAGE
 from assay_reward.verifiers.math import MATH
+from assay_reward.verifiers.or_debug import (
+    DIAGNOSIS,
+    FAITHFUL,
+    OUTCOME,
+    PRESERVATION,
+    QUICK,
+    SEED_DIAGNOSIS,
+    STEPS,
+)
 from assay_reward.verifiers.overlong import OVERLONG
 from assay_reward.verifiers.pattern import PATTERN
 from assay_reward.verifiers.qa import QA
@@ -30,6 +39,13 @@ VERIFIERS: dict[str, Verifier[Any]] = {
     "judge": JUDGE,
     "language": LANGUAGE,
     "math": MATH,
+    "or_diagnosis": DIAGNOSIS,
+    "or_faithful": FAITHFUL,
+    "or_iis_recall": SEED_DIAGNOSIS,
+    "or_outcome": OUTCOME,
+    "or_preservation": PRESERVATION,
+    "or_quick": QUICK,
+    "or_steps": STEPS,
     "overlong": OVERLONG,
     "pass_ratio": PASS_RATIO,
     "pattern": PATTERN,
