@@ -154,6 +154,31 @@ def report(folder: Path = typer.Argument(help="Run folder.")) -> None:
     print(run_folder.path / "report.html")
 
 
+def rescore(
+    folder: Path = typer.Argument(help="Run folder."),
+    rubric: str | None = typer.Option(None, help="Rubric; each task's own without it."),
+    output: Path | None = typer.Option(
+        None, help="JSON file; FOLDER/rescored/RUBRIC-TIME.json without it."
+    ),
+    give_up_after_s: float = typer.Option(
+        60.0, min=0.0, help="How long failures are asked for again."
+    ),
+) -> None:
+    """Score a run's stored answers again and show what that changes."""
+    from assay_shared.run_folder import RunFolder
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.comparison import summary
+    from assay_trainer.rescoring import rescore_run
+
+    settings = read_settings(ServiceSettings)
+    comparison, path = rescore_run(
+        RunFolder.open(folder), settings, rubric, output, give_up_after_s
+    )
+    for name, text in summary(comparison):
+        print(f"{name:<18} {text}")
+    print(f"{'comparison':<18} {path}")
+
+
 def demo(
     overrides: list[str] | None = _OVERRIDES,
     home: Path | None = typer.Option(None, help="Folder for all of it; default: runs/demo-TIME."),
