@@ -180,7 +180,9 @@ def test_what_cannot_be_done_says_so_before_anything_is_scored(
 def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder) -> None:
     store(folder, "a", CODE, {"x": scored(1.0), "y": Unscored(failure=FAILURE)}, "s@1")
     store(folder, "a", CODE, {"x": scored(1.0), "y": Unscored(failure=FAILURE)}, "s@1")
-    game = CODE.model_copy(update={"environment": EnvironmentTask(name="game", instance={})})
+    game = CODE.model_copy(
+        update={"id": "game", "environment": EnvironmentTask(name="game", instance={})}
+    )
     turns = tuple(Turn(start=0, end=1, text=text, policy=POLICY) for text in ("one", "two"))
     episode = make_completion("two").model_copy(update={"turns": turns})
     group = Group(key="g", task=game, completions=(episode, episode))
@@ -198,18 +200,27 @@ def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder)
         TaskResult(task_id=task_id, prompt="p", tags={}, samples=samples)
         for task_id in ("code", "forgotten")
     ]
+    episodes = [
+        Sample(text="b", turns=[("a", "go on"), ("b", "")], outcome=Status.ACCEPTED, reward=1.0),
+        Sample(text="b", outcome=Status.ACCEPTED, reward=1.0),
+        Sample(text="a", turns=[("a", "go on")], outcome=None, failure="environment down"),
+    ]
+    results.append(TaskResult(task_id="game", prompt="p", tags={}, samples=episodes))
     evaluation = Evaluation(name="before", policy=POLICY, confidence=0.95, results=results)
     write_atomically(folder.evaluation("before"), evaluation.model_dump_json())
-    write_atomically(folder.tasks, CODE.model_dump_json() + "\n")
+    tasks = (CODE, game)
+    write_atomically(folder.tasks, "".join(task.model_dump_json() + "\n" for task in tasks))
     stored = read_stored(folder)
     assert [(one.source, one.answers) for one in stored.groups] == [
         ("rollouts", ("x", "y")),
         ("rollouts", (("one", "two"),)),
         ("before", ("x", "y")),
+        ("before", (("a", "b"),)),
     ]
     assert stored.left_out == {
         "repeated": 2,
-        "unfinished episode": 1,
+        "unfinished episode": 2,
+        "turns are not kept": 1,
         "no answer": 1,
         "unknown task": 3,
     }

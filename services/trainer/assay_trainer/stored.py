@@ -10,7 +10,7 @@ from pydantic import ValidationError
 from assay_shared.errors import DatasetError
 from assay_shared.run_folder import RunFolder
 from assay_shared.types import Answer, Completion, Reward, Scored, ScoredGroup, Task
-from assay_trainer.evaluation import Evaluation, TaskResult
+from assay_trainer.evaluation import Evaluation, Sample, TaskResult
 
 ROLLOUTS = "rollouts"
 FAILED = "failed"
@@ -141,16 +141,26 @@ def _add_result(stored: Stored, name: str, result: TaskResult, task: Task | None
     samples = result.samples
     if task is None:
         stored.left_out["unknown task"] += len(samples)
-    elif task.environment is not None:
-        stored.left_out["turns are not kept"] += len(samples)
-    else:
-        marks = tuple(
-            Mark(None) if one.outcome is None else Mark(one.reward, one.outcome) for one in samples
-        )
-        lacks = ["no answer" if one.outcome is None and not one.text else None for one in samples]
-        answers = tuple(sample.text for sample in samples)
-        key = f"{name}/{task.id}"
-        stored.add(StoredGroup(name, key, task, answers, marks, task.rubric), lacks)
+        return
+    marks = tuple(
+        Mark(None) if one.outcome is None else Mark(one.reward, one.outcome) for one in samples
+    )
+    answers = tuple(_said(sample) for sample in samples)
+    lacks = [_lack(sample, task) for sample in samples]
+    key = f"{name}/{task.id}"
+    stored.add(StoredGroup(name, key, task, answers, marks, task.rubric), lacks)
+
+
+def _said(sample: Sample) -> Answer:
+    return tuple(reply for reply, _ in sample.turns) if sample.turns else sample.text
+
+
+def _lack(sample: Sample, task: Task) -> str | None:
+    if sample.outcome is None and task.environment is not None:
+        return "unfinished episode"
+    if task.environment is not None and not sample.turns:
+        return "turns are not kept"
+    return "no answer" if sample.outcome is None and not sample.text else None
 
 
 def _unreadable(where: str, error: ValidationError) -> DatasetError:
