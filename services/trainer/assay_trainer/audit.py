@@ -4,12 +4,12 @@ from collections import defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from assay_shared.scoring import BatchRewarder
 from assay_shared.types import Answer, Scored, ScoreRequest, Status, Task
 from assay_trainer.corpus import Corpus
-from assay_trainer.scoring import BatchRewarder, estimated_tokens, score_groups
 from assay_trainer.statistics import Interval, mean_interval
 from assay_trainer.trivial import policies_for
-from assay_trainer.validation import GOLD, rewards_of
+from assay_trainer.validation import GOLD, estimated_tokens, rewards_of, score_all
 
 _CONFIDENCE = 0.95
 
@@ -45,7 +45,7 @@ async def audit(
     corpus = Corpus(tasks)
     answers = [_answers(task, corpus) for task in tasks]
     requests = [_request(*pair, rubric) for pair in zip(tasks, answers, strict=True)]
-    responses = await score_groups(requests, rewarder, on_scored)
+    responses = await score_all(requests, rewarder, on_scored)
     earnings: dict[str, Earnings] = defaultdict(Earnings)
     for given, response in zip(answers, responses, strict=True):
         for policy, reward in zip(given, rewards_of(response, len(given)), strict=True):

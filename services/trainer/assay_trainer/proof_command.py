@@ -104,13 +104,13 @@ def _with_progress(
 
     from rich.progress import Progress
 
-    from assay_shared.clients import RewardClient
     from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.validation import open_prover
 
     async def run() -> Result:
         with Progress(transient=True) as progress:
             bar = progress.add_task("scoring", total=num_tasks)
-            async with RewardClient.from_settings(read_settings(ServiceSettings)) as client:
+            async with open_prover(read_settings(ServiceSettings)) as client:
                 return await work(client, lambda done: progress.advance(bar, done))
 
     return asyncio.run(run())

@@ -7,14 +7,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
+from typing import Protocol
 
-from assay_shared.clients import RewardClient
+from assay_shared.clients import RewardClient, Timeouts
 from assay_shared.errors import DatasetError, InternalFault
+from assay_shared.scoring import BatchRewarder, score_groups
 from assay_shared.settings import ServiceSettings
 from assay_shared.types import (
     FailureClass,
     GroupFailed,
     Reward,
+    RubricInfo,
     Scored,
     ScoreRequest,
     ScoreResponse,
@@ -23,12 +26,21 @@ from assay_shared.types import (
 )
 from assay_trainer.config import ValidationConfig
 from assay_trainer.corpus import Corpus
-from assay_trainer.scoring import BatchRewarder, estimated_tokens, score_groups
 from assay_trainer.wrong_answers import WRONG_ANSWERS
 
 GOLD = "gold"
 KINDS = (GOLD, *WRONG_ANSWERS)
 _ROUNDING = 1e-9
+_BATCH_GROUPS = 32
+_ATTEMPT_S = 600.0
+#: What a retry can help is asked for again for so long.
+GIVE_UP_AFTER_S = 30.0
+
+
+class Prover(BatchRewarder, Protocol):
+    """What is asked of the reward service here."""
+
+    async def rubrics(self) -> list[RubricInfo]: ...
 
 
 class Finding(StrEnum):
@@ -139,15 +151,19 @@ class Validation:
 async def validate(
     tasks: Sequence[Task],
     corpus: Corpus,
-    rewarder: BatchRewarder,
+    rewarder: Prover,
     rubric: str | None = None,
     on_scored: Callable[[int], None] = lambda num_tasks: None,
 ) -> Validation:
-    """Score each task's gold answer beside answers that are wrong; `corpus` has the other rows."""
+    """Score each task's gold answer beside answers that are wrong; `corpus` has the other rows.
+
+    Raises:
+        InfrastructureError: the reward service cannot be reached.
+    """
     highest = {info.name: info.highest for info in await rewarder.rubrics()}
     answers = [_answers(task, corpus) for task in tasks]
     requests = [_request(*pair, rubric) for pair in zip(tasks, answers, strict=True)]
-    responses = await score_groups(requests, rewarder, on_scored)
+    responses = await score_all(requests, rewarder, on_scored)
     checks = []
     for task, given, response in zip(tasks, answers, responses, strict=True):
         most = highest.get(rubric or task.rubric, 1.0)
@@ -157,6 +173,30 @@ async def validate(
     return Validation(checks)
 
 
+def open_prover(settings: ServiceSettings) -> RewardClient:
+    """A client that waits for batches of many answers."""
+    timeouts = Timeouts(read_s=_ATTEMPT_S, total_s=_ATTEMPT_S)
+    return RewardClient.from_settings(settings, timeouts=timeouts)
+
+
+async def score_all(
+    requests: Sequence[ScoreRequest], rewarder: BatchRewarder, on_scored: Callable[[int], None]
+) -> list[ScoreResponse | GroupFailed]:
+    """One response per request, in order."""
+    return await score_groups(
+        rewarder,
+        requests,
+        give_up_after_s=GIVE_UP_AFTER_S,
+        batch_size=_BATCH_GROUPS,
+        on_scored=on_scored,
+    )
+
+
+def estimated_tokens(text: str) -> int:
+    """About four bytes a token: near enough for rubrics that punish thousands too many."""
+    return len(text.encode()) // 4 + 1
+
+
 def prove(
     sets: Sequence[Sequence[Task]], config: ValidationConfig, settings: ServiceSettings, seed: int
 ) -> Validation:
@@ -164,7 +204,7 @@ def prove(
 
     async def run() -> Validation:
         checks = []
-        async with RewardClient.from_settings(settings) as client:
+        async with open_prover(settings) as client:
             for tasks in sets:
                 chosen = random.Random(seed).sample(tasks, min(config.sample, len(tasks)))
                 checks += (await validate(chosen, Corpus(tasks), client)).checks

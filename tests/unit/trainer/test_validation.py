@@ -22,6 +22,7 @@ from assay_shared.types import (
     Status,
     Task,
 )
+from assay_trainer import validation
 from assay_trainer.audit import audit
 from assay_trainer.corpus import Corpus
 from assay_trainer.trivial import TRIVIAL_POLICIES, policies_for
@@ -34,6 +35,12 @@ TASKS = [
     for name, value in (("a", "3"), ("b", "4"), ("c", "5"), ("d", "4.0"))
 ]
 Value = Callable[[Task, str], float | None]
+
+
+@pytest.fixture(autouse=True)
+def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What fails is not asked for again."""
+    monkeypatch.setattr(validation, "GIVE_UP_AFTER_S", 0.0)
 
 
 class TableRewarder:
@@ -121,12 +128,12 @@ async def test_a_failure_is_neither() -> None:
 
 
 async def test_with_nothing_measured_nothing_is_proved() -> None:
-    down = NotReady("starting")
-    found = await run(TableRewarder(last_line_decides, down))
-    with pytest.raises(InternalFault, match="no task could be measured: starting"):
+    found = await run(TableRewarder(lambda task, answer: None))
+    with pytest.raises(InternalFault, match="no task could be measured: planted"):
         found.refuse(1.0)
-    with pytest.raises(Unauthorized):
-        await run(TableRewarder(last_line_decides, Unauthorized("no token")))
+    for error in (NotReady("starting"), Unauthorized("no token")):
+        with pytest.raises(type(error)):
+            await run(TableRewarder(last_line_decides, error))
 
 
 async def test_a_task_that_cannot_be_scored_at_all_is_an_exception() -> None:
