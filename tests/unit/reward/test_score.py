@@ -78,6 +78,14 @@ async def test_of_an_episode_the_last_turn_is_the_answer(make: Make) -> None:
     assert values(response) == [1.0, 0.0, 0.25]
 
 
+async def test_the_same_answers_get_the_same_rewards_every_time(make: Make) -> None:
+    """No noise: equal answers have equal rewards, and such a group teaches nothing."""
+    request = ScoreRequest(task=TASK, answers=("pass 1", "pass 1", "pass 2"))
+    first, again = await make().score(request), await make().score(request)
+    assert first.rewards == again.rewards
+    assert first.rewards[0] == first.rewards[1]
+
+
 # Gates
 
 

@@ -46,6 +46,17 @@ def make_evaluation(name: str, num_right: int, num_failed: int = 0) -> Evaluatio
     )
 
 
+def test_an_evaluation_counts_what_became_of_answers_and_not_their_rewards() -> None:
+    """Shaping a reward (times 1.4, say) must not change what a run is judged by."""
+    plain = make_evaluation("before", 2)
+    shaped = plain.model_copy(deep=True)
+    for result in shaped.results:
+        for sample in result.samples:
+            sample.reward = 1.4 if sample.outcome is Status.ACCEPTED else -0.3
+    assert shaped.pass_at(1) == plain.pass_at(1)
+    assert difference(plain, shaped).value == 0.0
+
+
 def make_step(step: int, **changes: object) -> Step:
     values: dict[str, object] = dict.fromkeys(Step.model_fields, 1)
     values |= {"step": step, "failures": {"sandbox": 2}, "outcomes": {"accepted": 3}}

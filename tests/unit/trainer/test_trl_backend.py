@@ -156,6 +156,49 @@ def test_loss_and_gradient_are_those_of_the_paper(tmp_path: Path, loss_type: str
     assert max(float(g.abs().max()) for g in found.values()) > 1e-3
 
 
+def test_a_clip_bound_changes_the_loss_off_policy_and_nothing_on_policy(tmp_path: Path) -> None:
+    """On policy every ratio is 1: two bounds cannot be compared there, and the run says so."""
+    bounds = {"narrow": {"clip_high": 0.05}, "wide": {"clip_high": 0.9}}
+    for name, groups in (("off", make_groups()), ("on", on_policy(make_groups()))):
+        runs = {k: train_once(tmp_path / name / k, groups, **v) for k, v in bounds.items()}
+        fractions = {k: logged["clip_ratio/region_mean"] for k, (_, logged) in runs.items()}
+        if name == "off":
+            assert fractions["narrow"] > 0
+            with pytest.raises(AssertionError):
+                assert_same(runs["narrow"][0], runs["wide"][0])
+        else:
+            assert fractions == {"narrow": 0.0, "wide": 0.0}
+            assert_same(runs["narrow"][0], runs["wide"][0])
+
+
+def on_policy(groups: list[ScoredGroup]) -> list[ScoredGroup]:
+    """The same ids with the log-probabilities that the policy itself gives them."""
+    model, _ = create_policy(TINY, TEXTS, seed=0)
+
+    def own(prompt: tuple[int, ...], completion: Completion) -> Completion:
+        ids = torch.tensor([[*prompt, *completion.token_ids]])
+        with torch.no_grad():
+            logits = model(input_ids=ids).logits[0, len(prompt) - 1 : -1] / TEMPERATURE
+        rows = logits.log_softmax(-1)
+        found = tuple(float(r[i]) for r, i in zip(rows, completion.token_ids, strict=True))
+        return completion.model_copy(update={"logprobs": found})
+
+    return [
+        scored.model_copy(
+            update={
+                "group": scored.group.model_copy(
+                    update={
+                        "completions": tuple(
+                            own(scored.group.prompt_token_ids, c) for c in scored.group.completions
+                        )
+                    }
+                )
+            }
+        )
+        for scored in groups
+    ]
+
+
 def test_what_an_environment_said_is_read_and_gets_no_gradient(tmp_path: Path) -> None:
     """The loss is over the policy's own ids alone; what stands at the others changes nothing."""
     groups = make_groups(observed=(0.0, 0.0, 0.0))
