@@ -8,6 +8,7 @@ from statistics import fmean, median, stdev
 from pydantic import BaseModel
 from scipy.stats import spearmanr
 
+from assay_shared.types import Failure
 from assay_trainer.advantage import GroupRewards, advantages
 from assay_trainer.stored import Mark, StoredGroup
 
@@ -23,8 +24,8 @@ class Rescored:
     stored: StoredGroup
     marks: tuple[Mark, ...]
     scorer: str
-    #: By class, where an answer has no new reward.
-    failures: tuple[str, ...] = ()
+    #: Of the answers without a new reward.
+    failures: tuple[Failure, ...] = ()
 
     def both_G(self) -> tuple[list[float], list[float]]:
         """Rewards before and after of the samples that have both."""
@@ -95,6 +96,8 @@ class Comparison(BaseModel):
     rubric: str | None
     scorers: list[str]
     left_out: dict[str, int]
+    #: The first message of each class of failures.
+    failure_examples: dict[str, str] = {}
     all: Change
     by_scorer: dict[str, Change]
     by_source: dict[str, Change]
@@ -109,6 +112,11 @@ def compare(
         rubric=rubric,
         scorers=sorted({one.scorer for one in rescored if one.scorer}),
         left_out=left_out,
+        failure_examples={
+            str(failure.failure_class): failure.message
+            for one in reversed(rescored)
+            for failure in reversed(one.failures)
+        },
         all=change(rescored),
         by_scorer=_by(rescored, [one.stored.scorer for one in rescored]),
         by_source=_by(rescored, [one.stored.source for one in rescored]),
@@ -131,7 +139,7 @@ def change(rescored: Sequence[Rescored]) -> Change:
         "num_samples": sum(len(one.marks) for one in rescored),
         "num_compared": len(old),
         "outcomes": _outcomes(rescored),
-        "failures": dict(Counter(failure for one in rescored for failure in one.failures)),
+        "failures": dict(Counter(str(f.failure_class) for one in rescored for f in one.failures)),
     }
     if not old:
         return Change.model_validate(common)
@@ -205,6 +213,8 @@ def summary(comparison: Comparison) -> list[tuple[str, str]]:
     if found.failures:
         counts = ", ".join(f"{num} {kind}" for kind, num in sorted(found.failures.items()))
         lines.append(("failed", f"{counts}: without a new reward, none of them 0"))
+        examples = comparison.failure_examples.items()
+        lines += [("", f"{kind}: {message}") for kind, message in sorted(examples)]
     if comparison.left_out:
         counts = ", ".join(f"{num} {reason}" for reason, num in sorted(comparison.left_out.items()))
         lines.append(("left out", counts))

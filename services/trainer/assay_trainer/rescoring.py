@@ -110,14 +110,12 @@ async def rescore_groups(
 def _rescored(group: StoredGroup, response: GroupScores) -> Rescored:
     if isinstance(response, GroupFailed):
         num = len(group.answers)
-        failures = (str(response.failure.failure_class),) * num
-        return Rescored(group, (Mark(None),) * num, "", failures)
-    failed = [one for one in response.rewards if not isinstance(one, Scored)]
+        return Rescored(group, (Mark(None),) * num, "", (response.failure,) * num)
     return Rescored(
         group,
         tuple(_mark(reward) for reward in response.rewards),
         response.scorer,
-        tuple(str(one.failure.failure_class) for one in failed),
+        tuple(one.failure for one in response.rewards if not isinstance(one, Scored)),
     )
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from assay_trainer.comparison import Rescored, compare, summary
 from assay_trainer.stored import Mark, StoredGroup
-from tests.fakes import make_task
+from tests.fakes import FAILURE, make_task
 
 
 def marks(*values: float | None) -> tuple[Mark, ...]:
@@ -23,7 +23,7 @@ def rescored(
 ) -> Rescored:
     answers = tuple(f"answer {at}" for at in range(len(before)))
     stored = StoredGroup(source, key, make_task(key), answers, marks(*before), scorer)
-    failures = ("judge",) * after.count(None)
+    failures = (FAILURE,) * after.count(None)
     return Rescored(stored, marks(*after), "new@2", failures)
 
 
@@ -38,7 +38,7 @@ GROUPS = [
 def test_only_samples_with_both_rewards_are_compared() -> None:
     found = compare("run", "new", GROUPS, {"repeated": 3}).all
     assert (found.num_samples, found.num_compared) == (12, 10)
-    assert found.failures == {"judge": 1}
+    assert found.failures == {"sandbox": 1}
     assert found.before is not None
     assert found.after is not None
     assert found.before.mean == pytest.approx(4.0 / 10)
@@ -90,7 +90,8 @@ def test_without_a_single_pair_there_is_nothing_to_compare() -> None:
     assert found.all.before is None
     assert found.all.groups is None
     texts = dict(summary(found))
-    assert texts["failed"] == "2 judge: without a new reward, none of them 0"
+    assert texts["failed"] == "2 sandbox: without a new reward, none of them 0"
+    assert texts[""] == "sandbox: planted"
 
 
 def test_the_summary_names_what_changed() -> None:
