@@ -122,7 +122,7 @@ class FakeRewarder:
         self.requests.append(request)
         if self.error is not None:
             raise self.error
-        values = (self.table.get(answer, 0.0) for answer in request.answers)
+        values = (self.table.get(str(answer), 0.0) for answer in request.answers)
         return ScoreResponse(rewards=make_rewards(*values), scorer="fake@0")
 
 

@@ -1,11 +1,13 @@
 """The reward service over HTTP."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
 
 from assay_reward.measurement import Instruments
+from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
 from assay_reward.settings import RewardSettings
@@ -13,7 +15,14 @@ from assay_shared.admission import Gate
 from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
 from assay_shared.service import create_service
 from assay_shared.symbolic import Symbolic
-from assay_shared.types import RubricInfo, ScoreRequest, ScoreResponse
+from assay_shared.types import (
+    PartialReward,
+    RubricInfo,
+    ScoreBatch,
+    ScoreBatchResponse,
+    ScoreRequest,
+    ScoreResponse,
+)
 
 
 def create_app(settings: RewardSettings) -> FastAPI:
@@ -38,16 +47,13 @@ def create_app(settings: RewardSettings) -> FastAPI:
             JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
         ):
             instruments = Instruments(sandbox, judge, symbolic)
-            scorer = Scorer(rubrics, instruments, gate, app.state.metrics.registry)
+            responses = Responses(settings.reward_keep_bytes)
+            scorer = Scorer(rubrics, instruments, gate, responses, app.state.metrics.registry)
             yield
         symbolic.close()
 
     app = create_service("reward", settings, lifespan)
-
-    @app.post("/v1/score")
-    async def score(request: ScoreRequest) -> ScoreResponse:
-        """Score the answers to one task."""
-        return await scorer.score(request)
+    _add_scoring(app, lambda: scorer)
 
     @app.get("/v1/rubrics")
     async def list_rubrics() -> list[RubricInfo]:
@@ -55,3 +61,26 @@ def create_app(settings: RewardSettings) -> FastAPI:
         return [rubric.info() for rubric in rubrics.all()]
 
     return app
+
+
+def _add_scoring(app: FastAPI, scorer: Callable[[], Scorer]) -> None:
+    @app.post("/v1/score")
+    async def score(request: ScoreRequest) -> ScoreResponse:
+        """Score the answers to one task."""
+        return await scorer().score(request)
+
+    @app.post("/v1/score/batch")
+    async def score_batch(batch: ScoreBatch) -> ScoreBatchResponse:
+        """Score the answers to several tasks."""
+        return await scorer().score_batch(batch)
+
+    @app.post("/v1/score/stream", response_class=StreamingResponse)
+    async def score_stream(request: ScoreRequest) -> StreamingResponse:
+        """Score one task as JSON lines: each reward when it is known, then the whole response."""
+        parts = scorer().stream(request)
+        return StreamingResponse(_lines(parts), media_type="application/x-ndjson")
+
+
+async def _lines(parts: AsyncIterator[PartialReward | ScoreResponse]) -> AsyncIterator[str]:
+    async for part in parts:
+        yield part.model_dump_json() + "\n"

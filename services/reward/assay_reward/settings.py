@@ -18,6 +18,8 @@ class RewardSettings(ServiceSettings):
     #: Groups scored at once; `reward_max_waiting` more wait, then 429.
     reward_max_running: int = Field(default=64, gt=0)
     reward_max_waiting: int = Field(default=1024, ge=0)
+    #: JSON of responses kept for those who ask again with the same key.
+    reward_keep_bytes: int = Field(default=64 * 2**20, ge=0)
     #: How long one attempt at sandbox or judge may take, and all attempts together.
     reward_attempt_timeout_s: float = Field(default=120.0, gt=0)
     reward_retry_budget_s: float = Field(default=30.0, gt=0)
