@@ -17,6 +17,7 @@ AssayError
     ├── Unreachable        502  no connection, or it broke
     ├── TimedOut           504  no answer in time
     ├── SandboxFault       500  a program could not be started, watched or cleaned up
+    ├── SolverFault        500  a solver ended without saying what is true of a model
     ├── JudgeFault         502  no provider gave a usable verdict
     ├── BudgetExceeded     402  a cost or retry budget is spent
     ├── WeightsRefused     422  a checkpoint that is incomplete, corrupt or not what was announced
@@ -169,6 +170,14 @@ class SandboxFault(InfrastructureError):
 
     http_status = 500
     failure_class = FailureClass.SANDBOX
+    retryable = True
+
+
+class SolverFault(InfrastructureError):
+    """A solver ended without saying what is true of a model."""
+
+    http_status = 500
+    failure_class = FailureClass.INTERNAL
     retryable = True
 
 

@@ -1,0 +1,122 @@
+"""Models as MPS files, read and written by HiGHS itself; the names are kept."""
+
+import tempfile
+from pathlib import Path
+
+import numpy as np
+from highspy import Highs, HighsLp, HighsStatus, HighsVarType, MatrixFormat, ObjSense
+
+from assay_reward.or_debug.model import Column, Model, Row
+from assay_shared.errors import DatasetError, InvalidInput, SolverFault
+
+
+def read(path: Path) -> Model:
+    """The model in an MPS file.
+
+    Raises: DatasetError for a file that is not there or no MPS, and for what a `Model` has not:
+    an objective's constant, semi-continuous columns, names that are not words.
+    """
+    highs = _silent()
+    if not path.is_file() or highs.readModel(str(path)) != HighsStatus.kOk:
+        raise DatasetError("not a readable MPS file", field=str(path))
+    lp = highs.getLp()
+    if lp.offset_:
+        raise DatasetError("the objective has a constant", field=str(path))
+    kinds = list(lp.integrality_) or [HighsVarType.kContinuous] * lp.num_col_
+    if not set(kinds) <= {HighsVarType.kContinuous, HighsVarType.kInteger}:
+        raise DatasetError("only continuous and integer columns are supported", field=str(path))
+    try:
+        return Model(
+            columns=tuple(
+                Column(
+                    name=name,
+                    lower=low,
+                    upper=high,
+                    cost=cost,
+                    is_integer=kind == HighsVarType.kInteger,
+                )
+                for name, low, high, cost, kind in zip(
+                    lp.col_names_, lp.col_lower_, lp.col_upper_, lp.col_cost_, kinds, strict=True
+                )
+            ),
+            rows=_rows(lp),
+            maximise=lp.sense_ == ObjSense.kMaximize,
+        )
+    except ValueError as error:
+        raise DatasetError(f"not a usable model: {error}", field=str(path)) from error
+
+
+def _rows(lp: HighsLp) -> tuple[Row, ...]:
+    """The rows of a column-wise `lp`, as HiGHS reads files."""
+    coefficients: list[dict[str, float]] = [{} for _ in range(lp.num_row_)]
+    matrix = lp.a_matrix_
+    starts, indices, values = list(matrix.start_), list(matrix.index_), list(matrix.value_)
+    for at, column in enumerate(lp.col_names_):
+        for entry in range(starts[at], starts[at + 1]):
+            if values[entry]:
+                coefficients[indices[entry]][column] = values[entry]
+    return tuple(
+        Row(name=name, coefficients=terms, lower=low, upper=high)
+        for name, terms, low, high in zip(
+            lp.row_names_, coefficients, lp.row_lower_, lp.row_upper_, strict=True
+        )
+    )
+
+
+def write(model: Model, path: Path) -> None:
+    """Write `model` as free-format MPS, with up to 15 significant digits.
+
+    Raises: InvalidInput for a column that is in no row and has no cost, which the file would lose;
+    SolverFault where HiGHS cannot write it.
+    """
+    used = {name for row in model.rows for name in row.coefficients}
+    if idle := [c.name for c in model.columns if not c.cost and c.name not in used]:
+        raise InvalidInput(f"columns in no row and without a cost: {idle}", field="model")
+    highs = _silent()
+    if (
+        highs.passModel(_lp(model)) == HighsStatus.kError
+        or highs.writeModel(str(path)) == HighsStatus.kError
+    ):
+        raise SolverFault(f"HiGHS cannot write {path}")
+
+
+def text(model: Model) -> str:
+    """`model` as the text of an MPS file. Raises as `write`."""
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder) / "model.mps"
+        write(model, path)
+        return path.read_text()
+
+
+def _lp(model: Model) -> HighsLp:
+    """`model` row-wise, with its names."""
+    lp = HighsLp()
+    columns = {column.name: at for at, column in enumerate(model.columns)}
+    lp.num_col_, lp.num_row_ = len(model.columns), len(model.rows)
+    lp.sense_ = ObjSense.kMaximize if model.maximise else ObjSense.kMinimize
+    lp.col_cost_ = np.array([column.cost for column in model.columns], dtype=np.float64)
+    lp.col_lower_ = np.array([column.lower for column in model.columns], dtype=np.float64)
+    lp.col_upper_ = np.array([column.upper for column in model.columns], dtype=np.float64)
+    lp.row_lower_ = np.array([row.lower for row in model.rows], dtype=np.float64)
+    lp.row_upper_ = np.array([row.upper for row in model.rows], dtype=np.float64)
+    lp.integrality_ = [
+        HighsVarType.kInteger if column.is_integer else HighsVarType.kContinuous
+        for column in model.columns
+    ]
+    lp.col_names_ = [column.name for column in model.columns]
+    lp.row_names_ = [row.name for row in model.rows]
+    matrix = lp.a_matrix_
+    matrix.format_ = MatrixFormat.kRowwise
+    matrix.num_col_, matrix.num_row_ = lp.num_col_, lp.num_row_
+    matrix.start_ = np.cumsum([0, *(len(row.coefficients) for row in model.rows)], dtype=np.int32)
+    indices = [columns[name] for row in model.rows for name in row.coefficients]
+    values = [value for row in model.rows for value in row.coefficients.values()]
+    matrix.index_ = np.array(indices, dtype=np.int32)
+    matrix.value_ = np.array(values, dtype=np.float64)
+    return lp
+
+
+def _silent() -> Highs:
+    highs = Highs()
+    highs.setOptionValue("output_flag", False)
+    return highs
