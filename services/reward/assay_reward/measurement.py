@@ -8,6 +8,7 @@ from typing import Any, Generic, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from assay_reward.or_debug.players import Players
 from assay_shared.config import Config
 from assay_shared.errors import InvalidInput
 from assay_shared.interfaces import Judge, Sandbox
@@ -53,6 +54,7 @@ class Instruments:
     sandbox: Sandbox
     judge: Judge
     symbolic: Symbolic
+    players: Players = field(default_factory=Players)
 
 
 @dataclass

@@ -1,16 +1,26 @@
-"""Rewarder over HTTP."""
+"""Rewarder and Environment over HTTP."""
 
 from pydantic import TypeAdapter
 
 from assay_shared.clients.http import ServiceClient
-from assay_shared.types import RubricInfo, ScoreRequest, ScoreResponse
+from assay_shared.errors import InvalidInput
+from assay_shared.types import (
+    EnvironmentInfo,
+    RubricInfo,
+    ScoreRequest,
+    ScoreResponse,
+    StepRequest,
+    StepResponse,
+)
 
 _RESPONSE = TypeAdapter(ScoreResponse)
 _RUBRICS = TypeAdapter(list[RubricInfo])
+_STEP = TypeAdapter(StepResponse)
+_ENVIRONMENTS = TypeAdapter(list[EnvironmentInfo])
 
 
 class RewardClient(ServiceClient):
-    """Scores groups."""
+    """Scores groups, and plays episodes."""
 
     service = "reward"
 
@@ -19,3 +29,19 @@ class RewardClient(ServiceClient):
 
     async def rubrics(self) -> list[RubricInfo]:
         return await self._call("GET", "/v1/rubrics", None, _RUBRICS)
+
+    async def step(self, request: StepRequest) -> StepResponse:
+        """What the task's environment answers to the last turn.
+
+        Raises:
+            InvalidInput: the task is not played anywhere.
+        """
+        played = request.task.environment
+        if played is None:
+            raise InvalidInput(
+                f"task {request.task.id} is not played anywhere", field="task.environment"
+            )
+        return await self._call("POST", f"/v1/environments/{played.name}/step", request, _STEP)
+
+    async def environments(self) -> list[EnvironmentInfo]:
+        return await self._call("GET", "/v1/environments", None, _ENVIRONMENTS)

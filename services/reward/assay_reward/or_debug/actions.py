@@ -104,10 +104,10 @@ class Action:
         return f"{self.name}({', '.join(arguments)})"
 
 
-class Malformed(Exception):
-    """A reply without exactly one action; the message says what is wrong and what would be right.
+class InvalidTurn(Exception):
+    """A reply that changes nothing; the message says what is wrong and what would be right.
 
-    Raised within this package only: to the policy it is an invalid turn, which is a score.
+    It never leaves this package: the policy's own fault is a score.
     """
 
 
@@ -115,28 +115,28 @@ def parse_action(reply: str) -> Action:
     """The one action of a reply, on its last line that is not empty.
 
     Raises:
-        Malformed: there is none, or more than one, or it is not as `ACTIONS` says.
+        InvalidTurn: there is none, or more than one, or it is not as `ACTIONS` says.
     """
     lines = [line.strip() for line in reply.strip().splitlines()]
     marked = [line for line in lines if line.startswith(_MARK)]
     if len(marked) != 1:
         found = "no line" if not marked else f"{len(marked)} lines"
-        raise Malformed(
+        raise InvalidTurn(
             f"{found} of your reply start with `Action:`; end it with exactly one such line, "
             "for example `Action: GET_IIS()`"
         )
     if lines[-1] != marked[0]:
-        raise Malformed("text follows the line `Action: ...`; let it be the last line")
+        raise InvalidTurn("text follows the line `Action: ...`; let it be the last line")
     return _parse_call(marked[0].removeprefix(_MARK).strip())
 
 
 def _parse_call(text: str) -> Action:
     call = _CALL.fullmatch(text)
     if call is None:
-        raise Malformed(f"{_quoted(text)} is not of the form NAME(arguments), as in DROP(c3)")
+        raise InvalidTurn(f"{_quoted(text)} is not of the form NAME(arguments), as in DROP(c3)")
     name, inside = call.groups()
     if name not in ACTIONS:
-        raise Malformed(f"no action is called {_quoted(name)}; there are {', '.join(ACTIONS)}")
+        raise InvalidTurn(f"no action is called {_quoted(name)}; there are {', '.join(ACTIONS)}")
     arguments = tuple(part.strip() for part in inside.split(",")) if inside.strip() else ()
     return _read_arguments(ActionName(name), arguments)
 
@@ -144,11 +144,11 @@ def _parse_call(text: str) -> Action:
 def _read_arguments(name: ActionName, arguments: tuple[str, ...]) -> Action:
     kind = ACTIONS[name]
     if "" in arguments:
-        raise Malformed(f"an argument of {name} is empty; write it like {kind.example}")
+        raise InvalidTurn(f"an argument of {name} is empty; write it like {kind.example}")
     if kind.parameters == (Parameter.NAMES,):
         return Action(name, names=_distinct(arguments))
     if len(arguments) != len(kind.parameters):
-        raise Malformed(
+        raise InvalidTurn(
             f"{name} takes {_count(len(kind.parameters))}, not {len(arguments)}; "
             f"write it like {kind.example}"
         )
@@ -165,7 +165,7 @@ def _read_arguments(name: ActionName, arguments: tuple[str, ...]) -> Action:
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
-        raise Malformed(f"{_quoted(twice)} is listed twice; name each once")
+        raise InvalidTurn(f"{_quoted(twice)} is listed twice; name each once")
     return names
 
 
@@ -173,12 +173,12 @@ def _read_number(parameter: Parameter, text: str) -> float:
     if parameter in (Parameter.LOWER, Parameter.UPPER) and text in _INFINITE:
         return _INFINITE[text]
     if len(text) > _MAX_NUMBER_LENGTH or not _NUMBER.fullmatch(text):
-        raise Malformed(f"{parameter} must be a number such as 2.5, not {_quoted(text)}")
+        raise InvalidTurn(f"{parameter} must be a number such as 2.5, not {_quoted(text)}")
     value = float(text)
     if not math.isfinite(value):
-        raise Malformed(f"{parameter} is too large: {_quoted(text)}")
+        raise InvalidTurn(f"{parameter} is too large: {_quoted(text)}")
     if parameter is Parameter.AMOUNT and value <= 0:
-        raise Malformed(f"amount must be above 0, not {_quoted(text)}: RELAX only widens a row")
+        raise InvalidTurn(f"amount must be above 0, not {_quoted(text)}: RELAX only widens a row")
     return value
 
 
@@ -187,7 +187,7 @@ def _check_bounds(name: ActionName, values: list[float]) -> None:
         return
     lower, upper = values
     if lower > upper or lower == math.inf or upper == -math.inf:
-        raise Malformed(f"lower must be at most upper, not {lower:g} and {upper:g}")
+        raise InvalidTurn(f"lower must be at most upper, not {lower:g} and {upper:g}")
 
 
 def _count(number: int) -> str:

@@ -8,7 +8,7 @@ from assay_reward.or_debug.actions import (
     ACTIONS,
     Action,
     ActionName,
-    Malformed,
+    InvalidTurn,
     instructions,
     parse_action,
 )
@@ -75,12 +75,12 @@ def test_reasoning_before_the_action_is_free() -> None:
     ],
 )
 def test_anything_else_is_refused_and_says_what_would_be_right(reply: str, message: str) -> None:
-    with pytest.raises(Malformed, match=message):
+    with pytest.raises(InvalidTurn, match=message):
         parse_action(reply)
 
 
 def test_a_refusal_stays_short_however_long_the_reply() -> None:
-    with pytest.raises(Malformed) as refusal:
+    with pytest.raises(InvalidTurn) as refusal:
         parse_action("Action: " + "A" * 100_000)
     assert len(str(refusal.value)) < 200
 

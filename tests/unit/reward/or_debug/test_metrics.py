@@ -4,8 +4,8 @@ import dataclasses
 
 import pytest
 
+from assay_reward.or_debug.episode_metrics import EpisodeMetrics
 from assay_reward.or_debug.metrics import (
-    EpisodeMetrics,
     Overlap,
     meets,
     optimality_preservation,
