@@ -7,6 +7,8 @@ from assay_shared.errors import InvalidInput
 from assay_shared.types import (
     EnvironmentInfo,
     RubricInfo,
+    ScoreBatch,
+    ScoreBatchResponse,
     ScoreRequest,
     ScoreResponse,
     StepRequest,
@@ -14,21 +16,22 @@ from assay_shared.types import (
 )
 
 _RESPONSE = TypeAdapter(ScoreResponse)
-_RUBRICS = TypeAdapter(list[RubricInfo])
+_BATCH = TypeAdapter(ScoreBatchResponse)
 _STEP = TypeAdapter(StepResponse)
+_RUBRICS = TypeAdapter(list[RubricInfo])
 _ENVIRONMENTS = TypeAdapter(list[EnvironmentInfo])
 
 
 class RewardClient(ServiceClient):
-    """Scores groups, and plays episodes."""
+    """Scores groups and plays environments."""
 
     service = "reward"
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         return await self._call("POST", "/v1/score", request, _RESPONSE)
 
-    async def rubrics(self) -> list[RubricInfo]:
-        return await self._call("GET", "/v1/rubrics", None, _RUBRICS)
+    async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse:
+        return await self._call("POST", "/v1/score/batch", batch, _BATCH)
 
     async def step(self, request: StepRequest) -> StepResponse:
         """What the task's environment answers to the last turn.
@@ -41,7 +44,11 @@ class RewardClient(ServiceClient):
             raise InvalidInput(
                 f"task {request.task.id} is not played anywhere", field="task.environment"
             )
-        return await self._call("POST", f"/v1/environments/{played.name}/step", request, _STEP)
+        path = f"/v1/environments/{played.name}/step"
+        return await self._call("POST", path, request, _STEP)
+
+    async def rubrics(self) -> list[RubricInfo]:
+        return await self._call("GET", "/v1/rubrics", None, _RUBRICS)
 
     async def environments(self) -> list[EnvironmentInfo]:
         return await self._call("GET", "/v1/environments", None, _ENVIRONMENTS)
