@@ -27,6 +27,8 @@ from assay_shared.types import (
     ScoreResponse,
     Status,
     StdinCase,
+    StepRequest,
+    StepResponse,
     Task,
     TestReport,
     TestRequest,
@@ -117,13 +119,21 @@ class FakeRewarder:
         self.table = table
         self.requests: list[ScoreRequest] = []
         self.error: AssayError | None = None
+        self.step_error: AssayError | None = None
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         self.requests.append(request)
         if self.error is not None:
             raise self.error
-        values = (self.table.get(answer, 0.0) for answer in request.answers)
+        values = (self.table.get(str(answer), 0.0) for answer in request.answers)
         return ScoreResponse(rewards=make_rewards(*values), scorer="fake@0")
+
+    async def step(self, request: StepRequest) -> StepResponse:
+        """Repeats what was said; `stop` ends the episode."""
+        if self.step_error is not None:
+            raise self.step_error
+        said = request.turns[-1]
+        return StepResponse(observation=f"you said {said}", done=said == "stop")
 
 
 class FakeSandbox:

@@ -58,3 +58,7 @@ class Environment(Protocol):
     """Plays episodes; keeps nothing between two steps."""
 
     async def step(self, request: StepRequest) -> StepResponse: ...
+
+
+class RewardService(Rewarder, Environment, Protocol):
+    """All that a rollout needs after generation."""

@@ -789,6 +789,13 @@ class RubricInfo(Wire):
 # Environments
 
 
+class EnvironmentInfo(Wire):
+    """An environment that tasks can be played in."""
+
+    name: str
+    description: str
+
+
 class StepRequest(Wire):
     """All that a policy has said in an episode so far, oldest first; nothing asks for the start."""
 

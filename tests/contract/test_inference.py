@@ -67,6 +67,20 @@ async def test_ids_text_and_messages_are_three_ways_to_one_prompt(client: Infere
     assert len(by_text.completions) == 2
 
 
+async def test_a_conversation_goes_on_from_the_ids_that_were_sampled(
+    client: InferenceClient,
+) -> None:
+    turn = Message(role="user", content="x plus 1")
+    first = await client.generate(GenerateRequest(messages=(turn,), sampling=SAMPLING))
+    sent = (*first.prompt_token_ids, *first.completions[0].token_ids)
+    further = GenerateRequest(token_ids=sent, then=(turn,), sampling=SAMPLING)
+    second = await client.generate(further)
+    assert second.prompt_token_ids[: len(sent)] == sent
+    assert second.prompt_token_ids[-3:] == first.prompt_token_ids[-3:], "ready for an answer"
+    with pytest.raises(ValueError, match="then goes with token_ids"):
+        GenerateRequest(messages=(turn,), then=(turn,))
+
+
 async def test_every_completion_names_the_weights_that_made_it(
     client: InferenceClient, folders: list[Path]
 ) -> None:

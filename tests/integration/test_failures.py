@@ -23,7 +23,7 @@ from assay_shared.types import (
     ScoreResponse,
     Unscored,
 )
-from assay_trainer.advantage import advantages
+from assay_trainer.advantage import GroupRewards, advantages
 from assay_trainer.batch import rows
 from assay_trainer.events import Step
 from tests.conftest import SandboxProcess, Serve
@@ -47,8 +47,8 @@ def check_statistics(rewards: tuple[Reward, ...], request: ScoreRequest) -> None
     """The advantages are those of the scored samples alone, in the batch that is trained on too."""
     mixed = values(rewards)
     alone = [value for value in mixed if value is not None]
-    got = [a for a in advantages([mixed], "group")[0] if a is not None]
-    assert got == advantages([alone], "group")[0]
+    got = [a for a in advantages([GroupRewards(mixed)])[0] if a is not None]
+    assert got == advantages([GroupRewards(alone)])[0]
     completion = Completion(
         token_ids=(1,),
         logprobs=(0.0,),
@@ -57,7 +57,7 @@ def check_statistics(rewards: tuple[Reward, ...], request: ScoreRequest) -> None
         policy=PolicyVersion(version=1, digest="d"),
     )
     group = Group(key="k", task=request.task, completions=(completion,) * len(rewards))
-    batch_rows = rows([ScoredGroup(group=group, rewards=rewards, worker="w")], "group")
+    batch_rows = rows([ScoredGroup(group=group, rewards=rewards, worker="w")])
     assert [row.advantage for row in batch_rows] == got
 
 

@@ -81,7 +81,8 @@ def _add_weights(app: FastAPI) -> None:
 
 def _prompt_token_ids(engine: Engine, request: GenerateRequest) -> list[int]:
     if request.token_ids is not None:
-        return list(request.token_ids)
+        ids = list(request.token_ids)
+        return engine.encode_further(ids, request.then) if request.then else ids
     if request.prompt is not None:
         return engine.encode(request.prompt)
     return engine.encode_chat(request.messages or ())

@@ -39,6 +39,10 @@ class Engine(Protocol):
         """Token ids of a conversation through the chat template, ready for the answer."""
         ...
 
+    def encode_further(self, token_ids: list[int], messages: tuple[Message, ...]) -> list[int]:
+        """`token_ids`, which end a reply of the policy, and further turns, ready for the answer."""
+        ...
+
     def decode(self, token_ids: list[int]) -> str:
         """The text of `token_ids`, special tokens left out."""
         ...

@@ -16,6 +16,7 @@ from typing import TypeVar
 
 import torch
 
+from assay_inference import conversation
 from assay_inference.engine import Loaded, OnText
 from assay_inference.jobs import Generate, Load
 from assay_inference.model import Model, best_device, open_model, probe_difference
@@ -24,7 +25,6 @@ from assay_inference.settings import InferenceSettings
 from assay_shared.errors import (
     AssayError,
     InternalFault,
-    InvalidInput,
     NotReady,
     Overloaded,
     WeightsRefused,
@@ -58,12 +58,11 @@ class TransformersEngine:
         return list(self._served().tokenizer.encode(text, add_special_tokens=False))
 
     def encode_chat(self, messages: tuple[Message, ...]) -> list[int]:
-        tokenizer = self._served().tokenizer
-        if tokenizer.chat_template is None:
-            raise InvalidInput("this model has no chat template", field="messages")
-        turns = [message.model_dump() for message in messages]
-        text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
-        return self.encode(str(text))
+        return conversation.encode(self._served().tokenizer, messages)
+
+    def encode_further(self, token_ids: list[int], messages: tuple[Message, ...]) -> list[int]:
+        model = self._served()
+        return conversation.encode_further(model.tokenizer, token_ids, messages, model.end_ids)
 
     def decode(self, token_ids: list[int]) -> str:
         return str(self._served().tokenizer.decode(token_ids, skip_special_tokens=True))

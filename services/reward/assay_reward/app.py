@@ -1,19 +1,34 @@
 """The reward service over HTTP."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
 
+from assay_reward.environments import ENVIRONMENTS
 from assay_reward.measurement import Instruments
+from assay_reward.or_debug.players import Players
+from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
 from assay_reward.settings import RewardSettings
+from assay_reward.steps import Steps
 from assay_shared.admission import Gate
 from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
 from assay_shared.service import create_service
 from assay_shared.symbolic import Symbolic
-from assay_shared.types import RubricInfo, ScoreRequest, ScoreResponse
+from assay_shared.types import (
+    EnvironmentInfo,
+    PartialReward,
+    RubricInfo,
+    ScoreBatch,
+    ScoreBatchResponse,
+    ScoreRequest,
+    ScoreResponse,
+    StepRequest,
+    StepResponse,
+)
 
 
 def create_app(settings: RewardSettings) -> FastAPI:
@@ -24,30 +39,37 @@ def create_app(settings: RewardSettings) -> FastAPI:
     """
     rubrics = Rubrics(settings.reward_rubrics)
     scorer: Scorer
+    steps: Steps
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        nonlocal scorer
+        nonlocal scorer, steps
         attempt_s = settings.reward_attempt_timeout_s
         timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
         retry = RetryBudget(total_s=settings.reward_retry_budget_s)
         symbolic = Symbolic(settings.reward_math_timeout_s)
+        players = Players(
+            settings.reward_solver_processes,
+            settings.reward_solve_timeout_s,
+            settings.reward_episode_timeout_s,
+        )
         gate = Gate(settings.reward_max_running, settings.reward_max_waiting)
+        step_gate = Gate(settings.reward_max_steps_running, settings.reward_max_steps_waiting)
         async with (
             SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
             JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
         ):
-            instruments = Instruments(sandbox, judge, symbolic)
-            scorer = Scorer(rubrics, instruments, gate, app.state.metrics.registry)
+            instruments = Instruments(sandbox, judge, symbolic, players)
+            responses = Responses(settings.reward_keep_bytes)
+            scorer = Scorer(rubrics, instruments, gate, responses, app.state.metrics.registry)
+            steps = Steps(instruments, step_gate, app.state.metrics.registry)
             yield
+        players.close()
         symbolic.close()
 
     app = create_service("reward", settings, lifespan)
-
-    @app.post("/v1/score")
-    async def score(request: ScoreRequest) -> ScoreResponse:
-        """Score the answers to one task."""
-        return await scorer.score(request)
+    _add_scoring(app, lambda: scorer)
+    _add_environments(app, lambda: steps)
 
     @app.get("/v1/rubrics")
     async def list_rubrics() -> list[RubricInfo]:
@@ -55,3 +77,41 @@ def create_app(settings: RewardSettings) -> FastAPI:
         return [rubric.info() for rubric in rubrics.all()]
 
     return app
+
+
+def _add_scoring(app: FastAPI, scorer: Callable[[], Scorer]) -> None:
+    @app.post("/v1/score")
+    async def score(request: ScoreRequest) -> ScoreResponse:
+        """Score the answers to one task."""
+        return await scorer().score(request)
+
+    @app.post("/v1/score/batch")
+    async def score_batch(batch: ScoreBatch) -> ScoreBatchResponse:
+        """Score the answers to several tasks."""
+        return await scorer().score_batch(batch)
+
+    @app.post("/v1/score/stream", response_class=StreamingResponse)
+    async def score_stream(request: ScoreRequest) -> StreamingResponse:
+        """Score one task as JSON lines: each reward when it is known, then the whole response."""
+        parts = scorer().stream(request)
+        return StreamingResponse(_lines(parts), media_type="application/x-ndjson")
+
+
+def _add_environments(app: FastAPI, steps: Callable[[], Steps]) -> None:
+    @app.post("/v1/environments/{name}/step")
+    async def step(name: str, request: StepRequest) -> StepResponse:
+        """What the policy reads after all that it has said so far."""
+        return await steps().step(name, request)
+
+    @app.get("/v1/environments")
+    async def list_environments() -> list[EnvironmentInfo]:
+        """The environments that tasks can be played in."""
+        return [
+            EnvironmentInfo(name=name, description=environment.description)
+            for name, environment in sorted(ENVIRONMENTS.items())
+        ]
+
+
+async def _lines(parts: AsyncIterator[PartialReward | ScoreResponse]) -> AsyncIterator[str]:
+    async for part in parts:
+        yield part.model_dump_json() + "\n"

@@ -1,22 +1,46 @@
-"""What verifiers measure with, and what they return."""
+"""What verifiers measure with, what they measure, and what they return."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
-from dataclasses import dataclass
-from typing import Protocol, TypeVar
+import math
+from collections.abc import Awaitable, Callable, Hashable
+from dataclasses import dataclass, field
+from typing import Any, Generic, TypeVar
 
-from assay_shared.errors import AssayError, to_failure
+from pydantic import BaseModel, ValidationError
+
+from assay_reward.or_debug.players import Players
+from assay_shared.config import Config
+from assay_shared.errors import InvalidInput
 from assay_shared.interfaces import Judge, Sandbox
 from assay_shared.symbolic import Symbolic
-from assay_shared.together import together
-from assay_shared.types import Failure, Status, Task, TestReport
+from assay_shared.types import Answer, Cost, Failure, Status, Task
 
-Answer = TypeVar("Answer")
+Options = TypeVar("Options", bound=Config)
+Check = TypeVar("Check", bound=BaseModel)
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Span:
+    """The values that a verifier can give, both ends included."""
+
+    low: float
+    high: float
+
+    @property
+    def is_finite(self) -> bool:
+        return math.isfinite(self.low) and math.isfinite(self.high)
+
+    def clip(self, value: float) -> float:
+        return min(max(value, self.low), self.high)
+
+
+UNIT = Span(0.0, 1.0)
 
 
 @dataclass(frozen=True)
 class Measured:
-    """A verifier's value for one answer, in [0, 1], and what became of the answer."""
+    """A verifier's value for one answer, within its span, and what became of the answer."""
 
     value: float
     outcome: Status
@@ -30,42 +54,127 @@ class Instruments:
     sandbox: Sandbox
     judge: Judge
     symbolic: Symbolic
+    players: Players = field(default_factory=Players)
 
 
+@dataclass
+class Meter:
+    """What measuring one component took."""
+
+    cost: Cost = field(default_factory=Cost)
+
+    def charge(self, cost: Cost) -> None:
+        self.cost = self.cost + cost
+
+
+@dataclass
 class Sitting:
-    """One group being scored. What several verifiers need of it is asked for once."""
+    """One group being scored. `admitted` are the answers whose gates hold, by index."""
 
-    def __init__(self, task: Task, answers: tuple[str, ...], instruments: Instruments) -> None:
-        self.task = task
-        self.answers = answers
-        self.instruments = instruments
-        self._reports: asyncio.Future[list[TestReport | Failure]] | None = None
+    task: Task
+    answers: tuple[Answer, ...]
+    instruments: Instruments
+    run: str = ""
+    admitted: tuple[int, ...] = ()
+    _shared: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
 
-    async def test_reports(
-        self, run: Callable[["Sitting"], Awaitable[list[TestReport | Failure]]]
-    ) -> list[TestReport | Failure]:
-        """The sandbox's report on each answer; `run` is called by the first who asks."""
-        if self._reports is None:
-            self._reports = asyncio.ensure_future(run(self))
-        return await self._reports
+    def candidate(self, index: int, meter: Meter) -> "Candidate":
+        return Candidate(self, index, meter)
 
-
-class Verifier(Protocol):
-    """Measures all answers of a group; a failure stands for an answer it could not measure."""
-
-    def __call__(self, sitting: Sitting) -> Awaitable[list[Measured | Failure]]: ...
+    async def once(self, key: Hashable, measure: Callable[[], Awaitable[Result]]) -> Result:
+        """The result of the first `measure` that came with `key`; the others share it."""
+        if key not in self._shared:
+            self._shared[key] = asyncio.ensure_future(measure())
+        result: Result = await self._shared[key]
+        return result
 
 
-async def or_failure(work: Awaitable[Answer], service: str) -> Answer | Failure:
-    """The result of `work`, or the failure that prevented it."""
+@dataclass(frozen=True)
+class Candidate:
+    """One answer of a sitting, as one component sees it; what is used up is charged to `meter`."""
+
+    sitting: Sitting
+    index: int
+    meter: Meter
+
+    @property
+    def task(self) -> Task:
+        return self.sitting.task
+
+    @property
+    def instruments(self) -> Instruments:
+        return self.sitting.instruments
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """All that the policy said, oldest first."""
+        answer = self.sitting.answers[self.index]
+        return (answer,) if isinstance(answer, str) else answer
+
+    @property
+    def text(self) -> str:
+        """The answer: of several turns the last."""
+        return self.turns[-1]
+
+    async def once(self, measure: Callable[["Candidate"], Awaitable[Result]]) -> Result:
+        """`measure` of this answer, done once however many components ask for it."""
+        return await self.sitting.once((measure, self.index), lambda: measure(self))
+
+    async def once_for_all(
+        self, measure: Callable[[Sitting, Meter], Awaitable[dict[int, Result]]]
+    ) -> Result:
+        """This answer's part of `measure`, which is done once for all admitted answers."""
+        results = await self.sitting.once(measure, lambda: measure(self.sitting, self.meter))
+        return results[self.index]
+
+
+class NoOptions(Config):
+    """For verifiers that have nothing to set."""
+
+
+def _anything(task: Task, options: Any) -> None:
+    return None
+
+
+@dataclass(frozen=True)
+class Verifier(Generic[Options]):
+    """How to measure one answer.
+
+    Where `measure` cannot, it returns a failure or raises an AssayError, and the answer has no
+    reward.
+    `check` raises InvalidInput for a task that lacks what the verifier needs; nothing is measured
+    then. `span` bounds the values by the options.
+    """
+
+    measure: Callable[[Candidate, Options], Awaitable[Measured | Failure]]
+    options: type[Options]
+    check: Callable[[Task, Options], None] = _anything
+    span: Callable[[Options], Span] = lambda _: UNIT
+
+
+def task_check(task: Task, name: str, kind: type[Check]) -> Check:
+    """What the task says for the verifier `name`, in the form that the verifier wants.
+
+    Raises:
+        InvalidInput: it is not there, or not in that form; names the field.
+    """
+    if name not in task.checks:
+        raise InvalidInput(f"task {task.id} says nothing for {name}", field=f"task.checks.{name}")
     try:
-        return await work
-    except AssayError as error:
-        return to_failure(error, service)
+        return kind.model_validate(task.checks[name])
+    except ValidationError as error:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in ("task.checks", name, *first["loc"]))
+        raise InvalidInput(first["msg"].removeprefix("Value error, "), field=where) from None
 
 
-async def each(
-    sitting: Sitting, measure: Callable[[str], Awaitable[Answer]], service: str
-) -> list[Answer | Failure]:
-    """`measure` of every answer, side by side."""
-    return await together(or_failure(measure(answer), service) for answer in sitting.answers)
+def reference_of(task: Task) -> str:
+    """What an answer is compared with.
+
+    Raises:
+        InvalidInput: the task has neither a reference nor a gold answer.
+    """
+    reference = task.reference if task.reference is not None else task.gold
+    if reference is None:
+        raise InvalidInput(f"task {task.id} has nothing to compare with", field="task.reference")
+    return reference

@@ -1,62 +1,206 @@
-"""Rubrics: named, weighted sums of verifiers, checked when they are loaded."""
+"""Rubrics: what is measured of an answer, and what reward is made of it. Checked when loaded."""
 
 import hashlib
+import json
+import math
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
-from typing import Self
+from typing import Any, Self
 
-from pydantic import Field, model_validator
+from pydantic import Field, JsonValue, PrivateAttr, model_validator
 
+from assay_reward.measurement import Span, Verifier
 from assay_reward.verifiers import VERIFIERS
 from assay_shared.config import Config, parse_config, read_yaml
 from assay_shared.errors import NotFound
-from assay_shared.types import RubricInfo
+from assay_shared.types import Normalisation, RubricInfo
 
 BUILT_IN = Path(__file__).parent / "rubrics"
 
 
+class Aggregation(StrEnum):
+    """How the components' values become one.
+
+    `sum`: of weight * value. `product`: of the values. `lexicographic`: a step in an earlier
+    component is worth more than everything after it; in [0, 1].
+    """
+
+    SUM = "sum"
+    PRODUCT = "product"
+    LEXICOGRAPHIC = "lexicographic"
+
+
 class ComponentConfig(Config):
-    """One term: a verifier's value in [0, 1] times `weight`."""
+    """One thing to measure.
+
+    With `gate`, an answer whose value is lower gets the rubric's lowest reward, and the other
+    components are not measured; the gate itself does not count.
+    """
 
     verifier: str
-    weight: float = Field(gt=0, le=1000, allow_inf_nan=False)
+    name: str = Field(default="", pattern=r"^[a-z][a-z0-9_]*$|^$")
+    options: dict[str, JsonValue] = Field(default={})
+    #: For a sum.
+    weight: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
+    gate: float | None = Field(default=None, allow_inf_nan=False)
+    #: Values outside of it count as its ends.
+    clip: tuple[float, float] | None = None
+    #: For a lexicographic order: how many steps the span is cut into.
+    levels: int = Field(default=1, ge=1, le=1000)
+
+    _options: Config = PrivateAttr()
 
     @model_validator(mode="after")
-    def _known(self) -> Self:
+    def _usable(self) -> Self:
         if self.verifier not in VERIFIERS:
             raise ValueError(
                 f"no verifier is called {self.verifier!r}; known: {', '.join(sorted(VERIFIERS))}"
             )
+        source = f"options of {self.verifier}"
+        self._options = parse_config(self.kind.options, self.options, source)
+        self._check_span()
         return self
+
+    def _check_span(self) -> None:
+        own, span = self.kind.span(self._options), self.span
+        if not span.is_finite:
+            raise ValueError(
+                f"{self.label} is unbounded: from {own.low:g} to {own.high:g}; give it a clip"
+            )
+        if not span.low < span.high:
+            raise ValueError(
+                f"{self.label} cannot change anything: it goes from {own.low:g} to {own.high:g}, "
+                f"and its clip leaves {span.low:g} to {span.high:g}"
+            )
+        if self.gate is not None and not span.low < self.gate <= span.high:
+            raise ValueError(
+                f"the gate of {self.label} is {self.gate:g}: within {span.low:g} to {span.high:g} "
+                "it must be above the lowest and may be the highest"
+            )
+
+    @property
+    def kind(self) -> Verifier[Any]:
+        return VERIFIERS[self.verifier]
+
+    @property
+    def parsed_options(self) -> Config:
+        return self._options
+
+    @property
+    def label(self) -> str:
+        return self.name or self.verifier
+
+    @property
+    def span(self) -> Span:
+        own = self.kind.span(self._options)
+        if self.clip is None:
+            return own
+        return Span(max(own.low, self.clip[0]), min(own.high, self.clip[1]))
 
 
 class Rubric(Config):
-    """reward = sum of weight * value over the components; all of them, or no reward at all."""
+    """A reward by name: gates first, then all other components, or no reward at all."""
 
     name: str = Field(pattern=r"^[a-z][a-z0-9_.-]*$")
     description: str
-    components: tuple[ComponentConfig, ...] = Field(min_length=1)
+    aggregate: Aggregation = Aggregation.SUM
+    normalise: Normalisation = Normalisation.GROUP
+    components: tuple[ComponentConfig, ...] = Field(min_length=1, max_length=32)
 
     @model_validator(mode="after")
     def _distinct(self) -> Self:
-        names = [component.verifier for component in self.components]
+        names = [component.label for component in self.components]
         twice = sorted({name for name in names if names.count(name) > 1})
         if twice:
-            raise ValueError(f"verifier {twice[0]!r} is listed twice")
+            raise ValueError(f"component {twice[0]!r} is listed twice; give one of them a name")
+        counted = [(c.verifier, json.dumps(c.options, sort_keys=True)) for c in self.counted]
+        if len(set(counted)) < len(counted):
+            raise ValueError("two components measure the very same thing")
         return self
+
+    @model_validator(mode="after")
+    def _adds_up(self) -> Self:
+        if not self.counted:
+            raise ValueError("all components are gates: nothing counts")
+        for component in self.counted:
+            weighted = component.weight is not None
+            if weighted != (self.aggregate is Aggregation.SUM):
+                raise ValueError(
+                    f"{component.label}: each component of a sum needs a weight, and none of a "
+                    f"{self.aggregate} has one"
+                )
+            if self.aggregate is Aggregation.PRODUCT and component.span.low < 0:
+                raise ValueError(f"{component.label} can be negative: a product would flip signs")
+        if self.normalise is Normalisation.COMPONENTS and self.aggregate is not Aggregation.SUM:
+            raise ValueError("normalise: components needs aggregate: sum")
+        return self
+
+    @property
+    def gates(self) -> tuple[ComponentConfig, ...]:
+        return tuple(c for c in self.components if c.gate is not None)
+
+    @property
+    def counted(self) -> tuple[ComponentConfig, ...]:
+        """The components that make the reward: all but the gates."""
+        return tuple(c for c in self.components if c.gate is None)
 
     @property
     def scorer(self) -> str:
         """The rubric's identity: any change to what it computes changes the hash."""
-        terms = [f"{c.verifier}*{c.weight!r}" for c in self.components]
-        return f"{self.name}@{hashlib.sha256('+'.join(terms).encode()).hexdigest()[:12]}"
+        content = self.model_dump(mode="json", exclude={"description", "name"})
+        text = json.dumps(content, sort_keys=True)
+        return f"{self.name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
+
+    def reward(self, values: Sequence[float]) -> float:
+        """The reward for the values of the counted components, in their order."""
+        pairs = list(zip(self.counted, values, strict=True))
+        clipped = [component.span.clip(value) for component, value in pairs]
+        if self.aggregate is Aggregation.SUM:
+            return sum(c.weight * v for c, v in zip(self.counted, clipped, strict=True) if c.weight)
+        if self.aggregate is Aggregation.PRODUCT:
+            return math.prod(clipped)
+        return self._rank(clipped)
+
+    def _rank(self, values: Sequence[float]) -> float:
+        """The values as the digits of a number, the first the most significant; in [0, 1]."""
+        number, size = 0, 1
+        for component, value in zip(self.counted, values, strict=True):
+            span = component.span
+            # A value on a boundary belongs to the step above it, in spite of rounding.
+            share = (value - span.low) / (span.high - span.low) + 1e-9
+            number = number * (component.levels + 1) + int(share * component.levels)
+            size *= component.levels + 1
+        return number / (size - 1)
+
+    @property
+    def lowest_values(self) -> list[float]:
+        return [component.span.low for component in self.counted]
+
+    def shares(self) -> dict[str, float]:
+        """How much the reward moves with each component alone, the others at their best; sums to 1.
+
+        Weights say little by themselves: a component from -50 to 100 with a weight of 0.5 moves
+        the reward by 75, one from 0 to 20 with 0.3 by 6.
+        """
+        best = [component.span.high for component in self.counted]
+        top = self.reward(best)
+        swings = {
+            component.label: top - self.reward([*best[:at], component.span.low, *best[at + 1 :]])
+            for at, component in enumerate(self.counted)
+        }
+        whole = sum(swings.values())
+        return {name: swing / whole for name, swing in swings.items()}
 
     def info(self) -> RubricInfo:
-        whole = sum(component.weight for component in self.components)
         return RubricInfo(
             name=self.name,
             scorer=self.scorer,
             description=self.description,
-            shares={c.verifier: c.weight / whole for c in self.components},
+            normalise=self.normalise,
+            lowest=self.reward(self.lowest_values),
+            highest=self.reward([component.span.high for component in self.counted]),
+            shares=self.shares(),
         )
 
 

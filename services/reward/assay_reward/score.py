@@ -1,27 +1,33 @@
-"""Scoring a group by a rubric: every component of an answer is measured, or it has no reward."""
+"""Scoring: which rubric, whose turn, asked before or not; alone, in batches, or as a stream."""
+
+import asyncio
+from collections.abc import AsyncIterator
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
-from assay_reward.measurement import Instruments, Measured, Sitting
+from assay_reward.group import GroupScore, OnReward
+from assay_reward.measurement import Instruments
+from assay_reward.responses import Responses
 from assay_reward.rubric import Rubric, Rubrics
-from assay_reward.verifiers import VERIFIERS
 from assay_shared.admission import Gate
+from assay_shared.errors import AssayError, Overloaded, to_failure
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.together import together
 from assay_shared.types import (
-    Failure,
-    Reward,
-    RewardComponent,
+    FailureClass,
+    GroupFailed,
+    PartialReward,
+    ScoreBatch,
+    ScoreBatchResponse,
     Scored,
     ScoreRequest,
     ScoreResponse,
-    Status,
     Unscored,
 )
 
 
 class RewardMetrics:
-    """What was scored, and what could not be."""
+    """What was scored, what could not be, and what it took."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.answers = Counter(
@@ -37,6 +43,20 @@ class RewardMetrics:
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
         )
+        self.component_s = Histogram(
+            "assay_reward_component_seconds",
+            "Time to measure a component for a group.",
+            ["rubric", "component"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+
+    def count(self, rubric: Rubric, response: ScoreResponse) -> None:
+        for reward in response.rewards:
+            kind = reward.outcome if isinstance(reward, Scored) else reward.failure.failure_class
+            self.answers.labels(rubric.name, kind).inc()
+        for component in response.components:
+            self.component_s.labels(rubric.name, component.name).observe(component.time_s)
 
 
 class Scorer:
@@ -47,11 +67,13 @@ class Scorer:
         rubrics: Rubrics,
         instruments: Instruments,
         gate: Gate,
+        responses: Responses,
         registry: CollectorRegistry,
     ) -> None:
         self._rubrics = rubrics
         self._instruments = instruments
         self._gate = gate
+        self._responses = responses
         self._metrics = RewardMetrics(registry)
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
@@ -60,45 +82,65 @@ class Scorer:
         Raises:
             NotFound: the rubric is not known.
             InvalidInput: the task lacks what the rubric needs.
-            Overloaded: too many groups wait already.
+            Conflict: the request's key was used for another one.
+            Overloaded: too many groups wait already, or a neighbour had room for no answer.
         """
-        rubric = self._rubrics.find(request.rubric or request.task.rubric)
+        return await self._responses.once(request, lambda: self._score(request))
+
+    async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse:
+        """As `score` for each; one that cannot be scored at all says so in its place."""
+
+        async def score(request: ScoreRequest) -> ScoreResponse | GroupFailed:
+            try:
+                return await self.score(request)
+            except AssayError as error:
+                return GroupFailed(failure=to_failure(error, "reward"))
+
+        responses = await together(score(request) for request in batch.requests)
+        return ScoreBatchResponse(responses=tuple(responses))
+
+    def stream(self, request: ScoreRequest) -> AsyncIterator[PartialReward | ScoreResponse]:
+        """Each reward when it is known, in any order, and then the whole response.
+
+        Raises:
+            NotFound: the rubric is not known.
+        """
+        self._rubric(request)
+        return self._stream(request)
+
+    async def _stream(self, request: ScoreRequest) -> AsyncIterator[PartialReward | ScoreResponse]:
+        partials: asyncio.Queue[PartialReward | None] = asyncio.Queue(len(request.answers) + 1)
+        scoring = asyncio.create_task(self._score(request, partials.put_nowait))
+        scoring.add_done_callback(lambda _: partials.put_nowait(None))
+        try:
+            while (partial := await partials.get()) is not None:
+                yield partial
+            yield await scoring
+        finally:
+            scoring.cancel()
+
+    def _rubric(self, request: ScoreRequest) -> Rubric:
+        return self._rubrics.find(request.rubric or request.task.rubric)
+
+    async def _score(
+        self, request: ScoreRequest, on_reward: OnReward = lambda _: None
+    ) -> ScoreResponse:
+        rubric = self._rubric(request)
         async with self._gate.enter():
+            group = GroupScore(rubric, request, self._instruments, on_reward)
             with self._metrics.score_s.labels(rubric.name).time():
-                rewards = await self._rewards(rubric, request)
-        for reward in rewards:
-            kind = reward.outcome if isinstance(reward, Scored) else reward.failure.failure_class
-            self._metrics.answers.labels(rubric.name, kind).inc()
-        return ScoreResponse(rewards=tuple(rewards), scorer=rubric.scorer)
-
-    async def _rewards(self, rubric: Rubric, request: ScoreRequest) -> list[Reward]:
-        sitting = Sitting(request.task, request.answers, self._instruments)
-        columns = await together(
-            _measure(component.verifier, sitting) for component in rubric.components
-        )
-        return [combine(rubric, list(row)) for row in zip(*columns, strict=True)]
-
-
-async def _measure(verifier: str, sitting: Sitting) -> list[Measured | Failure]:
-    return await VERIFIERS[verifier](sitting)
-
-
-def combine(rubric: Rubric, measured: list[Measured | Failure]) -> Reward:
-    """The reward of one answer: the weighted sum, or the first failure among its components.
-
-    A sum over the components that happen to be there would put a missing one at 0.
-    """
-    components = []
-    outcome = Status.ACCEPTED
-    for config, one in zip(rubric.components, measured, strict=True):
-        if isinstance(one, Failure):
-            return Unscored(failure=one)
-        if outcome is Status.ACCEPTED:
-            outcome = one.outcome
-        components.append(
-            RewardComponent(
-                name=config.verifier, value=one.value, weight=config.weight, detail=one.detail
+                response = await group.run()
+        self._metrics.count(rubric, response)
+        if all(_was_refused(reward) for reward in response.rewards):
+            failure = response.rewards[0].failure  # type: ignore[union-attr]  # none is Scored
+            raise Overloaded(
+                failure.message,
+                service=failure.service,
+                retry_after_s=max(group.retry_after_s, 1.0),
+                attempts=failure.attempts,
             )
-        )
-    value = sum(component.weight * component.value for component in components)
-    return Scored(value=value, outcome=outcome, components=tuple(components))
+        return response
+
+
+def _was_refused(reward: Scored | Unscored) -> bool:
+    return isinstance(reward, Unscored) and (reward.failure.failure_class is FailureClass.OVERLOAD)

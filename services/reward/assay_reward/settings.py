@@ -18,8 +18,17 @@ class RewardSettings(ServiceSettings):
     #: Groups scored at once; `reward_max_waiting` more wait, then 429.
     reward_max_running: int = Field(default=64, gt=0)
     reward_max_waiting: int = Field(default=1024, ge=0)
+    #: JSON of responses kept for those who ask again with the same key.
+    reward_keep_bytes: int = Field(default=64 * 2**20, ge=0)
     #: How long one attempt at sandbox or judge may take, and all attempts together.
     reward_attempt_timeout_s: float = Field(default=120.0, gt=0)
     reward_retry_budget_s: float = Field(default=30.0, gt=0)
+    #: Environment steps taken at once; `reward_max_steps_waiting` more wait, then 429.
+    reward_max_steps_running: int = Field(default=64, gt=0)
+    reward_max_steps_waiting: int = Field(default=1024, ge=0)
+    #: Processes that replay episodes of model repair, each solve's limit, and a replay's.
+    reward_solver_processes: int = Field(default=1, gt=0, le=256)
+    reward_solve_timeout_s: float = Field(default=10.0, gt=0)
+    reward_episode_timeout_s: float = Field(default=60.0, gt=0)
     #: Time for one symbolic comparison of two formulas.
     reward_math_timeout_s: float = Field(default=5.0, gt=0)

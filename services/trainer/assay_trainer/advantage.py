@@ -1,42 +1,121 @@
-"""Group-relative advantages. Shapes: P prompts (groups), G samples of a group.
+"""Group-relative advantages. Shapes: P prompts (groups), G samples of a group, K components.
 
 A sample without a reward (None) is no sample: it enters no mean and no deviation, and has no
 advantage. Putting it at 0 would give a right answer among seven right ones -2.47.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass
 from statistics import fmean, stdev
-from typing import Literal
+
+from assay_shared.types import Normalisation, Scored, ScoredGroup
 
 #: As in GRPO: keeps a group of nearly equal rewards from being blown up.
 EPSILON = 1e-4
 
-Scale = Literal["group", "batch", "none"]
+Column = Sequence[float | None]
 
 
-def advantages(
-    rewards_PG: Sequence[Sequence[float | None]], scale: Scale
-) -> list[list[float | None]]:
-    """A_i = (r_i - mean of its group) / (std + 1e-4), after arXiv 2402.03300, equation 8.
+@dataclass(frozen=True)
+class GroupRewards:
+    """A group's rewards, and how its rubric wants them normalised.
 
-    Args:
-        scale: the deviation to divide by: the group's own, that of the whole batch
-            (arXiv 2508.08221), or none at all (Dr. GRPO, arXiv 2503.20783).
+    Components are looked at for `Normalisation.COMPONENTS` alone.
     """
-    scored_PG = [[r for r in rewards if r is not None] for rewards in rewards_PG]
-    batch_std = _std([r for scored in scored_PG for r in scored])
-    result = []
-    for rewards, scored in zip(rewards_PG, scored_PG, strict=True):
-        mean = fmean(scored) if scored else 0.0
-        std = {"group": _std(scored), "batch": batch_std, "none": None}[scale]
-        divisor = 1.0 if std is None else std + EPSILON
-        result.append([None if r is None else (r - mean) / divisor for r in rewards])
-    return result
+
+    rewards_G: Column
+    normalise: Normalisation = Normalisation.GROUP
+    weights_K: Sequence[float] = ()
+    components_KG: Sequence[Column] = ()
+
+    @property
+    def has_signal(self) -> bool:
+        """Whether it can teach anything: at least two samples differ in what is normalised."""
+        return any(len({r for r in column if r is not None}) > 1 for column in self.columns)
+
+    @property
+    def columns(self) -> Sequence[Column]:
+        by_component = self.normalise is Normalisation.COMPONENTS
+        return self.components_KG if by_component else [self.rewards_G]
 
 
-def has_signal(rewards_G: Sequence[float | None]) -> bool:
-    """Whether a group can teach anything: at least two of its rewards differ."""
-    return len({r for r in rewards_G if r is not None}) > 1
+def group_rewards(scored: ScoredGroup, normalise: Normalisation | None = None) -> GroupRewards:
+    """What a rollout worker stored, as rewards; `normalise` takes the place of the rubric's own."""
+    rewards = [r if isinstance(r, Scored) else None for r in scored.rewards]
+    first = next((r for r in rewards if r is not None), None)
+    counted = {c.name: c.weight for c in first.components if c.weight > 0} if first else {}
+    tables = [None if r is None else {c.name: c.value for c in r.components} for r in rewards]
+    return GroupRewards(
+        [None if r is None else r.value for r in rewards],
+        normalise or scored.normalise,
+        list(counted.values()),
+        [[None if table is None else table[name] for table in tables] for name in counted],
+    )
+
+
+def advantages(groups_P: Sequence[GroupRewards]) -> list[list[float | None]]:
+    """An advantage for each sample, by the normalisation of its group.
+
+    `group`: (r_i - mean) / (std + 1e-4), after arXiv 2402.03300, section 4.1.2. `batch`: over the
+    deviation of all such groups (arXiv 2508.08221). `none`: r_i - mean (Dr. GRPO, arXiv
+    2503.20783). `components`: `group` for each component, weighted and summed, then normalised
+    over the batch (GDPO, arXiv 2601.05242, equations 4 to 6).
+    """
+    batch_std = _std(
+        [
+            reward
+            for group in groups_P
+            if group.normalise is Normalisation.BATCH
+            for reward in _present(group.rewards_G)
+        ]
+    )
+    advantages_PG = [_of_group(group, batch_std) for group in groups_P]
+    by_component = [
+        index for index, g in enumerate(groups_P) if g.normalise is Normalisation.COMPONENTS
+    ]
+    normalised = _over_the_batch([advantages_PG[index] for index in by_component])
+    for index, row in zip(by_component, normalised, strict=True):
+        advantages_PG[index] = row
+    return advantages_PG
+
+
+def _of_group(group: GroupRewards, batch_std: float) -> list[float | None]:
+    if group.normalise is Normalisation.COMPONENTS:
+        return _sum_of_components(group)
+    divisor = {
+        Normalisation.GROUP: _std(_present(group.rewards_G)) + EPSILON,
+        Normalisation.BATCH: batch_std + EPSILON,
+        Normalisation.NONE: 1.0,
+    }[group.normalise]
+    return _centred(group.rewards_G, divisor)
+
+
+def _sum_of_components(group: GroupRewards) -> list[float | None]:
+    """Each component within its group, times its weight, summed."""
+    columns = [_centred(c, _std(_present(c)) + EPSILON) for c in group.components_KG]
+    weighted = list(zip(group.weights_K, columns, strict=True))
+    return [
+        None if reward is None else sum(weight * (column[at] or 0.0) for weight, column in weighted)
+        for at, reward in enumerate(group.rewards_G)
+    ]
+
+
+def _over_the_batch(rows: Sequence[Column]) -> list[list[float | None]]:
+    """All advantages of the rows with mean 0 and deviation 1."""
+    present = [value for row in rows for value in _present(row)]
+    mean = fmean(present) if present else 0.0
+    divisor = _std(present) + EPSILON
+    return [[None if a is None else (a - mean) / divisor for a in row] for row in rows]
+
+
+def _centred(column: Column, divisor: float) -> list[float | None]:
+    present = _present(column)
+    mean = fmean(present) if present else 0.0
+    return [None if value is None else (value - mean) / divisor for value in column]
+
+
+def _present(column: Column) -> list[float]:
+    return [value for value in column if value is not None]
 
 
 def _std(values: Sequence[float]) -> float:

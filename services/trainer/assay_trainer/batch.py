@@ -8,8 +8,8 @@ from typing import TypeVar
 
 import torch
 
-from assay_shared.types import Completion, Scored, ScoredGroup
-from assay_trainer.advantage import Scale, advantages
+from assay_shared.types import Completion, Normalisation, ScoredGroup
+from assay_trainer.advantage import advantages, group_rewards
 
 Number = TypeVar("Number", int, float)
 
@@ -28,24 +28,22 @@ class Batch:
     """What the loss needs. Prompts are padded on the left, completions on the right.
 
     `logprobs_BC` are those of the engine that sampled: the old policy of the importance ratio.
+    `loss_mask_BC` is 1 where the policy sampled; what an environment answered is read (it is in
+    `completion_mask_BC`) and never learnt.
     """
 
     prompt_ids_BP: torch.Tensor
     prompt_mask_BP: torch.Tensor
     completion_ids_BC: torch.Tensor
     completion_mask_BC: torch.Tensor
+    loss_mask_BC: torch.Tensor
     logprobs_BC: torch.Tensor
     advantages_B: torch.Tensor
 
 
-def rewards(group: ScoredGroup) -> list[float | None]:
-    """The group's rewards; None for a sample that has none."""
-    return [r.value if isinstance(r, Scored) else None for r in group.rewards]
-
-
-def rows(groups: Sequence[ScoredGroup], scale: Scale) -> list[Row]:
+def rows(groups: Sequence[ScoredGroup], normalise: Normalisation | None = None) -> list[Row]:
     """The scored samples of `groups`, with their advantages; the others are left out."""
-    advantages_PG = advantages([rewards(group) for group in groups], scale)
+    advantages_PG = advantages([group_rewards(group, normalise) for group in groups])
     return [
         Row(scored.group.prompt_token_ids, completion, advantage)
         for scored, advantages_G in zip(groups, advantages_PG, strict=True)
@@ -59,11 +57,13 @@ def collate(batch_rows: Sequence[Row], pad_id: int, multiple_of: int = 1) -> Bat
     prompts = [list(row.prompt_token_ids) for row in batch_rows]
     completions = [list(row.completion.token_ids) for row in batch_rows]
     logprobs = [list(row.completion.logprobs) for row in batch_rows]
+    learnt = [[int(own) for own in row.completion.is_policys] for row in batch_rows]
     weights = [row.advantage for row in batch_rows]
     missing = -len(batch_rows) % multiple_of
     prompts += [[pad_id]] * missing
     completions += [[]] * missing
     logprobs += [[]] * missing
+    learnt += [[]] * missing
     weights += [0.0] * missing
     prompt_width = max(map(len, prompts))
     completion_width = max(map(len, completions))
@@ -74,6 +74,7 @@ def collate(batch_rows: Sequence[Row], pad_id: int, multiple_of: int = 1) -> Bat
         completion_mask_BC=torch.tensor(
             [_right([1] * len(c), completion_width, 0) for c in completions]
         ),
+        loss_mask_BC=torch.tensor([_right(x, completion_width, 0) for x in learnt]),
         logprobs_BC=torch.tensor([_right(x, completion_width, 0.0) for x in logprobs]),
         advantages_B=torch.tensor(weights),
     )

@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from assay_shared.config import Config
+from assay_shared.types import Normalisation
 
 
 class NewPolicyConfig(Config):
@@ -104,7 +105,9 @@ class GRPOConfig(Config):
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.28, gt=0)
     kl_weight: float = Field(default=0.0, ge=0)
-    advantage_scale: Literal["group", "batch", "none"] = "group"
+    #: In place of what each rubric says of itself.
+    normalise: Normalisation | None = None
+    #: Of one reply; a task of several turns has as many replies as it allows.
     max_tokens: int = Field(default=64, gt=0)
     temperature: float = Field(default=1.0, gt=0)
     #: How many versions behind the weights that are updated a group may be.

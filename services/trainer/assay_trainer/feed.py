@@ -20,8 +20,7 @@ from assay_shared.types import (
     Status,
     Task,
 )
-from assay_trainer.advantage import has_signal
-from assay_trainer.batch import rewards
+from assay_trainer.advantage import group_rewards
 from assay_trainer.config import GRPOConfig
 from assay_trainer.rollouts import Rollouts
 
@@ -195,7 +194,7 @@ class GroupFeed:
         age = self._age(scored)
         if age is None or age > self._config.max_staleness:
             portion.num_stale += 1
-        elif not has_signal(rewards(scored)):
+        elif not group_rewards(scored, self._config.normalise).has_signal:
             portion.num_without_signal += 1
         else:
             portion.staleness.append(age)

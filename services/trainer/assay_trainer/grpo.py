@@ -124,7 +124,7 @@ class GRPOStage:
             raise NothingToLearn(self._portion)
         for scored in self._portion.groups:
             append_line(self._rollouts_file, scored.model_dump_json())
-        batch_rows = rows(self._portion.groups, self._config.advantage_scale)
+        batch_rows = rows(self._portion.groups, self._config.normalise)
         pad_id = int(self._tokenizer.pad_token_id)
         return collate(batch_rows, pad_id, multiple_of=num_micro_batches(self._config))
 

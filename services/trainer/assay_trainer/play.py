@@ -4,10 +4,12 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from uuid import uuid4
 
 from assay_shared.context import log_fields
 from assay_shared.errors import AssayError, to_failure
-from assay_shared.interfaces import Generator, Rewarder
+from assay_shared.interfaces import Environment, Generator, RewardService
+from assay_shared.together import together
 from assay_shared.types import (
     Failure,
     GenerateRequest,
@@ -15,9 +17,13 @@ from assay_shared.types import (
     GroupRequest,
     Message,
     PromptFormat,
+    Reward,
     ScoredGroup,
     ScoreRequest,
+    ScoreResponse,
+    Unscored,
 )
+from assay_trainer.episode import Episode
 from assay_trainer.store import LEASE_S, GroupStore
 
 
@@ -25,7 +31,7 @@ async def take(
     request: GroupRequest,
     store: GroupStore,
     generator: Generator,
-    rewarder: Rewarder,
+    rewarder: RewardService,
     worker: str,
 ) -> bool:
     """Play a group unless it is stored or being played; whether this call stored it.
@@ -62,32 +68,35 @@ async def _renewed(store: GroupStore, key: str) -> AsyncIterator[None]:
 
 
 async def play(
-    request: GroupRequest, generator: Generator, rewarder: Rewarder, worker: str
+    request: GroupRequest, generator: Generator, rewarder: RewardService, worker: str
 ) -> ScoredGroup:
     """The group with its rewards, or with the failure that left it without any."""
     empty = Group(key=request.key, task=request.task, completions=())
     started = time.monotonic()
     try:
-        group = await _generate(request, generator)
+        group, lost = await _generate(request, generator, rewarder)
     except AssayError as error:
         return _failed(empty, to_failure(error, "inference"), worker)
     generated = time.monotonic()
-    answers = tuple(completion.text for completion in group.completions)
     try:
-        response = await rewarder.score(ScoreRequest(task=request.task, answers=answers))
+        response = await _score(request, group, lost, rewarder)
     except AssayError as error:
         return _failed(group, to_failure(error, "reward"), worker)
     return ScoredGroup(
         group=group,
         rewards=response.rewards,
         scorer=response.scorer,
+        normalise=response.normalise,
         worker=worker,
         generate_time_s=generated - started,
         score_time_s=time.monotonic() - generated,
     )
 
 
-async def _generate(request: GroupRequest, generator: Generator) -> Group:
+async def _generate(
+    request: GroupRequest, generator: Generator, environment: Environment
+) -> tuple[Group, dict[int, Failure]]:
+    """The group, and by index the episodes that broke off, which have no reward."""
     task = request.task
     if task.prompt_format is PromptFormat.RAW:
         prompt = GenerateRequest(prompt=task.prompt, sampling=request.sampling)
@@ -95,12 +104,47 @@ async def _generate(request: GroupRequest, generator: Generator) -> Group:
         turn = Message(role="user", content=task.prompt)
         prompt = GenerateRequest(messages=(turn,), sampling=request.sampling)
     response = await generator.generate(prompt)
-    return Group(
+    completions, lost = response.completions, dict[int, Failure]()
+    if task.environment is not None:
+        episodes = await together(
+            Episode(task, response.prompt_token_ids, first, index).play(
+                request.sampling, generator, environment
+            )
+            for index, first in enumerate(completions)
+        )
+        completions = tuple(episode.completion for episode in episodes)
+        lost = {i: e.failure for i, e in enumerate(episodes) if e.failure is not None}
+    group = Group(
         key=request.key,
         task=task,
         prompt_token_ids=response.prompt_token_ids,
-        completions=response.completions,
+        completions=completions,
     )
+    return group, lost
+
+
+async def _score(
+    request: GroupRequest, group: Group, lost: dict[int, Failure], rewarder: RewardService
+) -> ScoreResponse:
+    """Rewards in the order of the completions; those of `lost` are their failures."""
+    whole = [index for index in range(len(group.completions)) if index not in lost]
+    if not whole:
+        return ScoreResponse(rewards=tuple(Unscored(failure=lost[i]) for i in lost), scorer="")
+    answers = [group.completions[index] for index in whole]
+    response = await rewarder.score(
+        ScoreRequest(
+            task=request.task,
+            answers=tuple(
+                tuple(turn.text for turn in one.turns) if one.turns else one.text for one in answers
+            ),
+            key=uuid4().hex,  # asked again after a lost reply, it is not measured again
+            run=request.run,
+        )
+    )
+    by_index: dict[int, Reward] = dict(zip(whole, response.rewards, strict=True))
+    by_index |= {index: Unscored(failure=failure) for index, failure in lost.items()}
+    rewards = tuple(by_index[index] for index in range(len(group.completions)))
+    return response.model_copy(update={"rewards": rewards})
 
 
 def _failed(group: Group, failure: Failure, worker: str) -> ScoredGroup:

@@ -149,9 +149,11 @@ class MeshGRPOTrainer(GRPOTrainer):
             "prompt_mask": batch.prompt_mask_BP.to(device),
             "completion_ids": batch.completion_ids_BC.to(device),
             "completion_mask": batch.completion_mask_BC.to(device),
+            # TRL's name for what it multiplies the completion mask with in the loss.
+            "tool_mask": batch.loss_mask_BC.to(device),
             "advantages": batch.advantages_B.to(device),
             "old_per_token_logps": batch.logprobs_BC.to(device),
-            "num_items_in_batch": batch.completion_mask_BC.sum().to(device),
+            "num_items_in_batch": batch.loss_mask_BC.sum().to(device),
         }
         if self.beta != 0.0:
             tensors["ref_per_token_logps"] = self._reference_logprobs(tensors)

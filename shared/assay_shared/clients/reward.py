@@ -1,21 +1,54 @@
-"""Rewarder over HTTP."""
+"""Rewarder and Environment over HTTP."""
 
 from pydantic import TypeAdapter
 
 from assay_shared.clients.http import ServiceClient
-from assay_shared.types import RubricInfo, ScoreRequest, ScoreResponse
+from assay_shared.errors import InvalidInput
+from assay_shared.types import (
+    EnvironmentInfo,
+    RubricInfo,
+    ScoreBatch,
+    ScoreBatchResponse,
+    ScoreRequest,
+    ScoreResponse,
+    StepRequest,
+    StepResponse,
+)
 
 _RESPONSE = TypeAdapter(ScoreResponse)
+_BATCH = TypeAdapter(ScoreBatchResponse)
+_STEP = TypeAdapter(StepResponse)
 _RUBRICS = TypeAdapter(list[RubricInfo])
+_ENVIRONMENTS = TypeAdapter(list[EnvironmentInfo])
 
 
 class RewardClient(ServiceClient):
-    """Scores groups."""
+    """Scores groups and plays environments."""
 
     service = "reward"
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         return await self._call("POST", "/v1/score", request, _RESPONSE)
 
+    async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse:
+        return await self._call("POST", "/v1/score/batch", batch, _BATCH)
+
+    async def step(self, request: StepRequest) -> StepResponse:
+        """What the task's environment answers to the last turn.
+
+        Raises:
+            InvalidInput: the task is not played anywhere.
+        """
+        played = request.task.environment
+        if played is None:
+            raise InvalidInput(
+                f"task {request.task.id} is not played anywhere", field="task.environment"
+            )
+        path = f"/v1/environments/{played.name}/step"
+        return await self._call("POST", path, request, _STEP)
+
     async def rubrics(self) -> list[RubricInfo]:
         return await self._call("GET", "/v1/rubrics", None, _RUBRICS)
+
+    async def environments(self) -> list[EnvironmentInfo]:
+        return await self._call("GET", "/v1/environments", None, _ENVIRONMENTS)

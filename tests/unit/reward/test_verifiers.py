@@ -1,15 +1,16 @@
 from collections.abc import Iterator
+from typing import Any
 
 import pytest
 
-from assay_reward.measurement import Instruments, Measured, Sitting
-from assay_reward.verifiers.code import accepted, pass_ratio, whole_program
-from assay_reward.verifiers.judged import judged
-from assay_reward.verifiers.math import final_value, math, same_number
-from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault, TimedOut
+from assay_reward.measurement import Instruments, Measured, Meter, NoOptions, Sitting, Verifier
+from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO, whole_program
+from assay_reward.verifiers.judged import JUDGE
+from assay_reward.verifiers.math import MATH, final_value, same_number
+from assay_shared.errors import InfrastructureError, InvalidInput, JudgeFault, SandboxFault
 from assay_shared.symbolic import Symbolic
-from assay_shared.types import Failure, FailureClass, Status, StdinCase
-from tests.fakes import FakeJudge, FakeSandbox, make_task
+from assay_shared.types import StdinCase
+from tests.fakes import FAILURE, FakeJudge, FakeSandbox, make_task
 
 FOUR_TESTS = (StdinCase(stdin="", expected_stdout="1"),) * 4
 
@@ -21,22 +22,32 @@ def symbolic() -> Iterator[Symbolic]:
     symbolic.close()
 
 
-def sitting(
+async def measure(
+    verifier: Verifier[Any],
     *answers: str,
     sandbox: FakeSandbox | None = None,
     judge: FakeJudge | None = None,
     symbolic: Symbolic | None = None,
+    options: dict[str, object] | None = None,
     **task: object,
-) -> Sitting:
+) -> list[float | None]:
+    """The verifier's values for the answers; None where there is a failure."""
     instruments = Instruments(
         sandbox or FakeSandbox(), judge or FakeJudge(), symbolic or Symbolic(1.0)
     )
     changes: dict[str, object] = {"tests": FOUR_TESTS} | task
-    return Sitting(make_task("t", **changes), answers, instruments)
-
-
-def values(measured: list[Measured | Failure]) -> list[float | None]:
-    return [one.value if isinstance(one, Measured) else None for one in measured]
+    sitting = Sitting(make_task("t", **changes), answers, instruments)
+    sitting.admitted = tuple(range(len(answers)))
+    chosen = verifier.options.model_validate(options or {})
+    verifier.check(sitting.task, chosen)
+    values: list[float | None] = []
+    for index in sitting.admitted:
+        try:
+            found = await verifier.measure(sitting.candidate(index, Meter()), chosen)
+        except InfrastructureError:
+            found = FAILURE
+        values.append(found.value if isinstance(found, Measured) else None)
+    return values
 
 
 # Code
@@ -44,24 +55,25 @@ def values(measured: list[Measured | Failure]) -> list[float | None]:
 
 async def test_dense_and_sparse_share_one_run_of_the_tests() -> None:
     sandbox = FakeSandbox()
-    group = sitting("pass 4", "pass 1", "pass 0", sandbox=sandbox)
-    assert values(await pass_ratio(group)) == [1.0, 0.25, 0.0]
-    assert values(await accepted(group)) == [1.0, 0.0, 0.0]
-    assert len(sandbox.requests) == 3
+    instruments = Instruments(sandbox, FakeJudge(), Symbolic(1.0))
+    sitting = Sitting(make_task("t", tests=FOUR_TESTS), ("pass 1",), instruments)
+    meters = Meter(), Meter()
+    dense = await PASS_RATIO.measure(sitting.candidate(0, meters[0]), NoOptions())
+    sparse = await ACCEPTED.measure(sitting.candidate(0, meters[1]), NoOptions())
+    assert isinstance(dense, Measured)
+    assert isinstance(sparse, Measured)
+    assert (dense.value, sparse.value) == (0.25, 0.0)
+    assert len(sandbox.requests) == 1
 
 
 async def test_a_sandbox_that_fails_on_one_program_fails_that_one_alone() -> None:
     sandbox = FakeSandbox(SandboxFault("no slot"))
-    measured = await pass_ratio(sitting("pass 4", "fail", "pass 2", sandbox=sandbox))
-    assert values(measured) == [1.0, None, 0.5]
-    failure = measured[1]
-    assert isinstance(failure, Failure)
-    assert failure.failure_class is FailureClass.SANDBOX
+    assert await measure(PASS_RATIO, "pass 4", "fail", "pass 2", sandbox=sandbox) == [1, None, 0.5]
 
 
 async def test_code_without_tests_is_the_callers_fault() -> None:
     with pytest.raises(InvalidInput, match="task.tests: task t has no tests"):
-        await accepted(sitting("pass 1", tests=()))
+        await measure(ACCEPTED, "pass 1", tests=())
 
 
 @pytest.mark.parametrize(
@@ -125,28 +137,24 @@ def test_numbers_are_compared_exactly(one: str, other: str, same: bool | None) -
 
 
 async def test_formulas_are_compared_by_value(symbolic: Symbolic) -> None:
-    group = sitting(
-        r"\boxed{\frac{2}{4}}", r"\boxed{\frac{1}{3}}", "0.5", symbolic=symbolic,
-        reference=r"\boxed{\frac{1}{2}}",
-    )  # fmt: skip
-    assert values(await math(group)) == [1.0, 0.0, 1.0]
+    answers = (r"\boxed{\frac{2}{4}}", r"\boxed{\frac{1}{3}}", "0.5")
+    found = await measure(MATH, *answers, symbolic=symbolic, reference=r"\boxed{\frac{1}{2}}")
+    assert found == [1.0, 0.0, 1.0]
 
 
 async def test_a_hostile_formula_ends_in_a_failure_and_not_in_a_score() -> None:
     symbolic = Symbolic(timeout_s=0.001)
+    hostile = r"\boxed{9^{9^{9^{9}}}}"
     try:
-        (measured,) = await math(
-            sitting(r"\boxed{9^{9^{9^{9}}}}", symbolic=symbolic, reference=r"\boxed{x+1}")
-        )
+        found = await measure(MATH, hostile, symbolic=symbolic, reference=r"\boxed{x+1}")
     finally:
         symbolic.close()
-    assert isinstance(measured, Failure)
-    assert TimedOut.failure_class is measured.failure_class
+    assert found == [None]
 
 
 async def test_math_without_a_reference_is_the_callers_fault() -> None:
     with pytest.raises(InvalidInput, match="task.reference"):
-        await math(sitting("7", gold=None))
+        await measure(MATH, "7", gold=None)
 
 
 # Judge
@@ -154,17 +162,11 @@ async def test_math_without_a_reference_is_the_callers_fault() -> None:
 
 async def test_the_judge_sees_question_answers_and_reference() -> None:
     judge = FakeJudge()
-    measured = await judged(sitting("red", "blue", judge=judge, reference="red"))
-    assert values(measured) == [1.0, 0.0]
-    (request,) = judge.requests
-    assert (request.question, request.answers) == ("question t", ("red", "blue"))
+    assert await measure(JUDGE, "red", "blue", judge=judge, reference="red") == [1.0, 0.0]
+    assert [r.question for r in judge.requests] == ["question t"]
+    assert judge.requests[0].answers == ("red", "blue")
 
 
-async def test_an_abstaining_judge_is_a_failure_of_every_answer() -> None:
-    measured = await judged(sitting("red", "blue", judge=FakeJudge(JudgeFault("empty reply"))))
-    assert values(measured) == [None, None]
-    assert all(isinstance(m, Failure) and m.failure_class is FailureClass.JUDGE for m in measured)
-
-
-def test_wrong_is_a_score_and_not_a_failure() -> None:
-    assert Measured(0.0, Status.WRONG_ANSWER).value == 0.0
+async def test_an_abstention_is_a_failure() -> None:
+    judge = FakeJudge(JudgeFault("empty reply"))
+    assert await measure(JUDGE, "red", judge=judge) == [None]

@@ -14,7 +14,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from assay_shared.types import Completion, FinishReason, ScoredGroup
+from assay_shared.types import Completion, FinishReason, ScoredGroup, Turn
 from assay_trainer.batch import Batch, collate, rows
 from assay_trainer.config import GRPOConfig
 from assay_trainer.policy import create_policy, load_policy, publish_policy
@@ -45,27 +45,39 @@ def gradient_of(model: PreTrainedModel) -> Gradient:
     return {n: p.grad.clone() for n, p in model.named_parameters() if p.grad is not None}
 
 
-def make_groups() -> list[ScoredGroup]:
-    """Two groups of three with different lengths, and old log-probs on either side of the clip."""
+def make_groups(observed: tuple[float, ...] = ()) -> list[ScoredGroup]:
+    """Two groups of three with different lengths, and old log-probs on either side of the clip.
+
+    With `observed`, they are episodes, in which an environment speaks that many ids after the
+    policy's first two; the values stand where those ids have log-probabilities.
+    """
     groups = []
     for number, values in enumerate([(1.0, 0.0, 0.5), (0.0, None, 1.0)]):
-        completions = tuple(
-            Completion(
-                token_ids=tuple(range(20 + 7 * sample, 23 + 8 * sample + number)),
-                logprobs=tuple(-5.0 - 0.9 * i for i in range(3 + sample + number)),
-                text="",
-                finish_reason=FinishReason.STOP,
-                policy=POLICY,
-            )
-            for sample in range(3)
-        )
+        completions = tuple(make_sample(number, sample, observed) for sample in range(3))
         scored = make_scored_group(f"g{number}", *values)
         changes = {"prompt_token_ids": (11, 12, 13)[number:], "completions": completions}
         groups.append(scored.model_copy(update={"group": scored.group.model_copy(update=changes)}))
     return groups
 
 
-def train_once(folder: Path, **changes: Any) -> tuple[Gradient, dict[str, float]]:
+def make_sample(number: int, sample: int, observed: tuple[float, ...]) -> Completion:
+    ids = tuple(range(20 + 7 * sample, 23 + 8 * sample + number))
+    logprobs = tuple(-5.0 - 0.9 * i for i in range(len(ids)))
+    between = 2 + len(observed)
+    own = ((0, 2), (between, between + len(ids) - 2)) if observed else ()
+    return Completion(
+        token_ids=(*ids[:2], *range(60, 60 + len(observed)), *ids[2:]),
+        logprobs=(*logprobs[:2], *observed, *logprobs[2:]),
+        text="",
+        finish_reason=FinishReason.STOP,
+        policy=POLICY,
+        turns=tuple(Turn(start=a, end=b, text="", policy=POLICY) for a, b in own),
+    )
+
+
+def train_once(
+    folder: Path, groups: list[ScoredGroup] | None = None, **changes: Any
+) -> tuple[Gradient, dict[str, float]]:
     """The gradient of one optimiser step, and what TRL logged of it."""
     from assay_trainer.callbacks import Progress
 
@@ -87,7 +99,8 @@ def train_once(folder: Path, **changes: Any) -> tuple[Gradient, dict[str, float]
             "clip_high": CLIP_HIGH,
         }
         config = GRPOConfig.model_validate(values | changes)
-        batch = collate(rows(make_groups(), "group"), 0, multiple_of=num_micro_batches(config))
+        batch_rows = rows(groups or make_groups())
+        batch = collate(batch_rows, 0, multiple_of=num_micro_batches(config))
         recorder, logged = Recorder(), dict[str, float]()
         trainer = make_grpo_trainer(
             model,
@@ -102,10 +115,10 @@ def train_once(folder: Path, **changes: Any) -> tuple[Gradient, dict[str, float]
     return recorder.gradient, logged
 
 
-def reference(loss_type: str) -> tuple[Gradient, float]:
+def reference(loss_type: str, groups: list[ScoredGroup] | None = None) -> tuple[Gradient, float]:
     """DAPO (arXiv 2503.14476, equation 8) or CISPO (arXiv 2506.13585, equation 4), by hand."""
     model, _ = create_policy(TINY, TEXTS, seed=0)
-    batch: Batch = collate(rows(make_groups(), "group"), 0)
+    batch: Batch = collate(rows(groups or make_groups()), 0)
     num_completion = batch.completion_ids_BC.shape[1]
     ids_BT = torch.cat([batch.prompt_ids_BP, batch.completion_ids_BC], dim=1)
     mask_BT = torch.cat([batch.prompt_mask_BP, batch.completion_mask_BC], dim=1)
@@ -122,7 +135,7 @@ def reference(loss_type: str) -> tuple[Gradient, float]:
         loss_BC = -torch.minimum(ratio_BC * advantage_B1, clipped_BC * advantage_B1)
     else:
         loss_BC = -ratio_BC.clamp(max=1 + CLIP_HIGH).detach() * advantage_B1 * logprobs_BC
-    mask_BC = batch.completion_mask_BC
+    mask_BC = batch.loss_mask_BC
     loss = (loss_BC * mask_BC).sum() / mask_BC.sum()
     loss.backward()
     return gradient_of(model), loss.item()
@@ -141,6 +154,26 @@ def test_loss_and_gradient_are_those_of_the_paper(tmp_path: Path, loss_type: str
     assert_same(found, expected)
     assert logged["loss"] == pytest.approx(loss, abs=1e-4)
     assert max(float(g.abs().max()) for g in found.values()) > 1e-3
+
+
+def test_what_an_environment_said_is_read_and_gets_no_gradient(tmp_path: Path) -> None:
+    """The loss is over the policy's own ids alone; what stands at the others changes nothing."""
+    groups = make_groups(observed=(0.0, 0.0, 0.0))
+    expected, loss = reference("dapo", groups)
+    found, logged = train_once(tmp_path / "as_played", groups)
+    assert_same(found, expected)
+    assert logged["loss"] == pytest.approx(loss, abs=1e-4)
+    other, _ = train_once(tmp_path / "other_values", make_groups(observed=(-9.0, -0.1, -4.0)))
+    assert_same(other, found)
+    learnt, _ = train_once(tmp_path / "all_own", [without_turns(group) for group in groups])
+    with pytest.raises(AssertionError):
+        assert_same(learnt, found)
+
+
+def without_turns(scored: ScoredGroup) -> ScoredGroup:
+    """The same ids as if the policy had said them all."""
+    own = tuple(c.model_copy(update={"turns": ()}) for c in scored.group.completions)
+    return scored.model_copy(update={"group": scored.group.model_copy(update={"completions": own})})
 
 
 @pytest.mark.parametrize("micro_batch_rows", [3, 2])

@@ -1,13 +1,20 @@
 """Verifiers by name. Adding one is one file and one line here."""
 
-from assay_reward.measurement import Verifier
-from assay_reward.verifiers.code import accepted, pass_ratio
-from assay_reward.verifiers.judged import judged
-from assay_reward.verifiers.math import math
+from typing import Any
 
-VERIFIERS: dict[str, Verifier] = {
-    "accepted": accepted,
-    "judge": judged,
-    "math": math,
-    "pass_ratio": pass_ratio,
+from assay_reward.measurement import Verifier
+from assay_reward.verifiers import code, judged, math, or_debug
+
+VERIFIERS: dict[str, Verifier[Any]] = {
+    "accepted": code.ACCEPTED,
+    "judge": judged.JUDGE,
+    "math": math.MATH,
+    "or_diagnosis": or_debug.DIAGNOSIS,
+    "or_faithful": or_debug.FAITHFUL,
+    "or_iis_recall": or_debug.SEED_DIAGNOSIS,
+    "or_outcome": or_debug.OUTCOME,
+    "or_preservation": or_debug.PRESERVATION,
+    "or_quick": or_debug.QUICK,
+    "or_steps": or_debug.STEPS,
+    "pass_ratio": code.PASS_RATIO,
 }

@@ -2,48 +2,49 @@
 
 import re
 
-from assay_reward.measurement import Measured, Sitting, each
+from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier
 from assay_shared.errors import InvalidInput, SandboxFault
-from assay_shared.types import Failure, Status, Task, TestReport, TestRequest
+from assay_shared.types import Cost, Status, Task, TestReport, TestRequest
 
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n(.*?)```", re.DOTALL)
 _LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
 
-async def pass_ratio(sitting: Sitting) -> list[Measured | Failure]:
-    """The share of tests passed."""
-    return [_measure(report, dense=True) for report in await _reports(sitting)]
+def _has_tests(task: Task, options: NoOptions) -> None:
+    if not task.tests:
+        raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
 
 
-async def accepted(sitting: Sitting) -> list[Measured | Failure]:
-    """1 if all tests pass, else 0."""
-    return [_measure(report, dense=False) for report in await _reports(sitting)]
+async def test_report(candidate: Candidate) -> TestReport:
+    """What the task's tests say of the answer.
+
+    Raises:
+        SandboxFault: a test could not be run.
+    """
+    task = candidate.task
+    report = await candidate.instruments.sandbox.test(
+        TestRequest(code=whole_program(task, candidate.text), cases=task.tests)
+    )
+    candidate.meter.charge(Cost(sandbox_cpu_s=sum(case.cpu_time_s for case in report.cases)))
+    if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
+        raise SandboxFault("the sandbox failed on a test")
+    return report
 
 
-def _measure(report: TestReport | Failure, *, dense: bool) -> Measured | Failure:
-    if isinstance(report, Failure):
-        return report
-    value = report.pass_ratio if dense else float(report.status is Status.ACCEPTED)
+def _measured(report: TestReport, value: float) -> Measured:
     return Measured(value, report.status, f"{report.num_passed}/{len(report.cases)} tests passed")
 
 
-async def _reports(sitting: Sitting) -> list[TestReport | Failure]:
-    if not sitting.task.tests:
-        raise InvalidInput(f"task {sitting.task.id} has no tests to run", field="task.tests")
-    return await sitting.test_reports(_test_all)
+async def _pass_ratio(candidate: Candidate, options: NoOptions) -> Measured:
+    """The share of tests passed."""
+    report = await candidate.once(test_report)
+    return _measured(report, report.pass_ratio)
 
 
-async def _test_all(sitting: Sitting) -> list[TestReport | Failure]:
-    async def test(answer: str) -> TestReport:
-        program = whole_program(sitting.task, answer)
-        report = await sitting.instruments.sandbox.test(
-            TestRequest(code=program, cases=sitting.task.tests)
-        )
-        if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
-            raise SandboxFault("the sandbox failed on a test")
-        return report
-
-    return await each(sitting, test, "sandbox")
+async def _accepted(candidate: Candidate, options: NoOptions) -> Measured:
+    """1 if all tests pass, else 0."""
+    report = await candidate.once(test_report)
+    return _measured(report, float(report.status is Status.ACCEPTED))
 
 
 def whole_program(task: Task, answer: str) -> str:
@@ -60,3 +61,7 @@ def whole_program(task: Task, answer: str) -> str:
     if wanted and wanted[-1] in _LAST_FUNCTION.findall(code):
         return f"{task.code_prefix.rstrip()}\n    pass\n\n{code}"
     return task.code_prefix + code
+
+
+PASS_RATIO = Verifier(_pass_ratio, NoOptions, _has_tests)
+ACCEPTED = Verifier(_accepted, NoOptions, _has_tests)

@@ -2,36 +2,30 @@
 
 import re
 
-from assay_reward.measurement import Measured, Sitting, each
+from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier, reference_of
 from assay_shared.errors import InvalidInput
 from assay_shared.numbers import last_number, parse_number
-from assay_shared.types import Failure, Status, Task
+from assay_shared.types import Status, Task
 
 _MARKED = re.compile(r"####\s*(.+)")
 
 
-async def math(sitting: Sitting) -> list[Measured | Failure]:
-    """1 if the final value of an answer equals the reference's, else 0."""
-    expected = final_value(_reference(sitting.task))
-
-    async def measure(answer: str) -> Measured:
-        given = final_value(answer)
-        if given is None or expected is None:
-            return Measured(0.0, Status.WRONG_ANSWER, "no value found")
-        equal = same_number(given, expected)
-        if equal is None:
-            equal = await sitting.instruments.symbolic.equal(f"${given}$", f"${expected}$")
-        outcome = Status.ACCEPTED if equal else Status.WRONG_ANSWER
-        return Measured(float(equal), outcome, f"found {given[:80]}")
-
-    return await each(sitting, measure, "reward")
-
-
-def _reference(task: Task) -> str:
-    reference = task.reference or task.gold
-    if reference is None or final_value(reference) is None:
+def _has_value(task: Task, options: NoOptions) -> None:
+    if final_value(reference_of(task)) is None:
         raise InvalidInput(f"task {task.id} has no value to compare with", field="task.reference")
-    return reference
+
+
+async def _math(candidate: Candidate, options: NoOptions) -> Measured:
+    """1 if the final value of an answer equals the reference's, else 0."""
+    expected = final_value(reference_of(candidate.task))
+    given = final_value(candidate.text)
+    if given is None or expected is None:
+        return Measured(0.0, Status.WRONG_ANSWER, "no value found")
+    equal = same_number(given, expected)
+    if equal is None:
+        equal = await candidate.instruments.symbolic.equal(f"${given}$", f"${expected}$")
+    outcome = Status.ACCEPTED if equal else Status.WRONG_ANSWER
+    return Measured(float(equal), outcome, f"found {given[:80]}")
 
 
 def final_value(text: str) -> str | None:
@@ -62,3 +56,6 @@ def same_number(one: str, other: str) -> bool | None:
     """Whether both are the same number; None if either is not plainly a number."""
     first, second = parse_number(one), parse_number(other)
     return None if first is None or second is None else first == second
+
+
+MATH = Verifier(_math, NoOptions, _has_value)

@@ -1,0 +1,57 @@
+"""Conversations as token ids, through the tokenizer's chat template."""
+
+from collections.abc import Collection, Sequence
+
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_shared.errors import InvalidInput
+from assay_shared.types import Message
+
+#: Stands for a reply whose ids are known already; no template changes it.
+_REPLY = "assay-reply-7f3a"
+
+
+def encode(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
+    """Ids of a conversation, ready for the answer.
+
+    Raises:
+        InvalidInput: the model has no chat template.
+    """
+    return _encode_text(tokenizer, _rendered(tokenizer, messages))
+
+
+def encode_further(
+    tokenizer: PreTrainedTokenizerBase,
+    token_ids: Sequence[int],
+    messages: Sequence[Message],
+    end_ids: Collection[int],
+) -> list[int]:
+    """`token_ids`, which end with a reply, and the ids of further turns after it.
+
+    The reply is never tokenised anew: the ids that a policy sampled are seldom those that its text
+    would give. What the template puts after a reply comes once, whether the reply ended itself or
+    was cut off.
+
+    Raises:
+        InvalidInput: the model has no chat template, or one that does not show a reply as it is.
+    """
+    before = [Message(role="user", content="?"), Message(role="assistant", content=_REPLY)]
+    _, found, after = _rendered(tokenizer, [*before, *messages]).partition(_REPLY)
+    if not found:
+        raise InvalidInput("the chat template does not show replies as they are", field="then")
+    further = _encode_text(tokenizer, after)
+    if further and further[0] in end_ids and token_ids[-1] in end_ids:
+        further = further[1:]
+    return [*token_ids, *further]
+
+
+def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:
+    if tokenizer.chat_template is None:
+        raise InvalidInput("this model has no chat template", field="messages")
+    turns = [message.model_dump() for message in messages]
+    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    return str(text)
+
+
+def _encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+    return list(tokenizer.encode(text, add_special_tokens=False))

@@ -1,0 +1,117 @@
+"""Programs mended over several turns: the task's tests are run, and a short feedback is read.
+
+The feedback tells how the program ended, how many tests it passed, and the first failing ones of
+those that the policy may see. Of hidden tests nothing but their number is told.
+"""
+
+from pydantic import Field
+
+from assay_reward.environment import Environment
+from assay_reward.measurement import Instruments
+from assay_reward.playing import check_not_over, played_in, read_instance
+from assay_reward.verifiers.code import whole_program
+from assay_shared.config import Config
+from assay_shared.errors import InvalidInput, SandboxFault
+from assay_shared.types import (
+    AssertCase,
+    CallCase,
+    CaseResult,
+    Status,
+    StdinCase,
+    StepResponse,
+    Task,
+    TestCase,
+    TestReport,
+    TestRequest,
+)
+
+NAME = "code_repair"
+#: Together some 400 tokens at most.
+_MAX_CASES_SHOWN = 3
+_INPUT_LENGTH = 120
+_MESSAGE_LENGTH = 240
+#: Found before any test is run, so what is said of it says nothing of a test.
+_OF_THE_PROGRAM = (Status.SYNTAX_ERROR, Status.COMPILE_ERROR)
+
+
+class CodeRepair(Config):
+    """What a task says for this environment: its first `visible_tests` tests may be shown."""
+
+    visible_tests: int = Field(default=0, ge=0)
+
+
+async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) -> StepResponse:
+    """Test the last program alone: one that was accepted ended the episode."""
+    played = played_in(task, NAME)
+    options = read_instance(played, CodeRepair)
+    if not task.tests:
+        raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
+    check_not_over(len(turns), played.max_turns)
+    if not turns:
+        return StepResponse(observation=task.prompt, done=False)
+    report = await _test(task, turns[-1], instruments)
+    turns_left = played.max_turns - len(turns)
+    accepted = report.status is Status.ACCEPTED
+    return StepResponse(
+        observation=feedback(report, task.tests[: options.visible_tests], turns_left),
+        done=accepted or turns_left == 0,
+        parts={"accepted": float(accepted), "pass_ratio": report.pass_ratio},
+        facts={"status": report.status.value, "num_passed": report.num_passed},
+    )
+
+
+async def _test(task: Task, answer: str, instruments: Instruments) -> TestReport:
+    request = TestRequest(code=whole_program(task, answer), cases=task.tests)
+    report = await instruments.sandbox.test(request)
+    if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
+        raise SandboxFault("the sandbox failed on a test")
+    return report
+
+
+def feedback(report: TestReport, visible: tuple[TestCase, ...], turns_left: int) -> str:
+    """What the policy reads of its program's tests, of which `visible` are the first."""
+    lines = [f"Status: {report.status}. {report.num_passed} of {len(report.cases)} tests passed."]
+    if report.status in _OF_THE_PROGRAM:
+        lines.append(_tail(report.cases[0].message, _MESSAGE_LENGTH * 2))
+    else:
+        failing = [
+            (number, case, result)
+            for number, (case, result) in enumerate(zip(visible, report.cases, strict=False), 1)
+            if result.status not in (Status.ACCEPTED, None)
+        ]
+        lines += [_failing(*one) for one in failing[:_MAX_CASES_SHOWN]]
+    if report.status is not Status.ACCEPTED:
+        lines.append(f"Turns left: {turns_left}. Reply with the whole program, mended.")
+    return "\n".join(line for line in lines if line)
+
+
+def _failing(number: int, case: TestCase, result: CaseResult) -> str:
+    return f"Test {number}, {_shown(case)}: {result.status}\n{_tail(result.message)}".rstrip()
+
+
+def _shown(case: TestCase) -> str:
+    match case:
+        case StdinCase():
+            return (
+                f"stdin {_head(repr(case.stdin))}, "
+                f"expected output {_head(repr(case.expected_stdout))}"
+            )
+        case CallCase():
+            arguments = ", ".join(repr(argument) for argument in case.args)
+            call = f"{case.function}({_head(arguments)})"
+            return f"{call}, expected {_head(repr(case.expected))}"
+        case AssertCase():
+            return _head(case.code.strip())
+
+
+def _head(text: str) -> str:
+    return text if len(text) <= _INPUT_LENGTH else text[:_INPUT_LENGTH] + "..."
+
+
+def _tail(text: str, length: int = _MESSAGE_LENGTH) -> str:
+    """The end of a message: the last lines of a traceback name the error."""
+    text = text.strip()
+    return text if len(text) <= length else "..." + text[-length:]
+
+
+CODE_REPAIR = Environment("Mend a program until it passes the task's tests.", _step)

@@ -1,0 +1,120 @@
+"""Episodes of model repair, replayed and measured. A solver that cannot tell is a failure."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from assay_reward.environments.or_debug import NAME
+from assay_reward.measurement import Candidate, Measured, NoOptions, Span, Verifier
+from assay_reward.or_debug.episode_metrics import EpisodeMetrics
+from assay_reward.or_debug.rewards import (
+    OUTCOME_OPTIMAL,
+    OUTCOME_OTHERWISE,
+    QUICK_REWARD,
+    diagnosis_reward,
+    efficiency_reward,
+    outcome_reward,
+)
+from assay_reward.playing import played_in
+from assay_shared.config import Config
+from assay_shared.types import Status, Task
+
+
+class DiagnosisOptions(Config):
+    """What a diagnosis is held against, and how."""
+
+    against: Literal["root_cause", "iis"] = "root_cause"
+    measure: Literal["recall", "precision", "jaccard"] = "jaccard"
+
+
+class TurnOptions(Config):
+    """Replies beyond `max_turns` cost no more: a reward needs a lowest value."""
+
+    max_turns: int = Field(default=10, ge=1, le=64)
+
+
+def _is_played(task: Task, options: object) -> None:
+    played_in(task, NAME)
+
+
+async def episode(candidate: Candidate) -> EpisodeMetrics:
+    """The metrics of the answer's episode.
+
+    Raises:
+        InvalidInput: an instance that cannot be read, or turns after the end.
+        TimedOut, SolverFault: the solver could not tell.
+    """
+    played = played_in(candidate.task, NAME)
+    return await candidate.instruments.players.measure(played, candidate.turns)
+
+
+def _measured(metrics: EpisodeMetrics, value: float, detail: str = "") -> Measured:
+    outcome = Status.ACCEPTED if metrics.faithful else Status.WRONG_ANSWER
+    return Measured(value, outcome, detail)
+
+
+async def _outcome(candidate: Candidate, options: NoOptions) -> Measured:
+    """100 if the model is optimal in the end, else -50."""
+    metrics = await candidate.once(episode)
+    return _measured(metrics, outcome_reward(metrics.optimal))
+
+
+async def _seed_diagnosis(candidate: Candidate, options: NoOptions) -> Measured:
+    """20 DA: the recall of the stored irreducible set."""
+    metrics = await candidate.once(episode)
+    return _measured(metrics, diagnosis_reward(metrics.diagnosis_iis.recall))
+
+
+async def _steps(candidate: Candidate, options: TurnOptions) -> Measured:
+    """10, 5 or a growing cost, by the number of replies."""
+    metrics = await candidate.once(episode)
+    value = efficiency_reward(min(metrics.steps, options.max_turns))
+    return _measured(metrics, value, f"{metrics.steps} replies")
+
+
+async def _faithful(candidate: Candidate, options: NoOptions) -> Measured:
+    """1 for a faithful recovery, else 0."""
+    metrics = await candidate.once(episode)
+    detail = (
+        f"optimal {metrics.optimal}, OP {metrics.optimality_preservation:.3f}, rows kept "
+        f"{metrics.rows_kept:.2f}, diagnosis precision {metrics.diagnosis.precision:.2f}"
+    )
+    return _measured(metrics, float(metrics.faithful), detail)
+
+
+async def _preservation(candidate: Candidate, options: NoOptions) -> Measured:
+    """Optimality preservation, times the shares of rows and bounds kept; 0 if not optimal."""
+    metrics = await candidate.once(episode)
+    kept = metrics.rows_kept * metrics.bounds_kept
+    return _measured(metrics, metrics.optimality_preservation * kept)
+
+
+async def _diagnosis(candidate: Candidate, options: DiagnosisOptions) -> Measured:
+    """How the names submitted agree with the truth."""
+    metrics = await candidate.once(episode)
+    truth = metrics.diagnosis if options.against == "root_cause" else metrics.diagnosis_iis
+    return _measured(metrics, float(getattr(truth, options.measure)))
+
+
+async def _quick(candidate: Candidate, options: TurnOptions) -> Measured:
+    """The share of replies not needed for a faithful recovery; 0 without one."""
+    metrics = await candidate.once(episode)
+    left = max(0, options.max_turns - metrics.steps) / max(1, options.max_turns - 1)
+    return _measured(metrics, float(metrics.faithful) * min(1.0, left))
+
+
+def _steps_span(options: TurnOptions) -> Span:
+    return Span(efficiency_reward(options.max_turns), QUICK_REWARD)
+
+
+OUTCOME = Verifier(
+    _outcome, NoOptions, _is_played, lambda _: Span(OUTCOME_OTHERWISE, OUTCOME_OPTIMAL)
+)
+SEED_DIAGNOSIS = Verifier(
+    _seed_diagnosis, NoOptions, _is_played, lambda _: Span(0.0, diagnosis_reward(1.0))
+)
+STEPS = Verifier(_steps, TurnOptions, _is_played, _steps_span)
+FAITHFUL = Verifier(_faithful, NoOptions, _is_played)
+PRESERVATION = Verifier(_preservation, NoOptions, _is_played)
+DIAGNOSIS = Verifier(_diagnosis, DiagnosisOptions, _is_played)
+QUICK = Verifier(_quick, TurnOptions, _is_played)

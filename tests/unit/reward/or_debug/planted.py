@@ -1,0 +1,106 @@
+"""A small broken model that can be worked out by hand, and models at random."""
+
+import math
+import random
+
+from assay_reward.or_debug.iis import Irreducible
+from assay_reward.or_debug.instance import Instance, SetRow
+from assay_reward.or_debug.model import Column, Model, Row
+from assay_shared.types import EnvironmentTask, Task
+from tests.fakes import make_task
+
+#: c3 was `x + y <= 12`; the optimum was 27, at x = 7 and y = 3. c4 and c5 play no part.
+BROKEN = Model(
+    columns=(
+        Column(name="x", cost=3.0, upper=20.0),
+        Column(name="y", cost=2.0, upper=20.0),
+        Column(name="n", is_integer=True, upper=5.0),
+    ),
+    rows=(
+        Row(name="c1", coefficients={"x": 1.0, "y": 1.0}, upper=10.0),
+        Row(name="c2", coefficients={"x": 1.0, "y": -1.0}, upper=4.0),
+        Row(name="c3", coefficients={"x": 1.0, "y": 1.0}, lower=12.0),
+        Row(name="c4", coefficients={"n": 1.0}, lower=1.0, upper=4.0),
+        Row(name="c5", coefficients={"n": 1.0, "x": 0.001}, lower=-50.0),
+    ),
+)
+OPTIMUM = 27.0
+INSTANCE = Instance(
+    id="planted",
+    error_type="A",
+    difficulty="easy",
+    model=BROKEN,
+    original_objective=OPTIMUM,
+    root_cause=("c3",),
+    fix=(SetRow(row=Row(name="c3", coefficients={"x": 1.0, "y": 1.0}, upper=12.0)),),
+    iis=Irreducible(rows=("c1", "c3")),
+    num_single_repairs=2,
+    names={"c3": "demand_flipped"},
+)
+REPAIR = ("Action: GET_IIS()", "It is c3.\nAction: DROP(c3)", "Action: SUBMIT(c3)")
+
+
+def make_or_task(instance: Instance = INSTANCE, max_turns: int = 8) -> Task:
+    return make_task(
+        instance.id,
+        prompt=f"Repair this.\n{instance.model.text()}",
+        rubric="or_debug.faithful",
+        tests=(),
+        environment=EnvironmentTask(
+            name="or_debug", instance=instance.model_dump(mode="json"), max_turns=max_turns
+        ),
+    )
+
+
+def hard_model() -> Model:
+    """Market split: small, and far from solved in a tenth of a second."""
+    rng = random.Random(1)
+    names = [f"n{at}" for at in range(60)]
+    columns = tuple(
+        Column(name=name, cost=rng.uniform(1, 9), upper=1.0, is_integer=True) for name in names
+    )
+    rows = tuple(
+        Row(
+            name=f"c{at}",
+            coefficients={name: float(rng.randint(10**5, 10**6)) for name in names},
+            lower=15e6,
+            upper=15e6 + 10,
+        )
+        for at in range(5)
+    )
+    return Model(columns=columns, rows=rows)
+
+
+#: No solver tells in time what becomes of it.
+HARD = INSTANCE.model_copy(update={"id": "hard", "model": hard_model()})
+
+
+def random_model(rng: random.Random, num_columns: int = 5, num_rows: int = 6) -> Model:
+    """Rows of all senses with sides of all sizes; feasible or not."""
+    columns = tuple(
+        Column(
+            name=f"x{at}",
+            cost=rng.uniform(-5, 5),
+            upper=rng.uniform(1, 20),
+            is_integer=rng.random() < 0.3,
+        )
+        for at in range(num_columns)
+    )
+    return Model(
+        columns=columns, rows=tuple(random_row(rng, at, columns) for at in range(num_rows))
+    )
+
+
+def random_row(rng: random.Random, at: int, columns: tuple[Column, ...]) -> Row:
+    used = rng.sample(columns, rng.randint(1, len(columns)))
+    coefficients = {column.name: rng.choice((-1, 1)) * rng.uniform(0.1, 5) for column in used}
+    low = rng.uniform(-1, 1) * 10 ** rng.randint(0, 6)
+    high = low + rng.uniform(0, 30)
+    sides = {
+        "<=": (-math.inf, high),
+        ">=": (low, math.inf),
+        "=": (low, low),
+        "range": (low, high),
+    }
+    lower, upper = sides[rng.choice(list(sides))]
+    return Row(name=f"c{at}", coefficients=coefficients, lower=lower, upper=upper)
