@@ -8,7 +8,7 @@ from typing import Literal
 from highspy import HighsStatus
 
 from assay_reward.or_debug.model import Column, Model, Name
-from assay_reward.or_debug.solver import is_feasible, load, without_objective
+from assay_reward.or_debug.solver import is_feasible, load, relaxed, without_objective
 from assay_shared.errors import InvalidInput, TimedOut
 from assay_shared.types import Wire
 
@@ -57,12 +57,12 @@ def irreducible(model: Model, time_limit_s: float) -> Irreducible:
     Raises: InvalidInput for a feasible model; TimedOut and SolverFault as `solver.solve`.
     """
     deadline = time.monotonic() + time_limit_s
-    relaxed = _relaxed(model)
-    if is_feasible(relaxed, time_limit_s):
+    linear = without_objective(relaxed(model))
+    if is_feasible(linear, time_limit_s):
         if not model.is_mip or is_feasible(model, _left(deadline)):
             raise InvalidInput("the model is feasible: there is nothing to explain", field="model")
         return _reduced(model, _everything(model), deadline)
-    found = _of_highs(relaxed, _left(deadline))
+    found = _of_highs(linear, _left(deadline))
     if found is None:
         return _reduced(model, _everything(model), deadline)
     one_sided = all(model.row(name).sense in ("<=", ">=") for name in found.rows)
@@ -107,11 +107,6 @@ def part(model: Model, members: Irreducible) -> Model:
         if column.name in used
     )
     return model.replaced(columns=columns or model.columns[:1], rows=rows)
-
-
-def _relaxed(model: Model) -> Model:
-    columns = tuple(column.model_copy(update={"is_integer": False}) for column in model.columns)
-    return without_objective(model.replaced(columns=columns))
 
 
 def _of_highs(model: Model, time_limit_s: float) -> Irreducible | None:

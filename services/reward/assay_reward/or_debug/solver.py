@@ -55,6 +55,12 @@ def without_objective(model: Model) -> Model:
     return model.replaced(columns=free)
 
 
+def relaxed(model: Model) -> Model:
+    """The same model with all columns continuous."""
+    columns = tuple(column.model_copy(update={"is_integer": False}) for column in model.columns)
+    return model.replaced(columns=columns)
+
+
 def load(model: Model, time_limit_s: float) -> Highs:
     """A HiGHS that holds `model`, its columns and rows in order, and has its limits set.
 

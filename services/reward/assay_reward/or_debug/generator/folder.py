@@ -1,0 +1,199 @@
+"""A benchmark on disk: a folder per cell, and one manifest of what was made from what."""
+
+import hashlib
+import json
+import multiprocessing
+from collections import Counter
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ProcessPoolExecutor
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from pathlib import Path
+from statistics import median
+
+from pydantic import Field, JsonValue
+
+from assay_reward.or_debug import mps, tasks
+from assay_reward.or_debug.generator.cells import Cell
+from assay_reward.or_debug.generator.making import Made, make
+from assay_reward.or_debug.instance import Instance, save
+from assay_reward.or_debug.solver import Engine
+from assay_shared.errors import DatasetError, InvalidInput
+from assay_shared.types import Wire
+
+MANIFEST, DATASET, TASKS, MODELS = "manifest.json", "dataset.json", "tasks.jsonl", "models"
+#: Instances that a process makes before it reports.
+BATCH = 5
+
+
+class CellReport(Wire):
+    """What is in a cell, and what it took. `digests` are SHA-256 by file; of models, of all."""
+
+    name: str
+    error_type: str
+    difficulty: str
+    num_mistakes: int
+    shape: dict[str, JsonValue]
+    num_instances: int
+    num_lp: int
+    num_mip: int
+    #: Instances of whose mistakes none could be blamed on a single other row as well.
+    num_identifiable: int
+    #: By number of rows of which each alone could go.
+    single_repairs: dict[str, int]
+    #: Least, median and most.
+    num_rows: tuple[float, float, float]
+    num_columns: tuple[float, float, float]
+    num_iis_rows: tuple[float, float, float]
+    #: How often something was drawn that made no instance, by reason.
+    rejected: dict[str, int]
+    digests: dict[str, str]
+
+
+class Manifest(Wire):
+    """What a folder holds, and from what it can be made again, to the byte."""
+
+    seed: int
+    per_cell: int
+    max_turns: int
+    confirmed_by: str | None
+    versions: dict[str, str]
+    num_instances: int
+    cells: tuple[CellReport, ...]
+    #: SHA-256 of all digests above.
+    digest: str = Field(default="")
+
+
+@dataclass(frozen=True)
+class Order:
+    """What to make. `confirm` names a second engine that has to agree on each instance."""
+
+    cells: tuple[Cell, ...]
+    per_cell: int
+    seed: int
+    confirm: Engine | None
+    max_turns: int
+    num_processes: int
+
+
+#: Called with the cell and how many instances have been added to it.
+OnProgress = Callable[[Cell, int], None]
+
+
+def generate(output: Path, order: Order, on_progress: OnProgress) -> Manifest:
+    """Make all instances of `order` and write them to `output`.
+
+    The same order gives the same bytes, in however many processes.
+
+    Raises: InvalidInput for a folder that has something in it; DatasetError for a cell that cannot
+    be filled, with its name and counts.
+    """
+    if output.exists() and any(output.iterdir()):
+        raise InvalidInput("the folder is not empty", field="output", hint="choose a new one")
+    made = _make_all(order, on_progress)
+    reports = tuple(_write(output / cell.name, cell, made[cell], order) for cell in order.cells)
+    digests = json.dumps([report.digests for report in reports], sort_keys=True)
+    manifest = Manifest(
+        seed=order.seed,
+        per_cell=order.per_cell,
+        max_turns=order.max_turns,
+        confirmed_by=order.confirm,
+        versions=_versions(order.confirm),
+        num_instances=sum(report.num_instances for report in reports),
+        cells=reports,
+        digest=hashlib.sha256(digests.encode()).hexdigest(),
+    )
+    (output / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
+    return manifest
+
+
+def read_manifest(folder: Path) -> Manifest:
+    """Raises: DatasetError for a folder that was not generated, or not to its end."""
+    path = folder / MANIFEST
+    if not path.is_file():
+        raise DatasetError("no manifest", field=str(path), hint="assay or-debug generate")
+    try:
+        return Manifest.model_validate_json(path.read_text())
+    except ValueError as error:
+        raise DatasetError(f"not a manifest: {error}", field=str(path)) from error
+
+
+def digests_of(folder: Path) -> dict[str, str]:
+    """SHA-256 of a cell's files as they are."""
+    models = hashlib.sha256()
+    for path in sorted((folder / MODELS).glob("*.mps")):
+        models.update(path.name.encode() + b"\0" + path.read_bytes())
+    files = {name: hashlib.sha256((folder / name).read_bytes()) for name in (DATASET, TASKS)}
+    return {name: digest.hexdigest() for name, digest in (files | {MODELS: models}).items()}
+
+
+def _make_all(order: Order, on_progress: OnProgress) -> dict[Cell, list[Made]]:
+    made: dict[Cell, list[Made]] = {cell: [] for cell in order.cells}
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(order.num_processes, mp_context=context) as pool:
+        batches: list[tuple[Cell, Future[list[Made]]]] = []
+        for cell in order.cells:
+            for first in range(0, order.per_cell, BATCH):
+                numbers = range(first, min(first + BATCH, order.per_cell))
+                future = pool.submit(_make_batch, order.seed, cell, numbers, order.confirm)
+                batches.append((cell, future))
+        try:
+            for cell, future in batches:
+                made[cell] += future.result()
+                on_progress(cell, len(made[cell]))
+        except DatasetError as error:
+            pool.shutdown(cancel_futures=True)
+            filled = ", ".join(
+                f"{cell.name}: {len(made[cell])} of {order.per_cell}" for cell in order.cells
+            )
+            raise DatasetError(f"{error.message}; {filled}", field=error.field) from error
+    return made
+
+
+def _make_batch(seed: int, cell: Cell, numbers: range, confirm: Engine | None) -> list[Made]:
+    return [make(seed, cell, number, confirm) for number in numbers]
+
+
+def _write(folder: Path, cell: Cell, made: Sequence[Made], order: Order) -> CellReport:
+    (folder / MODELS).mkdir(parents=True)
+    instances = [one.instance for one in made]
+    for instance in instances:
+        mps.write(instance.model, folder / MODELS / f"{instance.id}.mps")
+    save(instances, folder / DATASET)
+    tasks.save(tasks.of_cell(instances, order.seed, order.max_turns), folder / TASKS)
+    rejected = sum((one.rejected for one in made), Counter[str]())
+    return _report(cell, instances, rejected, digests_of(folder))
+
+
+def _report(
+    cell: Cell, instances: Sequence[Instance], rejected: Counter[str], digests: dict[str, str]
+) -> CellReport:
+    num_mip = sum(instance.model.is_mip for instance in instances)
+    single = Counter(str(instance.num_single_repairs) for instance in instances)
+    return CellReport(
+        name=cell.name,
+        error_type=cell.error_type,
+        difficulty=cell.difficulty,
+        num_mistakes=cell.num_mistakes,
+        shape=asdict(cell.shape),
+        num_instances=len(instances),
+        num_lp=len(instances) - num_mip,
+        num_mip=num_mip,
+        num_identifiable=sum(one.tags["is_identifiable"] == "yes" for one in instances),
+        single_repairs=dict(sorted(single.items())),
+        num_rows=_spread([len(instance.model.rows) for instance in instances]),
+        num_columns=_spread([len(instance.model.columns) for instance in instances]),
+        num_iis_rows=_spread([len(instance.iis.rows) for instance in instances]),
+        rejected=dict(sorted(rejected.items())),
+        digests=digests,
+    )
+
+
+def _spread(values: Sequence[int]) -> tuple[float, float, float]:
+    return min(values), median(values), max(values)
+
+
+def _versions(confirm: Engine | None) -> dict[str, str]:
+    packages = {"highs": "highspy", "scip": "pyscipopt", "gurobi": "gurobipy"}
+    used = ["highspy", *([packages[confirm]] if confirm else [])]
+    return {name: version(name) for name in dict.fromkeys(used)}

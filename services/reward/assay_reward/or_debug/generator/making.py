@@ -1,0 +1,79 @@
+"""One instance from a seed, a cell and a number; nothing else has a say in what it is."""
+
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+
+from assay_reward.or_debug.generator import coefficient, contradiction, direction, domain
+from assay_reward.or_debug.generator.cells import Cell, ErrorType
+from assay_reward.or_debug.generator.disguise import disguise
+from assay_reward.or_debug.generator.draft import Draft, Unsuitable
+from assay_reward.or_debug.generator.plant import Plant, build
+from assay_reward.or_debug.generator.validation import confirmed, validated
+from assay_reward.or_debug.instance import Instance
+from assay_reward.or_debug.solver import Engine
+from assay_shared.errors import DatasetError
+
+SABOTAGE: dict[ErrorType, Callable[[Random, Cell, Plant], Draft]] = {
+    "A": direction.sabotage,
+    "B": domain.sabotage,
+    "C": coefficient.sabotage,
+    "D": contradiction.sabotage,
+}
+MAX_ATTEMPTS = 200
+#: Of ten instances, the last three have integers.
+PERIOD, NUM_LP = 10, 7
+
+
+@dataclass(frozen=True)
+class Made:
+    """An instance, and why what was drawn before it was not one."""
+
+    instance: Instance
+    rejected: Counter[str]
+
+
+def make(seed: int, cell: Cell, number: int, confirm: Engine | None = None) -> Made:
+    """The instance `number` of `cell`, checked with `confirm` too where it is given.
+
+    Raises: DatasetError where nothing suitable is found in `MAX_ATTEMPTS`; it names the cell and
+    counts the reasons.
+    """
+    rejected: Counter[str] = Counter()
+    for attempt in range(MAX_ATTEMPTS):
+        draw = Random(f"{seed}/{cell.name}/{number}/{attempt}")
+        try:
+            return Made(_draw(draw, cell, number, confirm), rejected)
+        except Unsuitable as reason:
+            rejected[str(reason)] += 1
+    counts = ", ".join(f"{count} times: {reason}" for reason, count in rejected.most_common())
+    raise DatasetError(
+        f"no instance {number} of {cell.name} in {MAX_ATTEMPTS} attempts; {counts}", field=cell.name
+    )
+
+
+def _draw(draw: Random, cell: Cell, number: int, confirm: Engine | None) -> Instance:
+    """Raises: Unsuitable."""
+    is_mip = number % PERIOD >= NUM_LP
+    plant = build(draw, cell.shape, is_mip)
+    disguised = disguise(draw, SABOTAGE[cell.error_type](draw, cell, plant))
+    findings = validated(cell, disguised)
+    if confirm:
+        confirmed(disguised.original(), disguised.broken, findings.original_objective, confirm)
+    return Instance(
+        id=f"{cell.error_type}-{cell.difficulty}-{number:04d}",
+        error_type=cell.error_type,
+        difficulty=cell.difficulty,
+        model=disguised.broken,
+        original_objective=findings.original_objective,
+        root_cause=disguised.root_cause,
+        fix=disguised.fix,
+        iis=findings.iis,
+        num_single_repairs=findings.num_single_repairs,
+        names=disguised.names,
+        tags={
+            "kind": "mip" if is_mip else "lp",
+            "is_identifiable": "no" if findings.num_rivals else "yes",
+        },
+    )
