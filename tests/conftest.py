@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,12 +71,14 @@ class SandboxProcess(NamedTuple):
     url: str
 
 
-@pytest.fixture
-def sandbox_process() -> Iterator[SandboxProcess]:
+@contextmanager
+def running_sandbox(**environment: str) -> Iterator[SandboxProcess]:
+    """Killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--port", "0"],
         stderr=subprocess.PIPE,
         text=True,
+        env=os.environ | environment,
     )
     assert process.stderr is not None
     url = ""
@@ -87,6 +90,12 @@ def sandbox_process() -> Iterator[SandboxProcess]:
     process.kill()
     process.wait()
     process.stderr.close()
+
+
+@pytest.fixture
+def sandbox_process() -> Iterator[SandboxProcess]:
+    with running_sandbox() as process:
+        yield process
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:

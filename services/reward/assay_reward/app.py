@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from assay_reward.environments import ENVIRONMENTS
 from assay_reward.measurement import Instruments
+from assay_reward.openrlhf import RemoteRewardRequest, RemoteRewards, remote_rewards
 from assay_reward.or_debug.players import Players
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
@@ -70,6 +71,11 @@ def create_app(settings: RewardSettings) -> FastAPI:
     app = create_service("reward", settings, lifespan)
     _add_scoring(app, lambda: scorer)
     _add_environments(app, lambda: steps)
+
+    @app.post("/get_reward")
+    async def get_reward(request: RemoteRewardRequest, rubric: str | None = None) -> RemoteRewards:
+        """Score texts in OpenRLHF's format of remote rewards; all of them or none."""
+        return await remote_rewards(request, rubric, rubrics, scorer)
 
     @app.get("/v1/rubrics")
     async def list_rubrics() -> list[RubricInfo]:

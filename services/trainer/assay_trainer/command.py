@@ -63,9 +63,9 @@ def train(
     from rich.console import Console
 
     from assay_shared.errors import InvalidInput
-    from assay_shared.logs import set_up_logging
+    from assay_shared.logs import quiet_transformers, set_up_logging
     from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.loop import Run, quiet_libraries
+    from assay_trainer.loop import Run
     from assay_trainer.record import open_run
     from assay_trainer.stop import Stop
     from assay_trainer.view import RunView
@@ -74,7 +74,7 @@ def train(
         raise InvalidInput("give either a run file or --resume")
     settings = read_settings(ServiceSettings)
     set_up_logging("trainer", settings.log_level if quiet else "ERROR")
-    quiet_libraries()
+    quiet_transformers()
     run_folder, config = (
         open_run(resume) if resume else _new_run(file, overrides, folder, settings.runs)
     )

@@ -65,7 +65,21 @@ class HumanEvalSource(Config):
     path: Path | None = None
 
 
-Source = Annotated[GeneratedSource | JsonlSource | HumanEvalSource, Field(discriminator="kind")]
+class Gsm8kSource(Config):
+    """GSM8K's own files, train.jsonl for training and test.jsonl to measure on.
+
+    Without `path`, its folder is gsm8k under ASSAY_DATA.
+    """
+
+    kind: Literal["gsm8k"]
+    path: Path | None = None
+    #: Which file, in place of the one that the purpose calls for.
+    split: Literal["train", "test"] | None = None
+
+
+Source = Annotated[
+    GeneratedSource | JsonlSource | HumanEvalSource | Gsm8kSource, Field(discriminator="kind")
+]
 
 
 class DataConfig(Config):
@@ -73,6 +87,8 @@ class DataConfig(Config):
 
     train: Source
     held_out: Source
+    #: What SFT learns from in place of `train`: for one, the turns of episodes.
+    demonstrations: Source | None = None
 
 
 class SFTConfig(Config):

@@ -40,14 +40,6 @@ _RETRY = RetryBudget(attempts=40, total_s=60.0)
 _PROBE_TOKENS = 128
 
 
-def quiet_libraries() -> None:
-    """Keep the libraries' own progress bars and tips out of our logs."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
-
-
 class Run:
     """One run in its folder. `execute` may be called again after any end but the last."""
 
@@ -67,6 +59,7 @@ class Run:
         self._status = RunStatus()
         self._store = GroupStore(settings.redis_url)
         self._train = Dataset([])
+        self._shown = Dataset([])
         self._held_out = Dataset([])
         self._publisher: WeightPublisher | None = None
 
@@ -118,6 +111,8 @@ class Run:
     def _open_data(self) -> None:
         data, folder = self._config.data, self._settings.data
         self._train = open_dataset(data.train, Purpose.TRAIN, folder)
+        shown = data.demonstrations
+        self._shown = open_dataset(shown, Purpose.TRAIN, folder) if shown else self._train
         self._held_out = open_dataset(data.held_out, Purpose.EVALUATE, folder)
         lines = [task.model_dump_json() for task in self._train.tasks + self._held_out.tasks]
         write_atomically(self._folder.tasks, "\n".join(lines) + "\n")
@@ -141,7 +136,8 @@ class Run:
         if config.new is None:
             assert config.folder is not None
             return load_policy(config.folder)
-        texts = (f"{task.prompt}\n{task.gold or ''}" for task in self._train.tasks)
+        tasks = self._train.tasks + (self._shown.tasks if self._shown is not self._train else [])
+        texts = (f"{task.prompt}\n{task.gold or ''}" for task in tasks)
         return create_policy(config.new, texts, self._config.seed)
 
     def _make_publisher(self, tokenizer: PreTrainedTokenizerBase) -> WeightPublisher:
@@ -163,7 +159,7 @@ class Run:
         train_sft(
             model,
             tokenizer,
-            self._train.demonstrations(
+            self._shown.demonstrations(
                 config.demonstrations_per_task, config.mistake_rate, self._config.seed
             ),
             config,
