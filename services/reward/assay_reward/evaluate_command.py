@@ -28,11 +28,11 @@ def evaluate(
 ) -> None:
     """Let a policy repair models, and report recovery beside what trivial baselines get."""
     from rich.console import Console
-    from rich.markdown import Markdown
+    from rich.table import Table
 
     from assay_reward.or_debug.evaluation import Plan
     from assay_reward.or_debug.evaluation_run import EvaluationRun, run
-    from assay_reward.or_debug.report import FIGURES
+    from assay_reward.or_debug.report import headline_rows
     from assay_shared.types import SamplingParams
 
     sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
@@ -49,9 +49,15 @@ def evaluate(
         plan=Plan(samples, concurrency, max_turns),
     )
     console = Console()
-    run(asked, console)
-    console.print(Markdown((output / "report.md").read_text().partition("![")[0]))
-    console.print(f"{output}/report.md, evaluation.json, episodes.jsonl, {', '.join(FIGURES)}")
+    evaluation = run(asked, console)
+    table = Table("cell", "episodes", "failed", "RR@5", "best trivial", "faithful", "best trivial")
+    for row in headline_rows(evaluation):
+        table.add_row(*row)
+    console.print(table)
+    for check in evaluation.gradient:
+        target = f"RR@5 of {check.low:.0%} to {check.high:.0%}"
+        console.print(f"{check.difficulty}: {target}: {check.finding}")
+    console.print(f"the whole report: {output / 'report.md'}")
 
 
 def _role(name: str) -> "Role | None":
