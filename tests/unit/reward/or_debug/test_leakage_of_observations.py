@@ -42,6 +42,17 @@ def test_no_observation_names_a_label_whatever_is_done(seed: int) -> None:
     assert [leaks(observation, INSTANCE) for observation in told] == [[]] * 8
 
 
+@pytest.mark.parametrize("call", ["GET_IIS()", "DROP(c3)", "RELAX(c3, 1)", "UPDATE_RHS(c3, 11)"])
+def test_terms_stand_in_the_order_of_the_prompt(call: str) -> None:
+    """A coefficient that was put in last would otherwise stand last, and tell."""
+    row = BROKEN.row("c3")
+    turned = row.model_copy(update={"coefficients": dict(reversed(row.coefficients.items()))})
+    model = BROKEN.with_row(turned)
+    told = Episodes(5.0).replay(model, (f"Action: {call}",), 8).observation
+    assert "c3: x1 + x2 >= 12" in model.text()
+    assert "c3: x1 + x2 >= 1" in told
+
+
 def test_no_observation_says_whether_a_submission_was_right() -> None:
     right, wrong = (
         Episodes(5.0).replay(BROKEN, (f"Action: SUBMIT({name})",), 8).observation
