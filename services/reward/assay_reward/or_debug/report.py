@@ -89,11 +89,15 @@ def headline_rows(evaluation: Evaluation) -> Iterable[list[str]]:
             text
             for metric in HEADLINES
             for text in (
-                shown_metric(summary, metric, True),
+                _short(summary.metrics.get(metric)),
                 _best_trivial(evaluation, cell, metric),
             )
         ]
         yield [cell, str(summary.num_episodes), str(summary.num_failed), *shown_pairs]
+
+
+def _short(found: Estimate | None) -> str:
+    return f"{found.mean:.2f}  {found.low:.2f}-{found.high:.2f}" if found else ""
 
 
 def _best_trivial(evaluation: Evaluation, cell: str, metric: str) -> str:
