@@ -106,9 +106,25 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30
         time.sleep(0.01)
 
 
+@pytest.fixture(scope="session")
+def shared_valkey() -> Iterator["TestValkey"]:
+    yield from _run_valkey()
+
+
 @pytest.fixture
-def valkey() -> Iterator["TestValkey"]:
-    """A real Valkey of its own for one test."""
+def valkey(shared_valkey: "TestValkey") -> "TestValkey":
+    """A real Valkey that is empty."""
+    shared_valkey.clear()
+    return shared_valkey
+
+
+@pytest.fixture
+def own_valkey() -> Iterator["TestValkey"]:
+    """One that a test may kill or stop."""
+    yield from _run_valkey()
+
+
+def _run_valkey() -> Iterator["TestValkey"]:
     from tests.valkey import TestValkey
 
     server = TestValkey()

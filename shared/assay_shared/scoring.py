@@ -44,9 +44,9 @@ async def score_groups(
     """One response per request, in order.
 
     A group with a failure that a retry can help is asked for again, as a whole, until
-    `give_up_after_s` have passed; the response with the most rewards counts. Rewards of two
-    responses are never put together: a judge may have changed between them. `on_scored` gets the
-    number of groups that no further request will change.
+    `give_up_after_s` after all were asked for once; the response with the most rewards counts.
+    Rewards of two responses are never put together: a judge may have changed between them.
+    `on_scored` gets the number of groups that no further request will change.
 
     Raises:
         InfrastructureError: the service cannot be reached, for as long as the client's retries
@@ -60,7 +60,7 @@ async def score_groups(
         for index, request in enumerate(requests)
     ]
     best: dict[int, GroupScores] = {}
-    deadline, wait_s = time.monotonic() + give_up_after_s, _FIRST_WAIT_S
+    deadline, wait_s = None, _FIRST_WAIT_S
     wanted = list(range(len(keyed)))
     while True:
         for batch in _batches(keyed, wanted, batch_size):
@@ -71,6 +71,7 @@ async def score_groups(
                 best[index] = _better(best.get(index), group)
             on_scored(sum(not _can_improve(best[index]) for index in batch))
         wanted = [index for index in wanted if _can_improve(best[index])]
+        deadline = deadline or time.monotonic() + give_up_after_s
         if not wanted or time.monotonic() + wait_s > deadline:
             on_scored(len(wanted))
             return [best[index] for index in range(len(keyed))]

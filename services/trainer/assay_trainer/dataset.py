@@ -63,6 +63,17 @@ class Dataset:
         return found
 
 
+def named_source(name: str) -> Source:
+    """A dataset by what it is called on the command line: a name, or a JSONL file."""
+    if name == "humaneval":
+        return HumanEvalSource(kind="humaneval")
+    if name == "gsm8k":
+        return Gsm8kSource(kind="gsm8k")
+    if name == "gsm8k:train":
+        return Gsm8kSource(kind="gsm8k", split="train")
+    return JsonlSource(kind="jsonl", path=Path(name))
+
+
 def open_dataset(source: Source, purpose: Purpose, data_folder: Path | None) -> Dataset:
     """The tasks of `source`.
 

@@ -1,6 +1,6 @@
 """A run from its data to its report. Each stage leaves a file, and is skipped if it is there.
 
-data -> policy -> sft -> evaluate "before" -> grpo -> evaluate "after" -> report
+data -> validate -> policy -> sft -> evaluate "before" -> grpo -> evaluate "after" -> report
 """
 
 import time
@@ -32,6 +32,7 @@ from assay_trainer.rollouts import Rollouts
 from assay_trainer.sft import train_sft
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.store import GroupStore
+from assay_trainer.validation import prove
 from assay_trainer.weights import WeightPublisher
 
 _SFT_PROGRESS_EVERY = 10
@@ -93,6 +94,7 @@ class Run:
         self._store.check()
         with self._stage("data"):
             self._open_data()
+        self._validate()
         with self._stage("policy"):
             model, tokenizer = self._model("initial", self._initial_policy)
             self._publisher = self._make_publisher(tokenizer)
@@ -119,6 +121,22 @@ class Run:
         self._record(
             "data", num_train=len(self._train.tasks), num_held_out=len(self._held_out.tasks)
         )
+
+    def _validate(self) -> None:
+        """Prove the rewards of some tasks, once.
+
+        Raises:
+            DatasetError: too many of them cannot be trusted.
+        """
+        config, path = self._config.data.validation, self._folder.path / "validation.jsonl"
+        if config is None or path.exists():
+            return
+        sets = (self._train.tasks, self._held_out.tasks)
+        with self._stage("validate", sum(min(config.sample, len(tasks)) for tasks in sets)):
+            found = prove(sets, config, self._settings, self._config.seed)
+            self._record("validated", **found.counts())
+            found.refuse(config.max_bad_share)
+            found.write(path)
 
     def _model(
         self,

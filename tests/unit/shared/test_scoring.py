@@ -1,5 +1,7 @@
 """Groups in batches, asked again while it can help."""
 
+import asyncio
+
 import pytest
 
 from assay_shared.errors import InvalidInput
@@ -68,6 +70,19 @@ async def test_the_response_with_the_most_rewards_counts_and_none_is_mixed() -> 
     found = await score_groups(rewarder, [request("a", 3)], give_up_after_s=0.6)
     assert len(rewarder.batches) == 2
     assert found == [response(1, 1, None)]
+
+
+async def test_patience_starts_when_all_were_asked_for_once() -> None:
+    class Slow(Planned):
+        async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse:
+            await asyncio.sleep(0.4)
+            return await super().score_batch(batch)
+
+    rewarder = Slow(a=[response(None, None), response(1, 1)], b=[response(0, 0)])
+    requests = [request("a"), request("b")]
+    found = await score_groups(rewarder, requests, give_up_after_s=0.6, batch_size=1)
+    assert rewarder.batches == [["a"], ["b"], ["a"]]
+    assert found[0] == response(1, 1)
 
 
 async def test_batches_are_cut_by_number_and_by_weight() -> None:

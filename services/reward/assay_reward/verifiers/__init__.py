@@ -3,7 +3,6 @@
 from typing import Any
 
 from assay_reward.measurement import Verifier
-from assay_reward.verifiers import or_debug
 from assay_reward.verifiers.choice import CHOICE
 from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO
 from assay_reward.verifiers.constraints import CONSTRAINTS
@@ -13,6 +12,15 @@ from assay_reward.verifiers.json_schema import JSON_SCHEMA
 from assay_reward.verifiers.judged import GRADED, JUDGE
 from assay_reward.verifiers.language import LANGUAGE
 from assay_reward.verifiers.math import MATH
+from assay_reward.verifiers.or_debug import (
+    DIAGNOSIS,
+    FAITHFUL,
+    OUTCOME,
+    PRESERVATION,
+    QUICK,
+    SEED_DIAGNOSIS,
+    STEPS,
+)
 from assay_reward.verifiers.overlong import OVERLONG
 from assay_reward.verifiers.pattern import PATTERN
 from assay_reward.verifiers.qa import QA
@@ -31,13 +39,13 @@ VERIFIERS: dict[str, Verifier[Any]] = {
     "judge": JUDGE,
     "language": LANGUAGE,
     "math": MATH,
-    "or_diagnosis": or_debug.DIAGNOSIS,
-    "or_faithful": or_debug.FAITHFUL,
-    "or_iis_recall": or_debug.SEED_DIAGNOSIS,
-    "or_outcome": or_debug.OUTCOME,
-    "or_preservation": or_debug.PRESERVATION,
-    "or_quick": or_debug.QUICK,
-    "or_steps": or_debug.STEPS,
+    "or_diagnosis": DIAGNOSIS,
+    "or_faithful": FAITHFUL,
+    "or_iis_recall": SEED_DIAGNOSIS,
+    "or_outcome": OUTCOME,
+    "or_preservation": PRESERVATION,
+    "or_quick": QUICK,
+    "or_steps": STEPS,
     "overlong": OVERLONG,
     "pass_ratio": PASS_RATIO,
     "pattern": PATTERN,

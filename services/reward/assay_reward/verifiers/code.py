@@ -5,7 +5,7 @@ import re
 from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier
 from assay_shared.config import Config
 from assay_shared.errors import InvalidInput, SandboxFault
-from assay_shared.types import Cost, Status, Task, TestReport, TestRequest
+from assay_shared.types import Cost, Grading, Status, Task, TestReport, TestRequest
 
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n(.*?)```", re.DOTALL)
 _LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
@@ -35,7 +35,9 @@ async def test_report(candidate: Candidate) -> TestReport:
 
 def measured(report: TestReport, value: float) -> Measured:
     """The value beside what the tests said."""
-    return Measured(value, report.status, f"{report.num_passed}/{len(report.cases)} tests passed")
+    forgeable = ", in the program's own process" if report.grading is Grading.IN_PROCESS else ""
+    passed = f"{report.num_passed}/{len(report.cases)} tests passed{forgeable}"
+    return Measured(value, report.status, passed)
 
 
 async def _pass_ratio(candidate: Candidate, options: NoOptions) -> Measured:
