@@ -9,6 +9,7 @@ from pathlib import Path
 from pydantic import Field, ValidationError
 
 from assay_reward.environments.or_debug import NAME
+from assay_reward.or_debug.actions import instructions
 from assay_reward.or_debug.players import Players
 from assay_reward.or_debug.policy import Policy
 from assay_reward.playing import played_in
@@ -98,12 +99,13 @@ def _read(file: Path) -> Iterable[Task]:
 
 
 def with_max_turns(task: Task, max_turns: int | None) -> Task:
-    """The task with another number of turns; its prompt still names the one it was made for."""
+    """The task with another number of turns, in its prompt too."""
     played = played_in(task, NAME)
     if max_turns is None or max_turns == played.max_turns:
         return task
+    prompt = task.prompt.replace(instructions(played.max_turns), instructions(max_turns))
     environment = played.model_copy(update={"max_turns": max_turns})
-    return task.model_copy(update={"environment": environment})
+    return task.model_copy(update={"prompt": prompt, "environment": environment})
 
 
 async def evaluate(

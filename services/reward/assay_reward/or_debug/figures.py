@@ -7,6 +7,7 @@ import matplotlib as mpl
 from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 
+from assay_reward.or_debug.episode_metrics import RECOVERY_REPLIES
 from assay_reward.or_debug.report import HEADLINES
 from assay_reward.or_debug.summary import OVERALL, CellSummary, Evaluation
 
@@ -21,7 +22,6 @@ _STYLE: dict[Any, Any] = {
 }
 _POLICY_COLOUR, _TARGET_COLOUR = "#1f4e79", "#f2c14e"
 _BASELINE_COLOURS = ("#8aa9c2", "#c98f6b", "#9bb38a", "#b79ac2", "#a3a3a3", "#d3b86b", "#7fb5b5")
-_REPLIES = (1, 2, 5)
 _DOTS_PER_INCH = 150
 
 
@@ -72,13 +72,13 @@ def recovery(evaluation: Evaluation) -> Figure:
     axes = figure.subplots()
     for policy, colour in _colours(evaluation).items():
         summary = evaluation.of(policy, OVERALL)
-        points = [(k, _metric(summary, f"rr@{k}")) for k in _REPLIES]
+        points = [(k, _metric(summary, f"rr@{k}")) for k in RECOVERY_REPLIES]
         known = [(k, found[0]) for k, found in points if found]
         if known:
             thick = 2.4 if policy == evaluation.policy else 1.2
             xs, ys = zip(*known, strict=True)
             axes.plot(xs, ys, "o-", color=colour, label=policy, linewidth=thick, markersize=4)
-    axes.set_xticks(_REPLIES)
+    axes.set_xticks(RECOVERY_REPLIES)
     axes.set_ylim(-0.03, 1.03)
     axes.set_xlabel("replies k")
     axes.set_ylabel("RR@k")
@@ -112,7 +112,8 @@ def _cell_bars(axes: Axes, evaluation: Evaluation) -> None:
         places = [at + offset for at in range(len(cells))]
         axes.bar(places, heights, width=0.38, color=colour, label=metric)
     axes.set_xticks(range(len(cells)), cells, rotation=40, ha="right")
-    axes.set_ylim(0, 1.1)
+    axes.set_ylim(0, 1.2)
+    axes.set_yticks([0, 0.25, 0.5, 0.75, 1.0])
     axes.set_title(f"{evaluation.policy}, by cell")
     axes.legend(frameon=False, ncols=2, fontsize=8, loc="upper right")
 

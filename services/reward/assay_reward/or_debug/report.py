@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 
+from assay_reward.or_debug.baselines import TRIVIAL
 from assay_reward.or_debug.intervals import Estimate
 from assay_reward.or_debug.summary import OVERALL, CellSummary, Evaluation
 
@@ -77,6 +78,32 @@ def _baseline_rows(evaluation: Evaluation, metric: str) -> Iterable[list[str]]:
             cell,
             *(shown_metric(one, metric, cell == OVERALL) if one else "" for one in summaries),
         ]
+
+
+def headline_rows(evaluation: Evaluation) -> Iterable[list[str]]:
+    """For a terminal: each cell's headlines, each beside the best of the trivial baselines."""
+    for cell in evaluation.cell_names:
+        summary = evaluation.of(evaluation.policy, cell)
+        assert summary is not None
+        shown_pairs = [
+            text
+            for metric in HEADLINES
+            for text in (
+                _short(summary.metrics.get(metric)),
+                _best_trivial(evaluation, cell, metric),
+            )
+        ]
+        yield [cell, str(summary.num_episodes), str(summary.num_failed), *shown_pairs]
+
+
+def _short(found: Estimate | None) -> str:
+    return f"{found.mean:.2f}  {found.low:.2f}-{found.high:.2f}" if found else ""
+
+
+def _best_trivial(evaluation: Evaluation, cell: str, metric: str) -> str:
+    others = [evaluation.of(policy, cell) for policy in evaluation.policies if policy in TRIVIAL]
+    means = [one.metrics[metric].mean for one in others if one and metric in one.metrics]
+    return f"{max(means):.2f}" if means else ""
 
 
 def _gradient(evaluation: Evaluation) -> Iterable[list[str]]:

@@ -9,13 +9,22 @@ from fastapi import FastAPI
 from rich.console import Console
 
 from assay_reward.or_debug.baselines import baseline
-from assay_reward.or_debug.evaluation import EpisodeRecord, Plan, evaluate, play, read_tasks
+from assay_reward.or_debug.evaluation import (
+    EpisodeRecord,
+    Plan,
+    evaluate,
+    play,
+    read_tasks,
+    with_max_turns,
+)
 from assay_reward.or_debug.evaluation_run import EvaluationRun, run
 from assay_reward.or_debug.intervals import Finding
 from assay_reward.or_debug.players import Players
 from assay_reward.or_debug.policy import Remote
 from assay_reward.or_debug.report import FIGURES, markdown
 from assay_reward.or_debug.summary import OVERALL, summarise
+from assay_reward.or_debug.tasks import to_task
+from assay_shared.cli import main
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, DatasetError, InvalidInput
@@ -201,6 +210,16 @@ def test_a_line_that_cannot_be_played_is_named(tmp_path: Path, line: str) -> Non
         read_tasks(tmp_path, None, None)
 
 
+def test_another_number_of_turns_is_told_in_the_prompt_too() -> None:
+    task = to_task(INSTANCE, Role.TEST, max_turns=8)
+    longer = with_max_turns(task, 12)
+    assert "You have 12 replies" in longer.prompt
+    assert longer.environment is not None
+    assert longer.environment.max_turns == 12
+    assert longer == to_task(INSTANCE, Role.TEST, max_turns=12)
+    assert with_max_turns(task, None) == task
+
+
 # Summary
 
 
@@ -247,6 +266,36 @@ def test_a_run_leaves_a_report_with_the_baselines_beside_the_policy(
     assert content["evaluation"] == evaluation.model_dump(mode="json")
     assert len((output / "episodes.jsonl").read_text().splitlines()) == 4 * 7
     assert evaluation.cell_names == ["A/easy", "A/hard", OVERALL]
+
+
+def test_the_command_evaluates(
+    benchmark: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    output = tmp_path / "out"
+    arguments = ["or-debug", "evaluate", str(benchmark), "--policy", "submit_at_once"]
+    with pytest.raises(SystemExit) as ended:
+        main([*arguments, "--output", str(output), "--no-baselines", "--role", "all"])
+    assert ended.value.code == 0
+    assert "easy: RR@5 of 90% to 100%: FAIL" in capsys.readouterr().out
+    assert (output / "report.md").exists()
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [(["--role", "exam"], "no role is called 'exam'"), (["--policy", "gpt"], "'gpt' is neither")],
+)
+def test_a_wrong_option_is_one_line(
+    benchmark: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    options: list[str],
+    message: str,
+) -> None:
+    given = ["--policy", "probe", "--output", str(tmp_path / "out"), *options]
+    with pytest.raises(SystemExit) as ended:
+        main(["or-debug", "evaluate", str(benchmark), *given])
+    assert ended.value.code == 2
+    assert message in capsys.readouterr().err
 
 
 def test_an_unknown_policy_is_named_with_those_there_are(benchmark: Path, tmp_path: Path) -> None:
