@@ -1,13 +1,165 @@
-"""Debug optimisation models: evaluate."""
+"""Debug optimisation models: generate, check, evaluate."""
+
+import os
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
 
 from assay_reward.evaluate_command import evaluate
 
-app = typer.Typer(help="Debug optimisation models.", no_args_is_help=True, add_completion=False)
+if TYPE_CHECKING:
+    from assay_reward.or_debug.generator.cells import Cell
+    from assay_reward.or_debug.generator.folder import Manifest
+    from assay_reward.or_debug.generator.recheck import CellCheck
+    from assay_reward.or_debug.solver import Engine
+
+app = typer.Typer(
+    help="Debug optimisation models.", no_args_is_help=True, add_completion=False
+)
 app.command()(evaluate)
+Processes = Annotated[
+    int | None, typer.Option(min=1, max=256, help="Processes; as many as there are cores.")
+]
 
 
-@app.callback()
-def or_debug() -> None:
-    """Debug optimisation models."""
+@app.command()
+def generate(
+    output: Annotated[Path, typer.Option(help="A new folder to write to.")],
+    per_cell: Annotated[int, typer.Option(min=1, max=9999, help="Instances of each cell.")] = 200,
+    seed: Annotated[int, typer.Option(help="The same seed gives the same files.")] = 0,
+    types: Annotated[str, typer.Option(help="Error types, such as A,D.")] = "A,B,C,D",
+    difficulties: Annotated[str, typer.Option(help="Such as easy,hard.")] = "easy,medium,hard",
+    confirm: Annotated[
+        str, typer.Option(help="The engine that has to agree on each instance, or none.")
+    ] = "scip",
+    max_turns: Annotated[int, typer.Option(min=1, max=64, help="Replies in a task.")] = 8,
+    max_attempts: Annotated[
+        int, typer.Option(min=1, help="How often to draw anew for one instance.")
+    ] = 200,
+    processes: Processes = None,
+) -> None:
+    """Generate instances of every error type and difficulty, each one checked."""
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
+
+    from assay_reward.or_debug.generator import folder
+
+    order = folder.Order(
+        cells=_cells(types, difficulties),
+        per_cell=per_cell,
+        seed=seed,
+        confirm=None if confirm == "none" else _engine(confirm, "confirm"),
+        max_turns=max_turns,
+        num_processes=processes or len(os.sched_getaffinity(0)),
+        max_attempts=max_attempts,
+    )
+    columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
+    with Progress(*columns, console=Console(stderr=True)) as progress:
+        bars = {cell: progress.add_task(cell.name, total=per_cell) for cell in order.cells}
+        manifest = folder.generate(
+            output, order, lambda cell, done: progress.update(bars[cell], completed=done)
+        )
+    Console().print(_table_of_cells(manifest))
+    print(f"{manifest.num_instances} instances in {output}, digest {manifest.digest[:16]}")
+
+
+@app.command()
+def check(
+    folder: Annotated[Path, typer.Argument(help="A folder that `generate` made.")],
+    engine: Annotated[str, typer.Option(help="highs, scip or gurobi.")] = "scip",
+    processes: Processes = None,
+) -> None:
+    """Check a generated folder from its files, with another solver."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from assay_reward.or_debug.generator import recheck
+    from assay_reward.or_debug.generator.folder import read_manifest
+
+    total = read_manifest(folder).num_instances
+    with Progress(console=Console(stderr=True)) as progress:
+        bar = progress.add_task("instances", total=total)
+        found = recheck.recheck(
+            folder,
+            _engine(engine, "engine"),
+            processes or len(os.sched_getaffinity(0)),
+            lambda done: progress.advance(bar, done),
+        )
+    Console().print(_table_of_checks(found))
+    recheck.must_be_sound(found)
+
+
+def _cells(types: str, difficulties: str) -> "tuple[Cell, ...]":
+    from assay_reward.or_debug.generator.cells import ERROR_TYPES, cells
+    from assay_reward.or_debug.instance import DIFFICULTIES
+
+    return cells(
+        tuple(kind for kind in ERROR_TYPES if kind in _chosen(types, ERROR_TYPES, "types")),
+        tuple(
+            level
+            for level in DIFFICULTIES
+            if level in _chosen(difficulties, DIFFICULTIES, "difficulties")
+        ),
+    )
+
+
+def _chosen(text: str, known: tuple[str, ...], option: str) -> set[str]:
+    from assay_shared.errors import InvalidInput
+
+    chosen = {part.strip() for part in text.split(",")}
+    if unknown := sorted(chosen - set(known)):
+        hint = f"there are {', '.join(known)}"
+        raise InvalidInput(f"there is no {', '.join(unknown)}", field=option, hint=hint)
+    return chosen
+
+
+def _engine(name: str, option: str) -> "Engine":
+    from assay_reward.or_debug.solver import Engine
+    from assay_shared.errors import InvalidInput
+
+    for engine in get_args(Engine):
+        if engine == name:
+            return engine  # type: ignore[no-any-return]  # get_args does not tell what it gives
+    hint = f"there are {', '.join(get_args(Engine))}"
+    raise InvalidInput(f"there is no engine {name}", field=option, hint=hint)
+
+
+def _table_of_cells(manifest: "Manifest") -> object:
+    from rich.table import Table
+
+    table = Table("cell")
+    table.columns[0].no_wrap = True
+    for heading in ("number", "LP/MIP", "mistakes", "columns", "rows", "IIS rows", "identifiable"):
+        table.add_column(heading, no_wrap=True)
+    for cell in manifest.cells:
+        spreads = (cell.num_columns, cell.num_rows, cell.num_iis_rows)
+        table.add_row(
+            cell.name,
+            str(cell.num_instances),
+            f"{cell.num_lp}/{cell.num_mip}",
+            str(cell.num_mistakes),
+            *(f"{low:g}-{high:g}" for low, _, high in spreads),
+            f"{cell.num_identifiable / cell.num_instances:.0%}",
+        )
+    return table
+
+
+def _table_of_checks(checks: "tuple[CellCheck, ...]") -> object:
+    from rich.table import Table
+
+    table = Table("cell")
+    table.columns[0].no_wrap = True
+    for heading in ("number", "same", "infeasible", "restored", "explained", "problems"):
+        table.add_column(heading, no_wrap=True)
+    for cell in checks:
+        numbers = (
+            cell.num_instances,
+            cell.num_same_model,
+            cell.num_infeasible,
+            cell.num_restored,
+            cell.num_explained,
+            len(cell.problems),
+        )
+        table.add_row(cell.name, *map(str, numbers))
+    return table

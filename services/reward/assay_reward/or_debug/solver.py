@@ -17,6 +17,13 @@ Status = Literal["optimal", "infeasible", "unbounded"]
 Engine = Literal["highs", "scip", "gurobi"]
 #: An optimum is exact enough to be compared with another engine's.
 MIP_REL_GAP = 1e-6
+#: Ends without a verdict that are not for want of time.
+BROKEN_OFF = (
+    HighsModelStatus.kSolveError,
+    HighsModelStatus.kPresolveError,
+    HighsModelStatus.kPostsolveError,
+    HighsModelStatus.kUnknown,
+)
 ROW_WISE, MINIMISE, MAXIMISE = 2, 1, -1
 
 
@@ -106,6 +113,11 @@ def load(model: Model, time_limit_s: float) -> Highs:
 def _solve_highs(model: Model, time_limit_s: float) -> Outcome:
     highs = load(model, time_limit_s)
     highs.run()
+    if highs.getModelStatus() in BROKEN_OFF:
+        # Presolve of 1.15.1 fails on some integer models that it solves well without it.
+        highs = load(model, time_limit_s)
+        highs.setOptionValue("presolve", "off")
+        highs.run()
     status = highs.getModelStatus()
     if status == HighsModelStatus.kUnboundedOrInfeasible:
         return Outcome(status="unbounded" if is_feasible(model, time_limit_s) else "infeasible")

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from random import Random
 from typing import TypeVar
 
+from assay_reward.or_debug.draft import Unsuitable
 from assay_reward.or_debug.generator.cells import Cell
-from assay_reward.or_debug.generator.draft import Unsuitable
 from assay_reward.or_debug.generator.extremes import Direction, Extreme
 from assay_reward.or_debug.generator.plant import Plant, draw_from, limit, link, weights
 from assay_reward.or_debug.model import Row

@@ -41,9 +41,9 @@ class Shape:
 
 
 SHAPES: dict[Difficulty, Shape] = {
-    "easy": Shape(Span(2, 3), Span(2, 3), Span(1, 1), Span(1, 2), 2, 1, 2, 1, 2),
-    "medium": Shape(Span(4, 5), Span(2, 3), Span(2, 4), Span(3, 5), 3, 2, 4, 2, 3),
-    "hard": Shape(Span(7, 8), Span(3, 4), Span(5, 7), Span(6, 12), 5, 4, 6, 4, 5),
+    "easy": Shape(Span(2, 3), Span(2, 3), Span(1, 1), Span(1, 2), 2, 1, 2, 2, 2),
+    "medium": Shape(Span(4, 5), Span(2, 3), Span(2, 4), Span(3, 5), 3, 2, 4, 3, 3),
+    "hard": Shape(Span(7, 8), Span(3, 4), Span(5, 7), Span(6, 12), 5, 4, 6, 6, 5),
 }
 
 #: How many mistakes are made at once.

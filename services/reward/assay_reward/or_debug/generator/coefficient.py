@@ -5,6 +5,7 @@ from functools import partial
 from random import Random
 from typing import Literal
 
+from assay_reward.or_debug.draft import Draft, Unsuitable, with_wrong_rows
 from assay_reward.or_debug.generator.barrier import Place, persist, places
 from assay_reward.or_debug.generator.cells import Cell
 from assay_reward.or_debug.generator.contract import (
@@ -13,7 +14,6 @@ from assay_reward.or_debug.generator.contract import (
     side_between,
     standout,
 )
-from assay_reward.or_debug.generator.draft import Draft, Unsuitable, with_wrong_rows
 from assay_reward.or_debug.generator.extremes import Direction
 from assay_reward.or_debug.generator.plant import Plant, value, weights
 from assay_reward.or_debug.model import Row

@@ -7,9 +7,9 @@ stands twice: taking out one row of a chain leaves the others.
 from functools import partial
 from random import Random
 
+from assay_reward.or_debug.draft import Draft, with_added_rows
 from assay_reward.or_debug.generator.barrier import barrier, persist, places
 from assay_reward.or_debug.generator.cells import Cell
-from assay_reward.or_debug.generator.draft import Draft, with_added_rows
 from assay_reward.or_debug.generator.plant import Plant
 
 

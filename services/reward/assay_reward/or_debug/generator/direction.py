@@ -7,9 +7,9 @@ spare, as a planner's check of a total does. The right row is such a check.
 from functools import partial
 from random import Random
 
+from assay_reward.or_debug.draft import Draft, with_wrong_rows
 from assay_reward.or_debug.generator.barrier import barrier, persist, places
 from assay_reward.or_debug.generator.cells import Cell
-from assay_reward.or_debug.generator.draft import Draft, with_wrong_rows
 from assay_reward.or_debug.generator.plant import Plant
 
 

@@ -7,6 +7,7 @@ Two contracts need more of the column than that, each by itself.
 from functools import partial
 from random import Random
 
+from assay_reward.or_debug.draft import Draft, Unsuitable, with_wrong_columns
 from assay_reward.or_debug.generator.barrier import Place, persist, places
 from assay_reward.or_debug.generator.cells import Cell
 from assay_reward.or_debug.generator.contract import (
@@ -15,7 +16,6 @@ from assay_reward.or_debug.generator.contract import (
     side_between,
     standout,
 )
-from assay_reward.or_debug.generator.draft import Draft, Unsuitable, with_wrong_columns
 from assay_reward.or_debug.generator.plant import Plant, value, weights
 from assay_reward.or_debug.model import Model, Row
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 import numpy as np
 from highspy import HighsModelStatus, ObjSense
 
-from assay_reward.or_debug.generator.draft import Unsuitable
+from assay_reward.or_debug.draft import Unsuitable
 from assay_reward.or_debug.model import Model
 from assay_reward.or_debug.solver import load, relaxed
 from assay_shared.errors import SolverFault
@@ -95,6 +95,10 @@ class Extremes:
 
     def _solve(self) -> float:
         self._highs.run()
+        if self._highs.getModelStatus() == HighsModelStatus.kUnknown:
+            # A warm start can end nowhere; from nothing the same question has an answer.
+            self._highs.clearSolver()
+            self._highs.run()
         status = self._highs.getModelStatus()
         if status == HighsModelStatus.kInfeasible:
             raise Unsuitable("a column is needed by more than its contracts")

@@ -15,10 +15,11 @@ from pydantic import Field, JsonValue
 
 from assay_reward.or_debug import mps, tasks
 from assay_reward.or_debug.generator.cells import Cell
-from assay_reward.or_debug.generator.making import Made, make
+from assay_reward.or_debug.generator.making import MAX_ATTEMPTS, Made, make
 from assay_reward.or_debug.instance import Instance, save
 from assay_reward.or_debug.solver import Engine
-from assay_shared.errors import DatasetError, InvalidInput
+from assay_shared.errors import AssayError, DatasetError, InvalidInput
+from assay_shared.processes import tie_to_parent
 from assay_shared.types import Wire
 
 MANIFEST, DATASET, TASKS, MODELS = "manifest.json", "dataset.json", "tasks.jsonl", "models"
@@ -74,6 +75,8 @@ class Order:
     confirm: Engine | None
     max_turns: int
     num_processes: int
+    #: How often something is drawn anew for one instance.
+    max_attempts: int = MAX_ATTEMPTS
 
 
 #: Called with the cell and how many instances have been added to it.
@@ -130,19 +133,21 @@ def digests_of(folder: Path) -> dict[str, str]:
 def _make_all(order: Order, on_progress: OnProgress) -> dict[Cell, list[Made]]:
     made: dict[Cell, list[Made]] = {cell: [] for cell in order.cells}
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(order.num_processes, mp_context=context) as pool:
+    with ProcessPoolExecutor(order.num_processes, context, initializer=tie_to_parent) as pool:
         batches: list[tuple[Cell, Future[list[Made]]]] = []
         for cell in order.cells:
             for first in range(0, order.per_cell, BATCH):
                 numbers = range(first, min(first + BATCH, order.per_cell))
-                future = pool.submit(_make_batch, order.seed, cell, numbers, order.confirm)
+                future = pool.submit(_make_batch, order, cell, numbers)
                 batches.append((cell, future))
         try:
             for cell, future in batches:
                 made[cell] += future.result()
                 on_progress(cell, len(made[cell]))
-        except DatasetError as error:
+        except AssayError as error:
             pool.shutdown(cancel_futures=True)
+            if not isinstance(error, DatasetError):
+                raise
             filled = ", ".join(
                 f"{cell.name}: {len(made[cell])} of {order.per_cell}" for cell in order.cells
             )
@@ -150,8 +155,8 @@ def _make_all(order: Order, on_progress: OnProgress) -> dict[Cell, list[Made]]:
     return made
 
 
-def _make_batch(seed: int, cell: Cell, numbers: range, confirm: Engine | None) -> list[Made]:
-    return [make(seed, cell, number, confirm) for number in numbers]
+def _make_batch(order: Order, cell: Cell, numbers: range) -> list[Made]:
+    return [make(order.seed, cell, number, order.confirm, order.max_attempts) for number in numbers]
 
 
 def _write(folder: Path, cell: Cell, made: Sequence[Made], order: Order) -> CellReport:

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from random import Random
 
+from assay_reward.or_debug.disguise import disguise
+from assay_reward.or_debug.draft import Draft, Unsuitable
 from assay_reward.or_debug.generator import coefficient, contradiction, direction, domain
 from assay_reward.or_debug.generator.cells import Cell, ErrorType
-from assay_reward.or_debug.generator.disguise import disguise
-from assay_reward.or_debug.generator.draft import Draft, Unsuitable
 from assay_reward.or_debug.generator.plant import Plant, build
 from assay_reward.or_debug.generator.validation import confirmed, validated
 from assay_reward.or_debug.instance import Instance
@@ -24,6 +24,8 @@ SABOTAGE: dict[ErrorType, Callable[[Random, Cell, Plant], Draft]] = {
 MAX_ATTEMPTS = 200
 #: Of ten instances, the last three have integers.
 PERIOD, NUM_LP = 10, 7
+#: So that neither sense says what kind of row it is.
+SHARE_NEGATED = 0.3
 
 
 @dataclass(frozen=True)
@@ -34,14 +36,20 @@ class Made:
     rejected: Counter[str]
 
 
-def make(seed: int, cell: Cell, number: int, confirm: Engine | None = None) -> Made:
+def make(
+    seed: int,
+    cell: Cell,
+    number: int,
+    confirm: Engine | None = None,
+    max_attempts: int = MAX_ATTEMPTS,
+) -> Made:
     """The instance `number` of `cell`, checked with `confirm` too where it is given.
 
-    Raises: DatasetError where nothing suitable is found in `MAX_ATTEMPTS`; it names the cell and
+    Raises: DatasetError where nothing suitable is found in `max_attempts`; it names the cell and
     counts the reasons.
     """
     rejected: Counter[str] = Counter()
-    for attempt in range(MAX_ATTEMPTS):
+    for attempt in range(max_attempts):
         draw = Random(f"{seed}/{cell.name}/{number}/{attempt}")
         try:
             return Made(_draw(draw, cell, number, confirm), rejected)
@@ -49,7 +57,7 @@ def make(seed: int, cell: Cell, number: int, confirm: Engine | None = None) -> M
             rejected[str(reason)] += 1
     counts = ", ".join(f"{count} times: {reason}" for reason, count in rejected.most_common())
     raise DatasetError(
-        f"no instance {number} of {cell.name} in {MAX_ATTEMPTS} attempts; {counts}", field=cell.name
+        f"no instance {number} of {cell.name} in {max_attempts} attempts; {counts}", field=cell.name
     )
 
 
@@ -57,7 +65,7 @@ def _draw(draw: Random, cell: Cell, number: int, confirm: Engine | None) -> Inst
     """Raises: Unsuitable."""
     is_mip = number % PERIOD >= NUM_LP
     plant = build(draw, cell.shape, is_mip)
-    disguised = disguise(draw, SABOTAGE[cell.error_type](draw, cell, plant))
+    disguised = disguise(draw, SABOTAGE[cell.error_type](draw, cell, plant), SHARE_NEGATED)
     findings = validated(cell, disguised)
     if confirm:
         confirmed(disguised.original(), disguised.broken, findings.original_objective, confirm)

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from itertools import pairwise
 from random import Random
 
+from assay_reward.or_debug.draft import Unsuitable
 from assay_reward.or_debug.generator.cells import Shape, Span
-from assay_reward.or_debug.generator.draft import Unsuitable
 from assay_reward.or_debug.generator.extremes import Direction, Extremes
 from assay_reward.or_debug.model import Column, Model, Row
 from assay_reward.or_debug.solver import relaxed, solve
@@ -105,7 +105,7 @@ def _reference(draw: Random, stages: Sequence[Sequence[str]]) -> dict[str, float
     """What each unit makes at a typical point; a stage makes a little less than the one before."""
     flow, point = draw.uniform(60, 100), {}
     for units in stages:
-        parts = [draw.uniform(0.7, 1.3) for _ in units]
+        parts = [draw.uniform(0.4, 1.8) for _ in units]
         for name, share in zip(units, parts, strict=True):
             point[name] = flow * share / sum(parts)
         flow *= draw.uniform(0.93, 1.0)
@@ -191,12 +191,12 @@ def _capacities(
 def _floors(
     draw: Random, shape: Shape, stages: Sequence[Sequence[str]], reference: dict[str, float]
 ) -> list[Row]:
-    """Something has to run: a few units of a stage make a least amount."""
+    """The main units of a stage have to run well: rows that ask for much, and can have it."""
     rows = []
     for at in range(shape.num_floors):
-        units = draw.choice(stages)
-        counts = weights(draw, draw.sample(units, 2), 0.6, 1.4)
-        least = value(counts, reference) * draw.uniform(0.2, 0.4)
+        units = sorted(draw.choice(stages), key=reference.__getitem__, reverse=True)
+        counts = weights(draw, units[: draw.randint(1, 2)], 0.6, 1.4)
+        least = value(counts, reference) * draw.uniform(0.7, 0.85)
         rows.append(Row(name=f"floor_{at + 1}", coefficients=counts, lower=round(least, 1)))
     return rows
 
@@ -214,7 +214,8 @@ def _contracts(
             side = {"lower": round(value(counts, reference) * draw.uniform(0.5, 0.7), 1)}
         else:
             counts[draw.choice(units)] = _round(draw.choice([-5, 0.15]) * draw.uniform(0.5, 1.0))
-            side = {"upper": round(value(counts, reference) * draw.uniform(1.3, 1.5) + 5, 1)}
+            typical = value(counts, reference)
+            side = {"upper": round(typical + draw.uniform(0.3, 0.5) * abs(typical) + 5, 1)}
         rows.append(
             Row.model_validate({"name": f"contract_{at + 1}", "coefficients": counts} | side)
         )

@@ -3,9 +3,9 @@
 import math
 from dataclasses import dataclass
 
+from assay_reward.or_debug.disguise import Disguised
+from assay_reward.or_debug.draft import Unsuitable
 from assay_reward.or_debug.generator.cells import Cell
-from assay_reward.or_debug.generator.disguise import Disguised
-from assay_reward.or_debug.generator.draft import Unsuitable
 from assay_reward.or_debug.iis import Irreducible, irreducible, is_irreducible
 from assay_reward.or_debug.instance import DropRow, SetColumn, apply
 from assay_reward.or_debug.model import Model
@@ -127,7 +127,7 @@ def _checked_iis(cell: Cell, disguised: Disguised) -> Irreducible:
     if not members & set(disguised.root_cause):
         raise Unsuitable("the irreducible subset has no mistake in it")
     if len(found.rows) not in cell.shape.num_iis_rows:
-        raise Unsuitable(f"size {len(found.rows)}")
+        raise Unsuitable(f"the irreducible subset has {len(found.rows)} rows")
     if not found.is_proved or not is_irreducible(
         disguised.broken, found.rows, found.bounds, LIMIT_S
     ):

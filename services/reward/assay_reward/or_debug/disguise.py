@@ -3,12 +3,9 @@
 from dataclasses import dataclass
 from random import Random
 
-from assay_reward.or_debug.generator.draft import Draft
+from assay_reward.or_debug.draft import Draft
 from assay_reward.or_debug.instance import DropRow, Edit, SetColumn, SetRow, apply
 from assay_reward.or_debug.model import Column, Model, Row
-
-#: How many rows are multiplied by -1.
-SHARE_NEGATED = 0.3
 
 
 @dataclass(frozen=True)
@@ -55,15 +52,18 @@ class Mask:
         return DropRow(name=self.rows[edit.name])
 
 
-def disguise(draw: Random, draft: Draft) -> Disguised:
-    """Shuffle rows and columns, number them in their new order, and negate some rows."""
+def disguise(draw: Random, draft: Draft, share_negated: float = 0.0) -> Disguised:
+    """Shuffle rows and columns and number them in their new order.
+
+    Of the rows, about `share_negated` are multiplied by -1.
+    """
     rows, columns = list(draft.broken.rows), list(draft.broken.columns)
     draw.shuffle(rows)
     draw.shuffle(columns)
     mask = Mask(
         rows={row.name: f"c{at}" for at, row in enumerate(rows, start=1)},
         columns={column.name: f"x{at}" for at, column in enumerate(columns, start=1)},
-        negated=frozenset(row.name for row in rows if draw.random() < SHARE_NEGATED),
+        negated=frozenset(row.name for row in rows if draw.random() < share_negated),
     )
     broken = Model(
         columns=tuple(mask.column(column) for column in columns),
