@@ -14,9 +14,7 @@ if TYPE_CHECKING:
     from assay_reward.or_debug.generator.recheck import CellCheck
     from assay_reward.or_debug.solver import Engine
 
-app = typer.Typer(
-    help="Debug optimisation models.", no_args_is_help=True, add_completion=False
-)
+app = typer.Typer(help="Debug optimisation models.", no_args_is_help=True, add_completion=False)
 app.command()(evaluate)
 Processes = Annotated[
     int | None, typer.Option(min=1, max=256, help="Processes; as many as there are cores.")
