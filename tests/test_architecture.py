@@ -3,9 +3,9 @@
 import ast
 import importlib
 import pkgutil
+import resource
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
@@ -130,17 +130,18 @@ def test_listing_commands_imports_nothing_heavy() -> None:
 
 
 def test_help_is_quick() -> None:
-    """Under half a second: the best of three, since other work may share the machine."""
+    """Under half a second of processor time: the clock would measure who else is at work."""
     took = []
     for _ in range(3):
-        started = time.perf_counter()
+        before = resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [sys.executable, "-m", "assay_shared.cli", "--help"],
             capture_output=True,
             check=True,
-            timeout=20,
+            timeout=60,
         )
-        took.append(time.perf_counter() - started)
+        after = resource.getrusage(resource.RUSAGE_CHILDREN)
+        took.append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
     assert min(took) < 0.5
 
 
