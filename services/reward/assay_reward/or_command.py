@@ -1,4 +1,4 @@
-"""Debug optimisation models: generate, check, evaluate."""
+"""Debug optimisation models: generate, check, demonstrate, evaluate."""
 
 import os
 from pathlib import Path
@@ -13,6 +13,9 @@ if TYPE_CHECKING:
     from assay_reward.or_debug.generator.folder import Manifest
     from assay_reward.or_debug.generator.recheck import CellCheck
     from assay_reward.or_debug.solver import Engine
+
+#: More than any generated model takes.
+_SOLVE_TIMEOUT_S = 10.0
 
 app = typer.Typer(help="Debug optimisation models.", no_args_is_help=True, add_completion=False)
 app.command()(evaluate)
@@ -32,6 +35,9 @@ def generate(
         str, typer.Option(help="The engine that has to agree on each instance, or none.")
     ] = "scip",
     max_turns: Annotated[int, typer.Option(min=1, max=64, help="Replies in a task.")] = 8,
+    brief: Annotated[
+        bool, typer.Option(help="Prompts without instructions, for policies shown what to say.")
+    ] = False,
     max_attempts: Annotated[
         int, typer.Option(min=1, help="How often to draw anew for one instance.")
     ] = 200,
@@ -50,6 +56,7 @@ def generate(
         confirm=None if confirm == "none" else _engine(confirm, "confirm"),
         max_turns=max_turns,
         num_processes=processes or len(os.sched_getaffinity(0)),
+        brief=brief,
         max_attempts=max_attempts,
     )
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -86,6 +93,31 @@ def check(
         )
     Console().print(_table_of_checks(found))
     recheck.must_be_sound(found)
+
+
+@app.command()
+def demonstrate(
+    tasks: Annotated[Path, typer.Argument(help="A cell's tasks.jsonl.")],
+    output: Annotated[Path, typer.Option(help="File for the demonstrations (JSONL).")],
+    mistake_rate: Annotated[
+        float, typer.Option(min=0, max=1, help="Share of episodes that end in a mistake.")
+    ] = 0.5,
+    seed: Annotated[int, typer.Option(help="Which episodes, and which mistakes.")] = 0,
+) -> None:
+    """Write what to say in each turn, for a policy to learn the form of replies from."""
+    from rich.progress import track
+
+    from assay_reward.or_debug.demonstrations import demonstrations
+    from assay_reward.or_debug.episode import Episodes
+    from assay_reward.or_debug.tasks import save
+    from assay_shared.json_lines import read_json_lines
+    from assay_shared.types import Task
+
+    found = list(read_json_lines(tasks, Task.model_validate, lambda task: task.id))
+    shown = track(found, description="playing", transient=True)
+    rows = list(demonstrations(shown, Episodes(_SOLVE_TIMEOUT_S), mistake_rate, seed))
+    save(rows, output)
+    print(f"{len(rows)} turns in {output}")
 
 
 def _cells(types: str, difficulties: str) -> "tuple[Cell, ...]":

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from assay_shared.config import Config
-from assay_shared.types import Normalisation
+from assay_shared.types import Normalisation, Role
 
 
 class NewPolicyConfig(Config):
@@ -52,10 +52,11 @@ class GeneratedSource(Config):
 
 
 class JsonlSource(Config):
-    """One task a line, in the form of `assay_shared.types.Task`."""
+    """One task a line, in the form of `assay_shared.types.Task`; with `role`, those for it."""
 
     kind: Literal["jsonl"]
     path: Path
+    role: Role | None = None
 
 
 class HumanEvalSource(Config):
@@ -110,6 +111,8 @@ class SFTConfig(Config):
     warmup_steps: int = Field(default=30, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
     mistake_rate: float = Field(default=0.0, ge=0, le=1)
+    #: Whether prompts are learnt too: a policy made from scratch learns to copy from them.
+    learn_prompts: bool = False
     #: Demonstrations of one task, each with a mistake or not by its own draw.
     demonstrations_per_task: int = Field(default=1, ge=1)
     checkpoint_every: int = Field(default=100, gt=0)

@@ -95,7 +95,9 @@ def _read(source: Source, purpose: Purpose, data_folder: Path | None) -> Dataset
     if isinstance(source, GeneratedSource):
         return _generated(source, Role.TRAIN if purpose is Purpose.TRAIN else Role.TEST)
     if isinstance(source, JsonlSource):
-        return _of_file(source.path, Task.model_validate)
+        dataset = _of_file(source.path, Task.model_validate)
+        wanted = [task for task in dataset.tasks if source.role in (None, task.role)]
+        return Dataset(wanted)
     if isinstance(source, Gsm8kSource):
         return _gsm8k(source, purpose, data_folder)
     return _of_file(human_eval_path(source, data_folder), _human_eval_task)

@@ -33,10 +33,13 @@ def make_sft_trainer(
     folder: Path,
     callbacks: list[TrainerCallback],
 ) -> SFTTrainer:
-    """TRL's SFTTrainer on (prompt ids, answer ids); only answers enter the loss."""
+    """TRL's SFTTrainer on (prompt ids, answer ids); prompts enter the loss if the config says so."""
     examples = {
         "input_ids": [prompt + answer for prompt, answer in pairs],
-        "labels": [[_IGNORED] * len(prompt) + answer for prompt, answer in pairs],
+        "labels": [
+            (prompt if config.learn_prompts else [_IGNORED] * len(prompt)) + answer
+            for prompt, answer in pairs
+        ],
     }
     arguments = TRLSFTConfig(
         max_steps=config.steps,

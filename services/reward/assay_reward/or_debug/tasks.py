@@ -17,12 +17,18 @@ MAX_TURNS = 8
 SHARE_VALIDATION = SHARE_TEST = 0.1
 
 
-def to_task(instance: Instance, role: Role, max_turns: int = MAX_TURNS) -> Task:
+def to_task(
+    instance: Instance, role: Role, max_turns: int = MAX_TURNS, *, brief: bool = False
+) -> Task:
     """The task to repair `instance` within `max_turns` replies.
+
+    `brief`: the prompt is the model alone, for a policy that learns the form of a reply from
+    demonstrations.
 
     Raises: DatasetError where the prompt would tell what is wrong.
     """
-    prompt = f"{instructions(max_turns)}\n\n{instance.model.text()}"
+    model = instance.model.text()
+    prompt = model if brief else f"{instructions(max_turns)}\n\n{model}"
     if found := leaks(prompt, instance):
         raise DatasetError(f"the prompt says what is wrong: {found}", field=instance.id)
     return Task(
@@ -43,7 +49,9 @@ def to_task(instance: Instance, role: Role, max_turns: int = MAX_TURNS) -> Task:
     )
 
 
-def of_cell(instances: Sequence[Instance], seed: int, max_turns: int = MAX_TURNS) -> list[Task]:
+def of_cell(
+    instances: Sequence[Instance], seed: int, max_turns: int = MAX_TURNS, *, brief: bool = False
+) -> list[Task]:
     """A task for each, in order, of a role that depends on `seed` and the ids alone.
 
     A tenth of them is for validation and a tenth for testing, at least one each of three or more.
@@ -56,7 +64,7 @@ def of_cell(instances: Sequence[Instance], seed: int, max_turns: int = MAX_TURNS
     roles = dict.fromkeys(ids, Role.TRAIN)
     roles |= dict.fromkeys(ids[:num_test], Role.TEST)
     roles |= dict.fromkeys(ids[num_test : num_test + num_validation], Role.VALIDATION)
-    return [to_task(instance, roles[instance.id], max_turns) for instance in instances]
+    return [to_task(one, roles[one.id], max_turns, brief=brief) for one in instances]
 
 
 def save(tasks: Iterable[Task], path: Path) -> None:
