@@ -71,7 +71,7 @@ def test_a_run_refuses_data_whose_rewards_cannot_be_trusted(assay: Assay, tmp_pa
     )
     shown = assay.finish(process)
     assert process.returncode == 2
-    assert "data.validation.max_bad_share: 1 of " in shown
+    assert "data.validation.max_bad_share: " in shown
     assert "tasks have rewards that cannot be trusted: bad first, gold" in shown
     kinds = [(event.kind, event.data.get("stage")) for event in RunFolder(folder).read_events()]
     assert ("stage_started", "validate") in kinds

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from assay_shared.scoring import BatchRewarder
 from assay_shared.types import Answer, Scored, ScoreRequest, Status, Task
 from assay_trainer.corpus import Corpus
-from assay_trainer.statistics import Interval, mean_interval
+from assay_trainer.statistics import Interval, mean_interval, wilson_interval
 from assay_trainer.trivial import policies_for
 from assay_trainer.validation import GOLD, estimated_tokens, rewards_of, score_all
 
@@ -30,9 +30,13 @@ class Earnings:
         """
         return mean_interval(self.rewards, _CONFIDENCE, seed)
 
-    def accepted(self, seed: int = 0) -> Interval:
-        """The share of answers that count as right, as `reward`."""
-        return mean_interval([float(one) for one in self.is_accepted], _CONFIDENCE, seed)
+    def accepted(self) -> Interval:
+        """The share of answers that count as right, with Wilson's interval.
+
+        Raises:
+            ValueError: nothing could be measured.
+        """
+        return wilson_interval(sum(self.is_accepted), len(self.is_accepted), _CONFIDENCE)
 
 
 async def audit(

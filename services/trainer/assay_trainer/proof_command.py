@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, TypeVar
 import typer
 
 if TYPE_CHECKING:
+    from rich.console import Console
+
     from assay_shared.clients import RewardClient
     from assay_shared.types import Task
 
@@ -18,6 +20,7 @@ _DATASET = typer.Argument(help="humaneval, gsm8k, gsm8k:train, or a JSONL file o
 _RUBRIC = typer.Option(None, help="Rubric; each task's own without it.")
 _LIMIT = typer.Option(None, min=1, help="Look at so many tasks only, drawn at random.")
 _NUM_GENERATED = 200
+_WIDTH = 140
 
 
 def validate(
@@ -30,8 +33,6 @@ def validate(
     ),
 ) -> None:
     """Check that gold answers get a rubric's highest reward, and that nothing else does."""
-    from rich.console import Console
-
     from assay_trainer import validation
     from assay_trainer.corpus import Corpus
     from assay_trainer.proof_view import show_validation
@@ -44,7 +45,7 @@ def validate(
     )
     if output is not None:
         found.write(output)
-    show_validation(found, Console())
+    show_validation(found, _console())
     if found.bad_share > max_bad_share:
         raise typer.Exit(1)
 
@@ -58,8 +59,6 @@ def audit(
 
     By the name of a rubric alone it takes generated tasks of the rubric's kind.
     """
-    from rich.console import Console
-
     from assay_trainer import audit as auditing
     from assay_trainer.proof_view import audit_table
 
@@ -68,7 +67,15 @@ def audit(
     earned = _with_progress(
         len(chosen), lambda client, tell: auditing.audit(chosen, client, name, tell)
     )
-    Console().print(audit_table(earned))
+    _console().print(audit_table(earned))
+
+
+def _console() -> "Console":
+    """Wide enough for the tables where it is no terminal."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=_WIDTH)
 
 
 def _open(dataset: str) -> "list[Task]":

@@ -2,7 +2,8 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import prod
+from math import prod, sqrt
+from statistics import NormalDist
 
 import numpy as np
 
@@ -56,3 +57,15 @@ def paired_difference(
         raise ValueError(f"{len(before)} and {len(after)} values cannot be paired")
     differences = [y - x for x, y in zip(before, after, strict=True)]
     return mean_interval(differences, confidence, seed)
+
+
+def wilson_interval(num_successes: int, num_trials: int, confidence: float) -> Interval:
+    """A share with Wilson's score interval, which no number of successes makes empty."""
+    if not 0 <= num_successes <= num_trials or not num_trials:
+        raise ValueError(f"{num_successes} of {num_trials} is no share")
+    share = num_successes / num_trials
+    z = NormalDist().inv_cdf((1.0 + confidence) / 2.0)
+    shrink = 1.0 + z * z / num_trials
+    middle = (share + z * z / (2 * num_trials)) / shrink
+    spread = z * sqrt(share * (1 - share) / num_trials + (z / (2 * num_trials)) ** 2) / shrink
+    return Interval(share, max(0.0, middle - spread), min(1.0, middle + spread))

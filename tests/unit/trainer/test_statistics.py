@@ -3,7 +3,12 @@ import random
 
 import pytest
 
-from assay_trainer.statistics import mean_interval, paired_difference, pass_at_k
+from assay_trainer.statistics import (
+    mean_interval,
+    paired_difference,
+    pass_at_k,
+    wilson_interval,
+)
 
 
 def test_pass_at_k_equals_counting_every_subset() -> None:
@@ -55,3 +60,14 @@ def test_one_value_is_its_own_interval_and_none_is_an_error() -> None:
         mean_interval([], 0.95, seed=0)
     with pytest.raises(ValueError, match="2 and 1 values cannot be paired"):
         paired_difference([1, 2], [1], 0.95, seed=0)
+
+
+def test_wilsons_interval_is_never_empty_and_holds_the_share() -> None:
+    """9 of 12 and 0 of 164, by the formula's own tables."""
+    twelve = wilson_interval(9, 12, 0.95)
+    assert (twelve.low, twelve.high) == pytest.approx((0.4677, 0.9111), abs=1e-3)
+    none = wilson_interval(0, 164, 0.95)
+    assert (none.value, none.low) == (0.0, 0.0)
+    assert none.high == pytest.approx(0.0229, abs=1e-3)
+    with pytest.raises(ValueError, match="0 of 0"):
+        wilson_interval(0, 0, 0.95)

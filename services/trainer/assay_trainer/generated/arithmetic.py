@@ -11,7 +11,8 @@ from assay_trainer.generated.problem import Family, Problem
 def larger(rng: random.Random) -> Problem:
     a, b = rng.sample(range(10, 100), 2)
     return Problem(
-        words=f"Which number is larger, {a} or {b}?",
+        # The last number is neither: a copy of the question must not be right.
+        words=f"Which is larger, {a} or {b}? Write 1 number.",
         gold=str(max(a, b)),
         mistakes={"order": str(min(a, b)), "constant": str(max(a, b) + 1)},
     )
