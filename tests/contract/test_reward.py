@@ -18,6 +18,7 @@ from assay_shared.context import request_scope
 from assay_shared.errors import ConfigError, InvalidInput, NotFound
 from assay_shared.logs import JsonFormatter
 from assay_shared.types import (
+    AssertCase,
     CallCase,
     FailureClass,
     Reward,
@@ -90,6 +91,32 @@ async def test_with_nobody_there_answers_fail_and_none_is_zero(serve: Serve) -> 
             assert reward.failure.failure_class is FailureClass.NETWORK
             assert reward.failure.service == service
             assert reward.failure.retryable
+
+
+#: A loop: it can only be run where the program is.
+LOOP = AssertCase(code="for n in range(3):\n    assert f(n) == 2 * n\n")
+UNFORGEABLE = """
+name: unforgeable
+description: Passes tests that no program can forge.
+components: [{verifier: accepted, weight: 1, options: {forgeable: false}}]
+"""
+
+
+async def test_forgeable_tests_give_no_reward_where_they_are_refused(
+    serve: Serve, tmp_path: Path
+) -> None:
+    (tmp_path / "unforgeable.yaml").write_text(UNFORGEABLE)
+    sandbox = serve(create_sandbox(SandboxSettings()))
+    url = serve(create_reward(RewardSettings(sandbox_url=sandbox, reward_rubrics=tmp_path)))
+    task = make_task("loop", tests=(LOOP,))
+    right = ("def f(x):\n    return 2 * x\n",)
+    assert values(await score(url, ScoreRequest(task=task, answers=right))) == [1.0]
+    request = ScoreRequest(task=task, answers=right, rubric="unforgeable")
+    (refused,) = await score(url, request)
+    assert isinstance(refused, Unscored)
+    assert "hackable" in refused.failure.message
+    split = request.model_copy(update={"task": DOUBLE})
+    assert values(await score(url, split)) == [1.0]
 
 
 async def test_wrong_requests_name_the_field(url: str) -> None:

@@ -5,7 +5,7 @@ import pytest
 from pydantic import ValidationError
 
 from assay_reward.group import combine
-from assay_reward.measurement import Measured, NoOptions, Span, Verifier
+from assay_reward.measurement import Measured, Span, Verifier
 from assay_reward.rubric import Rubric, Rubrics
 from assay_reward.verifiers import VERIFIERS, code
 from assay_shared.errors import ConfigError
@@ -116,9 +116,11 @@ def test_the_scorer_names_what_is_computed_and_not_how_it_is_described() -> None
 @pytest.fixture
 def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verifier whose values go down without end, as `VERIFIERS` could have one."""
-    steps = Verifier(code.PASS_RATIO.measure, NoOptions, span=lambda _: Span(-math.inf, 10.0))
+    steps = Verifier(
+        code.PASS_RATIO.measure, code.CodeOptions, span=lambda _: Span(-math.inf, 10.0)
+    )
     monkeypatch.setitem(VERIFIERS, "steps", steps)
-    wide = Verifier(code.PASS_RATIO.measure, NoOptions, span=lambda _: Span(-50.0, 100.0))
+    wide = Verifier(code.PASS_RATIO.measure, code.CodeOptions, span=lambda _: Span(-50.0, 100.0))
     monkeypatch.setitem(VERIFIERS, "wide", wide)
 
 

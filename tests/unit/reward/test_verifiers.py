@@ -1,7 +1,7 @@
 import pytest
 
-from assay_reward.measurement import Instruments, Measured, Meter, NoOptions, Sitting
-from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO, whole_program
+from assay_reward.measurement import Instruments, Measured, Meter, Sitting
+from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO, CodeOptions, whole_program
 from assay_reward.verifiers.judged import JUDGE
 from assay_reward.verifiers.math import MATH, final_value, same_number
 from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault
@@ -17,8 +17,8 @@ async def test_dense_and_sparse_share_one_run_of_the_tests() -> None:
     instruments = Instruments(sandbox, FakeJudge(), Symbolic(1.0))
     sitting = Sitting(make_task("t", tests=FOUR_TESTS), ("pass 1",), instruments)
     meters = Meter(), Meter()
-    dense = await PASS_RATIO.measure(sitting.candidate(0, meters[0]), NoOptions())
-    sparse = await ACCEPTED.measure(sitting.candidate(0, meters[1]), NoOptions())
+    dense = await PASS_RATIO.measure(sitting.candidate(0, meters[0]), CodeOptions())
+    sparse = await ACCEPTED.measure(sitting.candidate(0, meters[1]), CodeOptions())
     assert isinstance(dense, Measured)
     assert isinstance(sparse, Measured)
     assert (dense.value, sparse.value) == (0.25, 0.0)
@@ -28,6 +28,13 @@ async def test_dense_and_sparse_share_one_run_of_the_tests() -> None:
 async def test_a_sandbox_that_fails_on_one_program_fails_that_one_alone() -> None:
     sandbox = FakeSandbox(SandboxFault("no slot"))
     assert await measure(PASS_RATIO, "pass 4", "fail", "pass 2", sandbox=sandbox) == [1, None, 0.5]
+
+
+@pytest.mark.parametrize("forgeable", [True, False])
+async def test_forgeable_tests_can_be_refused(forgeable: bool) -> None:
+    sandbox = FakeSandbox()
+    await measure(ACCEPTED, "pass 1", sandbox=sandbox, options={"forgeable": forgeable})
+    assert [request.hackable for request in sandbox.requests] == [forgeable]
 
 
 async def test_code_without_tests_is_the_callers_fault() -> None:

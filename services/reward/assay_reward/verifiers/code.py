@@ -1,8 +1,9 @@
 """Programs, judged by the task's tests in the sandbox."""
 
 import re
+from dataclasses import dataclass
 
-from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier
+from assay_reward.measurement import Candidate, Measured, Verifier
 from assay_shared.config import Config
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.types import Cost, Grading, Status, Task, TestReport, TestRequest
@@ -17,20 +18,33 @@ def has_tests(task: Task, options: Config) -> None:
         raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
 
 
-async def test_report(candidate: Candidate) -> TestReport:
-    """What the task's tests say of the answer.
+class CodeOptions(Config):
+    """`forgeable: false` leaves answers without a reward where test code has to run in the
+    program's own process: what equals anything could pass it."""
 
-    Raises:
-        SandboxFault: a test could not be run.
-    """
-    task = candidate.task
-    report = await candidate.instruments.sandbox.test(
-        TestRequest(code=whole_program(task, candidate.text), cases=task.tests)
-    )
-    candidate.meter.charge(Cost(sandbox_cpu_s=sum(case.cpu_time_s for case in report.cases)))
-    if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
-        raise SandboxFault("the sandbox failed on a test")
-    return report
+    forgeable: bool = True
+
+
+@dataclass(frozen=True)
+class RunTests:
+    """What the task's tests say of an answer, once for all components that allow the same."""
+
+    forgeable: bool = True
+
+    async def __call__(self, candidate: Candidate) -> TestReport:
+        """
+        Raises:
+            SandboxFault: a test could not be run.
+            InvalidInput: the tests are forgeable, and may not be.
+        """
+        task = candidate.task
+        code = whole_program(task, candidate.text)
+        request = TestRequest(code=code, cases=task.tests, hackable=self.forgeable)
+        report = await candidate.instruments.sandbox.test(request)
+        candidate.meter.charge(Cost(sandbox_cpu_s=sum(case.cpu_time_s for case in report.cases)))
+        if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
+            raise SandboxFault("the sandbox failed on a test")
+        return report
 
 
 def measured(report: TestReport, value: float) -> Measured:
@@ -40,15 +54,15 @@ def measured(report: TestReport, value: float) -> Measured:
     return Measured(value, report.status, passed)
 
 
-async def _pass_ratio(candidate: Candidate, options: NoOptions) -> Measured:
+async def _pass_ratio(candidate: Candidate, options: CodeOptions) -> Measured:
     """The share of tests passed."""
-    report = await candidate.once(test_report)
+    report = await candidate.once(RunTests(options.forgeable))
     return measured(report, report.pass_ratio)
 
 
-async def _accepted(candidate: Candidate, options: NoOptions) -> Measured:
+async def _accepted(candidate: Candidate, options: CodeOptions) -> Measured:
     """1 if all tests pass, else 0."""
-    report = await candidate.once(test_report)
+    report = await candidate.once(RunTests(options.forgeable))
     return measured(report, float(report.status is Status.ACCEPTED))
 
 
@@ -68,5 +82,5 @@ def whole_program(task: Task, answer: str) -> str:
     return task.code_prefix + code
 
 
-PASS_RATIO = Verifier(_pass_ratio, NoOptions, has_tests)
-ACCEPTED = Verifier(_accepted, NoOptions, has_tests)
+PASS_RATIO = Verifier(_pass_ratio, CodeOptions, has_tests)
+ACCEPTED = Verifier(_accepted, CodeOptions, has_tests)

@@ -3,12 +3,11 @@
 from pydantic import Field
 
 from assay_reward.measurement import Candidate, Measured, Span, Verifier
-from assay_reward.verifiers.code import has_tests, measured, test_report
-from assay_shared.config import Config
+from assay_reward.verifiers.code import CodeOptions, RunTests, has_tests, measured
 from assay_shared.types import Status
 
 
-class RepairOptions(Config):
+class RepairOptions(CodeOptions):
     """Rounds after `max_rounds` cost nothing more."""
 
     accepted_bonus: float = Field(default=0.2, ge=0, le=10)
@@ -18,7 +17,7 @@ class RepairOptions(Config):
 
 async def _repair(candidate: Candidate, options: RepairOptions) -> Measured:
     """pass_ratio + bonus * accepted - penalty * (rounds - 1), of the last program."""
-    report = await candidate.once(test_report)
+    report = await candidate.once(RunTests(options.forgeable))
     accepted = report.status is Status.ACCEPTED
     rounds = min(len(candidate.turns), options.max_rounds)
     value = report.pass_ratio + options.accepted_bonus * accepted

@@ -1,8 +1,7 @@
 """RLTF's rewards of a program by what its tests say (arXiv 2307.04349)."""
 
 from assay_reward.measurement import Candidate, Measured, Span, Verifier
-from assay_reward.verifiers.code import has_tests, measured, test_report
-from assay_shared.config import Config
+from assay_reward.verifiers.code import CodeOptions, RunTests, has_tests, measured
 from assay_shared.types import Failure, FailureClass, Status
 
 _PASS, _FAIL, _ERROR, _SYNTAX = 1.0, -0.3, -0.6, -1.0
@@ -14,7 +13,7 @@ _COARSE = {
 }
 
 
-class RLTFOptions(Config):
+class RLTFOptions(CodeOptions):
     """`score_truncated`: a program that was cut off and so cannot be parsed is scored as any other
     syntax error; without it, it has no reward."""
 
@@ -35,14 +34,14 @@ def _cut_off(candidate: Candidate, status: Status, options: RLTFOptions) -> Fail
 
 async def _coarse(candidate: Candidate, options: RLTFOptions) -> Measured | Failure:
     """1 for passing all tests, -0.3 for a wrong answer, -0.6 for an error, -1 for no program."""
-    report = await candidate.once(test_report)
+    report = await candidate.once(RunTests(options.forgeable))
     cut_off = _cut_off(candidate, report.status, options)
     return cut_off or measured(report, _COARSE.get(report.status, _ERROR))
 
 
 async def _adaptive(candidate: Candidate, options: RLTFOptions) -> Measured | Failure:
     """-0.3 + 1.3 * the share of tests passed."""
-    report = await candidate.once(test_report)
+    report = await candidate.once(RunTests(options.forgeable))
     cut_off = _cut_off(candidate, report.status, options)
     return cut_off or measured(report, _FAIL + (_PASS - _FAIL) * report.pass_ratio)
 
