@@ -37,7 +37,7 @@ class GradedOptions(JudgeOptions):
 
 @dataclass(frozen=True)
 class AskJudge:
-    """One question to the judge for all admitted answers; equal ones are asked once."""
+    """One question to the judge for all admitted answers, once for all components alike."""
 
     template: str | None = None
     criteria: tuple[Criterion, ...] = ()
