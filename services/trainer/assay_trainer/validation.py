@@ -33,8 +33,9 @@ KINDS = (GOLD, *WRONG_ANSWERS)
 _ROUNDING = 1e-9
 _BATCH_GROUPS = 32
 _ATTEMPT_S = 600.0
-#: What a retry can help is asked for again for so long.
+#: What a retry can help is asked for again for so long; less where a run waits for it.
 GIVE_UP_AFTER_S = 30.0
+_RUN_GIVES_UP_AFTER_S = 5.0
 
 
 class Prover(BatchRewarder, Protocol):
@@ -154,6 +155,7 @@ async def validate(
     rewarder: Prover,
     rubric: str | None = None,
     on_scored: Callable[[int], None] = lambda num_tasks: None,
+    give_up_after_s: float | None = None,
 ) -> Validation:
     """Score each task's gold answer beside answers that are wrong; `corpus` has the other rows.
 
@@ -163,7 +165,7 @@ async def validate(
     highest = {info.name: info.highest for info in await rewarder.rubrics()}
     answers = [_answers(task, corpus) for task in tasks]
     requests = [_request(*pair, rubric) for pair in zip(tasks, answers, strict=True)]
-    responses = await score_all(requests, rewarder, on_scored)
+    responses = await score_all(requests, rewarder, on_scored, give_up_after_s)
     checks = []
     for task, given, response in zip(tasks, answers, responses, strict=True):
         most = highest.get(rubric or task.rubric, 1.0)
@@ -180,13 +182,16 @@ def open_prover(settings: ServiceSettings) -> RewardClient:
 
 
 async def score_all(
-    requests: Sequence[ScoreRequest], rewarder: BatchRewarder, on_scored: Callable[[int], None]
+    requests: Sequence[ScoreRequest],
+    rewarder: BatchRewarder,
+    on_scored: Callable[[int], None],
+    give_up_after_s: float | None = None,
 ) -> list[ScoreResponse | GroupFailed]:
     """One response per request, in order."""
     return await score_groups(
         rewarder,
         requests,
-        give_up_after_s=GIVE_UP_AFTER_S,
+        give_up_after_s=GIVE_UP_AFTER_S if give_up_after_s is None else give_up_after_s,
         batch_size=_BATCH_GROUPS,
         on_scored=on_scored,
     )
@@ -207,7 +212,11 @@ def prove(
         async with open_prover(settings) as client:
             for tasks in sets:
                 chosen = random.Random(seed).sample(tasks, min(config.sample, len(tasks)))
-                checks += (await validate(chosen, Corpus(tasks), client)).checks
+                corpus = Corpus(tasks)
+                found = await validate(
+                    chosen, corpus, client, give_up_after_s=_RUN_GIVES_UP_AFTER_S
+                )
+                checks += found.checks
         return Validation(checks)
 
     return asyncio.run(run())
