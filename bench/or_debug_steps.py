@@ -17,7 +17,9 @@ import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
 from pathlib import Path
 
 from assay_reward.or_debug.episode import Episodes
@@ -137,6 +139,8 @@ def start_service() -> tuple["subprocess.Popen[str]", str]:
     assert process.stderr is not None
     for line in process.stderr:
         if "listening on" in line:
+            # A pipe that nobody reads would fill with log lines, and stop the service.
+            threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
             return process, json.loads(line)["message"].split()[-1]
     raise SystemExit("the reward service did not start")
 
