@@ -1,20 +1,25 @@
-"""Environment steps a second of the model-repair environment, at 20, 50 and 100 variables.
+"""Environment steps a second of the model-repair environment, at 20, 50 and 100 variables, LP and
+MIP (a tenth of the variables are integers).
 
-Through the core function, in one process; and over HTTP, one reward service with one solver
-process, eight episodes side by side. Every step counts that asks the solver for something new: no
-model is played twice, so the memory of states only serves what a real episode would have from it.
+Through the core function, by the CPU time of its one process; and over HTTP, by the clock: one
+reward service with one solver process, eight episodes side by side. Every step counts that asks
+the solver for something new: no model is played twice, so the memory of states only serves what a
+real episode would have from it.
 
     python bench/or_debug_steps.py --output bench/results/or_debug_steps.json
 """
 
 import argparse
 import asyncio
+import itertools
 import json
 import random
 import statistics
 import subprocess
 import sys
+import threading
 import time
+from collections import deque
 from pathlib import Path
 
 from assay_reward.or_debug.episode import Episodes
@@ -41,7 +46,7 @@ TURNS = (
 )
 
 
-def make_model(num_columns: int, seed: int) -> Model:
+def make_model(num_columns: int, seed: int, mip: bool) -> Model:
     """Eight variables to a row, 0.6 rows to a variable, and two rows that contradict each other."""
     rng = random.Random(seed)
     columns = tuple(
@@ -49,7 +54,7 @@ def make_model(num_columns: int, seed: int) -> Model:
             name=f"x{at}",
             cost=rng.uniform(1, 9),
             upper=10.0,
-            is_integer=seed % 10 < 3 and at < num_columns // 4,
+            is_integer=mip and at < num_columns // 10,
         )
         for at in range(num_columns)
     )
@@ -67,8 +72,8 @@ def make_model(num_columns: int, seed: int) -> Model:
     return Model(columns=columns, rows=tuple(rows))
 
 
-def make_task(num_columns: int, seed: int) -> Task:
-    model = make_model(num_columns, seed)
+def make_task(num_columns: int, seed: int, mip: bool) -> Task:
+    model = make_model(num_columns, seed, mip)
     fixed = model.row("k2").model_copy(update={"lower": 5.0})
     instance = Instance(
         id=f"n{num_columns}-{seed}",
@@ -93,21 +98,21 @@ def make_task(num_columns: int, seed: int) -> Task:
     )
 
 
-def core(num_columns: int, num_episodes: int) -> float:
-    """Steps a second of one process: each turn is a call with all turns so far."""
-    models = [make_model(num_columns, seed) for seed in range(num_episodes)]
+def core(num_columns: int, num_episodes: int, mip: bool) -> float:
+    """Steps a second of CPU time, of one process: each turn is a call with all turns so far."""
+    models = [make_model(num_columns, seed, mip) for seed in range(num_episodes)]
     episodes = Episodes(10.0)
-    started = time.perf_counter()
+    started = time.process_time()
     for model in models:
         for length in range(1, len(TURNS) + 1):
             state = episodes.replay(model, TURNS[:length], MAX_TURNS)
         assert state.outcome.is_optimal, "the repair must work, or something else is measured"
-    return num_episodes * len(TURNS) / (time.perf_counter() - started)
+    return num_episodes * len(TURNS) / (time.process_time() - started)
 
 
-async def over_http(url: str, num_columns: int, num_episodes: int, first_seed: int) -> float:
+async def over_http(url: str, num_columns: int, num_episodes: int, mip: bool) -> float:
     """Steps a second through one service, eight episodes side by side."""
-    tasks = [make_task(num_columns, first_seed + at) for at in range(num_episodes)]
+    tasks = [make_task(num_columns, 1000 + at, mip) for at in range(num_episodes)]
     room = asyncio.Semaphore(8)
     async with RewardClient(url, retry=NO_RETRY) as client:
 
@@ -134,6 +139,8 @@ def start_service() -> tuple["subprocess.Popen[str]", str]:
     assert process.stderr is not None
     for line in process.stderr:
         if "listening on" in line:
+            # A pipe that nobody reads would fill with log lines, and stop the service.
+            threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
             return process, json.loads(line)["message"].split()[-1]
     raise SystemExit("the reward service did not start")
 
@@ -146,26 +153,26 @@ def main() -> None:
     parser.add_argument("--episodes", type=int, default=60, help="of each size and repetition")
     parser.add_argument("--repetitions", type=int, default=3)
     asked = parser.parse_args()
-    process, url = start_service()
     results: dict[str, dict[str, list[float]]] = {"core": {}, "http": {}}
-    try:
-        for repetition in range(asked.repetitions):
-            for size in SIZES:
-                found = core(size, asked.episodes)
-                results["core"].setdefault(str(size), []).append(found)
-                seeds = 1000 * (repetition + 1)
-                found = asyncio.run(over_http(url, size, asked.episodes, seeds))
-                results["http"].setdefault(str(size), []).append(found)
-    finally:
-        process.terminate()
-        process.wait(30)
-    print("variables   core, steps/s (low to high)   HTTP, steps/s (low to high)")
-    for size in map(str, SIZES):
+    for _ in range(asked.repetitions):
+        process, url = start_service()  # each time one that remembers nothing
+        try:
+            for size, mip in itertools.product(SIZES, (False, True)):
+                name = f"{size} {'MIP' if mip else 'LP'}"
+                found = core(size, asked.episodes, mip)
+                results["core"].setdefault(name, []).append(found)
+                found = asyncio.run(over_http(url, size, asked.episodes, mip))
+                results["http"].setdefault(name, []).append(found)
+        finally:
+            process.terminate()
+            process.wait(30)
+    print("variables   core, steps/CPU s (low, high)  HTTP, steps/s (low, high)")
+    for name in results["core"]:
         shown = [
-            f"{statistics.median(of[size]):8.0f} ({min(of[size]):.0f} to {max(of[size]):.0f})"
+            f"{statistics.median(of[name]):8.0f} ({min(of[name]):.0f} to {max(of[name]):.0f})"
             for of in results.values()
         ]
-        print(f"{size:>9}   {shown[0]:<28}   {shown[1]}")
+        print(f"{name:>9}   {shown[0]:<28}   {shown[1]}")
     if asked.output:
         content = {"turns": TURNS, "episodes": asked.episodes, "steps_per_second": results}
         asked.output.write_text(json.dumps(content, indent=2) + "\n")
