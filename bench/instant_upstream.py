@@ -11,6 +11,7 @@ import asyncio
 import json
 import re
 import socket
+from pathlib import Path
 from typing import cast
 
 import uvloop
@@ -58,8 +59,9 @@ class Seen:
 class Connection(asyncio.Protocol):
     """Answers each whole request of one kept-alive connection."""
 
-    def __init__(self, delay_s: float, seen: Seen) -> None:
+    def __init__(self, delay_s: float, seen: Seen, answer: bytes) -> None:
         self._delay_s = delay_s
+        self._response = answer
         self._seen = seen
         self._received = b""
 
@@ -91,15 +93,17 @@ class Connection(asyncio.Protocol):
 
     def _answer(self) -> None:
         if self._delay_s:
-            asyncio.get_running_loop().call_later(self._delay_s, self._transport.write, _ANSWER)
+            asyncio.get_running_loop().call_later(
+                self._delay_s, self._transport.write, self._response
+            )
         else:
-            self._transport.write(_ANSWER)
+            self._transport.write(self._response)
 
 
-async def serve(port: int, delay_s: float) -> None:
+async def serve(port: int, delay_s: float, answer: bytes) -> None:
     seen = Seen()
     server = await asyncio.get_running_loop().create_server(
-        lambda: Connection(delay_s, seen), "127.0.0.1", port, backlog=2048
+        lambda: Connection(delay_s, seen, answer), "127.0.0.1", port, backlog=2048
     )
     listener: socket.socket = server.sockets[0]
     print("listening on http://{}:{}".format(*listener.getsockname()), flush=True)
@@ -110,9 +114,11 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--port", type=int, default=0, help="0 takes a free one")
     parser.add_argument("--delay-ms", type=float, default=0.0)
+    parser.add_argument("--reply", type=Path, help="file with another body than a verdict")
     arguments = parser.parse_args()
     tie_to_parent()
-    uvloop.run(serve(arguments.port, arguments.delay_ms / 1000))
+    answer = response(arguments.reply.read_bytes()) if arguments.reply else _ANSWER
+    uvloop.run(serve(arguments.port, arguments.delay_ms / 1000, answer))
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -70,12 +71,14 @@ class SandboxProcess(NamedTuple):
     url: str
 
 
-@pytest.fixture
-def sandbox_process() -> Iterator[SandboxProcess]:
+@contextmanager
+def running_sandbox(**environment: str) -> Iterator[SandboxProcess]:
+    """Killed at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--port", "0"],
         stderr=subprocess.PIPE,
         text=True,
+        env=os.environ | environment,
     )
     assert process.stderr is not None
     url = ""
@@ -89,6 +92,12 @@ def sandbox_process() -> Iterator[SandboxProcess]:
     process.stderr.close()
 
 
+@pytest.fixture
+def sandbox_process() -> Iterator[SandboxProcess]:
+    with running_sandbox() as process:
+        yield process
+
+
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
     """Return once `condition` holds; fail with `what` was waited for."""
     deadline = time.monotonic() + timeout_s
@@ -97,9 +106,25 @@ def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30
         time.sleep(0.01)
 
 
+@pytest.fixture(scope="session")
+def shared_valkey() -> Iterator["TestValkey"]:
+    yield from _run_valkey()
+
+
 @pytest.fixture
-def valkey() -> Iterator["TestValkey"]:
-    """A real Valkey of its own for one test."""
+def valkey(shared_valkey: "TestValkey") -> "TestValkey":
+    """A real Valkey that is empty."""
+    shared_valkey.clear()
+    return shared_valkey
+
+
+@pytest.fixture
+def own_valkey() -> Iterator["TestValkey"]:
+    """One that a test may kill or stop."""
+    yield from _run_valkey()
+
+
+def _run_valkey() -> Iterator["TestValkey"]:
     from tests.valkey import TestValkey
 
     server = TestValkey()

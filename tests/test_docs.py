@@ -14,6 +14,7 @@ from assay_judge.config import JudgeConfig
 from assay_judge.settings import JudgeSettings
 from assay_reward.rubric import Rubrics
 from assay_reward.settings import RewardSettings
+from assay_reward.verifiers import VERIFIERS
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.config import load_config
 from assay_trainer.config import RunConfig
@@ -67,6 +68,24 @@ def test_links_lead_somewhere_and_json_is_json(path: Path) -> None:
         assert (path.parent / target).exists(), f"{path.name} links to {target}"
     for block in re.findall(r"```json\n(.*?)```", text, re.DOTALL):
         json.loads(block)
+
+
+def test_the_built_in_rubrics_are_listed_with_what_they_count_for() -> None:
+    """The table says what `assay reward rubrics` shows."""
+    text = (ROOT / "docs" / "reward.md").read_text()
+    rows = re.findall(r"^\| `([a-z_.]+)` \| (.+) \| (\S+ to \S+) \| (.+%) \|$", text, re.MULTILINE)
+    expected = []
+    for rubric in Rubrics(None).all():
+        info = rubric.info()
+        shares = ", ".join(f"`{name}` {share:.0%}" for name, share in info.shares.items())
+        reward = f"{info.lowest:g} to {info.highest:g}"
+        expected.append((info.name, info.description, reward, shares))
+    assert rows == expected
+
+
+def test_every_verifier_is_documented() -> None:
+    pages = [path.read_text() for path in (ROOT / "docs").glob("*.md")]
+    assert [name for name in VERIFIERS if not any(f"`{name}`" in text for text in pages)] == []
 
 
 def test_every_command_is_documented() -> None:

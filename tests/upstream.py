@@ -45,7 +45,7 @@ class Upstream:
         if callable(step):
             step = step(asked)
         if step == "slow":
-            await asyncio.sleep(5)
+            await asyncio.sleep(3)
             return JSONResponse(verdict("CORRECT"))
         if isinstance(step, int):
             return PlainTextResponse("planted", status_code=step)

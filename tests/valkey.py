@@ -34,6 +34,12 @@ class TestValkey:
         except redis.RedisError:
             return False
 
+    def clear(self) -> None:
+        """Forget all data and scripts."""
+        with redis.Redis.from_url(self.url) as client:
+            client.flushall()
+            client.script_flush()
+
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()

@@ -45,3 +45,11 @@ def set_up_logging(service: str, level: str) -> None:
     logging.basicConfig(level=level.upper(), handlers=[handler], force=True)
     for noisy in ("httpx", "httpcore", "filelock", "matplotlib", "PIL", "fsspec", "datasets"):
         logging.getLogger(noisy).setLevel(logging.WARNING)
+
+
+def quiet_transformers() -> None:
+    """Keep its progress bars and tips out of our logs."""
+    import transformers
+
+    transformers.utils.logging.set_verbosity_error()
+    transformers.utils.logging.disable_progress_bar()

@@ -8,6 +8,7 @@ policy/v000001/    published weights, one folder a version
 checkpoints/       what a resumed run starts from
 rollouts.jsonl     every group that was trained on
 evaluation/        one file per evaluation, with every sample
+rescored/          the same answers scored again, one comparison each time
 report.md .html .json, figures/
 """
 

@@ -99,6 +99,13 @@ class PromptFormat(StrEnum):
     RAW = "raw"
 
 
+class Message(Wire):
+    """One turn of a conversation."""
+
+    role: Literal["system", "user", "assistant"]
+    content: str
+
+
 class EnvironmentTask(Wire):
     """Which environment a task is played in, in at most `max_turns` replies of the policy.
 
@@ -118,6 +125,8 @@ class Task(Wire):
     role: Role
     prompt: str
     prompt_format: PromptFormat = PromptFormat.CHAT
+    #: What was said before the prompt, in a chat.
+    history: tuple[Message, ...] = ()
     rubric: str
     #: A known right answer, in the form a policy would give it.
     gold: str | None = None
@@ -133,6 +142,17 @@ class Task(Wire):
     #: Facts for grouping results: domain, family, difficulty.
     tags: dict[str, str] = {}
 
+    @property
+    def messages(self) -> tuple[Message, ...]:
+        """The conversation that an answer goes on."""
+        return (*self.history, Message(role="user", content=self.prompt))
+
+    @model_validator(mode="after")
+    def _history_is_a_chats(self) -> "Task":
+        if self.history and self.prompt_format is PromptFormat.RAW:
+            raise ValueError("history goes with the prompt format `chat`")
+        return self
+
 
 # Inference
 
@@ -142,13 +162,6 @@ class PolicyVersion(Wire):
 
     version: int = Field(ge=0)
     digest: str
-
-
-class Message(Wire):
-    """One turn of a conversation."""
-
-    role: Literal["system", "user", "assistant"]
-    content: str
 
 
 class SamplingParams(Wire):
@@ -712,6 +725,17 @@ class ScoreRequest(Wire):
     key: str | None = Field(default=None, min_length=1, max_length=512)
     #: Whom costs are charged to, beside the caller.
     run: str = ""
+    #: The tokens of each answer that the policy sampled, for rubrics that need lengths.
+    num_tokens: tuple[int, ...] = ()
+    #: Whether each answer was cut off at its token limit, where that is known.
+    truncated: tuple[bool, ...] = ()
+
+    @model_validator(mode="after")
+    def _one_each(self) -> "ScoreRequest":
+        for name in ("num_tokens", "truncated"):
+            if len(getattr(self, name)) not in (0, len(self.answers)):
+                raise ValueError(f"{name} must have one entry for each answer, or none")
+        return self
 
 
 class Normalisation(StrEnum):

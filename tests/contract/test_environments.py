@@ -44,7 +44,7 @@ async def test_a_model_is_repaired_over_http(serve: Serve) -> None:
     async with RewardClient(serve(create_reward(RewardSettings())), retry=NO_RETRY) as client:
         first, iis, dropped, submitted = await play(client, TASK, *REPAIR)
         assert first.observation == TASK.prompt
-        assert "c3: x + y >= 12" in iis.observation
+        assert "c3: x1 + x2 >= 12" in iis.observation
         assert dropped.facts["status"] == "optimal"
         assert dropped.parts["root_cause"] == 1.0
         assert [r.done for r in (first, iis, dropped, submitted)] == [False, False, False, True]
@@ -128,10 +128,10 @@ async def test_what_cannot_be_played_says_why(serve: Serve) -> None:
         with pytest.raises(InvalidInput, match="turns: the episode ended with turn 3"):
             await client.step(StepRequest(task=TASK, turns=(*REPAIR, "more")))
         unreadable = TASK.model_copy(
-            update={"environment": EnvironmentTask(name="or_debug", instance={"id": "x"})}
+            update={"environment": EnvironmentTask(name="or_debug", instance={"id": "x1"})}
         )
         with pytest.raises(InvalidInput, match="task.environment.instance.error_type"):
-            await client.step(StepRequest(task=unreadable, turns=("x",)))
+            await client.step(StepRequest(task=unreadable, turns=("x1",)))
     async with (
         aiohttp.ClientSession() as session,
         session.post(

@@ -27,6 +27,7 @@ from assay_shared.types import (
     Label,
     Verdict,
 )
+from tests.calibrations import calibrated
 from tests.conftest import Serve
 from tests.raw_upstream import BREAKS, raw_upstream
 from tests.upstream import Upstream, says, verdict
@@ -278,19 +279,36 @@ async def test_a_failure_is_never_remembered(serve: Serve, tmp_path: Path) -> No
     assert kinds == [Abstention, Verdict]
 
 
+async def test_replies_in_vain_are_on_the_bill_and_kept_ones_are_not(
+    serve: Serve, tmp_path: Path
+) -> None:
+    upstream = Upstream(says(""), verdict("CORRECT"))
+    priced = provider(serve(upstream.app), price={"input_per_million": 1e4})
+    url = serve(create_app(JudgeSettings(judge_config=config_file(tmp_path, priced))))
+    async with JudgeClient(url, retry=NO_RETRY) as client:
+        asked_twice = await client.judge(ONE)
+        from_the_cache = await client.judge(ONE)
+    assert asked_twice.judgements == from_the_cache.judgements
+    assert (asked_twice.cost.money, from_the_cache.cost.money) == (2.0, 0.0)
+
+
 async def test_a_ceiling_answers_with_the_budget(serve: Serve, tmp_path: Path) -> None:
     upstream = Upstream(verdict("CORRECT"))
     priced = provider(serve(upstream.app), price={"input_per_million": 1e4})
     path = tmp_path / "judge.yaml"
     path.write_text(yaml.safe_dump({"chain": [priced], "ceiling": 2.5}))
     url = serve(create_app(JudgeSettings(judge_config=path)))
-    kinds = []
+    kinds, costs = [], []
     async with JudgeClient(url, retry=NO_RETRY) as client:
         for i in range(5):  # one costs 100 tokens, so 1.00
             request = JudgeRequest(question=f"q{i}", answers=("a",), run="r")
-            (one,) = (await client.judge(request)).judgements
+            judged = await client.judge(request)
+            (one,) = judged.judgements
+            costs.append(judged.cost)
             kinds.append("judged" if isinstance(one, Verdict) else one.failure.failure_class)
         assert kinds == ["judged"] * 3 + [FailureClass.BUDGET] * 2
+        assert [cost.money for cost in costs] == [1.0] * 3 + [0.0] * 2
+        assert costs[0].judge_tokens >= 100
     async with aiohttp.ClientSession() as session:
         async with session.get(f"{url}/v1/spending", params={"run": "r"}) as response:
             spent = await response.json()
@@ -349,6 +367,24 @@ def test_a_bad_configuration_stops_the_start(
         create_app(JudgeSettings(judge_config=config_file(tmp_path, *chain)))
 
 
+@pytest.mark.parametrize(
+    ("name", "file", "message"),
+    [
+        ("primary", "none.json", "there is no calibration .*none.json"),
+        ("primary", "judge.yaml", "judge.yaml is no calibration"),
+        ("other", "calibration.json", "judge 'other' was not calibrated"),
+    ],
+)
+def test_a_requirement_that_nothing_can_meet_stops_the_start(
+    tmp_path: Path, name: str, file: str, message: str
+) -> None:
+    calibrated(tmp_path)
+    required = {"file": str(tmp_path / file), "minimum_kappa": 0.6}
+    chain = config_file(tmp_path, provider("http://127.0.0.1:1", requirement=required, name=name))
+    with pytest.raises(ConfigError, match=message):
+        create_app(JudgeSettings(judge_config=chain))
+
+
 async def test_a_key_is_nowhere_to_be_read(
     serve: Serve, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -390,8 +426,7 @@ async def test_a_judge_that_was_not_measured_well_enough_is_passed_over(
     serve: Serve, tmp_path: Path
 ) -> None:
     upstream = Upstream(verdict("CORRECT"))
-    required = {"file": str(tmp_path / "calibration.json"), "minimum_kappa": 0.6}
-    (tmp_path / "calibration.json").write_text("{}")
+    required = {"file": str(calibrated(tmp_path)), "minimum_kappa": 0.6}
     chain = config_file(
         tmp_path, provider(serve(upstream.app), requirement=required), {"kind": "reference"}
     )

@@ -8,7 +8,7 @@ import socket
 import subprocess
 import sys
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import psutil
@@ -151,11 +151,18 @@ def warm(assay: Assay, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, .
     return (f"policy={{folder: {folder / 'models' / 'sft'}}}", "sft=null")
 
 
-def wait_for_event(folder: Path, kind: str, timeout_s: float = 120, **data: object) -> Event:
-    """The first event of a kind whose data has these values."""
+def wait_for_event(
+    folder: Path,
+    kind: str,
+    timeout_s: float = 120,
+    meanwhile: Callable[[], object] = lambda: None,
+    **data: object,
+) -> Event:
+    """The first event of a kind whose data has these values; `meanwhile` is called all the time."""
     found: list[Event] = []
 
     def seen() -> bool:
+        meanwhile()
         for event in RunFolder(folder).read_events():
             if event.kind == kind and data.items() <= event.data.items():
                 found.append(event)

@@ -50,7 +50,7 @@ def lying_app(status: int = 200, headers: dict[str, str] | None = None, **answer
 
     @app.post("/v1/execute")
     async def execute(body: dict[str, Any]) -> JSONResponse:
-        if next(asked) < 200:
+        if next(asked) < 50:
             return JSONResponse(RIGHT)
         return JSONResponse(RIGHT | answer, status_code=status, headers=headers)
 
@@ -59,7 +59,7 @@ def lying_app(status: int = 200, headers: dict[str, str] | None = None, **answer
 
 async def offer(url: str, **changed: Any) -> Overload:
     arguments = {
-        "num_runs": 300, "factor": 2.0, "max_in_flight": 50, "late_after_s": 5.0,
+        "num_runs": 300, "factor": 2.0, "max_in_flight": 50, "late_after_s": 5.0, "capacity_s": 0.5,
     } | changed  # fmt: skip
     return await overload(url, settings=SETTINGS, **arguments)
 

@@ -86,11 +86,3 @@ def _prompt_token_ids(engine: Engine, request: GenerateRequest) -> list[int]:
     if request.prompt is not None:
         return engine.encode(request.prompt)
     return engine.encode_chat(request.messages or ())
-
-
-def quiet_libraries() -> None:
-    """Keep the libraries' own progress bars and tips out of our logs."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()

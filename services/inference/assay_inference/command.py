@@ -29,11 +29,12 @@ def serve(
     ),
 ) -> None:
     """Serve generation over HTTP until stopped."""
-    from assay_inference.app import create_app, quiet_libraries
+    from assay_inference.app import create_app
     from assay_inference.settings import InferenceSettings
+    from assay_shared.logs import quiet_transformers
     from assay_shared.serve import Address, run_service
 
     if model is not None:
         os.environ["ASSAY_INFERENCE_MODEL"] = str(model)
-    quiet_libraries()
+    quiet_transformers()
     run_service("inference", InferenceSettings, create_app, Address(host, port, fd))

@@ -4,16 +4,13 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI
-from prometheus_client import CollectorRegistry
 from pydantic import JsonValue
 
-from assay_judge.cache import ProcessCache
 from assay_judge.config import JudgeConfig
-from assay_judge.judge import JudgeChain, make_chain
-from assay_judge.ledger import ProcessLedger, Spending
-from assay_judge.limits_process import ProcessLimits
+from assay_judge.judge import make_chain
+from assay_judge.ledger import Spending
 from assay_judge.settings import JudgeSettings
-from assay_judge.shared_state import SharedState, open_shared_state
+from assay_judge.shared_state import make_shared_state
 from assay_shared.admission import Gate
 from assay_shared.config import load_config
 from assay_shared.service import create_service
@@ -28,16 +25,10 @@ def create_app(settings: JudgeSettings) -> FastAPI:
     """
     path = settings.judge_config
     config = JudgeConfig() if path is None else load_config(JudgeConfig, path)
-    check_config(config)
-    chain: JudgeChain
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        nonlocal chain
-        registry = app.state.metrics.registry
-        gate = Gate(settings.judge_max_running, settings.judge_max_waiting)
-        async with open_shared_state(settings, registry) as shared:
-            chain = make_chain(config, shared, gate, registry)
+        async with shared.opened():
             await chain.open()
             yield
             await chain.close()
@@ -47,6 +38,10 @@ def create_app(settings: JudgeSettings) -> FastAPI:
         return {"chain": [*names], "left_alone": [*chain.left_alone]}
 
     app = create_service("judge", settings, lifespan, health=health, cancel_on_disconnect=True)
+    registry = app.state.metrics.registry
+    shared = make_shared_state(settings, registry)
+    gate = Gate(settings.judge_max_running, settings.judge_max_waiting)
+    chain = make_chain(config, shared, gate, registry)
 
     @app.post("/v1/judge")
     async def judge(request: JudgeRequest) -> JudgeResponse:
@@ -56,12 +51,6 @@ def create_app(settings: JudgeSettings) -> FastAPI:
     @app.get("/v1/spending")
     async def spending(run: str | None = None, caller: str | None = None) -> Spending:
         """What models were asked, and what it cost: by a run, by a caller, by both, or in all."""
-        return await chain.spent(run, caller)
+        return await shared.ledger.spent(run, caller)
 
     return app
-
-
-def check_config(config: JudgeConfig) -> None:
-    """Raises ConfigError for what would only be found later: a key, a template."""
-    state = SharedState(ProcessLimits(), ProcessLedger(), ProcessCache(CollectorRegistry()))
-    make_chain(config, state, Gate(1, 1), CollectorRegistry())

@@ -29,10 +29,10 @@ class Step:
             return self.reseeded()
         return replace(self, max_tokens=max_tokens, effort=effort, seed=self.seed + 1)
 
-    def reseeded(self) -> "Step":
-        """After a reply that cannot be read: another sample."""
+    def reseeded(self, seed_offset: int = 1) -> "Step":
+        """Another sample: after a reply that cannot be read, or for another vote."""
         temperature = max(self.temperature, _RESEED_TEMPERATURE)
-        return replace(self, temperature=temperature, seed=self.seed + 1)
+        return replace(self, temperature=temperature, seed=self.seed + seed_offset)
 
     def __str__(self) -> str:
         effort = f", {self.effort} effort" if self.effort else ""

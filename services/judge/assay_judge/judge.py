@@ -6,13 +6,13 @@ leaves any answer of a group undecided, the next one judges all of them again.
 
 import logging
 import time
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from itertools import chain
 
 from prometheus_client import CollectorRegistry, Counter
 
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig
-from assay_judge.forms import Ask, Finding, asks_of, decide
-from assay_judge.ledger import Ledger, Spending
+from assay_judge.forms import Ask, Decided, Finding, asks_of, decide
 from assay_judge.provider import Asking, Provider
 from assay_judge.provider_openai import OpenAIProvider
 from assay_judge.provider_reference import ReferenceProvider
@@ -72,10 +72,8 @@ class JudgeChain:
         verifier: Verifier,
         gate: Gate,
         registry: CollectorRegistry,
-        ledger: Ledger,
     ) -> None:
         self._providers = providers
-        self._ledger = ledger
         self._config = config
         self._verifier = verifier
         self._templates = Templates(config.templates)
@@ -97,10 +95,6 @@ class JudgeChain:
         """The providers that are not asked now, because they failed again and again."""
         return [provider.name for provider in self._providers if provider.is_open]
 
-    async def spent(self, run: str | None, caller: str | None) -> Spending:
-        """As `Ledger.spent`."""
-        return await self._ledger.spent(run, caller)
-
     async def judge(self, request: JudgeRequest) -> JudgeResponse:
         """Decide a group.
 
@@ -119,8 +113,11 @@ class JudgeChain:
             if not open_answers:
                 return JudgeResponse(judgements=tuple(one for one in known if one is not None))
             rest = request.model_copy(update={"answers": open_answers})
-            judged = iter(await self._ask_chain(rest, asks_of(rest, template)))
-        return JudgeResponse(judgements=tuple(one or next(judged) for one in known))
+            asking = Asking(client(), request.run, time.monotonic() + self._config.deadline_s)
+            judged = iter(await self._ask_chain(rest, asks_of(rest, template), asking))
+        return JudgeResponse(
+            judgements=tuple(one or next(judged) for one in known), cost=asking.bill.cost
+        )
 
     async def _verify(self, request: JudgeRequest) -> list[Verdict | None]:
         """What checks decide without a model; None for what they leave open."""
@@ -138,72 +135,38 @@ class JudgeChain:
             name = _CERTAINTY
         return self._templates.find(request.form, name)
 
-    async def _ask_chain(self, request: JudgeRequest, asks: list[Ask]) -> list[Judgement]:
-        asking = Asking(client(), request.run, time.monotonic() + self._config.deadline_s)
-        history: list[list[Finding | Failure]] = []
-        judges: list[Provider] = []
+    async def _ask_chain(
+        self, request: JudgeRequest, asks: list[Ask], asking: Asking
+    ) -> list[Judgement]:
+        tried: list[tuple[Provider, list[Finding | Failure]]] = []
         for provider in self._providers:
             if request.form not in provider.forms:
                 continue
             found = await together(
                 self._find(provider, request, index, ask, asking) for index, ask in enumerate(asks)
             )
-            history.append(found)
-            judges.append(provider)
+            tried.append((provider, found))
             if all(isinstance(one, Finding) for one in found):
                 break
             self._metrics.fallbacks.labels(provider.name).inc()
             _log.warning("%s left answers undecided", provider.name)
-        if not history:
+        if not tried:
             return [_abstain([_JUDGELESS])] * len(request.answers)
-        best = max(range(len(history)), key=lambda i: _num_findings(history[i]))
-        return self._judgements(request, asks, judges[best], history, best)
-
-    def _judgements(
-        self,
-        request: JudgeRequest,
-        asks: list[Ask],
-        judge: Provider,
-        history: list[list[Finding | Failure]],
-        best: int,
-    ) -> list[Judgement]:
-        found = history[best]
-        findings = [one for one in found if isinstance(one, Finding)]
-        template = asks[0].template
-        if len(findings) == len(found):
-            return [
-                self._verdict(judge, template, **vars(one)) for one in decide(request, findings)
-            ]
-        if request.form in (JudgeForm.PAIRWISE, JudgeForm.BEST_OF):
-            # Their findings are about the whole group: without all of them there is no verdict.
-            failures = [one for found in history for one in found if isinstance(one, Failure)]
-            return [_abstain(failures)] * len(request.answers)
-        judgements: list[Judgement] = []
-        for index, one in enumerate(found):
-            if isinstance(one, Finding):
-                (decided,) = decide(request, [one])
-                judgements.append(self._verdict(judge, template, **vars(decided)))
-            else:
-                told = [h[index] for h in history]
-                judgements.append(_abstain([f for f in told if isinstance(f, Failure)]))
-        return judgements
-
-    def _verdict(self, judge: Provider, template: str, **decided: object) -> Verdict:
-        used = template if judge.has_prompt else None
-        return Verdict.model_validate({"judge": judge.name, "template": used} | decided)
-
-    def _is_in_doubt(self, request: JudgeRequest, finding: Finding) -> bool:
-        if self._votes is None or request.form is not JudgeForm.BINARY:
-            return False
-        return self._votes.is_in_doubt(finding)
+        judge, found = max(tried, key=lambda one: _num_findings(one[1]))
+        template = asks[0].template if judge.has_prompt else None
+        return [
+            Verdict.model_validate({"judge": judge.name, "template": template} | vars(one))
+            if isinstance(one, Decided)
+            else one
+            for one in _outcomes(request, found, [replies for _, replies in tried])
+        ]
 
     async def _find(
         self, provider: Provider, request: JudgeRequest, index: int, ask: Ask, asking: Asking
     ) -> Finding | Failure:
         try:
             finding = await provider.find(request, index, ask, asking)
-            if self._is_in_doubt(request, finding):
-                assert self._votes is not None
+            if self._votes is not None and request.form is JudgeForm.BINARY:
                 finding = await self._votes.settle(finding, provider, request, index, ask, asking)
         except AssayError as error:
             self._metrics.decisions.labels(provider.name, "failed").inc()
@@ -228,12 +191,33 @@ _JUDGELESS = Failure(
 )
 
 
+def _outcomes(
+    request: JudgeRequest,
+    found: list[Finding | Failure],
+    history: list[list[Finding | Failure]],
+) -> list[Decided | Abstention]:
+    """For each answer, what the judge's replies come to, or why there is nothing from any judge."""
+    if request.form in (JudgeForm.PAIRWISE, JudgeForm.BEST_OF):
+        # Their findings are about the whole group: without all of them there is no verdict.
+        findings = [one for one in found if isinstance(one, Finding)]
+        if len(findings) == len(found):
+            return [*decide(request, findings)]
+        return [_abstain(chain.from_iterable(history))] * len(request.answers)
+    return [
+        decide(request, [one])[0]
+        if isinstance(one, Finding)
+        else _abstain(replies[index] for replies in history)
+        for index, one in enumerate(found)
+    ]
+
+
 def _num_findings(found: list[Finding | Failure]) -> int:
     return sum(isinstance(one, Finding) for one in found)
 
 
-def _abstain(failures: Sequence[Failure]) -> Abstention:
+def _abstain(replies: Iterable[Finding | Failure]) -> Abstention:
     """One answer's story: why each provider that failed on it did."""
+    failures = [one for one in replies if isinstance(one, Failure)]
     budget = any(one.failure_class is FailureClass.BUDGET for one in failures)
     return Abstention(
         failure=Failure(
@@ -261,4 +245,4 @@ def make_chain(
         for one in config.chain
     ]
     verifier = Verifier(config.verify, Symbolic(_SYMBOLIC_TIMEOUT_S))
-    return JudgeChain(providers, config, verifier, gate, registry, shared.ledger)
+    return JudgeChain(providers, config, verifier, gate, registry)

@@ -91,6 +91,11 @@ def micro_money(usage: Usage, price: Price) -> int:
     return int(cost.to_integral_value(ROUND_CEILING))
 
 
+def money(usage: Usage, price: Price) -> float:
+    """The cost in the currency of the price."""
+    return micro_money(usage, price) / _MICRO
+
+
 def _entry(provider: str, usage: Usage, price: Price) -> dict[str, int]:
     return {
         "prompt_tokens": usage.prompt_tokens,

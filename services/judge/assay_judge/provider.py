@@ -1,20 +1,36 @@
 """The seam between the chain and what decides."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Protocol
 
 from assay_judge.forms import Ask, Finding
-from assay_shared.types import JudgeForm, JudgeRequest
+from assay_judge.ledger import Price, Usage, money
+from assay_shared.types import Cost, JudgeForm, JudgeRequest
+
+
+@dataclass
+class Bill:
+    """What the requests of one judgement have cost so far, those in vain included."""
+
+    cost: Cost = field(default_factory=Cost)
+
+    def add(self, usage: Usage, price: Price) -> None:
+        tokens = usage.prompt_tokens + usage.completion_tokens
+        self.cost = self.cost + Cost(judge_tokens=tokens, money=money(usage, price))
 
 
 @dataclass(frozen=True)
 class Asking:
-    """On whose behalf, and until when (`time.monotonic`); `vote` counts replies to the same ask."""
+    """On whose behalf, and until when (`time.monotonic`); `vote` counts replies to the same ask.
+
+    What is asked by several at once is on the bill of the first.
+    """
 
     caller: str
     run: str
     deadline: float
     vote: int = 0
+    bill: Bill = field(default_factory=Bill)
 
 
 class Provider(Protocol):

@@ -9,7 +9,7 @@ from typing import Any
 
 from assay_judge.breaker import Breaker, BreakerOpen
 from assay_judge.cache import cache_key
-from assay_judge.calibration.requirement import check
+from assay_judge.calibration.requirement import Qualification
 from assay_judge.config import OpenAIProviderConfig
 from assay_judge.endpoint import ChatEndpoint, Reply
 from assay_judge.escalation import Step
@@ -34,6 +34,8 @@ from assay_shared.types import JudgeForm, JudgeRequest
 #: Whose fault it is where what replicas share cannot be reached: not the provider's.
 _SHARED = "redis"
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.1, 5.0
+#: More than a vote's retries take.
+_SEEDS_A_VOTE = 1000
 #: About as many characters as a token has, on the safe side.
 _CHARACTERS_PER_TOKEN = 3
 
@@ -61,6 +63,9 @@ class OpenAIProvider:
         self._config = config
         self._shared = shared
         self._ceiling = ceiling
+        self._qualification = (
+            Qualification(config.requirement, config.name) if config.requirement else None
+        )
         self._breaker = Breaker(config.open_after, config.cooldown_s)
         self._flights: SingleFlight[Finding] = SingleFlight()
         self._endpoint = ChatEndpoint(
@@ -83,9 +88,8 @@ class OpenAIProvider:
 
     async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
         """As `Provider.find`; the same ask in the air, or in the cache, is not sent again."""
-        if self._config.requirement is not None:
-            domain = request.domain or None
-            check(self._config.requirement, self.name, ask.template, domain)
+        if self._qualification is not None:
+            self._qualification.check(ask.template, request.domain or None)
         step = self._first_step(asking.vote)
         key = cache_key(
             model=self._config.model,
@@ -106,11 +110,7 @@ class OpenAIProvider:
     def _first_step(self, vote: int) -> Step:
         config = self._config
         step = Step(config.max_tokens, config.temperature, config.seed, config.reasoning_effort)
-        return (
-            step
-            if vote == 0
-            else Step(step.max_tokens, 0.7, config.seed + 1000 * vote, step.effort)
-        )
+        return step.reseeded(_SEEDS_A_VOTE * vote) if vote else step
 
     async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
         history: list[str] = []
@@ -203,6 +203,7 @@ class OpenAIProvider:
                 raise
             usage = reply.usage
             grant.settle(usage.prompt_tokens + usage.completion_tokens)
+            asking.bill.add(usage, self._config.price)
             await ledger.charge(asking.run, asking.caller, self.name, usage, self._config.price)
             return reply
 

@@ -1,16 +1,11 @@
 """Decides without a model: the answer is the reference, normalised, or the same number."""
 
-import re
-import string
-
 from assay_judge.forms import Ask, Finding
 from assay_judge.provider import Asking
 from assay_shared.errors import JudgeFault
 from assay_shared.numbers import parse_number
 from assay_shared.types import JudgeForm, JudgeRequest, Label
-
-_ARTICLES = re.compile(r"\b(?:a|an|the)\b")
-_DROPPED = str.maketrans("", "", string.punctuation)
+from assay_shared.words import normalise
 
 
 class MissingReference(JudgeFault):
@@ -50,9 +45,3 @@ def equal(answer: str, reference: str) -> bool:
     if expected is not None:
         return parse_number(answer) == expected
     return normalise(answer) == normalise(reference)
-
-
-def normalise(text: str) -> str:
-    """Lower case without articles, punctuation, extra space (SQuAD's exact match, 1606.05250)."""
-    plain = text.casefold().translate(_DROPPED)
-    return " ".join(_ARTICLES.sub(" ", plain).split())

@@ -22,26 +22,26 @@ class SharedState:
     ledger: Ledger
     cache: Cache
 
+    @asynccontextmanager
+    async def opened(self) -> AsyncIterator[None]:
+        """Usable in the block.
 
-@asynccontextmanager
-async def open_shared_state(
-    settings: JudgeSettings, registry: CollectorRegistry
-) -> AsyncIterator[SharedState]:
-    """As the settings say: in Redis, or in this process.
+        Raises:
+            Unreachable, TimedOut: the Redis that is to be shared does not answer.
+        """
+        await self.limiter.open()
+        await self.ledger.open()
+        try:
+            yield
+        finally:
+            await self.cache.close()
+            await self.ledger.close()
+            await self.limiter.close()
 
-    Raises:
-        Unreachable, TimedOut: the Redis that is to be shared does not answer.
-    """
+
+def make_shared_state(settings: JudgeSettings, registry: CollectorRegistry) -> SharedState:
+    """As the settings say: in Redis, or in this process."""
     if settings.judge_shared == "redis":
         url = settings.redis_url
-        state = SharedState(RedisLimits(url), RedisLedger(url), RedisCache(url, registry))
-    else:
-        state = SharedState(ProcessLimits(), ProcessLedger(), ProcessCache(registry))
-    await state.limiter.open()
-    await state.ledger.open()
-    try:
-        yield state
-    finally:
-        await state.cache.close()
-        await state.ledger.close()
-        await state.limiter.close()
+        return SharedState(RedisLimits(url), RedisLedger(url), RedisCache(url, registry))
+    return SharedState(ProcessLimits(), ProcessLedger(), ProcessCache(registry))

@@ -4,11 +4,11 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 
 from assay_judge.config import Check
-from assay_judge.provider_reference import normalise
 from assay_shared.errors import AssayError
 from assay_shared.numbers import parse_number
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import JudgeRequest, Label, Verdict
+from assay_shared.words import normalise
 
 _CHOICE = re.compile(r"\(?([A-Ja-j])\)?[.:)]?")
 _FORMULA = re.compile(r"[\\^_{}=+*/]|\$")

@@ -13,13 +13,13 @@ from assay_shared.types import JudgeRequest, Label
 
 
 class Votes:
-    """Settles findings of binary judgements that are in doubt."""
+    """Settles findings of binary judgements."""
 
     def __init__(self, voting: Voting, panel: Sequence[Provider]) -> None:
         self._voting = voting
         self._panel = panel
 
-    def is_in_doubt(self, finding: Finding) -> bool:
+    def _is_in_doubt(self, finding: Finding) -> bool:
         certain = finding.confidence is None or finding.confidence >= self._voting.below
         return finding.value is Label.UNSURE or not certain
 
@@ -32,10 +32,13 @@ class Votes:
         ask: Ask,
         asking: Asking,
     ) -> Finding:
-        """The label that most replies agree on; UNSURE where no label has more than half.
+        """`first` where it is in no doubt; else the label that most replies agree on, or UNSURE.
 
-        A vote that fails is none: the ones that came are counted.
+        No label that has half of the replies or fewer is agreed on. A vote that fails is none: the
+        ones that came are counted.
         """
+        if not self._is_in_doubt(first):
+            return first
         if self._voting.by == "self":
             voters = [(judge, vote) for vote in range(1, self._voting.votes + 1)]
         else:

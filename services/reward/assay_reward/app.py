@@ -8,6 +8,7 @@ from fastapi.responses import StreamingResponse
 
 from assay_reward.environments import ENVIRONMENTS
 from assay_reward.measurement import Instruments
+from assay_reward.openrlhf import RemoteRewardRequest, RemoteRewards, remote_rewards
 from assay_reward.or_debug.players import Players
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
@@ -44,42 +45,47 @@ def create_app(settings: RewardSettings) -> FastAPI:
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         nonlocal scorer, steps
-        attempt_s = settings.reward_attempt_timeout_s
-        timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
-        retry = RetryBudget(total_s=settings.reward_retry_budget_s)
-        symbolic = Symbolic(settings.reward_math_timeout_s)
-        players = Players(
-            settings.reward_solver_processes,
-            settings.reward_solve_timeout_s,
-            settings.reward_episode_timeout_s,
-        )
+        registry = app.state.metrics.registry
         gate = Gate(settings.reward_max_running, settings.reward_max_waiting)
         step_gate = Gate(settings.reward_max_steps_running, settings.reward_max_steps_waiting)
-        async with (
-            SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
-            JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
-        ):
-            instruments = Instruments(sandbox, judge, symbolic, players)
-            responses = Responses(settings.reward_keep_bytes)
-            scorer = Scorer(rubrics, instruments, gate, responses, app.state.metrics.registry)
-            steps = Steps(instruments, step_gate, app.state.metrics.registry)
+        responses = Responses(settings.reward_keep_bytes)
+        async with _open_instruments(settings) as instruments:
+            scorer = Scorer(rubrics, instruments, gate, responses, registry)
+            steps = Steps(instruments, step_gate, registry)
             yield
-        players.close()
-        symbolic.close()
 
     app = create_service("reward", settings, lifespan)
-    _add_scoring(app, lambda: scorer)
+    _add_scoring(app, rubrics, lambda: scorer)
     _add_environments(app, lambda: steps)
+    return app
 
+
+@asynccontextmanager
+async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instruments]:
+    attempt_s = settings.reward_attempt_timeout_s
+    timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
+    retry = RetryBudget(total_s=settings.reward_retry_budget_s)
+    symbolic = Symbolic(settings.reward_math_timeout_s)
+    players = Players(
+        settings.reward_solver_processes,
+        settings.reward_solve_timeout_s,
+        settings.reward_episode_timeout_s,
+    )
+    async with (
+        SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
+        JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
+    ):
+        yield Instruments(sandbox, judge, symbolic, players)
+    players.close()
+    symbolic.close()
+
+
+def _add_scoring(app: FastAPI, rubrics: Rubrics, scorer: Callable[[], Scorer]) -> None:
     @app.get("/v1/rubrics")
     async def list_rubrics() -> list[RubricInfo]:
         """The rubrics, each with the effective share of its components."""
         return [rubric.info() for rubric in rubrics.all()]
 
-    return app
-
-
-def _add_scoring(app: FastAPI, scorer: Callable[[], Scorer]) -> None:
     @app.post("/v1/score")
     async def score(request: ScoreRequest) -> ScoreResponse:
         """Score the answers to one task."""
@@ -95,6 +101,11 @@ def _add_scoring(app: FastAPI, scorer: Callable[[], Scorer]) -> None:
         """Score one task as JSON lines: each reward when it is known, then the whole response."""
         parts = scorer().stream(request)
         return StreamingResponse(_lines(parts), media_type="application/x-ndjson")
+
+    @app.post("/get_reward")
+    async def get_reward(request: RemoteRewardRequest, rubric: str | None = None) -> RemoteRewards:
+        """Score texts in OpenRLHF's format of remote rewards; all of them or none."""
+        return await remote_rewards(request, rubric, rubrics, scorer())
 
 
 def _add_environments(app: FastAPI, steps: Callable[[], Steps]) -> None:

@@ -31,4 +31,5 @@ def rubrics(
     for rubric in Rubrics(folder).all():
         info = rubric.info()
         shares = ", ".join(f"{name} {share:.0%}" for name, share in info.shares.items())
-        print(f"{info.scorer}\n    {info.description}\n    {shares}")
+        reward = f"{info.lowest:g} to {info.highest:g}"
+        print(f"{info.scorer}\n    {info.description}\n    {reward}; {shares}")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from assay_reward.measurement import Instruments, Measured, Meter, Sitting
 from assay_reward.rubric import ComponentConfig, Rubric
-from assay_shared.errors import AssayError, to_failure
+from assay_shared.errors import AssayError, InvalidInput, to_failure
 from assay_shared.together import together
 from assay_shared.types import (
     ComponentReport,
@@ -53,7 +53,14 @@ class GroupScore:
         on_reward: OnReward = lambda _: None,
     ) -> None:
         self._rubric = rubric
-        self._sitting = Sitting(request.task, request.answers, instruments, request.run)
+        self._sitting = Sitting(
+            request.task,
+            request.answers,
+            instruments,
+            request.run,
+            num_tokens=request.num_tokens,
+            truncated=request.truncated,
+        )
         self._on_reward = on_reward
         self._efforts = {component.label: Effort() for component in rubric.components}
         self._rewards: dict[int, Reward] = {}
@@ -64,10 +71,12 @@ class GroupScore:
         """All rewards, in the order of the answers.
 
         Raises:
-            InvalidInput: the task lacks what a verifier needs.
+            InvalidInput: the task or the request lacks what a verifier needs.
         """
         rubric, sitting = self._rubric, self._sitting
         for component in rubric.components:
+            if component.kind.needs_lengths and not sitting.num_tokens:
+                raise InvalidInput(f"{component.label} needs lengths", field="num_tokens")
             component.kind.check(sitting.task, component.parsed_options)
         everyone = range(len(sitting.answers))
         if rubric.gates:

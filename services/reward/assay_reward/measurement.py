@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, TypeVar, cast
 
 from pydantic import BaseModel, ValidationError
 
@@ -76,10 +76,20 @@ class Sitting:
     instruments: Instruments
     run: str = ""
     admitted: tuple[int, ...] = ()
+    #: As in the request: one for each answer, or none.
+    num_tokens: tuple[int, ...] = ()
+    truncated: tuple[bool, ...] = ()
     _shared: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
+    _checks: dict[str, BaseModel] = field(default_factory=dict)
 
     def candidate(self, index: int, meter: Meter) -> "Candidate":
         return Candidate(self, index, meter)
+
+    def check(self, name: str, kind: type[Check]) -> Check:
+        """As `task_check`, parsed once for all answers."""
+        if name not in self._checks:
+            self._checks[name] = task_check(self.task, name, kind)
+        return cast(Check, self._checks[name])
 
     async def once(self, key: Hashable, measure: Callable[[], Awaitable[Result]]) -> Result:
         """The result of the first `measure` that came with `key`; the others share it."""
@@ -116,6 +126,16 @@ class Candidate:
         """The answer: of several turns the last."""
         return self.turns[-1]
 
+    @property
+    def num_tokens(self) -> int:
+        """Only for verifiers that need lengths: nothing is measured without them."""
+        return self.sitting.num_tokens[self.index]
+
+    @property
+    def is_truncated(self) -> bool:
+        """Whether it is known that the answer was cut off at its token limit."""
+        return bool(self.sitting.truncated) and self.sitting.truncated[self.index]
+
     async def once(self, measure: Callable[["Candidate"], Awaitable[Result]]) -> Result:
         """`measure` of this answer, done once however many components ask for it."""
         return await self.sitting.once((measure, self.index), lambda: measure(self))
@@ -143,13 +163,15 @@ class Verifier(Generic[Options]):
     Where `measure` cannot, it returns a failure or raises an AssayError, and the answer has no
     reward.
     `check` raises InvalidInput for a task that lacks what the verifier needs; nothing is measured
-    then. `span` bounds the values by the options.
+    then. `span` bounds the values by the options. `needs_lengths`: the request must say how many
+    tokens each answer has.
     """
 
     measure: Callable[[Candidate, Options], Awaitable[Measured | Failure]]
     options: type[Options]
     check: Callable[[Task, Options], None] = _anything
     span: Callable[[Options], Span] = lambda _: UNIT
+    needs_lengths: bool = False
 
 
 def task_check(task: Task, name: str, kind: type[Check]) -> Check:
@@ -172,9 +194,9 @@ def reference_of(task: Task) -> str:
     """What an answer is compared with.
 
     Raises:
-        InvalidInput: the task has neither a reference nor a gold answer.
+        InvalidInput: the task has neither a reference nor a gold answer, or an empty one.
     """
     reference = task.reference if task.reference is not None else task.gold
-    if reference is None:
+    if reference is None or not reference.strip():
         raise InvalidInput(f"task {task.id} has nothing to compare with", field="task.reference")
     return reference

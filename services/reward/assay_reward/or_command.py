@@ -1,10 +1,12 @@
-"""Make and check broken optimisation models: generate, check."""
+"""Debug optimisation models: generate, check, evaluate."""
 
 import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, get_args
 
 import typer
+
+from assay_reward.evaluate_command import evaluate
 
 if TYPE_CHECKING:
     from assay_reward.or_debug.generator.cells import Cell
@@ -13,10 +15,11 @@ if TYPE_CHECKING:
     from assay_reward.or_debug.solver import Engine
 
 app = typer.Typer(
-    help="Make and check broken optimisation models.",
+    help="Debug optimisation models.",
     no_args_is_help=True,
     add_completion=False,
 )
+app.command()(evaluate)
 Processes = Annotated[
     int | None, typer.Option(min=1, max=256, help="Processes; as many as there are cores.")
 ]

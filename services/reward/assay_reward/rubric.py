@@ -5,6 +5,7 @@ import json
 import math
 from collections.abc import Sequence
 from enum import StrEnum
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
@@ -136,16 +137,16 @@ class Rubric(Config):
             raise ValueError("normalise: components needs aggregate: sum")
         return self
 
-    @property
+    @cached_property
     def gates(self) -> tuple[ComponentConfig, ...]:
         return tuple(c for c in self.components if c.gate is not None)
 
-    @property
+    @cached_property
     def counted(self) -> tuple[ComponentConfig, ...]:
         """The components that make the reward: all but the gates."""
         return tuple(c for c in self.components if c.gate is None)
 
-    @property
+    @cached_property
     def scorer(self) -> str:
         """The rubric's identity: any change to what it computes changes the hash."""
         content = self.model_dump(mode="json", exclude={"description", "name"})

@@ -102,7 +102,7 @@ def overload(
                 max_in_flight,
                 late_after_s,
                 settings,
-                lambda num_begun: progress.update(task, completed=num_begun),
+                on_progress=lambda num_begun: progress.update(task, completed=num_begun),
             )
         )
     title = f"capacity {seen.capacity_per_s:.0f}/s, offered {seen.offered_per_s:.0f}/s"

@@ -63,11 +63,11 @@ def prepare() -> None:
     import tempfile
 
     from assay_sandbox.settings import SandboxSettings
-    from assay_sandbox.toolchain import Toolchain
+    from assay_sandbox.toolchain import Toolchain, make_folder
     from assay_shared.settings import read_settings
 
     settings = read_settings(SandboxSettings)
-    folder = settings.toolchain_folder(Path(tempfile.gettempdir()), has_namespaces=True)
+    folder = make_folder(settings, Path(tempfile.gettempdir()), has_namespaces=True)
     toolchain = Toolchain(folder, settings.toolchains, sys.executable)
     names = asyncio.run(toolchain.prepare_all())
     print(f"ready in {folder}: {', '.join(names) or 'nothing is needed'}")

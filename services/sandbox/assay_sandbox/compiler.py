@@ -17,7 +17,7 @@ from assay_sandbox.program import (
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.toolchain import Toolchain
 from assay_shared.single_flight import SingleFlight
-from assay_shared.types import Compilation, ProgramRequest, Status
+from assay_shared.types import CaseResult, Compilation, ProgramRequest, Status
 
 Play = Callable[[Plan, Callable[[Run, bytes], None]], Awaitable[Ending]]
 _OUTPUT_CHARACTERS = 20_000
@@ -46,6 +46,11 @@ class CompileFailed(Exception):
     def message(self) -> str:
         return self.compilation.output.strip()[:2000]
 
+    @property
+    def case_result(self) -> CaseResult:
+        """What becomes of each of its cases."""
+        return CaseResult(status=Status.COMPILE_ERROR, message=self.message)
+
 
 class Compiler:
     """Builds programs, and keeps what compilers made up to a number of bytes, last used first."""
@@ -59,15 +64,15 @@ class Compiler:
         self._num_cached_bytes = 0
         self._flights: SingleFlight[Made] = SingleFlight()
 
-    async def build(self, request: ProgramRequest) -> tuple[Program, Compilation | None]:
+    async def build(
+        self, request: ProgramRequest, language: Language
+    ) -> tuple[Program, Compilation | None]:
         """A program that is ready to run, and what its compiler said, where it has one.
 
         Raises:
             CompileFailed: the text is no program.
-            InvalidInput: a language that this host does not have.
             SandboxFault: the compiler could not be run.
         """
-        language = self._toolchain.find(request.language)
         if not language.run:
             files = data_files(request.files)
             return Program(language, request.limits, text=request.code, files=files), None

@@ -2,8 +2,6 @@
 
 import asyncio
 import logging
-import shutil
-import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -16,7 +14,8 @@ from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.selftest import find_escapes
 from assay_sandbox.settings import Isolation, SandboxSettings
 from assay_sandbox.slot.daemon import FALLBACK, SlotConfig
-from assay_sandbox.toolchain import Toolchain
+from assay_sandbox.toolchain import Toolchain, make_folder
+from assay_sandbox.work_folder import WorkFolder
 from assay_shared.errors import ConfigError, InvalidInput, SandboxFault
 
 _log = logging.getLogger(__name__)
@@ -47,7 +46,7 @@ class Slots:
     def __init__(self, settings: SandboxSettings, rebuilt: Counter) -> None:
         self._settings = settings
         self._rebuilt = rebuilt
-        self._folder: Path
+        self._folder: WorkFolder
         self._pool: Pool
         self._scientific: Pool | None = None
         self._making_scientific = asyncio.Lock()
@@ -65,7 +64,7 @@ class Slots:
                 f"{wanted} is below ASSAY_SANDBOX_MINIMUM_ISOLATION, which is {least}",
                 field="ASSAY_SANDBOX_ISOLATION",
             )
-        self._folder = _make_folder(self._settings)
+        self._folder = WorkFolder(self._settings.sandbox_work_folder)
         try:
             await self._open_at(wanted)
         except SandboxFault as error:
@@ -93,7 +92,7 @@ class Slots:
         has_namespaces = isolation != FALLBACK
         self.host = examine(self._settings, has_namespaces=has_namespaces)
         self.toolchain = Toolchain(
-            self._settings.toolchain_folder(self._folder, has_namespaces=has_namespaces),
+            make_folder(self._settings, self._folder.path, has_namespaces=has_namespaces),
             self._settings.toolchains,
             self.host.python,
         )
@@ -109,7 +108,7 @@ class Slots:
         await self._pool.open()
 
     def _make_pool(self, number: int, packages: Packages | None) -> Pool:
-        folder = self._folder / str(number)
+        folder = self._folder.path / str(number)
         folder.mkdir(mode=0o755, exist_ok=True)
         config = SlotConfig(
             isolation=self.isolation,
@@ -135,7 +134,7 @@ class Slots:
         profile: str,
         plan: Plan,
         on_record: Callable[[Run, bytes], None],
-        on_slot: Callable[[float], None],
+        on_slot: Callable[[float], None] = lambda waited_s: None,
     ) -> Ending:
         """Run a plan in the next free slot that has the profile's packages.
 
@@ -145,10 +144,6 @@ class Slots:
         """
         pool = await self._pool_of(profile)
         return await pool.play(plan, on_record, on_slot)
-
-    async def play_std(self, plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
-        """Run a plan that needs no packages, as `play` does."""
-        return await self._pool.play(plan, on_record)
 
     async def hold(self, profile: str, number: int) -> Slot:
         """A slot for one holder alone; `number` is any below 256 that nobody holds.
@@ -191,13 +186,4 @@ class Slots:
             if pool is not None:
                 await pool.close()
         self.host.close()
-        await asyncio.to_thread(shutil.rmtree, self._folder, ignore_errors=True)
-
-
-def _make_folder(settings: SandboxSettings) -> Path:
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="assay-slots-", dir=settings.sandbox_work_folder))
-    except OSError as error:
-        raise ConfigError(str(error), field="ASSAY_SANDBOX_WORK_FOLDER") from None
-    folder.chmod(0o755)
-    return folder
+        await asyncio.to_thread(self._folder.remove)

@@ -20,6 +20,9 @@ from assay_shared.settings import ServiceSettings
 _TIMEOUT_S = 120.0
 _REFUSED = {429, 503, 504}
 _NUM_TESTS = 20
+#: Percentiles of latency that are shown.
+_SHARES = (50, 95, 99)
+_MAX_SAID = 1000
 
 
 class Format(StrEnum):
@@ -107,12 +110,13 @@ class Outcome(StrEnum):
 
 @dataclass(frozen=True)
 class Answer:
-    """To one request. `headers` are those of a refusal."""
+    """To one request. `headers` are those of a refusal; `said` is what came that is not right."""
 
     outcome: Outcome
     took_ms: float = 0.0
     status: int = 0
     headers: Mapping[str, str] = field(default_factory=dict)
+    said: str = ""
 
 
 @dataclass
@@ -150,7 +154,7 @@ class Step:
     def facts(self) -> dict[str, object]:
         """For JSON: everything but the single latencies."""
         known = {k: v for k, v in asdict(self).items() if k != "latencies_ms"}
-        shares = {f"p{share}_ms": self.percentile(share) for share in (50, 95, 99)}
+        shares = {f"p{share}_ms": self.percentile(share) for share in _SHARES}
         return known | {"per_s": self.per_s} | shares
 
 
@@ -221,22 +225,23 @@ async def ask(
     try:
         async with session.post(target, data=body) as response:
             text = await response.read()
-    except (aiohttp.ClientError, TimeoutError):
-        return Answer(Outcome.ERROR)
-    took_ms = 1000 * (time.monotonic() - began)
-    if response.status in _REFUSED:
-        return Answer(Outcome.REFUSED, took_ms, response.status, response.headers)
+    except (aiohttp.ClientError, TimeoutError) as error:
+        return Answer(Outcome.ERROR, said=f"{type(error).__name__}: {error}")
+    took_ms, status = 1000 * (time.monotonic() - began), response.status
     try:
-        right = response.status == 200 and workload.is_right(json.loads(text))
+        if status == 200 and workload.is_right(json.loads(text)):
+            return Answer(Outcome.RIGHT, took_ms, status)
     except (ValueError, KeyError, TypeError):
-        right = False
-    return Answer(Outcome.RIGHT if right else Outcome.WRONG, took_ms, response.status)
+        pass  # of another shape: as wrong as another value
+    outcome = Outcome.REFUSED if status in _REFUSED else Outcome.WRONG
+    said = f"{status} {text[:_MAX_SAID].decode(errors='replace')}"
+    return Answer(outcome, took_ms, status, response.headers, said)
 
 
 def rows(steps: list[Step]) -> Iterator[list[str]]:
     """A table's lines: one for each step."""
     for step in steps:
-        shown = (step.percentile(share) for share in (50, 95, 99))
+        shown = (step.percentile(share) for share in _SHARES)
         yield [
             str(step.concurrency),
             f"{step.per_s:.1f}",
@@ -247,7 +252,9 @@ def rows(steps: list[Step]) -> Iterator[list[str]]:
         ]
 
 
-HEADINGS = ["concurrency", "right/s", "p50 ms", "p95 ms", "p99 ms", "wrong", "refused", "errors"]
+HEADINGS = [
+    "concurrency", "right/s", *(f"p{share} ms" for share in _SHARES), "wrong", "refused", "errors",
+]  # fmt: skip
 
 
 def draw(steps: list[Step], title: str, path: Path) -> None:
@@ -262,7 +269,7 @@ def draw(steps: list[Step], title: str, path: Path) -> None:
     left.plot(x, [step.per_s for step in steps], marker="o", color="#2563eb")
     left.set_ylabel("right answers per second")
     left.set_ylim(bottom=0)
-    for share, colour in zip((50, 95, 99), ("#93c5fd", "#2563eb", "#1e3a8a"), strict=True):
+    for share, colour in zip(_SHARES, ("#93c5fd", "#2563eb", "#1e3a8a"), strict=True):
         values = [step.percentile(share) or float("nan") for step in steps]
         right.plot(x, values, marker="o", color=colour, label=f"p{share}")
     right.set_ylabel("latency, ms")

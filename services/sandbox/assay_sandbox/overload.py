@@ -23,8 +23,10 @@ from assay_shared.settings import ServiceSettings
 
 #: How a full sandbox answers, always with Retry-After.
 REFUSAL = Saturated.http_status
+OUTCOMES = ("accepted", "refused", "wrong", "late", "refused without a time", "error")
+#: Percentiles that are shown of the accepted ones.
+SHARES = (50, 95, 99, 100)
 _WORKLOAD = WORKLOADS[Format.ASSAY, Program.PRINT]
-_CAPACITY_S = 2.0
 _CAPACITY_CONCURRENCY = 16
 _TICK_S = 0.002
 
@@ -65,9 +67,7 @@ class Overload:
 
     def facts(self) -> dict[str, object]:
         """For JSON: everything but the single latencies."""
-        shares = {
-            f"p{share}_ms": percentile(self.latencies_ms, share) for share in (50, 95, 99, 100)
-        }
+        shares = {f"p{share}_ms": percentile(self.latencies_ms, share) for share in SHARES}
         return {
             "capacity_per_s": self.capacity_per_s,
             "offered_per_s": self.offered_per_s,
@@ -77,10 +77,6 @@ class Overload:
         }
 
 
-SHARES = (50, 95, 99, 100)
-OUTCOMES = ("accepted", "refused", "wrong", "late", "refused without a time", "error")
-
-
 async def overload(
     url: str,
     num_runs: int,
@@ -88,16 +84,19 @@ async def overload(
     max_in_flight: int,
     late_after_s: float,
     settings: ServiceSettings,
+    *,
+    capacity_s: float = 2.0,
     on_progress: Callable[[int], None] = lambda num_done: None,
 ) -> Overload:
     """Measure what the sandbox can do, then offer `factor` times as much, whatever it answers.
 
-    Beyond `max_in_flight` unanswered requests the next one waits for an answer.
+    Capacity is measured for `capacity_s`. Beyond `max_in_flight` unanswered requests the next one
+    waits for an answer.
 
     Raises:
         Unreachable: it gives no right answer even when it has time.
     """
-    (alone,) = await put_load(url, _WORKLOAD, [_CAPACITY_CONCURRENCY], _CAPACITY_S, settings)
+    (alone,) = await put_load(url, _WORKLOAD, [_CAPACITY_CONCURRENCY], capacity_s, settings)
     if not alone.num_right:
         raise Unreachable(f"no right answer from {url}: is that a sandbox?")
     seen = Overload(alone.per_s, late_after_s)

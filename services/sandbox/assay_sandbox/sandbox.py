@@ -3,6 +3,7 @@
 import glob
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from functools import partial
 
 from prometheus_client import CollectorRegistry
 
@@ -61,7 +62,7 @@ class LocalSandbox:
         await self._slots.open()
         self._toolchain = self._slots.toolchain
         cache_bytes = self._settings.sandbox_compile_cache_bytes
-        self._compiler = Compiler(self._slots.play_std, self._toolchain, cache_bytes)
+        self._compiler = Compiler(partial(self._slots.play, "std"), self._toolchain, cache_bytes)
         self.sessions = Sessions(self._settings, self._slots, self._build_session)
 
     async def close(self) -> None:
@@ -92,30 +93,25 @@ class LocalSandbox:
             Saturated: too many requests wait already, or this one has waited for too long.
             SandboxFault: the program could not be run; it is not to blame.
         """
-        self._toolchain.find(request.language)
-        async with self._admitted():
-            try:
-                program, compilation = await self._compiler.build(request)
-            except CompileFailed as failed:
-                return self._compile_error(failed)
-            run = await self._runner(request)(program, request.stdin, request.fetch_files)
+        try:
+            async with self._built(request) as (program, compilation):
+                run = await self._runner(request)(program, request.stdin, request.fetch_files)
+        except CompileFailed as failed:
+            return self._compile_error(failed)
         return self._to_result(run, compilation, request.fetch_files)
 
     async def test(self, request: TestRequest) -> TestReport:
         """Judge a program by its cases; raises as `execute` does."""
-        self._toolchain.find(request.language)
         kind = request.cases[0].kind
         if kind != "stdin" and request.language != "python":
             raise InvalidInput(f"{kind} cases need python, not {request.language}", field="cases")
         questions = ask(request.cases, hackable=request.hackable)
-        async with self._admitted():
-            try:
-                program, compilation = await self._compiler.build(request)
+        try:
+            async with self._built(request) as (program, compilation):
                 results = await self._judge(request, program, questions)
-            except CompileFailed as failed:
-                compilation = failed.compilation
-                result = CaseResult(status=Status.COMPILE_ERROR, message=failed.message)
-                results = [result] * len(request.cases)
+        except CompileFailed as failed:
+            compilation = failed.compilation
+            results = [failed.case_result] * len(request.cases)
         self._metrics.count_cases(kind, results)
         failures = (r.status for r in results if r.status not in (Status.ACCEPTED, None))
         return TestReport(
@@ -128,23 +124,26 @@ class LocalSandbox:
 
     async def judge_stdin(self, request: TestRequest) -> list[tuple[CaseResult, ExecutionResult]]:
         """A program's stdin cases with what it did in each, up to a stop; raises as `test` does."""
-        self._toolchain.find(request.language)
-        async with self._admitted():
-            try:
-                program, compilation = await self._compiler.build(request)
-            except CompileFailed as failed:
-                result = CaseResult(status=Status.COMPILE_ERROR, message=failed.message)
-                return [(result, self._compile_error(failed))]
-            judged = await self._judge_stdin(request, program)
+        try:
+            async with self._built(request) as (program, compilation):
+                judged = await self._judge_stdin(request, program)
+        except CompileFailed as failed:
+            return [(failed.case_result, self._compile_error(failed))]
         self._metrics.count_cases("stdin", [result for result, _ in judged])
         return [(result, self._to_result(run, compilation)) for result, run in judged]
 
     @asynccontextmanager
-    async def _admitted(self) -> AsyncIterator[None]:
-        """A place among the requests in hand; counts those that get none, and our own faults."""
+    async def _built(
+        self, request: ProgramRequest
+    ) -> AsyncIterator[tuple[Program, Compilation | None]]:
+        """The program, with a place among the requests in hand; what this host lacks gets none.
+
+        Counts those that get no place, and our own faults.
+        """
+        language = self._toolchain.find(request.language)
         try:
             async with self._gate.enter(client()):
-                yield
+                yield await self._compiler.build(request, language)
         except Saturated:
             self._metrics.refused.inc()
             raise
@@ -171,16 +170,20 @@ class LocalSandbox:
     async def _build_checker(self, checker: Checker) -> ReadyChecker:
         request = ProgramRequest(**checker.model_dump())
         try:
-            program, _ = await self._compiler.build(request)
+            program, _ = await self._build_aside(request)
         except CompileFailed as failed:
             raise InvalidInput(failed.message, field="checker.code") from None
         return ReadyChecker(program, self._runner(request))
 
     async def _build_session(self, request: SessionRequest) -> Program:
-        program, _ = await self._compiler.build(
+        program, _ = await self._build_aside(
             ProgramRequest(code="", files=request.files, limits=request.limits)
         )
         return program
+
+    async def _build_aside(self, request: ProgramRequest) -> tuple[Program, Compilation | None]:
+        """Build what is no request of its own."""
+        return await self._compiler.build(request, self._toolchain.find(request.language))
 
     def _player(self, language: str, profile: str) -> Play:
         """Runs plans in slots with these packages, and times them."""

@@ -91,7 +91,7 @@ class LiveSession:
             ended = False
             reply: dict[str, object] = {}
             try:
-                reply, _ = await self._ask({"do": "run", "code": code}, "run")
+                reply, _ = await self._ask({"do": "run", "code": code})
                 status, message = _read_status(reply)
             except SessionEnded as end:
                 ended, status, message = True, end.status, end.message
@@ -145,14 +145,14 @@ class LiveSession:
     async def _in_turn(self, command: dict[str, object]) -> tuple[dict[str, object], bytes]:
         async with self._turn:
             try:
-                return await self._ask(command, str(command["do"]))
+                return await self._ask(command)
             except SessionEnded as end:
                 raise NotFound(f"the session has ended: {end.message}") from None
 
-    async def _ask(self, command: dict[str, object], kind: str) -> tuple[dict[str, object], bytes]:
+    async def _ask(self, command: dict[str, object]) -> tuple[dict[str, object], bytes]:
         """Send a command, and wait for the answer for as long as a cell may take."""
         limit_s = self.request.limits.wall_time_s + _GRACE_S
-        asking = asyncio.create_task(self._exchange(command, kind == "get"))
+        asking = asyncio.create_task(self._exchange(command))
         try:
             await asyncio.wait(
                 [asking, self._ending], timeout=limit_s, return_when=asyncio.FIRST_COMPLETED
@@ -171,16 +171,14 @@ class LiveSession:
             status or Status.RUNTIME_ERROR, message or "the session ended its process"
         )
 
-    async def _exchange(
-        self, command: dict[str, object], with_content: bool
-    ) -> tuple[dict[str, object], bytes]:
+    async def _exchange(self, command: dict[str, object]) -> tuple[dict[str, object], bytes]:
         data = marshal.dumps(command, MARSHAL_VERSION)
         self._writer.write(LENGTH.pack(len(data)) + data)
         await self._writer.drain()
         reply = json.loads(await self._read(_MAX_REPLY_BYTES))
         if not isinstance(reply, dict):
             raise ValueError("a reply that is no object")
-        return reply, await self._read(_MAX_FILE_BYTES) if with_content else b""
+        return reply, await self._read(_MAX_FILE_BYTES) if command["do"] == "get" else b""
 
     async def _read(self, max_bytes: int) -> bytes:
         (length,) = LENGTH.unpack(await self._reader.readexactly(LENGTH.size))

@@ -7,7 +7,6 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from assay_shared.errors import ConfigError
 from assay_shared.settings import ServiceSettings
 
 #: From least to most.
@@ -57,23 +56,3 @@ class SandboxSettings(ServiceSettings):
     @property
     def toolchains(self) -> tuple[str, ...]:
         return tuple(folder for folder in self.sandbox_toolchains.split(":") if folder)
-
-    def toolchain_folder(self, work_folder: Path, *, has_namespaces: bool) -> Path:
-        """Where compilers' own files are kept, made if it is not there.
-
-        Raises:
-            ConfigError: it cannot be made.
-        """
-        own = work_folder / "toolchain"
-        cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
-        folder = self.sandbox_toolchain_folder or cache / "assay" / "sandbox"
-        if not self.sandbox_toolchain_folder and os.geteuid() == 0 and not has_namespaces:
-            folder = own  # slots' users cannot look into another's home
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            if self.sandbox_toolchain_folder:
-                raise ConfigError(str(error), field="ASSAY_SANDBOX_TOOLCHAIN_FOLDER") from None
-            folder = own  # no home, or a read-only one
-            folder.mkdir(exist_ok=True)
-        return folder

@@ -20,7 +20,7 @@ from pathlib import Path
 import aiohttp
 
 from assay_sandbox.footprint import TOLERANCES, Footprint, Growth, Sample, growth
-from assay_sandbox.load import open_session
+from assay_sandbox.load import Outcome, ask, open_session
 from assay_sandbox.soak_programs import KNOWN, Known, endless
 from assay_shared.errors import SandboxFault
 from assay_shared.processes import end, last_lines, spawn
@@ -154,7 +154,7 @@ async def _drive(
 
     async def ask_on() -> None:
         while time.monotonic() - started < seen.duration_s:
-            await ask(session, url, next(programs), seen)
+            await ask_known(session, url, next(programs), seen)
 
     async def watch() -> None:
         while (now_s := time.monotonic() - started) < seen.duration_s:
@@ -172,21 +172,16 @@ async def _drive(
     seen.duration_s = time.monotonic() - started
 
 
-async def ask(session: aiohttp.ClientSession, url: str, known: Known, seen: Soak) -> None:
+async def ask_known(session: aiohttp.ClientSession, url: str, known: Known, seen: Soak) -> None:
     """Ask once and compare the verdict with the known one."""
     body = json.dumps(known.workload.body).encode()
-    try:
-        async with session.post(url + known.workload.path, data=body) as response:
-            text = await response.text()
-        if response.status == 200 and known.workload.is_right(json.loads(text)):
-            seen.right[known.name] += 1
-            return
-        detail = f"{response.status} {text[:1000]}"
-    except (aiohttp.ClientError, TimeoutError, ValueError, KeyError, TypeError) as error:
-        detail = f"{type(error).__name__}: {error}"
+    answer = await ask(session, url + known.workload.path, body, known.workload)
+    if answer.outcome is Outcome.RIGHT:
+        seen.right[known.name] += 1
+        return
     seen.not_right[known.name] += 1
     if len(seen.details) < _MAX_DETAILS:
-        seen.details.append(f"{known.name}: {detail}")
+        seen.details.append(f"{known.name}: {answer.said}")
 
 
 async def _num_rebuilds(session: aiohttp.ClientSession, url: str) -> int:

@@ -2,17 +2,41 @@
 
 import asyncio
 import hashlib
+import os
 import shutil
 import subprocess
 import tempfile
 from pathlib import Path
 
 from assay_sandbox.languages import LANGUAGES, Language, find_language
-from assay_shared.errors import InvalidInput, SandboxFault
+from assay_sandbox.settings import SandboxSettings
+from assay_shared.errors import ConfigError, InvalidInput, SandboxFault
 
 _SYSTEM_PATH = ("/usr/local/bin", "/usr/bin", "/bin")
 _VERSION_TIMEOUT_S = 20.0
 _PREPARE_TIMEOUT_S = 600.0
+
+
+def make_folder(settings: SandboxSettings, work_folder: Path, *, has_namespaces: bool) -> Path:
+    """Where compilers' own files are kept: made if it is not there.
+
+    Raises:
+        ConfigError: it cannot be made.
+    """
+    chosen = settings.sandbox_toolchain_folder
+    own = work_folder / "toolchain"
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
+    folder = chosen or cache / "assay" / "sandbox"
+    if not chosen and os.geteuid() == 0 and not has_namespaces:
+        folder = own  # slots' users cannot look into another's home
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        if chosen:
+            raise ConfigError(str(error), field="ASSAY_SANDBOX_TOOLCHAIN_FOLDER") from None
+        folder = own  # no home, or a read-only one
+        folder.mkdir(exist_ok=True)
+    return folder
 
 
 class Toolchain:

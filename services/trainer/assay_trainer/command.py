@@ -12,7 +12,7 @@ from assay_shared.options import FdOption, HostOption, port_option
 
 if TYPE_CHECKING:
     from assay_shared.run_folder import RunFolder
-    from assay_trainer.config import RunConfig, Source
+    from assay_trainer.config import RunConfig
 
 app = typer.Typer(
     help="Start, follow and stop runs over HTTP.", no_args_is_help=True, add_completion=False
@@ -63,9 +63,9 @@ def train(
     from rich.console import Console
 
     from assay_shared.errors import InvalidInput
-    from assay_shared.logs import set_up_logging
+    from assay_shared.logs import quiet_transformers, set_up_logging
     from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.loop import Run, quiet_libraries
+    from assay_trainer.loop import Run
     from assay_trainer.record import open_run
     from assay_trainer.stop import Stop
     from assay_trainer.view import RunView
@@ -74,7 +74,7 @@ def train(
         raise InvalidInput("give either a run file or --resume")
     settings = read_settings(ServiceSettings)
     set_up_logging("trainer", settings.log_level if quiet else "ERROR")
-    quiet_libraries()
+    quiet_transformers()
     run_folder, config = (
         open_run(resume) if resume else _new_run(file, overrides, folder, settings.runs)
     )
@@ -101,7 +101,7 @@ def _new_run(
 
 
 def score(
-    dataset: str = typer.Option(help="humaneval, or a JSONL file of tasks."),
+    dataset: str = typer.Option(help="humaneval, gsm8k, gsm8k:train, or a JSONL file of tasks."),
     solutions: str = typer.Option("canonical", help="canonical, or a JSONL file of solutions."),
     rubric: str | None = typer.Option(None, help="Rubric; each task's own without it."),
     concurrency: int = typer.Option(16, min=1, help="Answers scored at once."),
@@ -109,23 +109,16 @@ def score(
 ) -> None:
     """Score given answers through the running reward service."""
     from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.dataset import named_source
     from assay_trainer.solutions import score_dataset
 
     settings = read_settings(ServiceSettings)
-    board = score_dataset(_source(dataset), solutions, settings, rubric, concurrency)
+    board = score_dataset(named_source(dataset), solutions, settings, rubric, concurrency)
     if output is not None:
         board.write(output)
     for outcome, count in board.outcomes().most_common():
         print(f"{outcome:<24} {count}")
     print(f"accepted {board.num_accepted} of {len(board.tasks)}")
-
-
-def _source(dataset: str) -> "Source":
-    from assay_trainer.config import HumanEvalSource, JsonlSource
-
-    if dataset == "humaneval":
-        return HumanEvalSource(kind="humaneval")
-    return JsonlSource(kind="jsonl", path=Path(dataset))
 
 
 def tasks(
@@ -152,6 +145,31 @@ def report(folder: Path = typer.Argument(help="Run folder.")) -> None:
     run_folder, config = open_run(folder)
     write_report(run_folder, config, read_evaluations(run_folder))
     print(run_folder.path / "report.html")
+
+
+def rescore(
+    folder: Path = typer.Argument(help="Run folder."),
+    rubric: str | None = typer.Option(None, help="Rubric; each task's own without it."),
+    output: Path | None = typer.Option(
+        None, help="JSON file; FOLDER/rescored/RUBRIC-TIME.json without it."
+    ),
+    give_up_after_s: float = typer.Option(
+        60.0, min=0.0, help="How long failures are asked for again."
+    ),
+) -> None:
+    """Score a run's stored answers again and show what that changes."""
+    from assay_shared.run_folder import RunFolder
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.comparison import summary
+    from assay_trainer.rescoring import rescore_run
+
+    settings = read_settings(ServiceSettings)
+    comparison, path = rescore_run(
+        RunFolder.open(folder), settings, rubric, output, give_up_after_s
+    )
+    for name, text in summary(comparison):
+        print(f"{name:<18} {text}")
+    print(f"{'comparison':<18} {path}")
 
 
 def demo(

@@ -65,14 +65,40 @@ class HumanEvalSource(Config):
     path: Path | None = None
 
 
-Source = Annotated[GeneratedSource | JsonlSource | HumanEvalSource, Field(discriminator="kind")]
+class Gsm8kSource(Config):
+    """GSM8K's own files, train.jsonl for training and test.jsonl to measure on.
+
+    Without `path`, its folder is gsm8k under ASSAY_DATA.
+    """
+
+    kind: Literal["gsm8k"]
+    path: Path | None = None
+    #: Which file, in place of the one that the purpose calls for.
+    split: Literal["train", "test"] | None = None
+
+
+Source = Annotated[
+    GeneratedSource | JsonlSource | HumanEvalSource | Gsm8kSource, Field(discriminator="kind")
+]
+
+
+class ValidationConfig(Config):
+    """Rewards are proved on some tasks before anything is trained on them: see validation.py."""
+
+    #: A run refuses data of which a greater share of the sampled tasks has an exception.
+    max_bad_share: float = Field(default=0.1, ge=0, le=1)
+    #: Tasks drawn from each of the two sets.
+    sample: int = Field(default=32, gt=0)
 
 
 class DataConfig(Config):
-    """What is learnt from, and what is measured on."""
+    """What is learnt from, and what is measured on. Null leaves the rewards unproved."""
 
     train: Source
     held_out: Source
+    validation: ValidationConfig | None = ValidationConfig()
+    #: What SFT learns from in place of `train`: for one, the turns of episodes.
+    demonstrations: Source | None = None
 
 
 class SFTConfig(Config):

@@ -1,24 +1,31 @@
-"""Opening datasets: the generated set, JSONL, HumanEval's file; roles are enforced here.
+"""Opening datasets: the generated set, JSONL, HumanEval, GSM8K; roles are enforced here.
 
 A row of HumanEval's file, for the reader of `_human_eval_task`:
     {"task_id": "HumanEval/10", "prompt": "def is_palindrome(...", "entry_point": "make_palindrome",
      "canonical_solution": "    if not string: ...", "test": "def check(candidate): ..."}
 """
 
-import gzip
-import json
+import itertools
 import random
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import BaseModel
 
 from assay_shared.errors import DatasetError, RoleError
+from assay_shared.json_lines import read_json_lines
 from assay_shared.types import AssertCase, PromptFormat, Role, Task
-from assay_trainer.config import GeneratedSource, HumanEvalSource, JsonlSource, Source
+from assay_trainer.config import (
+    GeneratedSource,
+    Gsm8kSource,
+    HumanEvalSource,
+    JsonlSource,
+    Source,
+)
 from assay_trainer.generated import generate
+from assay_trainer.gsm8k import gsm8k_task
 
 
 class Purpose(StrEnum):
@@ -56,6 +63,17 @@ class Dataset:
         return found
 
 
+def named_source(name: str) -> Source:
+    """A dataset by what it is called on the command line: a name, or a JSONL file."""
+    if name == "humaneval":
+        return HumanEvalSource(kind="humaneval")
+    if name == "gsm8k":
+        return Gsm8kSource(kind="gsm8k")
+    if name == "gsm8k:train":
+        return Gsm8kSource(kind="gsm8k", split="train")
+    return JsonlSource(kind="jsonl", path=Path(name))
+
+
 def open_dataset(source: Source, purpose: Purpose, data_folder: Path | None) -> Dataset:
     """The tasks of `source`.
 
@@ -77,8 +95,14 @@ def _read(source: Source, purpose: Purpose, data_folder: Path | None) -> Dataset
     if isinstance(source, GeneratedSource):
         return _generated(source, Role.TRAIN if purpose is Purpose.TRAIN else Role.TEST)
     if isinstance(source, JsonlSource):
-        return Dataset(list(_rows(source.path, _task)))
-    return Dataset(list(_rows(human_eval_path(source, data_folder), _human_eval_task)))
+        return _of_file(source.path, Task.model_validate)
+    if isinstance(source, Gsm8kSource):
+        return _gsm8k(source, purpose, data_folder)
+    return _of_file(human_eval_path(source, data_folder), _human_eval_task)
+
+
+def _of_file(path: Path, parse: Callable[[object], Task]) -> Dataset:
+    return Dataset(list(read_json_lines(path, parse, lambda task: task.id)))
 
 
 def _generated(source: GeneratedSource, role: Role) -> Dataset:
@@ -87,6 +111,21 @@ def _generated(source: GeneratedSource, role: Role) -> Dataset:
     return Dataset(
         [one.task for one in generated], {one.task.id: one.mistakes for one in generated}
     )
+
+
+def _gsm8k(source: Gsm8kSource, purpose: Purpose, data_folder: Path | None) -> Dataset:
+    split = source.split or ("train" if purpose is Purpose.TRAIN else "test")
+    folder = source.path or (data_folder and data_folder / "gsm8k")
+    if folder is None:
+        raise DatasetError(
+            "where is GSM8K?", hint="give its folder, or the one above in ASSAY_DATA"
+        )
+    numbers = itertools.count()
+
+    def parse(row: object) -> Task:
+        return gsm8k_task(row, next(numbers), Role(split))
+
+    return _of_file(folder / f"{split}.jsonl", parse)
 
 
 def human_eval_path(source: HumanEvalSource, data_folder: Path | None) -> Path:
@@ -99,60 +138,25 @@ def human_eval_path(source: HumanEvalSource, data_folder: Path | None) -> Path:
     return data_folder / "HumanEval.jsonl.gz"
 
 
-def _rows(path: Path, parse: Callable[[object], Task]) -> Iterator[Task]:
-    seen: dict[str, int] = {}
-    for number, line in enumerate(_lines(path), start=1):
-        where = f"{path}:{number}"
-        try:
-            task = parse(json.loads(line))
-        except json.JSONDecodeError as error:
-            raise DatasetError(f"{where}: not JSON: {error.msg}") from None
-        except ValidationError as error:
-            first = error.errors()[0]
-            name = ".".join(map(str, first["loc"])) or None
-            raise DatasetError(f"{where}: {first['msg']}", field=name) from None
-        except DatasetError as error:
-            raise DatasetError(f"{where}: {error.message}", field=error.field) from None
-        if task.id in seen:
-            raise DatasetError(
-                f"{where}: {task.id!r} stands in line {seen[task.id]} already", field="id"
-            )
-        seen[task.id] = number
-        yield task
+class _HumanEvalRow(BaseModel):
+    task_id: str
+    prompt: str
+    entry_point: str
+    canonical_solution: str
+    test: str
 
 
-def _lines(path: Path) -> Iterator[str]:
-    """The lines of a text file that are not empty; gzip is undone by its name."""
-    try:
-        with gzip.open(path, "rt") if path.suffix == ".gz" else path.open() as file:
-            yield from (line for line in file if line.strip())
-    except FileNotFoundError:
-        raise DatasetError(f"there is no file {path}") from None
-    except (UnicodeDecodeError, gzip.BadGzipFile, EOFError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from None
-
-
-def _task(row: object) -> Task:
-    return Task.model_validate(row)
-
-
-def _human_eval_task(row: object) -> Task:
-    if not isinstance(row, dict):
-        raise DatasetError(f"a row must be an object, not {type(row).__name__}")
-    names = ("task_id", "prompt", "entry_point", "canonical_solution", "test")
-    for name in names:
-        if not isinstance(row.get(name), str):
-            raise DatasetError("a text is needed", field=name)
-    task_id, prompt, entry_point, solution, test = (row[name] for name in names)
+def _human_eval_task(line: object) -> Task:
+    row = _HumanEvalRow.model_validate(line)
     return Task(
-        id=task_id,
+        id=row.task_id,
         dataset="humaneval",
         role=Role.TEST,
-        prompt=prompt,
+        prompt=row.prompt,
         prompt_format=PromptFormat.RAW,
         rubric="code.sparse",
-        gold=solution,
-        tests=(AssertCase(code=f"{test}\ncheck({entry_point})\n"),),
-        code_prefix=prompt,
+        gold=row.canonical_solution,
+        tests=(AssertCase(code=f"{row.test}\ncheck({row.entry_point})\n"),),
+        code_prefix=row.prompt,
         tags={"domain": "code"},
     )

@@ -11,8 +11,10 @@ from pydantic import BaseModel
 from assay_shared.errors import BudgetExceeded, InvalidInput
 from assay_shared.run_folder import RunFolder
 from assay_shared.types import (
+    Completion,
     GroupRequest,
     PolicyVersion,
+    Reward,
     SamplingParams,
     Scored,
     ScoredGroup,
@@ -28,9 +30,13 @@ _SEED_STRIDE = 7_368_787
 
 
 class Sample(BaseModel):
-    """One answer: its text and what became of it; no outcome where it could not be scored."""
+    """One answer: its text and what became of it; no outcome where it could not be scored.
+
+    Of an episode, `text` is the last reply and `turns` are all replies with what was answered.
+    """
 
     text: str
+    turns: list[tuple[str, str]] = []
     outcome: Status | None
     reward: float | None = None
     failure: str | None = None
@@ -184,12 +190,19 @@ class Evaluator:
     def _result(self, scored: ScoredGroup) -> TaskResult:
         task = scored.group.task
         samples = [
-            Sample(text=completion.text, outcome=reward.outcome, reward=reward.value)
-            if isinstance(reward, Scored)
-            else Sample(text=completion.text, outcome=None, failure=reward.failure.message)
+            _sample(completion, reward)
             for completion, reward in zip(scored.group.completions, scored.rewards, strict=False)
         ]
         if scored.failure is not None:
             lost = Sample(text="", outcome=None, failure=scored.failure.message)
             samples = [lost] * self._config.samples_per_task
         return TaskResult(task_id=task.id, prompt=task.prompt, tags=task.tags, samples=samples)
+
+
+def _sample(completion: Completion, reward: Reward) -> Sample:
+    turns = [(turn.text, turn.observation) for turn in completion.turns]
+    if isinstance(reward, Scored):
+        return Sample(
+            text=completion.text, turns=turns, outcome=reward.outcome, reward=reward.value
+        )
+    return Sample(text=completion.text, turns=turns, outcome=None, failure=reward.failure.message)

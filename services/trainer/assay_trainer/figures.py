@@ -1,5 +1,6 @@
 """The pictures of a report."""
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 
@@ -141,6 +142,26 @@ def draw_time(stages_s: Mapping[str, float], steps: Sequence[Step], path: Path) 
         axes[1].xaxis.set_major_locator(MaxNLocator(integer=True))
         axes[1].set_ylim(0, 1.45 * max(map(sum, zip(*parts.values(), strict=True))))
         axes[1].legend(frameon=False, fontsize=8, loc="upper left")
+    _save(figure, path)
+
+
+def draw_rescored(before: Sequence[float], after: Sequence[float], rubric: str, path: Path) -> None:
+    """Each answer's reward before and after; the area of a dot says how many are there."""
+    counts = Counter(zip(before, after, strict=True))
+    x, y = [point[0] for point in counts], [point[1] for point in counts]
+    low, high = min(*x, *y), max(*x, *y)
+    figure, (ax,) = _figure(1, 1, height=6.0)
+    ax.plot([low, high], [low, high], color=_BEFORE, linewidth=1, label="unchanged")
+    top = max(counts.values())
+    areas = [20 + 480 * num / top for num in counts.values()]
+    ax.scatter(x, y, s=areas, color=_AFTER, alpha=0.5, linewidths=0, zorder=3)
+    ax.set_aspect("equal")
+    ax.margins(0.1)
+    ax.set_xlabel("reward before")
+    ax.set_ylabel("reward after")
+    unchanged = sum(num for (old, new), num in counts.items() if abs(old - new) <= 1e-9)
+    ax.set_title(f"Scored again by {rubric}: {unchanged} of {len(before)} rewards unchanged")
+    ax.legend(frameon=False, loc="upper left")
     _save(figure, path)
 
 

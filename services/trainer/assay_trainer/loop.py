@@ -1,6 +1,6 @@
 """A run from its data to its report. Each stage leaves a file, and is skipped if it is there.
 
-data -> policy -> sft -> evaluate "before" -> grpo -> evaluate "after" -> report
+data -> validate -> policy -> sft -> evaluate "before" -> grpo -> evaluate "after" -> report
 """
 
 import time
@@ -32,20 +32,13 @@ from assay_trainer.rollouts import Rollouts
 from assay_trainer.sft import train_sft
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.store import GroupStore
+from assay_trainer.validation import prove
 from assay_trainer.weights import WeightPublisher
 
 _SFT_PROGRESS_EVERY = 10
 _EVALUATION_PROGRESS = 24
 _RETRY = RetryBudget(attempts=40, total_s=60.0)
 _PROBE_TOKENS = 128
-
-
-def quiet_libraries() -> None:
-    """Keep the libraries' own progress bars and tips out of our logs."""
-    import transformers
-
-    transformers.utils.logging.set_verbosity_error()
-    transformers.utils.logging.disable_progress_bar()
 
 
 class Run:
@@ -67,6 +60,7 @@ class Run:
         self._status = RunStatus()
         self._store = GroupStore(settings.redis_url)
         self._train = Dataset([])
+        self._shown = Dataset([])
         self._held_out = Dataset([])
         self._publisher: WeightPublisher | None = None
 
@@ -100,6 +94,7 @@ class Run:
         self._store.check()
         with self._stage("data"):
             self._open_data()
+        self._validate()
         with self._stage("policy"):
             model, tokenizer = self._model("initial", self._initial_policy)
             self._publisher = self._make_publisher(tokenizer)
@@ -118,12 +113,30 @@ class Run:
     def _open_data(self) -> None:
         data, folder = self._config.data, self._settings.data
         self._train = open_dataset(data.train, Purpose.TRAIN, folder)
+        shown = data.demonstrations
+        self._shown = open_dataset(shown, Purpose.TRAIN, folder) if shown else self._train
         self._held_out = open_dataset(data.held_out, Purpose.EVALUATE, folder)
         lines = [task.model_dump_json() for task in self._train.tasks + self._held_out.tasks]
         write_atomically(self._folder.tasks, "\n".join(lines) + "\n")
         self._record(
             "data", num_train=len(self._train.tasks), num_held_out=len(self._held_out.tasks)
         )
+
+    def _validate(self) -> None:
+        """Prove the rewards of some tasks, once.
+
+        Raises:
+            DatasetError: too many of them cannot be trusted.
+        """
+        config, path = self._config.data.validation, self._folder.path / "validation.jsonl"
+        if config is None or path.exists():
+            return
+        sets = (self._train.tasks, self._held_out.tasks)
+        with self._stage("validate", sum(min(config.sample, len(tasks)) for tasks in sets)):
+            found = prove(sets, config, self._settings, self._config.seed)
+            self._record("validated", **found.counts())
+            found.refuse(config.max_bad_share)
+            found.write(path)
 
     def _model(
         self,
@@ -141,7 +154,8 @@ class Run:
         if config.new is None:
             assert config.folder is not None
             return load_policy(config.folder)
-        texts = (f"{task.prompt}\n{task.gold or ''}" for task in self._train.tasks)
+        tasks = self._train.tasks + (self._shown.tasks if self._shown is not self._train else [])
+        texts = (f"{task.prompt}\n{task.gold or ''}" for task in tasks)
         return create_policy(config.new, texts, self._config.seed)
 
     def _make_publisher(self, tokenizer: PreTrainedTokenizerBase) -> WeightPublisher:
@@ -163,7 +177,7 @@ class Run:
         train_sft(
             model,
             tokenizer,
-            self._train.demonstrations(
+            self._shown.demonstrations(
                 config.demonstrations_per_task, config.mistake_rate, self._config.seed
             ),
             config,

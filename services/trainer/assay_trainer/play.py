@@ -12,10 +12,10 @@ from assay_shared.interfaces import Environment, Generator, RewardService
 from assay_shared.together import together
 from assay_shared.types import (
     Failure,
+    FinishReason,
     GenerateRequest,
     Group,
     GroupRequest,
-    Message,
     PromptFormat,
     Reward,
     ScoredGroup,
@@ -101,8 +101,7 @@ async def _generate(
     if task.prompt_format is PromptFormat.RAW:
         prompt = GenerateRequest(prompt=task.prompt, sampling=request.sampling)
     else:
-        turn = Message(role="user", content=task.prompt)
-        prompt = GenerateRequest(messages=(turn,), sampling=request.sampling)
+        prompt = GenerateRequest(messages=task.messages, sampling=request.sampling)
     response = await generator.generate(prompt)
     completions, lost = response.completions, dict[int, Failure]()
     if task.environment is not None:
@@ -139,6 +138,8 @@ async def _score(
             ),
             key=uuid4().hex,  # asked again after a lost reply, it is not measured again
             run=request.run,
+            num_tokens=tuple(sum(one.is_policys) for one in answers),
+            truncated=tuple(one.finish_reason is FinishReason.LENGTH for one in answers),
         )
     )
     by_index: dict[int, Reward] = dict(zip(whole, response.rewards, strict=True))

@@ -13,7 +13,7 @@ def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int
     """The prompt as the policy sees it, up to where its answer begins."""
     text = task.prompt
     if task.prompt_format is PromptFormat.CHAT:
-        turns = [{"role": "user", "content": task.prompt}]
+        turns = [message.model_dump() for message in task.messages]
         text = str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
     return list(tokenizer.encode(text, add_special_tokens=False))
 

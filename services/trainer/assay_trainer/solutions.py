@@ -7,11 +7,13 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+from pydantic import BaseModel, ConfigDict
 from rich.progress import Progress
 
 from assay_shared.clients import RewardClient
 from assay_shared.errors import DatasetError
 from assay_shared.interfaces import Rewarder
+from assay_shared.json_lines import read_json_lines
 from assay_shared.settings import ServiceSettings
 from assay_shared.types import Reward, Scored, ScoreRequest, Status, Task
 from assay_trainer.config import Source
@@ -82,24 +84,21 @@ def read_solutions(source: str, tasks: list[Task]) -> dict[str, str]:
     return {task.id: task.gold for task in tasks if task.gold is not None}
 
 
+class _Solution(BaseModel):
+    model_config = ConfigDict(coerce_numbers_to_str=True)
+
+    task_id: str
+    solution: str
+
+
 def _read_file(path: Path, known: set[str]) -> dict[str, str]:
-    found = {}
-    try:
-        lines = path.read_text().splitlines()
-    except FileNotFoundError:
-        raise DatasetError(f"there is no file {path}", field="--solutions") from None
-    for number, line in enumerate(lines, start=1):
-        try:
-            row = json.loads(line)
-            task_id, solution = str(row["task_id"]), str(row["solution"])
-        except (json.JSONDecodeError, KeyError, TypeError) as error:
-            raise DatasetError(
-                f"{path}:{number}: a line needs task_id and solution ({error})"
-            ) from None
-        if task_id not in known:
-            raise DatasetError(f"{path}:{number}: no task is called {task_id!r}", field="task_id")
-        found[task_id] = solution
-    return found
+    def parse(line: object) -> _Solution:
+        one = _Solution.model_validate(line)
+        if one.task_id not in known:
+            raise DatasetError(f"no task is called {one.task_id!r}", field="task_id")
+        return one
+
+    return {one.task_id: one.solution for one in read_json_lines(path, parse)}
 
 
 async def score_all(

@@ -28,6 +28,7 @@ _UNITS_PER_LINE = 100
 
 TITLES = {
     "data": "make tasks",
+    "validate": "prove rewards",
     "policy": "make policy",
     "sft": "SFT",
     "evaluate before": "measure before",

@@ -17,13 +17,13 @@ from assay_shared.types import (
 
 _RESPONSE = TypeAdapter(ScoreResponse)
 _BATCH = TypeAdapter(ScoreBatchResponse)
-_STEP = TypeAdapter(StepResponse)
 _RUBRICS = TypeAdapter(list[RubricInfo])
+_STEP = TypeAdapter(StepResponse)
 _ENVIRONMENTS = TypeAdapter(list[EnvironmentInfo])
 
 
 class RewardClient(ServiceClient):
-    """Scores groups and plays environments."""
+    """Scores groups, and plays episodes."""
 
     service = "reward"
 
@@ -32,6 +32,9 @@ class RewardClient(ServiceClient):
 
     async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse:
         return await self._call("POST", "/v1/score/batch", batch, _BATCH)
+
+    async def rubrics(self) -> list[RubricInfo]:
+        return await self._call("GET", "/v1/rubrics", None, _RUBRICS)
 
     async def step(self, request: StepRequest) -> StepResponse:
         """What the task's environment answers to the last turn.
@@ -44,11 +47,7 @@ class RewardClient(ServiceClient):
             raise InvalidInput(
                 f"task {request.task.id} is not played anywhere", field="task.environment"
             )
-        path = f"/v1/environments/{played.name}/step"
-        return await self._call("POST", path, request, _STEP)
-
-    async def rubrics(self) -> list[RubricInfo]:
-        return await self._call("GET", "/v1/rubrics", None, _RUBRICS)
+        return await self._call("POST", f"/v1/environments/{played.name}/step", request, _STEP)
 
     async def environments(self) -> list[EnvironmentInfo]:
         return await self._call("GET", "/v1/environments", None, _ENVIRONMENTS)

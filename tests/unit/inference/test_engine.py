@@ -9,12 +9,12 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
-from assay_inference.app import quiet_libraries
 from assay_inference.engine_transformers import TransformersEngine
 from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
 from assay_shared import checkpoint
 from assay_shared.errors import Conflict, InvalidInput, NotReady, Overloaded, WeightsRefused
+from assay_shared.logs import quiet_transformers
 from assay_shared.types import (
     Completion,
     FinishReason,
@@ -31,7 +31,7 @@ PROMPTS = ["Return x plus 1.", "Write", "solve(x). Return x minus 12, then", "x"
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    quiet_libraries()
+    quiet_transformers()
     root = tmp_path_factory.mktemp("policies")
     folders = [root / f"v{seed}" for seed in range(3)]
     for seed, folder in enumerate(folders):

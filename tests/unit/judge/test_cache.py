@@ -124,15 +124,15 @@ async def test_values_in_redis_have_a_size_and_an_end(
 
 
 async def test_without_redis_all_is_a_miss_that_is_counted_and_logged_once(
-    valkey: TestValkey,
+    own_valkey: TestValkey,
     registry: CollectorRegistry,
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     monkeypatch.setattr("assay_judge.cache._REST_S", 0.1)
-    cache = RedisCache(valkey.url, registry)
+    cache = RedisCache(own_valkey.url, registry)
     await cache.put("k", "v")
-    valkey.kill()
+    own_valkey.kill()
     with caplog.at_level(logging.WARNING):
         for _ in range(3):
             assert await cache.get("k") is None
@@ -141,20 +141,20 @@ async def test_without_redis_all_is_a_miss_that_is_counted_and_logged_once(
     assert (looked_up(registry, "unreachable"), stored(registry, "unreachable")) == (3, 3)
     [record] = [r for r in caplog.records if r.name == "assay_judge.cache"]
     assert record.getMessage().startswith("judging without the cache: no Redis")
-    await asyncio.to_thread(valkey.start)
+    await asyncio.to_thread(own_valkey.start)
     assert await cache.get("k") == "v"
     await cache.close()
 
 
 async def test_a_redis_that_hangs_costs_little(
-    valkey: TestValkey, registry: CollectorRegistry
+    own_valkey: TestValkey, registry: CollectorRegistry
 ) -> None:
-    cache = RedisCache(valkey.url, registry, timeout_s=0.1)
+    cache = RedisCache(own_valkey.url, registry, timeout_s=0.1)
     await cache.put("k", "v")
-    os.kill(valkey.process.pid, signal.SIGSTOP)
+    os.kill(own_valkey.process.pid, signal.SIGSTOP)
     started = time.monotonic()
     for _ in range(100):
         assert await cache.get("k") is None
     assert time.monotonic() - started < 0.5
-    os.kill(valkey.process.pid, signal.SIGCONT)
+    os.kill(own_valkey.process.pid, signal.SIGCONT)
     await cache.close()

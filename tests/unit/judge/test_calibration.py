@@ -6,7 +6,6 @@ import subprocess
 import sys
 from collections import Counter
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import numpy as np
@@ -16,24 +15,17 @@ from scipy import stats
 from sklearn import metrics
 
 from assay_judge.calibration import bias, measures, probes, statistics
-from assay_judge.calibration.examples import Example, read_examples
-from assay_judge.calibration.observations import Observation
+from assay_judge.calibration.examples import read_examples
 from assay_judge.calibration.record import Calibration, Estimate, JudgeCalibration
-from assay_judge.calibration.requirement import Requirement, check
+from assay_judge.calibration.requirement import Qualification, Requirement
 from assay_judge.calibration.run import run_calibration
 from assay_shared.errors import ConfigError, DatasetError, NotReady
-from assay_shared.types import Label
+from tests.calibrations import calibrated, seen
 from tests.conftest import Serve
 from tests.planted_judge import NUM_FICKLE, PlantedJudge, write_examples
 from tests.upstream import Upstream, says, verdict
 
 NUM_DRAWS = 2000
-
-
-def seen(gold: str, said: str | None, number: int = 0, answer: str = "x") -> Observation:
-    label = None if said is None else Label(said)
-    fields = {"id": str(number), "question": "q", "answer": answer, "label": gold}
-    return Observation(Example.model_validate(fields), label)
 
 
 def known(estimate: Estimate | None) -> Estimate:
@@ -427,42 +419,11 @@ def test_the_service_requires_without_the_extra() -> None:
     assert done.stdout == "set()\n", done.stderr
 
 
-def calibrated(tmp_path: Path, age_days: float = 0.0) -> Path:
-    """A file with a judge of kappa 0.7 in all and in math, and 0 in law."""
-    good = [seen("CORRECT", "CORRECT")] * 51 + [seen("INCORRECT", "INCORRECT")] * 51
-    good += [seen("CORRECT", "INCORRECT")] * 9 + [seen("INCORRECT", "CORRECT")] * 9
-    poor = [seen(a, b) for a in ("CORRECT", "INCORRECT") for b in ("CORRECT", "INCORRECT")]
-    judge = JudgeCalibration(
-        judge="primary",
-        model="m",
-        template="abc",
-        overall=measures.agreement(good),
-        domains={"math": measures.agreement(good), "law": measures.agreement(poor)},
-        stability=None,
-        against_primary=None,
-        length_bias=None,
-        position_bias=None,
-        self_preference=None,
-        probes=(),
-        failures={},
-    )
-    calibration = Calibration(
-        created=datetime.now(UTC) - timedelta(days=age_days),
-        dataset="examples.jsonl",
-        dataset_digest="0" * 64,
-        num_examples=120,
-        judges=(judge,),
-    )
-    path = tmp_path / "calibration.json"
-    path.write_text(calibration.model_dump_json())
-    return path
-
-
 def test_a_judge_that_is_good_enough_may_serve(tmp_path: Path) -> None:
     path = calibrated(tmp_path, age_days=6)
     requirement = Requirement(file=path, minimum_kappa=0.7, domains={"law": -0.5}, max_age_days=7)
     for domain in (None, "math", "law"):
-        check(requirement, "primary", "abc", domain)
+        Qualification(requirement, "primary").check("abc", domain)
 
 
 def test_the_point_estimate_decides_and_the_refusal_says_so(tmp_path: Path) -> None:
@@ -472,7 +433,7 @@ def test_the_point_estimate_decides_and_the_refusal_says_so(tmp_path: Path) -> N
         match=r"^judge 'primary' may serve domain 'math' only while kappa is at least 0.71: "
         r"it is 0.70 \[0.5\d, 0.8\d\] on 120 examples \(the point estimate decides\)$",
     ):
-        check(requirement, "primary", "abc", "math")
+        Qualification(requirement, "primary").check("abc", "math")
 
 
 @pytest.mark.parametrize(
@@ -489,16 +450,17 @@ def test_what_was_not_measured_or_is_too_low_is_refused(
 ) -> None:
     requirement = Requirement(file=calibrated(tmp_path), minimum_kappa=0.5)
     with pytest.raises(ConfigError, match=message):
-        check(requirement, judge, template, domain)
+        Qualification(requirement, judge).check(template, domain)
 
 
 def test_an_old_missing_or_broken_file_is_refused(tmp_path: Path) -> None:
     old = Requirement(file=calibrated(tmp_path, 8), minimum_kappa=0.5, max_age_days=7)
-    with pytest.raises(NotReady, match=r"is 8.0 days old; 7 are allowed \(calibrate again\)"):
-        check(old, "primary", "abc", None)
+    qualification = Qualification(old, "primary")
+    with pytest.raises(NotReady, match=r"is 8.0 days old; 7 are allowed \(calibrate again"):
+        qualification.check("abc", None)
     none = Requirement(file=tmp_path / "none.json", minimum_kappa=0.5)
     with pytest.raises(ConfigError, match="there is no calibration"):
-        check(none, "primary", "abc", None)
+        Qualification(none, "primary")
     old.file.write_text("{}")
     with pytest.raises(ConfigError, match=r"created: .* is no calibration"):
-        check(old, "primary", "abc", None)
+        Qualification(old, "primary")

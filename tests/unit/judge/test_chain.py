@@ -68,7 +68,7 @@ async def judge(
     config = config or JudgeConfig()
     verifier = Verifier(config.verify, Symbolic(5.0))
     gate, registry = Gate(8, 8), CollectorRegistry()
-    chain = JudgeChain(list(providers), config, verifier, gate, registry, ProcessLedger())
+    chain = JudgeChain(list(providers), config, verifier, gate, registry)
     judgements = (await chain.judge(request)).judgements
     await chain.close()
     return judgements

@@ -99,11 +99,13 @@ async def test_replicas_charge_one_account_at_once_and_lose_nothing(valkey: Test
         await ledger.close()
 
 
-async def test_what_cannot_be_counted_is_an_error_until_redis_is_back(valkey: TestValkey) -> None:
-    ledger = RedisLedger(valkey.url, timeout_s=0.5)
+async def test_what_cannot_be_counted_is_an_error_until_redis_is_back(
+    own_valkey: TestValkey,
+) -> None:
+    ledger = RedisLedger(own_valkey.url, timeout_s=0.5)
     await ledger.open()
     await ledger.charge("r", "a", "gpt", USAGE, PRICE)
-    valkey.kill()
+    own_valkey.kill()
     with pytest.raises(InfrastructureError, match="no Redis"):
         await ledger.charge("r", "a", "gpt", USAGE, PRICE)
     with pytest.raises(Unreachable):
@@ -111,7 +113,7 @@ async def test_what_cannot_be_counted_is_an_error_until_redis_is_back(valkey: Te
     with pytest.raises(Unreachable):
         await ledger.check("r", "a", 1.0)
     await ledger.check("r", "a", None)
-    await asyncio.to_thread(valkey.start)
+    await asyncio.to_thread(own_valkey.start)
     await ledger.charge("r", "a", "gpt", USAGE, PRICE)
     assert (await ledger.spent("r", "a")).num_requests == {"gpt": 2}
     await ledger.close()

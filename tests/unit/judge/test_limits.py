@@ -372,19 +372,19 @@ async def test_a_redis_that_lost_its_memory_is_told_what_is_held(
 
 
 async def test_without_redis_nobody_is_admitted_until_it_is_back(
-    valkey: TestValkey, upstream: Upstream
+    own_valkey: TestValkey, upstream: Upstream
 ) -> None:
-    async with replicas(valkey, 1, timeout_s=0.5) as (limiter,):
+    async with replicas(own_valkey, 1, timeout_s=0.5) as (limiter,):
         held = await hold(limiter, ONE)
         waiting = await queue(upstream, limiter, "a")
-        valkey.kill()
+        own_valkey.kill()
         with pytest.raises(Unreachable, match="no Redis"):
             await waiting[0]
         with pytest.raises(Unreachable, match="no Redis"):
             await upstream.ask(limiter, ONE)
         with pytest.raises(Unreachable, match="no Redis"):
             await limiter.pause("p", 1)
-        await asyncio.to_thread(valkey.start)
+        await asyncio.to_thread(own_valkey.start)
         with pytest.raises(Overloaded):
             await upstream.ask(limiter, ONE, deadline_s=0.1)
         await held.aclose()
@@ -392,16 +392,16 @@ async def test_without_redis_nobody_is_admitted_until_it_is_back(
 
 
 async def test_a_redis_that_hangs_is_an_error_in_time(
-    valkey: TestValkey, upstream: Upstream
+    own_valkey: TestValkey, upstream: Upstream
 ) -> None:
-    async with replicas(valkey, 1, timeout_s=0.2) as (limiter,):
+    async with replicas(own_valkey, 1, timeout_s=0.2) as (limiter,):
         await upstream.ask(limiter, ONE)
-        os.kill(valkey.process.pid, signal.SIGSTOP)
+        os.kill(own_valkey.process.pid, signal.SIGSTOP)
         started = time.monotonic()
         with pytest.raises(TimedOut):
             await upstream.ask(limiter, ONE)
         assert time.monotonic() - started < 0.5
-        os.kill(valkey.process.pid, signal.SIGCONT)
+        os.kill(own_valkey.process.pid, signal.SIGCONT)
         await asyncio.sleep(0.1)
         # What was asked meanwhile may have been granted to who had gone, who gives it back.
         await upstream.ask(limiter, ONE, deadline_s=5)

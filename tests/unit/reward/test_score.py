@@ -68,7 +68,7 @@ async def test_a_group_is_scored_in_order_and_failures_stay_where_they_are(make:
     response = await scorer.score(ScoreRequest(task=TASK, answers=("pass 2", "fail", "pass 1")))
     assert values(response) == [1.0, None, 0.25]
     assert response.scorer.startswith("code.blend@")
-    with pytest.raises(NotFound, match=r"no rubric is called 'code.dens' \(known: code.blend"):
+    with pytest.raises(NotFound, match=r"no rubric is called 'code.dens' \(known: choice, "):
         await scorer.score(ScoreRequest(task=TASK, answers=("pass 1",), rubric="code.dens"))
 
 

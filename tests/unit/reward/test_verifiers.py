@@ -1,54 +1,13 @@
-from collections.abc import Iterator
-from typing import Any
-
 import pytest
 
-from assay_reward.measurement import Instruments, Measured, Meter, NoOptions, Sitting, Verifier
+from assay_reward.measurement import Instruments, Measured, Meter, NoOptions, Sitting
 from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO, whole_program
 from assay_reward.verifiers.judged import JUDGE
 from assay_reward.verifiers.math import MATH, final_value, same_number
-from assay_shared.errors import InfrastructureError, InvalidInput, JudgeFault, SandboxFault
+from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault
 from assay_shared.symbolic import Symbolic
-from assay_shared.types import StdinCase
-from tests.fakes import FAILURE, FakeJudge, FakeSandbox, make_task
-
-FOUR_TESTS = (StdinCase(stdin="", expected_stdout="1"),) * 4
-
-
-@pytest.fixture(scope="module")
-def symbolic() -> Iterator[Symbolic]:
-    symbolic = Symbolic(timeout_s=20.0)
-    yield symbolic
-    symbolic.close()
-
-
-async def measure(
-    verifier: Verifier[Any],
-    *answers: str,
-    sandbox: FakeSandbox | None = None,
-    judge: FakeJudge | None = None,
-    symbolic: Symbolic | None = None,
-    options: dict[str, object] | None = None,
-    **task: object,
-) -> list[float | None]:
-    """The verifier's values for the answers; None where there is a failure."""
-    instruments = Instruments(
-        sandbox or FakeSandbox(), judge or FakeJudge(), symbolic or Symbolic(1.0)
-    )
-    changes: dict[str, object] = {"tests": FOUR_TESTS} | task
-    sitting = Sitting(make_task("t", **changes), answers, instruments)
-    sitting.admitted = tuple(range(len(answers)))
-    chosen = verifier.options.model_validate(options or {})
-    verifier.check(sitting.task, chosen)
-    values: list[float | None] = []
-    for index in sitting.admitted:
-        try:
-            found = await verifier.measure(sitting.candidate(index, Meter()), chosen)
-        except InfrastructureError:
-            found = FAILURE
-        values.append(found.value if isinstance(found, Measured) else None)
-    return values
-
+from tests.fakes import FakeJudge, FakeSandbox, make_task
+from tests.unit.reward.measuring import FOUR_TESTS, measure
 
 # Code
 

@@ -12,8 +12,10 @@ from pathlib import Path
 import pytest
 
 from assay_sandbox.sandbox import LocalSandbox
+from assay_shared.clients import SandboxClient
 from assay_shared.errors import SandboxFault
 from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
+from tests.conftest import SandboxProcess, running_sandbox
 from tests.unit.sandbox.conftest import MakeSandbox, open_sandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -159,3 +161,39 @@ async def test_a_closed_sandbox_leaves_nothing(folder: Path) -> None:
     assert slot_processes() == []
     assert groups() <= before
     assert os.listdir(folder) == []  # noqa: PTH208  # in a coroutine
+
+
+@pytest.mark.parametrize("isolation", ["pooled", "fallback"])
+async def test_what_a_killed_server_left_goes_when_the_next_one_starts(
+    folder: Path, isolation: str
+) -> None:
+    environment = {
+        "ASSAY_SANDBOX_WORK_FOLDER": str(folder),
+        "ASSAY_SANDBOX_ISOLATION": isolation,
+    }
+    with running_sandbox(**environment) as living, running_sandbox(**environment) as killed:
+        for server in (living, killed):
+            await print_one(server)
+        own = folders_of(living), folders_of(killed)
+        killed.process.kill()
+        killed.process.wait()
+        other = folder / "assay-slots-of-somebody"
+        other.mkdir()
+        sandbox = await open_sandbox(sandbox_work_folder=folder)
+        await sandbox.close()
+        left = os.listdir(folder)  # noqa: PTH208  # in a coroutine
+        assert set(left) == {path.name for path in (*own[0], other)}
+        assert own[1]
+        await print_one(living)
+
+
+async def print_one(server: SandboxProcess) -> None:
+    async with SandboxClient(server.url) as client:
+        assert (await client.execute(ExecutionRequest(code="print(1)"))).stdout == "1\n"
+
+
+def folders_of(server: SandboxProcess) -> set[Path]:
+    """The folders whose locks it holds."""
+    held = Path(f"/proc/{server.process.pid}/fd").iterdir()
+    files = (path.readlink() for path in held)
+    return {file.parent for file in files if file.name == "lock"}

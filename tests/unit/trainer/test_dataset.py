@@ -5,11 +5,14 @@ from pathlib import Path
 import pytest
 
 from assay_shared.errors import DatasetError, RoleError
-from assay_shared.types import CallCase, Role
+from assay_shared.types import CallCase, Message, Role
 from assay_trainer.config import GeneratedSource, HumanEvalSource, JsonlSource
 from assay_trainer.dataset import Purpose, open_dataset
 from assay_trainer.generated import DOMAINS, generate
+from assay_trainer.policy import train_tokenizer
+from assay_trainer.prompts import prompt_token_ids
 from tests.fakes import make_task
+from tests.policies import TEXTS
 
 SHARES = {"code": 0.7, "arithmetic": 0.15, "lookup": 0.15}
 
@@ -90,9 +93,7 @@ def test_human_eval_is_test_only(tmp_path: Path) -> None:
 
 def test_a_bad_human_eval_row_names_its_field(tmp_path: Path) -> None:
     source = human_eval_file(tmp_path, entry_point=None)
-    with pytest.raises(
-        DatasetError, match=r"entry_point: .*HumanEval.jsonl.gz:1: a text is needed"
-    ):
+    with pytest.raises(DatasetError, match=r"entry_point: .*gz:1: Input should be a valid string"):
         open_dataset(source, Purpose.EVALUATE, None)
 
 
@@ -171,3 +172,19 @@ def test_demonstrations_carry_their_share_of_mistakes() -> None:
     assert all(one.answer != one.task.gold for one in wrong)
     assert dataset.demonstrations(4, 0.4, 1) == shown
     assert not [one for one in dataset.demonstrations(1, 0.0, 1) if one.mistake]
+
+
+def test_a_row_may_go_on_a_conversation(tmp_path: Path) -> None:
+    said = [Message(role="user", content="2 + 2?"), Message(role="assistant", content="5")]
+    task = make_task("t", prompt="Really?", history=tuple(said), gold="4")
+    source = write(tmp_path, task.model_dump_json())
+    (opened,) = open_dataset(source, Purpose.TRAIN, None).tasks
+    assert opened == task
+    assert opened.messages == (*said, Message(role="user", content="Really?"))
+    tokenizer = train_tokenizer(TEXTS, 320)
+    ids = prompt_token_ids(opened, tokenizer)
+    assert tokenizer.decode(ids) == (
+        "<|user|>2 + 2?<|end|><|assistant|>5<|end|><|user|>Really?<|end|><|assistant|>"
+    )
+    with pytest.raises(ValueError, match="history goes with the prompt format `chat`"):
+        make_task("t", history=tuple(said), prompt_format="raw")

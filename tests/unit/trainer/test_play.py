@@ -35,6 +35,8 @@ async def test_a_group_is_generated_scored_and_timed() -> None:
     assert [isinstance(r, Scored) for r in scored.rewards] == [True, False, True]
     assert generator.requests[0].messages == (Message(role="user", content="question t"),)
     assert rewarder.requests[0].answers == ("a", "b", "a")
+    assert rewarder.requests[0].num_tokens == (2, 2, 2)
+    assert rewarder.requests[0].truncated == (False, False, False)
     assert scored.worker == "w1"
 
 

@@ -85,27 +85,28 @@ def test_a_group_that_nobody_takes_ends_in_a_failure(
 
 
 def test_after_a_restart_of_the_broker_everything_is_sent_again(
-    valkey: TestValkey, store: GroupStore, monkeypatch: pytest.MonkeyPatch
+    own_valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(module, "_CHECK_S", 0.05)
-    rollouts = make_rollouts(valkey, store)
+    store = GroupStore(own_valkey.url)
+    rollouts = make_rollouts(own_valkey, store)
     for key in ("a", "b", "c"):
         rollouts.send(request(key))
     store.put_once(make_scored_group("b", 1.0))
-    valkey.kill()
-    valkey.start()
+    own_valkey.kill()
+    own_valkey.start()
     rollouts.collect(0.5)
     assert rollouts.num_resent == 2
 
 
 def test_a_broker_that_stays_away_is_a_clear_error(
-    valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
+    own_valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("assay_trainer.store._RETRIES", 2)
-    store = GroupStore(valkey.url)
-    rollouts = make_rollouts(valkey, store)
+    store = GroupStore(own_valkey.url)
+    rollouts = make_rollouts(own_valkey, store)
     rollouts.send(request("a"))
-    valkey.kill()
+    own_valkey.kill()
     with pytest.raises(Unreachable, match="no Redis"):
         rollouts.collect(1.0)
     with pytest.raises(Unreachable, match="no broker"):

@@ -18,8 +18,8 @@ def test_canonical_solutions_are_the_gold_answers() -> None:
 @pytest.mark.parametrize(
     ("line", "message"),
     [
-        ('{"task_id": "a"}', r"s.jsonl:1: a line needs task_id and solution"),
-        ("[]", r"s.jsonl:1: a line needs"),
+        ('{"task_id": "a"}', r"solution: .*s.jsonl:1: Field required"),
+        ("[]", r"s.jsonl:1: Input should be a valid dictionary"),
         ('{"task_id": "z", "solution": "x"}', r"task_id: .*s.jsonl:1: no task is called 'z'"),
     ],
 )

@@ -13,6 +13,8 @@ from matplotlib.ticker import PercentFormatter
 
 from assay_judge.calibration.record import Calibration, Estimate, JudgeCalibration, Said
 
+#: Estimates by judge, and by what they are of.
+_Rows = Mapping[str, Mapping[str, Estimate | None]]
 _COLOURS = ("#2563eb", "#b45309", "#0f766e", "#be185d", "#6d28d9", "#4b5563")
 _INK = "#111827"
 _WIDTH_IN = 8.0
@@ -60,12 +62,7 @@ def _draw_kappa(judges: Sequence[JudgeCalibration], path: Path) -> None:
 
 def _draw_reliability(judges: Sequence[JudgeCalibration], path: Path) -> None:
     rows = {judge.judge: _reliability(judge) for judge in judges}
-    figure, ax = _draw_marks(rows)
-    ax.set_xlim(-0.02, 1.02)
-    ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_xlabel("share of examples")
-    ax.set_title("Reliability, over all domains (95% intervals)", loc="left")
-    _save(figure, path)
+    _draw_shares(rows, "share of examples", "Reliability, over all domains", path)
 
 
 def _reliability(judge: JudgeCalibration) -> dict[str, Estimate | None]:
@@ -86,15 +83,20 @@ def _draw_probes(judges: Sequence[JudgeCalibration], path: Path) -> None:
         for judge in judges
         if judge.probes
     }
+    label = "share of wrong answers, caught before, that were judged CORRECT with the attack"
+    _draw_shares(rows, label, "Attacks on the judge: farther left is better", path)
+
+
+def _draw_shares(rows: _Rows, label: str, title: str, path: Path) -> None:
     figure, ax = _draw_marks(rows)
     ax.set_xlim(-0.02, 1.02)
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_xlabel("share of wrong answers, caught before, that were judged CORRECT with the attack")
-    ax.set_title("Attacks on the judge: farther left is better (95% intervals)", loc="left")
+    ax.set_xlabel(label)
+    ax.set_title(f"{title} (95% intervals)", loc="left")
     _save(figure, path)
 
 
-def _draw_marks(rows: Mapping[str, Mapping[str, Estimate | None]]) -> tuple[Figure, Axes]:
+def _draw_marks(rows: _Rows) -> tuple[Figure, Axes]:
     """Points with intervals: a row for each name that any judge has, a colour for each judge."""
     names = list(
         dict.fromkeys(

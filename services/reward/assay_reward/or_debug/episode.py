@@ -122,7 +122,7 @@ def _tell_iis(state: State, time_limit_s: float) -> str:
 
 def iis_text(model: Model, found: Irreducible) -> str:
     """The members with what they say; of a very large set the first."""
-    members = [shown(model.row(name)) for name in found.rows]
+    members = [shown(model, model.row(name)) for name in found.rows]
     for bound in found.bounds:
         column = model.column(bound.column)
         side = column.lower if bound.side == "lower" else column.upper

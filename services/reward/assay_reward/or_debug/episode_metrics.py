@@ -22,6 +22,9 @@ from assay_reward.or_debug.rewards import iis_names
 from assay_reward.or_debug.solver import is_feasible
 from assay_shared.errors import SolverFault, TimedOut
 
+#: The k of RR@k that are told.
+RECOVERY_REPLIES = (1, 2, 3, 4, 5, 6, 8, 10)
+
 
 @dataclass(frozen=True)
 class EpisodeMetrics:
@@ -65,24 +68,26 @@ class EpisodeMetrics:
             if (self.claim_irreducible is not None)
             else {}
         )
-        return known | {
-            "rr@1": float(self.rr(1)),
-            "rr@2": float(self.rr(2)),
-            "rr@5": float(self.rr(5)),
-            "faithful": float(self.faithful),
-            "optimal": float(self.optimal),
-            "op": self.optimality_preservation,
-            "diagnosis_recall": self.diagnosis.recall,
-            "diagnosis_precision": self.diagnosis.precision,
-            "diagnosis_jaccard": self.diagnosis.jaccard,
-            "diagnosis_iis_recall": self.diagnosis_iis.recall,
-            "diagnosis_iis_precision": self.diagnosis_iis.precision,
-            "diagnosis_iis_jaccard": self.diagnosis_iis.jaccard,
-            "rows_kept": self.rows_kept,
-            "bounds_kept": self.bounds_kept,
-            "steps": float(self.steps),
-            "invalid": float(self.invalid),
-        }
+        recovered = {f"rr@{k}": float(self.rr(k)) for k in RECOVERY_REPLIES}
+        return (
+            known
+            | recovered
+            | {
+                "faithful": float(self.faithful),
+                "optimal": float(self.optimal),
+                "op": self.optimality_preservation,
+                "diagnosis_recall": self.diagnosis.recall,
+                "diagnosis_precision": self.diagnosis.precision,
+                "diagnosis_jaccard": self.diagnosis.jaccard,
+                "diagnosis_iis_recall": self.diagnosis_iis.recall,
+                "diagnosis_iis_precision": self.diagnosis_iis.precision,
+                "diagnosis_iis_jaccard": self.diagnosis_iis.jaccard,
+                "rows_kept": self.rows_kept,
+                "bounds_kept": self.bounds_kept,
+                "steps": float(self.steps),
+                "invalid": float(self.invalid),
+            }
+        )
 
 
 def measure(instance: Instance, state: State) -> EpisodeMetrics:

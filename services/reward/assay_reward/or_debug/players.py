@@ -4,13 +4,14 @@ import asyncio
 import multiprocessing
 from collections.abc import Callable
 from concurrent.futures import TimeoutError as OutOfTime
+from dataclasses import replace
 from functools import lru_cache
 from typing import TypeVar
 
 from pebble import ProcessExpired, ProcessPool
 
 from assay_reward.or_debug.episode import Episodes
-from assay_reward.or_debug.episode_metrics import EpisodeMetrics, measure
+from assay_reward.or_debug.episode_metrics import EpisodeMetrics, claim_irreducible, measure
 from assay_reward.or_debug.instance import Instance
 from assay_reward.or_debug.rewards import process_parts
 from assay_reward.playing import check_not_over, read_instance
@@ -19,6 +20,8 @@ from assay_shared.types import EnvironmentTask, StepResponse
 
 Result = TypeVar("Result")
 Turns = tuple[str, ...]
+#: All solves of one claim together.
+_CLAIM_LIMIT_S = 2.0
 
 
 class Players:
@@ -42,9 +45,14 @@ class Players:
         """
         return await self._run(step, played, turns)
 
-    async def measure(self, played: EnvironmentTask, turns: Turns) -> EpisodeMetrics:
-        """The metrics of the episode after `turns`. Raises as `step`."""
-        return await self._run(measure_turns, played, turns)
+    async def measure(
+        self, played: EnvironmentTask, turns: Turns, *, judge_claim: bool = False
+    ) -> EpisodeMetrics:
+        """The metrics of the episode after `turns`; the claim is judged only where asked for.
+
+        Raises as `step`.
+        """
+        return await self._run(measure_claim if judge_claim else measure_turns, played, turns)
 
     async def _run(
         self,
@@ -102,6 +110,15 @@ def measure_turns(
 ) -> EpisodeMetrics:
     """The metrics of the episode after `turns`. Raises as `Episodes.replay`."""
     return measure(instance, episodes.replay(instance.model, turns, max_turns))
+
+
+def measure_claim(
+    episodes: Episodes, instance: Instance, turns: Turns, max_turns: int
+) -> EpisodeMetrics:
+    """The same, with what the solver says of the diagnosis as an irreducible set."""
+    state = episodes.replay(instance.model, turns, max_turns)
+    judged = claim_irreducible(instance.model, state.diagnosis, _CLAIM_LIMIT_S)
+    return replace(measure(instance, state), claim_irreducible=judged)
 
 
 def _work(

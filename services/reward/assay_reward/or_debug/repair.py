@@ -78,12 +78,12 @@ def _update_rhs(model: Model, start: Model, action: Action) -> tuple[Model, str]
 
 
 def _replace(model: Model, old: Row, new: Row) -> tuple[Model, str]:
-    return model.with_row(new), f"Was {shown(old)}\nNow {shown(new)}"
+    return model.with_row(new), f"Was {shown(model, old)}\nNow {shown(model, new)}"
 
 
 def _drop(model: Model, start: Model, action: Action) -> tuple[Model, str]:
     row = find_row(model, start, action.target)
-    return model.without_row(row.name), f"Dropped {shown(row)}"
+    return model.without_row(row.name), f"Dropped {shown(model, row)}"
 
 
 def _update_bounds(model: Model, start: Model, action: Action) -> tuple[Model, str]:
@@ -108,9 +108,13 @@ EDITS: dict[ActionName, Callable[[Model, Model, Action], tuple[Model, str]]] = {
 _ROW_LENGTH = 600
 
 
-def shown(row: Row) -> str:
-    """The row's text; of a very long one the ends."""
-    text = row.text()
+def shown(model: Model, row: Row) -> str:
+    """The row as the model's own text has it; of a very long one the ends.
+
+    Its terms stand in the order of the columns: the order in which they came to be there could
+    tell what was tampered with.
+    """
+    text = row.text({column.name: at for at, column in enumerate(model.columns)})
     if len(text) <= _ROW_LENGTH:
         return text
     half = _ROW_LENGTH // 2

@@ -3,18 +3,55 @@
 from typing import Any
 
 from assay_reward.measurement import Verifier
-from assay_reward.verifiers import code, judged, math, or_debug
+from assay_reward.verifiers.choice import CHOICE
+from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO
+from assay_reward.verifiers.constraints import CONSTRAINTS
+from assay_reward.verifiers.exact_match import EXACT_MATCH
+from assay_reward.verifiers.f1 import F1
+from assay_reward.verifiers.json_schema import JSON_SCHEMA
+from assay_reward.verifiers.judged import GRADED, JUDGE
+from assay_reward.verifiers.language import LANGUAGE
+from assay_reward.verifiers.math import MATH
+from assay_reward.verifiers.or_debug import (
+    DIAGNOSIS,
+    FAITHFUL,
+    OUTCOME,
+    PRESERVATION,
+    QUICK,
+    SEED_DIAGNOSIS,
+    STEPS,
+)
+from assay_reward.verifiers.overlong import OVERLONG
+from assay_reward.verifiers.pattern import PATTERN
+from assay_reward.verifiers.qa import QA
+from assay_reward.verifiers.repair import REPAIR
+from assay_reward.verifiers.repetition import REPETITION
+from assay_reward.verifiers.rltf import RLTF_ADAPTIVE, RLTF_COARSE
 
 VERIFIERS: dict[str, Verifier[Any]] = {
-    "accepted": code.ACCEPTED,
-    "judge": judged.JUDGE,
-    "math": math.MATH,
-    "or_diagnosis": or_debug.DIAGNOSIS,
-    "or_faithful": or_debug.FAITHFUL,
-    "or_iis_recall": or_debug.SEED_DIAGNOSIS,
-    "or_outcome": or_debug.OUTCOME,
-    "or_preservation": or_debug.PRESERVATION,
-    "or_quick": or_debug.QUICK,
-    "or_steps": or_debug.STEPS,
-    "pass_ratio": code.PASS_RATIO,
+    "accepted": ACCEPTED,
+    "choice": CHOICE,
+    "constraints": CONSTRAINTS,
+    "exact_match": EXACT_MATCH,
+    "f1": F1,
+    "graded": GRADED,
+    "json_schema": JSON_SCHEMA,
+    "judge": JUDGE,
+    "language": LANGUAGE,
+    "math": MATH,
+    "or_diagnosis": DIAGNOSIS,
+    "or_faithful": FAITHFUL,
+    "or_iis_recall": SEED_DIAGNOSIS,
+    "or_outcome": OUTCOME,
+    "or_preservation": PRESERVATION,
+    "or_quick": QUICK,
+    "or_steps": STEPS,
+    "overlong": OVERLONG,
+    "pass_ratio": PASS_RATIO,
+    "pattern": PATTERN,
+    "qa": QA,
+    "repair": REPAIR,
+    "repetition": REPETITION,
+    "rltf_adaptive": RLTF_ADAPTIVE,
+    "rltf_coarse": RLTF_COARSE,
 }

@@ -3,14 +3,16 @@
 import re
 
 from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier
+from assay_shared.config import Config
 from assay_shared.errors import InvalidInput, SandboxFault
-from assay_shared.types import Cost, Status, Task, TestReport, TestRequest
+from assay_shared.types import Cost, Grading, Status, Task, TestReport, TestRequest
 
 _FENCE = re.compile(r"```[\w+-]*[ \t]*\n(.*?)```", re.DOTALL)
 _LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
 
-def _has_tests(task: Task, options: NoOptions) -> None:
+def has_tests(task: Task, options: Config) -> None:
+    """A `Verifier.check`."""
     if not task.tests:
         raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
 
@@ -31,20 +33,23 @@ async def test_report(candidate: Candidate) -> TestReport:
     return report
 
 
-def _measured(report: TestReport, value: float) -> Measured:
-    return Measured(value, report.status, f"{report.num_passed}/{len(report.cases)} tests passed")
+def measured(report: TestReport, value: float) -> Measured:
+    """The value beside what the tests said."""
+    forgeable = ", in the program's own process" if report.grading is Grading.IN_PROCESS else ""
+    passed = f"{report.num_passed}/{len(report.cases)} tests passed{forgeable}"
+    return Measured(value, report.status, passed)
 
 
 async def _pass_ratio(candidate: Candidate, options: NoOptions) -> Measured:
     """The share of tests passed."""
     report = await candidate.once(test_report)
-    return _measured(report, report.pass_ratio)
+    return measured(report, report.pass_ratio)
 
 
 async def _accepted(candidate: Candidate, options: NoOptions) -> Measured:
     """1 if all tests pass, else 0."""
     report = await candidate.once(test_report)
-    return _measured(report, float(report.status is Status.ACCEPTED))
+    return measured(report, float(report.status is Status.ACCEPTED))
 
 
 def whole_program(task: Task, answer: str) -> str:
@@ -63,5 +68,5 @@ def whole_program(task: Task, answer: str) -> str:
     return task.code_prefix + code
 
 
-PASS_RATIO = Verifier(_pass_ratio, NoOptions, _has_tests)
-ACCEPTED = Verifier(_accepted, NoOptions, _has_tests)
+PASS_RATIO = Verifier(_pass_ratio, NoOptions, has_tests)
+ACCEPTED = Verifier(_accepted, NoOptions, has_tests)

@@ -1,29 +1,79 @@
 """Answers that a judge decides. An abstention is a failure, never a zero."""
 
-from assay_reward.measurement import Candidate, Measured, Meter, NoOptions, Sitting, Verifier
-from assay_shared.types import Failure, Judgement, JudgeRequest, Label, Status, Verdict
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from pydantic import Field
+
+from assay_reward.measurement import Candidate, Measured, Meter, Sitting, Verifier
+from assay_shared.config import Config
+from assay_shared.types import (
+    Criterion,
+    Failure,
+    JudgeForm,
+    Judgement,
+    JudgeRequest,
+    Label,
+    Status,
+    Verdict,
+)
 
 _VALUES = {Label.CORRECT: 1.0, Label.UNSURE: 0.0, Label.INCORRECT: 0.0}
 
 
-async def judge_all(sitting: Sitting, meter: Meter) -> dict[int, Judgement]:
-    """One judge's judgements of all admitted answers, by index."""
+class JudgeOptions(Config):
+    """`template`: a prompt of the judge service's, by name, in place of its own."""
+
+    template: str | None = None
+
+
+class GradedOptions(JudgeOptions):
+    """A grade on each criterion; `accepted_from` is the mean from which an answer counts as
+    right."""
+
+    criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=16)
+    accepted_from: float = Field(default=0.75, gt=0, le=1)
+
+
+@dataclass(frozen=True)
+class AskJudge:
+    """One question to the judge for all admitted answers; equal ones are asked once."""
+
+    template: str | None = None
+    criteria: tuple[Criterion, ...] = ()
+
+    async def __call__(self, sitting: Sitting, meter: Meter) -> dict[int, Judgement]:
+        form = JudgeForm.GRADED if self.criteria else JudgeForm.BINARY
+        return await judge(sitting, meter, sitting.admitted, form, self)
+
+
+async def judge(
+    sitting: Sitting, meter: Meter, indices: Sequence[int], form: JudgeForm, ask: AskJudge
+) -> dict[int, Judgement]:
+    """One judge's judgements of these answers, by index."""
     task = sitting.task
     request = JudgeRequest(
         question=task.prompt,
-        answers=tuple(sitting.candidate(index, meter).text for index in sitting.admitted),
+        answers=tuple(sitting.candidate(index, meter).text for index in indices),
         reference=task.reference or task.gold,
+        form=form,
+        criteria=ask.criteria,
+        template=ask.template,
         domain=task.tags.get("domain", ""),
         run=sitting.run,
     )
     response = await sitting.instruments.judge.judge(request)
     meter.charge(response.cost)
-    return dict(zip(sitting.admitted, response.judgements, strict=True))
+    return dict(zip(indices, response.judgements, strict=True))
 
 
-async def _judge(candidate: Candidate, options: NoOptions) -> Measured | Failure:
+async def _judge(candidate: Candidate, options: JudgeOptions) -> Measured | Failure:
     """1 for CORRECT, 0 for INCORRECT and for UNSURE; the whole group has one judge."""
-    judgement = await candidate.once_for_all(judge_all)
+    return decided(await candidate.once_for_all(AskJudge(options.template)))
+
+
+def decided(judgement: Judgement) -> Measured | Failure:
+    """What a binary judgement comes to."""
     if not isinstance(judgement, Verdict):
         return judgement.failure
     label = judgement.label
@@ -32,4 +82,21 @@ async def _judge(candidate: Candidate, options: NoOptions) -> Measured | Failure
     return Measured(_VALUES[label], outcome, f"{label} by {judgement.judge}")
 
 
-JUDGE = Verifier(_judge, NoOptions)
+async def _graded(candidate: Candidate, options: GradedOptions) -> Measured | Failure:
+    """The weighted mean of the grades, each on its scale; the whole group has one judge."""
+    ask = AskJudge(options.template, options.criteria)
+    judgement = await candidate.once_for_all(ask)
+    if not isinstance(judgement, Verdict):
+        return judgement.failure
+    assert judgement.score is not None, "a graded judgement has a score"
+    right = judgement.score >= options.accepted_from
+    grades = ", ".join(f"{name} {grade}" for name, grade in judgement.grades.items())
+    return Measured(
+        judgement.score,
+        Status.ACCEPTED if right else Status.WRONG_ANSWER,
+        f"{grades} by {judgement.judge}",
+    )
+
+
+JUDGE = Verifier(_judge, JudgeOptions)
+GRADED = Verifier(_graded, GradedOptions)

@@ -1,13 +1,10 @@
-"""Answers with one value: equal to the reference as numbers, or else as formulas."""
+"""Answers with one value: equal to the reference as quantities, or else as formulas."""
 
-import re
-
+from assay_reward.extraction import last_boxed, last_marked
 from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier, reference_of
+from assay_reward.quantity import last_quantity, parse_quantity
 from assay_shared.errors import InvalidInput
-from assay_shared.numbers import last_number, parse_number
 from assay_shared.types import Status, Task
-
-_MARKED = re.compile(r"####\s*(.+)")
 
 
 def _has_value(task: Task, options: NoOptions) -> None:
@@ -30,32 +27,19 @@ async def _math(candidate: Candidate, options: NoOptions) -> Measured:
 
 def final_value(text: str) -> str | None:
     """The last \\boxed{}, else what follows the last ####, else the last number, if any."""
-    boxed = _last_boxed(text)
+    boxed = last_boxed(text)
     if boxed is not None:
         return boxed
-    marked = _MARKED.findall(text)
-    if marked:
-        return str(marked[-1]).strip()
-    return last_number(text)
-
-
-def _last_boxed(text: str) -> str | None:
-    """The content of the last \\boxed{...}, braces balanced."""
-    start = text.rfind("\\boxed{")
-    if start < 0:
-        return None
-    depth = 0
-    for at in range(start + len("\\boxed"), len(text)):
-        depth += {"{": 1, "}": -1}.get(text[at], 0)
-        if depth == 0:
-            return text[start + len("\\boxed{") : at].strip()
-    return None
+    marked = last_marked(text)
+    if marked is not None:
+        return marked
+    return last_quantity(text)
 
 
 def same_number(one: str, other: str) -> bool | None:
-    """Whether both are the same number; None if either is not plainly a number."""
-    first, second = parse_number(one), parse_number(other)
-    return None if first is None or second is None else first == second
+    """Whether both are the same quantity; None if either is not plainly a number."""
+    first, second = parse_quantity(one), parse_quantity(other)
+    return None if first is None or second is None else first.equals(second)
 
 
 MATH = Verifier(_math, NoOptions, _has_value)

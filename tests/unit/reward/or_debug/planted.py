@@ -9,19 +9,19 @@ from assay_reward.or_debug.model import Column, Model, Row
 from assay_shared.types import EnvironmentTask, Task
 from tests.fakes import make_task
 
-#: c3 was `x + y <= 12`; the optimum was 27, at x = 7 and y = 3. c4 and c5 play no part.
+#: c3 was `x1 + x2 <= 12`; the optimum was 27, at x1 = 7 and x2 = 3. c4 and c5 play no part.
 BROKEN = Model(
     columns=(
-        Column(name="x", cost=3.0, upper=20.0),
-        Column(name="y", cost=2.0, upper=20.0),
-        Column(name="n", is_integer=True, upper=5.0),
+        Column(name="x1", cost=3.0, upper=20.0),
+        Column(name="x2", cost=2.0, upper=20.0),
+        Column(name="x3", is_integer=True, upper=5.0),
     ),
     rows=(
-        Row(name="c1", coefficients={"x": 1.0, "y": 1.0}, upper=10.0),
-        Row(name="c2", coefficients={"x": 1.0, "y": -1.0}, upper=4.0),
-        Row(name="c3", coefficients={"x": 1.0, "y": 1.0}, lower=12.0),
-        Row(name="c4", coefficients={"n": 1.0}, lower=1.0, upper=4.0),
-        Row(name="c5", coefficients={"n": 1.0, "x": 0.001}, lower=-50.0),
+        Row(name="c1", coefficients={"x1": 1.0, "x2": 1.0}, upper=10.0),
+        Row(name="c2", coefficients={"x1": 1.0, "x2": -1.0}, upper=4.0),
+        Row(name="c3", coefficients={"x1": 1.0, "x2": 1.0}, lower=12.0),
+        Row(name="c4", coefficients={"x3": 1.0}, lower=1.0, upper=4.0),
+        Row(name="c5", coefficients={"x3": 1.0, "x1": 0.001}, lower=-50.0),
     ),
 )
 OPTIMUM = 27.0
@@ -32,7 +32,7 @@ INSTANCE = Instance(
     model=BROKEN,
     original_objective=OPTIMUM,
     root_cause=("c3",),
-    fix=(SetRow(row=Row(name="c3", coefficients={"x": 1.0, "y": 1.0}, upper=12.0)),),
+    fix=(SetRow(row=Row(name="c3", coefficients={"x1": 1.0, "x2": 1.0}, upper=12.0)),),
     iis=Irreducible(rows=("c1", "c3")),
     num_single_repairs=2,
     names={"c3": "demand_flipped"},

@@ -28,14 +28,14 @@ def test_an_episode_that_finds_and_removes_the_cause() -> None:
 
 def test_the_irreducible_set_is_told_with_what_its_members_say() -> None:
     told = play("Action: GET_IIS()").observation
-    assert "These 2 cannot all hold:\nc1: x + y <= 10\nc3: x + y >= 12\n" in told
+    assert "These 2 cannot all hold:\nc1: x1 + x2 <= 10\nc3: x1 + x2 >= 12\n" in told
     assert told.endswith("Status: infeasible\nTurns left: 7")
 
 
 def test_bounds_are_told_as_members_too() -> None:
-    rows = (Row(name="r", coefficients={"x": 1.0}, lower=30.0),)
+    rows = (Row(name="r", coefficients={"x1": 1.0}, lower=30.0),)
     told = play("Action: GET_IIS()", model=Model(columns=BROKEN.columns, rows=rows)).observation
-    assert "r: x >= 30\nbound x <= 20" in told
+    assert "r: x1 >= 30\nbound x1 <= 20" in told
 
 
 @pytest.mark.parametrize("call", [example.example for example in ACTIONS.values()])
@@ -47,7 +47,8 @@ def test_the_irreducible_set_comes_only_when_asked_for(call: str) -> None:
 
 def test_after_an_edit_the_change_the_status_and_the_objective_are_told() -> None:
     assert play("Action: RELAX(c3, 2.5)").observation == (
-        "Was c3: x + y >= 12\nNow c3: x + y >= 9.5\nStatus: optimal, objective 27\nTurns left: 7"
+        "Was c3: x1 + x2 >= 12\nNow c3: x1 + x2 >= 9.5\n"
+        "Status: optimal, objective 27\nTurns left: 7"
     )
 
 
@@ -72,7 +73,7 @@ def test_an_invalid_turn_costs_a_turn_and_changes_nothing(reply: str) -> None:
 
 
 def test_the_episode_ends_when_turns_are_out() -> None:
-    state = play("x", "y", "z", max_turns=3)
+    state = play("x1", "x2", "z", max_turns=3)
     assert state.done
     assert state.submitted is None
     assert state.observation.endswith("The episode has ended.")
@@ -102,10 +103,10 @@ def test_a_diagnosis_is_what_was_submitted_and_no_word_of_the_text() -> None:
 
 def test_without_names_the_diagnosis_is_what_the_edits_in_force_changed() -> None:
     assert play(
-        "Action: DROP(c1)", "Action: UPDATE_BOUNDS(x, 0, 9)", "Action: SUBMIT()"
+        "Action: DROP(c1)", "Action: UPDATE_BOUNDS(x1, 0, 9)", "Action: SUBMIT()"
     ).diagnosis == (
         "c1",
-        "x",
+        "x1",
     )
     assert play("Action: DROP(c1)", "Action: RESET()", "Action: SUBMIT()").diagnosis == ()
     assert play("Action: GET_IIS()", max_turns=1).diagnosis == ()
@@ -151,8 +152,8 @@ def test_the_least_violation_is_none_exactly_where_the_model_is_feasible(seed: i
 
 def test_bounds_that_no_integer_satisfies_leave_no_point() -> None:
     model = Model(
-        columns=(Column(name="n", lower=0.2, upper=0.8, is_integer=True),),
-        rows=(Row(name="r", coefficients={"n": 1.0}, upper=5.0),),
+        columns=(Column(name="x3", lower=0.2, upper=0.8, is_integer=True),),
+        rows=(Row(name="r", coefficients={"x3": 1.0}, upper=5.0),),
     )
     told = play("Action: CHECK_SLACK(r)", model=model).observation
     assert "No point lies within all bounds" in told
@@ -160,8 +161,8 @@ def test_bounds_that_no_integer_satisfies_leave_no_point() -> None:
 
 def test_an_unbounded_model_has_slack_at_a_feasible_point() -> None:
     model = Model(
-        columns=(Column(name="x", cost=1.0),),
-        rows=(Row(name="r", coefficients={"x": 1.0}, lower=5.0),),
+        columns=(Column(name="x1", cost=1.0),),
+        rows=(Row(name="r", coefficients={"x1": 1.0}, lower=5.0),),
     )
     told = play("Action: CHECK_SLACK(r)", model=model).observation
     assert "at a feasible point" in told
@@ -205,8 +206,8 @@ def test_a_solve_out_of_time_is_a_fault_and_no_turn() -> None:
 
 
 def test_a_large_set_is_cut_and_says_so() -> None:
-    rows = tuple(Row(name=f"c{at}", coefficients={"x": 1.0}, lower=30.0) for at in range(40))
-    model = Model(columns=(Column(name="x", upper=math.inf),), rows=rows)
+    rows = tuple(Row(name=f"c{at}", coefficients={"x1": 1.0}, lower=30.0) for at in range(40))
+    model = Model(columns=(Column(name="x1", upper=math.inf),), rows=rows)
     told = iis_text(model, Irreducible(rows=tuple(row.name for row in rows)))
     assert "These 40 cannot all hold" in told
     assert told.endswith("and 16 more")

@@ -11,7 +11,7 @@ from assay_reward.or_debug.repair import changed_columns, changed_rows, edit, re
 from assay_reward.or_debug.solver import is_feasible
 from tests.unit.reward.or_debug.planted import BROKEN, random_model, random_row
 
-X = {"x": 1.0}
+X = {"x1": 1.0}
 
 
 def after(model: Model, *calls: str) -> Model:
@@ -83,29 +83,29 @@ def test_update_rhs_sets_the_one_side_there_is() -> None:
 
 
 def test_bounds_may_be_none() -> None:
-    column = after(BROKEN, "UPDATE_BOUNDS(x, -inf, inf)").column("x")
+    column = after(BROKEN, "UPDATE_BOUNDS(x1, -inf, inf)").column("x1")
     assert (column.lower, column.upper) == (-math.inf, math.inf)
 
 
 def test_reset_undoes_everything() -> None:
-    model = after(BROKEN, "DROP(c3)", "UPDATE_BOUNDS(y, 1, 2)", "RESET()")
+    model = after(BROKEN, "DROP(c3)", "UPDATE_BOUNDS(x2, 1, 2)", "RESET()")
     assert model == BROKEN
     assert changed_rows(BROKEN, model) + changed_columns(BROKEN, model) == ()
 
 
 def test_what_changed_is_what_differs_in_the_end() -> None:
     model = after(
-        BROKEN, "DROP(c3)", "RELAX(c1, 1)", "UPDATE_RHS(c1, 10)", "UPDATE_BOUNDS(x, 0, 9)"
+        BROKEN, "DROP(c3)", "RELAX(c1, 1)", "UPDATE_RHS(c1, 10)", "UPDATE_BOUNDS(x1, 0, 9)"
     )
     assert changed_rows(BROKEN, model) == ("c3",)
-    assert changed_columns(BROKEN, model) == ("x",)
+    assert changed_columns(BROKEN, model) == ("x1",)
 
 
 @pytest.mark.parametrize(
     ("calls", "message"),
     [
         (["DROP(c9)"], "no row is called c9"),
-        (["RELAX(x, 1)"], "x is a variable, not a row; UPDATE_BOUNDS"),
+        (["RELAX(x1, 1)"], "x1 is a variable, not a row; UPDATE_BOUNDS"),
         (["UPDATE_BOUNDS(c1, 0, 1)"], "c1 is a row, not a variable; UPDATE_RHS"),
         (["UPDATE_BOUNDS(z, 0, 1)"], "no variable is called z"),
         (["DROP(c3)", "RELAX(c3, 1)"], "c3 has been dropped; RESET"),

@@ -1,0 +1,115 @@
+"""JSON schemas (draft 2020-12) that no text can make slow: nothing is fetched, all is bounded."""
+
+import json
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any
+
+from jsonschema import Draft202012Validator, validators
+from jsonschema.exceptions import SchemaError, ValidationError
+from referencing import Registry
+from referencing.exceptions import Unresolvable
+
+from assay_reward.expressions import compiled
+from assay_shared.errors import InvalidInput, TimedOut
+
+MAX_LENGTH = 2**16
+_PATTERN_TIMEOUT_S = 0.1
+#: Their expressions would be matched without a time limit.
+_REFUSED = {"patternProperties"}
+
+
+def _pattern(_: Any, pattern: str, value: object, __: Any) -> Iterator[ValidationError]:
+    if isinstance(value, str):
+        try:
+            found = compiled(pattern, "schema").search(value, timeout=_PATTERN_TIMEOUT_S)
+        except TimeoutError:
+            raise TimedOut(f"no match of a pattern within {_PATTERN_TIMEOUT_S} s") from None
+        if found is None:
+            yield ValidationError(f"{value!r:.80} does not match {pattern!r}")
+
+
+def _unique_items(_: Any, unique: bool, value: object, __: Any) -> Iterator[ValidationError]:
+    if not unique or not isinstance(value, list):
+        return
+    if len({json.dumps(_canonical(one), sort_keys=True) for one in value}) < len(value):
+        yield ValidationError("an item stands there twice")
+
+
+def _canonical(value: object) -> object:
+    """The value with equal numbers written alike: 1.0 is 1."""
+    if isinstance(value, list):
+        return [_canonical(one) for one in value]
+    if isinstance(value, dict):
+        return {key: _canonical(one) for key, one in value.items()}
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+_Validator = validators.extend(
+    Draft202012Validator, {"pattern": _pattern, "uniqueItems": _unique_items}
+)
+
+
+class Schema:
+    """One schema, ready to use.
+
+    Raises:
+        InvalidInput: it is none, or it cannot be used here; names `field`.
+    """
+
+    def __init__(self, text: str, field: str) -> None:
+        schema = json.loads(text)
+        try:
+            _Validator.check_schema(schema)
+            self._validator = _Validator(schema, registry=Registry())
+            samples: tuple[object, ...] = (None, {}, [], "")
+            for sample in samples:
+                self.fault(sample)
+        except SchemaError as error:
+            raise InvalidInput(f"not a JSON schema: {error.message}", field=field) from None
+        except Unresolvable as error:
+            raise InvalidInput(
+                f"nothing is fetched, and {error.ref!r} is not in the schema", field=field
+            ) from None
+        except RecursionError:
+            raise InvalidInput("the schema leads back to itself", field=field) from None
+        refused = _REFUSED & _keys(schema)
+        if refused:
+            raise InvalidInput(f"{min(refused)} is not supported", field=field)
+
+    def fault(self, value: object) -> str | None:
+        """What is wrong with a value, if anything is."""
+        error = next(self._validator.iter_errors(value), None)
+        return None if error is None else f"{error.json_path}: {error.message}"
+
+
+@lru_cache(maxsize=256)
+def schema_of(text: str, field: str) -> Schema:
+    """The schema that is written in JSON."""
+    return Schema(text, field)
+
+
+def _keys(value: object) -> set[str]:
+    if isinstance(value, list):
+        return set().union(*map(_keys, value))
+    if isinstance(value, dict):
+        return set(value).union(*map(_keys, value.values()))
+    return set()
+
+
+def parse_json(text: str) -> object:
+    """The value of strict JSON.
+
+    Raises:
+        ValueError: it is none, too long, or nested too deeply.
+    """
+    if len(text) > MAX_LENGTH:
+        raise ValueError(f"longer than {MAX_LENGTH} characters")
+    try:
+        return json.loads(text, parse_constant=_refuse_constant)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
+
+
+def _refuse_constant(name: str) -> None:
+    raise ValueError(f"{name} is not JSON")

@@ -1,0 +1,61 @@
+"""Answers of a few words: the same words as a reference (SQuAD's exact match, arXiv 1606.05250)."""
+
+from pydantic import BaseModel, ConfigDict, Field
+
+from assay_reward.extraction import Extract, extract
+from assay_reward.measurement import Candidate, Measured, Verifier, reference_of, task_check
+from assay_shared.config import Config
+from assay_shared.errors import InvalidInput
+from assay_shared.types import Status, Task
+from assay_shared.words import normalise
+
+
+class References(BaseModel):
+    """What `task.checks` says for exact_match, f1 and qa, where one reference is not enough."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    references: tuple[str, ...] = Field(min_length=1, max_length=64)
+
+
+class MatchOptions(Config):
+    """Which part of an answer is compared."""
+
+    extract: Extract = Extract.WHOLE
+
+
+def references_of(task: Task, name: str) -> tuple[str, ...]:
+    """The right answers to a task, any of which will do.
+
+    Raises:
+        InvalidInput: there is none, or an empty one.
+    """
+    if name not in task.checks:
+        return (reference_of(task),)
+    references = task_check(task, name, References).references
+    if not all(one.strip() for one in references):
+        raise InvalidInput("an empty reference", field=f"task.checks.{name}.references")
+    return references
+
+
+async def _exact_match(candidate: Candidate, options: MatchOptions) -> Measured:
+    """1 for the words of a reference, but for case, punctuation and articles; else 0."""
+    given = extract(candidate.text, options.extract)
+    if given is None:
+        return Measured(0.0, Status.WRONG_ANSWER, f"nothing is {options.extract}")
+    return matched(given, references_of(candidate.task, "exact_match"))
+
+
+def matched(given: str, references: tuple[str, ...]) -> Measured:
+    """1 if what is given is a reference, else 0."""
+    words = normalise(given)
+    if words and any(words == normalise(one) for one in references):
+        return Measured(1.0, Status.ACCEPTED, "the words of the reference")
+    return Measured(0.0, Status.WRONG_ANSWER, "other words than the reference")
+
+
+def _has_reference(task: Task, options: MatchOptions) -> None:
+    references_of(task, "exact_match")
+
+
+EXACT_MATCH = Verifier(_exact_match, MatchOptions, _has_reference)

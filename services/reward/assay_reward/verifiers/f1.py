@@ -1,0 +1,32 @@
+"""Answers of a few words: how many they share with a reference (SQuAD's F1, arXiv 1606.05250)."""
+
+from collections import Counter
+
+from assay_reward.extraction import extract
+from assay_reward.measurement import Candidate, Measured, Verifier
+from assay_reward.verifiers.exact_match import MatchOptions, references_of
+from assay_shared.types import Status, Task
+from assay_shared.words import normalise
+
+
+async def _f1(candidate: Candidate, options: MatchOptions) -> Measured:
+    """The best F1 of the words with any reference. It is accepted at 1."""
+    given = extract(candidate.text, options.extract)
+    if given is None:
+        return Measured(0.0, Status.WRONG_ANSWER, f"nothing is {options.extract}")
+    value = max(f1(given, one) for one in references_of(candidate.task, "f1"))
+    return Measured(value, Status.ACCEPTED if value == 1.0 else Status.WRONG_ANSWER, "")
+
+
+def f1(given: str, reference: str) -> float:
+    """2 P R / (P + R) over the words that both have, each as often as both have it."""
+    words, expected = normalise(given).split(), normalise(reference).split()
+    num_shared = (Counter(words) & Counter(expected)).total()
+    return 2 * num_shared / (len(words) + len(expected)) if num_shared else 0.0
+
+
+def _has_reference(task: Task, options: MatchOptions) -> None:
+    references_of(task, "f1")
+
+
+F1 = Verifier(_f1, MatchOptions, _has_reference)

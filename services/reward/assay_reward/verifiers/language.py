@@ -1,0 +1,58 @@
+"""Answers in the language, or in the script, that was asked for."""
+
+import asyncio
+from typing import Self
+
+from pydantic import Field, model_validator
+
+from assay_reward.languages import is_script, known_languages, language_of, script_share
+from assay_reward.measurement import Candidate, Measured, Verifier
+from assay_shared.config import Config
+from assay_shared.errors import ConfigError
+from assay_shared.types import Status, Task
+
+
+class LanguageOptions(Config):
+    """Exactly one of `languages` (ISO 639-1) and `scripts` (Unicode's names).
+
+    Of a text with fewer than `min_letters` no language can be told: it passes.
+    """
+
+    languages: tuple[str, ...] = Field(default=(), max_length=16)
+    scripts: tuple[str, ...] = Field(default=(), max_length=16)
+    min_letters: int = Field(default=20, ge=1)
+
+    @model_validator(mode="after")
+    def _one_of_two(self) -> Self:
+        if bool(self.languages) == bool(self.scripts):
+            raise ValueError("give exactly one of languages and scripts")
+        unknown = [name for name in self.scripts if not is_script(name)]
+        if unknown:
+            raise ValueError(f"Unicode has no script called {unknown[0]!r}")
+        return self
+
+
+async def _language(candidate: Candidate, options: LanguageOptions) -> Measured:
+    """With languages 1 or 0; with scripts the share of letters that belong to them."""
+    text = candidate.text
+    if options.scripts:
+        share = script_share(text, options.scripts)
+        return _found(share, f"{share:.0%} of the letters")
+    if sum(map(str.isalpha, text)) < options.min_letters:
+        return _found(1.0, "too short to tell")
+    language = await asyncio.to_thread(language_of, text)
+    return _found(float(language in options.languages), f"in {language}")
+
+
+def _found(value: float, detail: str) -> Measured:
+    outcome = Status.ACCEPTED if value == 1.0 else Status.WRONG_ANSWER
+    return Measured(value, outcome, detail)
+
+
+def _knows_languages(task: Task, options: LanguageOptions) -> None:
+    unknown = [code for code in options.languages if code not in known_languages()]
+    if unknown:
+        raise ConfigError(f"{unknown[0]!r} cannot be told", field="options.languages")
+
+
+LANGUAGE = Verifier(_language, LanguageOptions, _knows_languages)

@@ -1,0 +1,33 @@
+"""Programs written in rounds of feedback: the last one counts, and fewer rounds are better."""
+
+from pydantic import Field
+
+from assay_reward.measurement import Candidate, Measured, Span, Verifier
+from assay_reward.verifiers.code import has_tests, measured, test_report
+from assay_shared.config import Config
+from assay_shared.types import Status
+
+
+class RepairOptions(Config):
+    """Rounds after `max_rounds` cost nothing more."""
+
+    accepted_bonus: float = Field(default=0.2, ge=0, le=10)
+    round_penalty: float = Field(default=0.05, ge=0, le=10)
+    max_rounds: int = Field(default=8, ge=1, le=64)
+
+
+async def _repair(candidate: Candidate, options: RepairOptions) -> Measured:
+    """pass_ratio + bonus * accepted - penalty * (rounds - 1), of the last program."""
+    report = await candidate.once(test_report)
+    accepted = report.status is Status.ACCEPTED
+    rounds = min(len(candidate.turns), options.max_rounds)
+    value = report.pass_ratio + options.accepted_bonus * accepted
+    return measured(report, value - options.round_penalty * (rounds - 1))
+
+
+def _span(options: RepairOptions) -> Span:
+    worst = options.round_penalty * (options.max_rounds - 1)
+    return Span(-worst, 1.0 + options.accepted_bonus)
+
+
+REPAIR = Verifier(_repair, RepairOptions, has_tests, _span)

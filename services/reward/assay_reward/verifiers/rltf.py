@@ -1,0 +1,51 @@
+"""RLTF's rewards of a program by what its tests say (arXiv 2307.04349)."""
+
+from assay_reward.measurement import Candidate, Measured, Span, Verifier
+from assay_reward.verifiers.code import has_tests, measured, test_report
+from assay_shared.config import Config
+from assay_shared.types import Failure, FailureClass, Status
+
+_PASS, _FAIL, _ERROR, _SYNTAX = 1.0, -0.3, -0.6, -1.0
+_COARSE = {
+    Status.ACCEPTED: _PASS,
+    Status.WRONG_ANSWER: _FAIL,
+    Status.COMPILE_ERROR: _SYNTAX,
+    Status.SYNTAX_ERROR: _SYNTAX,
+}
+
+
+class RLTFOptions(Config):
+    """`score_truncated`: a program that was cut off and so cannot be parsed is scored as any other
+    syntax error; without it, it has no reward."""
+
+    score_truncated: bool = False
+
+
+def _cut_off(candidate: Candidate, status: Status, options: RLTFOptions) -> Failure | None:
+    broken = status in (Status.SYNTAX_ERROR, Status.COMPILE_ERROR)
+    if options.score_truncated or not broken or not candidate.is_truncated:
+        return None
+    return Failure(
+        failure_class=FailureClass.BUDGET,
+        service="inference",
+        message="the program was cut off at the token limit: its syntax error is not its own",
+        retryable=False,
+    )
+
+
+async def _coarse(candidate: Candidate, options: RLTFOptions) -> Measured | Failure:
+    """1 for passing all tests, -0.3 for a wrong answer, -0.6 for an error, -1 for no program."""
+    report = await candidate.once(test_report)
+    cut_off = _cut_off(candidate, report.status, options)
+    return cut_off or measured(report, _COARSE.get(report.status, _ERROR))
+
+
+async def _adaptive(candidate: Candidate, options: RLTFOptions) -> Measured | Failure:
+    """-0.3 + 1.3 * the share of tests passed."""
+    report = await candidate.once(test_report)
+    cut_off = _cut_off(candidate, report.status, options)
+    return cut_off or measured(report, _FAIL + (_PASS - _FAIL) * report.pass_ratio)
+
+
+RLTF_COARSE = Verifier(_coarse, RLTFOptions, has_tests, span=lambda _: Span(_SYNTAX, _PASS))
+RLTF_ADAPTIVE = Verifier(_adaptive, RLTFOptions, has_tests, span=lambda _: Span(_FAIL, _PASS))

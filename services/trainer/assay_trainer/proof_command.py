@@ -1,0 +1,116 @@
+"""Commands that prove rewards before they are trained on. Each imports what it needs when run."""
+
+import random
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, TypeVar
+
+import typer
+
+if TYPE_CHECKING:
+    from assay_shared.clients import RewardClient
+    from assay_shared.types import Task
+
+Result = TypeVar("Result")
+OnScored = Callable[[int], None]
+
+_DATASET = typer.Argument(help="humaneval, gsm8k, gsm8k:train, or a JSONL file of tasks.")
+_RUBRIC = typer.Option(None, help="Rubric; each task's own without it.")
+_LIMIT = typer.Option(None, min=1, help="Look at so many tasks only, drawn at random.")
+_NUM_GENERATED = 200
+
+
+def validate(
+    dataset: str = _DATASET,
+    rubric: str | None = _RUBRIC,
+    limit: int | None = _LIMIT,
+    output: Path | None = typer.Option(None, help="Write exceptions and failures to this file."),
+    max_bad_share: float = typer.Option(
+        0.0, min=0, max=1, help="Exit with 1 if more of the tasks have an exception."
+    ),
+) -> None:
+    """Check that gold answers get a rubric's highest reward, and that nothing else does."""
+    from rich.console import Console
+
+    from assay_trainer import validation
+    from assay_trainer.corpus import Corpus
+    from assay_trainer.proof_view import show_validation
+
+    tasks = _open(dataset)
+    chosen, corpus = _drawn(tasks, limit), Corpus(tasks)
+    found = _with_progress(
+        len(chosen),
+        lambda client, tell: validation.validate(chosen, corpus, client, rubric, tell),
+    )
+    if output is not None:
+        found.write(output)
+    show_validation(found, Console())
+    if found.bad_share > max_bad_share:
+        raise typer.Exit(1)
+
+
+def audit(
+    dataset: str = typer.Argument(help="As for assay validate; or the name of a rubric."),
+    rubric: str | None = _RUBRIC,
+    limit: int | None = _LIMIT,
+) -> None:
+    """Show what policies without skill would earn, beside the gold answers.
+
+    By the name of a rubric alone it takes generated tasks of the rubric's kind.
+    """
+    from rich.console import Console
+
+    from assay_trainer import audit as auditing
+    from assay_trainer.proof_view import audit_table
+
+    tasks, own = _of_rubric(dataset) or (_open(dataset), None)
+    chosen, name = _drawn(tasks, limit), rubric or own
+    earned = _with_progress(
+        len(chosen), lambda client, tell: auditing.audit(chosen, client, name, tell)
+    )
+    Console().print(audit_table(earned))
+
+
+def _open(dataset: str) -> "list[Task]":
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.dataset import Purpose, named_source, open_dataset
+
+    folder = read_settings(ServiceSettings).data
+    return open_dataset(named_source(dataset), Purpose.EVALUATE, folder).tasks
+
+
+def _of_rubric(name: str) -> "tuple[list[Task], str] | None":
+    """Generated tasks for a rubric of code, maths or questions; None if there is none of it."""
+    from assay_shared.types import Role
+    from assay_trainer.generated import generate
+
+    domains = {"code": "code", "math": "arithmetic", "qa": "lookup"}
+    domain = domains.get(name.partition(".")[0])
+    if domain is None or Path(name).exists():
+        return None
+    generated = generate(_NUM_GENERATED, 0, {domain: 1.0}, Role.TRAIN)
+    return [one.task for one in generated], name
+
+
+def _drawn(tasks: "list[Task]", limit: int | None) -> "list[Task]":
+    return tasks if limit is None else random.Random(0).sample(tasks, min(limit, len(tasks)))
+
+
+def _with_progress(
+    num_tasks: int, work: "Callable[[RewardClient, OnScored], Awaitable[Result]]"
+) -> Result:
+    """What `work` comes to, with the running reward service and a bar of the tasks done."""
+    import asyncio
+
+    from rich.progress import Progress
+
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.validation import open_prover
+
+    async def run() -> Result:
+        with Progress(transient=True) as progress:
+            bar = progress.add_task("scoring", total=num_tasks)
+            async with open_prover(read_settings(ServiceSettings)) as client:
+                return await work(client, lambda done: progress.advance(bar, done))
+
+    return asyncio.run(run())
