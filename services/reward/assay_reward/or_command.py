@@ -62,7 +62,7 @@ def generate(
         manifest = folder.generate(
             output, order, lambda cell, done: progress.update(bars[cell], completed=done)
         )
-    Console().print(_table_of_cells(manifest))
+    _show(_table_of_cells(manifest))
     print(f"{manifest.num_instances} instances in {output}, digest {manifest.digest[:16]}")
 
 
@@ -88,8 +88,16 @@ def check(
             processes or len(os.sched_getaffinity(0)),
             lambda done: progress.advance(bar, done),
         )
-    Console().print(_table_of_checks(found))
+    _show(_table_of_checks(found))
     recheck.must_be_sound(found)
+
+
+def _show(table: object) -> None:
+    """Print a table in full, also where no terminal says how wide it is."""
+    from rich.console import Console
+
+    console = Console()
+    (console if console.is_terminal else Console(width=120)).print(table)
 
 
 def _cells(types: str, difficulties: str) -> "tuple[Cell, ...]":
