@@ -41,10 +41,14 @@ def tie_to_parent() -> None:
     The child asks for this itself: code between fork and exec is not safe beside threads.
     """
     parent = os.environ.get(_PARENT)
-    if parent is None:
-        return
+    if parent is not None:
+        tie_to(int(parent))
+
+
+def tie_to(parent: int) -> None:
+    """The same for a child whose parent's id is known otherwise: a pool's initialiser."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != int(parent):  # it ended before the line above
+    if os.getppid() != parent:  # it ended before the line above
         sys.exit(0)
 
 

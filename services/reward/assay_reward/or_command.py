@@ -65,7 +65,7 @@ def generate(
         manifest = folder.generate(
             output, order, lambda cell, done: progress.update(bars[cell], completed=done)
         )
-    Console().print(_table_of_cells(manifest))
+    _show(_table_of_cells(manifest))
     print(f"{manifest.num_instances} instances in {output}, digest {manifest.digest[:16]}")
 
 
@@ -91,7 +91,7 @@ def check(
             processes or len(os.sched_getaffinity(0)),
             lambda done: progress.advance(bar, done),
         )
-    Console().print(_table_of_checks(found))
+    _show(_table_of_checks(found))
     recheck.must_be_sound(found)
 
 
@@ -118,6 +118,14 @@ def demonstrate(
     rows = list(demonstrations(shown, Episodes(_SOLVE_TIMEOUT_S), mistake_rate, seed))
     save(rows, output)
     print(f"{len(rows)} turns in {output}")
+
+
+def _show(table: object) -> None:
+    """Print a table in full, also where no terminal says how wide it is."""
+    from rich.console import Console
+
+    console = Console()
+    (console if console.is_terminal else Console(width=120)).print(table)
 
 
 def _cells(types: str, difficulties: str) -> "tuple[Cell, ...]":

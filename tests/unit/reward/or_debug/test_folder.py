@@ -2,14 +2,17 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
+import psutil
 import pytest
 
 from assay_reward.or_debug import instance, mps
 from assay_reward.or_debug.generator import folder, recheck
 from assay_reward.or_debug.generator.cells import cells
 from assay_shared.errors import DatasetError, InvalidInput
+from tests.conftest import wait_until
 
 SMALL = ("--per-cell", "3", "--difficulties", "easy", "--types", "B,D", "--seed", "2")
 
@@ -99,6 +102,25 @@ def test_a_cell_that_cannot_be_filled_is_an_error_with_its_name_and_counts(tmp_p
         folder.generate(tmp_path / "new", order, lambda cell, done: None)
     assert "type_A_easy: 0 of 3, type_A_medium: 0 of 3" in caught.value.message
     assert not (tmp_path / "new").exists()
+
+
+def test_no_process_outlives_the_command(tmp_path: Path) -> None:
+    command = [sys.executable, "-m", "assay_shared.cli", "or-debug", "generate", "--processes", "2"]
+    running = subprocess.Popen(
+        [*command, "--output", str(tmp_path / "new")], stderr=subprocess.DEVNULL
+    )
+    parent = psutil.Process(running.pid)
+
+    def workers() -> list[psutil.Process]:
+        return [child for child in parent.children() if "spawn_main" in " ".join(child.cmdline())]
+
+    wait_until(lambda: len(workers()) == 2, "two processes to start", timeout_s=60)
+    started = workers()
+    time.sleep(0.5)
+    running.kill()
+    running.wait()
+    _, alive = psutil.wait_procs(started, timeout=30)
+    assert alive == []
 
 
 def test_a_folder_in_use_and_options_that_mean_nothing_are_refused(

@@ -59,6 +59,23 @@ def test_a_time_out_is_a_fault_that_can_be_retried_and_no_status(engine: Engine)
     assert caught.value.retryable
 
 
+@pytest.mark.parametrize("engine", ENGINES)
+def test_a_model_that_presolve_fails_on_is_solved_without_it(engine: Engine) -> None:
+    """HiGHS 1.15.1 ends with "Solve error" on it where presolve is on."""
+    model = Model(
+        columns=(
+            Column(name="x1", lower=None, is_integer=True),
+            Column(name="x2", lower=None, is_integer=True),
+            Column(name="x3"),
+        ),
+        rows=(
+            Row(name="c1", coefficients={"x1": -0.98, "x2": -1.01, "x3": -1.01}, upper=-92.9),
+            Row(name="c2", coefficients={"x1": 0.95, "x2": 1.02, "x3": 1.02}, upper=0.5),
+        ),
+    )
+    assert solve(model, 10, engine).is_optimal
+
+
 def test_an_unknown_engine_is_refused_with_the_known_ones() -> None:
     with pytest.raises(ConfigError, match="there are highs, scip, gurobi"):
         solve(feasible(), 1, cast(Engine, "cplex"))

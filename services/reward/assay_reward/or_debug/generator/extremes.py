@@ -15,6 +15,7 @@ from assay_shared.errors import SolverFault
 #: An expression: the coefficient of each column in it.
 Direction = dict[str, float]
 LIMIT_S = 60.0
+VERDICTS = (HighsModelStatus.kOptimal, HighsModelStatus.kInfeasible)
 #: Rows with a smaller dual value do not hold an extreme.
 NO_DUAL = 1e-9
 
@@ -95,7 +96,7 @@ class Extremes:
 
     def _solve(self) -> float:
         self._highs.run()
-        if self._highs.getModelStatus() == HighsModelStatus.kUnknown:
+        if self._highs.getModelStatus() not in VERDICTS:
             # A warm start can end nowhere; from nothing the same question has an answer.
             self._highs.clearSolver()
             self._highs.run()

@@ -2,10 +2,9 @@
 
 import hashlib
 import json
-import multiprocessing
 from collections import Counter
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures import Future
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from pathlib import Path
@@ -16,10 +15,10 @@ from pydantic import Field, JsonValue
 from assay_reward.or_debug import mps, tasks
 from assay_reward.or_debug.generator.cells import Cell
 from assay_reward.or_debug.generator.making import MAX_ATTEMPTS, Made, make
+from assay_reward.or_debug.generator.pool import pool
 from assay_reward.or_debug.instance import Instance, save
 from assay_reward.or_debug.solver import Engine
 from assay_shared.errors import AssayError, DatasetError, InvalidInput
-from assay_shared.processes import tie_to_parent
 from assay_shared.types import Wire
 
 MANIFEST, DATASET, TASKS, MODELS = "manifest.json", "dataset.json", "tasks.jsonl", "models"
@@ -136,20 +135,19 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 def _make_all(order: Order, on_progress: OnProgress) -> dict[Cell, list[Made]]:
     made: dict[Cell, list[Made]] = {cell: [] for cell in order.cells}
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(order.num_processes, context, initializer=tie_to_parent) as pool:
+    with pool(order.num_processes) as workers:
         batches: list[tuple[Cell, Future[list[Made]]]] = []
         for cell in order.cells:
             for first in range(0, order.per_cell, BATCH):
                 numbers = range(first, min(first + BATCH, order.per_cell))
-                future = pool.submit(_make_batch, order, cell, numbers)
+                future = workers.submit(_make_batch, order, cell, numbers)
                 batches.append((cell, future))
         try:
             for cell, future in batches:
                 made[cell] += future.result()
                 on_progress(cell, len(made[cell]))
         except AssayError as error:
-            pool.shutdown(cancel_futures=True)
+            workers.shutdown(cancel_futures=True)
             if not isinstance(error, DatasetError):
                 raise
             filled = ", ".join(

@@ -13,7 +13,7 @@ from assay_reward.or_debug.generator.plant import Plant, build
 from assay_reward.or_debug.generator.validation import confirmed, validated
 from assay_reward.or_debug.instance import Instance
 from assay_reward.or_debug.solver import Engine
-from assay_shared.errors import DatasetError
+from assay_shared.errors import DatasetError, SolverFault
 
 SABOTAGE: dict[ErrorType, Callable[[Random, Cell, Plant], Draft]] = {
     "A": direction.sabotage,
@@ -53,7 +53,8 @@ def make(
         draw = Random(f"{seed}/{cell.name}/{number}/{attempt}")
         try:
             return Made(_draw(draw, cell, number, confirm), rejected)
-        except Unsuitable as reason:
+        except (Unsuitable, SolverFault) as reason:
+            # A model that trips a solver is no good instance either; it is counted with the others.
             rejected[str(reason)] += 1
     counts = ", ".join(f"{count} times: {reason}" for reason, count in rejected.most_common())
     raise DatasetError(

@@ -1,8 +1,6 @@
 """Check a benchmark from its files alone, with a solver that had no part in making it."""
 
-import multiprocessing
 from collections.abc import Callable
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 
 from assay_reward.or_debug import mps
@@ -13,10 +11,10 @@ from assay_reward.or_debug.generator.folder import (
     digests_of,
     read_manifest,
 )
+from assay_reward.or_debug.generator.pool import pool
 from assay_reward.or_debug.instance import Instance, apply, load
 from assay_reward.or_debug.solver import Engine, solve
 from assay_shared.errors import DatasetError, InvalidInput
-from assay_shared.processes import tie_to_parent
 from assay_shared.types import Wire
 
 LIMIT_S = 60.0
@@ -62,15 +60,14 @@ def recheck(
     Raises: DatasetError for a folder without manifest, or a file that cannot be read.
     """
     manifest = read_manifest(folder)
-    context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(num_processes, context, initializer=tie_to_parent) as pool:
+    with pool(num_processes) as workers:
         found = []
         for report in manifest.cells:
             path = folder / report.name
             instances = load(path / DATASET)
             arguments = [(path / MODELS, instance, engine) for instance in instances]
             answers: list[_Answers] = []
-            for answer in pool.map(_ask, arguments, chunksize=BATCH):
+            for answer in workers.map(_ask, arguments, chunksize=BATCH):
                 answers.append(answer)
                 on_progress(1)
             found.append(_finding(folder, manifest, report.name, instances, answers))
