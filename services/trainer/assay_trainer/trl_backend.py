@@ -33,7 +33,7 @@ def make_sft_trainer(
     folder: Path,
     callbacks: list[TrainerCallback],
 ) -> SFTTrainer:
-    """TRL's SFTTrainer on (prompt ids, answer ids); prompts enter the loss if the config says so."""
+    """TRL's SFTTrainer on (prompt ids, answer ids); prompts are learnt if the config says so."""
     examples = {
         "input_ids": [prompt + answer for prompt, answer in pairs],
         "labels": [
