@@ -6,6 +6,7 @@ from random import Random
 from assay_reward.or_debug.actions import Action, ActionName
 from assay_reward.or_debug.episode import Episodes
 from assay_reward.or_debug.instance import Instance, SetColumn
+from assay_reward.or_debug.repair import shown
 from assay_reward.or_debug.tasks import ENVIRONMENT
 from assay_shared.errors import DatasetError
 from assay_shared.types import Message, Role, Task
@@ -64,21 +65,21 @@ def _rows(task: Task, replies: list[str], instance: Instance, episodes: Episodes
 
 
 def _replies(instance: Instance, draw: Random, mistake: str | None) -> list[str]:
-    look = Action(ActionName.GET_IIS)
+    look = _said(Action(ActionName.GET_IIS))
     if mistake is not None:
-        return [_said(look), _mistaken(instance, draw, mistake)]
+        return [look, _mistaken(instance, draw, mistake)]
     repairs = [_repair(instance, name) for name in instance.root_cause]
-    submit = Action(ActionName.SUBMIT, names=instance.root_cause)
-    return [_said(action) for action in (look, *repairs, submit)]
+    submit = _said(Action(ActionName.SUBMIT, names=instance.root_cause))
+    return [look, *repairs, submit]
 
 
-def _repair(instance: Instance, name: str) -> Action:
+def _repair(instance: Instance, name: str) -> str:
     """Take a row of the root cause out; give a column its old bounds back."""
     for edit in instance.fix:
         if isinstance(edit, SetColumn) and edit.column.name == name:
             bounds = (edit.column.lower, edit.column.upper)
-            return Action(ActionName.UPDATE_BOUNDS, target=name, values=bounds)
-    return Action(ActionName.DROP, target=name)
+            return _said(Action(ActionName.UPDATE_BOUNDS, target=name, values=bounds))
+    return _dropped(instance, name)
 
 
 def _mistaken(instance: Instance, draw: Random, mistake: str) -> str:
@@ -87,7 +88,13 @@ def _mistaken(instance: Instance, draw: Random, mistake: str) -> str:
     members = set(instance.iis.rows) if mistake == "another_member" else set()
     rows = [row.name for row in instance.model.rows if row.name not in instance.root_cause]
     wrong = [name for name in rows if not members or name in members] or rows
-    return _said(Action(ActionName.DROP, target=draw.choice(wrong)))
+    return _dropped(instance, draw.choice(wrong))
+
+
+def _dropped(instance: Instance, name: str) -> str:
+    """The row as it was read, and then the action: what is quoted first is named right after."""
+    model = instance.model
+    return f"{shown(model, model.row(name))}\n{_said(Action(ActionName.DROP, target=name))}"
 
 
 def _said(action: Action) -> str:
