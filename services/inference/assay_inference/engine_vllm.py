@@ -27,6 +27,7 @@ from assay_shared.errors import (
     AssayError,
     InfrastructureError,
     InternalFault,
+    InvalidInput,
     NotReady,
     TimedOut,
     Unreachable,
@@ -35,6 +36,7 @@ from assay_shared.errors import (
 from assay_shared.types import Completion, LogprobProbe, PolicyVersion, SamplingParams
 
 _log = logging.getLogger(__name__)
+_LEAST_TEMPERATURE, _MOST_TEMPERATURE = 0.01, 2.0
 _WATCH_S = 0.2
 _STOP_GRACE_S = 10.0
 _RETRY_AFTER_S = 5.0
@@ -89,6 +91,7 @@ class VllmEngine:
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
         self.vocabulary.check_fits(prompt_token_ids, sampling)
+        _check_temperature(sampling.temperature)
         async with self._gate.inside(sampling.n):
             replica = self._replica
             if replica is None:
@@ -275,7 +278,37 @@ class VllmEngine:
             await self._lose("vLLM failed again and again")
 
 
+def _check_temperature(temperature: float) -> None:
+    """vLLM would refuse what is above, and quietly raise what is between 0 and the least."""
+    if temperature > _MOST_TEMPERATURE or 0 < temperature < _LEAST_TEMPERATURE:
+        raise InvalidInput(
+            f"vLLM takes 0 and {_LEAST_TEMPERATURE:g} to {_MOST_TEMPERATURE:g}",
+            field="sampling.temperature",
+        )
+
+
 async def _draw(
+    replica: VllmReplica,
+    prompt: list[int],
+    sampling: SamplingParams,
+    on_text: OnText | None,
+    timeout_s: float,
+) -> list[Completion]:
+    """Greedy samples are all the same, and vLLM draws one alone."""
+    if sampling.temperature > 0 or sampling.n == 1:
+        return await _draw_each(replica, prompt, sampling, on_text, timeout_s)
+
+    def on_all_texts(_: int, text: str) -> None:
+        for index in range(sampling.n):
+            if on_text is not None:
+                on_text(index, text)
+
+    one = sampling.model_copy(update={"n": 1})
+    listen = None if on_text is None else on_all_texts
+    return await _draw_each(replica, prompt, one, listen, timeout_s) * sampling.n
+
+
+async def _draw_each(
     replica: VllmReplica,
     prompt: list[int],
     sampling: SamplingParams,

@@ -109,10 +109,7 @@ def add_routes(app: FastAPI, model_name: str) -> None:
     @app.get("/v1/models")
     async def models() -> Json:
         """The one model, and the weights it has now."""
-        policy: PolicyVersion | None = app.state.policy.status.policy
-        card: Json = {"id": model_name, "object": "model", "created": 0, "owned_by": "assay"}
-        card["policy"] = policy.model_dump() if policy else None
-        return {"object": "list", "data": [card]}
+        return {"object": "list", "data": [_card(model_name, app.state.policy.status.policy)]}
 
     @app.post("/v1/completions", response_model=None)
     async def completions(request: CompletionRequest) -> Json | StreamingResponse:
@@ -144,11 +141,17 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         if request.stream:
             return await _stream(engine, prompt, sampling, ChatChunks(model_name))
         drawn = await _draw(engine, [prompt], sampling)
+        decoder = engine.vocabulary if request.logprobs else None
         choices = [
-            _chat_choice(completion, index, engine.vocabulary if request.logprobs else None)
+            _chat_choice(completion, index, decoder)
             for index, completion in enumerate(drawn[0].completions)
         ]
         return _envelope("chatcmpl", "chat.completion", model_name, drawn) | {"choices": choices}
+
+
+def _card(model_name: str, policy: PolicyVersion | None) -> Json:
+    card: Json = {"id": model_name, "object": "model", "created": 0, "owned_by": "assay"}
+    return card | {"policy": policy.model_dump() if policy else None}
 
 
 async def _draw(engine: Engine, prompts: list[list[int]], sampling: SamplingParams) -> list[Prompt]:
