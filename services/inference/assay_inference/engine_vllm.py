@@ -53,8 +53,8 @@ class VllmEngine:
         self._changing = asyncio.Lock()
         self._replica: VllmReplica | None = None
         self._served: Checkpoint | None = None
-        #: True while it loads, when it answers nothing else.
-        self._is_loading = False
+        #: While vLLM loads, it answers nothing else.
+        self.is_loading = False
         self._watcher: asyncio.Task[None] | None = None
         self._metrics_text = ""
         self._num_tokens = 0
@@ -159,7 +159,7 @@ class VllmEngine:
         """Let `checkpoint` take the place of `served`, or leave that, or nothing."""
         with sync.phase("drain"):
             await self._gate.hold(self._settings.inference_drain_timeout_s)
-        self._is_loading = True
+        self.is_loading = True
         try:
             try:
                 await replica.replace(checkpoint, sync)
@@ -171,7 +171,7 @@ class VllmEngine:
                 _log.warning("the engine was lost while it loaded: %s", error)
                 await self._start_either(checkpoint, served, sync)
         finally:
-            self._is_loading = False
+            self.is_loading = False
             if self._replica is not None:
                 with sync.phase("resume"):
                     await self._gate.open()
@@ -235,7 +235,7 @@ class VllmEngine:
         while True:
             await asyncio.sleep(_WATCH_S)
             replica = self._replica
-            if replica is None or self._is_loading:
+            if replica is None or self.is_loading:
                 continue
             if replica.process.is_running():
                 if time.monotonic() - looked_at < settings.inference_health_interval_s:
@@ -245,7 +245,7 @@ class VllmEngine:
                 if is_alive:
                     await self._read_metrics(replica)
                     continue
-            if self._replica is replica and not self._is_loading:
+            if self._replica is replica and not self.is_loading:
                 await self._recover(replica, budget)
 
     async def _read_metrics(self, replica: VllmReplica) -> None:
