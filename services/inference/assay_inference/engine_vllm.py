@@ -240,16 +240,16 @@ class VllmEngine:
             if replica.process.is_running():
                 if time.monotonic() - looked_at < settings.inference_health_interval_s:
                     continue
-                is_alive = await replica.is_alive()
+                # Side by side: a child that hangs is known after one time-out.
+                is_alive, _ = await asyncio.gather(replica.is_alive(), self._read_metrics(replica))
                 looked_at = time.monotonic()
                 if is_alive:
-                    await self._read_metrics(replica)
                     continue
             if self._replica is replica and not self.is_loading:
                 await self._recover(replica, budget)
 
     async def _read_metrics(self, replica: VllmReplica) -> None:
-        with contextlib.suppress(Unreachable, TimedOut):  # the next look at its health tells
+        with contextlib.suppress(Unreachable, TimedOut):  # its health, asked beside this, tells
             timeout_s = self._settings.inference_health_timeout_s
             self._metrics_text = await replica.api.metrics_text(timeout_s)
 

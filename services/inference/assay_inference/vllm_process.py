@@ -3,6 +3,7 @@
 import contextlib
 import json
 import os
+import re
 import shlex
 import shutil
 import signal
@@ -21,6 +22,7 @@ from assay_shared.processes import last_lines
 #: The name by which the child knows its only model.
 MODEL = "policy"
 _OLDEST, _NEWEST = (0, 22, 1), (0, 32)
+_ERROR = re.compile(r"\bERROR\b|^\w+Error:")
 _VERSION_TIMEOUT_S = 60.0
 _FIND_VERSION = """
 import importlib.metadata as metadata, json
@@ -101,7 +103,7 @@ class VllmProcess:
 
     def last_words(self) -> str:
         """The end of its log, for a message."""
-        errors = [line for line in last_lines(self._log, 200) if "Error" in line]
+        errors = [line for line in last_lines(self._log, 200) if _ERROR.search(line)]
         lines = errors[-2:] or last_lines(self._log, 2)
         return " | ".join(line.strip()[-300:] for line in lines) or "its log is empty"
 
