@@ -38,7 +38,7 @@ from assay_shared.types import (
     WeightUpdate,
 )
 from assay_trainer.policy import create_policy, publish_policy
-from tests.conftest import Serve
+from tests.conftest import Serve, wait_until
 from tests.policies import SERVABLE, TEXTS, make_policy_folder
 from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
 
@@ -242,7 +242,7 @@ async def test_hung_it_is_ended_and_its_version_served_again(
     with pytest.raises(NotReady, match="starting again") as raised:
         await trainer.ask()
     assert raised.value.retry_after_s is not None
-    assert not any(is_at_work(process) for process in processes)
+    wait_until(lambda: not any(is_at_work(p) for p in processes), "the hung ones to end", 10)
     assert (await trainer.ask_until_served()).policy == served.policy
 
 

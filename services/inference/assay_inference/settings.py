@@ -25,7 +25,7 @@ class InferenceSettings(ServiceSettings):
     inference_max_waiting: int = Field(default=4096, ge=0)
     #: cpu, cuda, cuda:1, mps; the best there is where it is not set. For transformers alone.
     inference_device: str | None = None
-    #: Time new weights wait for the sequences in hand.
+    #: Time new weights wait for the sequences in hand. For vLLM, as all that follows.
     inference_drain_timeout_s: float = Field(default=600.0, gt=0)
     #: vLLM's interpreter, in an environment of its own; the service's where it is not set.
     inference_vllm_python: Path | None = None
