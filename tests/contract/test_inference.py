@@ -1,44 +1,72 @@
-"""Inference over HTTP: our client, the openai client, and what both are told when it goes wrong."""
+"""Inference over HTTP, by every engine that this host can run: our client and the openai client."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import re
+import shutil
+from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import openai
 import pytest
+import torch
 
 from assay_inference.app import create_app
+from assay_inference.model import Model, open_model
 from assay_inference.settings import InferenceSettings
 from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import Conflict, InvalidInput, NotFound, NotReady, WeightsRefused
+from assay_shared.logs import quiet_transformers
 from assay_shared.types import (
+    FinishReason,
     GenerateRequest,
+    LogprobProbe,
     Message,
     PolicyVersion,
     SamplingParams,
     WeightUpdate,
 )
 from tests.conftest import Serve
-from tests.policies import make_policy_folder
+from tests.policies import SERVABLE, make_policy_folder
+from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
+
+pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
+    quiet_transformers()
     root = tmp_path_factory.mktemp("policies")
     for seed in range(2):
-        make_policy_folder(root / f"v{seed}", seed)
+        make_policy_folder(root / f"v{seed}", seed, sharpness=3.0, config=SERVABLE)
     return [root / "v0", root / "v1"]
 
 
-def settings(**values: object) -> InferenceSettings:
+Settings = Callable[..., InferenceSettings]
+
+
+def transformers_settings(**values: object) -> InferenceSettings:
     return InferenceSettings.model_validate({"inference_device": "cpu"} | values)
 
 
-@pytest.fixture
-def url(serve: Serve, folders: list[Path]) -> str:
-    return serve(create_app(settings(inference_model=folders[0])))
+@pytest.fixture(
+    scope="module",
+    params=[
+        pytest.param(transformers_settings, id="transformers"),
+        pytest.param(vllm_settings, id="vllm", marks=[NEEDS_VLLM, pytest.mark.slow]),
+    ],
+)
+def settings(request: pytest.FixtureRequest) -> Iterator[Settings]:
+    """Of each engine that this host can run."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
+        yield request.param
+
+
+@pytest.fixture(scope="module")
+def url(serve_for_all: Serve, settings: Settings, folders: list[Path]) -> str:
+    return serve_for_all(create_app(settings(inference_model=folders[0])))
 
 
 @pytest.fixture
@@ -85,30 +113,147 @@ async def test_every_completion_names_the_weights_that_made_it(
     client: InferenceClient, folders: list[Path]
 ) -> None:
     request = GenerateRequest(prompt="x", sampling=SAMPLING)
-    expected = PolicyVersion(version=0, digest=checkpoint.digest(folders[0]))
-    assert (await client.weight_status()).policy == expected
-    assert {c.policy for c in (await client.generate(request)).completions} == {expected}
-    update = PolicyVersion(version=5, digest=checkpoint.digest(folders[1]))
-    status = await client.update_weights(WeightUpdate(path=str(folders[1]), policy=update))
-    assert status.policy == update
+    served = (await client.weight_status()).policy
+    assert served == PolicyVersion(version=0, digest=checkpoint.digest(folders[0]))
+    assert {c.policy for c in (await client.generate(request)).completions} == {served}
+    update = await publish(client, folders[1])
     assert {c.policy for c in (await client.generate(request)).completions} == {update}
+    assert (await client.weight_status()).policy == update
+
+
+async def test_tokens_and_logprobs_are_those_of_the_served_weights(
+    client: InferenceClient, folders: list[Path]
+) -> None:
+    """After a first load and after further ones; the reference is a whole forward pass."""
+    for folder in (folders[1], folders[0], folders[1]):
+        policy = await publish(client, folder)
+        reference = open_model(folder, policy, torch.device("cpu"))
+        for temperature, top_p in ((0.0, 1.0), (1.0, 1.0), (0.6, 0.5)):
+            sampling = SamplingParams(
+                n=2, max_tokens=16, temperature=temperature, top_p=top_p, seed=1
+            )
+            drawn = await client.generate(GenerateRequest(prompt="Write solve", sampling=sampling))
+            for completion in drawn.completions:
+                logits_CV = _logits(reference, drawn.prompt_token_ids, completion.token_ids)
+                logprobs_CV = (logits_CV / (temperature or 1.0)).log_softmax(dim=-1)
+                ids_C1 = torch.tensor(completion.token_ids)[:, None]
+                expected_C = logprobs_CV.gather(1, ids_C1)[:, 0]
+                assert expected_C.tolist() == pytest.approx(completion.logprobs, abs=2e-3)
+                if temperature == 0:
+                    assert logits_CV.argmax(dim=-1).tolist() == list(completion.token_ids)
+
+
+def _logits(model: Model, prompt: tuple[int, ...], completion: tuple[int, ...]) -> torch.Tensor:
+    """(C, V): what stood before each id of the completion."""
+    with torch.inference_mode():
+        logits_TV: torch.Tensor = (
+            model.network(torch.tensor([[*prompt, *completion]])).logits[0].float()
+        )
+    return logits_TV[len(prompt) - 1 : -1]
+
+
+async def test_a_seed_repeats_a_sample_and_neighbours_share_none(client: InferenceClient) -> None:
+    async def draw(seed: int) -> list[tuple[int, ...]]:
+        sampling = SamplingParams(n=3, max_tokens=32, temperature=2.0, seed=seed)
+        answer = await client.generate(GenerateRequest(prompt="x", sampling=sampling))
+        return [completion.token_ids for completion in answer.completions]
+
+    alone = await draw(1)
+    beside = await asyncio.gather(*(draw(seed) for seed in range(4)))
+    assert beside[1] == alone
+    assert len({ids for drawn in beside for ids in drawn}) == 12
+
+
+async def test_a_stop_string_ends_a_sample_and_is_cut_off(client: InferenceClient) -> None:
+    greedy = SamplingParams(max_tokens=24, temperature=0)
+    whole = (await client.generate(GenerateRequest(prompt="x", sampling=greedy))).completions[0]
+    stop = whole.text[3:6]
+    stopped = greedy.model_copy(update={"stop": (stop,)})
+    cut = (await client.generate(GenerateRequest(prompt="x", sampling=stopped))).completions[0]
+    assert cut.text == whole.text[: whole.text.index(stop)]
+    assert cut.token_ids == whole.token_ids[: len(cut.token_ids)]
+    assert cut.finish_reason is FinishReason.STOP
+
+
+async def test_new_weights_wait_for_the_sequences_in_hand(
+    client: InferenceClient, folders: list[Path]
+) -> None:
+    long = GenerateRequest(prompt="x", sampling=SamplingParams(n=4, max_tokens=100))
+    drawing = [asyncio.create_task(client.generate(long)) for _ in range(4)]
+    await asyncio.sleep(0.02)
+    for folder in folders:
+        await publish(client, folder)
+        drawing.append(asyncio.create_task(client.generate(long)))
+    for answer in await asyncio.gather(*drawing):
+        assert len({completion.policy for completion in answer.completions}) == 1
+
+
+async def test_a_probe_that_does_not_hold_leaves_the_old_version(
+    client: InferenceClient, folders: list[Path]
+) -> None:
+    before = await publish(client, folders[0])
+    new = PolicyVersion(version=before.version + 1, digest=checkpoint.digest(folders[1]))
+    probe = LogprobProbe(token_ids=(1, 2, 3), logprobs=(-50.0, -50.0), tolerance=0.01)
+    with pytest.raises(WeightsRefused, match="log-probabilities differ by"):
+        await client.update_weights(WeightUpdate(path=str(folders[1]), policy=new, probe=probe))
+    assert (await client.weight_status()).policy == before
+    answer = await client.generate(GenerateRequest(prompt="x", sampling=SAMPLING))
+    assert {completion.policy for completion in answer.completions} == {before}
+    model = open_model(folders[1], new, torch.device("cpu"))
+    ids = (9, 8, 7, 6)
+    logprobs_CV = _logits(model, ids[:1], ids[1:]).log_softmax(dim=-1)
+    true = tuple(float(logprobs_CV[at, token]) for at, token in enumerate(ids[1:]))
+    probe = LogprobProbe(token_ids=ids, logprobs=true, tolerance=2e-3)
+    update = WeightUpdate(path=str(folders[1]), policy=new, probe=probe)
+    status = await client.update_weights(update)
+    assert status.probe_difference is not None
+    assert status.probe_difference < 2e-3
+
+
+async def test_a_folder_that_is_cut_off_is_refused(
+    client: InferenceClient, folders: list[Path], tmp_path: Path
+) -> None:
+    """Its digest is that of what is there: the trainer itself lost the rest."""
+    before = await publish(client, folders[0])
+    cut = tmp_path / "cut"
+    shutil.copytree(folders[1], cut)
+    (file,) = cut.glob("*.safetensors")
+    file.write_bytes(file.read_bytes()[:-1000])
+    policy = PolicyVersion(version=before.version + 1, digest=checkpoint.digest(cut))
+    with pytest.raises(WeightsRefused, match="cut"):
+        await client.update_weights(WeightUpdate(path=str(cut), policy=policy))
+    assert (await client.weight_status()).policy == before
+    assert await client.generate(GenerateRequest(prompt="x", sampling=SAMPLING))
+
+
+async def publish(client: InferenceClient, folder: Path) -> PolicyVersion:
+    """Serve `folder` as the next version."""
+    served = (await client.weight_status()).policy
+    policy = PolicyVersion(
+        version=served.version + 1 if served else 1, digest=checkpoint.digest(folder)
+    )
+    status = await client.update_weights(WeightUpdate(path=str(folder), policy=policy))
+    assert status.policy == policy
+    return policy
 
 
 async def test_refusals_reach_the_trainer_as_what_they_are(
     client: InferenceClient, folders: list[Path]
 ) -> None:
-    wrong = WeightUpdate(path=str(folders[1]), policy=PolicyVersion(version=1, digest="wrong"))
+    version = (await publish(client, folders[0])).version
+    policy = PolicyVersion(version=version + 1, digest="wrong")
+    wrong = WeightUpdate(path=str(folders[1]), policy=policy)
     with pytest.raises(WeightsRefused, match="policy.digest"):
         await client.update_weights(wrong)
     back = WeightUpdate(path=str(folders[0]), policy=PolicyVersion(version=0, digest="other"))
-    with pytest.raises(Conflict, match="announce 1 or above"):
+    with pytest.raises(Conflict, match=f"announce {version + 1} or above"):
         await client.update_weights(back)
     long = GenerateRequest(prompt="x", sampling=SamplingParams(max_tokens=500))
     with pytest.raises(InvalidInput, match="sampling.max_tokens: .*context of 128"):
         await client.generate(long)
 
 
-async def test_without_weights_it_is_alive_and_not_ready(serve: Serve) -> None:
+async def test_without_weights_it_is_alive_and_not_ready(serve: Serve, settings: Settings) -> None:
     async with InferenceClient(serve(create_app(settings())), retry=NO_RETRY) as client:
         assert (await client.health())["status"] == "ok"
         assert (await client.weight_status()).policy is None
@@ -120,17 +265,21 @@ async def test_without_weights_it_is_alive_and_not_ready(serve: Serve) -> None:
 
 def test_a_missing_model_folder_stops_the_start() -> None:
     with pytest.raises(NotFound, match="there is no model folder /nowhere"):
-        create_app(settings(inference_model=Path("/nowhere")))
+        create_app(transformers_settings(inference_model=Path("/nowhere")))
 
 
 # The openai client
 
 
-async def test_models_are_listed(openai_client: openai.AsyncOpenAI) -> None:
+async def test_models_are_listed(
+    openai_client: openai.AsyncOpenAI, client: InferenceClient
+) -> None:
     (model,) = (await openai_client.models.list()).data
     assert model.id == "policy"
     assert model.model_extra is not None
-    assert model.model_extra["policy"]["version"] == 0
+    served = (await client.weight_status()).policy
+    assert served is not None
+    assert model.model_extra["policy"] == served.model_dump()
 
 
 async def test_completions(openai_client: openai.AsyncOpenAI) -> None:
@@ -144,7 +293,7 @@ async def test_completions(openai_client: openai.AsyncOpenAI) -> None:
     assert logprobs.token_logprobs is not None
     assert all(value <= 0 for value in logprobs.token_logprobs)
     assert answer.system_fingerprint is not None
-    assert answer.system_fingerprint.startswith("v0-")
+    assert re.match(r"v\d+-[0-9a-f]{12}$", answer.system_fingerprint)
     assert answer.usage is not None
     assert answer.usage.completion_tokens > 0
 

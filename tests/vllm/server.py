@@ -35,7 +35,7 @@ def publish_model(folder: Path) -> None:
 class VllmServer:
     """Serves a new tiny model; its files and log are in `folder`."""
 
-    def __init__(self, executable: str, folder: Path) -> None:
+    def __init__(self, python: str, folder: Path) -> None:
         publish_model(folder / "model")
         with socket.create_server(("127.0.0.1", 0)) as free:
             port = free.getsockname()[1]
@@ -43,7 +43,8 @@ class VllmServer:
         self._log = folder / "vllm.log"
         self._process = spawn(
             [
-                *(executable, "serve", str(folder / "model"), "--served-model-name", MODEL),
+                *(python, "-m", "vllm.entrypoints.openai.api_server"),
+                *("--model", str(folder / "model"), "--served-model-name", MODEL),
                 *("--host", "127.0.0.1", "--port", str(port), "--enforce-eager"),
                 *("--max-model-len", str(_TINY.context_length)),
                 # Random weights would else fill every gap of the JSON with spaces to the limit.

@@ -1,10 +1,8 @@
 """A judge in front of a real vLLM: random weights, which say nothing unless they are constrained.
 
-Only with ASSAY_VLLM=/path/to/vllm, its executable in an environment of its own: starting it takes a
-minute.
+Only where there is a vLLM (`tests/vllm/interpreter.py`): starting it takes a minute.
 """
 
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -17,9 +15,9 @@ from assay_shared.clients import JudgeClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.types import Abstention, FailureClass, JudgeRequest, Label, Verdict
 from tests.conftest import Serve
+from tests.vllm.interpreter import NEEDS_VLLM, vllm_python
 from tests.vllm.server import MODEL, START_TIMEOUT_S, VllmServer
 
-VLLM = os.environ.get("ASSAY_VLLM")
 NUM_ANSWERS = 24
 REQUEST = JudgeRequest(
     question="What is 6 times 7?",
@@ -27,7 +25,7 @@ REQUEST = JudgeRequest(
     reference="42",
 )
 pytestmark = [
-    pytest.mark.skipif(VLLM is None, reason="needs ASSAY_VLLM=/path/to/vllm"),
+    NEEDS_VLLM,
     pytest.mark.slow,
     pytest.mark.timeout(START_TIMEOUT_S + 120),
 ]
@@ -35,8 +33,7 @@ pytestmark = [
 
 @pytest.fixture(scope="module")
 def vllm(tmp_path_factory: pytest.TempPathFactory) -> Iterator[VllmServer]:
-    assert VLLM is not None
-    server = VllmServer(VLLM, tmp_path_factory.mktemp("vllm"))
+    server = VllmServer(vllm_python(), tmp_path_factory.mktemp("vllm"))
     yield server
     server.stop()
 

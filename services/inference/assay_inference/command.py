@@ -1,11 +1,17 @@
 """Serve the policy: generation, and weights that change under it."""
 
+import contextlib
 import os
+import sys
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
 
 from assay_shared.options import FdOption, HostOption, port_option
+
+if TYPE_CHECKING:  # only a type
+    from assay_shared.clients import InferenceClient
 
 app = typer.Typer(
     help="Serve the policy: generation, and weights that change under it.",
@@ -38,3 +44,115 @@ def serve(
         os.environ["ASSAY_INFERENCE_MODEL"] = str(model)
     quiet_transformers()
     run_service("inference", InferenceSettings, create_app, Address(host, port, fd))
+
+
+@app.command()
+def verify(
+    model: Path = typer.Argument(help="Checkpoint folder."),
+    max_tokens: int = typer.Option(32, min=1, help="Length of each greedy answer."),
+) -> None:
+    """Load a checkpoint with transformers, and with vLLM where it is set, and compare them."""
+    import asyncio
+
+    from assay_inference.settings import InferenceSettings
+    from assay_inference.verify import verify as compare
+    from assay_shared.logs import quiet_transformers
+    from assay_shared.settings import read_settings
+
+    quiet_transformers()
+    found = asyncio.run(compare(model, read_settings(InferenceSettings), max_tokens))
+    print(f"chat template: {'yes' if found.has_template else 'none'}")
+    print(f"a prompt as it is sent: {found.shown_prompt!r}")
+    print(f"special tokens: {found.special_tokens}")
+    print(f"tokens that end an answer: {list(found.end_ids)}")
+    for answers in found.answers:
+        compared = f", {answers.num_compared} of {answers.num_tensors} tensors compared"
+        print(f"{answers.engine}: loaded{compared if answers.num_compared else ''}")
+        for completion in answers.completions:
+            print(f"  {completion.finish_reason} after {len(completion.token_ids)}: ", end="")
+            print(repr(completion.text))
+    print(f"ended by themselves: {found.num_ended} of {len(found.answers[0].completions)}")
+    if len(found.answers) > 1:
+        print(f"log-probabilities differ by {found.largest_logprob_difference:.2g} nats at most")
+    for difference in found.differences:
+        print(difference)
+    raise typer.Exit(1 if found.differences else 0)
+
+
+def chat(
+    url: str | None = typer.Option(None, help="Inference; ASSAY_INFERENCE_URL without it."),
+    max_tokens: int = typer.Option(256, min=1, help="Longest answer."),
+    temperature: float = typer.Option(1.0, min=0, max=2, help="0 is greedy."),
+) -> None:
+    """Talk with the policy that inference serves; an empty line ends it."""
+    import asyncio
+
+    from assay_shared.types import GenerateRequest, Message, SamplingParams
+
+    sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature)
+
+    async def talk() -> None:
+        ids: tuple[int, ...] = ()
+        async with _client(url) as client:
+            while text := (await asyncio.to_thread(_read_line)).strip():
+                turn = (Message(role="user", content=text),)
+                said = (
+                    GenerateRequest(token_ids=ids, then=turn, sampling=sampling)
+                    if ids
+                    else GenerateRequest(messages=turn, sampling=sampling)
+                )
+                answer = await client.generate(said)
+                (completion,) = answer.completions
+                print(completion.text)
+                ids = (*answer.prompt_token_ids, *completion.token_ids)
+
+    asyncio.run(talk())
+
+
+def generate(
+    file: Path = typer.Argument(help="JSON lines, each a body of POST /v1/generate."),
+    output: Path | None = typer.Option(None, help="File for the answers; else standard output."),
+    url: str | None = typer.Option(None, help="Inference; ASSAY_INFERENCE_URL without it."),
+    concurrency: int = typer.Option(64, min=1, help="Requests in hand at once."),
+) -> None:
+    """Answer a file of requests: JSON lines in, JSON lines out, in the same order."""
+    import asyncio
+
+    from assay_inference.requests_file import answer_all
+    from assay_shared.json_lines import read_json_lines
+    from assay_shared.types import GenerateRequest
+
+    requests = list(read_json_lines(file, GenerateRequest.model_validate))
+
+    async def run() -> int:
+        num_failed = 0
+        with contextlib.ExitStack() as stack:
+            to = stack.enter_context(output.open("w")) if output else sys.stdout
+            async with _client(url) as client:
+                done = 0
+                async for line in answer_all(client, requests, concurrency):
+                    done += 1
+                    num_failed += line.startswith('{"failure"')
+                    to.write(line + "\n")
+                    print(f"\r{done} of {len(requests)}", end="", file=sys.stderr)
+        print(f", {num_failed} failed", file=sys.stderr)
+        return num_failed
+
+    raise typer.Exit(1 if asyncio.run(run()) else 0)
+
+
+def _client(url: str | None) -> "InferenceClient":
+    from assay_shared.clients import InferenceClient
+    from assay_shared.settings import ServiceSettings, read_settings
+
+    settings = read_settings(ServiceSettings)
+    if url is not None:
+        settings = settings.model_copy(update={"inference_url": url})
+    return InferenceClient.from_settings(settings)
+
+
+def _read_line() -> str:
+    try:
+        return input("> ")
+    except EOFError:
+        return ""

@@ -1,17 +1,19 @@
 """Conversations as token ids, through the tokenizer's chat template."""
 
 from collections.abc import Collection, Sequence
-
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+from typing import TYPE_CHECKING
 
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Message
+
+if TYPE_CHECKING:  # only a type: it takes seconds to import
+    from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 #: Stands for a reply whose ids are known already; no template changes it.
 _REPLY = "assay-reply-7f3a"
 
 
-def encode(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> list[int]:
+def encode(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[int]:
     """Ids of a conversation, ready for the answer.
 
     Raises:
@@ -21,7 +23,7 @@ def encode(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> l
 
 
 def encode_further(
-    tokenizer: PreTrainedTokenizerBase,
+    tokenizer: "PreTrainedTokenizerBase",
     token_ids: Sequence[int],
     messages: Sequence[Message],
     end_ids: Collection[int],
@@ -45,7 +47,7 @@ def encode_further(
     return [*token_ids, *further]
 
 
-def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -> str:
+def _rendered(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> str:
     if tokenizer.chat_template is None:
         raise InvalidInput("this model has no chat template", field="messages")
     turns = [message.model_dump() for message in messages]
@@ -53,5 +55,5 @@ def _rendered(tokenizer: PreTrainedTokenizerBase, messages: Sequence[Message]) -
     return str(text)
 
 
-def _encode_text(tokenizer: PreTrainedTokenizerBase, text: str) -> list[int]:
+def _encode_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
     return list(tokenizer.encode(text, add_special_tokens=False))

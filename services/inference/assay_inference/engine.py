@@ -1,12 +1,15 @@
 """The seam between the service and what computes: one protocol, one file per engine."""
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Protocol
 
+from prometheus_client import Metric
+
 from assay_inference.settings import InferenceSettings
-from assay_shared.types import Completion, LogprobProbe, Message, PolicyVersion, SamplingParams
+from assay_inference.vocabulary import Vocabulary
+from assay_shared.types import Completion, LogprobProbe, PolicyVersion, SamplingParams
 
 #: Called as tokens are drawn: sample index, and the text they added.
 OnText = Callable[[int, str], None]
@@ -14,10 +17,26 @@ OnText = Callable[[int, str], None]
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a load found: the largest difference of the probe's log-probabilities, in nats."""
+    """What a load found.
+
+    `probe_difference`: the largest difference of the probe's log-probabilities, in nats.
+    `num_compared` of the checkpoint's `num_tensors` were compared with what the engine holds.
+    """
 
     probe_difference: float | None
     load_time_s: float
+    num_compared: int | None = None
+    num_tensors: int | None = None
+    phases_s: Mapping[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Traffic:
+    """Sequences being drawn and waiting, and tokens drawn since the start."""
+
+    num_running: int
+    num_waiting: int
+    num_tokens: int
 
 
 class Engine(Protocol):
@@ -28,23 +47,18 @@ class Engine(Protocol):
 
         Raises:
             WeightsRefused: it cannot be loaded or fails the probe; the old weights stay.
+            TimedOut: the running samples did not finish; the old weights stay.
+            NotReady: the engine was lost, and neither these nor the old weights are served.
         """
         ...
 
-    def encode(self, text: str) -> list[int]:
-        """Token ids of `text` as it stands: nothing is added."""
-        ...
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """That of the weights that are served.
 
-    def encode_chat(self, messages: tuple[Message, ...]) -> list[int]:
-        """Token ids of a conversation through the chat template, ready for the answer."""
-        ...
-
-    def encode_further(self, token_ids: list[int], messages: tuple[Message, ...]) -> list[int]:
-        """`token_ids`, which end a reply of the policy, and further turns, ready for the answer."""
-        ...
-
-    def decode(self, token_ids: list[int]) -> str:
-        """The text of `token_ids`, special tokens left out."""
+        Raises:
+            NotReady: there are none.
+        """
         ...
 
     async def generate(
@@ -55,7 +69,23 @@ class Engine(Protocol):
         Raises:
             InvalidInput: the prompt and `max_tokens` do not fit the model's context.
             Overloaded: too many sequences wait already.
+            NotReady: nothing is served, or the engine was lost on the way.
         """
+        ...
+
+    def not_ready_because(self) -> str | None:
+        """Why nothing can be drawn now; None where it can."""
+        ...
+
+    @property
+    def holds_weights(self) -> bool:
+        """Whether the loaded version is served, or will be again without being loaded anew."""
+        ...
+
+    def traffic(self) -> Traffic: ...
+
+    def own_metrics(self) -> Iterable[Metric]:
+        """What the engine itself measures, under the names it gives."""
         ...
 
     async def close(self) -> None:
@@ -63,8 +93,20 @@ class Engine(Protocol):
         ...
 
 
+def check_engine(settings: InferenceSettings) -> None:
+    """Raises ConfigError if the engine that the settings name cannot run here."""
+    if settings.inference_engine == "vllm":
+        from assay_inference.vllm_process import check_version
+
+        check_version(settings)
+
+
 def make_engine(settings: InferenceSettings) -> Engine:
     """The engine that the settings name."""
+    if settings.inference_engine == "vllm":
+        from assay_inference.engine_vllm import VllmEngine
+
+        return VllmEngine(settings)
     from assay_inference.engine_transformers import TransformersEngine
 
     return TransformersEngine(settings)

@@ -11,17 +11,19 @@ import queue
 import threading
 import time
 from collections import deque
+from collections.abc import Iterable
 from pathlib import Path
 from typing import TypeVar
 
 import torch
+from prometheus_client import Metric
 
-from assay_inference import conversation
-from assay_inference.engine import Loaded, OnText
+from assay_inference.engine import Loaded, OnText, Traffic
 from assay_inference.jobs import Generate, Load
 from assay_inference.model import Model, best_device, open_model, probe_difference
 from assay_inference.running import Running
 from assay_inference.settings import InferenceSettings
+from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
     AssayError,
     InternalFault,
@@ -29,10 +31,11 @@ from assay_shared.errors import (
     Overloaded,
     WeightsRefused,
 )
-from assay_shared.types import Completion, LogprobProbe, Message, PolicyVersion, SamplingParams
+from assay_shared.types import Completion, LogprobProbe, PolicyVersion, SamplingParams
 
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
+_NO_WEIGHTS = "no weights are loaded yet"
 
 
 class TransformersEngine:
@@ -45,6 +48,7 @@ class TransformersEngine:
         self._model: Model | None = None
         self._inbox: queue.Queue[Generate | Load | None] = queue.Queue()
         self.num_in_hand = 0
+        self.num_running = 0
         self.num_tokens = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
@@ -54,23 +58,28 @@ class TransformersEngine:
     async def load(self, folder: Path, policy: PolicyVersion, probe: LogprobProbe | None) -> Loaded:
         return await self._submit(Load(folder, policy, probe))
 
-    def encode(self, text: str) -> list[int]:
-        return list(self._served().tokenizer.encode(text, add_special_tokens=False))
+    @property
+    def vocabulary(self) -> Vocabulary:
+        return self._served().vocabulary
 
-    def encode_chat(self, messages: tuple[Message, ...]) -> list[int]:
-        return conversation.encode(self._served().tokenizer, messages)
+    def not_ready_because(self) -> str | None:
+        return _NO_WEIGHTS if self._model is None else None
 
-    def encode_further(self, token_ids: list[int], messages: tuple[Message, ...]) -> list[int]:
-        model = self._served()
-        return conversation.encode_further(model.tokenizer, token_ids, messages, model.end_ids)
+    @property
+    def holds_weights(self) -> bool:
+        return self._model is not None
 
-    def decode(self, token_ids: list[int]) -> str:
-        return str(self._served().tokenizer.decode(token_ids, skip_special_tokens=True))
+    def traffic(self) -> Traffic:
+        waiting = max(self.num_in_hand - self.num_running, 0)
+        return Traffic(self.num_running, waiting, self.num_tokens)
+
+    def own_metrics(self) -> Iterable[Metric]:
+        return ()
 
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
-        self._served().check_fits(prompt_token_ids, sampling)
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
         if self.num_in_hand + sampling.n > self._max_sequences + self._max_waiting:
             raise Overloaded(f"{self.num_in_hand} sequences are in hand", retry_after_s=1.0)
         self.num_in_hand += sampling.n
@@ -91,7 +100,7 @@ class TransformersEngine:
 
     def _served(self) -> Model:
         if self._model is None:
-            raise NotReady("no weights are loaded yet", retry_after_s=1.0)
+            raise NotReady(_NO_WEIGHTS, retry_after_s=1.0)
         return self._model
 
     # On the engine's thread.
@@ -105,6 +114,7 @@ class TransformersEngine:
                     self._take_in(waiting, running)
                     if running.rows:
                         self.num_tokens += running.step()
+                    self.num_running = len(running.rows)
             except Exception as error:  # noqa: BLE001  # a boundary: the requests learn of it
                 _log.exception("a step failed")
                 running.fail(InternalFault(f"the engine failed: {error}"))

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Generic, TypeVar
 
 from assay_inference.engine import Loaded, OnText
+from assay_inference.transcript import Transcript
 from assay_shared.types import (
     Completion,
     FinishReason,
@@ -55,9 +56,10 @@ class Row:
     random: random.Random
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
-    text: str = ""
-    num_sent: int = 0
     finish_reason: FinishReason | None = None
+
+    def __post_init__(self) -> None:
+        self.transcript = Transcript(self.request.sampling.stop)
 
 
 class Generate(Job[list[Completion]]):

@@ -6,34 +6,19 @@ from pathlib import Path
 
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
-from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_shared.errors import InvalidInput, WeightsRefused
-from assay_shared.types import LogprobProbe, PolicyVersion, SamplingParams
+from assay_inference.vocabulary import Vocabulary
+from assay_shared.errors import WeightsRefused
+from assay_shared.types import LogprobProbe, PolicyVersion
 
 
 @dataclass(frozen=True)
 class Model:
-    """Network, tokenizer and what bounds its answers."""
+    """One version of the network, and the vocabulary that it speaks."""
 
     network: PreTrainedModel
-    tokenizer: PreTrainedTokenizerBase
+    vocabulary: Vocabulary
     policy: PolicyVersion
-    end_ids: frozenset[int]
-    max_length: int
-
-    def check_fits(self, prompt: list[int], sampling: SamplingParams) -> None:
-        """Raises InvalidInput if the prompt and `max_tokens` do not fit this model."""
-        vocabulary = self.network.config.vocab_size
-        if not all(0 <= token_id < vocabulary for token_id in prompt):
-            raise InvalidInput(f"ids must be between 0 and {vocabulary - 1}", field="token_ids")
-        room = max(self.max_length - len(prompt), 0)
-        if sampling.max_tokens > room:
-            raise InvalidInput(
-                f"a prompt of {len(prompt)} tokens leaves room for {room} in a context of "
-                f"{self.max_length}, not for {sampling.max_tokens}",
-                field="sampling.max_tokens",
-            )
 
 
 def best_device() -> str:
@@ -66,13 +51,13 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Mod
         )
     end = network.generation_config.eos_token_id
     end_ids = {end} if isinstance(end, int) else set(end or ())
-    return Model(
-        network=network.eval(),
+    vocabulary = Vocabulary(
         tokenizer=tokenizer,
-        policy=policy,
+        size=int(network.config.vocab_size),
         end_ids=frozenset((end_ids | {tokenizer.eos_token_id}) - {None}),
         max_length=int(network.config.max_position_embeddings),
     )
+    return Model(network.eval(), vocabulary, policy)
 
 
 def probe_difference(model: Model, probe: LogprobProbe) -> float:

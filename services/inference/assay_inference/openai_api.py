@@ -16,6 +16,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from assay_inference.engine import Engine
+from assay_inference.vocabulary import Vocabulary
 from assay_shared.context import request_id
 from assay_shared.errors import AssayError, InvalidInput, NotFound, to_body
 from assay_shared.together import together
@@ -108,17 +109,15 @@ def add_routes(app: FastAPI, model_name: str) -> None:
     @app.get("/v1/models")
     async def models() -> Json:
         """The one model, and the weights it has now."""
-        policy: PolicyVersion | None = app.state.policy.status.policy
-        card: Json = {"id": model_name, "object": "model", "created": 0, "owned_by": "assay"}
-        card["policy"] = policy.model_dump() if policy else None
-        return {"object": "list", "data": [card]}
+        return {"object": "list", "data": [_card(model_name, app.state.policy.status.policy)]}
 
     @app.post("/v1/completions", response_model=None)
     async def completions(request: CompletionRequest) -> Json | StreamingResponse:
         """Complete texts or token ids as they stand."""
         engine = known_engine(request.model)
         sampling = request.sampling(request.max_tokens)
-        prompts = [engine.encode(p) if isinstance(p, str) else p for p in request.prompts()]
+        encode = engine.vocabulary.encode
+        prompts = [encode(p) if isinstance(p, str) else p for p in request.prompts()]
         if len(prompts) > _MAX_PROMPTS or not all(prompts):
             raise InvalidInput(f"give 1 to {_MAX_PROMPTS} prompts, none empty", field="prompt")
         if request.stream:
@@ -126,8 +125,9 @@ def add_routes(app: FastAPI, model_name: str) -> None:
                 raise InvalidInput("streaming takes one prompt", field="prompt")
             return await _stream(engine, prompts[0], sampling, TextChunks(model_name))
         drawn = await _draw(engine, prompts, sampling)
+        decoder = None if request.logprobs is None else engine.vocabulary
         choices = [
-            _text_choice(completion, index, engine if request.logprobs is not None else None)
+            _text_choice(completion, index, decoder)
             for index, completion in enumerate(c for p in drawn for c in p.completions)
         ]
         return _envelope("cmpl", "text_completion", model_name, drawn) | {"choices": choices}
@@ -137,15 +137,21 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         """Answer a conversation through the model's chat template."""
         engine = known_engine(request.model)
         sampling = request.sampling(request.limit())
-        prompt = engine.encode_chat(tuple(request.messages))
+        prompt = engine.vocabulary.encode_chat(tuple(request.messages))
         if request.stream:
             return await _stream(engine, prompt, sampling, ChatChunks(model_name))
         drawn = await _draw(engine, [prompt], sampling)
+        decoder = engine.vocabulary if request.logprobs else None
         choices = [
-            _chat_choice(completion, index, engine if request.logprobs else None)
+            _chat_choice(completion, index, decoder)
             for index, completion in enumerate(drawn[0].completions)
         ]
         return _envelope("chatcmpl", "chat.completion", model_name, drawn) | {"choices": choices}
+
+
+def _card(model_name: str, policy: PolicyVersion | None) -> Json:
+    card: Json = {"id": model_name, "object": "model", "created": 0, "owned_by": "assay"}
+    return card | {"policy": policy.model_dump() if policy else None}
 
 
 async def _draw(engine: Engine, prompts: list[list[int]], sampling: SamplingParams) -> list[Prompt]:
@@ -179,7 +185,7 @@ def _envelope(prefix: str, kind: str, model_name: str, drawn: list[Prompt]) -> J
     }
 
 
-def _text_choice(completion: Completion, index: int, decoder: Engine | None) -> JsonValue:
+def _text_choice(completion: Completion, index: int, decoder: Vocabulary | None) -> JsonValue:
     """`decoder` turns ids into the texts that log-probabilities are shown with, if asked for."""
     shown: JsonValue = None
     if decoder is not None:
@@ -197,7 +203,7 @@ def _text_choice(completion: Completion, index: int, decoder: Engine | None) -> 
     }
 
 
-def _chat_choice(completion: Completion, index: int, decoder: Engine | None) -> JsonValue:
+def _chat_choice(completion: Completion, index: int, decoder: Vocabulary | None) -> JsonValue:
     shown: JsonValue = None
     if decoder is not None:
         pairs = zip(completion.token_ids, completion.logprobs, strict=True)

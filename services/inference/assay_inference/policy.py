@@ -15,7 +15,12 @@ class Policy:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._updating = asyncio.Lock()
-        self.status = WeightStatus(policy=None)
+        self._status = WeightStatus(policy=None)
+
+    @property
+    def status(self) -> WeightStatus:
+        """What is served; an engine that lost its weights for good serves none."""
+        return self._status if self._engine.holds_weights else WeightStatus(policy=None)
 
     async def start_with(self, folder: Path) -> None:
         """Serve `folder` as version 0."""
@@ -31,10 +36,11 @@ class Policy:
             WeightsRefused: the folder is not what was announced; the old version stays.
         """
         async with self._updating:
-            served = self.status.policy
-            if served == update.policy:
-                return self.status
-            if served is not None and update.policy.version <= served.version:
+            served = self._status.policy
+            is_again = served == update.policy
+            if is_again and self._engine.holds_weights:
+                return self._status
+            if served is not None and not is_again and update.policy.version <= served.version:
                 raise Conflict(
                     f"version {served.version} is served, and versions never go backwards",
                     field="policy.version",
@@ -48,10 +54,13 @@ class Policy:
                     field="policy.digest",
                 )
             loaded = await self._engine.load(folder, update.policy, update.probe)
-            self.status = WeightStatus(
+            self._status = WeightStatus(
                 policy=update.policy,
                 path=str(folder),
                 probe_difference=loaded.probe_difference,
                 load_time_s=loaded.load_time_s,
+                num_compared=loaded.num_compared,
+                num_tensors=loaded.num_tensors,
+                phases_s=dict(loaded.phases_s),
             )
-            return self.status
+            return self._status

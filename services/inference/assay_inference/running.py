@@ -1,5 +1,7 @@
 """Decoding: the rows that run together, from the step they join to the step they leave."""
 
+from functools import partial
+
 import torch
 
 from assay_inference.batch import Batch
@@ -93,7 +95,7 @@ class Running:
 def _ended(row: Row, model: Model) -> bool:
     """Whether the row's newest token was its last; its text is brought up to date."""
     sampling = row.request.sampling
-    at_end = row.token_ids[-1] in model.end_ids
+    at_end = row.token_ids[-1] in model.vocabulary.end_ids
     full = len(row.token_ids) >= sampling.max_tokens or row.request.outcome.cancelled()
     stopped = False
     if at_end or full or sampling.stop or row.request.on_text is not None:
@@ -106,24 +108,11 @@ def _ended(row: Row, model: Model) -> bool:
 
 
 def _update_text(row: Row, model: Model, *, final: bool) -> bool:
-    """Decode what there is and send on what is sure; true if a stop string ends it."""
-    text = str(model.tokenizer.decode(row.token_ids, skip_special_tokens=True))
-    stops = row.request.sampling.stop
-    found = [at for stop in stops if (at := text.find(stop)) >= 0]
-    row.text = text[: min(found)] if found else text
-    if row.request.on_text is not None:
-        # Held back: what may turn out to begin a stop string or to be a part of a character.
-        held = max((len(stop) - 1 for stop in stops), default=0)
-        whole = final or bool(found)
-        sure = (
-            row.text
-            if whole
-            else row.text[: len(row.text) - held].rstrip("\N{REPLACEMENT CHARACTER}")
-        )
-        added, row.num_sent = sure[row.num_sent :], max(row.num_sent, len(sure))
-        if added:
-            row.request.call(row.request.on_text, row.index, added)
-    return bool(found)
+    """Bring the text up to date and send on what is sure; true if a stop string ends it."""
+    request = row.request
+    on_text = request.on_text
+    send = None if on_text is None else partial(request.call, on_text, row.index)
+    return row.transcript.update(model.vocabulary, row.token_ids, send, final=final)
 
 
 def _completion(row: Row, model: Model) -> Completion:
@@ -131,7 +120,7 @@ def _completion(row: Row, model: Model) -> Completion:
     return Completion(
         token_ids=tuple(row.token_ids),
         logprobs=tuple(row.logprobs),
-        text=row.text,
+        text=row.transcript.text,
         finish_reason=row.finish_reason,
         policy=model.policy,
     )

@@ -14,7 +14,7 @@ class InferenceSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
-    inference_engine: Literal["transformers"] = "transformers"
+    inference_engine: Literal["transformers", "vllm"] = "transformers"
     #: Checkpoint folder to serve from the start, as version 0; without it, the first update does.
     inference_model: Path | None = None
     #: Name that OpenAI clients ask for.
@@ -23,5 +23,23 @@ class InferenceSettings(ServiceSettings):
     inference_max_sequences: int = Field(default=256, gt=0)
     #: Sequences that may wait for that; more get 429.
     inference_max_waiting: int = Field(default=4096, ge=0)
-    #: cpu, cuda, cuda:1, mps; the best there is where it is not set.
+    #: cpu, cuda, cuda:1, mps; the best there is where it is not set. For transformers alone.
     inference_device: str | None = None
+    #: Time new weights wait for the sequences in hand. For vLLM, as all that follows.
+    inference_drain_timeout_s: float = Field(default=600.0, gt=0)
+    #: vLLM's interpreter, in an environment of its own; the service's where it is not set.
+    inference_vllm_python: Path | None = None
+    #: More of vLLM's own options, as on a command line.
+    inference_vllm_arguments: str = ""
+    #: Time from the start of vLLM until it answers.
+    inference_start_timeout_s: float = Field(default=600.0, gt=0)
+    #: Time vLLM may take to load new weights, and to compare them.
+    inference_load_timeout_s: float = Field(default=120.0, gt=0)
+    #: Time vLLM may take for one request.
+    inference_request_timeout_s: float = Field(default=1800.0, gt=0)
+    #: How often vLLM's health is looked at, and how long its answer may take.
+    inference_health_interval_s: float = Field(default=2.0, gt=0)
+    inference_health_timeout_s: float = Field(default=20.0, gt=0)
+    #: Starts of vLLM that may follow a failure within the window; then the service is not ready.
+    inference_max_restarts: int = Field(default=5, ge=0)
+    inference_restart_window_s: float = Field(default=1800.0, gt=0)

@@ -58,7 +58,9 @@ async def engine(folders: list[Path]) -> AsyncIterator[TransformersEngine]:
 
 async def sample(engine: TransformersEngine, prompt: str, **sampling: object) -> list[Completion]:
     values = {"max_tokens": 24, "seed": 7} | sampling
-    return await engine.generate(engine.encode(prompt), SamplingParams.model_validate(values))
+    return await engine.generate(
+        engine.vocabulary.encode(prompt), SamplingParams.model_validate(values)
+    )
 
 
 async def test_greedy_equals_the_librarys_own_generation(
@@ -67,7 +69,7 @@ async def test_greedy_equals_the_librarys_own_generation(
     model = AutoModelForCausalLM.from_pretrained(folders[0])
     tokenizer = AutoTokenizer.from_pretrained(folders[0])
     for prompt in PROMPTS:
-        ids = torch.tensor([engine.encode(prompt)])
+        ids = torch.tensor([engine.vocabulary.encode(prompt)])
         expected = model.generate(  # type: ignore[misc]  # its mixin hides the signature
             ids,
             attention_mask=torch.ones_like(ids),
@@ -86,7 +88,7 @@ async def test_logprobs_equal_those_of_one_pass_over_the_whole_sequence(
     work = (sample(engine, p, n=3, temperature=0.8, seed=i) for i, p in enumerate(PROMPTS))
     for prompt, completions in zip(PROMPTS, await asyncio.gather(*work), strict=True):
         for completion in completions:
-            prompt_ids = engine.encode(prompt)
+            prompt_ids = engine.vocabulary.encode(prompt)
             ids = torch.tensor([[*prompt_ids, *completion.token_ids]])
             with torch.no_grad():
                 logprobs = (model(ids).logits[0, :-1] / 0.8).log_softmax(-1)
@@ -122,7 +124,9 @@ async def test_completions_end_at_their_limit_or_their_end(engine: TransformersE
         if completion.finish_reason is FinishReason.LENGTH:
             assert len(completion.token_ids) == 9
         else:
-            assert engine.decode([completion.token_ids[-1]]) == "", "it ends with the end token"
+            assert engine.vocabulary.decode([completion.token_ids[-1]]) == "", (
+                "it ends with the end token"
+            )
 
 
 async def test_a_stop_string_ends_a_completion_before_it(engine: TransformersEngine) -> None:
@@ -143,7 +147,7 @@ async def test_streamed_text_adds_up_to_the_whole(
         pieces[index] += text
 
     sampling = SamplingParams(n=3, max_tokens=30, seed=3, stop=stop)
-    completions = await engine.generate(engine.encode("Write"), sampling, on_text)
+    completions = await engine.generate(engine.vocabulary.encode("Write"), sampling, on_text)
     await asyncio.sleep(0)
     assert [pieces[i] for i in range(3)] == [c.text for c in completions]
 
@@ -173,7 +177,7 @@ async def test_a_full_queue_refuses(folders: list[Path]) -> None:
 async def test_nothing_is_served_before_weights_and_after_the_end(folders: list[Path]) -> None:
     engine = make_engine()
     with pytest.raises(NotReady, match="no weights"):
-        engine.encode("x")
+        engine.vocabulary.encode("x")
     await engine.load(folders[0], version(folders[0]), None)
     await engine.close()
     with pytest.raises(NotReady, match="stopped"):
@@ -181,9 +185,9 @@ async def test_nothing_is_served_before_weights_and_after_the_end(folders: list[
 
 
 async def test_the_chat_template_is_applied_once(engine: TransformersEngine) -> None:
-    ids = engine.encode_chat((Message(role="user", content="x plus 1"),))
+    ids = engine.vocabulary.encode_chat((Message(role="user", content="x plus 1"),))
     shown = "<|user|>x plus 1<|end|><|assistant|>"
-    assert ids == engine.encode(shown)
+    assert ids == engine.vocabulary.encode(shown)
 
 
 # Weights
@@ -264,7 +268,7 @@ async def test_a_probe_tells_other_weights_from_the_announced_ones(
     engine: TransformersEngine, folders: list[Path]
 ) -> None:
     model = AutoModelForCausalLM.from_pretrained(folders[1]).eval()
-    ids = engine.encode("Write solve(x). Return x plus 12.")
+    ids = engine.vocabulary.encode("Write solve(x). Return x plus 12.")
     with torch.no_grad():
         logprobs = model(torch.tensor([ids])).logits[0, :-1].log_softmax(-1)
     right = logprobs.gather(1, torch.tensor(ids)[1:, None])[:, 0].tolist()

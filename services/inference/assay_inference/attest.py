@@ -1,0 +1,85 @@
+"""Proof that an engine holds the weights that were announced, taken from the engine itself."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from assay_inference.layout import Tensor, rounded
+from assay_inference.vllm_child.vllm_worker import Piece, SamplePlan, digest_of
+from assay_shared.errors import WeightsRefused
+from assay_shared.types import LogprobProbe
+
+_log = logging.getLogger(__name__)
+
+
+class Coverage(NamedTuple):
+    """How many of a checkpoint's tensors were compared."""
+
+    num_compared: int
+    num_tensors: int
+
+
+def compare_digests(
+    layout: Mapping[str, Tensor],
+    workers: Sequence[Mapping[str, tuple[Sequence[int], Sequence[str]]]],
+    seed: str,
+    dtype: str,
+) -> Coverage:
+    """Compare each worker's sampled digests with the same entries of the checkpoint.
+
+    Args:
+        workers: of each worker, by tensor: its piece, and a digest of each copy that it keeps.
+        dtype: what the engine keeps weights in.
+
+    Raises:
+        WeightsRefused: a sample differs, or nothing could be compared.
+    """
+    compared: set[str] = set()
+    for digests in workers:
+        for name, (numbers, found) in digests.items():
+            piece = Piece(*numbers)
+            expected = _expected(layout[name], name, piece, seed, dtype)
+            if expected is None or not found:
+                continue
+            if set(found) != {expected}:
+                raise WeightsRefused(
+                    f"the engine's own {name} differs from the checkpoint's: the weights did not "
+                    "land"
+                )
+            compared.add(name)
+    if not compared:
+        raise WeightsRefused("none of the engine's weights could be compared with the checkpoint")
+    if len(compared) < len(layout):
+        missing = sorted(layout.keys() - compared)
+        _log.warning("%d tensors were not compared, %s ...", len(missing), missing[0])
+    return Coverage(len(compared), len(layout))
+
+
+def _expected(tensor: Tensor, name: str, piece: Piece, seed: str, dtype: str) -> str | None:
+    num_rows, num_columns = (*tensor.shape, 1)[:2]
+    if piece.first_row + piece.num_rows > num_rows:
+        raise WeightsRefused(f"the engine's own {name} has more rows than the checkpoint's")
+    if piece.first_column + piece.num_columns > num_columns:
+        raise WeightsRefused(f"the engine's own {name} has more columns than the checkpoint's")
+    plan = SamplePlan.of(name, piece, seed)
+    values = tensor.entries(
+        [piece.first_row + row for row in plan.rows],
+        [piece.first_column + column for column in plan.columns],
+    )
+    return None if values is None else digest_of(rounded(values, dtype))
+
+
+def compare_probe(probe: LogprobProbe, found: Sequence[float]) -> float:
+    """The largest difference between the probe's log-probabilities and the engine's, in nats.
+
+    Raises:
+        WeightsRefused: it is over the probe's tolerance, or no number.
+    """
+    differences = [abs(a - b) for a, b in zip(probe.logprobs, found, strict=True)]
+    for difference in differences:
+        if not difference <= probe.tolerance:  # NaN is refused too
+            raise WeightsRefused(
+                f"the probe's log-probabilities differ by {max(differences):.4g} nats, more than "
+                f"{probe.tolerance:.4g}: these are not the weights that were announced"
+            )
+    return max(differences)

@@ -1,0 +1,367 @@
+"""The vLLM engine: its server as a child, supervised, whose weights are proven before it serves.
+
+One lock orders all that changes what is served. New weights hold the gate, wait for the sequences
+in hand, and open it again; a child that is lost shuts it until another one serves the same version.
+"""
+
+import asyncio
+import contextlib
+import logging
+import time
+from collections.abc import Iterable
+from pathlib import Path
+
+from prometheus_client import Metric
+from prometheus_client.parser import text_string_to_metric_families
+
+from assay_inference.engine import Loaded, OnText, Traffic
+from assay_inference.gate import Gate
+from assay_inference.opened import Checkpoint
+from assay_inference.restarts import RestartBudget
+from assay_inference.settings import InferenceSettings
+from assay_inference.transcript import Transcript
+from assay_inference.vllm_api import Drawn
+from assay_inference.vllm_replica import Sync, VllmReplica
+from assay_inference.vocabulary import Vocabulary
+from assay_shared.errors import (
+    AssayError,
+    InfrastructureError,
+    InternalFault,
+    InvalidInput,
+    NotReady,
+    TimedOut,
+    Unreachable,
+    WeightsRefused,
+)
+from assay_shared.types import Completion, LogprobProbe, PolicyVersion, SamplingParams
+
+_log = logging.getLogger(__name__)
+_LEAST_TEMPERATURE, _MOST_TEMPERATURE = 0.01, 2.0
+_WATCH_S = 0.2
+_STOP_GRACE_S = 10.0
+_RETRY_AFTER_S = 5.0
+_STARTING = "vLLM is starting again"
+
+
+class VllmEngine:
+    """Implements `assay_inference.engine.Engine`."""
+
+    def __init__(self, settings: InferenceSettings) -> None:
+        self._settings = settings
+        max_in_hand = settings.inference_max_sequences + settings.inference_max_waiting
+        self._gate = Gate(max_in_hand, "no weights are loaded yet")
+        self._changing = asyncio.Lock()
+        self._replica: VllmReplica | None = None
+        self._served: Checkpoint | None = None
+        #: While vLLM loads, it answers nothing else.
+        self.is_loading = False
+        self._watcher: asyncio.Task[None] | None = None
+        self._metrics_text = ""
+        self._num_tokens = 0
+
+    # What the service asks
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        if self._served is None:
+            raise NotReady(self._gate.shut_because or _STARTING, retry_after_s=_RETRY_AFTER_S)
+        return self._served.vocabulary
+
+    def not_ready_because(self) -> str | None:
+        return self._gate.shut_because
+
+    @property
+    def holds_weights(self) -> bool:
+        return self._served is not None
+
+    @property
+    def child_pid(self) -> int | None:
+        """The process group of vLLM."""
+        return None if self._replica is None else self._replica.process.pid
+
+    def traffic(self) -> Traffic:
+        running = min(self._gate.num_inside, self._settings.inference_max_sequences)
+        return Traffic(running, self._gate.num_in_hand - running, self._num_tokens)
+
+    def own_metrics(self) -> Iterable[Metric]:
+        families = text_string_to_metric_families(self._metrics_text)
+        return (family for family in families if family.name.startswith("vllm:"))
+
+    async def generate(
+        self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
+    ) -> list[Completion]:
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
+        _check_temperature(sampling.temperature)
+        async with self._gate.inside(sampling.n):
+            replica = self._replica
+            if replica is None:
+                raise NotReady(_STARTING, retry_after_s=_RETRY_AFTER_S)
+            try:
+                completions = await _draw(
+                    replica,
+                    prompt_token_ids,
+                    sampling,
+                    on_text,
+                    self._settings.inference_request_timeout_s,
+                )
+            except Unreachable as error:
+                raise NotReady(
+                    f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
+                ) from error
+        self._num_tokens += sum(len(completion.token_ids) for completion in completions)
+        return completions
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await self._watcher
+        await self._gate.shut("the engine is stopping")
+        if self._replica is not None:
+            await self._replica.end(_STOP_GRACE_S)
+
+    # Weights
+
+    async def load(self, folder: Path, policy: PolicyVersion, probe: LogprobProbe | None) -> Loaded:
+        started, sync = time.perf_counter(), Sync()
+        async with self._changing:
+            checkpoint = await asyncio.to_thread(
+                Checkpoint.open, folder, policy, probe, self._served
+            )
+            if self._replica is None or self._served is None:
+                await self._start_first(checkpoint, sync)
+            else:
+                await self._swap(self._replica, self._served, checkpoint, sync)
+            if self._watcher is None:
+                self._watcher = asyncio.create_task(self._watch(), name="vllm-watcher")
+        return Loaded(
+            probe_difference=sync.probe_difference,
+            load_time_s=time.perf_counter() - started,
+            num_compared=sync.coverage and sync.coverage.num_compared,
+            num_tensors=sync.coverage and sync.coverage.num_tensors,
+            phases_s=sync.phases_s,
+        )
+
+    async def _start_first(self, checkpoint: Checkpoint, sync: Sync) -> None:
+        await self._gate.shut("vLLM is starting")
+        try:
+            await self._start(checkpoint, sync)
+        except AssayError as error:
+            await self._gate.shut(f"no weights are loaded: {error.message}")
+            if isinstance(error, Unreachable):
+                raise WeightsRefused(f"{checkpoint.folder}: {error.message}") from error
+            raise
+        await self._gate.open()
+
+    async def _swap(
+        self, replica: VllmReplica, served: Checkpoint, checkpoint: Checkpoint, sync: Sync
+    ) -> None:
+        """Let `checkpoint` take the place of `served`, or leave that, or nothing."""
+        with sync.phase("drain"):
+            await self._gate.hold(self._settings.inference_drain_timeout_s)
+        self.is_loading = True
+        try:
+            try:
+                await replica.replace(checkpoint, sync)
+                self._served = replica.checkpoint
+            except (WeightsRefused, InternalFault):
+                await self._put_back(replica, served)
+                raise
+            except (Unreachable, TimedOut) as error:
+                _log.warning("the engine was lost while it loaded: %s", error)
+                await self._start_either(checkpoint, served, sync)
+        finally:
+            self.is_loading = False
+            if self._replica is not None:
+                with sync.phase("resume"):
+                    await self._gate.open()
+
+    async def _put_back(self, replica: VllmReplica, served: Checkpoint) -> None:
+        """Serve the old weights again, in the same process if that can be."""
+        try:
+            await replica.replace(served, Sync())
+        except InfrastructureError as error:
+            _log.warning("the old weights do not come back (%s): starting again", error)
+            await self._start_or_lose(served)
+
+    async def _start_either(self, new: Checkpoint, old: Checkpoint, sync: Sync) -> None:
+        try:
+            await self._start(new, sync)
+        except InfrastructureError as error:
+            await self._start_or_lose(old)
+            if isinstance(error, WeightsRefused):
+                raise
+            raise NotReady(
+                f"vLLM was lost while it loaded, and with the new weights it does not start: "
+                f"{error.message}",
+                retry_after_s=_RETRY_AFTER_S,
+            ) from error
+
+    async def _start_or_lose(self, served: Checkpoint) -> None:
+        try:
+            await self._start(served, Sync())
+        except InfrastructureError as error:
+            await self._lose(f"version {served.policy.version} does not come back: {error.message}")
+
+    async def _start(self, checkpoint: Checkpoint, sync: Sync) -> None:
+        """A new child in the place of the old one, which is ended; none if this fails."""
+        await self._drop_replica()
+        replica = VllmReplica(self._settings, checkpoint)
+        try:
+            await replica.wait_ready(sync)
+        except BaseException:
+            await replica.kill()
+            raise
+        self._replica, self._served = replica, replica.checkpoint
+
+    async def _drop_replica(self) -> None:
+        replica, self._replica = self._replica, None
+        if replica is not None:
+            await replica.kill()
+
+    async def _lose(self, reason: str) -> None:
+        _log.error("nothing is served: %s", reason)
+        await self._drop_replica()
+        self._served = None
+        await self._gate.shut(f"no weights are loaded: {reason}")
+
+    # Supervision
+
+    async def _watch(self) -> None:
+        """End a child that hangs, and start another for one that is gone."""
+        settings = self._settings
+        budget = RestartBudget(settings.inference_max_restarts, settings.inference_restart_window_s)
+        looked_at = 0.0
+        while True:
+            await asyncio.sleep(_WATCH_S)
+            replica = self._replica
+            if replica is None or self.is_loading:
+                continue
+            if replica.process.is_running():
+                if time.monotonic() - looked_at < settings.inference_health_interval_s:
+                    continue
+                # Side by side: a child that hangs is known after one time-out.
+                is_alive, _ = await asyncio.gather(replica.is_alive(), self._read_metrics(replica))
+                looked_at = time.monotonic()
+                if is_alive:
+                    continue
+            if self._replica is replica and not self.is_loading:
+                await self._recover(replica, budget)
+
+    async def _read_metrics(self, replica: VllmReplica) -> None:
+        with contextlib.suppress(Unreachable, TimedOut):  # its health, asked beside this, tells
+            timeout_s = self._settings.inference_health_timeout_s
+            self._metrics_text = await replica.api.metrics_text(timeout_s)
+
+    async def _recover(self, lost: VllmReplica, budget: RestartBudget) -> None:
+        """End the child, so that what it has in hand fails, and serve its version by another.
+
+        A load that waits for the sequences in hand goes on then, and starts the child itself.
+        """
+        _log.warning("vLLM is lost: %s", lost.process.last_words())
+        lost.process.kill()
+        if self._changing.locked():
+            return
+        async with self._changing:
+            served = self._served
+            if self._replica is not lost or served is None:
+                return
+            await self._gate.shut(_STARTING)
+            while (wait_s := budget.next_wait_s()) is not None:
+                await asyncio.sleep(wait_s)
+                try:
+                    await self._start(served, Sync())
+                except InfrastructureError as error:
+                    _log.warning("vLLM does not start: %s", error)
+                else:
+                    return await self._gate.open()
+            await self._lose("vLLM failed again and again")
+
+
+def _check_temperature(temperature: float) -> None:
+    """vLLM would refuse what is above, and quietly raise what is between 0 and the least."""
+    if temperature > _MOST_TEMPERATURE or 0 < temperature < _LEAST_TEMPERATURE:
+        raise InvalidInput(
+            f"vLLM takes 0 and {_LEAST_TEMPERATURE:g} to {_MOST_TEMPERATURE:g}",
+            field="sampling.temperature",
+        )
+
+
+async def _draw(
+    replica: VllmReplica,
+    prompt: list[int],
+    sampling: SamplingParams,
+    on_text: OnText | None,
+    timeout_s: float,
+) -> list[Completion]:
+    """Greedy samples are all the same, and vLLM draws one alone."""
+    if sampling.temperature > 0 or sampling.n == 1:
+        return await _draw_each(replica, prompt, sampling, on_text, timeout_s)
+
+    def on_all_texts(_: int, text: str) -> None:
+        for index in range(sampling.n):
+            if on_text is not None:
+                on_text(index, text)
+
+    one = sampling.model_copy(update={"n": 1})
+    listen = None if on_text is None else on_all_texts
+    return await _draw_each(replica, prompt, one, listen, timeout_s) * sampling.n
+
+
+async def _draw_each(
+    replica: VllmReplica,
+    prompt: list[int],
+    sampling: SamplingParams,
+    on_text: OnText | None,
+    timeout_s: float,
+) -> list[Completion]:
+    vocabulary, policy = replica.checkpoint.vocabulary, replica.checkpoint.policy
+    ends = vocabulary.end_ids
+    transcripts = [Transcript(sampling.stop) for _ in range(sampling.n)]
+    if on_text is None:
+        drawn = await replica.api.generate(prompt, sampling, ends, timeout_s)
+    else:
+        drawn = [Drawn() for _ in range(sampling.n)]
+        events = replica.api.stream(prompt, sampling, ends, timeout_s)
+        async with contextlib.aclosing(events):
+            async for index, one in events:
+                drawn[index] = one
+                _update(transcripts[index], vocabulary, one, index, on_text)
+    return [
+        _completion(transcripts[index], vocabulary, one, index, on_text, policy)
+        for index, one in enumerate(drawn)
+    ]
+
+
+def _update(
+    transcript: Transcript,
+    vocabulary: Vocabulary,
+    drawn: Drawn,
+    index: int,
+    on_text: OnText | None,
+) -> None:
+    def send(text: str) -> None:
+        if on_text is not None:
+            on_text(index, text)
+
+    transcript.update(vocabulary, drawn.token_ids, send, final=drawn.finish_reason is not None)
+
+
+def _completion(
+    transcript: Transcript,
+    vocabulary: Vocabulary,
+    drawn: Drawn,
+    index: int,
+    on_text: OnText | None,
+    policy: PolicyVersion,
+) -> Completion:
+    if drawn.finish_reason is None:
+        raise Unreachable("vLLM's answer breaks off")
+    _update(transcript, vocabulary, drawn, index, on_text)
+    return Completion(
+        token_ids=tuple(drawn.token_ids),
+        logprobs=tuple(drawn.logprobs),
+        text=transcript.text,
+        finish_reason=drawn.finish_reason,
+        policy=policy,
+    )

@@ -1,0 +1,115 @@
+"""A checkpoint as an engine in another process needs it: files, tensors and vocabulary."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assay_inference.layout import Tensor, check_same_layout, read_layout
+from assay_inference.vocabulary import Vocabulary
+from assay_shared.errors import WeightsRefused
+from assay_shared.types import LogprobProbe, PolicyVersion
+
+#: Entries of config.json that say how it was written, not what the network computes.
+_PASSING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "generation_config.json",
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One version, opened; nothing of it is in the engine yet."""
+
+    folder: Path
+    policy: PolicyVersion
+    probe: LogprobProbe | None
+    layout: dict[str, Tensor]
+    config: dict[str, object]
+    tokenizer_files: dict[str, bytes]
+    vocabulary: Vocabulary
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        policy: PolicyVersion,
+        probe: LogprobProbe | None,
+        served: "Checkpoint | None",
+    ) -> "Checkpoint":
+        """Read all but the weights; `served` lends its vocabulary where that is the same.
+
+        Raises:
+            WeightsRefused: files are missing or broken, or this is another model than `served`.
+        """
+        layout = read_layout(folder)
+        config = _json(folder / "config.json")
+        files = {
+            name: (folder / name).read_bytes()
+            for name in _TOKENIZER_FILES
+            if (folder / name).is_file()
+        }
+        if served is not None:
+            check_same_layout(served.layout, layout)
+            _check_same_config(served, config, files)
+            vocabulary = served.vocabulary
+        else:
+            vocabulary = _vocabulary(folder, config)
+        return cls(folder, policy, probe, layout, config, files, vocabulary)
+
+    def within(self, max_length: int) -> "Checkpoint":
+        """With a context that is no longer than the engine's."""
+        length = min(self.vocabulary.max_length, max_length)
+        return replace(self, vocabulary=replace(self.vocabulary, max_length=length))
+
+    @property
+    def dtype(self) -> str:
+        """As the weights were written."""
+        return str(self.config.get("dtype") or self.config.get("torch_dtype") or "auto")
+
+
+def _check_same_config(
+    served: Checkpoint, config: dict[str, object], files: dict[str, bytes]
+) -> None:
+    hint = "an engine takes new weights of the model that it was started with"
+    for key in sorted((served.config.keys() | config.keys()) - _PASSING):
+        before, after = served.config.get(key), config.get(key)
+        if before != after:
+            raise WeightsRefused(f"config.json has {key} {after!r}, not {before!r}", hint=hint)
+    for name in sorted(served.tokenizer_files.keys() | files.keys()):
+        if served.tokenizer_files.get(name) != files.get(name):
+            raise WeightsRefused(f"{name} is not that of the version that is served", hint=hint)
+
+
+def _vocabulary(folder: Path, config: dict[str, object]) -> Vocabulary:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WeightsRefused(f"{folder} has no tokenizer that can be read: {error}") from error
+    generation = folder / "generation_config.json"
+    end = (_json(generation) if generation.is_file() else config).get("eos_token_id")
+    ends = end if isinstance(end, list) else [end]
+    sizes = {key: config.get(key) for key in ("vocab_size", "max_position_embeddings")}
+    if not all(isinstance(size, int) for size in sizes.values()):
+        raise WeightsRefused(f"{folder}/config.json does not say {', '.join(sizes)}")
+    return Vocabulary(
+        tokenizer=tokenizer,
+        size=int(str(sizes["vocab_size"])),
+        end_ids=frozenset({*ends, tokenizer.eos_token_id} - {None}),
+        max_length=int(str(sizes["max_position_embeddings"])),
+    )
+
+
+def _json(file: Path) -> dict[str, object]:
+    try:
+        content = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise WeightsRefused(f"{file} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise WeightsRefused(f"{file} is no JSON object")
+    return content

@@ -1,0 +1,42 @@
+"""The text of a sample as its tokens come: cut at a stop string, sent on as far as it is sure."""
+
+from collections.abc import Callable
+
+from assay_inference.vocabulary import Vocabulary
+
+
+class Transcript:
+    """`text` is up to date after each `update`."""
+
+    def __init__(self, stops: tuple[str, ...]) -> None:
+        self._stops = stops
+        self._num_sent = 0
+        self.text = ""
+
+    def update(
+        self,
+        vocabulary: Vocabulary,
+        token_ids: list[int],
+        send: Callable[[str], None] | None,
+        *,
+        final: bool,
+    ) -> bool:
+        """Decode all ids anew and `send` what is new and sure; true if a stop string ends it."""
+        text = vocabulary.decode(token_ids)
+        found = [at for stop in self._stops if (at := text.find(stop)) >= 0]
+        self.text = text[: min(found)] if found else text
+        if send is not None:
+            added = self._added(whole=final or bool(found))
+            if added:
+                send(added)
+        return bool(found)
+
+    def _added(self, *, whole: bool) -> str:
+        """Held back: what may turn out to begin a stop string or to be a part of a character."""
+        sure = self.text
+        if not whole:
+            held = max((len(stop) - 1 for stop in self._stops), default=0)
+            sure = sure[: len(sure) - held].rstrip("\N{REPLACEMENT CHARACTER}")
+        added = sure[self._num_sent :]
+        self._num_sent = max(self._num_sent, len(sure))
+        return added

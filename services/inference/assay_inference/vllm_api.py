@@ -1,0 +1,187 @@
+"""What is asked of vLLM's server over its socket. Token ids in and out; texts stay out of it."""
+
+import hashlib
+import json
+from collections.abc import AsyncGenerator, AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import aiohttp
+
+from assay_inference.vllm_process import MODEL
+from assay_shared.errors import AssayError, InternalFault, TimedOut, Unreachable
+from assay_shared.types import FinishReason, SamplingParams
+
+_MAX_LINE_BYTES = 16 * 2**20
+_CONNECT_TIMEOUT_S = 10.0
+Json = dict[str, object]
+
+
+@dataclass
+class Drawn:
+    """One sample as it grows."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+
+
+class VllmApi:
+    """Unreachable: the server is gone or its engine failed. TimedOut: no answer in time."""
+
+    def __init__(self, socket: Path) -> None:
+        self._session = aiohttp.ClientSession(
+            connector=aiohttp.UnixConnector(str(socket), limit=0), read_bufsize=_MAX_LINE_BYTES
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def check_health(self, timeout_s: float) -> None:
+        await self._text("GET", "/health", None, timeout_s)
+
+    async def metrics_text(self, timeout_s: float) -> str:
+        return await self._text("GET", "/metrics", None, timeout_s)
+
+    async def max_length(self, timeout_s: float) -> int:
+        """The longest context that it takes."""
+        card = json.loads(await self._text("GET", "/v1/models", None, timeout_s))["data"][0]
+        return int(card["max_model_len"])
+
+    async def rpc(self, method: str, timeout_s: float, **arguments: object) -> list[dict[str, Any]]:
+        """Call a method of all workers; an answer of each."""
+        body: Json = {"method": method, "kwargs": arguments, "timeout": timeout_s}
+        answer = json.loads(await self._text("POST", "/collective_rpc", body, timeout_s))
+        return [result or {} for result in answer["results"]]
+
+    async def pause(self, timeout_s: float) -> None:
+        """Give up what may still run for clients that went away."""
+        await self._text("POST", "/pause?mode=abort", None, timeout_s)
+
+    async def resume(self, timeout_s: float) -> None:
+        await self._text("POST", "/resume", None, timeout_s)
+
+    async def reset_prefix_cache(self, timeout_s: float) -> None:
+        text = await self._text("POST", "/reset_prefix_cache", None, timeout_s)
+        if text and json.loads(text).get("success") is False:
+            raise Unreachable("vLLM does not let go of its prefix cache")
+
+    async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
+        """Of each id but the first, its log-probability after those before it."""
+        body: Json = {
+            "model": MODEL,
+            "prompt": list(token_ids),
+            "max_tokens": 1,
+            "temperature": 0,
+            "prompt_logprobs": 0,
+        }
+        answer = json.loads(await self._text("POST", "/v1/completions", body, timeout_s))
+        found = answer["choices"][0]["prompt_logprobs"][1:]
+        return [
+            float(entry[str(token_id)]["logprob"])
+            for token_id, entry in zip(token_ids[1:], found, strict=True)
+        ]
+
+    async def generate(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        end_ids: frozenset[int],
+        timeout_s: float,
+    ) -> list[Drawn]:
+        """All samples, once all are finished."""
+        body = _generation(prompt, sampling, end_ids)
+        answer = json.loads(await self._text("POST", "/v1/completions", body, timeout_s))
+        drawn = [Drawn() for _ in range(sampling.n)]
+        for choice in answer["choices"]:
+            _add(drawn[choice["index"]], choice, prompt)
+        return drawn
+
+    async def stream(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        end_ids: frozenset[int],
+        timeout_s: float,
+    ) -> AsyncGenerator[tuple[int, Drawn], None]:
+        """A sample's index and all of it so far, each time that it has grown."""
+        body = _generation(prompt, sampling, end_ids) | {"stream": True}
+        drawn = [Drawn() for _ in range(sampling.n)]
+        async with self._request("POST", "/v1/completions", body, timeout_s) as response:
+            async for line in response.content:
+                payload = line.removeprefix(b"data: ").strip()
+                if not payload or payload == b"[DONE]":
+                    continue
+                event = json.loads(payload)
+                if "error" in event:
+                    raise Unreachable(f"vLLM failed: {event['error']}")
+                for choice in event["choices"]:
+                    _add(drawn[choice["index"]], choice, prompt)
+                    yield choice["index"], drawn[choice["index"]]
+
+    async def _text(self, method: str, path: str, body: Json | None, timeout_s: float) -> str:
+        async with self._request(method, path, body, timeout_s) as response:
+            return await response.text()
+
+    @asynccontextmanager
+    async def _request(
+        self, method: str, path: str, body: Json | None, timeout_s: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        limits = aiohttp.ClientTimeout(total=timeout_s, connect=_CONNECT_TIMEOUT_S)
+        try:
+            async with self._session.request(
+                method, f"http://vllm{path}", json=body, timeout=limits
+            ) as response:
+                if response.status >= 400:
+                    raise _refusal(response.status, path, await response.text())
+                yield response
+        except TimeoutError as error:
+            raise TimedOut(f"vLLM did not answer {path} within {timeout_s:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"vLLM is gone: {error or type(error).__name__}") from error
+
+
+def _refusal(status: int, path: str, text: str) -> AssayError:
+    message = f"vLLM answered {path} with {status}: {' '.join(text.split())[:400]}"
+    return Unreachable(message) if status >= 500 else InternalFault(message)
+
+
+def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[int]) -> Json:
+    return {
+        "model": MODEL,
+        "prompt": prompt,
+        "n": sampling.n,
+        "max_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "stop": list(sampling.stop),
+        "stop_token_ids": sorted(end_ids),
+        "seed": None if sampling.seed is None else _seed(sampling.seed),
+        "logprobs": 0,
+        "return_token_ids": True,
+        "return_tokens_as_token_ids": True,
+    }
+
+
+def _seed(seed: int) -> int:
+    """vLLM gives sample i the seed plus i: neighbouring seeds would share samples."""
+    return int.from_bytes(hashlib.sha256(str(seed).encode()).digest()[:7], "big")
+
+
+def _add(drawn: Drawn, choice: dict[str, object], prompt: list[int]) -> None:
+    """Take in a whole choice or a further part of one."""
+    sent = choice.get("prompt_token_ids")
+    if sent is not None and sent != prompt:
+        raise InternalFault("vLLM read other token ids than those that were sent")
+    logprobs = choice["logprobs"]
+    ids = choice["token_ids"]
+    if isinstance(ids, list) and isinstance(logprobs, dict):
+        drawn.token_ids += ids
+        drawn.logprobs += logprobs["token_logprobs"]
+    reason = choice.get("finish_reason")
+    if reason is not None:
+        if reason not in ("stop", "length"):
+            raise Unreachable(f"vLLM gave a sample up: {reason}")
+        drawn.finish_reason = FinishReason(reason)

@@ -1,0 +1,45 @@
+"""Tokenizer, chat template and what bounds an answer: what of a checkpoint needs no network."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from assay_inference import conversation
+from assay_shared.errors import InvalidInput
+from assay_shared.types import Message, SamplingParams
+
+if TYPE_CHECKING:  # only a type: it takes seconds to import
+    from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+
+@dataclass(frozen=True)
+class Vocabulary:
+    """Turns texts into token ids and back; `max_length` is prompt and answer together."""
+
+    tokenizer: "PreTrainedTokenizerBase"
+    size: int
+    end_ids: frozenset[int]
+    max_length: int
+
+    def encode(self, text: str) -> list[int]:
+        return list(self.tokenizer.encode(text, add_special_tokens=False))
+
+    def encode_chat(self, messages: tuple[Message, ...]) -> list[int]:
+        return conversation.encode(self.tokenizer, messages)
+
+    def encode_further(self, token_ids: list[int], messages: tuple[Message, ...]) -> list[int]:
+        return conversation.encode_further(self.tokenizer, token_ids, messages, self.end_ids)
+
+    def decode(self, token_ids: list[int]) -> str:
+        return str(self.tokenizer.decode(token_ids, skip_special_tokens=True))
+
+    def check_fits(self, prompt: list[int], sampling: SamplingParams) -> None:
+        """Raises InvalidInput if the prompt and `max_tokens` do not fit this model."""
+        if not all(0 <= token_id < self.size for token_id in prompt):
+            raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field="token_ids")
+        room = max(self.max_length - len(prompt), 0)
+        if sampling.max_tokens > room:
+            raise InvalidInput(
+                f"a prompt of {len(prompt)} tokens leaves room for {room} in a context of "
+                f"{self.max_length}, not for {sampling.max_tokens}",
+                field="sampling.max_tokens",
+            )

@@ -1,0 +1,85 @@
+"""`assay inference verify`, `assay chat` and `assay generate`, as a person runs them."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay_inference.app import create_app
+from assay_inference.settings import InferenceSettings
+from tests.conftest import Serve
+from tests.policies import SERVABLE, make_policy_folder
+from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_python
+
+
+def assay(
+    *arguments: str, stdin: str = "", **environment: str
+) -> "subprocess.CompletedProcess[str]":
+    return subprocess.run(
+        [sys.executable, "-m", "assay_shared.cli", *arguments],
+        input=stdin,
+        capture_output=True,
+        text=True,
+        timeout=START_TIMEOUT_S + 60,
+        env=os.environ | environment,
+    )
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    make_policy_folder(tmp_path / "policy", sharpness=3.0, config=SERVABLE)
+    return tmp_path / "policy"
+
+
+@pytest.fixture
+def url(serve: Serve, folder: Path) -> str:
+    settings = {"inference_device": "cpu", "inference_model": folder}
+    return serve(create_app(InferenceSettings.model_validate(settings)))
+
+
+def test_a_file_of_requests_is_answered_in_its_order(url: str, tmp_path: Path) -> None:
+    rows: list[dict[str, object]] = [
+        {"prompt": f"x plus {n}", "sampling": {"max_tokens": 3}} for n in range(20)
+    ]
+    rows[4] = {"prompt": "x", "sampling": {"max_tokens": 5000}}
+    file, output = tmp_path / "in.jsonl", tmp_path / "out.jsonl"
+    file.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    run = assay("generate", str(file), "--output", str(output), "--url", url)
+    assert run.returncode == 1, "one of them failed"
+    assert run.stderr.endswith("20 of 20, 1 failed\n")
+    answers = [json.loads(line) for line in output.read_text().splitlines()]
+    assert len(answers) == 20
+    assert "context of 128" in answers[4]["failure"]["message"]
+    assert all(len(a["completions"]) == 1 for n, a in enumerate(answers) if n != 4)
+
+
+def test_a_conversation_goes_on_until_an_empty_line(url: str) -> None:
+    options = ("--url", url, "--max-tokens", "4", "--temperature", "0")
+    run = assay("chat", *options, stdin="Hello.\nAnd now?\n\n")
+    assert run.returncode == 0, run.stderr
+    assert run.stdout.count("> ") == 3
+
+
+def test_verify_shows_what_a_hand_off_needs_to_know(folder: Path) -> None:
+    run = assay("inference", "verify", str(folder))
+    assert run.returncode == 0, run.stderr
+    assert "chat template: yes" in run.stdout
+    assert "'<|user|>Hello.<|end|><|assistant|>'" in run.stdout
+    assert "tokens that end an answer: [1]" in run.stdout
+
+
+@NEEDS_VLLM
+@pytest.mark.slow
+@pytest.mark.timeout(START_TIMEOUT_S + 120)
+def test_verify_compares_vllm_with_transformers(folder: Path) -> None:
+    run = assay(
+        *("inference", "verify", str(folder)),
+        ASSAY_INFERENCE_VLLM_PYTHON=vllm_python(),
+        ASSAY_INFERENCE_VLLM_ARGUMENTS="--enforce-eager",
+        VLLM_CPU_KVCACHE_SPACE="1",
+    )
+    assert run.returncode == 0, run.stdout + run.stderr
+    assert "vllm: loaded, 26 of 26 tensors compared" in run.stdout
