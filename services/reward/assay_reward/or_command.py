@@ -102,6 +102,9 @@ def demonstrate(
     mistake_rate: Annotated[
         float, typer.Option(min=0, max=1, help="Share of episodes that end in a mistake.")
     ] = 0.5,
+    history: Annotated[
+        bool, typer.Option(help="Whether a row shows all that was said before its turn.")
+    ] = True,
     seed: Annotated[int, typer.Option(help="Which episodes, and which mistakes.")] = 0,
 ) -> None:
     """Write what to say in each turn, for a policy to learn the form of replies from."""
@@ -115,7 +118,15 @@ def demonstrate(
 
     found = list(read_json_lines(tasks, Task.model_validate, lambda task: task.id))
     shown = track(found, description="playing", transient=True)
-    rows = list(demonstrations(shown, Episodes(_SOLVE_TIMEOUT_S), mistake_rate, seed))
+    rows = list(
+        demonstrations(
+            shown,
+            Episodes(_SOLVE_TIMEOUT_S),
+            mistake_rate=mistake_rate,
+            seed=seed,
+            with_history=history,
+        )
+    )
     save(rows, output)
     print(f"{len(rows)} turns in {output}")
 

@@ -67,6 +67,9 @@ class Slots:
         self._folder = WorkFolder(self._settings.sandbox_work_folder)
         try:
             await self._open_at(wanted)
+        except ConfigError:
+            self._folder.remove()
+            raise
         except SandboxFault as error:
             if least != FALLBACK or wanted == FALLBACK:
                 await self.close()

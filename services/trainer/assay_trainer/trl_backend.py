@@ -49,6 +49,7 @@ def make_sft_trainer(
         lr_scheduler_type="cosine",
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
+        train_sampling_strategy="group_by_length" if config.group_by_length else "random",
         **_common(config.learning_rate, seed, folder, config.checkpoint_every),
     )
     trainer = SFTTrainer(

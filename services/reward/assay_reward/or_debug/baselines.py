@@ -10,7 +10,7 @@ from assay_reward.or_debug.policy import Script, Scripted
 
 _ROWS = re.compile(r"^subject to:\n((?:  .*\n)*)", re.MULTILINE)
 _NAME = re.compile(r"^ *(\w+):", re.MULTILINE)
-_MEMBERS = re.compile(r"cannot all hold:\n(.*)\nStatus:", re.DOTALL)
+_MEMBERS = re.compile(r"^Rows: (.*)$", re.MULTILINE)
 _HUGE = "1000000"
 
 
@@ -23,7 +23,7 @@ def rows_of(prompt: str) -> list[str]:
 def members_of(observation: str) -> list[str]:
     """Names of the rows in an irreducible set, as told."""
     found = _MEMBERS.search(observation)
-    return _NAME.findall(found.group(1)) if found else []
+    return [] if found is None or found[1] == "none" else found[1].split(", ")
 
 
 def is_optimal(observation: str) -> bool:

@@ -6,33 +6,46 @@ from random import Random
 from assay_reward.or_debug.actions import Action, ActionName
 from assay_reward.or_debug.episode import Episodes
 from assay_reward.or_debug.instance import Instance, SetColumn
-from assay_reward.or_debug.repair import shown
 from assay_reward.or_debug.tasks import ENVIRONMENT
 from assay_shared.errors import DatasetError
 from assay_shared.types import Message, Role, Task
 
 _MARK = "Action:"
+_FIRST_EVERY = 10
 #: What a policy may do wrong, each as often as the others.
 MISTAKES = ("another_member", "another_row", "no_action")
 
 
 def demonstrations(
-    tasks: Iterable[Task], episodes: Episodes, mistake_rate: float, seed: int
+    tasks: Iterable[Task],
+    episodes: Episodes,
+    *,
+    mistake_rate: float,
+    seed: int,
+    with_history: bool,
 ) -> Iterator[Task]:
     """For each task for training, a row for every turn of an episode of it.
 
     A row's `history` is what was said before, its `gold` what to say next. In a share of the
-    episodes the repair is a mistake: there has to be something left to learn.
+    episodes the repair is a mistake: there has to be something left to learn. Without history, a
+    row shows the last observation alone, and of the first turn, whose observation is the whole
+    model, there is one row in ten: short texts, for a small policy's first lessons.
 
     Raises: DatasetError for a task that is not played here.
     """
-    for task in tasks:
-        if task.role is not Role.TRAIN:
-            continue
+    trained = (task for task in tasks if task.role is Role.TRAIN)
+    for number, task in enumerate(trained):
         instance = _instance(task)
         draw = Random(f"{seed}/{instance.id}")
         mistake = draw.choice(MISTAKES) if draw.random() < mistake_rate else None
-        yield from _rows(task, _replies(instance, draw, mistake), instance, episodes)
+        rows = _rows(task, _replies(instance, draw, mistake), instance, episodes)
+        yield from rows if with_history else _short(rows, with_first=number % _FIRST_EVERY == 0)
+
+
+def _short(rows: Iterable[Task], *, with_first: bool) -> Iterator[Task]:
+    for row in rows:
+        if row.history or with_first:
+            yield row.model_copy(update={"history": ()})
 
 
 def _instance(task: Task) -> Instance:
@@ -79,7 +92,7 @@ def _repair(instance: Instance, name: str) -> str:
         if isinstance(edit, SetColumn) and edit.column.name == name:
             bounds = (edit.column.lower, edit.column.upper)
             return _said(Action(ActionName.UPDATE_BOUNDS, target=name, values=bounds))
-    return _dropped(instance, name)
+    return _said(Action(ActionName.DROP, target=name))
 
 
 def _mistaken(instance: Instance, draw: Random, mistake: str) -> str:
@@ -88,13 +101,7 @@ def _mistaken(instance: Instance, draw: Random, mistake: str) -> str:
     members = set(instance.iis.rows) if mistake == "another_member" else set()
     rows = [row.name for row in instance.model.rows if row.name not in instance.root_cause]
     wrong = [name for name in rows if not members or name in members] or rows
-    return _dropped(instance, draw.choice(wrong))
-
-
-def _dropped(instance: Instance, name: str) -> str:
-    """The row as it was read, and then the action: what is quoted first is named right after."""
-    model = instance.model
-    return f"{shown(model, model.row(name))}\n{_said(Action(ActionName.DROP, target=name))}"
+    return _said(Action(ActionName.DROP, target=draw.choice(wrong)))
 
 
 def _said(action: Action) -> str:

@@ -121,7 +121,7 @@ def _tell_iis(state: State, time_limit_s: float) -> str:
 
 
 def iis_text(model: Model, found: Irreducible) -> str:
-    """The members with what they say; of a very large set the first."""
+    """The members with what they say, of a very large set the first; then the rows' names."""
     members = [shown(model, model.row(name)) for name in found.rows]
     for bound in found.bounds:
         column = model.column(bound.column)
@@ -131,7 +131,8 @@ def iis_text(model: Model, found: Irreducible) -> str:
         members.append(f"bound {column.name} {sign} {number(side)}{integer}")
     more = len(members) - _MAX_MEMBERS_SHOWN
     told = [f"These {len(members)} cannot all hold:", *members[:_MAX_MEMBERS_SHOWN]]
-    return "\n".join([*told, f"and {more} more"] if more > 0 else told)
+    told += [f"and {more} more"] if more > 0 else []
+    return "\n".join([*told, f"Rows: {', '.join(found.rows) or 'none'}"])
 
 
 def _standing(state: State) -> str:

@@ -28,7 +28,7 @@ def test_an_episode_that_finds_and_removes_the_cause() -> None:
 
 def test_the_irreducible_set_is_told_with_what_its_members_say() -> None:
     told = play("Action: GET_IIS()").observation
-    assert "These 2 cannot all hold:\nc1: x1 + x2 <= 10\nc3: x1 + x2 >= 12\n" in told
+    assert "These 2 cannot all hold:\nc1: x1 + x2 <= 10\nc3: x1 + x2 >= 12\nRows: c1, c3\n" in told
     assert told.endswith("Status: infeasible\nTurns left: 7")
 
 
@@ -210,4 +210,4 @@ def test_a_large_set_is_cut_and_says_so() -> None:
     model = Model(columns=(Column(name="x1", upper=math.inf),), rows=rows)
     told = iis_text(model, Irreducible(rows=tuple(row.name for row in rows)))
     assert "These 40 cannot all hold" in told
-    assert told.endswith("and 16 more")
+    assert "\nand 16 more\nRows: c0, c1, " in told
