@@ -1,0 +1,71 @@
+"""Episodes through real inference, a real environment and its solver: what is trained on is what
+was sampled."""
+
+from pathlib import Path
+
+import pytest
+import torch
+
+from assay_inference.app import create_app as create_inference
+from assay_inference.settings import InferenceSettings
+from assay_reward.app import create_app as create_reward
+from assay_reward.or_debug.tasks import to_task
+from assay_reward.settings import RewardSettings
+from assay_shared.clients import InferenceClient, RewardClient
+from assay_shared.types import GroupRequest, Role, SamplingParams, Scored
+from assay_trainer.batch import collate, rows
+from assay_trainer.play import play
+from assay_trainer.policy import create_policy, load_policy, publish_policy
+from tests.conftest import Serve
+from tests.policies import TEXTS, TINY
+from tests.unit.reward.or_debug.planted import INSTANCE
+
+TASK = to_task(INSTANCE, Role.TRAIN, max_turns=3, brief=True)
+
+
+@pytest.fixture
+def policy_folder(tmp_path: Path) -> Path:
+    """A random policy that has room for a conversation, and never ends by itself too soon."""
+    config = TINY.model_copy(update={"context_length": 2048})
+    model, tokenizer = create_policy(config, [*TEXTS, TASK.prompt], seed=0)
+    publish_policy(model, tokenizer, tmp_path / "policy")
+    return tmp_path / "policy"
+
+
+async def test_each_reply_is_sampled_in_the_very_context_that_is_trained_on(
+    serve: Serve, policy_folder: Path
+) -> None:
+    inference = serve(
+        create_inference(InferenceSettings(inference_device="cpu", inference_model=policy_folder))
+    )
+    reward = serve(create_reward(RewardSettings()))
+    sampling = SamplingParams(n=4, max_tokens=12, seed=5)
+    request = GroupRequest(key="k", run="run", task=TASK, sampling=sampling)
+    async with InferenceClient(inference) as generator, RewardClient(reward) as rewarder:
+        scored = await play(request, generator, rewarder, "w")
+        again = await play(request, generator, rewarder, "w")
+    said, said_again = (
+        [[turn.text for turn in c.turns] for c in one.group.completions] for one in (scored, again)
+    )
+    assert said == said_again, "seeds make an episode repeatable"
+    for completion, given in zip(scored.group.completions, scored.rewards, strict=True):
+        assert isinstance(given, Scored)
+        assert given.value < 0.5, "noise repairs nothing"
+        assert len(completion.turns) == 3
+        assert completion.turns[0].observation.startswith("Invalid: ")
+        assert completion.turns[1].observation.endswith("Turns left: 1")
+    model, _ = load_policy(policy_folder)
+    batch = collate(rows([scored]), pad_id=0)
+    ids = torch.cat([batch.prompt_ids_BP, batch.completion_ids_BC], dim=1)
+    mask = torch.cat([batch.prompt_mask_BP, batch.completion_mask_BC], dim=1)
+    with torch.no_grad():
+        logits = model(input_ids=ids, attention_mask=mask).logits.float()
+    width = batch.completion_ids_BC.shape[1]
+    own = logits[:, -width - 1 : -1].log_softmax(-1)
+    found = own.gather(-1, batch.completion_ids_BC[..., None])[..., 0]
+    learnt = batch.loss_mask_BC.bool()
+    assert learnt.sum() == sum(
+        turn.end - turn.start for c in scored.group.completions for turn in c.turns
+    )
+    assert (learnt < batch.completion_mask_BC.bool()).any(), "observations are read"
+    torch.testing.assert_close(found[learnt], batch.logprobs_BC[learnt], rtol=0, atol=1e-3)
