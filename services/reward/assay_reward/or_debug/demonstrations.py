@@ -11,7 +11,8 @@ from assay_shared.errors import DatasetError
 from assay_shared.types import Message, Role, Task
 
 _MARK = "Action:"
-_FIRST_EVERY = 10
+#: Without history: of so many tasks one shows its first turn, and one its others as a whole.
+_FIRST_EVERY, _WHOLE_EVERY = 10, 5
 #: What a policy may do wrong, each as often as the others.
 MISTAKES = ("another_member", "another_row", "no_action")
 
@@ -28,8 +29,9 @@ def demonstrations(
 
     A row's `history` is what was said before, its `gold` what to say next. In a share of the
     episodes the repair is a mistake: there has to be something left to learn. Without history, a
-    row shows the last observation alone, and of the first turn, whose observation is the whole
-    model, there is one row in ten: short texts, for a small policy's first lessons.
+    row shows the last observation alone: short texts, for a small policy's first lessons. Of the
+    first turn, whose observation is the whole model, there is one row in ten then, and of the
+    others one in five once more with its history, to show what the short ones stand for.
 
     Raises: DatasetError for a task that is not played here.
     """
@@ -39,13 +41,16 @@ def demonstrations(
         draw = Random(f"{seed}/{instance.id}")
         mistake = draw.choice(MISTAKES) if draw.random() < mistake_rate else None
         rows = _rows(task, _replies(instance, draw, mistake), instance, episodes)
-        yield from rows if with_history else _short(rows, with_first=number % _FIRST_EVERY == 0)
+        yield from rows if with_history else _short(rows, number)
 
 
-def _short(rows: Iterable[Task], *, with_first: bool) -> Iterator[Task]:
+def _short(rows: Iterable[Task], number: int) -> Iterator[Task]:
+    """Of the task with this number, rows without history and a few with it."""
     for row in rows:
-        if row.history or with_first:
-            yield row.model_copy(update={"history": ()})
+        if row.history:
+            yield row.model_copy(update={"id": f"{row.id}/short", "history": ()})
+        if number % (_WHOLE_EVERY if row.history else _FIRST_EVERY) == 0:
+            yield row
 
 
 def _instance(task: Task) -> Instance:
