@@ -8,9 +8,9 @@ import pytest
 from tests.integration.conftest import Assay, demo_file
 
 SHORT = (
-    "data.held_out.num_tasks=120",
-    "grpo.steps=20",
-    "evaluation.samples_per_task=2",
+    "data.held_out.num_tasks=200",
+    "grpo.steps=30",
+    "evaluation.samples_per_task=4",
     "evaluation.k=[1]",
 )
 
