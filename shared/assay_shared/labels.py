@@ -5,10 +5,9 @@ import json
 from collections.abc import Mapping
 from typing import Any
 
-from pydantic import ValidationError
-
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Role, Task
+from assay_shared.validated import validated
 
 Label = str | int | float | Mapping[str, Any] | None
 #: What a label may say of a task; the rest is the trainer's to say.
@@ -40,12 +39,7 @@ def task_of(prompt: str, label: Label, rubric: str | None = None, dataset: str =
         "role": Role.TRAIN,
         "prompt": prompt,
     }
-    try:
-        return Task.model_validate(named | fields)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in ("label", *first["loc"]))
-        raise InvalidInput(first["msg"].removeprefix("Value error, "), field=where) from None
+    return validated(Task, named | fields, "label")
 
 
 def _fields(label: Label) -> dict[str, Any]:

@@ -5,7 +5,7 @@ from enum import StrEnum
 
 _MARKED = re.compile(r"####[ \t]*(\S.*)")
 _TAGGED = re.compile(r"<answer>(.*?)</answer>", re.DOTALL | re.IGNORECASE)
-_FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)```", re.DOTALL)
+FENCED = re.compile(r"```[\w+-]*[ \t]*\n(.*?)```", re.DOTALL)
 
 
 class Extract(StrEnum):
@@ -35,7 +35,7 @@ def extract(text: str, part: Extract) -> str | None:
         case Extract.TAGGED:
             return _last(_TAGGED, text)
         case Extract.FENCED:
-            return _last(_FENCED, text)
+            return _last(FENCED, text)
 
 
 def last_boxed(text: str) -> str | None:

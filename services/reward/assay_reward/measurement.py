@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
 from typing import Any, Generic, TypeVar, cast
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from assay_reward.or_debug.players import Players
 from assay_shared.config import Config
@@ -14,6 +14,7 @@ from assay_shared.errors import InvalidInput
 from assay_shared.interfaces import Judge, Sandbox
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import Answer, Cost, Failure, Status, Task
+from assay_shared.validated import validated
 
 Options = TypeVar("Options", bound=Config)
 Check = TypeVar("Check", bound=BaseModel)
@@ -182,12 +183,7 @@ def task_check(task: Task, name: str, kind: type[Check]) -> Check:
     """
     if name not in task.checks:
         raise InvalidInput(f"task {task.id} says nothing for {name}", field=f"task.checks.{name}")
-    try:
-        return kind.model_validate(task.checks[name])
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in ("task.checks", name, *first["loc"]))
-        raise InvalidInput(first["msg"].removeprefix("Value error, "), field=where) from None
+    return validated(kind, task.checks[name], f"task.checks.{name}")
 
 
 def reference_of(task: Task) -> str:

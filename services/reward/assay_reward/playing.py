@@ -2,10 +2,11 @@
 
 from typing import TypeVar
 
-from pydantic import BaseModel, ValidationError
+from pydantic import BaseModel
 
 from assay_shared.errors import InvalidInput
 from assay_shared.types import EnvironmentTask, Task
+from assay_shared.validated import validated
 
 Instance = TypeVar("Instance", bound=BaseModel)
 
@@ -32,12 +33,7 @@ def read_instance(played: EnvironmentTask, kind: type[Instance]) -> Instance:
     Raises:
         InvalidInput: it is in another form; names the field.
     """
-    try:
-        return kind.model_validate(played.instance)
-    except ValidationError as error:
-        first = error.errors()[0]
-        where = ".".join(str(part) for part in ("task.environment.instance", *first["loc"]))
-        raise InvalidInput(first["msg"].removeprefix("Value error, "), field=where) from None
+    return validated(kind, played.instance, "task.environment.instance")
 
 
 def check_not_over(num_turns: int, max_turns: int) -> None:

@@ -31,20 +31,19 @@ class Responses:
         Raises:
             Conflict: the key was used for another request.
         """
-        if request.key is None:
+        key = request.key
+        if key is None:
             return await score()
         digest = hashlib.sha256(request.model_dump_json().encode()).hexdigest()
-        if request.key in self._kept:
-            first_digest, text = self._kept[request.key]
+        if key in self._kept:
+            first_digest, text = self._kept[key]
             if first_digest != digest:
                 raise Conflict(
                     "the key was used for another request", field="key", hint="take a new one"
                 )
-            self._kept.move_to_end(request.key)
+            self._kept.move_to_end(key)
             return ScoreResponse.model_validate_json(text)
-        return await self._flights.run(
-            (request.key, digest), lambda: self._keep(request.key or "", digest, score())
-        )
+        return await self._flights.run((key, digest), lambda: self._keep(key, digest, score()))
 
     async def _keep(
         self, key: str, digest: str, scoring: Awaitable[ScoreResponse]
@@ -52,6 +51,9 @@ class Responses:
         response = await scoring
         if all(isinstance(reward, Scored) for reward in response.rewards):
             text = response.model_dump_json()
+            # Two requests that used one key at the same moment: the later response stays.
+            _, replaced = self._kept.pop(key, ("", ""))
+            self._num_bytes -= len(replaced)
             self._kept[key] = (digest, text)
             self._num_bytes += len(text)
             while self._num_bytes > self._max_bytes:

@@ -150,6 +150,19 @@ async def test_what_is_kept_has_a_limit(make: Make) -> None:
     assert len(sandbox.requests) == 21, "the newest was kept, the oldest was not"
 
 
+async def test_two_requests_with_one_key_at_once_take_the_room_of_one(make: Make) -> None:
+    sandbox = FakeSandbox()
+    scorer = make(sandbox, keep=2000)
+    for number in range(20):
+        pair = (("pass 2",), ("pass 1",))
+        same_key = (ScoreRequest(task=TASK, answers=one, key=str(number)) for one in pair)
+        await asyncio.gather(*(scorer.score(request) for request in same_key))
+    num_measured = len(sandbox.requests)
+    last = ScoreRequest(task=TASK, answers=("pass 2",), key="last")
+    assert await scorer.score(last) == await scorer.score(last)
+    assert len(sandbox.requests) == num_measured + 1
+
+
 # Batches and streams
 
 

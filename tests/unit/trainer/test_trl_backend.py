@@ -1,6 +1,7 @@
 """TRL's loss on the mesh's batches, against the equations written out."""
 
 import warnings
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
@@ -184,19 +185,17 @@ def on_policy(groups: list[ScoredGroup]) -> list[ScoredGroup]:
         return completion.model_copy(update={"logprobs": found})
 
     return [
-        scored.model_copy(
-            update={
-                "group": scored.group.model_copy(
-                    update={
-                        "completions": tuple(
-                            own(scored.group.prompt_token_ids, c) for c in scored.group.completions
-                        )
-                    }
-                )
-            }
+        with_completions(
+            scored,
+            (own(scored.group.prompt_token_ids, one) for one in scored.group.completions),
         )
         for scored in groups
     ]
+
+
+def with_completions(scored: ScoredGroup, completions: Iterable[Completion]) -> ScoredGroup:
+    group = scored.group.model_copy(update={"completions": tuple(completions)})
+    return scored.model_copy(update={"group": group})
 
 
 def test_what_an_environment_said_is_read_and_gets_no_gradient(tmp_path: Path) -> None:
@@ -215,8 +214,8 @@ def test_what_an_environment_said_is_read_and_gets_no_gradient(tmp_path: Path) -
 
 def without_turns(scored: ScoredGroup) -> ScoredGroup:
     """The same ids as if the policy had said them all."""
-    own = tuple(c.model_copy(update={"turns": ()}) for c in scored.group.completions)
-    return scored.model_copy(update={"group": scored.group.model_copy(update={"completions": own})})
+    own = (one.model_copy(update={"turns": ()}) for one in scored.group.completions)
+    return with_completions(scored, own)
 
 
 @pytest.mark.parametrize("micro_batch_rows", [3, 2])

@@ -7,11 +7,10 @@ those that the policy may see. Of hidden tests nothing but their number is told.
 from pydantic import Field
 
 from assay_reward.environment import Environment
-from assay_reward.measurement import Instruments
+from assay_reward.measurement import Instruments, Meter
 from assay_reward.playing import check_not_over, played_in, read_instance
-from assay_reward.verifiers.code import whole_program
+from assay_reward.verifiers.code import has_tests, run_tests
 from assay_shared.config import Config
-from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.types import (
     AssertCase,
     CallCase,
@@ -22,7 +21,6 @@ from assay_shared.types import (
     Task,
     TestCase,
     TestReport,
-    TestRequest,
 )
 
 NAME = "code_repair"
@@ -44,12 +42,11 @@ async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) ->
     """Test the last program alone: one that was accepted ended the episode."""
     played = played_in(task, NAME)
     options = read_instance(played, CodeRepair)
-    if not task.tests:
-        raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
+    has_tests(task, options)
     check_not_over(len(turns), played.max_turns)
     if not turns:
         return StepResponse(observation=task.prompt, done=False)
-    report = await _test(task, turns[-1], instruments)
+    report = await run_tests(instruments.sandbox, task, turns[-1], Meter())
     turns_left = played.max_turns - len(turns)
     accepted = report.status is Status.ACCEPTED
     return StepResponse(
@@ -58,14 +55,6 @@ async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) ->
         parts={"accepted": float(accepted), "pass_ratio": report.pass_ratio},
         facts={"status": report.status.value, "num_passed": report.num_passed},
     )
-
-
-async def _test(task: Task, answer: str, instruments: Instruments) -> TestReport:
-    request = TestRequest(code=whole_program(task, answer), cases=task.tests)
-    report = await instruments.sandbox.test(request)
-    if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
-        raise SandboxFault("the sandbox failed on a test")
-    return report
 
 
 def feedback(report: TestReport, visible: tuple[TestCase, ...], turns_left: int) -> str:

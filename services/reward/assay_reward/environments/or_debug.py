@@ -2,10 +2,11 @@
 
 from assay_reward.environment import Environment
 from assay_reward.measurement import Instruments
+from assay_reward.or_debug.tasks import ENVIRONMENT
 from assay_reward.playing import check_not_over, played_in
 from assay_shared.types import StepResponse, Task
 
-NAME = "or_debug"
+NAME = ENVIRONMENT
 
 
 async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) -> StepResponse:

@@ -3,12 +3,13 @@
 import re
 from dataclasses import dataclass
 
-from assay_reward.measurement import Candidate, Measured, Verifier
+from assay_reward.extraction import FENCED
+from assay_reward.measurement import Candidate, Measured, Meter, Verifier
 from assay_shared.config import Config
 from assay_shared.errors import InvalidInput, SandboxFault
+from assay_shared.interfaces import Sandbox
 from assay_shared.types import Cost, Grading, Status, Task, TestReport, TestRequest
 
-_FENCE = re.compile(r"```[\w+-]*[ \t]*\n(.*?)```", re.DOTALL)
 _LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
 
@@ -25,26 +26,38 @@ class CodeOptions(Config):
     forgeable: bool = True
 
 
+async def run_tests(
+    sandbox: Sandbox, task: Task, answer: str, meter: Meter, *, forgeable: bool = True
+) -> TestReport:
+    """What the task's tests say of an answer.
+
+    Raises:
+        SandboxFault: a test could not be run.
+        InvalidInput: the tests are forgeable, and may not be.
+    """
+    code = whole_program(task, answer)
+    report = await sandbox.test(TestRequest(code=code, cases=task.tests, hackable=forgeable))
+    meter.charge(Cost(sandbox_cpu_s=sum(case.cpu_time_s for case in report.cases)))
+    if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
+        raise SandboxFault("the sandbox failed on a test")
+    return report
+
+
 @dataclass(frozen=True)
 class RunTests:
-    """What the task's tests say of an answer, once for all components that allow the same."""
+    """`run_tests` of a candidate, once for all components that allow the same."""
 
     forgeable: bool = True
 
     async def __call__(self, candidate: Candidate) -> TestReport:
-        """
-        Raises:
-            SandboxFault: a test could not be run.
-            InvalidInput: the tests are forgeable, and may not be.
-        """
-        task = candidate.task
-        code = whole_program(task, candidate.text)
-        request = TestRequest(code=code, cases=task.tests, hackable=self.forgeable)
-        report = await candidate.instruments.sandbox.test(request)
-        candidate.meter.charge(Cost(sandbox_cpu_s=sum(case.cpu_time_s for case in report.cases)))
-        if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
-            raise SandboxFault("the sandbox failed on a test")
-        return report
+        """Raises as `run_tests`."""
+        return await run_tests(
+            candidate.instruments.sandbox,
+            candidate.task,
+            candidate.text,
+            candidate.meter,
+            forgeable=self.forgeable,
+        )
 
 
 def measured(report: TestReport, value: float) -> Measured:
@@ -72,7 +85,7 @@ def whole_program(task: Task, answer: str) -> str:
     An answer that defines the prefix's last function anew stands after a stub of it; any other
     is the rest of that function.
     """
-    fenced = _FENCE.search(answer)
+    fenced = FENCED.search(answer)
     code = fenced.group(1) if fenced else answer
     if not task.code_prefix:
         return code
