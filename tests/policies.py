@@ -4,6 +4,13 @@ from pathlib import Path
 
 import torch
 
+from assay_shared.types import (
+    FolderWeights,
+    LogprobProbe,
+    PolicyVersion,
+    SyncMode,
+    WeightUpdate,
+)
 from assay_trainer.config import NewPolicyConfig
 from assay_trainer.policy import create_policy, publish_policy
 
@@ -35,3 +42,14 @@ def make_policy_folder(
     with torch.no_grad():
         model.get_parameter("model.embed_tokens.weight").mul_(sharpness)
     return publish_policy(model, tokenizer, folder)
+
+
+def update_of(
+    folder: Path,
+    policy: PolicyVersion,
+    probe: LogprobProbe | None = None,
+    mode: SyncMode = SyncMode.WAIT,
+) -> WeightUpdate:
+    """Announces `folder` as `policy`."""
+    source = FolderWeights(path=str(folder))
+    return WeightUpdate(source=source, policy=policy, probe=probe, mode=mode)

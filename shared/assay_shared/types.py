@@ -270,19 +270,43 @@ class LogprobProbe(Wire):
         return self
 
 
-class WeightUpdate(Wire):
-    """Ask inference to serve the checkpoint folder `path` as `policy`."""
+class FolderWeights(Wire):
+    """A checkpoint folder that inference can read: on a disk or in a memory that both share."""
 
+    kind: Literal["folder"] = "folder"
     path: str
+
+
+#: Where new weights come from; a further kind makes this a union discriminated by `kind`.
+WeightSource = FolderWeights
+
+
+class SyncMode(StrEnum):
+    """What becomes of the sequences in hand when new weights come.
+
+    `wait`: they are finished first. `restart`: they are given up and drawn anew from their prompt.
+    `continue`: they keep the tokens they have and go on under the new version.
+    """
+
+    WAIT = "wait"
+    RESTART = "restart"
+    CONTINUE = "continue"
+
+
+class WeightUpdate(Wire):
+    """Ask inference to serve what `source` holds as `policy`."""
+
+    source: WeightSource
     policy: PolicyVersion
     probe: LogprobProbe | None = None
+    mode: SyncMode = SyncMode.WAIT
 
 
 class WeightStatus(Wire):
     """What inference serves; `policy` is null until a checkpoint is loaded."""
 
     policy: PolicyVersion | None
-    path: str | None = None
+    source: WeightSource | None = None
     #: Largest difference the last probe found, in nats.
     probe_difference: float | None = None
     load_time_s: float | None = None

@@ -25,10 +25,9 @@ from assay_shared.types import (
     Message,
     PolicyVersion,
     SamplingParams,
-    WeightUpdate,
 )
 from tests.conftest import Serve
-from tests.policies import SERVABLE, make_policy_folder
+from tests.policies import SERVABLE, make_policy_folder, update_of
 from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
@@ -195,7 +194,7 @@ async def test_a_probe_that_does_not_hold_leaves_the_old_version(
     new = PolicyVersion(version=before.version + 1, digest=checkpoint.digest(folders[1]))
     probe = LogprobProbe(token_ids=(1, 2, 3), logprobs=(-50.0, -50.0), tolerance=0.01)
     with pytest.raises(WeightsRefused, match="log-probabilities differ by"):
-        await client.update_weights(WeightUpdate(path=str(folders[1]), policy=new, probe=probe))
+        await client.update_weights(update_of(folders[1], new, probe))
     assert (await client.weight_status()).policy == before
     answer = await client.generate(GenerateRequest(prompt="x", sampling=SAMPLING))
     assert {completion.policy for completion in answer.completions} == {before}
@@ -204,7 +203,7 @@ async def test_a_probe_that_does_not_hold_leaves_the_old_version(
     logprobs_CV = _logits(model, ids[:1], ids[1:]).log_softmax(dim=-1)
     true = tuple(float(logprobs_CV[at, token]) for at, token in enumerate(ids[1:]))
     probe = LogprobProbe(token_ids=ids, logprobs=true, tolerance=2e-3)
-    update = WeightUpdate(path=str(folders[1]), policy=new, probe=probe)
+    update = update_of(folders[1], new, probe)
     status = await client.update_weights(update)
     assert status.probe_difference is not None
     assert status.probe_difference < 2e-3
@@ -221,7 +220,7 @@ async def test_a_folder_that_is_cut_off_is_refused(
     file.write_bytes(file.read_bytes()[:-1000])
     policy = PolicyVersion(version=before.version + 1, digest=checkpoint.digest(cut))
     with pytest.raises(WeightsRefused, match="cut"):
-        await client.update_weights(WeightUpdate(path=str(cut), policy=policy))
+        await client.update_weights(update_of(cut, policy))
     assert (await client.weight_status()).policy == before
     assert await client.generate(GenerateRequest(prompt="x", sampling=SAMPLING))
 
@@ -232,7 +231,7 @@ async def publish(client: InferenceClient, folder: Path) -> PolicyVersion:
     policy = PolicyVersion(
         version=served.version + 1 if served else 1, digest=checkpoint.digest(folder)
     )
-    status = await client.update_weights(WeightUpdate(path=str(folder), policy=policy))
+    status = await client.update_weights(update_of(folder, policy))
     assert status.policy == policy
     return policy
 
@@ -242,10 +241,10 @@ async def test_refusals_reach_the_trainer_as_what_they_are(
 ) -> None:
     version = (await publish(client, folders[0])).version
     policy = PolicyVersion(version=version + 1, digest="wrong")
-    wrong = WeightUpdate(path=str(folders[1]), policy=policy)
+    wrong = update_of(folders[1], policy)
     with pytest.raises(WeightsRefused, match="policy.digest"):
         await client.update_weights(wrong)
-    back = WeightUpdate(path=str(folders[0]), policy=PolicyVersion(version=0, digest="other"))
+    back = update_of(folders[0], PolicyVersion(version=0, digest="other"))
     with pytest.raises(Conflict, match=f"announce {version + 1} or above"):
         await client.update_weights(back)
     long = GenerateRequest(prompt="x", sampling=SamplingParams(max_tokens=500))

@@ -16,9 +16,13 @@ from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import NotReady
 from assay_shared.processes import spawn
-from assay_shared.types import GenerateRequest, PolicyVersion, SamplingParams, WeightUpdate
+from assay_shared.types import (
+    GenerateRequest,
+    PolicyVersion,
+    SamplingParams,
+)
 from tests.conftest import wait_until
-from tests.policies import SERVABLE, make_policy_folder
+from tests.policies import SERVABLE, make_policy_folder, update_of
 from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_python
 
 pytestmark = [NEEDS_VLLM, pytest.mark.slow, pytest.mark.timeout(2 * START_TIMEOUT_S)]
@@ -68,7 +72,7 @@ async def until_not_ready(client: InferenceClient) -> str:
 async def test_a_spent_budget_is_said_and_nothing_outlives_the_service(tmp_path: Path) -> None:
     digest = make_policy_folder(tmp_path / "v1", config=SERVABLE)
     assert digest == checkpoint.digest(tmp_path / "v1")
-    update = WeightUpdate(path=str(tmp_path / "v1"), policy=PolicyVersion(version=1, digest=digest))
+    update = update_of(tmp_path / "v1", PolicyVersion(version=1, digest=digest))
     service = start_service(tmp_path)
     try:
         url = address(tmp_path)

@@ -35,11 +35,10 @@ from assay_shared.types import (
     PolicyVersion,
     SamplingParams,
     WeightStatus,
-    WeightUpdate,
 )
 from assay_trainer.policy import create_policy, publish_policy
 from tests.conftest import Serve, wait_until
-from tests.policies import SERVABLE, TEXTS, make_policy_folder
+from tests.policies import SERVABLE, TEXTS, make_policy_folder, update_of
 from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
 
 NUM_VERSIONS = 200
@@ -128,7 +127,7 @@ class Trainer:
         number = max([served.version if served else 0, *self.sent]) + 1
         self.sent[number] = version
         policy = PolicyVersion(version=number, digest=version.digest)
-        update = WeightUpdate(path=str(version.folder), policy=policy, probe=version.probe)
+        update = update_of(version.folder, policy, version.probe)
         return await self._client.update_weights(update)
 
     async def ask(self) -> Completion:

@@ -2,14 +2,13 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Protocol
 
 from prometheus_client import Metric
 
 from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
-from assay_shared.types import Completion, LogprobProbe, PolicyVersion, SamplingParams
+from assay_shared.types import Completion, SamplingParams, WeightUpdate
 
 #: Called as tokens are drawn: sample index, and the text they added.
 OnText = Callable[[int, str], None]
@@ -42,8 +41,8 @@ class Traffic:
 class Engine(Protocol):
     """Draws samples under one version of the weights at a time."""
 
-    async def load(self, folder: Path, policy: PolicyVersion, probe: LogprobProbe | None) -> Loaded:
-        """Serve `folder` once all running samples are finished.
+    async def load(self, update: WeightUpdate) -> Loaded:
+        """Serve what the update's source holds, once its mode allows.
 
         Raises:
             WeightsRefused: it cannot be loaded or fails the probe; the old weights stay.

@@ -31,7 +31,7 @@ from assay_shared.errors import (
     Overloaded,
     WeightsRefused,
 )
-from assay_shared.types import Completion, LogprobProbe, PolicyVersion, SamplingParams
+from assay_shared.types import Completion, SamplingParams, WeightUpdate
 
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -55,8 +55,8 @@ class TransformersEngine:
 
     # On the event loop.
 
-    async def load(self, folder: Path, policy: PolicyVersion, probe: LogprobProbe | None) -> Loaded:
-        return await self._submit(Load(folder, policy, probe))
+    async def load(self, update: WeightUpdate) -> Loaded:
+        return await self._submit(Load(update))
 
     @property
     def vocabulary(self) -> Vocabulary:
@@ -159,15 +159,17 @@ class TransformersEngine:
 
     def _replace(self, job: Load) -> None:
         started = time.perf_counter()
+        update = job.update
+        folder = Path(update.source.path)
         try:
-            model = open_model(job.folder, job.policy, self._device)
-            difference = None if job.probe is None else probe_difference(model, job.probe)
+            model = open_model(folder, update.policy, self._device)
+            difference = None if update.probe is None else probe_difference(model, update.probe)
         except AssayError as error:
             job.fail(error)
             return
         except Exception as error:  # noqa: BLE001  # a bad file breaks the loaders in any way
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            job.fail(WeightsRefused(f"{job.folder} cannot be loaded: {reason}"))
+            job.fail(WeightsRefused(f"{folder} cannot be loaded: {reason}"))
             return
         self._model = model
         job.succeed(Loaded(difference, time.perf_counter() - started))

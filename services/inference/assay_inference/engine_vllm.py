@@ -33,7 +33,7 @@ from assay_shared.errors import (
     Unreachable,
     WeightsRefused,
 )
-from assay_shared.types import Completion, LogprobProbe, PolicyVersion, SamplingParams
+from assay_shared.types import Completion, PolicyVersion, SamplingParams, WeightUpdate
 
 _log = logging.getLogger(__name__)
 _LEAST_TEMPERATURE, _MOST_TEMPERATURE = 0.01, 2.0
@@ -122,11 +122,12 @@ class VllmEngine:
 
     # Weights
 
-    async def load(self, folder: Path, policy: PolicyVersion, probe: LogprobProbe | None) -> Loaded:
+    async def load(self, update: WeightUpdate) -> Loaded:
         started, sync = time.perf_counter(), Sync()
         async with self._changing:
+            folder = Path(update.source.path)
             checkpoint = await asyncio.to_thread(
-                Checkpoint.open, folder, policy, probe, self._served
+                Checkpoint.open, folder, update.policy, update.probe, self._served
             )
             if self._replica is None or self._served is None:
                 await self._start_first(checkpoint, sync)

@@ -4,18 +4,11 @@ import asyncio
 import random
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Generic, TypeVar
 
 from assay_inference.engine import Loaded, OnText
 from assay_inference.transcript import Transcript
-from assay_shared.types import (
-    Completion,
-    FinishReason,
-    LogprobProbe,
-    PolicyVersion,
-    SamplingParams,
-)
+from assay_shared.types import Completion, FinishReason, SamplingParams, WeightUpdate
 
 Answer = TypeVar("Answer")
 
@@ -84,8 +77,6 @@ class Generate(Job[list[Completion]]):
 class Load(Job[Loaded]):
     """Replace the weights."""
 
-    def __init__(self, folder: Path, policy: PolicyVersion, probe: LogprobProbe | None) -> None:
+    def __init__(self, update: WeightUpdate) -> None:
         super().__init__()
-        self.folder = folder
-        self.policy = policy
-        self.probe = probe
+        self.update = update

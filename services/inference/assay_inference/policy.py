@@ -5,8 +5,8 @@ from pathlib import Path
 
 from assay_inference.engine import Engine
 from assay_shared import checkpoint
-from assay_shared.errors import Conflict, WeightsRefused
-from assay_shared.types import PolicyVersion, WeightStatus, WeightUpdate
+from assay_shared.errors import Conflict, InvalidInput, WeightsRefused
+from assay_shared.types import FolderWeights, PolicyVersion, SyncMode, WeightStatus, WeightUpdate
 
 
 class Policy:
@@ -26,7 +26,7 @@ class Policy:
         """Serve `folder` as version 0."""
         digest = await asyncio.to_thread(checkpoint.digest, folder)
         policy = PolicyVersion(version=0, digest=digest)
-        await self.update(WeightUpdate(path=str(folder), policy=policy))
+        await self.update(WeightUpdate(source=FolderWeights(path=str(folder)), policy=policy))
 
     async def update(self, update: WeightUpdate) -> WeightStatus:
         """Serve another version. Announcing the served one again changes nothing.
@@ -35,6 +35,8 @@ class Policy:
             Conflict: the version is not above the served one.
             WeightsRefused: the folder is not what was announced; the old version stays.
         """
+        if update.mode is not SyncMode.WAIT:
+            raise InvalidInput("sequences in hand can only be waited for", field="mode")
         async with self._updating:
             served = self._status.policy
             is_again = served == update.policy
@@ -46,17 +48,11 @@ class Policy:
                     field="policy.version",
                     hint=f"announce {served.version + 1} or above",
                 )
-            folder = Path(update.path)
-            digest = await asyncio.to_thread(checkpoint.digest, folder)
-            if digest != update.policy.digest:
-                raise WeightsRefused(
-                    f"{folder} has digest {digest[:12]}..., not {update.policy.digest[:12]}...",
-                    field="policy.digest",
-                )
-            loaded = await self._engine.load(folder, update.policy, update.probe)
+            await asyncio.to_thread(_check_digest, Path(update.source.path), update.policy)
+            loaded = await self._engine.load(update)
             self._status = WeightStatus(
                 policy=update.policy,
-                path=str(folder),
+                source=update.source,
                 probe_difference=loaded.probe_difference,
                 load_time_s=loaded.load_time_s,
                 num_compared=loaded.num_compared,
@@ -64,3 +60,12 @@ class Policy:
                 phases_s=dict(loaded.phases_s),
             )
             return self._status
+
+
+def _check_digest(folder: Path, policy: PolicyVersion) -> None:
+    digest = checkpoint.digest(folder)
+    if digest != policy.digest:
+        raise WeightsRefused(
+            f"{folder} has digest {digest[:12]}..., not {policy.digest[:12]}...",
+            field="policy.digest",
+        )

@@ -8,7 +8,15 @@ from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
 from assay_shared import checkpoint
 from assay_shared.errors import InvalidInput
-from assay_shared.types import Completion, FinishReason, Message, PolicyVersion, SamplingParams
+from assay_shared.types import (
+    Completion,
+    FinishReason,
+    FolderWeights,
+    Message,
+    PolicyVersion,
+    SamplingParams,
+    WeightUpdate,
+)
 
 _QUESTIONS = ("Hello.", "What is 6 times 7?", "Write solve(x). Return x plus 1.")
 
@@ -91,7 +99,7 @@ async def verify(folder: Path, settings: InferenceSettings, max_tokens: int) -> 
 
 async def _ask(engine: Engine, name: str, folder: Path, max_tokens: int) -> Answers:
     policy = PolicyVersion(version=0, digest=checkpoint.digest(folder))
-    loaded = await engine.load(folder, policy, None)
+    loaded = await engine.load(WeightUpdate(source=FolderWeights(path=str(folder)), policy=policy))
     greedy = SamplingParams(max_tokens=max_tokens, temperature=0)
     completions = [
         (await engine.generate(_prompt(engine.vocabulary, question), greedy))[0]

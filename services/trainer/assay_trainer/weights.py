@@ -12,7 +12,13 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.clients import InferenceClient
 from assay_shared.interfaces import WeightSink
-from assay_shared.types import LogprobProbe, PolicyVersion, WeightStatus, WeightUpdate
+from assay_shared.types import (
+    FolderWeights,
+    LogprobProbe,
+    PolicyVersion,
+    WeightStatus,
+    WeightUpdate,
+)
 from assay_trainer.policy import publish_policy
 
 #: Two samplers of the same float32 weights differ in the order of their sums, by far less.
@@ -44,7 +50,7 @@ class WeightPublisher:
         folder = self._folder / f"v{version:06d}"
         digest = publish_policy(model, tokenizer, folder)
         self._last = WeightUpdate(
-            path=str(folder.resolve()),
+            source=FolderWeights(path=str(folder.resolve())),
             policy=PolicyVersion(version=version, digest=digest),
             probe=probe(model, self._probe_ids),
         )

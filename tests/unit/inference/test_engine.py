@@ -22,9 +22,8 @@ from assay_shared.types import (
     Message,
     PolicyVersion,
     SamplingParams,
-    WeightUpdate,
 )
-from tests.policies import make_policy_folder
+from tests.policies import make_policy_folder, update_of
 
 PROMPTS = ["Return x plus 1.", "Write", "solve(x). Return x minus 12, then", "x", "def solve(x):"]
 
@@ -51,7 +50,7 @@ def version(folder: Path, number: int = 1) -> PolicyVersion:
 @pytest.fixture
 async def engine(folders: list[Path]) -> AsyncIterator[TransformersEngine]:
     engine = make_engine()
-    await engine.load(folders[0], version(folders[0]), None)
+    await engine.load(update_of(folders[0], version(folders[0])))
     yield engine
     await engine.close()
 
@@ -167,7 +166,7 @@ async def test_what_does_not_fit_the_context_is_refused(engine: TransformersEngi
 
 async def test_a_full_queue_refuses(folders: list[Path]) -> None:
     engine = make_engine(inference_max_sequences=4, inference_max_waiting=4)
-    await engine.load(folders[0], version(folders[0]), None)
+    await engine.load(update_of(folders[0], version(folders[0])))
     work = [sample(engine, "x", n=4, seed=i) for i in range(4)]
     results = await asyncio.gather(*work, return_exceptions=True)
     assert sum(isinstance(result, Overloaded) for result in results) == 2
@@ -178,7 +177,7 @@ async def test_nothing_is_served_before_weights_and_after_the_end(folders: list[
     engine = make_engine()
     with pytest.raises(NotReady, match="no weights"):
         engine.vocabulary.encode("x")
-    await engine.load(folders[0], version(folders[0]), None)
+    await engine.load(update_of(folders[0], version(folders[0])))
     await engine.close()
     with pytest.raises(NotReady, match="stopped"):
         await sample(engine, "x")
@@ -197,17 +196,17 @@ async def test_every_completion_is_of_one_version_while_weights_change(
     folders: list[Path],
 ) -> None:
     engine = make_engine(inference_max_sequences=64)
-    await engine.load(folders[0], version(folders[0]), None)
+    await engine.load(update_of(folders[0], version(folders[0])))
     alone: dict[int, tuple[int, ...]] = {}
     for number in range(3):
-        await engine.load(folders[number], version(folders[number], number), None)
+        await engine.load(update_of(folders[number], version(folders[number], number)))
         alone[number] = (await sample(engine, "Write", seed=5))[0].token_ids
 
     async def swap() -> None:
         for number in (3, 4, 5, 6, 7, 8):
             await asyncio.sleep(0.01)
             folder = folders[number % 3]
-            await engine.load(folder, version(folder, number), None)
+            await engine.load(update_of(folder, version(folder, number)))
 
     async def ask(delay_s: float) -> list[Completion]:
         await asyncio.sleep(delay_s)
@@ -259,7 +258,7 @@ async def test_a_broken_checkpoint_is_refused_and_the_old_one_serves_on(
     before = (await sample(engine, "x"))[0]
     folder = broken(folders[1], tmp_path / "broken", how)
     with pytest.raises(WeightsRefused):
-        await engine.load(folder, PolicyVersion(version=2, digest="d"), None)
+        await engine.load(update_of(folder, PolicyVersion(version=2, digest="d")))
     after = (await sample(engine, "x"))[0]
     assert (after.token_ids, after.policy) == (before.token_ids, before.policy)
 
@@ -274,8 +273,8 @@ async def test_a_probe_tells_other_weights_from_the_announced_ones(
     right = logprobs.gather(1, torch.tensor(ids)[1:, None])[:, 0].tolist()
     probe = LogprobProbe(token_ids=tuple(ids), logprobs=tuple(right), tolerance=1e-3)
     with pytest.raises(WeightsRefused, match="not the weights that were announced"):
-        await engine.load(folders[2], version(folders[2], 2), probe)
-    loaded = await engine.load(folders[1], version(folders[1], 2), probe)
+        await engine.load(update_of(folders[2], version(folders[2], 2), probe))
+    loaded = await engine.load(update_of(folders[1], version(folders[1], 2), probe))
     assert loaded.probe_difference is not None
     assert loaded.probe_difference < 1e-4
 
@@ -285,7 +284,7 @@ async def test_versions_never_go_backwards(engine: TransformersEngine, folders: 
 
     async def announce(folder: Path, number: int, digest: str | None = None) -> int:
         announced = PolicyVersion(version=number, digest=digest or checkpoint.digest(folder))
-        status = await policy.update(WeightUpdate(path=str(folder), policy=announced))
+        status = await policy.update(update_of(folder, announced))
         assert status.policy is not None
         return status.policy.version
 
@@ -297,7 +296,5 @@ async def test_versions_never_go_backwards(engine: TransformersEngine, folders: 
     with pytest.raises(WeightsRefused, match="policy.digest: .* has digest .*, not wrong"):
         await announce(folders[1], 4, digest="wrong")
     with pytest.raises(WeightsRefused, match="there is no checkpoint folder"):
-        await policy.update(
-            WeightUpdate(path="/nowhere", policy=PolicyVersion(version=4, digest="d"))
-        )
+        await policy.update(update_of(Path("/nowhere"), PolicyVersion(version=4, digest="d")))
     assert await announce(folders[1], 4) == 4
