@@ -9,7 +9,7 @@ import torch
 from assay_inference.app import create_app as create_inference
 from assay_inference.settings import InferenceSettings
 from assay_reward.app import create_app as create_reward
-from assay_reward.or_debug.tasks import to_task
+from assay_reward.or_debug.tasks import Shown, to_task
 from assay_reward.settings import RewardSettings
 from assay_shared.clients import InferenceClient, RewardClient
 from assay_shared.types import GroupRequest, Role, SamplingParams, Scored
@@ -20,7 +20,7 @@ from tests.conftest import Serve
 from tests.policies import TEXTS, TINY
 from tests.unit.reward.or_debug.planted import INSTANCE
 
-TASK = to_task(INSTANCE, Role.TRAIN, max_turns=3, brief=True)
+TASK = to_task(INSTANCE, Role.TRAIN, max_turns=3, shown=Shown.MODEL)
 
 
 @pytest.fixture

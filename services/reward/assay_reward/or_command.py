@@ -2,7 +2,7 @@
 
 import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, get_args
+from typing import TYPE_CHECKING, Annotated, cast, get_args
 
 import typer
 
@@ -35,9 +35,10 @@ def generate(
         str, typer.Option(help="The engine that has to agree on each instance, or none.")
     ] = "scip",
     max_turns: Annotated[int, typer.Option(min=1, max=64, help="Replies in a task.")] = 8,
-    brief: Annotated[
-        bool, typer.Option(help="Prompts without instructions, for policies shown what to say.")
-    ] = False,
+    shown: Annotated[
+        str,
+        typer.Option(help="In prompts: rules (and the model), model (alone), size (of it alone)."),
+    ] = "rules",
     max_attempts: Annotated[
         int, typer.Option(min=1, help="How often to draw anew for one instance.")
     ] = 200,
@@ -48,6 +49,7 @@ def generate(
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TimeElapsedColumn
 
     from assay_reward.or_debug.generator import folder
+    from assay_reward.or_debug.tasks import Shown
 
     order = folder.Order(
         cells=_cells(types, difficulties),
@@ -56,7 +58,7 @@ def generate(
         confirm=None if confirm == "none" else _engine(confirm, "confirm"),
         max_turns=max_turns,
         num_processes=processes or len(os.sched_getaffinity(0)),
-        brief=brief,
+        shown=Shown(_one_of(shown, tuple(Shown), "shown")),
         max_attempts=max_attempts,
     )
     columns = ("{task.description}", BarColumn(), MofNCompleteColumn(), TimeElapsedColumn())
@@ -102,9 +104,6 @@ def demonstrate(
     mistake_rate: Annotated[
         float, typer.Option(min=0, max=1, help="Share of episodes that end in a mistake.")
     ] = 0.5,
-    history: Annotated[
-        bool, typer.Option(help="Whether a row shows all that was said before its turn.")
-    ] = True,
     seed: Annotated[int, typer.Option(help="Which episodes, and which mistakes.")] = 0,
 ) -> None:
     """Write what to say in each turn, for a policy to learn the form of replies from."""
@@ -118,15 +117,8 @@ def demonstrate(
 
     found = list(read_json_lines(tasks, Task.model_validate, lambda task: task.id))
     shown = track(found, description="playing", transient=True)
-    rows = list(
-        demonstrations(
-            shown,
-            Episodes(_SOLVE_TIMEOUT_S),
-            mistake_rate=mistake_rate,
-            seed=seed,
-            with_history=history,
-        )
-    )
+    played = Episodes(_SOLVE_TIMEOUT_S)
+    rows = list(demonstrations(shown, played, mistake_rate=mistake_rate, seed=seed))
     save(rows, output)
     print(f"{len(rows)} turns in {output}")
 
@@ -165,13 +157,16 @@ def _chosen(text: str, known: tuple[str, ...], option: str) -> set[str]:
 
 def _engine(name: str, option: str) -> "Engine":
     from assay_reward.or_debug.solver import Engine
+
+    return cast("Engine", _one_of(name, get_args(Engine), option))
+
+
+def _one_of(name: str, known: tuple[str, ...], option: str) -> str:
     from assay_shared.errors import InvalidInput
 
-    for engine in get_args(Engine):
-        if engine == name:
-            return engine  # type: ignore[no-any-return]  # get_args does not tell what it gives
-    hint = f"there are {', '.join(get_args(Engine))}"
-    raise InvalidInput(f"there is no engine {name}", field=option, hint=hint)
+    if name not in known:
+        raise InvalidInput(f"there is no {name}", field=option, hint=f"there are {', '.join(known)}")
+    return name
 
 
 def _table_of_cells(manifest: "Manifest") -> object:

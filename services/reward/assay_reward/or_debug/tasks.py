@@ -1,6 +1,7 @@
-"""Instances as tasks for a trainer: the prompt is the rules and the model, and nothing else."""
+"""Instances as tasks for a trainer: the prompt is rules and model, and tells nothing else."""
 
 from collections.abc import Iterable, Sequence
+from enum import StrEnum
 from pathlib import Path
 from random import Random
 
@@ -17,18 +18,22 @@ MAX_TURNS = 8
 SHARE_VALIDATION = SHARE_TEST = 0.1
 
 
+class Shown(StrEnum):
+    """What a prompt shows. Whatever it is, actions show rows and bounds of the model."""
+
+    RULES = "rules"  # how to act, and the model
+    MODEL = "model"  # the model alone: demonstrations show how to act
+    SIZE = "size"  # how large it is: for models that no context holds, and small policies
+
+
 def to_task(
-    instance: Instance, role: Role, max_turns: int = MAX_TURNS, *, brief: bool = False
+    instance: Instance, role: Role, max_turns: int = MAX_TURNS, shown: Shown = Shown.RULES
 ) -> Task:
     """The task to repair `instance` within `max_turns` replies.
 
-    `brief`: the prompt is the model alone, for a policy that learns the form of a reply from
-    demonstrations.
-
     Raises: DatasetError where the prompt would tell what is wrong.
     """
-    model = instance.model.text()
-    prompt = model if brief else f"{instructions(max_turns)}\n\n{model}"
+    prompt = _prompt(instance, max_turns, shown)
     if found := leaks(prompt, instance):
         raise DatasetError(f"the prompt says what is wrong: {found}", field=instance.id)
     return Task(
@@ -49,8 +54,22 @@ def to_task(
     )
 
 
+def _prompt(instance: Instance, max_turns: int, shown: Shown) -> str:
+    model = instance.model
+    match shown:
+        case Shown.RULES:
+            return f"{instructions(max_turns)}\n\n{model.text()}"
+        case Shown.MODEL:
+            return model.text()
+        case Shown.SIZE:
+            return f"{len(model.columns)} columns and {len(model.rows)} rows: infeasible"
+
+
 def of_cell(
-    instances: Sequence[Instance], seed: int, max_turns: int = MAX_TURNS, *, brief: bool = False
+    instances: Sequence[Instance],
+    seed: int,
+    max_turns: int = MAX_TURNS,
+    shown: Shown = Shown.RULES,
 ) -> list[Task]:
     """A task for each, in order, of a role that depends on `seed` and the ids alone.
 
@@ -64,7 +83,7 @@ def of_cell(
     roles = dict.fromkeys(ids, Role.TRAIN)
     roles |= dict.fromkeys(ids[:num_test], Role.TEST)
     roles |= dict.fromkeys(ids[num_test : num_test + num_validation], Role.VALIDATION)
-    return [to_task(one, roles[one.id], max_turns, brief=brief) for one in instances]
+    return [to_task(one, roles[one.id], max_turns, shown) for one in instances]
 
 
 def save(tasks: Iterable[Task], path: Path) -> None:

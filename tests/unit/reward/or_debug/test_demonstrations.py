@@ -11,13 +11,8 @@ from tests.unit.reward.or_debug.planted import BROKEN, INSTANCE, make_or_task
 EPISODES = Episodes(time_limit_s=10.0)
 
 
-def rows(
-    *tasks: Task, mistake_rate: float = 0.0, seed: int = 0, with_history: bool = True
-) -> list[Task]:
-    found = demonstrations(
-        tasks, EPISODES, mistake_rate=mistake_rate, seed=seed, with_history=with_history
-    )
-    return list(found)
+def rows(*tasks: Task, mistake_rate: float = 0.0, seed: int = 0) -> list[Task]:
+    return list(demonstrations(tasks, EPISODES, mistake_rate=mistake_rate, seed=seed))
 
 
 def is_faithful(shown: list[Task]) -> bool:
@@ -30,7 +25,7 @@ def test_each_turn_is_a_row_that_goes_on_what_was_said() -> None:
     first, second, third = rows(task)
     assert [row.gold for row in (first, second, third)] == [
         "Action: GET_IIS()",
-        "Action: DROP(c3)",
+        "c3: x1 + x2 >= 12\nAction: DROP(c3)",
         "Action: SUBMIT(c3)",
     ]
     assert (first.prompt, first.history) == (task.prompt, ())
@@ -38,7 +33,7 @@ def test_each_turn_is_a_row_that_goes_on_what_was_said() -> None:
         task.prompt,
         "Action: GET_IIS()",
         second.prompt,
-        "Action: DROP(c3)",
+        second.gold,
     ]
     assert "Rows: c1, c3\n" in second.prompt
     assert len({row.id for row in (first, second, third)}) == 3
@@ -51,26 +46,23 @@ def test_what_is_shown_recovers_the_model_and_a_mistake_does_not() -> None:
     for seed in range(12):
         shown = rows(make_or_task(), mistake_rate=1.0, seed=seed)
         assert not is_faithful(shown)
-        kinds.add(shown[-1].gold)
-    assert "Action: DROP()" in kinds
-    assert "Action: DROP(c1)" in kinds
-    assert kinds & {"Action: DROP(c2)", "Action: DROP(c4)", "Action: DROP(c5)"}
+        kinds.add((shown[-1].gold or "").splitlines()[-1])
+    assert kinds == {"Action: DROP()", "Action: DROP(c1)"}
+
+
+def test_a_row_is_quoted_as_it_was_seen_before_it_is_dropped() -> None:
+    look, repair = rows(make_or_task(max_turns=2))
+    assert (look.gold or "").splitlines() == ["Action: GET_IIS()"]
+    quoted, action = (repair.gold or "").splitlines()
+    assert action == "Action: DROP(c3)"
+    assert quoted.startswith("c3: ") and quoted in repair.prompt.splitlines()
 
 
 def test_a_task_shows_as_many_turns_as_it_allows() -> None:
     assert [row.gold for row in rows(make_or_task(max_turns=2))] == [
         "Action: GET_IIS()",
-        "Action: DROP(c3)",
+        "c3: x1 + x2 >= 12\nAction: DROP(c3)",
     ]
-
-
-def test_most_short_rows_show_the_last_observation_alone() -> None:
-    tasks = [make_or_task().model_copy(update={"id": f"t{i}"}) for i in range(20)]
-    shown = rows(*tasks, with_history=False)
-    firsts = [row for row in shown if row.gold == "Action: GET_IIS()"]
-    whole = [row for row in shown if row.history]
-    assert (len(firsts), len(whole), len(shown)) == (2, 2 * 4, 2 + 2 * 4 + 2 * 20)
-    assert len({row.id for row in shown}) == len(shown)
 
 
 def test_only_training_tasks_of_this_environment_are_shown() -> None:

@@ -132,7 +132,7 @@ def test_a_folder_in_use_and_options_that_mean_nothing_are_refused(
     for option, value, said in (
         ("--types", "A,E", "there is no E (there are A, B, C, D)"),
         ("--difficulties", "brutal", "there are easy, medium, hard"),
-        ("--confirm", "cplex", "there is no engine cplex"),
+        ("--confirm", "cplex", "there is no cplex"),
     ):
         done = assay("generate", "--output", str(tmp_path / "new"), option, value)
         assert done.returncode == 2

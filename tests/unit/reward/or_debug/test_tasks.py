@@ -30,6 +30,18 @@ def test_a_task_has_the_model_in_its_prompt_and_the_label_nowhere_in_it() -> Non
     assert all(name not in task.prompt for name in one.names.values())
 
 
+def test_a_prompt_shows_rules_and_model_or_the_model_or_its_size() -> None:
+    one = made(Cell("A", "easy"), 0)
+    text = one.model.text()
+    rules, model, size = (
+        tasks.to_task(one, Role.TRAIN, shown=shown).prompt for shown in tasks.Shown
+    )
+    assert rules.endswith(f"\n\n{text}") and len(rules) > len(text) + 100
+    assert model == text
+    num_columns, num_rows = len(one.model.columns), len(one.model.rows)
+    assert size == f"{num_columns} columns and {num_rows} rows: infeasible"
+
+
 def test_a_prompt_that_tells_is_refused() -> None:
     one = made(Cell("A", "easy"), 0)
     row = one.model.rows[0].model_copy(update={"name": "_saboteur_lower_x0"})

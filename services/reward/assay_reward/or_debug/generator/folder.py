@@ -56,7 +56,7 @@ class Manifest(Wire):
     seed: int
     per_cell: int
     max_turns: int
-    brief: bool
+    shown: tasks.Shown
     confirmed_by: str | None
     versions: dict[str, str]
     num_instances: int
@@ -75,8 +75,8 @@ class Order:
     confirm: Engine | None
     max_turns: int
     num_processes: int
-    #: Whether prompts are without instructions.
-    brief: bool = False
+    #: In prompts.
+    shown: tasks.Shown = tasks.Shown.RULES
     #: How often something is drawn anew for one instance.
     max_attempts: int = MAX_ATTEMPTS
 
@@ -102,7 +102,7 @@ def generate(output: Path, order: Order, on_progress: OnProgress) -> Manifest:
         seed=order.seed,
         per_cell=order.per_cell,
         max_turns=order.max_turns,
-        brief=order.brief,
+        shown=order.shown,
         confirmed_by=order.confirm,
         versions=_versions(order.confirm),
         num_instances=sum(report.num_instances for report in reports),
@@ -168,7 +168,7 @@ def _write(folder: Path, cell: Cell, made: Sequence[Made], order: Order) -> Cell
         mps.write(instance.model, folder / MODELS / f"{instance.id}.mps")
     save(instances, folder / DATASET)
     tasks.save(
-        tasks.of_cell(instances, order.seed, order.max_turns, brief=order.brief), folder / TASKS
+        tasks.of_cell(instances, order.seed, order.max_turns, order.shown), folder / TASKS
     )
     rejected = sum((one.rejected for one in made), Counter[str]())
     return _report(cell, instances, rejected, digests_of(folder))
