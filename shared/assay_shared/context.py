@@ -4,11 +4,31 @@ import uuid
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import NamedTuple
 
 REQUEST_ID_HEADER = "x-request-id"
+PRIORITY_HEADER = "x-assay-priority"
+RUN_HEADER = "x-assay-run"
+DEADLINE_HEADER = "x-assay-deadline-s"
+
+
+class Purpose(NamedTuple):
+    """What a generation is for: by this inference orders those that wait. Empty: not said."""
+
+    priority: str = ""
+    run: str = ""
+    deadline_s: float | None = None
+
+    def headers(self) -> dict[str, str]:
+        """As it crosses a process boundary."""
+        deadline = "" if self.deadline_s is None else f"{self.deadline_s:g}"
+        given = {PRIORITY_HEADER: self.priority, RUN_HEADER: self.run, DEADLINE_HEADER: deadline}
+        return {name: value for name, value in given.items() if value}
+
 
 _request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 _client: ContextVar[str] = ContextVar("client", default="")
+_purpose: ContextVar[Purpose | None] = ContextVar("purpose", default=None)
 _fields: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default=None)
 
 
@@ -34,6 +54,26 @@ def client_scope(name: str) -> Iterator[None]:
         yield
     finally:
         _client.reset(token)
+
+
+def purpose() -> Purpose:
+    """What the work in hand is for."""
+    return _purpose.get() or Purpose()
+
+
+def set_purpose(purpose: Purpose) -> None:
+    """For the rest of the present task."""
+    _purpose.set(purpose)
+
+
+@contextmanager
+def purpose_scope(purpose: Purpose) -> Iterator[None]:
+    """Within it, generations are asked for with this purpose."""
+    token = _purpose.set(purpose)
+    try:
+        yield
+    finally:
+        _purpose.reset(token)
 
 
 @contextmanager

@@ -200,6 +200,14 @@ class GenerateRequest(Wire):
         return self
 
 
+class Priority(StrEnum):
+    """What a generation is for; inference serves them in this order unless it is told another."""
+
+    EVALUATION = "evaluation"
+    INTERACTIVE = "interactive"
+    TRAINING = "training"
+
+
 class FinishReason(StrEnum):
     """Why a completion ended: its own end (or a stop string), or the token limit."""
 
@@ -876,6 +884,7 @@ class GroupRequest(Wire):
     run: str
     task: Task
     sampling: SamplingParams
+    priority: Priority = Priority.TRAINING
 
 
 class ScoredGroup(Wire):

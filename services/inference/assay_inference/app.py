@@ -1,20 +1,60 @@
 """Inference over HTTP: its own routes here, the OpenAI-compatible ones in `openai_api`."""
 
+import asyncio
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
+from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI, Header
 from prometheus_client import Gauge, Histogram
+from pydantic import BaseModel, ConfigDict, Field
 
 from assay_inference import openai_api
+from assay_inference.admission import Admission, AdmissionStatus, Limits
 from assay_inference.engine import Engine, check_engine, make_engine
 from assay_inference.engine_metrics import EngineMetrics
+from assay_inference.front import Front
 from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
+from assay_shared.context import (
+    DEADLINE_HEADER,
+    PRIORITY_HEADER,
+    RUN_HEADER,
+    Purpose,
+    set_purpose,
+)
 from assay_shared.errors import NotFound
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.service import create_service
-from assay_shared.types import GenerateRequest, GenerateResponse, WeightStatus, WeightUpdate
+from assay_shared.types import (
+    GenerateRequest,
+    GenerateResponse,
+    Priority,
+    WeightStatus,
+    WeightUpdate,
+)
+
+_MAX_WAIT_S = 3600.0
+_MAX_DEADLINE_S = 24 * 3600.0
+
+
+class Stop(BaseModel):
+    """Body of a pause or a drain: how long the answer may wait for what is in hand."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    wait_s: float = Field(default=0.0, ge=0, le=_MAX_WAIT_S)
+
+
+async def note_purpose(
+    priority: Annotated[Priority | None, Header(alias=PRIORITY_HEADER)] = None,
+    run: Annotated[str, Header(alias=RUN_HEADER, max_length=128)] = "",
+    deadline_s: Annotated[
+        float | None, Header(alias=DEADLINE_HEADER, gt=0, le=_MAX_DEADLINE_S)
+    ] = None,
+) -> None:
+    """What the request is for; the task that answers it keeps that in its context."""
+    set_purpose(Purpose(priority or "", run, deadline_s))
 
 
 def create_app(
@@ -35,7 +75,10 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = app.state.engine = engine_of(settings)
         policy = app.state.policy = Policy(engine)
-        app.state.metrics.registry.register(EngineMetrics(engine))
+        registry = app.state.metrics.registry
+        admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
+        app.state.admission, app.state.front = admission, Front(engine, admission)
+        registry.register(EngineMetrics(engine, admission))
         try:
             if model is not None:
                 await policy.start_with(model)
@@ -45,11 +88,20 @@ def create_app(
 
     def not_ready_because() -> str | None:
         engine: Engine = app.state.engine
-        return engine.not_ready_because()
+        admission: Admission = app.state.admission
+        return admission.not_ready_because() or engine.not_ready_because()
 
-    app = create_service("inference", settings, lifespan, not_ready_because=not_ready_because)
+    app = create_service(
+        "inference",
+        settings,
+        lifespan,
+        not_ready_because=not_ready_because,
+        cancel_on_disconnect=True,
+    )
+    app.router.dependencies.append(Depends(note_purpose))
     _add_generation(app)
     _add_weights(app)
+    _add_admission(app)
     openai_api.add_routes(app, settings.inference_model_name)
     return app
 
@@ -58,9 +110,9 @@ def _add_generation(app: FastAPI) -> None:
     @app.post("/v1/generate")
     async def generate(request: GenerateRequest) -> GenerateResponse:
         """Sample completions; token ids in and out, with log-probabilities."""
-        engine: Engine = app.state.engine
-        prompt = _prompt_token_ids(engine, request)
-        completions = await engine.generate(prompt, request.sampling)
+        front: Front = app.state.front
+        prompt = _prompt_token_ids(front, request)
+        completions = await front.generate(prompt, request.sampling)
         return GenerateResponse(prompt_token_ids=tuple(prompt), completions=tuple(completions))
 
 
@@ -75,11 +127,17 @@ def _add_weights(app: FastAPI) -> None:
         registry=registry,
     )
 
+    loads: set[asyncio.Task[WeightStatus]] = set()
+
     @app.post("/v1/weights")
     async def update_weights(update: WeightUpdate) -> WeightStatus:
         """Serve a new version once it is loaded and its probe holds."""
         policy: Policy = app.state.policy
-        status = await policy.update(update)
+        # A load that has begun goes on when the trainer is gone: half of it is no version.
+        load = asyncio.create_task(policy.update(update))
+        loads.add(load)
+        load.add_done_callback(loads.discard)
+        status = await asyncio.shield(load)
         version.set(update.policy.version)
         for phase, took_s in status.phases_s.items():
             sync_s.labels(phase).observe(took_s)
@@ -92,10 +150,36 @@ def _add_weights(app: FastAPI) -> None:
         return policy.status
 
 
-def _prompt_token_ids(engine: Engine, request: GenerateRequest) -> list[int]:
+def _add_admission(app: FastAPI) -> None:
+    def admission() -> Admission:
+        found: Admission = app.state.admission
+        return found
+
+    @app.get("/v1/admission")
+    async def admission_status() -> AdmissionStatus:
+        """Who draws, who waits, and whether the door is open."""
+        return admission().status
+
+    @app.post("/v1/pause")
+    async def pause(stop: Stop | None = None) -> AdmissionStatus:
+        """Start nothing more; requests wait. Ends by itself after a time."""
+        return await admission().pause((stop or Stop()).wait_s)
+
+    @app.post("/v1/resume")
+    async def resume() -> AdmissionStatus:
+        """End a pause or a drain."""
+        return admission().resume()
+
+    @app.post("/v1/drain")
+    async def drain(stop: Stop | None = None) -> AdmissionStatus:
+        """Refuse new requests, finish those in hand."""
+        return await admission().drain((stop or Stop()).wait_s)
+
+
+def _prompt_token_ids(front: Front, request: GenerateRequest) -> list[int]:
     if request.token_ids is not None:
         ids = list(request.token_ids)
-        return engine.vocabulary.encode_further(ids, request.then) if request.then else ids
+        return front.vocabulary.encode_further(ids, request.then) if request.then else ids
     if request.prompt is not None:
-        return engine.vocabulary.encode(request.prompt)
-    return engine.vocabulary.encode_chat(request.messages or ())
+        return front.vocabulary.encode(request.prompt)
+    return front.vocabulary.encode_chat(request.messages or ())

@@ -31,11 +31,14 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Sequences being drawn and waiting, and tokens drawn since the start."""
+    """Sequences being drawn, tokens drawn since the start, and how full the cache of keys is.
+
+    `cache_use` is a share, where the engine knows.
+    """
 
     num_running: int
-    num_waiting: int
     num_tokens: int
+    cache_use: float | None = None
 
 
 class Engine(Protocol):
@@ -67,7 +70,6 @@ class Engine(Protocol):
 
         Raises:
             InvalidInput: the prompt and `max_tokens` do not fit the model's context.
-            Overloaded: too many sequences wait already.
             NotReady: nothing is served, or the engine was lost on the way.
         """
         ...
@@ -79,6 +81,11 @@ class Engine(Protocol):
     @property
     def holds_weights(self) -> bool:
         """Whether the loaded version is served, or will be again without being loaded anew."""
+        ...
+
+    @property
+    def max_sequences(self) -> int:
+        """How many it draws together."""
         ...
 
     def traffic(self) -> Traffic: ...

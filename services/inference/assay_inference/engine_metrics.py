@@ -6,14 +6,16 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
+from assay_inference.admission import Admission
 from assay_inference.engine import Engine
 
 
 class EngineMetrics(Collector):
     """Figures of any engine, and those that only this one has, under its own names."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, admission: Admission) -> None:
         self._engine = engine
+        self._admission = admission
 
     def collect(self) -> Iterable[Metric]:
         traffic = self._engine.traffic()
@@ -23,9 +25,18 @@ class EngineMetrics(Collector):
         yield GaugeMetricFamily(
             "assay_inference_running", "Sequences being drawn.", value=traffic.num_running
         )
-        yield GaugeMetricFamily(
-            "assay_inference_waiting", "Sequences that wait.", value=traffic.num_waiting
+        waiting = GaugeMetricFamily(
+            "assay_inference_waiting", "Sequences in the queue.", labels=["priority"]
         )
+        for priority, num_sequences in self._admission.waiting.items():
+            waiting.add_metric([priority], num_sequences)
+        yield waiting
+        if traffic.cache_use is not None:
+            yield GaugeMetricFamily(
+                "assay_inference_cache_use",
+                "Share of the key-value cache that is in use.",
+                value=traffic.cache_use,
+            )
         yield from self._engine.own_metrics()
 
     def describe(self) -> Iterable[Metric]:

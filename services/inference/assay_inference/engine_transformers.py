@@ -28,7 +28,6 @@ from assay_shared.errors import (
     AssayError,
     InternalFault,
     NotReady,
-    Overloaded,
     WeightsRefused,
 )
 from assay_shared.types import Completion, SamplingParams, WeightUpdate
@@ -42,12 +41,10 @@ class TransformersEngine:
     """Implements `assay_inference.engine.Engine`."""
 
     def __init__(self, settings: InferenceSettings) -> None:
-        self._max_sequences = settings.inference_max_sequences
-        self._max_waiting = settings.inference_max_waiting
+        self.max_sequences = settings.inference_max_sequences
         self._device = torch.device(settings.inference_device or best_device())
         self._model: Model | None = None
         self._inbox: queue.Queue[Generate | Load | None] = queue.Queue()
-        self.num_in_hand = 0
         self.num_running = 0
         self.num_tokens = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -70,8 +67,7 @@ class TransformersEngine:
         return self._model is not None
 
     def traffic(self) -> Traffic:
-        waiting = max(self.num_in_hand - self.num_running, 0)
-        return Traffic(self.num_running, waiting, self.num_tokens)
+        return Traffic(self.num_running, self.num_tokens)
 
     def own_metrics(self) -> Iterable[Metric]:
         return ()
@@ -80,13 +76,7 @@ class TransformersEngine:
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
         self.vocabulary.check_fits(prompt_token_ids, sampling)
-        if self.num_in_hand + sampling.n > self._max_sequences + self._max_waiting:
-            raise Overloaded(f"{self.num_in_hand} sequences are in hand", retry_after_s=1.0)
-        self.num_in_hand += sampling.n
-        try:
-            return await self._submit(Generate(prompt_token_ids, sampling, on_text))
-        finally:
-            self.num_in_hand -= sampling.n
+        return await self._submit(Generate(prompt_token_ids, sampling, on_text))
 
     async def close(self) -> None:
         self._inbox.put(None)
@@ -107,7 +97,7 @@ class TransformersEngine:
 
     def _run(self) -> None:
         waiting: deque[Generate | Load] = deque()
-        running = Running(self._max_sequences)
+        running = Running(self.max_sequences)
         while self._receive(waiting, block=not waiting and not running.rows):
             try:
                 with torch.inference_mode():

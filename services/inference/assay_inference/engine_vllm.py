@@ -40,6 +40,7 @@ _LEAST_TEMPERATURE, _MOST_TEMPERATURE = 0.01, 2.0
 _WATCH_S = 0.2
 _STOP_GRACE_S = 10.0
 _RETRY_AFTER_S = 5.0
+_CACHE_USE = "vllm:kv_cache_usage_perc"
 _STARTING = "vLLM is starting again"
 
 
@@ -48,15 +49,15 @@ class VllmEngine:
 
     def __init__(self, settings: InferenceSettings) -> None:
         self._settings = settings
-        max_in_hand = settings.inference_max_sequences + settings.inference_max_waiting
-        self._gate = Gate(max_in_hand, "no weights are loaded yet")
+        self.max_sequences = settings.inference_max_sequences
+        self._gate = Gate("no weights are loaded yet")
         self._changing = asyncio.Lock()
         self._replica: VllmReplica | None = None
         self._served: Checkpoint | None = None
         #: While vLLM loads, it answers nothing else.
         self.is_loading = False
         self._watcher: asyncio.Task[None] | None = None
-        self._metrics_text = ""
+        self._metrics: list[Metric] = []
         self._num_tokens = 0
 
     # What the service asks
@@ -80,12 +81,12 @@ class VllmEngine:
         return None if self._replica is None else self._replica.process.pid
 
     def traffic(self) -> Traffic:
-        running = min(self._gate.num_inside, self._settings.inference_max_sequences)
-        return Traffic(running, self._gate.num_in_hand - running, self._num_tokens)
+        uses = [s.value for m in self._metrics if m.name == _CACHE_USE for s in m.samples]
+        running = min(self._gate.num_inside, self.max_sequences)
+        return Traffic(running, self._num_tokens, max(uses, default=None))
 
     def own_metrics(self) -> Iterable[Metric]:
-        families = text_string_to_metric_families(self._metrics_text)
-        return (family for family in families if family.name.startswith("vllm:"))
+        return self._metrics
 
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
@@ -252,7 +253,9 @@ class VllmEngine:
     async def _read_metrics(self, replica: VllmReplica) -> None:
         with contextlib.suppress(Unreachable, TimedOut):  # its health, asked beside this, tells
             timeout_s = self._settings.inference_health_timeout_s
-            self._metrics_text = await replica.api.metrics_text(timeout_s)
+            text = await replica.api.metrics_text(timeout_s)
+            families = text_string_to_metric_families(text)
+            self._metrics = [family for family in families if family.name.startswith("vllm:")]
 
     async def _recover(self, lost: VllmReplica, budget: RestartBudget) -> None:
         """End the child, so that what it has in hand fails, and serve its version by another.

@@ -1,10 +1,10 @@
-"""Who may draw: a cap on the sequences in hand, and a door that new weights close for a while."""
+"""The door of an engine, which new weights close for a while."""
 
 import asyncio
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from assay_shared.errors import NotReady, Overloaded, TimedOut
+from assay_shared.errors import NotReady, TimedOut
 
 _RETRY_AFTER_S = 2.0
 
@@ -12,13 +12,11 @@ _RETRY_AFTER_S = 2.0
 class Gate:
     """Open, held (requests wait) or shut (requests fail). Used on one event loop."""
 
-    def __init__(self, max_in_hand: int, reason: str) -> None:
-        """Shut, because of `reason`, with room for `max_in_hand` sequences."""
-        self._max_in_hand = max_in_hand
+    def __init__(self, reason: str) -> None:
+        """Shut, because of `reason`."""
         self._changed = asyncio.Condition()
         self._held = False
         self.shut_because: str | None = reason
-        self.num_in_hand = 0
         self.num_inside = 0
 
     @asynccontextmanager
@@ -26,25 +24,18 @@ class Gate:
         """Within the block, the weights stay as they are.
 
         Raises:
-            Overloaded: too many sequences are in hand.
             NotReady: the gate is shut.
         """
         self.raise_if_shut()
-        if self.num_in_hand + num_sequences > self._max_in_hand:
-            raise Overloaded(f"{self.num_in_hand} sequences are in hand", retry_after_s=1.0)
-        self.num_in_hand += num_sequences
+        async with self._changed:
+            await self._changed.wait_for(lambda: not self._held)
+        self.raise_if_shut()
+        self.num_inside += num_sequences
         try:
-            async with self._changed:
-                await self._changed.wait_for(lambda: not self._held)
-            self.raise_if_shut()
-            self.num_inside += num_sequences
-            try:
-                yield
-            finally:
-                self.num_inside -= num_sequences
-                await self._announce()
+            yield
         finally:
-            self.num_in_hand -= num_sequences
+            self.num_inside -= num_sequences
+            await self._announce()
 
     def raise_if_shut(self) -> None:
         if self.shut_because is not None:

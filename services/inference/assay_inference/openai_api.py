@@ -15,7 +15,7 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from assay_inference.engine import Engine
+from assay_inference.front import Front
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.context import request_id
 from assay_shared.errors import AssayError, InvalidInput, NotFound, to_body
@@ -100,11 +100,11 @@ class Prompt(BaseModel):
 def add_routes(app: FastAPI, model_name: str) -> None:
     """Add the routes; the engine and the policy are in `app.state` once the app has started."""
 
-    def known_engine(model: str) -> Engine:
+    def known_engine(model: str) -> Front:
         if model != model_name:
             raise NotFound(f"the model here is {model_name!r}, not {model!r}", field="model")
-        engine: Engine = app.state.engine
-        return engine
+        front: Front = app.state.front
+        return front
 
     @app.get("/v1/models")
     async def models() -> Json:
@@ -154,7 +154,7 @@ def _card(model_name: str, policy: PolicyVersion | None) -> Json:
     return card | {"policy": policy.model_dump() if policy else None}
 
 
-async def _draw(engine: Engine, prompts: list[list[int]], sampling: SamplingParams) -> list[Prompt]:
+async def _draw(engine: Front, prompts: list[list[int]], sampling: SamplingParams) -> list[Prompt]:
     drawn = await together(engine.generate(prompt, sampling) for prompt in prompts)
     return [
         Prompt(token_ids=prompt, completions=completions)
@@ -260,7 +260,7 @@ class ChatChunks(TextChunks):
 
 
 async def _stream(
-    engine: Engine, prompt: list[int], sampling: SamplingParams, chunks: TextChunks
+    engine: Front, prompt: list[int], sampling: SamplingParams, chunks: TextChunks
 ) -> StreamingResponse:
     """Server-sent events: texts as they are drawn, an end for each sample, then [DONE].
 

@@ -3,10 +3,11 @@
 from pathlib import Path
 from typing import Literal
 
-from pydantic import Field
+from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from assay_shared.settings import ServiceSettings
+from assay_shared.types import Priority
 
 
 class InferenceSettings(ServiceSettings):
@@ -23,6 +24,15 @@ class InferenceSettings(ServiceSettings):
     inference_max_sequences: int = Field(default=256, gt=0)
     #: Sequences that may wait for that; more get 429.
     inference_max_waiting: int = Field(default=4096, ge=0)
+    #: Sequences that the engine gets beyond those, as a share of them: where some samples of a
+    #: request end early, others are at hand to take their place.
+    inference_ahead_share: float = Field(default=1.0, ge=0)
+    #: Who comes first where requests wait.
+    inference_priorities: str = "evaluation,interactive,training"
+    #: Of what is drawn, and of the places in the queue, what each class keeps against the others.
+    inference_reserved_share: float = Field(default=0.1, ge=0, le=0.3)
+    #: A pause ends by itself after this.
+    inference_max_pause_s: float = Field(default=600.0, gt=0)
     #: cpu, cuda, cuda:1, mps; the best there is where it is not set. For transformers alone.
     inference_device: str | None = None
     #: Time new weights wait for the sequences in hand. For vLLM, as all that follows.
@@ -35,7 +45,7 @@ class InferenceSettings(ServiceSettings):
     inference_start_timeout_s: float = Field(default=600.0, gt=0)
     #: Time vLLM may take to load new weights, and to compare them.
     inference_load_timeout_s: float = Field(default=120.0, gt=0)
-    #: Time vLLM may take for one request.
+    #: Time a request may wait for its turn unless it says less, and vLLM may take for it then.
     inference_request_timeout_s: float = Field(default=1800.0, gt=0)
     #: How often vLLM's health is looked at, and how long its answer may take.
     inference_health_interval_s: float = Field(default=2.0, gt=0)
@@ -43,3 +53,15 @@ class InferenceSettings(ServiceSettings):
     #: Starts of vLLM that may follow a failure within the window; then the service is not ready.
     inference_max_restarts: int = Field(default=5, ge=0)
     inference_restart_window_s: float = Field(default=1800.0, gt=0)
+
+    @field_validator("inference_priorities")
+    @classmethod
+    def _all_once(cls, value: str) -> str:
+        if sorted(value.split(",")) != sorted(Priority):
+            raise ValueError(f"name each once, divided by commas: {','.join(Priority)}")
+        return value
+
+    @property
+    def priorities(self) -> tuple[Priority, ...]:
+        """First comes first."""
+        return tuple(Priority(name) for name in self.inference_priorities.split(","))

@@ -14,6 +14,7 @@ from assay_shared.types import (
     Completion,
     GroupRequest,
     PolicyVersion,
+    Priority,
     Reward,
     SamplingParams,
     Scored,
@@ -168,6 +169,7 @@ class Evaluator:
         return GroupRequest(
             key=f"{self._run}/{name}/{task.id}/v{policy.version}/{task.rubric}",
             run=self._run,
+            priority=Priority.EVALUATION,
             task=task,
             sampling=SamplingParams(
                 n=config.samples_per_task,

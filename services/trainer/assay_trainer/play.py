@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from uuid import uuid4
 
-from assay_shared.context import log_fields
+from assay_shared.context import Purpose, log_fields, purpose_scope
 from assay_shared.errors import AssayError, to_failure
 from assay_shared.interfaces import Environment, Generator, RewardService
 from assay_shared.together import together
@@ -41,7 +41,8 @@ async def take(
     key = request.key
     if not await asyncio.to_thread(store.lease, key, worker):
         return False
-    with log_fields(run=request.run, group=key):
+    purpose = Purpose(request.priority, request.run)
+    with log_fields(run=request.run, group=key), purpose_scope(purpose):
         async with _renewed(store, key):
             # Looked up under the lease: whoever held it before has stored by now what it had.
             if await asyncio.to_thread(store.has, key):

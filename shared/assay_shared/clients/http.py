@@ -182,7 +182,7 @@ class ServiceClient:
         reply: TypeAdapter[Reply],
         identifier: str,
     ) -> Reply:
-        headers = {REQUEST_ID_HEADER: identifier}
+        headers = {REQUEST_ID_HEADER: identifier, **self._headers()}
         data: bytes | io.BytesIO | None = None
         if body is not None:
             headers["content-type"] = "application/json"
@@ -204,6 +204,10 @@ class ServiceClient:
         if response.status >= 400:
             raise self._error(response.status, response.headers, content)
         return self._decode(reply, content)
+
+    def _headers(self) -> Mapping[str, str]:
+        """What a service's own client adds to each request."""
+        return {}
 
     def _decode(self, reply: TypeAdapter[Reply], content: bytes) -> Reply:
         try:

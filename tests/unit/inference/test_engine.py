@@ -13,7 +13,7 @@ from assay_inference.engine_transformers import TransformersEngine
 from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
 from assay_shared import checkpoint
-from assay_shared.errors import Conflict, InvalidInput, NotReady, Overloaded, WeightsRefused
+from assay_shared.errors import Conflict, InvalidInput, NotReady, WeightsRefused
 from assay_shared.logs import quiet_transformers
 from assay_shared.types import (
     Completion,
@@ -162,15 +162,6 @@ async def test_what_does_not_fit_the_context_is_refused(engine: TransformersEngi
         await sample(engine, "x", max_tokens=200)
     with pytest.raises(InvalidInput, match="token_ids: ids must be between 0 and"):
         await engine.generate([10_000], SamplingParams(max_tokens=1))
-
-
-async def test_a_full_queue_refuses(folders: list[Path]) -> None:
-    engine = make_engine(inference_max_sequences=4, inference_max_waiting=4)
-    await engine.load(update_of(folders[0], version(folders[0])))
-    work = [sample(engine, "x", n=4, seed=i) for i in range(4)]
-    results = await asyncio.gather(*work, return_exceptions=True)
-    assert sum(isinstance(result, Overloaded) for result in results) == 2
-    await engine.close()
 
 
 async def test_nothing_is_served_before_weights_and_after_the_end(folders: list[Path]) -> None:

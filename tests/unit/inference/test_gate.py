@@ -5,11 +5,11 @@ import asyncio
 import pytest
 
 from assay_inference.gate import Gate
-from assay_shared.errors import NotReady, Overloaded, TimedOut
+from assay_shared.errors import NotReady, TimedOut
 
 
-async def opened(max_in_hand: int = 8) -> Gate:
-    gate = Gate(max_in_hand, "nothing yet")
+async def opened() -> Gate:
+    gate = Gate("nothing yet")
     await gate.open()
     return gate
 
@@ -21,7 +21,7 @@ async def pass_through(gate: Gate, num_sequences: int = 1) -> None:
 
 async def test_shut_it_says_why() -> None:
     with pytest.raises(NotReady, match="nothing yet") as raised:
-        await pass_through(Gate(1, "nothing yet"))
+        await pass_through(Gate("nothing yet"))
     assert raised.value.retry_after_s is not None
 
 
@@ -35,12 +35,12 @@ async def test_held_it_waits_for_those_inside_and_keeps_the_others_out() -> None
             await asyncio.sleep(0)
         assert not holding.done()
         assert not late.done()
-        assert gate.num_in_hand == 3
+        assert gate.num_inside == 2
     await holding
     assert not late.done()
     await gate.open()
     await late
-    assert gate.num_in_hand == gate.num_inside == 0
+    assert gate.num_inside == 0
 
 
 async def test_what_waits_at_a_held_gate_fails_when_that_is_shut() -> None:
@@ -59,11 +59,3 @@ async def test_a_hold_that_takes_too_long_lets_all_go_on() -> None:
         with pytest.raises(TimedOut, match="3 sequences still run"):
             await gate.hold(timeout_s=0.01)
         await pass_through(gate)
-
-
-async def test_no_more_than_the_cap_is_in_hand() -> None:
-    gate = await opened(max_in_hand=4)
-    async with gate.inside(3):
-        with pytest.raises(Overloaded, match="3 sequences are in hand"):
-            await pass_through(gate, 2)
-        await pass_through(gate, 1)

@@ -1,0 +1,183 @@
+"""The order of those who wait: classes by rank, and fair shares between callers within each.
+
+Within a class: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, section 2) with equal
+weights. Each caller has a virtual time, the tokens that it was given; who is furthest behind is
+next, and a caller that comes back after a silence has saved nothing up.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+
+from assay_shared.types import Priority
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One request that waits: how many sequences, and at most how many tokens it asks for."""
+
+    priority: Priority
+    caller: str
+    num_sequences: int
+    num_tokens: int
+    turn: asyncio.Future[None]
+
+
+@dataclass
+class _Flow:
+    """One caller of a class. `start` is the virtual time at which its next request starts."""
+
+    start: float
+    tickets: deque[Ticket] = field(default_factory=deque)
+
+    @property
+    def num_sequences(self) -> int:
+        return sum(ticket.num_sequences for ticket in self.tickets)
+
+
+class FairQueue:
+    """One class: callers in turn, by the tokens that they ask for."""
+
+    def __init__(self) -> None:
+        self._flows: dict[str, _Flow] = {}
+        self._now = 0.0
+        self.num_sequences = 0
+
+    def __bool__(self) -> bool:
+        return self.num_sequences > 0
+
+    def push(self, ticket: Ticket) -> None:
+        flow = self._flows.setdefault(ticket.caller, _Flow(self._now))
+        if not flow.tickets:
+            flow.start = max(flow.start, self._now)
+        flow.tickets.append(ticket)
+        self.num_sequences += ticket.num_sequences
+
+    def head(self) -> Ticket:
+        """Who is next; the queue must not be empty."""
+        return self._first().tickets[0]
+
+    def pop(self) -> Ticket:
+        flow = self._first()
+        ticket = flow.tickets.popleft()
+        self.num_sequences -= ticket.num_sequences
+        self._now = flow.start
+        flow.start += ticket.num_tokens
+        self._forget_idle()
+        return ticket
+
+    def remove(self, ticket: Ticket) -> None:
+        """Take out one that gives up; one that is not there is none."""
+        flow = self._flows.get(ticket.caller)
+        if flow is not None and ticket in flow.tickets:
+            flow.tickets.remove(ticket)
+            self.num_sequences -= ticket.num_sequences
+
+    def num_sequences_of(self, caller: str) -> int:
+        flow = self._flows.get(caller)
+        return flow.num_sequences if flow else 0
+
+    def newest_first(self) -> Iterator[Ticket]:
+        """The newest requests of the caller that has most waiting, while that stays so."""
+        left = {name: flow.num_sequences for name, flow in self._flows.items() if flow.tickets}
+        tickets = {name: list(self._flows[name].tickets) for name in left}
+        while left:
+            greediest = max(left, key=left.__getitem__)
+            ticket = tickets[greediest].pop()
+            left[greediest] -= ticket.num_sequences
+            if not tickets[greediest]:
+                del left[greediest]
+            yield ticket
+
+    def _first(self) -> _Flow:
+        return min(
+            (flow for flow in self._flows.values() if flow.tickets), key=lambda flow: flow.start
+        )
+
+    def _forget_idle(self) -> None:
+        """Whoever is not ahead of the present virtual time would start there anyway."""
+        self._flows = {
+            caller: flow
+            for caller, flow in self._flows.items()
+            if flow.tickets or flow.start > self._now
+        }
+
+
+class PriorityQueue:
+    """The classes in order; each class after the first keeps `reserved_share` of the tokens.
+
+    While a class waits and another one is served, it earns that share of what the other gets. Once
+    it has earned its next request, that goes first.
+    """
+
+    def __init__(self, order: Sequence[Priority], reserved_share: float) -> None:
+        self._order = tuple(order)
+        self._share = reserved_share
+        self._classes = {priority: FairQueue() for priority in order}
+        self._earned = dict.fromkeys(order, 0.0)
+
+    @property
+    def num_sequences(self) -> int:
+        return sum(queue.num_sequences for queue in self._classes.values())
+
+    @property
+    def by_priority(self) -> dict[Priority, int]:
+        """Waiting sequences."""
+        return {priority: queue.num_sequences for priority, queue in self._classes.items()}
+
+    def push(self, ticket: Ticket) -> None:
+        self._classes[ticket.priority].push(ticket)
+
+    def remove(self, ticket: Ticket) -> None:
+        self._classes[ticket.priority].remove(ticket)
+
+    def pop(self) -> Ticket | None:
+        """Take the next one out; None where nobody waits."""
+        waiting = [priority for priority in self._order if self._classes[priority]]
+        if not waiting:
+            return None
+        due = [p for p in waiting[1:] if self._earned[p] >= self._classes[p].head().num_tokens]
+        chosen = max(due, key=self._earned.__getitem__) if due else waiting[0]
+        ticket = self._classes[chosen].pop()
+        for priority in self._order:
+            gain = self._share * ticket.num_tokens
+            self._earned[priority] += gain if priority in waiting else -self._earned[priority]
+        self._earned[chosen] = max(0.0, self._earned[chosen] - ticket.num_tokens)
+        return ticket
+
+    def displaced_by(self, newcomer: Ticket, max_sequences: int) -> list[Ticket] | None:
+        """Who has to leave so that at most `max_sequences` wait with the newcomer; None: it has to.
+
+        Each class keeps `reserved_share` of the places. Beyond that a class gives way to those
+        before it and to one that has less than its share; within a class, the caller that has most
+        waiting gives way to one that has less.
+        """
+        excess = self.num_sequences + newcomer.num_sequences - max_sequences
+        kept = self._share * max_sequences
+        own = self._classes[newcomer.priority]
+        rank = self._order.index(newcomer.priority)
+        has_share = own.num_sequences + newcomer.num_sequences <= kept
+        leaving: list[Ticket] = []
+        for priority in reversed(self._order):
+            if priority is newcomer.priority:
+                room = self._greed_over(own, newcomer)
+            elif has_share or self._order.index(priority) > rank:
+                room = self._classes[priority].num_sequences - kept
+            else:
+                continue
+            for ticket in self._classes[priority].newest_first():
+                if excess <= 0 or ticket.num_sequences > room:
+                    break
+                leaving.append(ticket)
+                excess -= ticket.num_sequences
+                room -= ticket.num_sequences
+        return leaving if excess <= 0 else None
+
+    def _greed_over(self, queue: FairQueue, newcomer: Ticket) -> float:
+        """How many of its class's sequences may leave for it: until its caller has as many."""
+        most = next(queue.newest_first(), None)
+        if most is None or most.caller == newcomer.caller:
+            return 0.0
+        own = queue.num_sequences_of(newcomer.caller) + newcomer.num_sequences
+        return queue.num_sequences_of(most.caller) - own

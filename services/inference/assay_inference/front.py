@@ -1,0 +1,33 @@
+"""What the routes draw through: admission first, the engine behind it."""
+
+from assay_inference.admission import Admission
+from assay_inference.engine import Engine, OnText
+from assay_inference.vocabulary import Vocabulary
+from assay_shared.types import Completion, SamplingParams
+
+
+class Front:
+    """An engine, one request at a time as admission lets them in."""
+
+    def __init__(self, engine: Engine, admission: Admission) -> None:
+        self._engine = engine
+        self._admission = admission
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """Raises NotReady where no weights are served."""
+        return self._engine.vocabulary
+
+    async def generate(
+        self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
+    ) -> list[Completion]:
+        """As `Engine.generate`; what cannot be drawn at all is refused without waiting.
+
+        Raises:
+            Overloaded: the queue is full, or the request's deadline has come before its turn.
+            NotReady: the service is being drained.
+        """
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
+        num_tokens = len(prompt_token_ids) + sampling.n * sampling.max_tokens
+        async with self._admission.enter(sampling.n, num_tokens):
+            return await self._engine.generate(prompt_token_ids, sampling, on_text)
