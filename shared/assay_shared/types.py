@@ -260,6 +260,13 @@ class GenerateResponse(Wire):
     completions: tuple[Completion, ...]
 
 
+class GeneratedText(Wire):
+    """A line of a streamed answer: what was added to the sample at `index`."""
+
+    index: int
+    text: str
+
+
 class LogprobProbe(Wire):
     """A fixed sequence and the trainer's log-probabilities of it: proof that weights landed.
 
@@ -323,6 +330,16 @@ class WeightStatus(Wire):
     num_tensors: int | None = None
     #: Seconds by phase of the load: start, drain, load, attest, resume.
     phases_s: dict[str, float] = {}
+    #: Of a router, by replica; those with a failure get no requests.
+    replicas: dict[str, "ReplicaStatus"] = {}
+
+
+class ReplicaStatus(Wire):
+    """What one replica behind a router serves, and why it is passed over where it is."""
+
+    policy: PolicyVersion | None
+    num_in_hand: int = 0
+    failure: "Failure | None" = None
 
 
 class Group(Wire):

@@ -1,11 +1,12 @@
 """Inference over HTTP: its own routes here, the OpenAI-compatible ones in `openai_api`."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from contextlib import aclosing, asynccontextmanager
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Header
+from fastapi.responses import StreamingResponse
 from prometheus_client import Gauge, Histogram
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -16,17 +17,21 @@ from assay_inference.engine_metrics import EngineMetrics
 from assay_inference.front import Front
 from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
+from assay_inference.streaming import draw_parts
 from assay_shared.context import (
     DEADLINE_HEADER,
     PRIORITY_HEADER,
     RUN_HEADER,
     Purpose,
+    request_id,
     set_purpose,
 )
-from assay_shared.errors import NotFound
+from assay_shared.errors import AssayError, NotFound, to_body
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.service import create_service
 from assay_shared.types import (
+    Completion,
+    GeneratedText,
     GenerateRequest,
     GenerateResponse,
     Priority,
@@ -115,6 +120,15 @@ def _add_generation(app: FastAPI) -> None:
         completions = await front.generate(prompt, request.sampling)
         return GenerateResponse(prompt_token_ids=tuple(prompt), completions=tuple(completions))
 
+    @app.post("/v1/generate/stream", response_class=StreamingResponse)
+    async def generate_stream(request: GenerateRequest) -> StreamingResponse:
+        """The same as JSON lines: texts as they are drawn, then the whole answer."""
+        front: Front = app.state.front
+        prompt = _prompt_token_ids(front, request)
+        parts = draw_parts(front, prompt, request.sampling)
+        first = await anext(parts)  # what fails before it still has its own status
+        return StreamingResponse(_lines(prompt, first, parts), media_type="application/x-ndjson")
+
 
 def _add_weights(app: FastAPI) -> None:
     registry = app.state.metrics.registry
@@ -148,6 +162,23 @@ def _add_weights(app: FastAPI) -> None:
         """What is served."""
         policy: Policy = app.state.policy
         return policy.status
+
+
+async def _lines(
+    prompt: list[int],
+    part: tuple[int, str] | list[Completion],
+    parts: AsyncGenerator[tuple[int, str] | list[Completion], None],
+) -> AsyncIterator[str]:
+    async with aclosing(parts):
+        try:
+            while isinstance(part, tuple):
+                yield GeneratedText(index=part[0], text=part[1]).model_dump_json() + "\n"
+                part = await anext(parts)
+        except AssayError as error:
+            yield to_body(error, "inference", request_id()).model_dump_json() + "\n"
+            return
+        whole = GenerateResponse(prompt_token_ids=tuple(prompt), completions=tuple(part))
+        yield whole.model_dump_json() + "\n"
 
 
 def _add_admission(app: FastAPI) -> None:

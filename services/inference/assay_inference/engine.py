@@ -8,7 +8,7 @@ from prometheus_client import Metric
 
 from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
-from assay_shared.types import Completion, SamplingParams, WeightUpdate
+from assay_shared.types import Completion, ReplicaStatus, SamplingParams, WeightUpdate
 
 #: Called as tokens are drawn: sample index, and the text they added.
 OnText = Callable[[int, str], None]
@@ -84,6 +84,11 @@ class Engine(Protocol):
         ...
 
     @property
+    def replicas(self) -> Mapping[str, ReplicaStatus]:
+        """Those that it consists of, by name; none where it is one."""
+        ...
+
+    @property
     def max_sequences(self) -> int:
         """How many it draws together."""
         ...
@@ -101,6 +106,12 @@ class Engine(Protocol):
 
 def check_engine(settings: InferenceSettings) -> None:
     """Raises ConfigError if the engine that the settings name cannot run here."""
+    if settings.inference_engine == "replicas":
+        from assay_inference.members import Addresses
+
+        Addresses.read(settings)
+    if settings.inference_processes > 1:
+        settings.check_processes()
     if settings.inference_engine == "vllm":
         from assay_inference.vllm_process import check_version
 
@@ -108,7 +119,14 @@ def check_engine(settings: InferenceSettings) -> None:
 
 
 def make_engine(settings: InferenceSettings) -> Engine:
-    """The engine that the settings name."""
+    """The engine that the settings name; of several processes or services, all of them as one."""
+    if settings.inference_engine == "replicas" or settings.inference_processes > 1:
+        from assay_inference.engine_replicas import ReplicaEngine
+        from assay_inference.members import Addresses, Children
+
+        if settings.inference_engine == "replicas":
+            return ReplicaEngine(settings, Addresses.read(settings))
+        return ReplicaEngine(settings, Children(settings, make_engine))
     if settings.inference_engine == "vllm":
         from assay_inference.engine_vllm import VllmEngine
 

@@ -11,7 +11,7 @@ import queue
 import threading
 import time
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
@@ -30,7 +30,7 @@ from assay_shared.errors import (
     NotReady,
     WeightsRefused,
 )
-from assay_shared.types import Completion, SamplingParams, WeightUpdate
+from assay_shared.types import Completion, ReplicaStatus, SamplingParams, WeightUpdate
 
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -65,6 +65,10 @@ class TransformersEngine:
     @property
     def holds_weights(self) -> bool:
         return self._model is not None
+
+    @property
+    def replicas(self) -> Mapping[str, ReplicaStatus]:
+        return {}
 
     def traffic(self) -> Traffic:
         return Traffic(self.num_running, self.num_tokens)

@@ -8,7 +8,7 @@ import asyncio
 import contextlib
 import logging
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from prometheus_client import Metric
@@ -33,7 +33,13 @@ from assay_shared.errors import (
     Unreachable,
     WeightsRefused,
 )
-from assay_shared.types import Completion, PolicyVersion, SamplingParams, WeightUpdate
+from assay_shared.types import (
+    Completion,
+    PolicyVersion,
+    ReplicaStatus,
+    SamplingParams,
+    WeightUpdate,
+)
 
 _log = logging.getLogger(__name__)
 _LEAST_TEMPERATURE, _MOST_TEMPERATURE = 0.01, 2.0
@@ -79,6 +85,10 @@ class VllmEngine:
     def child_pid(self) -> int | None:
         """The process group of vLLM."""
         return None if self._replica is None else self._replica.process.pid
+
+    @property
+    def replicas(self) -> Mapping[str, ReplicaStatus]:
+        return {}
 
     def traffic(self) -> Traffic:
         uses = [s.value for m in self._metrics if m.name == _CACHE_USE for s in m.samples]

@@ -20,7 +20,8 @@ class Policy:
     @property
     def status(self) -> WeightStatus:
         """What is served; an engine that lost its weights for good serves none."""
-        return self._status if self._engine.holds_weights else WeightStatus(policy=None)
+        served = self._status if self._engine.holds_weights else WeightStatus(policy=None)
+        return served.model_copy(update={"replicas": dict(self._engine.replicas)})
 
     async def start_with(self, folder: Path) -> None:
         """Serve `folder` as version 0."""
@@ -41,7 +42,7 @@ class Policy:
             served = self._status.policy
             is_again = served == update.policy
             if is_again and self._engine.holds_weights:
-                return self._status
+                return self.status
             if served is not None and not is_again and update.policy.version <= served.version:
                 raise Conflict(
                     f"version {served.version} is served, and versions never go backwards",
@@ -59,7 +60,7 @@ class Policy:
                 num_tensors=loaded.num_tensors,
                 phases_s=dict(loaded.phases_s),
             )
-            return self._status
+            return self.status
 
 
 def _check_digest(folder: Path, policy: PolicyVersion) -> None:

@@ -6,6 +6,7 @@ from typing import Literal
 from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
+from assay_shared.errors import ConfigError
 from assay_shared.settings import ServiceSettings
 from assay_shared.types import Priority
 
@@ -15,7 +16,18 @@ class InferenceSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
-    inference_engine: Literal["transformers", "vllm"] = "transformers"
+    inference_engine: Literal["transformers", "vllm", "replicas"] = "transformers"
+    #: For the engine `replicas`: http://host:port, or dns+http://name:port for all addresses of the
+    #: name, divided by commas.
+    inference_replicas: str = ""
+    #: Leading token ids of a prompt by which its replica is chosen.
+    inference_prefix_tokens: int = Field(default=256, ge=1)
+    #: A replica that has more than so many times the mean in hand is passed over.
+    inference_replica_spread: float = Field(default=1.25, ge=1)
+    #: Engine processes of this service, each with the whole model. For vLLM.
+    inference_processes: int = Field(default=1, ge=1, le=64)
+    #: GPUs of these processes: one entry each, divided by commas, of ids joined by plus signs.
+    inference_devices: str = ""
     #: Checkpoint folder to serve from the start, as version 0; without it, the first update does.
     inference_model: Path | None = None
     #: Name that OpenAI clients ask for.
@@ -65,3 +77,19 @@ class InferenceSettings(ServiceSettings):
     def priorities(self) -> tuple[Priority, ...]:
         """First comes first."""
         return tuple(Priority(name) for name in self.inference_priorities.split(","))
+
+    def device_of(self, process: int) -> str:
+        """What `inference_devices` says of one process."""
+        entries = self.inference_devices.split(",")
+        return entries[process] if self.inference_devices else ""
+
+    def check_processes(self) -> None:
+        """Raises ConfigError if several processes are asked for in a way that cannot be."""
+        num_devices = len(self.inference_devices.split(","))
+        if self.inference_engine != "vllm":
+            raise ConfigError("only vllm has processes", field="ASSAY_INFERENCE_PROCESSES")
+        if self.inference_devices and num_devices != self.inference_processes:
+            raise ConfigError(
+                f"there are {num_devices} entries for {self.inference_processes} processes",
+                field="ASSAY_INFERENCE_DEVICES",
+            )

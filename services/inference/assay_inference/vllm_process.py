@@ -88,7 +88,7 @@ class VllmProcess:
                 stdin=subprocess.PIPE,  # held open: when this process ends, so does the child
                 stdout=output,
                 stderr=subprocess.STDOUT,
-                env=_environment(self._folder),
+                env=_environment(self._folder, settings),
                 start_new_session=True,
             )
         self._is_over = False
@@ -141,8 +141,9 @@ def _command(settings: InferenceSettings, checkpoint: Checkpoint, socket: Path) 
     ]
 
 
-def _environment(folder: Path) -> dict[str, str]:
+def _environment(folder: Path, settings: InferenceSettings) -> dict[str, str]:
     """Without our own settings, some of which are secret; its files are in `folder`."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "PYTHON"))}
     paths = {"PYTHONPATH": str(Path(vllm_child.__file__).parent), "VLLM_RPC_BASE_PATH": str(folder)}
-    return kept | _ENVIRONMENT | paths
+    devices = settings.inference_devices.replace("+", ",")
+    return kept | _ENVIRONMENT | paths | ({"CUDA_VISIBLE_DEVICES": devices} if devices else {})

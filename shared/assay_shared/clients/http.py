@@ -2,7 +2,8 @@
 
 import io
 import json
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from types import TracebackType
 from typing import Self, TypeVar
@@ -75,6 +76,8 @@ class ServiceClient:
     """Calls one service. Use as `async with`; safe for many concurrent calls."""
 
     service = "service"
+    #: Open at once; 0 sets no limit.
+    max_connections = _MAX_CONNECTIONS
 
     def __init__(
         self,
@@ -115,7 +118,7 @@ class ServiceClient:
         self._session = aiohttp.ClientSession(
             timeout=limits,
             headers=headers,
-            connector=aiohttp.TCPConnector(limit=_MAX_CONNECTIONS),
+            connector=aiohttp.TCPConnector(limit=self.max_connections),
         )
         return self
 
@@ -182,6 +185,15 @@ class ServiceClient:
         reply: TypeAdapter[Reply],
         identifier: str,
     ) -> Reply:
+        async with self._request(method, path, body, identifier) as response:
+            content = await response.read()
+        return self._decode(reply, content)
+
+    @asynccontextmanager
+    async def _request(
+        self, method: str, path: str, body: BaseModel | None, identifier: str
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """An answer that is no error; what breaks while it is read is typed too."""
         headers = {REQUEST_ID_HEADER: identifier, **self._headers()}
         data: bytes | io.BytesIO | None = None
         if body is not None:
@@ -193,7 +205,9 @@ class ServiceClient:
             async with self._open().request(
                 method, self._base_url + path, data=data, headers=headers
             ) as response:
-                content = await response.read()
+                if response.status >= 400:
+                    raise self._error(response.status, response.headers, await response.read())
+                yield response
         except TimeoutError as error:
             raise TimedOut(f"{method} {path}: no answer in time", service=self.service) from error
         except (aiohttp.ClientError, OSError) as error:
@@ -201,9 +215,6 @@ class ServiceClient:
                 f"{method} {self._base_url}{path}: {error or type(error).__name__}",
                 service=self.service,
             ) from error
-        if response.status >= 400:
-            raise self._error(response.status, response.headers, content)
-        return self._decode(reply, content)
 
     def _headers(self) -> Mapping[str, str]:
         """What a service's own client adds to each request."""

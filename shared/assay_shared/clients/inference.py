@@ -1,14 +1,24 @@
 """Generator and WeightSink over HTTP."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
-from pydantic import TypeAdapter
+from pydantic import TypeAdapter, ValidationError
 
 from assay_shared.clients.http import ServiceClient
-from assay_shared.context import purpose
-from assay_shared.types import GenerateRequest, GenerateResponse, WeightStatus, WeightUpdate
+from assay_shared.context import new_request_id, purpose, request_id
+from assay_shared.errors import ErrorBody, InternalFault, Unreachable, from_body
+from assay_shared.types import (
+    GeneratedText,
+    GenerateRequest,
+    GenerateResponse,
+    WeightStatus,
+    WeightUpdate,
+)
 
 _GENERATED = TypeAdapter(GenerateResponse)
+_PART: TypeAdapter[GeneratedText | GenerateResponse | ErrorBody] = TypeAdapter(
+    GeneratedText | GenerateResponse | ErrorBody
+)
 _STATUS = TypeAdapter(WeightStatus)
 
 
@@ -22,6 +32,31 @@ class InferenceClient(ServiceClient):
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
         return await self._call("POST", "/v1/generate", request, _GENERATED)
+
+    async def generate_stream(
+        self, request: GenerateRequest, on_text: Callable[[int, str], None]
+    ) -> GenerateResponse:
+        """As `generate`, and `on_text` gets sample index and text as they come. Never retried."""
+        rest = b""
+        identifier = request_id() or new_request_id()
+        async with self._request("POST", "/v1/generate/stream", request, identifier) as response:
+            async for chunk in response.content.iter_any():
+                *lines, rest = (rest + chunk).split(b"\n")
+                for line in lines:
+                    part = self._part(line)
+                    if isinstance(part, GenerateResponse):
+                        return part
+                    on_text(part.index, part.text)
+        raise Unreachable("the answer breaks off", service=self.service)
+
+    def _part(self, line: bytes) -> GeneratedText | GenerateResponse:
+        try:
+            part = _PART.validate_json(line)
+        except ValidationError as error:
+            raise InternalFault("a line that cannot be read", service=self.service) from error
+        if isinstance(part, ErrorBody):
+            raise from_body(part) or InternalFault(part.error.message, service=self.service)
+        return part
 
     async def update_weights(self, update: WeightUpdate) -> WeightStatus:
         return await self._call("POST", "/v1/weights", update, _STATUS)

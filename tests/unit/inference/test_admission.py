@@ -2,6 +2,7 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
+from typing import Any
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -15,9 +16,9 @@ from assay_shared.types import Priority
 class Desk:
     """An admission, and requests that stay until they are told to go."""
 
-    def __init__(self, **limits: object) -> None:
+    def __init__(self, **limits: Any) -> None:
         self.registry = CollectorRegistry()
-        values: dict[str, object] = {
+        values: dict[str, Any] = {
             "capacity": lambda: 2,
             "max_waiting": 8,
             "deadline_s": 60.0,
@@ -74,7 +75,7 @@ async def make_desk() -> AsyncIterator[MakeDesk]:
     """Everything that a desk has in hand ends with the test."""
     before = asyncio.all_tasks()
     yield Desk
-    for task in asyncio.all_tasks() - before - {asyncio.current_task()}:  # type: ignore[arg-type]
+    for task in asyncio.all_tasks() - before - {asyncio.current_task()}:
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)
 

@@ -1,0 +1,31 @@
+"""Each replica's figures, by its name."""
+
+from collections.abc import Iterable
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+
+from assay_inference.member import Member
+from assay_shared.types import PolicyVersion
+
+_NAME = "assay_inference_replica"
+
+
+def replica_metrics(members: Iterable[Member], policy: PolicyVersion | None) -> list[Metric]:
+    """`policy` is the version that the router serves."""
+    serving = GaugeMetricFamily(f"{_NAME}_serving", "1 where it gets requests.", labels=["replica"])
+    version = GaugeMetricFamily(f"{_NAME}_version", "Version it holds.", labels=["replica"])
+    running = GaugeMetricFamily(f"{_NAME}_running", "Sequences in hand.", labels=["replica"])
+    drawn = CounterMetricFamily(f"{_NAME}_sequences", "Sequences drawn.", labels=["replica"])
+    failures = CounterMetricFamily(
+        f"{_NAME}_failures", "What failed, by kind.", labels=["replica", "kind"]
+    )
+    for member in members:
+        serving.add_metric([member.name], float(member.serves(policy)))
+        if member.policy is not None:
+            version.add_metric([member.name], member.policy.version)
+        running.add_metric([member.name], member.num_in_hand)
+        drawn.add_metric([member.name], member.num_drawn)
+        for kind, number in member.failures.items():
+            failures.add_metric([member.name, kind], number)
+    return [serving, version, running, drawn, failures]

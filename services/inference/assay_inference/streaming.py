@@ -1,0 +1,28 @@
+"""Drawing with texts as they come."""
+
+import asyncio
+from collections.abc import AsyncGenerator
+
+from assay_inference.front import Front
+from assay_shared.types import Completion, SamplingParams
+
+
+async def draw_parts(
+    front: Front, prompt: list[int], sampling: SamplingParams
+) -> AsyncGenerator[tuple[int, str] | list[Completion], None]:
+    """Sample index and text as they are drawn, then all samples. Closed early, nothing is drawn on.
+
+    Raises:
+        AssayError: as `Front.generate`.
+    """
+    texts: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
+    drawing = asyncio.ensure_future(
+        front.generate(prompt, sampling, lambda index, text: texts.put_nowait((index, text)))
+    )
+    drawing.add_done_callback(lambda _: texts.put_nowait(None))
+    try:
+        while (item := await texts.get()) is not None:
+            yield item
+        yield await drawing
+    finally:
+        drawing.cancel()
