@@ -8,6 +8,7 @@ import typer
 def up(
     home: Path = typer.Option(Path("runs"), help="Folder for runs, logs and Valkey's files."),
     workers: int = typer.Option(2, min=1, help="Rollout workers."),
+    inference_replicas: int = typer.Option(1, min=1, help="Services that serve the policy."),
 ) -> None:
     """Start all services and stay until Ctrl-C."""
     import signal
@@ -28,7 +29,13 @@ def up(
         print(f"{name:<10} {url}", flush=True)
 
     try:
-        with running_mesh(home, num_workers=workers, usual_ports=True, on_ready=show) as mesh:
+        with running_mesh(
+            home,
+            num_workers=workers,
+            usual_ports=True,
+            num_inference_replicas=inference_replicas,
+            on_ready=show,
+        ) as mesh:
             variables = home / "assay.env"
             lines = (f"export {name}={value}\n" for name, value in mesh.environment.items())
             variables.write_text("".join(lines))

@@ -63,6 +63,8 @@ class Part:
     name: str
     command: tuple[str, ...]
     listener: socket.socket | None = None
+    #: Variables beside those of the mesh.
+    environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     starts: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_RESTARTS + 1))
 
@@ -76,6 +78,7 @@ class Mesh:
         *,
         num_workers: int,
         usual_ports: bool,
+        num_inference_replicas: int = 1,
         settings: Mapping[str, str] | None = None,
     ) -> None:
         """`home` gets logs, runs and Valkey's files; `usual_ports` are taken where free.
@@ -89,11 +92,19 @@ class Mesh:
         listeners = {name: _listen(name, usual_ports) for name in USUAL_PORTS}
         self.urls = {name: "http://{}:{}".format(*s.getsockname()) for name, s in listeners.items()}
         self.environment = dict(settings or {}) | self._environment()
+        replicas = self._replicas(num_inference_replicas)
         self._parts = [
             self._valkey(),
+            *replicas,
             *(self._service(name, listener) for name, listener in listeners.items()),
             *(Part(f"worker-{i + 1}", (*_CLI, "worker")) for i in range(num_workers)),
         ]
+        if replicas:  # the address that the others know is their router's
+            router = next(part for part in self._parts if part.name == "inference")
+            router.environment = {
+                "ASSAY_INFERENCE_ENGINE": "replicas",
+                "ASSAY_INFERENCE_REPLICAS": ",".join(map(_url, replicas)),
+            }
 
     def _environment(self) -> dict[str, str]:
         return {
@@ -116,6 +127,13 @@ class Mesh:
 
     def _service(self, name: str, listener: socket.socket) -> Part:
         return Part(name, (*_CLI, name, "serve"), listener)
+
+    def _replicas(self, number: int) -> list[Part]:
+        """Several that serve the policy, where it is more than one."""
+        return [
+            Part(f"inference-{i + 1}", (*_CLI, "inference", "serve"), bind("127.0.0.1", 0))
+            for i in range(number if number > 1 else 0)
+        ]
 
     @property
     def processes(self) -> dict[str, int]:
@@ -195,7 +213,7 @@ class Mesh:
         part.process = spawn(
             (*part.command, *socket_options),
             log=self.logs / f"{part.name}.log",
-            environment=os.environ | self.environment,
+            environment=os.environ | self.environment | part.environment,
             pass_fds=() if part.listener is None else (part.listener.fileno(),),
         )
 
@@ -209,6 +227,11 @@ class Mesh:
             if part.listener is not None:
                 part.listener.close()
         shutil.rmtree(self._socket_folder, ignore_errors=True)
+
+
+def _url(part: Part) -> str:
+    assert part.listener is not None
+    return "http://{}:{}".format(*part.listener.getsockname())
 
 
 def _rank(part: Part) -> int:
@@ -233,11 +256,18 @@ def running_mesh(
     *,
     num_workers: int = 2,
     usual_ports: bool = False,
+    num_inference_replicas: int = 1,
     settings: Mapping[str, str] | None = None,
     on_ready: Callable[[str, str], None] = lambda name, url: None,
 ) -> Iterator[Mesh]:
     """A mesh that is up within the block and gone after it."""
-    mesh = Mesh(home, num_workers=num_workers, usual_ports=usual_ports, settings=settings)
+    mesh = Mesh(
+        home,
+        num_workers=num_workers,
+        usual_ports=usual_ports,
+        num_inference_replicas=num_inference_replicas,
+        settings=settings,
+    )
     try:
         mesh.start(on_ready)
         yield mesh

@@ -30,7 +30,7 @@ from assay_shared.types import (
 from tests.conftest import Serve
 from tests.policies import make_policy_folder, update_of
 
-pytestmark = pytest.mark.timeout(300)
+pytestmark = pytest.mark.timeout(900)
 
 SAMPLING = SamplingParams(n=2, max_tokens=24, seed=3)
 
@@ -114,7 +114,7 @@ async def publish(client: InferenceClient, folder: Path, number: int) -> WeightS
 
 
 async def until(
-    client: InferenceClient, is_so: Callable[[WeightStatus], bool], timeout_s: float = 120.0
+    client: InferenceClient, is_so: Callable[[WeightStatus], bool], timeout_s: float = 300.0
 ) -> WeightStatus:
     async with asyncio.timeout(timeout_s):
         while not is_so(status := await client.weight_status()):  # noqa: ASYNC110

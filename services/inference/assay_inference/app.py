@@ -7,7 +7,7 @@ from typing import Annotated
 
 from fastapi import Depends, FastAPI, Header
 from fastapi.responses import StreamingResponse
-from prometheus_client import Gauge, Histogram
+from prometheus_client import Histogram
 from pydantic import BaseModel, ConfigDict, Field
 
 from assay_inference import openai_api
@@ -83,7 +83,7 @@ def create_app(
         registry = app.state.metrics.registry
         admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
         app.state.admission, app.state.front = admission, Front(engine, admission)
-        registry.register(EngineMetrics(engine, admission))
+        registry.register(EngineMetrics(engine, admission, policy))
         try:
             if model is not None:
                 await policy.start_with(model)
@@ -132,7 +132,6 @@ def _add_generation(app: FastAPI) -> None:
 
 def _add_weights(app: FastAPI) -> None:
     registry = app.state.metrics.registry
-    version = Gauge("assay_inference_version", "Version served.", registry=registry)
     sync_s = Histogram(
         "assay_inference_sync_seconds",
         "Time of a phase of putting new weights into the engine.",
@@ -152,7 +151,6 @@ def _add_weights(app: FastAPI) -> None:
         loads.add(load)
         load.add_done_callback(loads.discard)
         status = await asyncio.shield(load)
-        version.set(update.policy.version)
         for phase, took_s in status.phases_s.items():
             sync_s.labels(phase).observe(took_s)
         return status

@@ -8,14 +8,16 @@ from prometheus_client.registry import Collector
 
 from assay_inference.admission import Admission
 from assay_inference.engine import Engine
+from assay_inference.policy import Policy
 
 
 class EngineMetrics(Collector):
     """Figures of any engine, and those that only this one has, under its own names."""
 
-    def __init__(self, engine: Engine, admission: Admission) -> None:
+    def __init__(self, engine: Engine, admission: Admission, policy: Policy) -> None:
         self._engine = engine
         self._admission = admission
+        self._policy = policy
 
     def collect(self) -> Iterable[Metric]:
         traffic = self._engine.traffic()
@@ -31,6 +33,11 @@ class EngineMetrics(Collector):
         for priority, num_sequences in self._admission.waiting.items():
             waiting.add_metric([priority], num_sequences)
         yield waiting
+        served = self._policy.status.policy
+        if served is not None:
+            yield GaugeMetricFamily(
+                "assay_inference_version", "Version served.", value=served.version
+            )
         if traffic.cache_use is not None:
             yield GaugeMetricFamily(
                 "assay_inference_cache_use",
