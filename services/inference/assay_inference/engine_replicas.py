@@ -57,6 +57,7 @@ class ReplicaEngine:
         self._gate = Gate(_NO_WEIGHTS)
         self._members: dict[str, Member] = {}
         self._newest: WeightUpdate | None = None
+        self._is_publishing = False
         self._vocabulary: Vocabulary | None = None
         self._num_tokens = 0
         self._finding = asyncio.Lock()
@@ -82,7 +83,7 @@ class ReplicaEngine:
 
     @property
     def replicas(self) -> Mapping[str, ReplicaStatus]:
-        return {name: member.status for name, member in self._members.items()}
+        return {name: one.status(self.policy) for name, one in self._members.items()}
 
     @property
     def max_sequences(self) -> int:
@@ -183,10 +184,12 @@ class ReplicaEngine:
         )
         if self._newest is not None:
             await self._gate.hold(self._settings.inference_drain_timeout_s)
+        self._is_publishing = True
         try:
             loaded = await self._give_all(update)
             self._newest, self._vocabulary = update, opened.vocabulary
         finally:
+            self._is_publishing = False
             if self._newest is not None:
                 await self._gate.open()
         return Loaded(
@@ -251,7 +254,7 @@ class ReplicaEngine:
         await replica.open()
         member = self._members[name] = Member(name, replica)
         watching = member.watch(
-            lambda: self._newest,
+            lambda: None if self._is_publishing else self._newest,
             settings.inference_health_interval_s,
             settings.inference_health_timeout_s,
         )

@@ -40,15 +40,18 @@ class Member:
         self.is_lost = False
         self._catching_up: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Future[object]] = set()
+        self._refusal: AssayError | None = None
+        self._num_given = 0
         self._next_try_at = 0.0
         self._retry_s = _FIRST_RETRY_S
 
     def serves(self, policy: PolicyVersion | None) -> bool:
         return self.failure is None and policy is not None and self.policy == policy
 
-    @property
-    def status(self) -> ReplicaStatus:
-        failure = None if self.failure is None else to_failure(self.failure, self.name)
+    def status(self, policy: PolicyVersion | None) -> ReplicaStatus:
+        """Where `policy` is what the router serves."""
+        error = self.failure or (None if self.serves(policy) else self._refusal)
+        failure = None if error is None else to_failure(error, self.name)
         return ReplicaStatus(policy=self.policy, num_in_hand=self.num_in_hand, failure=failure)
 
     def fail(self, error: AssayError) -> None:
@@ -86,7 +89,7 @@ class Member:
         while True:
             await self.check(timeout_s)
             is_idle = self._catching_up is None or self._catching_up.done()
-            if is_idle and not self.is_lost:
+            if is_idle and not self.is_lost and not self.changing.locked():
                 self._catching_up = asyncio.create_task(self.catch_up(newest, timeout_s))
             await asyncio.sleep(interval_s)
 
@@ -107,17 +110,19 @@ class Member:
     async def give(self, update: WeightUpdate) -> Loaded:
         """Have it serve `update`. Whatever else comes of it, it is passed over until then."""
         async with self.changing:
+            self._num_given += 1
             try:
                 loaded = await self.call(lambda: self.replica.load(update))
             except WeightsRefused as error:
-                self.count(error)  # it serves what it did before
+                self.count(error)
+                self._refusal = error  # it serves what it did before
                 self._wait_longer()
                 raise
             except AssayError as error:
                 self.fail(error)
                 self._wait_longer()
                 raise
-            self.policy, self.failure = update.policy, None
+            self.policy, self.failure, self._refusal = update.policy, None, None
             self._next_try_at, self._retry_s = 0.0, _FIRST_RETRY_S
             return loaded
 
@@ -125,16 +130,17 @@ class Member:
         self, newest_of: Callable[[], WeightUpdate | None], timeout_s: float
     ) -> None:
         """Look at what it serves, and give it the newest version where that is another."""
-        if self.changing.locked():
-            return
+        num_given = self._num_given
         try:
             async with asyncio.timeout(timeout_s):
-                self.policy = await self.replica.served()
+                served = await self.replica.served()
         except TimeoutError:
             return self.fail(TimedOut(f"{self.name} does not say what it serves"))
         except AssayError as error:
             return self.fail(error)
-        newest = newest_of()
+        if self.changing.locked() or num_given != self._num_given:
+            return  # it was given weights meanwhile: what it said is out of date
+        self.policy, newest = served, newest_of()
         if newest is None or self.policy == newest.policy:
             self.failure = None
         elif self.policy is not None and self.policy.version >= newest.policy.version:

@@ -41,8 +41,7 @@ async def take(
     key = request.key
     if not await asyncio.to_thread(store.lease, key, worker):
         return False
-    purpose = Purpose(request.priority, request.run)
-    with log_fields(run=request.run, group=key), purpose_scope(purpose):
+    with log_fields(run=request.run, group=key):
         async with _renewed(store, key):
             # Looked up under the lease: whoever held it before has stored by now what it had.
             if await asyncio.to_thread(store.has, key):
@@ -75,7 +74,8 @@ async def play(
     empty = Group(key=request.key, task=request.task, completions=())
     started = time.monotonic()
     try:
-        group, lost = await _generate(request, generator, rewarder)
+        with purpose_scope(Purpose(request.priority, request.run)):
+            group, lost = await _generate(request, generator, rewarder)
     except AssayError as error:
         return _failed(empty, to_failure(error, "inference"), worker)
     generated = time.monotonic()

@@ -8,8 +8,11 @@ import pytest
 
 from assay_inference.engine import Loaded, OnText
 from assay_inference.engine_replicas import ReplicaEngine
+from assay_inference.engine_transformers import TransformersEngine
+from assay_inference.members import Children
 from assay_inference.replica import Replica
 from assay_inference.settings import InferenceSettings
+from assay_shared import checkpoint
 from assay_shared.errors import (
     AssayError,
     InvalidInput,
@@ -326,6 +329,39 @@ async def test_without_any_replica_it_says_why(router: Router) -> None:
     assert "no replica serves version 1: a: silent" in str(router.engine.not_ready_because())
     with pytest.raises(NotReady, match="no replica serves"):
         await router.ask()
+
+
+async def test_children_of_one_service_are_one_engine(folder: Path) -> None:
+    settings = InferenceSettings.model_validate(
+        {"inference_processes": 2, "inference_device": "cpu", "inference_max_sequences": 8}
+    )
+    engine = ReplicaEngine(settings, Children(settings, TransformersEngine))
+    try:
+        for number in (1, 2):
+            policy = PolicyVersion(version=number, digest=checkpoint.digest(folder))
+            await engine.load(update_of(folder, policy))
+            drawn = [await engine.generate([n], SamplingParams(max_tokens=2)) for n in range(1, 9)]
+            assert {c.policy for completions in drawn for c in completions} == {policy}
+        assert list(engine.replicas) == ["process-0", "process-1"]
+        assert engine.max_sequences == 16
+    finally:
+        await engine.close()
+
+
+@pytest.mark.parametrize(("devices", "second"), [("", ""), ("0,1", "1"), ("0+1,2+3", "2+3")])
+def test_each_child_has_its_devices(devices: str, second: str) -> None:
+    given: list[InferenceSettings] = []
+
+    def engine_of(settings: InferenceSettings) -> TransformersEngine:
+        given.append(settings)
+        raise NotReady("noted")
+
+    settings = InferenceSettings.model_validate(
+        {"inference_processes": 2, "inference_devices": devices}
+    )
+    with pytest.raises(NotReady):
+        Children(settings, engine_of).make("process-1")
+    assert (given[0].inference_devices, given[0].inference_processes) == (second, 1)
 
 
 async def test_other_modes_are_refused(router: Router) -> None:

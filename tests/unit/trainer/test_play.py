@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from assay_shared.context import Purpose, purpose
 from assay_shared.errors import InvalidInput, Overloaded, Unreachable
 from assay_shared.types import (
     FailureClass,
@@ -11,6 +12,7 @@ from assay_shared.types import (
     GenerateResponse,
     GroupRequest,
     Message,
+    Priority,
     PromptFormat,
     SamplingParams,
     Scored,
@@ -38,6 +40,21 @@ async def test_a_group_is_generated_scored_and_timed() -> None:
     assert rewarder.requests[0].num_tokens == (2, 2, 2)
     assert rewarder.requests[0].truncated == (False, False, False)
     assert scored.worker == "w1"
+
+
+@pytest.mark.parametrize("priority", [Priority.TRAINING, Priority.EVALUATION])
+async def test_inference_is_told_what_it_is_asked_for(priority: Priority) -> None:
+    told = []
+
+    class Listening(FakeGenerator):
+        async def generate(self, request: GenerateRequest) -> GenerateResponse:
+            told.append(purpose())
+            return await super().generate(request)
+
+    asked = request().model_copy(update={"priority": priority})
+    await play(asked, Listening(["a"]), FakeRewarder({}), "w")
+    assert told == [Purpose(priority, "run")]
+    assert purpose() == Purpose()
 
 
 async def test_a_raw_prompt_gets_no_template() -> None:
