@@ -10,6 +10,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.service import create_service
 from assay_shared.settings import ServiceSettings
+from assay_trainer.run_metrics import RunMetrics
 from assay_trainer.runs import Runs
 
 _DASHBOARD = Path(__file__).parent / "dashboard.html"
@@ -25,6 +26,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         runs.close()
 
     app = create_service("trainer", settings, lifespan)
+    app.state.metrics.registry.register(RunMetrics(runs))
 
     @app.post("/v1/runs", status_code=201)
     async def start(request: RunRequest) -> RunInfo:

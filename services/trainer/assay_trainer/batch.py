@@ -8,7 +8,7 @@ from typing import TypeVar
 
 import torch
 
-from assay_shared.types import Completion, Normalisation, ScoredGroup
+from assay_shared.types import Completion, Normalisation, PolicyVersion, ScoredGroup
 from assay_trainer.advantage import advantages, group_rewards
 
 Number = TypeVar("Number", int, float)
@@ -29,7 +29,8 @@ class Batch:
 
     `logprobs_BC` are those of the engine that sampled: the old policy of the importance ratio.
     `loss_mask_BC` is 1 where the policy sampled; what an environment answered is read (it is in
-    `completion_mask_BC`) and never learnt.
+    `completion_mask_BC`) and never learnt. `fresh_mask_BC` is 1 where the trainer's own version
+    sampled.
     """
 
     prompt_ids_BP: torch.Tensor
@@ -37,6 +38,7 @@ class Batch:
     completion_ids_BC: torch.Tensor
     completion_mask_BC: torch.Tensor
     loss_mask_BC: torch.Tensor
+    fresh_mask_BC: torch.Tensor
     logprobs_BC: torch.Tensor
     advantages_B: torch.Tensor
 
@@ -52,18 +54,33 @@ def rows(groups: Sequence[ScoredGroup], normalise: Normalisation | None = None) 
     ]
 
 
-def collate(batch_rows: Sequence[Row], pad_id: int, multiple_of: int = 1) -> Batch:
-    """Tensors of the rows, filled up to a multiple with rows whose every token is masked."""
+def unweighted_rows(scored: ScoredGroup) -> list[Row]:
+    """All samples of a group, to look at and not to learn from."""
+    return [Row(scored.group.prompt_token_ids, one, 0.0) for one in scored.group.completions]
+
+
+def collate(
+    batch_rows: Sequence[Row],
+    pad_id: int,
+    multiple_of: int = 1,
+    policy: PolicyVersion | None = None,
+) -> Batch:
+    """Tensors of the rows, filled up to a multiple with rows whose every token is masked.
+
+    `policy` is the version of the trainer's weights.
+    """
     prompts = [list(row.prompt_token_ids) for row in batch_rows]
     completions = [list(row.completion.token_ids) for row in batch_rows]
     logprobs = [list(row.completion.logprobs) for row in batch_rows]
     learnt = [[int(own) for own in row.completion.is_policys] for row in batch_rows]
+    fresh = [_sampled_by(row.completion, policy) for row in batch_rows]
     weights = [row.advantage for row in batch_rows]
     missing = -len(batch_rows) % multiple_of
     prompts += [[pad_id]] * missing
     completions += [[]] * missing
     logprobs += [[]] * missing
     learnt += [[]] * missing
+    fresh += [[]] * missing
     weights += [0.0] * missing
     prompt_width = max(map(len, prompts))
     completion_width = max(map(len, completions))
@@ -75,9 +92,21 @@ def collate(batch_rows: Sequence[Row], pad_id: int, multiple_of: int = 1) -> Bat
             [_right([1] * len(c), completion_width, 0) for c in completions]
         ),
         loss_mask_BC=torch.tensor([_right(x, completion_width, 0) for x in learnt]),
+        fresh_mask_BC=torch.tensor([_right(x, completion_width, 0) for x in fresh]),
         logprobs_BC=torch.tensor([_right(x, completion_width, 0.0) for x in logprobs]),
         advantages_B=torch.tensor(weights),
     )
+
+
+def _sampled_by(completion: Completion, policy: PolicyVersion | None) -> list[int]:
+    """Of each id, 1 if these very weights sampled it."""
+    if not completion.turns:
+        return [int(completion.policy == policy)] * len(completion.token_ids)
+    own = [turn for turn in completion.turns if turn.policy == policy]
+    return [
+        int(any(turn.start <= at < turn.end for turn in own))
+        for at in range(len(completion.token_ids))
+    ]
 
 
 def _left(values: list[Number], width: int, filler: Number) -> list[Number]:

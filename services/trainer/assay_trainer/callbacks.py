@@ -72,6 +72,22 @@ class AfterStep(TrainerCallback):
         self._action(state.global_step)
 
 
+class BeforeUpdate(TrainerCallback):
+    """Calls `action` when a step's gradient is there and nothing is updated yet."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def on_pre_optimizer_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        self._action()
+
+
 class AfterSave(TrainerCallback):
     """Calls `action` with the step of each checkpoint, once TRL has written its part of it."""
 

@@ -150,6 +150,8 @@ class GRPOConfig(Config):
     group_attempts: int = Field(default=4, ge=1)
     #: So many groups in a row without one score stop the run: something is down.
     max_failed_groups: int = Field(default=32, gt=0)
+    #: Inference and trainer may differ by so much in the log-probability of a token, on average.
+    max_mismatch_nats: float = Field(default=0.3, gt=0)
     checkpoint_every: int = Field(default=10, gt=0)
 
     @model_validator(mode="after")

@@ -12,6 +12,8 @@ from assay_shared.errors import BudgetExceeded, InvalidInput
 from assay_shared.run_folder import RunFolder
 from assay_shared.types import (
     Completion,
+    Failure,
+    FailureClass,
     GroupRequest,
     PolicyVersion,
     Priority,
@@ -23,6 +25,7 @@ from assay_shared.types import (
     Task,
 )
 from assay_trainer.config import EvaluationConfig
+from assay_trainer.published import sampled_by
 from assay_trainer.rollouts import Rollouts
 from assay_trainer.statistics import Interval, mean_interval, paired_difference, pass_at_k
 
@@ -156,7 +159,8 @@ class Evaluator:
         while num_done < len(tasks):
             while waiting and self._rollouts.num_in_flight < self._config.groups_in_flight:
                 self._rollouts.send(self._request(name, policy, *waiting.pop()))
-            for scored in self._rollouts.collect(_WAIT_S):
+            for played in self._rollouts.collect(_WAIT_S):
+                scored = only_of(policy, played)
                 num_done += 1
                 num_failed += not any(isinstance(r, Scored) for r in scored.rewards)
                 self._check(scored, num_failed)
@@ -199,6 +203,21 @@ class Evaluator:
             lost = Sample(text="", outcome=None, failure=scored.failure.message)
             samples = [lost] * self._config.samples_per_task
         return TaskResult(task_id=task.id, prompt=task.prompt, tags=task.tags, samples=samples)
+
+
+def only_of(policy: PolicyVersion, scored: ScoredGroup) -> ScoredGroup:
+    """The group itself, or one that failed if other weights had a part in it."""
+    others = sampled_by(scored) - {policy}
+    if not others:
+        return scored
+    failure = Failure(
+        failure_class=FailureClass.INTERNAL,
+        service="inference",
+        message=f"sampled by version {min(one.version for one in others)} "
+        f"where version {policy.version} is measured",
+        retryable=True,
+    )
+    return scored.model_copy(update={"rewards": (), "failure": failure})
 
 
 def _sample(completion: Completion, reward: Reward) -> Sample:

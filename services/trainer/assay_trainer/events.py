@@ -28,11 +28,25 @@ class Progress(BaseModel):
     loss: float | None = None
 
 
+class Mismatch(BaseModel):
+    """The engine's log-probabilities of tokens against the trainer's under the same weights.
+
+    `kl_k1_nats` and `kl_k3_nats` estimate KL(engine || trainer); see `assay_trainer.mismatch`.
+    """
+
+    num_tokens: int
+    mean_abs_nats: float
+    max_abs_nats: float
+    kl_k1_nats: float
+    kl_k3_nats: float
+
+
 class Step(BaseModel):
     """step: one GRPO update, and the groups that were played for it.
 
     Reward and pass rate are over all scored samples of the groups played, whether they were
-    trained on or not; samples without a score are in `failures` alone.
+    trained on or not; samples without a score are in `failures` alone, and those of weights that
+    this run never published in `refused`.
     """
 
     step: int
@@ -42,7 +56,8 @@ class Step(BaseModel):
     num_groups: int
     num_played: int
     num_without_signal: int
-    num_stale: int
+    #: Groups by why they were refused: too_old, unknown_version.
+    refused: dict[str, int] = {}
     failures: dict[str, int]
     outcomes: dict[str, int]
     staleness_mean: float | None
@@ -55,6 +70,8 @@ class Step(BaseModel):
     grad_norm: float
     entropy: float
     clip_fraction: float
+    #: Null where no token of the trainer's own version was at hand.
+    mismatch: Mismatch | None = None
 
 
 class GRPOEndedEarly(BaseModel):

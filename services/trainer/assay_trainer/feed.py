@@ -7,10 +7,11 @@ than `max_staleness` versions by waiting its turn; one that did all the same is 
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
+from enum import StrEnum
 
-from assay_shared.errors import BudgetExceeded, InvalidInput
+from assay_shared.errors import BudgetExceeded, Conflict, InvalidInput
 from assay_shared.types import (
     GroupRequest,
     PolicyVersion,
@@ -22,11 +23,19 @@ from assay_shared.types import (
 )
 from assay_trainer.advantage import group_rewards
 from assay_trainer.config import GRPOConfig
+from assay_trainer.published import sampled_by
 from assay_trainer.rollouts import Rollouts
 
 _WAIT_S = 0.5
 #: Draws of one step are far apart from those of the next in seed space.
 _SEED_STRIDE = 1_000_003
+
+
+class Refusal(StrEnum):
+    """Why a group that was scored is not trained on: the weights that sampled it."""
+
+    TOO_OLD = "too_old"
+    UNKNOWN_VERSION = "unknown_version"
 
 
 class TaskOrder:
@@ -55,7 +64,7 @@ class Portion:
     groups: list[ScoredGroup] = field(default_factory=list)
     num_played: int = 0
     num_without_signal: int = 0
-    num_stale: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
     values: list[float] = field(default_factory=list)
@@ -72,9 +81,16 @@ class Portion:
         num_scored = sum(self.outcomes.values())
         return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
 
-    def count(self, scored: ScoredGroup) -> None:
-        """Add a group's samples to the sums. Failures are counted, and enter nothing else."""
+    def count(self, scored: ScoredGroup, refusal: Refusal | None) -> None:
+        """Add a group's samples to the sums. Failures are counted, and enter nothing else.
+
+        What unknown weights sampled says nothing of this policy: it is counted as refused alone.
+        """
         self.num_played += 1
+        if refusal is not None:
+            self.refused[refusal] += 1
+        if refusal is Refusal.UNKNOWN_VERSION:
+            return
         self.generate_time_s += scored.generate_time_s
         self.score_time_s += scored.score_time_s
         if scored.failure is not None:
@@ -107,9 +123,13 @@ class GroupFeed:
         run: str,
         seed: int,
         state: FeedState,
+        published: Iterable[PolicyVersion] = (),
         while_waiting: Callable[[], None] = lambda: None,
     ) -> None:
-        """`while_waiting` is called now and then; it may raise to end the wait."""
+        """`published`: what this run announced before, in this process or another.
+
+        `while_waiting` is called now and then; it may raise to end the wait.
+        """
         self._rollouts = rollouts
         self._order = order
         self._config = config
@@ -121,14 +141,16 @@ class GroupFeed:
         self._draws: dict[str, int] = {}
         self._open: list[int] = []  # admitted to a portion that is not complete
         self._ready: deque[ScoredGroup] = deque()
-        self._known: dict[int, PolicyVersion] = {}
+        self._known = set(published)
         self.policy: PolicyVersion | None = None
         self._failed_in_a_row = 0
+        self._num_refused: Counter[int] = Counter()  # by draw
+        self._was_unknown: deque[bool] = deque(maxlen=config.max_failed_groups)
 
     def serve(self, policy: PolicyVersion) -> None:
         """From now on, groups are asked of this version."""
         self.policy = policy
-        self._known[policy.version] = policy
+        self._known.add(policy)
         self._fill(0)
 
     @property
@@ -146,6 +168,7 @@ class GroupFeed:
 
         Raises:
             BudgetExceeded: too many groups in a row came back without one score.
+            Conflict: most groups were sampled under weights that this run never published.
             InvalidInput: a request that can never be played (a rubric that is not known, say).
         """
         portion = Portion(self._version)
@@ -162,6 +185,11 @@ class GroupFeed:
         self._open.clear()
         return portion
 
+    def newest_ready(self) -> ScoredGroup | None:
+        """A group that waits its turn and was sampled by the newest weights alone; stays there."""
+        self._ready.extend(self._rollouts.collect(0.0))
+        return next((one for one in self._ready if sampled_by(one) == {self.policy}), None)
+
     def _fill(self, num_taken: int) -> None:
         """Send until in flight, ready and taken are as many as may be sent under this version."""
         capacity = self._config.groups_per_step * (self._config.max_staleness + 1) - num_taken
@@ -175,6 +203,8 @@ class GroupFeed:
             draw, self._next_draw = self._next_draw, self._next_draw + 1
         task = self._order.task(draw)
         key = f"{self._run}/{draw}/{task.id}/v{self._version}/{task.rubric}"
+        if self._num_refused[draw]:  # what is stored under the first key would come again
+            key += f"/{self._num_refused[draw]}"
         self._draws[key] = draw
         sampling = SamplingParams(
             n=self._config.group_size,
@@ -186,26 +216,62 @@ class GroupFeed:
 
     def _admit(self, scored: ScoredGroup, portion: Portion) -> None:
         """Count a group, and take it into the portion if it can teach something."""
-        self._open.append(self._draws.pop(scored.group.key))
-        portion.count(scored)
+        draw = self._draws.pop(scored.group.key)
+        refusal = None if scored.failure is not None else self._refusal(scored)
+        portion.count(scored, refusal)
+        if refusal is not None:
+            self._refuse(draw, scored, refusal)
+            return
+        self._open.append(draw)
         self._watch_failures(scored)
         if scored.failure is not None:
             return
-        age = self._age(scored)
-        if age is None or age > self._config.max_staleness:
-            portion.num_stale += 1
-        elif not group_rewards(scored, self._config.normalise).has_signal:
+        self._was_unknown.append(False)
+        if not group_rewards(scored, self._config.normalise).has_signal:
             portion.num_without_signal += 1
         else:
-            portion.staleness.append(age)
+            portion.staleness.append(self._age(scored))
             portion.groups.append(scored)
 
-    def _age(self, scored: ScoredGroup) -> int | None:
-        """Versions between the oldest sample and now; None for weights nobody announced."""
-        policies = {completion.policy for completion in scored.group.completions}
-        if any(self._known.get(policy.version) != policy for policy in policies):
-            return None
-        return self._version - min(policy.version for policy in policies)
+    def _refusal(self, scored: ScoredGroup) -> Refusal | None:
+        if not sampled_by(scored) <= self._known:
+            return Refusal.UNKNOWN_VERSION
+        return Refusal.TOO_OLD if self._age(scored) > self._config.max_staleness else None
+
+    def _age(self, scored: ScoredGroup) -> int:
+        """Versions between the oldest sample and now."""
+        versions = [policy.version for policy in sampled_by(scored)]
+        return self._version - min(versions, default=self._version)
+
+    def _refuse(self, draw: int, scored: ScoredGroup, refusal: Refusal) -> None:
+        """Ask for the draw again, so often as groups may be asked for; then it is given up.
+
+        Raises:
+            Conflict: most of the last groups were sampled under unknown weights.
+        """
+        self._num_refused[draw] += 1
+        if self._num_refused[draw] < self._config.group_attempts:
+            self._again.append(draw)
+        else:
+            self._open.append(draw)
+        self._was_unknown.append(refusal is Refusal.UNKNOWN_VERSION)
+        num_unknown, window = (
+            sum(self._was_unknown),
+            min(self._config.max_failed_groups, self._config.max_groups_per_step),
+        )
+        if 2 * num_unknown > window:
+            unknown = next(iter(sampled_by(scored) - self._known), None)
+            named = (
+                ""
+                if unknown is None
+                else (f"; the last names version {unknown.version} of digest {unknown.digest[:12]}")
+            )
+            raise Conflict(
+                f"{num_unknown} of the last {len(self._was_unknown)} groups were sampled under "
+                f"weights that this run never published{named}",
+                hint="another trainer publishes to the same inference, or it was started anew "
+                "with other weights: give this run one of its own, and resume it",
+            )
 
     def _watch_failures(self, scored: ScoredGroup) -> None:
         failure = scored.failure

@@ -20,6 +20,8 @@ from assay_trainer.statistics import Interval
 _BEFORE, _AFTER, _FAINT = "#8a8f98", "#2563eb", "#d4d7dc"
 _COLOURS = {"before": _BEFORE, "after": _AFTER}
 _SMOOTHED_STEPS = 5
+#: Drawn in place of 0 where the axis is logarithmic.
+_LEAST_NATS = 1e-9
 #: Right first, then from wrong answers to programs that do not even parse.
 _OUTCOME_ORDER = [
     Status.ACCEPTED,
@@ -50,6 +52,23 @@ def draw_curves(steps: Sequence[Step], path: Path) -> None:
     axes[-1].set_xlabel("GRPO step")
     axes[0].legend(frameon=False, loc="lower right")
     axes[0].set_title("Training: all scored samples, on training tasks")
+    _save(figure, path)
+
+
+def draw_mismatch(steps: Sequence[Step], path: Path) -> None:
+    """How far inference and trainer are apart under the same weights."""
+    figure, (ax,) = _figure(1, 1, height=3.0)
+    points = [(step.step, step.mismatch) for step in steps if step.mismatch is not None]
+    x = [number for number, _ in points]
+    for name, colour in (("max_abs_nats", _FAINT), ("mean_abs_nats", _AFTER)):
+        y = [max(getattr(one, name), _LEAST_NATS) for _, one in points]
+        ax.plot(x, y, color=colour, marker=".", label=name.partition("_")[0])
+    ax.set_yscale("log")
+    ax.set_ylabel("nats a token")
+    ax.set_xlabel("GRPO step")
+    ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+    ax.set_title("Difference of log-probabilities, inference and trainer, same weights")
+    ax.legend(frameon=False, loc="upper right")
     _save(figure, path)
 
 

@@ -4,6 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -11,13 +12,23 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared.run_folder import append_line
 from assay_shared.types import PolicyVersion
 from assay_trainer import checkpoint
-from assay_trainer.batch import Batch, collate, rows
-from assay_trainer.callbacks import AfterSave, AfterStep, Progress, StopBetweenSteps
+from assay_trainer.batch import Batch, collate, rows, unweighted_rows
+from assay_trainer.callbacks import (
+    AfterSave,
+    AfterStep,
+    BeforeUpdate,
+    Progress,
+    StopBetweenSteps,
+)
 from assay_trainer.config import GRPOConfig
-from assay_trainer.events import Step
+from assay_trainer.events import Mismatch, Step
 from assay_trainer.feed import GroupFeed, Portion
+from assay_trainer.mismatch import check_mismatch
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights import WeightPublisher
+
+if TYPE_CHECKING:  # only a type: TRL takes seconds to import
+    from assay_trainer.trl_backend import MeshGRPOTrainer
 
 Report = Callable[[Step], None]
 
@@ -29,7 +40,8 @@ class NothingToLearn(Exception):
         rate = "unknown" if portion.pass_rate is None else f"{portion.pass_rate:.0%}"
         super().__init__(
             f"none of {portion.num_played} groups can teach anything: in "
-            f"{portion.num_without_signal} all rewards are equal, {portion.num_stale} are too old; "
+            f"{portion.num_without_signal} all rewards are equal, {portion.refused.total()} are of "
+            f"weights that are too old or unknown; "
             f"the pass rate is {rate}"
         )
 
@@ -72,6 +84,7 @@ class GRPOStage:
         self._stop = stop
         self._portion = Portion(0)
         self._times = Times()
+        self._mismatch: Mismatch | None = None
 
     def train(self) -> str | None:
         """Train the model in place; resumes from the newest checkpoint, if there is one.
@@ -82,6 +95,8 @@ class GRPOStage:
             Stopped: a stop was asked for; the checkpoint is written.
             Diverged: loss or gradient is not finite.
             BudgetExceeded: too many groups could not be scored.
+            Mismatched: what inference samples from is not what is trained.
+            Conflict: most groups are of weights that this run never published.
         """
         from assay_trainer.trl_backend import make_grpo_trainer
 
@@ -99,6 +114,7 @@ class GRPOStage:
                 AfterSave(self._complete_checkpoint),
             ],
         )
+        trainer.add_callback(BeforeUpdate(lambda: self._check_mismatch(trainer)))
         found = checkpoint.newest(self._checkpoints)
         self._times = Times(ended_at=time.monotonic())
         try:
@@ -125,8 +141,30 @@ class GRPOStage:
         for scored in self._portion.groups:
             append_line(self._rollouts_file, scored.model_dump_json())
         batch_rows = rows(self._portion.groups, self._config.normalise)
-        pad_id = int(self._tokenizer.pad_token_id)
-        return collate(batch_rows, pad_id, multiple_of=num_micro_batches(self._config))
+        return collate(
+            batch_rows,
+            self._pad_id,
+            multiple_of=num_micro_batches(self._config),
+            policy=self._feed.policy,
+        )
+
+    @property
+    def _pad_id(self) -> int:
+        return int(self._tokenizer.pad_token_id)
+
+    def _check_mismatch(self, trainer: "MeshGRPOTrainer") -> None:
+        """Look at the batch's tokens of this version before anything is learnt from them.
+
+        Where workers are so far ahead that all its groups are of older versions, groups of this one
+        are ready by now: a forward pass over one of them tells as much.
+        """
+        if trainer.mismatch.num_tokens == 0:
+            spot = self._feed.newest_ready()
+            if spot is not None:
+                rows_of_one = unweighted_rows(spot)
+                trainer.measure(collate(rows_of_one, self._pad_id, policy=self._feed.policy))
+        self._mismatch = trainer.mismatch.summary()
+        check_mismatch(self._mismatch, self._config.max_mismatch_nats, self._portion.version)
 
     def _publish(self, step: int) -> None:
         started = time.monotonic()
@@ -152,7 +190,7 @@ class GRPOStage:
                 num_groups=len(portion.groups),
                 num_played=portion.num_played,
                 num_without_signal=portion.num_without_signal,
-                num_stale=portion.num_stale,
+                refused=dict(portion.refused),
                 failures=dict(portion.failures),
                 outcomes=dict(portion.outcomes),
                 staleness_mean=_mean(portion.staleness),
@@ -165,6 +203,7 @@ class GRPOStage:
                 grad_norm=metrics["grad_norm"],
                 entropy=metrics["entropy"],
                 clip_fraction=metrics.get("clip_ratio/region_mean", 0.0),
+                mismatch=self._mismatch,
             )
         )
 

@@ -12,7 +12,7 @@ from pydantic import JsonValue
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_shared.clients import InferenceClient, RetryBudget
+from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
 from assay_shared.errors import AssayError
 from assay_shared.queue import make_celery
 from assay_shared.run_folder import Event, RunFolder, RunStatus, write_atomically
@@ -38,6 +38,8 @@ from assay_trainer.weights import WeightPublisher
 _SFT_PROGRESS_EVERY = 10
 _EVALUATION_PROGRESS = 24
 _RETRY = RetryBudget(attempts=40, total_s=60.0)
+#: A first announcement starts an engine, a later one waits for what is being drawn.
+_ANNOUNCE = Timeouts(read_s=1500.0, total_s=1500.0)
 _PROBE_TOKENS = 128
 
 
@@ -164,7 +166,7 @@ class Run:
         return WeightPublisher(self._folder.policies, self._connect, ids[:_PROBE_TOKENS])
 
     def _connect(self) -> InferenceClient:
-        return InferenceClient.from_settings(self._settings, retry=_RETRY)
+        return InferenceClient.from_settings(self._settings, timeouts=_ANNOUNCE, retry=_RETRY)
 
     def _sft(
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, config: SFTConfig
@@ -203,6 +205,7 @@ class Run:
             run=self._folder.path.name,
             seed=self._config.seed,
             state=found[1] if found else FeedState(),
+            published=self._publisher.published,
             while_waiting=self._while_waiting,
         )
         ended_early = GRPOStage(

@@ -86,6 +86,9 @@ def _draw(
     if steps:
         figures.draw_curves(steps, folder / "curves.png")
         drawn["Training curves"] = "curves.png"
+    if any(step.mismatch is not None for step in steps):
+        figures.draw_mismatch(steps, folder / "mismatch.png")
+        drawn["Inference and trainer"] = "mismatch.png"
     figures.draw_outcomes(evaluations, folder / "outcomes.png")
     figures.draw_time(stages_s, steps, folder / "time.png")
     drawn |= {"How answers ended": "outcomes.png", "Where the time went": "time.png"}
@@ -119,20 +122,40 @@ def _training(steps: Sequence[events.Step]) -> dict[str, Any] | None:
     if not steps:
         return None
     failures: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
     for step in steps:
         failures.update(step.failures)
+        refused.update(step.refused)
     return {
         "num_steps": len(steps),
         "num_groups_played": sum(step.num_played for step in steps),
         "num_groups_trained_on": sum(step.num_groups for step in steps),
         "num_groups_without_signal": sum(step.num_without_signal for step in steps),
-        "num_groups_stale": sum(step.num_stale for step in steps),
+        "groups_refused": dict(refused),
         "failures": dict(failures),
+        "mismatch": _mismatch(steps),
         "time_s": {
             "rollouts": sum(step.rollouts_s for step in steps),
             "update": sum(step.update_s for step in steps),
             "publish": sum(step.publish_s for step in steps),
         },
+    }
+
+
+def _mismatch(steps: Sequence[events.Step]) -> dict[str, float] | None:
+    """Over all tokens that could be measured; None where none could."""
+    measured = [step.mismatch for step in steps if step.mismatch is not None]
+    num_tokens = sum(one.num_tokens for one in measured)
+    if num_tokens == 0:
+        return None
+    means = ("mean_abs_nats", "kl_k1_nats", "kl_k3_nats")
+    return {
+        "num_steps": len(measured),
+        "num_tokens": num_tokens,
+        "max_abs_nats": max(one.max_abs_nats for one in measured),
+    } | {
+        name: sum(one.num_tokens * getattr(one, name) for one in measured) / num_tokens
+        for name in means
     }
 
 

@@ -44,6 +44,12 @@ class Runs:
         folders.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
         return [self.info(folder.name) for folder in folders]
 
+    def running(self) -> dict[str, RunFolder]:
+        """Those whose process lives, by name."""
+        return {
+            name: RunFolder(self._folder / name) for name in self._processes if self._is_alive(name)
+        }
+
     def info(self, name: str) -> RunInfo:
         """Where a run stands; one whose process is gone without a word has failed."""
         folder = self._open(name)

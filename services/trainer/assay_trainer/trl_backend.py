@@ -17,6 +17,7 @@ from trl import SFTConfig as TRLSFTConfig
 
 from assay_trainer.batch import Batch
 from assay_trainer.config import GRPOConfig, SFTConfig
+from assay_trainer.mismatch import MismatchSums
 
 NextBatch = Callable[[], Batch]
 #: What a label is where a token is not to be learnt.
@@ -138,6 +139,8 @@ class MeshGRPOTrainer(GRPOTrainer):
     def __init__(self, *, next_batch: NextBatch, **arguments: Any) -> None:
         super().__init__(reward_funcs=_never_called, **arguments)
         self._next_batch = next_batch
+        self._logprobs_BC = torch.empty(0)
+        self.mismatch = MismatchSums()
 
     def save_now(self) -> None:
         """Write a checkpoint of the last finished step; nothing if there is none."""
@@ -147,6 +150,7 @@ class MeshGRPOTrainer(GRPOTrainer):
 
     def _generate_and_score_completions(self, inputs: object) -> dict[str, torch.Tensor]:
         batch = self._next_batch()
+        self.mismatch = MismatchSums()
         device = self.accelerator.device
         tensors = {
             "prompt_ids": batch.prompt_ids_BP.to(device),
@@ -157,11 +161,35 @@ class MeshGRPOTrainer(GRPOTrainer):
             "tool_mask": batch.loss_mask_BC.to(device),
             "advantages": batch.advantages_B.to(device),
             "old_per_token_logps": batch.logprobs_BC.to(device),
+            "fresh_mask": batch.fresh_mask_BC.to(device),  # ours: TRL splits it with the others
             "num_items_in_batch": batch.loss_mask_BC.sum().to(device),
         }
         if self.beta != 0.0:
             tensors["ref_per_token_logps"] = self._reference_logprobs(tensors)
         return tensors
+
+    def _get_per_token_logps_and_entropies(self, *arguments: Any, **options: Any) -> Any:
+        found = super()._get_per_token_logps_and_entropies(*arguments, **options)
+        self._logprobs_BC = found[0].detach()
+        return found
+
+    def _compute_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
+        """TRL's loss. There is one optimiser step to a batch, so these weights sampled it or are
+        younger than what did: what the loss computes is what is compared."""
+        loss: torch.Tensor = super()._compute_loss(model, inputs)  # type: ignore[no-untyped-call]
+        self.mismatch.add(self._logprobs_BC, inputs["old_per_token_logps"], inputs["fresh_mask"])
+        return loss
+
+    def measure(self, batch: Batch) -> None:
+        """Add the fresh tokens of a batch that is not trained on to the mismatch."""
+        device = self.accelerator.device
+        ids = torch.cat([batch.prompt_ids_BP, batch.completion_ids_BC], dim=1).to(device)
+        mask = torch.cat([batch.prompt_mask_BP, batch.completion_mask_BC], dim=1).to(device)
+        with torch.no_grad():
+            logprobs_BC, *_ = self._get_per_token_logps_and_entropies(
+                self.model, ids, mask, batch.completion_ids_BC.shape[1]
+            )
+        self.mismatch.add(logprobs_BC, batch.logprobs_BC.to(device), batch.fresh_mask_BC.to(device))
 
     def _reference_logprobs(self, tensors: dict[str, torch.Tensor]) -> torch.Tensor:
         ids = torch.cat([tensors["prompt_ids"], tensors["completion_ids"]], dim=1)

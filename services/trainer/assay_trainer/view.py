@@ -1,6 +1,7 @@
 """A run as it is seen in a terminal: what it does now, and how the policy does."""
 
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from types import TracebackType
 
 from rich.console import Console, Group, RenderableType
@@ -140,6 +141,12 @@ def _steps_table(steps: Sequence[events.Step]) -> Table:
         "groups/s", _number(last.groups_per_s), _sparkline([s.groups_per_s for s in steps])
     )
     table.add_row("staleness", _number(last.staleness_mean), f"weights version {last.version}")
+    table.add_row("mismatch", _mismatch(last), "nats a token, inference and trainer, same weights")
+    refused = Counter[str]()
+    for step in steps:
+        refused.update(step.refused)
+    if refused:
+        table.add_row("refused", str(refused.total()), _named(refused))
     table.add_row("failures", str(num_failures), "samples left out, none of them scored 0")
     return table
 
@@ -157,7 +164,9 @@ def _line(content: object) -> str | None:
                 f"  step {content.step}: reward {_number(content.reward)}, "
                 f"pass rate {_number(content.pass_rate)}, "
                 f"{content.groups_per_s:.1f} groups/s, "
-                f"staleness {_number(content.staleness_mean)}"
+                f"staleness {_number(content.staleness_mean)}, "
+                f"mismatch {_mismatch(content)}"
+                + (f", refused {_named(content.refused)}" if content.refused else "")
             )
         case events.GRPOEndedEarly():
             return f"  ended early: {content.message}"
@@ -169,6 +178,14 @@ def _line(content: object) -> str | None:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def _mismatch(step: events.Step) -> str:
+    return "-" if step.mismatch is None else f"{step.mismatch.mean_abs_nats:.2g}"
+
+
+def _named(refused: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason.replace('_', ' ')}: {number}" for reason, number in refused.items())
 
 
 def _sparkline(values: Sequence[float | None]) -> Text:

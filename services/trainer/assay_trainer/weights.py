@@ -20,6 +20,7 @@ from assay_shared.types import (
     WeightUpdate,
 )
 from assay_trainer.policy import publish_policy
+from assay_trainer.published import PublishedVersions
 
 #: Two samplers of the same float32 weights differ in the order of their sums, by far less.
 PROBE_TOLERANCE = 5e-3
@@ -36,6 +37,7 @@ class WeightPublisher:
         self._folder = folder
         self._connect = connect
         self._probe_ids = probe_ids
+        self.published = PublishedVersions(folder / "published.jsonl")
         self._last: WeightUpdate | None = None
         self._checked_at = 0.0
 
@@ -54,6 +56,7 @@ class WeightPublisher:
             policy=PolicyVersion(version=version, digest=digest),
             probe=probe(model, self._probe_ids),
         )
+        self.published.add(self._last.policy)
         status = asyncio.run(self._send(self._last))
         self._forget_old(version)
         return status
@@ -68,8 +71,7 @@ class WeightPublisher:
     async def _next_version(self) -> int:
         async with self._connect() as sink:
             served = (await sink.weight_status()).policy
-        last = self._last.policy.version if self._last else 0
-        return max(last, served.version if served else 0) + 1
+        return max(self.published.newest, served.version if served else 0) + 1
 
     async def _send(self, update: WeightUpdate) -> WeightStatus:
         async with self._connect() as sink:

@@ -1,20 +1,23 @@
 """The feed on scripted workers: staleness, replacements, failures, resuming."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import pytest
 
-from assay_shared.errors import BudgetExceeded, InvalidInput
+from assay_shared.errors import BudgetExceeded, Conflict, InvalidInput
 from assay_shared.types import (
     Failure,
     FailureClass,
     GroupRequest,
     PolicyVersion,
     ScoredGroup,
+    Turn,
     Unscored,
 )
 from assay_trainer.config import GRPOConfig
 from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
+from assay_trainer.published import PublishedVersions
 from tests.fakes import make_rewards, make_scored_group, make_task
 
 TASKS = [make_task(f"t{i}") for i in range(5)]
@@ -52,7 +55,10 @@ def with_signal(request: GroupRequest, served: int) -> ScoredGroup:
 
 
 def make_feed(
-    play: Play, state: FeedState | None = None, **changes: object
+    play: Play,
+    state: FeedState | None = None,
+    published: Iterable[PolicyVersion] = (),
+    **changes: object,
 ) -> tuple[GroupFeed, ScriptedRollouts]:
     values = {
         "steps": 10,
@@ -70,6 +76,7 @@ def make_feed(
         run="run",
         seed=3,
         state=state or FeedState(),
+        published=published,
     )
     return feed, rollouts
 
@@ -96,7 +103,7 @@ def test_no_group_is_older_than_allowed_and_none_is_wasted(max_staleness: int) -
         assert rollouts.num_in_flight <= 4 * (max_staleness + 1)
         portion = feed.next_portion()
         assert len(portion.groups) == 4
-        assert portion.num_stale == 0
+        assert not portion.refused
         ages += portion.staleness
     assert max(ages) <= max_staleness
 
@@ -118,7 +125,7 @@ def test_a_group_that_is_too_old_is_dropped_and_replaced() -> None:
     feed.serve(policy(1))
     serve(feed, rollouts, 5)
     portion = feed.next_portion()
-    assert (portion.num_stale, len(portion.groups)) == (2, 4)
+    assert (portion.refused, len(portion.groups)) == ({"too_old": 2}, 4)
 
 
 def test_weights_that_nobody_announced_are_not_trained_on() -> None:
@@ -133,7 +140,84 @@ def test_weights_that_nobody_announced_are_not_trained_on() -> None:
     feed, rollouts = make_feed(play, max_staleness=0)
     serve(feed, rollouts, 1)
     portion = feed.next_portion()
-    assert (portion.num_stale, len(portion.groups)) == (1, 4)
+    assert (portion.refused, len(portion.groups)) == ({"unknown_version": 1}, 4)
+    assert portion.outcomes.total() == 8, "what unknown weights sampled is in no statistic"
+    again = [request.key for request in rollouts.sent if request.key.startswith("run/0/")]
+    assert again[1] == again[0] + "/1", "asked again, and not by the key that has an answer"
+
+
+def test_a_draw_that_is_refused_again_and_again_is_given_up() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        known = not request.key.startswith("run/0/")
+        version = policy(served) if known else PolicyVersion(version=served, digest="other")
+        return make_scored_group(request.key, 1.0, 0.0, policy=version)
+
+    feed, rollouts = make_feed(play, max_staleness=0, group_attempts=2, groups_per_step=5)
+    serve(feed, rollouts, 1)
+    portion = feed.next_portion()
+    assert (portion.refused, len(portion.groups)) == ({"unknown_version": 2}, 5)
+    assert sum(request.key.startswith("run/0/") for request in rollouts.sent) == 2
+
+
+def test_a_run_of_mostly_unknown_weights_stops_and_says_whose() -> None:
+    foreign = PolicyVersion(version=9, digest="f" * 64)
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return make_scored_group(request.key, 1.0, 0.0, policy=foreign)
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    with pytest.raises(Conflict, match=r"4 of the last 4 groups .* version 9 of digest ffffffff"):
+        feed.next_portion()
+
+
+def test_one_turn_of_an_episode_under_unknown_weights_is_enough() -> None:
+    foreign = PolicyVersion(version=1, digest="other")
+    turns = (
+        Turn(start=0, end=1, text="a", policy=policy(1)),
+        Turn(start=1, end=2, text="b", policy=foreign),
+    )
+    first = iter([True])
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        scored = with_signal(request, served)
+        if not next(first, False):
+            return scored
+        one, other = scored.group.completions
+        changed = (one.model_copy(update={"turns": turns}), other)
+        group = scored.group.model_copy(update={"completions": changed})
+        return scored.model_copy(update={"group": group})
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    assert feed.next_portion().refused == {"unknown_version": 1}
+
+
+def test_what_a_run_published_before_it_was_resumed_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "published.jsonl"
+    PublishedVersions(file).add(policy(6))
+    with file.open("a") as unfinished:
+        unfinished.write('{"version": 7, "dig')
+    published = PublishedVersions(file)
+    assert published.newest == 6
+    feed, rollouts = make_feed(lambda r, _: with_signal(r, 6), published=published)
+    serve(feed, rollouts, 7)
+    assert feed.next_portion().staleness == [1] * 4
+    feed, rollouts = make_feed(lambda r, _: with_signal(r, 6))
+    serve(feed, rollouts, 7)
+    with pytest.raises(Conflict):
+        feed.next_portion()
+
+
+def test_a_ready_group_of_the_newest_weights_is_shown_and_stays() -> None:
+    feed, rollouts = make_feed(with_signal)
+    serve(feed, rollouts, 1)
+    feed.next_portion()
+    shown = feed.newest_ready()
+    assert shown is not None
+    serve(feed, rollouts, 2)
+    portion = feed.next_portion()
+    assert portion.groups[0] is shown
 
 
 def test_groups_without_signal_are_replaced_up_to_the_budget() -> None:

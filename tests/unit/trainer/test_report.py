@@ -13,7 +13,7 @@ from assay_shared.types import PolicyVersion, Status
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import Evaluation, Sample, TaskResult, difference, read_evaluations
-from assay_trainer.events import Step, content
+from assay_trainer.events import Mismatch, Step, content
 from assay_trainer.figures import smoothed
 from assay_trainer.record import create_run, open_run
 from assay_trainer.report import last_of_each, write_report
@@ -57,8 +57,14 @@ def test_an_evaluation_counts_what_became_of_answers_and_not_their_rewards() -> 
     assert difference(plain, shaped).value == 0.0
 
 
+MISMATCH = Mismatch(
+    num_tokens=10, mean_abs_nats=0.25, max_abs_nats=0.5, kl_k1_nats=-0.125, kl_k3_nats=0.0625
+)
+
+
 def make_step(step: int, **changes: object) -> Step:
     values: dict[str, object] = dict.fromkeys(Step.model_fields, 1)
+    values |= {"refused": {"too_old": 1}, "mismatch": MISMATCH}
     values |= {"step": step, "failures": {"sandbox": 2}, "outcomes": {"accepted": 3}}
     return Step.model_validate(values | {"reward": 0.5, "pass_rate": 0.25} | changes)
 
@@ -94,7 +100,12 @@ def test_a_report_has_its_numbers_and_pictures(folder: RunFolder) -> None:
             picture = folder.path / line.partition("](")[2].rstrip(")")
             assert picture.stat().st_size > 5_000
     html = (folder.path / "report.html").read_text()
-    assert html.count("data:image/png;base64,") == 5
+    assert html.count("data:image/png;base64,") == 6
+    assert facts["training"]["groups_refused"] == {"too_old": 4}
+    measured = MISMATCH.model_dump() | {"num_tokens": 40, "num_steps": 4}
+    assert facts["training"]["mismatch"] == measured
+    for text in (markdown, html):
+        assert "0.25 nats a token on average, 0.5 at most, KL 0.062 (k3)" in text
     assert "&lt;question&gt;" in html, "what a model wrote is not markup"
 
 

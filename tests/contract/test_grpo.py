@@ -1,0 +1,175 @@
+"""GRPO on real parts: TRL, weights over HTTP, an engine that samples; rewards are made up."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from fastapi import FastAPI
+
+from assay_inference.app import create_app
+from assay_inference.engine_transformers import TransformersEngine
+from assay_inference.settings import InferenceSettings
+from assay_shared import checkpoint
+from assay_shared.clients import InferenceClient
+from assay_shared.errors import Conflict
+from assay_shared.types import (
+    GroupRequest,
+    PolicyVersion,
+    ScoredGroup,
+    ScoreRequest,
+    ScoreResponse,
+    WeightUpdate,
+)
+from assay_trainer.config import GRPOConfig
+from assay_trainer.events import Step
+from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
+from assay_trainer.grpo import GRPOStage
+from assay_trainer.mismatch import Mismatched
+from assay_trainer.play import play
+from assay_trainer.policy import create_policy, load_policy, publish_policy
+from assay_trainer.stop import Stop
+from assay_trainer.weights import WeightPublisher
+from tests.conftest import Serve
+from tests.fakes import FakeRewarder, make_rewards, make_task
+from tests.policies import TEXTS, TINY, make_policy_folder
+
+TASKS = [make_task(f"t{i}", prompt=text.partition("\n")[0]) for i, text in enumerate(TEXTS[:6])]
+
+
+class HalfRight(FakeRewarder):
+    """Finds every other answer right, whatever it says."""
+
+    async def score(self, request: ScoreRequest) -> ScoreResponse:
+        values = (float(index % 2) for index in range(len(request.answers)))
+        return ScoreResponse(rewards=make_rewards(*values), scorer="half@0")
+
+
+class DirectRollouts:
+    """Plays groups in the trainer's own process; `before` is called before each."""
+
+    def __init__(self, url: str, before: Callable[[int], None]) -> None:
+        self._url = url
+        self._before = before
+        self._waiting: list[GroupRequest] = []
+        self._num_played = 0
+
+    @property
+    def num_in_flight(self) -> int:
+        return len(self._waiting)
+
+    def send(self, request: GroupRequest) -> None:
+        self._waiting.append(request)
+
+    def collect(self, wait_s: float) -> list[ScoredGroup]:
+        if not self._waiting:
+            return []
+        self._num_played += 1
+        self._before(self._num_played)
+        return [asyncio.run(self._play(self._waiting.pop(0)))]
+
+    async def _play(self, request: GroupRequest) -> ScoredGroup:
+        async with InferenceClient(self._url) as client:
+            return await play(request, client, HalfRight({}), "w")
+
+
+@pytest.fixture
+def app() -> FastAPI:
+    return create_app(InferenceSettings.model_validate({"inference_device": "cpu"}))
+
+
+@pytest.fixture
+def url(app: FastAPI, serve: Serve) -> str:
+    return serve(app)
+
+
+def train(
+    folder: Path,
+    url: str,
+    before: Callable[[int], None] = lambda _: None,
+    **changes: object,
+) -> list[Step]:
+    publish_policy(*create_policy(TINY, TEXTS, seed=0), folder / "start")
+    model, tokenizer = load_policy(folder / "start")
+    values = {"steps": 3, "groups_per_step": 2, "group_size": 4, "max_tokens": 12}
+    config = GRPOConfig.model_validate(values | {"max_staleness": 0} | changes)
+    publisher = WeightPublisher(folder / "policy", lambda: InferenceClient(url), [1, 2, 3, 4])
+    feed = GroupFeed(
+        DirectRollouts(url, before),  # type: ignore[arg-type]  # of the same shape
+        TaskOrder(TASKS, seed=0),
+        config,
+        run="run",
+        seed=0,
+        state=FeedState(),
+        published=publisher.published,
+    )
+    steps: list[Step] = []
+    GRPOStage(
+        model,
+        tokenizer,
+        feed,
+        publisher,
+        config,
+        seed=0,
+        checkpoints=folder / "checkpoints",
+        rollouts_file=folder / "rollouts.jsonl",
+        report=steps.append,
+        stop=Stop(),
+    ).train()
+    return steps
+
+
+@pytest.mark.parametrize("max_staleness", [0, 1])
+def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
+    tmp_path: Path, url: str, max_staleness: int
+) -> None:
+    """With one version of staleness, later batches are older than the weights: then a group that
+    waits is looked at, for it is of this version."""
+    steps = train(tmp_path, url, max_staleness=max_staleness, learning_rate=0.01)
+    assert len(steps) == 3
+    for step in steps:
+        assert step.mismatch is not None
+        assert step.mismatch.num_tokens > 10
+        assert step.mismatch.mean_abs_nats < 1e-4
+        assert abs(step.mismatch.kl_k1_nats) < 1e-4
+    assert steps[-1].staleness_mean == max_staleness
+
+
+def test_other_weights_behind_the_trainers_back_are_caught(
+    tmp_path: Path, app: FastAPI, url: str
+) -> None:
+    """Version, digest and probe are all as announced; only what samples is not."""
+
+    def before(num_played: int) -> None:
+        engine = app.state.engine
+        assert isinstance(engine, TransformersEngine)
+        if num_played == 5:  # the first of the third step
+            with torch.no_grad():
+                for parameter in engine._model.network.parameters():  # type: ignore[union-attr]
+                    parameter.add_(0.5 * torch.randn_like(parameter))
+
+    steps: list[Step] = []
+    with pytest.raises(Mismatched, match=r"nats a token .* name version 3; grpo.max_mismatch_nats"):
+        steps += train(tmp_path, url, before)
+    assert len(list((tmp_path / "policy").glob("v*"))) == 3, "nothing was learnt from it"
+
+
+def test_another_trainer_at_the_same_inference_is_caught(tmp_path: Path, url: str) -> None:
+    """Its weights land as they should, and no rollout of them is trained on."""
+    make_policy_folder(tmp_path / "foreign", seed=5)
+    digest = checkpoint.digest(tmp_path / "foreign")
+
+    async def publish() -> None:
+        async with InferenceClient(url) as client:
+            served = (await client.weight_status()).policy
+            assert served is not None
+            policy = PolicyVersion(version=served.version + 1, digest=digest)
+            await client.update_weights(WeightUpdate(path=str(tmp_path / "foreign"), policy=policy))
+
+    def before(num_played: int) -> None:
+        if num_played == 3:
+            asyncio.run(publish())
+
+    with pytest.raises(Conflict, match=rf"never published; the last names .* {digest[:12]}"):
+        train(tmp_path, url, before, max_failed_groups=8)
