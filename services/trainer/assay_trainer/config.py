@@ -92,12 +92,33 @@ class ValidationConfig(Config):
     sample: int = Field(default=32, gt=0)
 
 
+class LeaksConfig(Config):
+    """Held-out tasks are looked for among the training tasks: see leaks/."""
+
+    #: A run refuses data of which a greater share of the held-out tasks has leaked.
+    max_share: float = Field(default=0.0, ge=0, le=1)
+    #: Words of an n-gram; 13 is GPT-3's choice.
+    ngram_words: int = Field(default=13, ge=8)
+    #: Share of a prompt's n-grams in one training task from which on it has leaked.
+    min_coverage: float = Field(default=0.8, gt=0, le=1)
+    #: What stands in a greater share of either set belongs to a template and does not count.
+    boilerplate_share: float = Field(default=0.01, ge=0, le=1)
+    #: Similarity of near duplicates; without it, none are looked for.
+    jaccard: float | None = Field(default=None, gt=0, lt=1)
+    #: Of MinHash: the more, the fewer pairs near the threshold are missed.
+    num_permutations: int = Field(default=128, ge=16, le=1024)
+
+
 class DataConfig(Config):
-    """What is learnt from, and what is measured on. Null leaves the rewards unproved."""
+    """What is learnt from, and what is measured on.
+
+    Null for `validation` leaves the rewards unproved; for `leaks`, the two sets uncompared.
+    """
 
     train: Source
     held_out: Source
     validation: ValidationConfig | None = ValidationConfig()
+    leaks: LeaksConfig | None = LeaksConfig()
     #: What SFT learns from in place of `train`: for one, the turns of episodes.
     demonstrations: Source | None = None
 

@@ -1,6 +1,7 @@
 """A run from its data to its report. Each stage leaves a file, and is skipped if it is there.
 
-data -> validate -> policy -> sft -> evaluate "before" -> grpo -> evaluate "after" -> report
+data -> leaks -> validate -> policy -> sft -> evaluate "before" -> grpo
+-> evaluate "after" -> report
 """
 
 import time
@@ -25,6 +26,7 @@ from assay_trainer.evaluation import Evaluation, Evaluator
 from assay_trainer.events import Evaluated, Step
 from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
 from assay_trainer.grpo import GRPOStage
+from assay_trainer.leaks import check_leaks
 from assay_trainer.policy import create_policy, load_policy, publish_policy
 from assay_trainer.prompts import answer_token_ids, prompt_token_ids
 from assay_trainer.report import write_report
@@ -96,6 +98,7 @@ class Run:
         self._store.check()
         with self._stage("data"):
             self._open_data()
+        self._check_leaks()
         self._validate()
         with self._stage("policy"):
             model, tokenizer = self._model("initial", self._initial_policy)
@@ -123,6 +126,23 @@ class Run:
         self._record(
             "data", num_train=len(self._train.tasks), num_held_out=len(self._held_out.tasks)
         )
+
+    def _check_leaks(self) -> None:
+        """Look for held-out tasks in what is trained on, once.
+
+        Raises:
+            DatasetError: too many of them are there.
+        """
+        config, path = self._config.data.leaks, self._folder.path / "leaks.json"
+        if config is None or path.exists():
+            return
+        shown = self._shown.tasks if self._shown is not self._train else []
+        training = self._train.tasks + shown
+        with self._stage("leaks"):
+            found = check_leaks(training, self._held_out.tasks, config, self._config.seed)
+            self._record("leaks_checked", **found.counts())
+            found.refuse(config.max_share)
+            found.write(path)
 
     def _validate(self) -> None:
         """Prove the rewards of some tasks, once.

@@ -27,7 +27,7 @@ def show_validation(validation: Validation, console: Console) -> None:
 
 def validation_table(validation: Validation) -> Table:
     """By kind of answer: how many there were, and what became of them."""
-    table = _table("answer", "answers", "as expected", "exceptions", "failures", "mean reward")
+    table = proof_table("answer", "answers", "as expected", "exceptions", "failures", "mean reward")
     for kind in KINDS:
         checks = validation.of_kind(kind)
         if checks:
@@ -40,7 +40,7 @@ def validation_table(validation: Validation) -> Table:
 
 def exceptions_table(validation: Validation) -> Table:
     """The first exceptions."""
-    table = _table("task", "answer", "reward", "why")
+    table = proof_table("task", "answer", "reward", "why")
     for check in validation.found(Finding.EXCEPTION)[:_SHOWN]:
         table.add_row(check.task.id, check.kind, *_reward(check))
     return table
@@ -56,7 +56,7 @@ def _reward(check: Check) -> tuple[str, str]:
 
 def audit_table(earnings: dict[str, Earnings]) -> Table:
     """By policy: its mean reward and the share accepted, with 95% intervals over tasks."""
-    table = _table("policy", "tasks", "reward (95%)", "accepted (95%)", "failures")
+    table = proof_table("policy", "tasks", "reward (95%)", "accepted (95%)", "failures")
     for policy, earned in earnings.items():
         reward = accepted = "-"
         if earned.rewards:
@@ -72,7 +72,7 @@ def _shown(interval: Interval, form: str) -> str:
     return f"{value} ({low} to {high})"
 
 
-def _table(*columns: str) -> Table:
+def proof_table(*columns: str) -> Table:
     table = Table(box=MARKDOWN)
     for number, column in enumerate(columns):
         table.add_column(column, justify="right" if number else "left", no_wrap=True)

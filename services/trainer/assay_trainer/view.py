@@ -29,6 +29,7 @@ _UNITS_PER_LINE = 100
 
 TITLES = {
     "data": "make tasks",
+    "leaks": "look for leaks",
     "validate": "prove rewards",
     "policy": "make policy",
     "sft": "SFT",

@@ -1,0 +1,21 @@
+"""Texts as lists of words, so that case, spacing and punctuation make no difference."""
+
+import re
+import unicodedata
+from collections.abc import Iterator, Sequence
+
+#: Scripts that put no space between words: each sign is a word.
+_IDEOGRAPH = "\u3040-\u30ff\u3400-\u4dbf\u4e00-\u9fff"
+#: Signs of arithmetic and comparison stay: `x > 3` and `x < 3` are different tasks.
+_WORD = re.compile(rf"\d+(?:\.\d+)?|[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+|[-+*/%<>=^&|~]+")
+
+
+def words_of(text: str) -> list[str]:
+    """Words, numbers and signs in lower case; of a text without any, what stands between spaces."""
+    folded = unicodedata.normalize("NFKC", text).casefold()
+    return _WORD.findall(folded) or folded.split()
+
+
+def ngrams(words: Sequence[str], n: int) -> Iterator[str]:
+    """Every run of `n` words, joined by spaces; none where there are fewer."""
+    return (" ".join(words[start : start + n]) for start in range(len(words) - n + 1))
