@@ -67,6 +67,18 @@ RULES: dict[str, list[str]] = {
     "test data cannot be trained on": [
         "unit/trainer/test_dataset.py::test_tasks_that_are_not_for_training_cannot_be_trained_on",
     ],
+    "a leak check that can find nothing fails: leaks are planted for it to find": [
+        "unit/trainer/test_leaks.py::"
+        "test_a_method_that_finds_nothing_whatever_is_there_fails_the_check",
+        "unit/trainer/test_leaks.py::test_words_that_hold_on_to_case_fail_the_check",
+        "unit/trainer/test_leaks.py::"
+        "test_every_kind_of_leak_is_planted_and_no_planted_one_is_counted",
+    ],
+    "leaks are looked for by words, n-grams and near duplicates, with counts and samples": [
+        "unit/trainer/test_leaks.py::test_each_method_finds_what_another_does_not_see",
+        "unit/trainer/test_leaks.py::test_a_report_has_counts_samples_and_controls",
+        "unit/trainer/test_leaks.py::test_a_task_of_a_template_is_found_however_often_it_leaked",
+    ],
     "a sandbox that fails has judged nothing": [
         "integration/test_failures.py::test_a_sandbox_killed_under_a_group_scores_nothing_zero",
         "integration/test_failure_injection.py::"
