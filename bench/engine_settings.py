@@ -18,14 +18,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bench.inference_gateway import Target, play, requests_of, service
+from bench.inference_service import Target, play, requests_of, service
 
 _GRAPHS = "--max-cudagraph-capture-size 1024"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is set, and how many sequences are asked for at once."""
+    """What is set (limits are of each process), and how many sequences are asked for at once."""
 
     name: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -49,10 +49,10 @@ SETTINGS = (
     Setting("as it is: 256 sequences"),
     Setting("1024 sequences", _vllm(1024)),
     Setting("1024 sequences, CUDA graphs to 1024", _vllm(1024, _GRAPHS)),
-    Setting("2 processes x 512", _vllm(1024, processes=2)),
-    Setting("4 processes x 256", _vllm(1024, processes=4)),
-    Setting("4 processes x 512", _vllm(2048, processes=4), at_once=2048),
-    Setting("8 processes x 256", _vllm(2048, processes=8), at_once=2048),
+    Setting("2 processes x 512", _vllm(512, processes=2)),
+    Setting("4 processes x 256", _vllm(256, processes=4)),
+    Setting("4 processes x 512", _vllm(512, processes=4), at_once=2048),
+    Setting("8 processes x 256", _vllm(256, processes=8), at_once=2048),
 )
 
 
@@ -62,7 +62,7 @@ async def measure(url: str, setting: Setting, vocabulary: int, turns: int) -> li
     at_once = setting.at_once // setting.num_samples
     rates = []
     for turn in range(-1, turns):
-        num = (1 if turn < 0 else 3) * at_once
+        num = (1 if turn < 0 else 2) * at_once
         requests = requests_of(num, setting.num_samples, vocabulary, turn, setting.name)
         rates.append((await play(target, requests, at_once))["tokens_per_s"])
     return rates[1:]

@@ -4,8 +4,8 @@
 
 The service samples from random prompts at temperature 1; transformers computes the log-probability
 of every sampled token in a forward pass, in the weights' own type and in float32. Differences are
-of single tokens, in nats; KL is the k3 estimate of KL(engine || trainer), the mean of exp(d) - 1 - d
-with d = trainer's - engine's (Schulman, 2020).
+of single tokens, in nats; KL(engine || trainer) is the k3 estimate: the mean of exp(d) - 1 - d with
+d = trainer's - engine's (Schulman, 2020).
 """
 
 import argparse
@@ -19,11 +19,14 @@ import aiohttp
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from bench.inference_gateway import Request, Target, requests_of, service
+from bench.inference_service import Request, Target, requests_of, service
+
+_NUM_PROMPTS = 64
 
 
-async def sample(url: str, requests: list[Request]) -> list[dict[str, Any]]:
-    """Each request's completions, with its prompt."""
+async def sample(url: str, vocabulary: int) -> list[dict[str, Any]]:
+    """Two completions of each prompt, with their prompts."""
+    requests = requests_of(_NUM_PROMPTS, 2, vocabulary, 0, "agreement")
     target = Target("service", f"{url}/v1/generate")
 
     async def one(session: aiohttp.ClientSession, request: Request) -> list[dict[str, Any]]:
@@ -50,7 +53,7 @@ def logprobs(model: PreTrainedModel, completion: dict[str, Any]) -> torch.Tensor
 def differences(
     folder: Path, completions: list[dict[str, Any]], dtype: torch.dtype, device: str
 ) -> dict[str, float]:
-    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype).to(device).eval()
+    model = AutoModelForCausalLM.from_pretrained(folder, dtype=dtype, device_map=device).eval()
     found = torch.cat(
         [logprobs(model, one) - torch.tensor(one["logprobs"]) for one in completions]
     ).double()
@@ -63,26 +66,31 @@ def differences(
     }
 
 
+def compared(
+    folder: Path, completions: list[dict[str, Any]], device: str
+) -> dict[str, dict[str, float]]:
+    """Against the trainer's forward pass in bfloat16 and in float32."""
+    return {
+        str(dtype).removeprefix("torch."): differences(folder, completions, dtype, device)
+        for dtype in (torch.bfloat16, torch.float32)
+    }
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.split("\n")[0])
     parser.add_argument("model", type=Path)
-    parser.add_argument("--num", type=int, default=64, help="prompts, with 2 samples each")
     parser.add_argument("--device", default="cpu", help="of the trainer's forward passes")
     parser.add_argument("--arguments", default="", help="more of vLLM's own options")
     parser.add_argument("--output", type=Path, required=True)
     asked = parser.parse_args()
     vocabulary = json.loads((asked.model / "config.json").read_text())["vocab_size"]
-    requests = requests_of(asked.num, 2, vocabulary, 0, "agreement")
     environment = {"ASSAY_INFERENCE_VLLM_ARGUMENTS": asked.arguments}
-    with tempfile.TemporaryDirectory() as folder:
-        with service(asked.model, environment, Path(folder)) as (url, _):
-            completions = asyncio.run(sample(url, requests))
-    rows = {
-        str(dtype).removeprefix("torch."): differences(
-            asked.model, completions, dtype, asked.device
-        )
-        for dtype in (torch.bfloat16, torch.float32)
-    }
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        service(asked.model, environment, Path(folder)) as (url, _),
+    ):
+        completions = asyncio.run(sample(url, vocabulary))
+    rows = compared(asked.model, completions, asked.device)
     asked.output.write_text(json.dumps(rows, indent=2) + "\n")
     print(json.dumps(rows, indent=2))
 

@@ -1,6 +1,6 @@
 """Checkpoints of random weights in the shapes of known models: benchmarks need no download.
 
-    python bench/shapes.py 0.5b /dev/shm/qwen-0.5b --device cuda
+python bench/shapes.py 0.5b /dev/shm/qwen-0.5b --device cuda
 """
 
 import argparse
