@@ -106,7 +106,7 @@ def demonstrate(
     ] = 0.5,
     seed: Annotated[int, typer.Option(help="Which episodes, and which mistakes.")] = 0,
 ) -> None:
-    """Write what to say in each turn, for a policy to learn the form of replies from."""
+    """Write whole episodes, for a policy to learn the form of replies from."""
     from rich.progress import track
 
     from assay_reward.or_debug.demonstrations import demonstrations
@@ -120,7 +120,7 @@ def demonstrate(
     played = Episodes(_SOLVE_TIMEOUT_S)
     rows = list(demonstrations(shown, played, mistake_rate=mistake_rate, seed=seed))
     save(rows, output)
-    print(f"{len(rows)} turns in {output}")
+    print(f"{len(rows)} episodes in {output}")
 
 
 def _show(table: object) -> None:
@@ -165,7 +165,9 @@ def _one_of(name: str, known: tuple[str, ...], option: str) -> str:
     from assay_shared.errors import InvalidInput
 
     if name not in known:
-        raise InvalidInput(f"there is no {name}", field=option, hint=f"there are {', '.join(known)}")
+        raise InvalidInput(
+            f"there is no {name}", field=option, hint=f"there are {', '.join(known)}"
+        )
     return name
 
 

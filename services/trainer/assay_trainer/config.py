@@ -132,10 +132,8 @@ class SFTConfig(Config):
     warmup_steps: int = Field(default=30, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
     mistake_rate: float = Field(default=0.0, ge=0, le=1)
-    #: Whether prompts are learnt too: a policy made from scratch learns to copy from them.
-    learn_prompts: bool = False
-    #: Batches of rows of like length: less padding where lengths differ much.
-    group_by_length: bool = False
+    #: Whether replies in a row's history are learnt too: of episodes that were played well.
+    learn_history: bool = False
     #: Demonstrations of one task, each with a mistake or not by its own draw.
     demonstrations_per_task: int = Field(default=1, ge=1)
     checkpoint_every: int = Field(default=100, gt=0)

@@ -28,7 +28,7 @@ from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
 from assay_trainer.grpo import GRPOStage
 from assay_trainer.leaks import check_leaks
 from assay_trainer.policy import create_policy, load_policy, publish_policy
-from assay_trainer.prompts import answer_token_ids, prompt_token_ids
+from assay_trainer.prompts import answered_token_ids
 from assay_trainer.report import write_report
 from assay_trainer.rollouts import Rollouts
 from assay_trainer.sft import train_sft
@@ -177,12 +177,15 @@ class Run:
             assert config.folder is not None
             return load_policy(config.folder)
         tasks = self._train.tasks + (self._shown.tasks if self._shown is not self._train else [])
-        texts = (f"{task.prompt}\n{task.gold or ''}" for task in tasks)
+        texts = (
+            "\n".join([*(said.content for said in task.history), task.prompt, task.gold or ""])
+            for task in tasks
+        )
         return create_policy(config.new, texts, self._config.seed)
 
     def _make_publisher(self, tokenizer: PreTrainedTokenizerBase) -> WeightPublisher:
         task = self._train.tasks[0]
-        ids = prompt_token_ids(task, tokenizer) + answer_token_ids(task.gold or "", tokenizer)
+        ids, _ = answered_token_ids(task, task.gold or "", tokenizer)
         return WeightPublisher(self._folder.policies, self._connect, ids[:_PROBE_TOKENS])
 
     def _connect(self) -> InferenceClient:

@@ -6,6 +6,7 @@ back with every group.
 
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from assay_shared.errors import DatasetError
 from assay_shared.types import PromptFormat, Task
 
 
@@ -18,7 +19,42 @@ def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 
-def answer_token_ids(answer: str, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """An answer and the token that ends it."""
-    end = tokenizer.eos_token_id
-    return [*tokenizer.encode(answer, add_special_tokens=False), int(end)]
+def answered_token_ids(
+    task: Task, answer: str, tokenizer: PreTrainedTokenizerBase, *, with_history: bool = False
+) -> tuple[list[int], list[bool]]:
+    """The prompt and its answer, and which of these ids are to be learnt.
+
+    Args:
+        with_history: whether replies in the task's history are learnt like the last one.
+
+    Raises:
+        DatasetError: the chat template shows them in another way than they were given.
+    """
+    ids: list[int] = []
+    is_reply: list[bool] = []
+    for at, message in enumerate(task.history if with_history else ()):
+        if message.role == "assistant":
+            before = task.model_copy(update={"history": task.history[: at - 1]})
+            earlier = before.model_copy(update={"prompt": task.history[at - 1].content})
+            _go_on(ids, is_reply, earlier, message.content, tokenizer)
+    _go_on(ids, is_reply, task, answer, tokenizer)
+    return ids, is_reply
+
+
+def _go_on(
+    ids: list[int],
+    is_reply: list[bool],
+    task: Task,
+    reply: str,
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    """Add the prompt of `task` as far as it goes beyond `ids`, and the reply to it."""
+    prompt = prompt_token_ids(task, tokenizer)
+    if prompt[: len(ids)] != ids:
+        raise DatasetError("the chat template does not show a reply as it was given", field=task.id)
+    answer = [
+        *tokenizer.encode(reply, add_special_tokens=False),
+        int(tokenizer.eos_token_id),
+    ]
+    is_reply += [False] * (len(prompt) - len(ids)) + [True] * len(answer)
+    ids[:] = prompt + answer

@@ -11,7 +11,7 @@ from assay_trainer import checkpoint
 from assay_trainer.callbacks import AfterSave, Progress, StopBetweenSteps
 from assay_trainer.config import SFTConfig
 from assay_trainer.dataset import Demonstration
-from assay_trainer.prompts import answer_token_ids, prompt_token_ids
+from assay_trainer.prompts import answered_token_ids
 from assay_trainer.stop import Stop
 
 
@@ -36,14 +36,14 @@ def train_sft(
 
     if not demonstrations:
         raise DatasetError("no training task has a gold answer to learn from", field="sft")
-    pairs = [
-        (prompt_token_ids(one.task, tokenizer), answer_token_ids(one.answer, tokenizer))
+    rows = [
+        answered_token_ids(one.task, one.answer, tokenizer, with_history=config.learn_history)
         for one in demonstrations
     ]
     trainer = make_sft_trainer(
         model,
         tokenizer,
-        pairs,
+        rows,
         config,
         seed=seed,
         folder=checkpoints,

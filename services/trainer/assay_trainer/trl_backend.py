@@ -27,19 +27,19 @@ _IGNORED = -100
 def make_sft_trainer(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    pairs: Sequence[tuple[list[int], list[int]]],
+    rows: Sequence[tuple[list[int], list[bool]]],
     config: SFTConfig,
     *,
     seed: int,
     folder: Path,
     callbacks: list[TrainerCallback],
 ) -> SFTTrainer:
-    """TRL's SFTTrainer on (prompt ids, answer ids); prompts are learnt if the config says so."""
+    """TRL's SFTTrainer on rows of ids, of which those marked are learnt."""
     examples = {
-        "input_ids": [prompt + answer for prompt, answer in pairs],
+        "input_ids": [ids for ids, _ in rows],
         "labels": [
-            (prompt if config.learn_prompts else [_IGNORED] * len(prompt)) + answer
-            for prompt, answer in pairs
+            [token_id if is_learnt else _IGNORED for token_id, is_learnt in zip(*row, strict=True)]
+            for row in rows
         ],
     }
     arguments = TRLSFTConfig(
@@ -50,7 +50,6 @@ def make_sft_trainer(
         lr_scheduler_type="cosine",
         max_length=None,
         dataset_kwargs={"skip_prepare_dataset": True},
-        train_sampling_strategy="group_by_length" if config.group_by_length else "random",
         **_common(config.learning_rate, seed, folder, config.checkpoint_every),
     )
     trainer = SFTTrainer(

@@ -10,7 +10,7 @@ from assay_trainer.config import GeneratedSource, HumanEvalSource, JsonlSource
 from assay_trainer.dataset import Purpose, open_dataset
 from assay_trainer.generated import DOMAINS, generate
 from assay_trainer.policy import train_tokenizer
-from assay_trainer.prompts import prompt_token_ids
+from assay_trainer.prompts import answered_token_ids, prompt_token_ids
 from tests.fakes import make_task
 from tests.policies import TEXTS
 
@@ -188,3 +188,29 @@ def test_a_row_may_go_on_a_conversation(tmp_path: Path) -> None:
     )
     with pytest.raises(ValueError, match="history goes with the prompt format `chat`"):
         make_task("t", history=tuple(said), prompt_format="raw")
+
+
+@pytest.mark.parametrize(
+    ("with_history", "learnt"), [(False, "4<|end|>"), (True, "5<|end|>4<|end|>")]
+)
+def test_of_a_conversation_the_last_reply_is_learnt_or_all_of_them(
+    with_history: bool, learnt: str
+) -> None:
+    said = (Message(role="user", content="2 + 2?"), Message(role="assistant", content="5"))
+    task = make_task("t", prompt="Really?", history=said)
+    tokenizer = train_tokenizer(TEXTS, 320)
+    ids, is_learnt = answered_token_ids(task, "4", tokenizer, with_history=with_history)
+    assert ids == [*prompt_token_ids(task, tokenizer), *tokenizer.encode("4<|end|>")]
+    marked = [token_id for token_id, one in zip(ids, is_learnt, strict=True) if one]
+    assert tokenizer.decode(marked) == learnt
+
+
+def test_a_template_that_changes_replies_is_named_where_they_are_to_be_learnt() -> None:
+    said = (Message(role="user", content="2 + 2?"), Message(role="assistant", content="5"))
+    task = make_task("t", prompt="Really?", history=said)
+    tokenizer = train_tokenizer(TEXTS, 320)
+    tokenizer.chat_template = str(tokenizer.chat_template).replace(
+        "message.content }}", "message.content | replace('5', '') }}"
+    )
+    with pytest.raises(DatasetError, match="does not show a reply as it was given"):
+        answered_token_ids(task, "4", tokenizer, with_history=True)

@@ -6,7 +6,6 @@ from random import Random
 from assay_reward.or_debug.actions import Action, ActionName
 from assay_reward.or_debug.episode import Episodes
 from assay_reward.or_debug.instance import Instance, SetColumn
-from assay_reward.or_debug.repair import shown
 from assay_reward.or_debug.tasks import ENVIRONMENT
 from assay_shared.errors import DatasetError
 from assay_shared.types import Message, Role, Task
@@ -19,11 +18,10 @@ MISTAKES = ("another_member", "no_action")
 def demonstrations(
     tasks: Iterable[Task], episodes: Episodes, *, mistake_rate: float, seed: int
 ) -> Iterator[Task]:
-    """For each task for training, a row for every turn of an episode of it.
+    """For each task for training, an episode of it: `gold` is its last reply.
 
-    A row's `history` is what was said before, its `gold` what to say next. A row of the model is
-    quoted before it is dropped: to copy it is how a small policy learns to name it. In a share of the
-    episodes the repair is a mistake: there has to be something left to learn.
+    The other replies are in `history`, with what was answered; all are to be learnt. In a share of
+    the episodes the repair is a mistake: there has to be something left to learn.
 
     Raises: DatasetError for a task that is not played here.
     """
@@ -33,7 +31,7 @@ def demonstrations(
         instance = _instance(task)
         draw = Random(f"{seed}/{instance.id}")
         mistake = draw.choice(MISTAKES) if draw.random() < mistake_rate else None
-        yield from _rows(task, _replies(instance, draw, mistake), instance, episodes)
+        yield _episode(task, _replies(instance, draw, mistake), instance, episodes)
 
 
 def _instance(task: Task) -> Instance:
@@ -42,27 +40,23 @@ def _instance(task: Task) -> Instance:
     return Instance.model_validate(task.environment.instance)
 
 
-def _rows(task: Task, replies: list[str], instance: Instance, episodes: Episodes) -> Iterator[Task]:
+def _episode(task: Task, replies: list[str], instance: Instance, episodes: Episodes) -> Task:
+    """The last turn, with all that was said before it."""
     played = task.environment
     assert played is not None
     history: tuple[Message, ...] = ()
     prompt = task.prompt
-    for at, reply in enumerate(replies[: played.max_turns]):
-        yield task.model_copy(
-            update={
-                "id": f"{task.id}/turn{at + 1}",
-                "history": history,
-                "prompt": prompt,
-                "gold": reply,
-                "environment": None,
-            }
-        )
-        turns = tuple(replies[: at + 1])
+    replies = replies[: played.max_turns]
+    for number, reply in enumerate(replies[:-1], start=1):
         history += (
             Message(role="user", content=prompt),
             Message(role="assistant", content=reply),
         )
+        turns = tuple(replies[:number])
         prompt = episodes.replay(instance.model, turns, played.max_turns).observation
+    return task.model_copy(
+        update={"history": history, "prompt": prompt, "gold": replies[-1], "environment": None}
+    )
 
 
 def _replies(instance: Instance, draw: Random, mistake: str | None) -> list[str]:
@@ -80,7 +74,7 @@ def _repair(instance: Instance, name: str) -> str:
         if isinstance(edit, SetColumn) and edit.column.name == name:
             bounds = (edit.column.lower, edit.column.upper)
             return _said(Action(ActionName.UPDATE_BOUNDS, target=name, values=bounds))
-    return _drop(instance, name)
+    return _said(Action(ActionName.DROP, target=name))
 
 
 def _mistaken(instance: Instance, draw: Random, mistake: str) -> str:
@@ -88,13 +82,7 @@ def _mistaken(instance: Instance, draw: Random, mistake: str) -> str:
         return f"{_MARK} DROP()"
     rows = [row.name for row in instance.model.rows if row.name not in instance.root_cause]
     wrong = [name for name in rows if name in instance.iis.rows] or rows
-    return _drop(instance, draw.choice(wrong))
-
-
-def _drop(instance: Instance, name: str) -> str:
-    """The row as it stands in the observation, then the action."""
-    row = shown(instance.model, instance.model.row(name))
-    return f"{row}\n{_said(Action(ActionName.DROP, target=name))}"
+    return _said(Action(ActionName.DROP, target=draw.choice(wrong)))
 
 
 def _said(action: Action) -> str:

@@ -15,54 +15,41 @@ def rows(*tasks: Task, mistake_rate: float = 0.0, seed: int = 0) -> list[Task]:
     return list(demonstrations(tasks, EPISODES, mistake_rate=mistake_rate, seed=seed))
 
 
-def is_faithful(shown: list[Task]) -> bool:
-    turns = tuple(row.gold or "" for row in shown)
-    return measure(INSTANCE, EPISODES.replay(BROKEN, turns, 8)).faithful
+def replies(row: Task) -> tuple[str, ...]:
+    said = (message.content for message in row.history if message.role == "assistant")
+    return (*said, row.gold or "")
 
 
-def test_each_turn_is_a_row_that_goes_on_what_was_said() -> None:
+def is_faithful(row: Task) -> bool:
+    return measure(INSTANCE, EPISODES.replay(BROKEN, replies(row), 8)).faithful
+
+
+def test_an_episode_is_its_last_turn_and_what_was_said_before() -> None:
     task = make_or_task()
-    first, second, third = rows(task)
-    assert [row.gold for row in (first, second, third)] == [
-        "Action: GET_IIS()",
-        "c3: x1 + x2 >= 12\nAction: DROP(c3)",
-        "Action: SUBMIT(c3)",
-    ]
-    assert (first.prompt, first.history) == (task.prompt, ())
-    assert [message.content for message in third.history] == [
-        task.prompt,
-        "Action: GET_IIS()",
-        second.prompt,
-        second.gold,
-    ]
-    assert "Rows: c1, c3\n" in second.prompt
-    assert len({row.id for row in (first, second, third)}) == 3
-    assert first.environment is None, "it is to be learnt from, not to be played"
+    (row,) = rows(task)
+    assert row.gold == "Action: SUBMIT(c3)"
+    asked, look, found, repair = (message.content for message in row.history)
+    assert asked == task.prompt
+    assert look == "Action: GET_IIS()"
+    assert "Rows: c1, c3\n" in found
+    assert repair == "Action: DROP(c3)"
+    assert "Status: optimal" in row.prompt
+    assert row.environment is None, "it is to be learnt from, not to be played"
 
 
 def test_what_is_shown_recovers_the_model_and_a_mistake_does_not() -> None:
-    assert is_faithful(rows(make_or_task()))
+    assert is_faithful(*rows(make_or_task()))
     kinds = set()
     for seed in range(12):
-        shown = rows(make_or_task(), mistake_rate=1.0, seed=seed)
-        assert not is_faithful(shown)
-        kinds.add((shown[-1].gold or "").splitlines()[-1])
+        (row,) = rows(make_or_task(), mistake_rate=1.0, seed=seed)
+        assert not is_faithful(row)
+        kinds.add(row.gold)
     assert kinds == {"Action: DROP()", "Action: DROP(c1)"}
 
 
-def test_a_row_is_quoted_as_it_was_seen_before_it_is_dropped() -> None:
-    look, repair = rows(make_or_task(max_turns=2))
-    assert (look.gold or "").splitlines() == ["Action: GET_IIS()"]
-    quoted, action = (repair.gold or "").splitlines()
-    assert action == "Action: DROP(c3)"
-    assert quoted.startswith("c3: ") and quoted in repair.prompt.splitlines()
-
-
 def test_a_task_shows_as_many_turns_as_it_allows() -> None:
-    assert [row.gold for row in rows(make_or_task(max_turns=2))] == [
-        "Action: GET_IIS()",
-        "c3: x1 + x2 >= 12\nAction: DROP(c3)",
-    ]
+    (row,) = rows(make_or_task(max_turns=2))
+    assert replies(row) == ("Action: GET_IIS()", "Action: DROP(c3)")
 
 
 def test_only_training_tasks_of_this_environment_are_shown() -> None:

@@ -36,7 +36,8 @@ def test_a_prompt_shows_rules_and_model_or_the_model_or_its_size() -> None:
     rules, model, size = (
         tasks.to_task(one, Role.TRAIN, shown=shown).prompt for shown in tasks.Shown
     )
-    assert rules.endswith(f"\n\n{text}") and len(rules) > len(text) + 100
+    assert rules.endswith(f"\n\n{text}")
+    assert len(rules) > len(text) + 100
     assert model == text
     num_columns, num_rows = len(one.model.columns), len(one.model.rows)
     assert size == f"{num_columns} columns and {num_rows} rows: infeasible"

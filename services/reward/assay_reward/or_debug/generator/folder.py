@@ -167,9 +167,7 @@ def _write(folder: Path, cell: Cell, made: Sequence[Made], order: Order) -> Cell
     for instance in instances:
         mps.write(instance.model, folder / MODELS / f"{instance.id}.mps")
     save(instances, folder / DATASET)
-    tasks.save(
-        tasks.of_cell(instances, order.seed, order.max_turns, order.shown), folder / TASKS
-    )
+    tasks.save(tasks.of_cell(instances, order.seed, order.max_turns, order.shown), folder / TASKS)
     rejected = sum((one.rejected for one in made), Counter[str]())
     return _report(cell, instances, rejected, digests_of(folder))
 
