@@ -8,7 +8,7 @@ from assay_trainer.leaks.findings import Match
 from assay_trainer.proof_view import proof_table
 
 _SHOWN = 3
-_MAX_TEXT = 70
+_MAX_TEXT = 50
 
 
 def show_leaks(leaks: Leaks, console: Console) -> None:

@@ -11,7 +11,9 @@ from assay_trainer.leaks.words import ngrams
 
 SHINGLE_WORDS = 3
 _SEED = 1
-#: A pair that is missed is worse than a candidate in vain: those are compared anyhow.
+#: A pair that is missed is worse than a candidate in vain, since candidates are compared anyhow:
+#: LSH is set for less than the similarity that is asked for, and against misses.
+_LOOSER = 0.85
 _FALSE_POSITIVE_WEIGHT, _FALSE_NEGATIVE_WEIGHT = 0.1, 0.9
 
 
@@ -39,7 +41,9 @@ class NearDuplicateIndex:
         self._min_shingles = ceil(SHINGLE_WORDS * (1 + jaccard) / (1 - jaccard))
         self._empty = MinHash(num_permutations, seed=_SEED)
         self._lsh = MinHashLSH(
-            jaccard, num_permutations, weights=(_FALSE_POSITIVE_WEIGHT, _FALSE_NEGATIVE_WEIGHT)
+            _LOOSER * jaccard,
+            num_permutations,
+            weights=(_FALSE_POSITIVE_WEIGHT, _FALSE_NEGATIVE_WEIGHT),
         )
         self._shingles: dict[int, set[str]] = {}
         for i, document in enumerate(held_out):
