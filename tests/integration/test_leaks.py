@@ -2,35 +2,42 @@
 
 from pathlib import Path
 
-from assay_shared.run_folder import RunFolder
-from assay_shared.types import Role
-from tests.fakes import make_task
-from tests.integration.conftest import Assay, demo_file
-from tests.integration.runs import QUICK
+import pytest
 
-TRAINING = [
-    make_task(f"sum-{n}", rubric="math", gold=str(n + 2), tests=(), prompt=f"What is {n} plus 2?")
-    for n in range(12)
-]
+from assay_shared.config import parse_config
+from assay_shared.errors import DatasetError
+from assay_shared.run_folder import RunFolder
+from assay_shared.settings import ServiceSettings
+from assay_shared.types import Role
+from assay_trainer.config import RunConfig
+from assay_trainer.loop import Run
+from assay_trainer.record import create_run
+from assay_trainer.stop import Stop
+from tests.fakes import make_task
+from tests.valkey import TestValkey
+
+TRAINING = [make_task(f"sum-{n}", prompt=f"What is {n} plus 2?") for n in range(12)]
 EXAM = TRAINING[5].model_copy(
     update={"id": "exam", "role": Role.TEST, "prompt": "what is 5 PLUS 2"}
 )
 
 
-def test_a_run_refuses_held_out_tasks_that_it_trains_on(assay: Assay, tmp_path: Path) -> None:
+def test_a_run_refuses_held_out_tasks_that_it_trains_on(valkey: TestValkey, tmp_path: Path) -> None:
     train, held_out = tmp_path / "train.jsonl", tmp_path / "test.jsonl"
     train.write_text("".join(task.model_dump_json() + "\n" for task in TRAINING))
     held_out.write_text(EXAM.model_dump_json() + "\n")
-    folder = tmp_path / "run"
-    process = assay.start(
-        *("train", demo_file(), *QUICK[1:], f"data.train={{kind: jsonl, path: {train}}}"),
-        *(f"data.held_out={{kind: jsonl, path: {held_out}}}", "--folder", str(folder)),
-    )
-    shown = assay.finish(process)
-    assert process.returncode == 2
-    assert "data.leaks.max_share: 1 of 1 held-out tasks" in shown
-    assert "exam first, exact in sum-5" in shown
-    stages = [event.data.get("stage") for event in RunFolder(folder).read_events()]
-    assert "leaks" in stages
-    assert "validate" not in stages
-    assert not (folder / "leaks.json").exists(), "it would be taken for passed"
+    data = {
+        "train": {"kind": "jsonl", "path": str(train)},
+        "held_out": {"kind": "jsonl", "path": str(held_out)},
+    }
+    config = parse_config(RunConfig, {"policy": {"folder": "none"}, "data": data}, source="test")
+    folder = create_run(tmp_path / "run", config)
+    run = Run(folder, config, ServiceSettings(redis_url=valkey.url), Stop())
+    with pytest.raises(DatasetError, match="data.leaks.max_share: 1 of 1 .* exact in sum-5"):
+        run.execute()
+    events = list(RunFolder(folder.path).read_events())
+    stages = [event.data["stage"] for event in events if event.kind == "stage_started"]
+    assert stages == ["data", "leaks"]
+    (counts,) = [event.data for event in events if event.kind == "leaks_checked"]
+    assert (counts["prompt, exact"], counts["num_leaked"]) == (1, 1)
+    assert not (folder.path / "leaks.json").exists(), "it would be taken for passed"
