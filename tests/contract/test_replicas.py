@@ -54,7 +54,7 @@ def router_settings(*urls: str) -> InferenceSettings:
         inference_engine="replicas",
         inference_replicas=",".join(urls),
         inference_health_interval_s=0.2,
-        inference_health_timeout_s=20,
+        inference_health_timeout_s=120,
     )
 
 

@@ -1,5 +1,6 @@
 """One version of the policy: opened from a checkpoint folder and checked before it serves."""
 
+import threading
 from collections.abc import Collection
 from dataclasses import dataclass
 from pathlib import Path
@@ -10,6 +11,9 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import WeightsRefused
 from assay_shared.types import LogprobProbe, PolicyVersion
+
+#: The library builds a network on a device that all threads share: two at once break each other.
+_LOADING = threading.Lock()
 
 
 @dataclass(frozen=True)
@@ -36,9 +40,10 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Mod
     """
     network: PreTrainedModel
     report: dict[str, Collection[object]]
-    network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
-        folder, local_files_only=True, dtype="auto", output_loading_info=True
-    )
+    with _LOADING:
+        network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+            folder, local_files_only=True, dtype="auto", output_loading_info=True
+        )
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     network.to(device)  # type: ignore[arg-type]  # its wrapper hides the signature
     wrong = {kind: sorted(map(str, keys)) for kind, keys in report.items() if keys}

@@ -18,9 +18,10 @@ from assay_reward.or_debug.report import markdown
 from assay_reward.or_debug.summary import Evaluation, summarise
 from assay_shared.clients import InferenceClient
 from assay_shared.config import provenance
+from assay_shared.context import Purpose, purpose_scope
 from assay_shared.errors import ConfigError
 from assay_shared.settings import ServiceSettings, read_settings
-from assay_shared.types import Role, SamplingParams, Task
+from assay_shared.types import Priority, Role, SamplingParams, Task
 
 
 @dataclass(frozen=True)
@@ -86,8 +87,9 @@ async def _policy(asked: EvaluationRun) -> AsyncIterator[Policy]:
         return
     settings = read_settings(ServiceSettings)
     token = settings.token.get_secret_value() if settings.token else None
-    async with InferenceClient(asked.policy, token=token) as client:
-        yield Remote(asked.policy, client, asked.sampling)
+    with purpose_scope(Purpose(Priority.EVALUATION)):
+        async with InferenceClient(asked.policy, token=token) as client:
+            yield Remote(asked.policy, client, asked.sampling)
 
 
 async def _shown(
