@@ -97,7 +97,8 @@ class ReplicaEngine:
 
     def traffic(self) -> Traffic:
         running = sum(member.num_in_hand for member in self._members.values())
-        return Traffic(running, self._num_tokens)
+        uses = [use for m in self._members.values() if (use := m.replica.cache_use()) is not None]
+        return Traffic(running, self._num_tokens, max(uses, default=None))
 
     def own_metrics(self) -> Iterable[Metric]:
         return replica_metrics(self._members.values(), self.policy)

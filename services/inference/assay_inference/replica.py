@@ -1,6 +1,9 @@
 """One of several that serve the same policy: what the router asks of it."""
 
+from collections.abc import Iterable
 from typing import Protocol
+
+from prometheus_client import Metric
 
 from assay_inference.engine import Engine, Loaded, OnText
 from assay_shared.errors import NotReady
@@ -38,6 +41,14 @@ class Replica(Protocol):
         """As `Engine.generate`, and Overloaded, TimedOut or Unreachable."""
         ...
 
+    def cache_use(self) -> float | None:
+        """Share of its key-value cache in use, where that is known here."""
+        ...
+
+    def own_metrics(self) -> Iterable[Metric]:
+        """What its engine measures, where that is not asked of it at its own address."""
+        ...
+
     async def close(self) -> None: ...
 
 
@@ -71,6 +82,12 @@ class LocalReplica:
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None
     ) -> list[Completion]:
         return await self._engine.generate(prompt_token_ids, sampling, on_text)
+
+    def cache_use(self) -> float | None:
+        return self._engine.traffic().cache_use
+
+    def own_metrics(self) -> Iterable[Metric]:
+        return self._engine.own_metrics()
 
     async def close(self) -> None:
         await self._engine.close()

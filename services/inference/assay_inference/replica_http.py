@@ -1,6 +1,9 @@
 """A replica behind an address: another inference service, asked through our own client."""
 
+from collections.abc import Iterable
 from contextlib import AsyncExitStack
+
+from prometheus_client import Metric
 
 from assay_inference.engine import Loaded, OnText
 from assay_inference.settings import InferenceSettings
@@ -76,6 +79,12 @@ class RemoteReplica:
         if list(answer.prompt_token_ids) != prompt_token_ids:
             raise InternalFault("a replica read other token ids than those that were sent")
         return list(answer.completions)
+
+    def cache_use(self) -> float | None:
+        return None
+
+    def own_metrics(self) -> Iterable[Metric]:
+        return ()
 
     async def close(self) -> None:
         await self._open.aclose()

@@ -1,10 +1,12 @@
 """The router over replicas that do as they are told: one version at a time, each request once."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterable
 from pathlib import Path
 
 import pytest
+from prometheus_client import Metric
+from prometheus_client.core import GaugeMetricFamily
 
 from assay_inference.engine import Loaded, OnText
 from assay_inference.engine_replicas import ReplicaEngine
@@ -89,6 +91,14 @@ class FakeReplica:
             policy=self.policy,
         )
         return [one] * sampling.n
+
+    def cache_use(self) -> float | None:
+        return 0.25
+
+    def own_metrics(self) -> Iterable[Metric]:
+        own = GaugeMetricFamily("vllm:running", "Its own.", labels=["engine"])
+        own.add_metric(["0"], self.num_drawn)
+        return [own]
 
     async def close(self) -> None:
         self.is_closed = True
@@ -362,6 +372,22 @@ def test_each_child_has_its_devices(devices: str, second: str) -> None:
     with pytest.raises(NotReady):
         Children(settings, engine_of).make("process-1")
     assert (given[0].inference_devices, given[0].inference_processes) == (second, 1)
+
+
+async def test_each_replicas_figures_have_its_name(router: Router) -> None:
+    await router.publish(3)
+    owner = await router.owner()
+    assert router.engine.traffic().cache_use == 0.25
+    samples = {
+        (sample.name, sample.labels["replica"]): sample.value
+        for family in router.engine.own_metrics()
+        for sample in family.samples
+    }
+    for name, replica in router.source.replicas.items():
+        assert samples["assay_inference_replica_serving", name] == 1
+        assert samples["assay_inference_replica_version", name] == 3
+        assert samples["assay_inference_replica_sequences_total", name] == (replica is owner)
+        assert samples["vllm:running", name] == replica.num_drawn
 
 
 async def test_other_modes_are_refused(router: Router) -> None:
