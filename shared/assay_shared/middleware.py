@@ -112,7 +112,7 @@ class BearerAuth:
 
 
 class CancelOnDisconnect:
-    """Ends the work for a client that is gone."""
+    """Ends the work for a client that is gone. An answer that is streamed looks out for itself."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -121,8 +121,13 @@ class CancelOnDisconnect:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
         connection = _Connection(receive)
+
+        async def send_on(message: Message) -> None:
+            connection.stop_watching()
+            await send(message)
+
         try:
-            await self._app(scope, connection.receive, send)
+            await self._app(scope, connection.receive, send_on)
         except asyncio.CancelledError:
             if not connection.is_gone or connection.work.uncancel() > 0:
                 raise

@@ -4,7 +4,6 @@ import asyncio
 import json
 import os
 import re
-import subprocess
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
@@ -20,6 +19,7 @@ from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, WeightsRefused
 from assay_shared.logs import quiet_transformers
+from assay_shared.processes import spawn
 from assay_shared.types import (
     GenerateRequest,
     GenerateResponse,
@@ -27,7 +27,7 @@ from assay_shared.types import (
     SamplingParams,
     WeightStatus,
 )
-from tests.conftest import Serve
+from tests.conftest import Serve, wait_until
 from tests.policies import make_policy_folder, update_of
 
 pytestmark = pytest.mark.timeout(900)
@@ -61,35 +61,30 @@ def router_settings(*urls: str) -> InferenceSettings:
 class ReplicaProcess:
     """An inference service of its own, which a test may kill and start again."""
 
-    def __init__(self) -> None:
+    def __init__(self, log: Path) -> None:
         self.url = ""
+        self._log = log
         self.start()
 
     def start(self, **environment: str) -> None:
         port = self.url.rpartition(":")[2] or "0"
-        command = [sys.executable, "-m", "assay_shared.cli", "inference", "serve", "--port", port]
-        settings = {"ASSAY_INFERENCE_DEVICE": "cpu", "GOMP_SPINCOUNT": "1000"}
-        self.process = subprocess.Popen(
-            command, stderr=subprocess.PIPE, text=True, env=os.environ | settings | environment
+        self._log.unlink(missing_ok=True)
+        self.process = spawn(
+            [sys.executable, "-m", "assay_shared.cli", "inference", "serve", "--port", port],
+            log=self._log,
+            environment=os.environ | {"ASSAY_INFERENCE_DEVICE": "cpu"} | environment,
         )
-        assert self.process.stderr is not None
-        for line in self.process.stderr:
-            message = json.loads(line)["message"] if line.startswith("{") else line
-            if "listening on" in message:
-                self.url = message.split()[-1]
-                return
-        raise AssertionError("the replica did not start")
+        wait_until(lambda: "listening on" in self._log.read_text(), "the replica to listen", 300)
+        self.url = self._log.read_text().partition("listening on ")[2].partition('"')[0]
 
     def kill(self) -> None:
         self.process.kill()
         self.process.wait()
-        assert self.process.stderr is not None
-        self.process.stderr.close()
 
 
 @pytest.fixture
-def processes() -> Iterator[list[ReplicaProcess]]:
-    started = [ReplicaProcess(), ReplicaProcess()]
+def processes(tmp_path: Path) -> Iterator[list[ReplicaProcess]]:
+    started = [ReplicaProcess(tmp_path / f"{name}.log") for name in ("doomed", "other")]
     yield started
     for one in started:
         if one.process.poll() is None:

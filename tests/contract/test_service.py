@@ -12,6 +12,7 @@ from contextlib import asynccontextmanager, contextmanager
 import aiohttp
 import pytest
 from fastapi import FastAPI
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, Field, TypeAdapter
 
 from assay_shared.clients import RetryBudget, SandboxClient, ServiceClient, Timeouts
@@ -336,3 +337,37 @@ async def test_a_stopping_service_finishes_the_work_in_hand(
         assert (await work).stdout == "whole\n"
     wait_until(lambda: process.poll() is not None, "the service to end", timeout_s=10)
     assert process.returncode in (0, -signal.SIGTERM)
+
+
+async def test_a_streamed_answer_is_whole_where_work_ends_with_its_client(serve: Serve) -> None:
+    ended: list[str] = []
+
+    @asynccontextmanager
+    async def nothing(_: FastAPI) -> AsyncIterator[None]:
+        yield
+
+    app = create_service("streams", ServiceSettings(), nothing, cancel_on_disconnect=True)
+
+    async def parts(number: int) -> AsyncIterator[str]:
+        try:
+            for part in range(number):
+                await asyncio.sleep(0.03)  # the connection is watched by then
+                yield f"{part} "
+        finally:
+            ended.append("stream")
+
+    @app.get("/stream/{number}")
+    async def stream(number: int) -> StreamingResponse:
+        await asyncio.sleep(0.1)
+        return StreamingResponse(parts(number))
+
+    async with aiohttp.ClientSession(serve(app), timeout=aiohttp.ClientTimeout(30)) as session:
+        for _ in range(5):  # over one connection, which stays in order
+            async with session.get("/stream/4") as response:
+                assert await response.text() == "0 1 2 3 "
+        async with session.get("/stream/1000") as response:
+            await response.content.readany()
+            response.close()
+    async with asyncio.timeout(20):
+        while len(ended) < 6:  # noqa: ASYNC110
+            await asyncio.sleep(0.01)
