@@ -164,6 +164,24 @@ class PolicyVersion(Wire):
     digest: str
 
 
+class Structure(Wire):
+    """What a completion is held to while it is drawn: exactly one of these.
+
+    Log-probabilities are then those among the tokens that were allowed.
+    """
+
+    json_schema: dict[str, JsonValue] | None = None
+    regex: str | None = Field(default=None, min_length=1, max_length=10_000)
+    #: Any JSON object.
+    json_object: bool = False
+
+    @model_validator(mode="after")
+    def _one_kind(self) -> "Structure":
+        if (self.json_schema is not None) + (self.regex is not None) + self.json_object != 1:
+            raise ValueError("give exactly one of json_schema, regex and json_object")
+        return self
+
+
 class SamplingParams(Wire):
     """How to sample. Temperature 0 is greedy. `seed` makes each of the `n` samples repeatable."""
 
@@ -173,6 +191,8 @@ class SamplingParams(Wire):
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
     stop: tuple[str, ...] = Field(default=(), max_length=8)
     seed: int | None = None
+    #: For engines that can (vllm); others refuse it.
+    structure: Structure | None = None
 
 
 class GenerateRequest(Wire):

@@ -47,7 +47,7 @@ class HalfRight(FakeRewarder):
 
 
 class DirectRollouts:
-    """Plays groups in the trainer's own process; `before` is called before each."""
+    """Plays in the trainer's own process all that it was sent; `before` is called before each."""
 
     def __init__(self, url: str, before: Callable[[int], None]) -> None:
         self._url = url
@@ -63,11 +63,13 @@ class DirectRollouts:
         self._waiting.append(request)
 
     def collect(self, wait_s: float) -> list[ScoredGroup]:
-        if not self._waiting:
-            return []
+        waiting, self._waiting = self._waiting, []
+        return [self._play_now(request) for request in waiting]
+
+    def _play_now(self, request: GroupRequest) -> ScoredGroup:
         self._num_played += 1
         self._before(self._num_played)
-        return [asyncio.run(self._play(self._waiting.pop(0)))]
+        return asyncio.run(self._play(request))
 
     async def _play(self, request: GroupRequest) -> ScoredGroup:
         async with InferenceClient(self._url) as client:

@@ -343,28 +343,6 @@ async def test_a_completion_streams(openai_client: openai.AsyncOpenAI) -> None:
     assert "".join([chunk.choices[0].text async for chunk in stream]) == whole.choices[0].text
 
 
-@pytest.mark.parametrize(
-    ("changes", "message"),
-    [
-        ({"model": "gpt-9"}, "the model here is 'policy', not 'gpt-9'"),
-        ({"prompt": ""}, "none empty"),
-        ({"max_tokens": 5000}, "context of 128"),
-        ({"max_tokens": 5000, "stream": True}, "context of 128"),
-        ({"presence_penalty": 1.0}, "Input should be 0"),
-        ({"echo": True}, "Input should be False"),
-        ({"extra_body": {"min_p": 0.1}}, "Extra inputs are not permitted"),
-        ({"temperature": 3.0}, "less than or equal to 2"),
-    ],
-)
-async def test_what_cannot_be_honoured_is_refused_and_never_ignored(
-    openai_client: openai.AsyncOpenAI, changes: dict[str, object], message: str
-) -> None:
-    arguments: dict[str, object] = {"model": "policy", "prompt": "x", "max_tokens": 4} | changes
-    with pytest.raises(openai.APIStatusError, match=message) as raised:
-        await openai_client.completions.create(**arguments)  # type: ignore[call-overload]
-    assert raised.value.status_code in (404, 422)
-
-
 async def test_a_client_that_goes_away_stops_the_drawing(
     openai_client: openai.AsyncOpenAI, client: InferenceClient
 ) -> None:

@@ -69,6 +69,7 @@ def test_verify_shows_what_a_hand_off_needs_to_know(folder: Path) -> None:
     assert "chat template: yes" in run.stdout
     assert "'<|user|>Hello.<|end|><|assistant|>'" in run.stdout
     assert "tokens that end an answer: [1]" in run.stdout
+    assert "beware" not in run.stdout
 
 
 @NEEDS_VLLM

@@ -65,6 +65,8 @@ def verify(
     print(f"a prompt as it is sent: {found.shown_prompt!r}")
     print(f"special tokens: {found.special_tokens}")
     print(f"tokens that end an answer: {list(found.end_ids)}")
+    for disagreement in found.disagreements:
+        print(f"beware: {disagreement}")
     for answers in found.answers:
         compared = f", {answers.num_compared} of {answers.num_tensors} tensors compared"
         print(f"{answers.engine}: loaded{compared if answers.num_compared else ''}")

@@ -3,12 +3,17 @@
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING
 
+import jinja2
+from pydantic import JsonValue
+
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Message
 
 if TYPE_CHECKING:  # only a type: it takes seconds to import
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+#: A turn, or a tool, as templates read it.
+Turn = dict[str, JsonValue]
 #: Stands for a reply whose ids are known already; no template changes it.
 _REPLY = "assay-reply-7f3a"
 
@@ -19,7 +24,18 @@ def encode(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) ->
     Raises:
         InvalidInput: the model has no chat template.
     """
-    return _encode_text(tokenizer, _rendered(tokenizer, messages))
+    return encode_turns(tokenizer, [message.model_dump() for message in messages])
+
+
+def encode_turns(
+    tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], tools: Sequence[Turn] = ()
+) -> list[int]:
+    """The same of turns as the template reads them, those of tools included; it is told of `tools`.
+
+    Raises:
+        InvalidInput: the model has no chat template, or one that refuses these turns.
+    """
+    return _encode_text(tokenizer, _rendered(tokenizer, turns, tools))
 
 
 def encode_further(
@@ -38,7 +54,8 @@ def encode_further(
         InvalidInput: the model has no chat template, or one that does not show a reply as it is.
     """
     before = [Message(role="user", content="?"), Message(role="assistant", content=_REPLY)]
-    _, found, after = _rendered(tokenizer, [*before, *messages]).partition(_REPLY)
+    turns: list[Turn] = [message.model_dump() for message in (*before, *messages)]
+    _, found, after = _rendered(tokenizer, turns).partition(_REPLY)
     if not found:
         raise InvalidInput("the chat template does not show replies as they are", field="then")
     further = _encode_text(tokenizer, after)
@@ -47,11 +64,20 @@ def encode_further(
     return [*token_ids, *further]
 
 
-def _rendered(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> str:
+def _rendered(
+    tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], tools: Sequence[Turn] = ()
+) -> str:
     if tokenizer.chat_template is None:
         raise InvalidInput("this model has no chat template", field="messages")
-    turns = [message.model_dump() for message in messages]
-    text = tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True)
+    try:
+        text = tokenizer.apply_chat_template(
+            list(turns),  # type: ignore[arg-type]  # turns of tools hold more than texts
+            tools=list(tools) or None,
+            tokenize=False,
+            add_generation_prompt=True,
+        )
+    except jinja2.TemplateError as error:
+        raise InvalidInput(f"the chat template refuses this: {error}", field="messages") from error
     return str(text)
 
 

@@ -27,6 +27,7 @@ from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
     AssayError,
     InternalFault,
+    InvalidInput,
     NotReady,
     WeightsRefused,
 )
@@ -79,6 +80,12 @@ class TransformersEngine:
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
+        if sampling.structure is not None:
+            raise InvalidInput(
+                "the engine transformers cannot hold an answer to a form",
+                field="sampling.structure",
+                hint="vllm can: ASSAY_INFERENCE_ENGINE=vllm",
+            )
         self.vocabulary.check_fits(prompt_token_ids, sampling)
         return await self._submit(Generate(prompt_token_ids, sampling, on_text))
 

@@ -1,8 +1,10 @@
 """Whether a checkpoint says the same under each engine, before it is handed on."""
 
+import json
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_inference import conversation
 from assay_inference.engine import Engine, check_engine, make_engine
 from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
@@ -39,6 +41,8 @@ class Verification:
     end_ids: tuple[int, ...]
     shown_prompt: str
     has_template: bool
+    #: Where the template's end of a reply is not what ends an answer.
+    disagreements: list[str]
     answers: list[Answers]
 
     @property
@@ -94,7 +98,7 @@ async def verify(folder: Path, settings: InferenceSettings, max_tokens: int) -> 
         finally:
             await engine.close()
     assert vocabulary is not None
-    return _verification(vocabulary, answers)
+    return _verification(vocabulary, answers, declared_ends(folder, vocabulary))
 
 
 async def _ask(engine: Engine, name: str, folder: Path, max_tokens: int) -> Answers:
@@ -116,7 +120,48 @@ def _prompt(vocabulary: Vocabulary, question: str) -> list[int]:
         return vocabulary.encode(question)
 
 
-def _verification(vocabulary: Vocabulary, answers: list[Answers]) -> Verification:
+def declared_ends(folder: Path, vocabulary: Vocabulary) -> dict[str, frozenset[int]]:
+    """The end tokens by where they are named; what engines go by is all of them together."""
+    ends = {}
+    for name in ("generation_config.json", "config.json"):
+        file = folder / name
+        named = json.loads(file.read_bytes()).get("eos_token_id") if file.is_file() else None
+        if named is not None:
+            ends[name] = frozenset(named if isinstance(named, list) else [named])
+    if vocabulary.tokenizer.eos_token_id is not None:
+        ends["tokenizer"] = frozenset({int(vocabulary.tokenizer.eos_token_id)})
+    return ends
+
+
+def disagreements(vocabulary: Vocabulary, ends: dict[str, frozenset[int]]) -> list[str]:
+    """Where the token that the template puts after a reply is not named as an end.
+
+    A policy learns to end replies as the template does; a program that goes by a place that does
+    not name this token goes on past it.
+    """
+    if vocabulary.tokenizer.chat_template is None:
+        return []
+    further = (Message(role="user", content="?"),)
+    try:
+        # A reply of one id that ends nothing: what follows it is the template's.
+        after = conversation.encode_further(vocabulary.tokenizer, [0], further, ())[1:]
+    except InvalidInput as error:
+        return [f"the chat template: {error.message}"]
+    if not after:
+        return ["the chat template puts nothing after a reply"]
+    end = after[0]
+    shown = f"{vocabulary.tokenizer.convert_ids_to_tokens(end)!r} ({end})"
+    missing = [
+        f"{place} names {sorted(named)}"
+        for place, named in (ends | {"all together": vocabulary.end_ids}).items()
+        if end not in named
+    ]
+    return [f"the template ends a reply with {shown}, but {one}" for one in missing]
+
+
+def _verification(
+    vocabulary: Vocabulary, answers: list[Answers], ends: dict[str, frozenset[int]]
+) -> Verification:
     tokenizer = vocabulary.tokenizer
     special = dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
     shown = tokenizer.decode(_prompt(vocabulary, _QUESTIONS[0]), skip_special_tokens=False)
@@ -125,6 +170,7 @@ def _verification(vocabulary: Vocabulary, answers: list[Answers]) -> Verificatio
         end_ids=tuple(sorted(vocabulary.end_ids)),
         shown_prompt=str(shown),
         has_template=tokenizer.chat_template is not None,
+        disagreements=disagreements(vocabulary, ends),
         answers=answers,
     )
 

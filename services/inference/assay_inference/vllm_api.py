@@ -11,8 +11,8 @@ from typing import Any
 import aiohttp
 
 from assay_inference.vllm_process import MODEL
-from assay_shared.errors import AssayError, InternalFault, TimedOut, Unreachable
-from assay_shared.types import FinishReason, SamplingParams
+from assay_shared.errors import AssayError, InternalFault, InvalidInput, TimedOut, Unreachable
+from assay_shared.types import FinishReason, SamplingParams, Structure
 
 _MAX_LINE_BYTES = 16 * 2**20
 _CONNECT_TIMEOUT_S = 10.0
@@ -93,7 +93,8 @@ class VllmApi:
     ) -> list[Drawn]:
         """All samples, once all are finished."""
         body = _generation(prompt, sampling, end_ids)
-        answer = json.loads(await self._text("POST", "/v1/completions", body, timeout_s))
+        async with self._held_to(sampling.structure):
+            answer = json.loads(await self._text("POST", "/v1/completions", body, timeout_s))
         drawn = [Drawn() for _ in range(sampling.n)]
         for choice in answer["choices"]:
             _add(drawn[choice["index"]], choice, prompt)
@@ -109,7 +110,10 @@ class VllmApi:
         """A sample's index and all of it so far, each time that it has grown."""
         body = _generation(prompt, sampling, end_ids) | {"stream": True}
         drawn = [Drawn() for _ in range(sampling.n)]
-        async with self._request("POST", "/v1/completions", body, timeout_s) as response:
+        async with (
+            self._held_to(sampling.structure),
+            self._request("POST", "/v1/completions", body, timeout_s) as response,
+        ):
             async for line in response.content:
                 payload = line.removeprefix(b"data: ").strip()
                 if not payload or payload == b"[DONE]":
@@ -120,6 +124,23 @@ class VllmApi:
                 for choice in event["choices"]:
                     _add(drawn[choice["index"]], choice, prompt)
                     yield choice["index"], drawn[choice["index"]]
+
+    @asynccontextmanager
+    async def _held_to(self, structure: Structure | None) -> AsyncIterator[None]:
+        """What vLLM's grammar compiler does not take, it answers with 400 or 500.
+
+        Raises:
+            InvalidInput: in place of those, where vLLM itself is well.
+        """
+        try:
+            yield
+        except (InternalFault, Unreachable) as error:
+            if structure is None:
+                raise
+            await self.check_health(_CONNECT_TIMEOUT_S)
+            raise InvalidInput(
+                f"no answer can be held to this form: {error.message}", field="sampling.structure"
+            ) from error
 
     async def _text(self, method: str, path: str, body: Json | None, timeout_s: float) -> str:
         async with self._request(method, path, body, timeout_s) as response:
@@ -149,7 +170,9 @@ def _refusal(status: int, path: str, text: str) -> AssayError:
 
 
 def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[int]) -> Json:
-    return {
+    structure = sampling.structure
+    held: Json = {} if structure is None else {"structured_outputs": _structured_outputs(structure)}
+    return held | {
         "model": MODEL,
         "prompt": prompt,
         "n": sampling.n,
@@ -163,6 +186,13 @@ def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[
         "return_token_ids": True,
         "return_tokens_as_token_ids": True,
     }
+
+
+def _structured_outputs(structure: Structure) -> Json:
+    """In vLLM's names."""
+    if structure.json_schema is not None:
+        return {"json": structure.json_schema}
+    return {"regex": structure.regex} if structure.regex is not None else {"json_object": True}
 
 
 def _seed(seed: int) -> int:

@@ -26,6 +26,15 @@ class Vocabulary:
     def encode_chat(self, messages: tuple[Message, ...]) -> list[int]:
         return conversation.encode(self.tokenizer, messages)
 
+    def encode_turns(
+        self, turns: list[conversation.Turn], tools: list[conversation.Turn]
+    ) -> list[int]:
+        return conversation.encode_turns(self.tokenizer, turns, tools)
+
+    def template_knows(self, word: str) -> bool:
+        """Whether the chat template, where there is one, has this word in it."""
+        return word in str(self.tokenizer.chat_template or "")
+
     def encode_further(self, token_ids: list[int], messages: tuple[Message, ...]) -> list[int]:
         return conversation.encode_further(self.tokenizer, token_ids, messages, self.end_ids)
 

@@ -1,0 +1,53 @@
+"""Metrics of runs from their events, as they grow."""
+
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from assay_shared.run_folder import RunFolder
+from assay_trainer.run_metrics import RunMetrics
+from tests.unit.trainer.test_report import MISMATCH, make_step
+
+
+class TwoRuns:
+    """Stands for `Runs`: which of its processes live."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folders = {name: RunFolder.create(folder / name) for name in ("a", "b")}
+
+    def running(self) -> dict[str, RunFolder]:
+        return self.folders
+
+
+def test_the_last_step_and_all_refusals_of_running_runs_are_shown(tmp_path: Path) -> None:
+    runs, registry = TwoRuns(tmp_path), CollectorRegistry()
+    registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
+    run = runs.folders["a"]
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"assay_trainer_{name}", {"run": "a"} | labels)
+
+    assert value("step") is None
+    for step in (1, 2):
+        content = make_step(step, refused={"unknown_version": step, "too_old": 1})
+        run.record("step", **content.model_dump(mode="json"))
+    assert value("step") == 2
+    assert value("refused_groups_total", reason="unknown_version") == 3
+    assert value("refused_groups_total", reason="too_old") == 2
+    assert value("mismatch_mean_abs_nats") == MISMATCH.mean_abs_nats
+    assert value("mismatch_kl_k3_nats") == MISMATCH.kl_k3_nats
+    with run.events.open("a") as unfinished:
+        unfinished.write('{"time": 1, "kind": "st')
+    assert value("refused_groups_total", reason="unknown_version") == 3, "each line counts once"
+    del runs.folders["a"]
+    assert value("step") is None
+
+
+def test_a_step_without_a_mismatch_shows_none(tmp_path: Path) -> None:
+    runs, registry = TwoRuns(tmp_path), CollectorRegistry()
+    registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
+    content = make_step(1, mismatch=None)
+    runs.folders["b"].record("step", **content.model_dump(mode="json"))
+    assert registry.get_sample_value("assay_trainer_step", {"run": "b"}) == 1
+    name = "assay_trainer_mismatch_mean_abs_nats"
+    assert registry.get_sample_value(name, {"run": "b"}) is None
