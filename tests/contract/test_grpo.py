@@ -20,7 +20,6 @@ from assay_shared.types import (
     ScoredGroup,
     ScoreRequest,
     ScoreResponse,
-    WeightUpdate,
 )
 from assay_trainer.config import GRPOConfig
 from assay_trainer.events import Step
@@ -33,7 +32,7 @@ from assay_trainer.stop import Stop
 from assay_trainer.weights import WeightPublisher
 from tests.conftest import Serve
 from tests.fakes import FakeRewarder, make_rewards, make_task
-from tests.policies import TEXTS, TINY, make_policy_folder
+from tests.policies import TEXTS, TINY, make_policy_folder, update_of
 
 TASKS = [make_task(f"t{i}", prompt=text.partition("\n")[0]) for i, text in enumerate(TEXTS[:6])]
 
@@ -167,7 +166,7 @@ def test_another_trainer_at_the_same_inference_is_caught(tmp_path: Path, url: st
             served = (await client.weight_status()).policy
             assert served is not None
             policy = PolicyVersion(version=served.version + 1, digest=digest)
-            await client.update_weights(WeightUpdate(path=str(tmp_path / "foreign"), policy=policy))
+            await client.update_weights(update_of(tmp_path / "foreign", policy))
 
     def before(num_played: int) -> None:
         if num_played == 3:
