@@ -243,7 +243,15 @@ class Turn(Wire):
     text: str
     #: What the environment answered; empty after the last turn.
     observation: str = ""
+    #: The oldest that drew any of it.
     policy: PolicyVersion
+
+
+class VersionSpan(Wire):
+    """So many tokens in a row that one version drew."""
+
+    policy: PolicyVersion
+    num_tokens: int = Field(gt=0)
 
 
 class Completion(Wire):
@@ -253,6 +261,9 @@ class Completion(Wire):
     distribution's temperature, before top-p. The ending token, where there is one, is the last id.
     Of an episode, `text` and `finish_reason` are the last turn's, `policy` is the oldest of its
     turns, and ids outside of `turns` are observations, whose `logprobs` are 0.
+
+    Where new weights took over on the way, `versions` says in order who drew how many of the
+    tokens, each of whose `logprobs` is its own version's; `policy` is then the newest of them.
     """
 
     token_ids: tuple[int, ...]
@@ -261,6 +272,19 @@ class Completion(Wire):
     finish_reason: FinishReason
     policy: PolicyVersion
     turns: tuple[Turn, ...] = ()
+    #: Empty where `policy` drew every token.
+    versions: tuple[VersionSpan, ...] = ()
+
+    @model_validator(mode="after")
+    def _every_token_has_one_version(self) -> "Completion":
+        if self.versions and sum(s.num_tokens for s in self.versions) != len(self.token_ids):
+            raise ValueError("the spans of versions must add up to the tokens")
+        return self
+
+    @property
+    def policies(self) -> tuple[PolicyVersion, ...]:
+        """All that drew any of the tokens, oldest first."""
+        return tuple(span.policy for span in self.versions) or (self.policy,)
 
     @property
     def is_policys(self) -> tuple[bool, ...]:

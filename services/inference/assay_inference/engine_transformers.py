@@ -1,8 +1,8 @@
 """The transformers engine: any causal model of full attention, on CPU or one GPU.
 
 One thread owns the model. Between two steps it takes in what waits: requests join the running
-batch; a load waits until the batch has run empty, and holds back requests that came after it. So
-every sample of a request is drawn under one version.
+batch; a load waits until the batch has run empty, and holds back requests that came after it, or
+it goes first, and the batch is drawn anew or read anew under the new weights.
 """
 
 import asyncio
@@ -31,11 +31,19 @@ from assay_shared.errors import (
     NotReady,
     WeightsRefused,
 )
-from assay_shared.types import Completion, ReplicaStatus, SamplingParams, WeightUpdate
+from assay_shared.types import (
+    Completion,
+    ReplicaStatus,
+    SamplingParams,
+    SyncMode,
+    WeightUpdate,
+)
 
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 _NO_WEIGHTS = "no weights are loaded yet"
+#: Prompts and what followed them have many lengths: the mask of a prefill grows with its square.
+_ROWS_READ_AGAIN = 16
 
 
 class TransformersEngine:
@@ -133,7 +141,11 @@ class TransformersEngine:
         return True
 
     def _take_in(self, waiting: deque[Generate | Load], running: Running) -> None:
-        """Start what can start, in order of arrival."""
+        """Start what can start, in order of arrival; weights that do not wait go first."""
+        for load in [job for job in waiting if isinstance(job, Load)]:
+            if load.update.mode is not SyncMode.WAIT:
+                waiting.remove(load)
+                self._take_over(load, waiting, running)
         joining: list[Generate] = []
         room = running.room
         while waiting:
@@ -152,25 +164,70 @@ class TransformersEngine:
             waiting.popleft()
         if joining:
             try:
-                running.join(self._served(), joining)
+                rows = [row for request in joining for row in request.rows]
+                running.join(self._served(), rows)
             except Exception:
                 for request in joining:
                     request.fail(InternalFault("the engine failed on a prompt"))
                 raise
 
-    def _replace(self, job: Load) -> None:
+    def _take_over(self, job: Load, waiting: deque[Generate | Load], running: Running) -> None:
+        """Replace the weights under the running rows; if they are refused, those go on."""
+        requests = running.requests()
+        if not self._replace(job):
+            return
+        rows = running.leave_unfinished()
+        if job.update.mode is SyncMode.RESTART:
+            for request in reversed(requests):
+                try:
+                    request.redraw()
+                except NotReady as error:
+                    request.fail(error)
+                else:
+                    waiting.appendleft(request)
+            return
+        try:
+            for start in range(0, len(rows), _ROWS_READ_AGAIN):
+                running.join(self._served(), rows[start : start + _ROWS_READ_AGAIN])
+        except Exception:
+            for request in requests:
+                request.fail(InternalFault("the engine failed to go on under new weights"))
+            raise
+
+    def _replace(self, job: Load) -> bool:
+        """Whether the new weights are in place."""
         started = time.perf_counter()
         update = job.update
         folder = Path(update.source.path)
         try:
             model = open_model(folder, update.policy, self._device)
+            if update.mode is not SyncMode.WAIT:
+                _check_same_kind(self._model, model)
             difference = None if update.probe is None else probe_difference(model, update.probe)
         except AssayError as error:
             job.fail(error)
-            return
+            return False
         except Exception as error:  # noqa: BLE001  # a bad file breaks the loaders in any way
             reason = " ".join(f"{type(error).__name__}: {error}".split())
             job.fail(WeightsRefused(f"{folder} cannot be loaded: {reason}"))
-            return
+            return False
         self._model = model
         job.succeed(Loaded(difference, time.perf_counter() - started))
+        return True
+
+
+def _check_same_kind(served: Model | None, new: Model) -> None:
+    """What runs was made for the served vocabulary and context.
+
+    Raises:
+        WeightsRefused: the new ones differ.
+    """
+    if served is None:
+        return
+    before, after = served.vocabulary, new.vocabulary
+    if (before.size, before.max_length) != (after.size, after.max_length):
+        raise WeightsRefused(
+            f"a vocabulary of {after.size} and a context of {after.max_length} do not go on from "
+            f"{before.size} and {before.max_length}",
+            hint="only the mode `wait` takes another model",
+        )

@@ -19,8 +19,7 @@ from assay_inference.gate import Gate
 from assay_inference.opened import Checkpoint
 from assay_inference.restarts import RestartBudget
 from assay_inference.settings import InferenceSettings
-from assay_inference.transcript import Transcript
-from assay_inference.vllm_api import Drawn
+from assay_inference.vllm_drawing import Drawing
 from assay_inference.vllm_replica import Sync, VllmReplica
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
@@ -35,15 +34,16 @@ from assay_shared.errors import (
 )
 from assay_shared.types import (
     Completion,
-    PolicyVersion,
     ReplicaStatus,
     SamplingParams,
+    SyncMode,
     WeightUpdate,
 )
 
 _log = logging.getLogger(__name__)
 _LEAST_TEMPERATURE, _MOST_TEMPERATURE = 0.01, 2.0
 _WATCH_S = 0.2
+_PAUSE_AGAIN_S = 0.05
 _STOP_GRACE_S = 10.0
 _RETRY_AFTER_S = 5.0
 _CACHE_USE = "vllm:kv_cache_usage_perc"
@@ -60,6 +60,8 @@ class VllmEngine:
         self._changing = asyncio.Lock()
         self._replica: VllmReplica | None = None
         self._served: Checkpoint | None = None
+        #: What the sequences in hand are to do, while they are sent out for new weights.
+        self._interrupting: SyncMode | None = None
         #: While vLLM loads, it answers nothing else.
         self.is_loading = False
         self._watcher: asyncio.Task[None] | None = None
@@ -103,24 +105,29 @@ class VllmEngine:
     ) -> list[Completion]:
         self.vocabulary.check_fits(prompt_token_ids, sampling)
         _check_temperature(sampling.temperature)
-        async with self._gate.inside(sampling.n):
-            replica = self._replica
-            if replica is None:
-                raise NotReady(_STARTING, retry_after_s=_RETRY_AFTER_S)
-            try:
-                completions = await _draw(
-                    replica,
-                    prompt_token_ids,
-                    sampling,
-                    on_text,
-                    self._settings.inference_request_timeout_s,
-                )
-            except Unreachable as error:
-                raise NotReady(
-                    f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
-                ) from error
+        timeout_s = self._settings.inference_request_timeout_s
+        drawing = Drawing(prompt_token_ids, sampling, on_text, timeout_s)
+        while not drawing.is_finished:
+            async with self._gate.inside(sampling.n):
+                await self._go_on(drawing)
+        completions = drawing.completions()
         self._num_tokens += sum(len(completion.token_ids) for completion in completions)
         return completions
+
+    async def _go_on(self, drawing: Drawing) -> None:
+        replica = self._replica
+        if replica is None:
+            raise NotReady(_STARTING, retry_after_s=_RETRY_AFTER_S)
+        try:
+            await drawing.go_on(replica)
+            if not drawing.is_finished and self._interrupting is None:
+                raise Unreachable("vLLM's answer breaks off")
+        except Unreachable as error:
+            raise NotReady(
+                f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
+            ) from error
+        if not drawing.is_finished and self._interrupting is SyncMode.RESTART:
+            drawing.redraw()
 
     async def close(self) -> None:
         if self._watcher is not None:
@@ -143,6 +150,7 @@ class VllmEngine:
             if self._replica is None or self._served is None:
                 await self._start_first(checkpoint, sync)
             else:
+                await self._clear(self._replica, update.mode, sync)
                 await self._swap(self._replica, self._served, checkpoint, sync)
             if self._watcher is None:
                 self._watcher = asyncio.create_task(self._watch(), name="vllm-watcher")
@@ -165,12 +173,41 @@ class VllmEngine:
             raise
         await self._gate.open()
 
+    async def _clear(self, replica: VllmReplica, mode: SyncMode, sync: Sync) -> None:
+        """Hold the gate until nothing is drawn.
+
+        Raises:
+            TimedOut: something still is; all goes on as it was.
+        """
+        timeout_s = self._settings.inference_drain_timeout_s
+        with sync.phase("drain"):
+            if mode is SyncMode.WAIT:
+                return await self._gate.hold(timeout_s)
+            self._interrupting = mode
+            try:
+                await self._send_out(replica, timeout_s)
+            except BaseException:
+                await replica.api.resume(self._settings.inference_load_timeout_s)
+                raise
+            finally:
+                self._interrupting = None
+
+    async def _send_out(self, replica: VllmReplica, timeout_s: float) -> None:
+        """Have vLLM give up all that it draws, what was on its way to it included."""
+        holding = asyncio.create_task(self._gate.hold(timeout_s))
+        try:
+            while not holding.done():
+                with contextlib.suppress(Unreachable, TimedOut):  # the load will meet it too
+                    await replica.api.pause(self._settings.inference_load_timeout_s)
+                await asyncio.wait({holding}, timeout=_PAUSE_AGAIN_S)
+            await holding
+        finally:
+            holding.cancel()
+
     async def _swap(
         self, replica: VllmReplica, served: Checkpoint, checkpoint: Checkpoint, sync: Sync
     ) -> None:
         """Let `checkpoint` take the place of `served`, or leave that, or nothing."""
-        with sync.phase("drain"):
-            await self._gate.hold(self._settings.inference_drain_timeout_s)
         self.is_loading = True
         try:
             try:
@@ -299,83 +336,3 @@ def _check_temperature(temperature: float) -> None:
             f"vLLM takes 0 and {_LEAST_TEMPERATURE:g} to {_MOST_TEMPERATURE:g}",
             field="sampling.temperature",
         )
-
-
-async def _draw(
-    replica: VllmReplica,
-    prompt: list[int],
-    sampling: SamplingParams,
-    on_text: OnText | None,
-    timeout_s: float,
-) -> list[Completion]:
-    """Greedy samples are all the same, and vLLM draws one alone."""
-    if sampling.temperature > 0 or sampling.n == 1:
-        return await _draw_each(replica, prompt, sampling, on_text, timeout_s)
-
-    def on_all_texts(_: int, text: str) -> None:
-        for index in range(sampling.n):
-            if on_text is not None:
-                on_text(index, text)
-
-    one = sampling.model_copy(update={"n": 1})
-    listen = None if on_text is None else on_all_texts
-    return await _draw_each(replica, prompt, one, listen, timeout_s) * sampling.n
-
-
-async def _draw_each(
-    replica: VllmReplica,
-    prompt: list[int],
-    sampling: SamplingParams,
-    on_text: OnText | None,
-    timeout_s: float,
-) -> list[Completion]:
-    vocabulary, policy = replica.checkpoint.vocabulary, replica.checkpoint.policy
-    ends = vocabulary.end_ids
-    transcripts = [Transcript(sampling.stop) for _ in range(sampling.n)]
-    if on_text is None:
-        drawn = await replica.api.generate(prompt, sampling, ends, timeout_s)
-    else:
-        drawn = [Drawn() for _ in range(sampling.n)]
-        events = replica.api.stream(prompt, sampling, ends, timeout_s)
-        async with contextlib.aclosing(events):
-            async for index, one in events:
-                drawn[index] = one
-                _update(transcripts[index], vocabulary, one, index, on_text)
-    return [
-        _completion(transcripts[index], vocabulary, one, index, on_text, policy)
-        for index, one in enumerate(drawn)
-    ]
-
-
-def _update(
-    transcript: Transcript,
-    vocabulary: Vocabulary,
-    drawn: Drawn,
-    index: int,
-    on_text: OnText | None,
-) -> None:
-    def send(text: str) -> None:
-        if on_text is not None:
-            on_text(index, text)
-
-    transcript.update(vocabulary, drawn.token_ids, send, final=drawn.finish_reason is not None)
-
-
-def _completion(
-    transcript: Transcript,
-    vocabulary: Vocabulary,
-    drawn: Drawn,
-    index: int,
-    on_text: OnText | None,
-    policy: PolicyVersion,
-) -> Completion:
-    if drawn.finish_reason is None:
-        raise Unreachable("vLLM's answer breaks off")
-    _update(transcript, vocabulary, drawn, index, on_text)
-    return Completion(
-        token_ids=tuple(drawn.token_ids),
-        logprobs=tuple(drawn.logprobs),
-        text=transcript.text,
-        finish_reason=drawn.finish_reason,
-        policy=policy,
-    )

@@ -7,8 +7,15 @@ from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from assay_inference.engine import Loaded, OnText
+from assay_inference.spans import Spans, check_redraw
 from assay_inference.transcript import Transcript
-from assay_shared.types import Completion, FinishReason, SamplingParams, WeightUpdate
+from assay_shared.types import (
+    Completion,
+    FinishReason,
+    PolicyVersion,
+    SamplingParams,
+    WeightUpdate,
+)
 
 Answer = TypeVar("Answer")
 
@@ -42,17 +49,23 @@ class Job(Generic[Answer]):
 
 @dataclass
 class Row:
-    """One sequence being drawn."""
+    """One sequence being drawn. What is drawn already is read again where new weights took over."""
 
     request: "Generate"
     index: int
     random: random.Random
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
+    spans: Spans = field(default_factory=Spans)
     finish_reason: FinishReason | None = None
 
     def __post_init__(self) -> None:
         self.transcript = Transcript(self.request.sampling.stop)
+
+    def add(self, token_id: int, logprob: float, policy: PolicyVersion) -> None:
+        self.token_ids.append(token_id)
+        self.logprobs.append(logprob)
+        self.spans.add(policy, 1)
 
 
 class Generate(Job[list[Completion]]):
@@ -63,11 +76,25 @@ class Generate(Job[list[Completion]]):
         self.prompt = prompt
         self.sampling = sampling
         self.on_text = on_text
-        self.rows = [Row(self, i, self._random(i)) for i in range(sampling.n)]
+        self.rows = self._new_rows()
+        self._num_redraws = 0
 
     @property
     def finished(self) -> bool:
         return all(row.finish_reason is not None for row in self.rows)
+
+    def redraw(self) -> None:
+        """Forget what is drawn.
+
+        Raises:
+            NotReady: that cannot be.
+        """
+        check_redraw(self._num_redraws, is_shown=any(row.transcript.is_shown for row in self.rows))
+        self._num_redraws += 1
+        self.rows = self._new_rows()
+
+    def _new_rows(self) -> list[Row]:
+        return [Row(self, i, self._random(i)) for i in range(self.sampling.n)]
 
     def _random(self, index: int) -> random.Random:
         seed = self.sampling.seed

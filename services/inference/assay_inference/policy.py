@@ -5,8 +5,8 @@ from pathlib import Path
 
 from assay_inference.engine import Engine
 from assay_shared import checkpoint
-from assay_shared.errors import Conflict, InvalidInput, WeightsRefused
-from assay_shared.types import FolderWeights, PolicyVersion, SyncMode, WeightStatus, WeightUpdate
+from assay_shared.errors import Conflict, WeightsRefused
+from assay_shared.types import FolderWeights, PolicyVersion, WeightStatus, WeightUpdate
 
 
 class Policy:
@@ -36,8 +36,6 @@ class Policy:
             Conflict: the version is not above the served one.
             WeightsRefused: the folder is not what was announced; the old version stays.
         """
-        if update.mode is not SyncMode.WAIT:
-            raise InvalidInput("sequences in hand can only be waited for", field="mode")
         async with self._updating:
             served = self._status.policy
             is_again = served == update.policy

@@ -1,6 +1,7 @@
 """Decoding: the rows that run together, from the step they join to the step they leave."""
 
 from functools import partial
+from itertools import groupby
 
 import torch
 
@@ -34,11 +35,22 @@ class Running:
             request.fail(error)
         self.rows, self._batch = [], None
 
-    def join(self, model: Model, requests: list[Generate]) -> None:
-        """Read the prompts of `requests` and let their rows run with the others."""
-        rows = [row for request in requests for row in request.rows]
+    def leave_unfinished(self) -> list[Row]:
+        """Take out all rows as they are, so that another model can go on with them."""
+        rows, self.rows, self._batch = self.rows, [], None
+        return rows
+
+    def join(self, model: Model, rows: list[Row]) -> None:
+        """Read the prompts of `rows`, and what they have drawn, and let them run with the others.
+
+        Rows of one request that stand next to each other and are new share the prompt's reading.
+        """
+        starts = [
+            (request.prompt + list(drawn), len(list(same)))
+            for (request, drawn), same in groupby(rows, lambda r: (r.request, tuple(r.token_ids)))
+        ]
         batch, logits_BV = Batch.prefill(
-            model.network, [r.prompt for r in requests], [len(r.rows) for r in requests]
+            model.network, [ids for ids, _ in starts], [copies for _, copies in starts]
         )
         if self._batch is None:
             self._model, self._batch, self._logits_BV = model, batch, logits_BV
@@ -62,6 +74,8 @@ class Running:
         return num_drawn
 
     def _draw(self) -> torch.Tensor:
+        assert self._model is not None
+        policy = self._model.policy
         device = self._logits_BV.device
         sampling = [row.request.sampling for row in self.rows]
         uniform = [row.random.random() for row in self.rows]
@@ -74,13 +88,11 @@ class Running:
         for row, token_id, logprob in zip(
             self.rows, ids_B.tolist(), logprobs_B.tolist(), strict=True
         ):
-            row.token_ids.append(token_id)
-            row.logprobs.append(logprob)
+            row.add(token_id, logprob, policy)
         return ids_B
 
     def _leave(self, staying: list[int]) -> None:
         assert self._batch is not None
-        assert self._model is not None
         left = [row for row in self.rows if row.finish_reason is not None]
         self.rows = [self.rows[i] for i in staying]
         if self.rows:
@@ -89,7 +101,7 @@ class Running:
             self._batch = None
         for request in {id(row.request): row.request for row in left}.values():
             if request.finished:
-                request.succeed([_completion(row, self._model) for row in request.rows])
+                request.succeed([_completion(row) for row in request.rows])
 
 
 def _ended(row: Row, model: Model) -> bool:
@@ -115,12 +127,13 @@ def _update_text(row: Row, model: Model, *, final: bool) -> bool:
     return row.transcript.update(model.vocabulary, row.token_ids, send, final=final)
 
 
-def _completion(row: Row, model: Model) -> Completion:
+def _completion(row: Row) -> Completion:
     assert row.finish_reason is not None
     return Completion(
         token_ids=tuple(row.token_ids),
         logprobs=tuple(row.logprobs),
         text=row.transcript.text,
         finish_reason=row.finish_reason,
-        policy=model.policy,
+        policy=row.spans.newest,
+        versions=row.spans.mixed,
     )

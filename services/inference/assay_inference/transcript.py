@@ -13,6 +13,11 @@ class Transcript:
         self._num_sent = 0
         self.text = ""
 
+    @property
+    def is_shown(self) -> bool:
+        """Whether any of it was sent on, and so cannot be taken back."""
+        return self._num_sent > 0
+
     def update(
         self,
         vocabulary: Vocabulary,

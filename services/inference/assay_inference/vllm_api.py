@@ -21,7 +21,7 @@ Json = dict[str, object]
 
 @dataclass
 class Drawn:
-    """One sample as it grows."""
+    """One sample as it grows; one that vLLM gave up has no finish reason."""
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -212,6 +212,6 @@ def _add(drawn: Drawn, choice: dict[str, object], prompt: list[int]) -> None:
         drawn.logprobs += logprobs["token_logprobs"]
     reason = choice.get("finish_reason")
     if reason is not None:
-        if reason not in ("stop", "length"):
+        if reason not in ("stop", "length", "abort"):
             raise Unreachable(f"vLLM gave a sample up: {reason}")
-        drawn.finish_reason = FinishReason(reason)
+        drawn.finish_reason = None if reason == "abort" else FinishReason(reason)

@@ -6,7 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from assay_shared.config import Config
-from assay_shared.types import Normalisation, Role
+from assay_shared.types import Normalisation, Role, SyncMode
 
 
 class NewPolicyConfig(Config):
@@ -162,6 +162,8 @@ class GRPOConfig(Config):
     temperature: float = Field(default=1.0, gt=0)
     #: How many versions behind the weights that are updated a group may be.
     max_staleness: int = Field(default=1, ge=0)
+    #: What becomes of what inference draws while new weights come.
+    sync: SyncMode = SyncMode.WAIT
     #: Ask for more groups in place of those whose rewards are all equal, up to this many a step.
     max_groups_per_step: int = Field(default=48, gt=0)
     #: A group not played in this time is sent again, so often; then it counts as failed.

@@ -103,7 +103,7 @@ class Episode:
                 start=start,
                 end=len(self._token_ids),
                 text=completion.text,
-                policy=completion.policy,
+                policy=completion.policies[0],
             )
         )
 

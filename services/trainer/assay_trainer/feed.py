@@ -239,7 +239,7 @@ class GroupFeed:
         return Refusal.TOO_OLD if self._age(scored) > self._config.max_staleness else None
 
     def _age(self, scored: ScoredGroup) -> int:
-        """Versions between the oldest sample and now."""
+        """Versions between the oldest token and now."""
         versions = [policy.version for policy in sampled_by(scored)]
         return self._version - min(versions, default=self._version)
 

@@ -168,7 +168,7 @@ class GRPOStage:
 
     def _publish(self, step: int) -> None:
         started = time.monotonic()
-        status = self._publisher.publish(self._model, self._tokenizer)
+        status = self._publisher.publish(self._model, self._tokenizer, self._config.sync)
         assert isinstance(status.policy, PolicyVersion)
         self._feed.serve(status.policy)
         self._times.publish_s = time.monotonic() - started

@@ -37,4 +37,4 @@ def sampled_by(scored: ScoredGroup) -> set[PolicyVersion]:
 
 
 def _policies(completion: Completion) -> set[PolicyVersion]:
-    return {completion.policy, *(turn.policy for turn in completion.turns)}
+    return {*completion.policies, *(turn.policy for turn in completion.turns)}

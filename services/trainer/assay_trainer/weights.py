@@ -16,6 +16,7 @@ from assay_shared.types import (
     FolderWeights,
     LogprobProbe,
     PolicyVersion,
+    SyncMode,
     WeightStatus,
     WeightUpdate,
 )
@@ -41,7 +42,12 @@ class WeightPublisher:
         self._last: WeightUpdate | None = None
         self._checked_at = 0.0
 
-    def publish(self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase) -> WeightStatus:
+    def publish(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        mode: SyncMode = SyncMode.WAIT,
+    ) -> WeightStatus:
         """Write the model and return once inference serves it as the next version.
 
         Raises:
@@ -55,6 +61,7 @@ class WeightPublisher:
             source=FolderWeights(path=str(folder.resolve())),
             policy=PolicyVersion(version=version, digest=digest),
             probe=probe(model, self._probe_ids),
+            mode=mode,
         )
         self.published.add(self._last.policy)
         status = asyncio.run(self._send(self._last))

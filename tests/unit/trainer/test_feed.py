@@ -14,6 +14,7 @@ from assay_shared.types import (
     ScoredGroup,
     Turn,
     Unscored,
+    VersionSpan,
 )
 from assay_trainer.config import GRPOConfig
 from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
@@ -47,6 +48,33 @@ class ScriptedRollouts:
 
 def policy(version: int) -> PolicyVersion:
     return PolicyVersion(version=version, digest=f"d{version}")
+
+
+def mixed(request: GroupRequest, served: int) -> ScoredGroup:
+    """Each answer was begun under the first version."""
+    scored = with_signal(request, served)
+    if served < 2:
+        return scored
+    spans = (
+        VersionSpan(policy=policy(1), num_tokens=1),
+        VersionSpan(policy=policy(served), num_tokens=1),
+    )
+    completions = tuple(
+        completion.model_copy(update={"versions": spans}) for completion in scored.group.completions
+    )
+    group = scored.group.model_copy(update={"completions": completions})
+    return scored.model_copy(update={"group": group})
+
+
+def test_a_group_is_as_old_as_its_oldest_token() -> None:
+    feed, rollouts = make_feed(mixed)
+    for version in (1, 2):
+        serve(feed, rollouts, version)
+    assert set(feed.next_portion().staleness) == {1}
+    serve(feed, rollouts, 3)
+    portion = feed.next_portion()
+    assert portion.groups == []
+    assert portion.refused == {"too_old": portion.num_played}
 
 
 def with_signal(request: GroupRequest, served: int) -> ScoredGroup:

@@ -1,0 +1,156 @@
+"""A request as vLLM draws it: in one call, or in several where new weights come in between."""
+
+import hashlib
+from bisect import bisect_left
+from contextlib import aclosing
+from dataclasses import dataclass, field
+from functools import partial
+
+from assay_inference.engine import OnText
+from assay_inference.spans import Spans, check_redraw
+from assay_inference.transcript import Transcript
+from assay_inference.vllm_api import Drawn
+from assay_inference.vllm_replica import VllmReplica
+from assay_inference.vocabulary import Vocabulary
+from assay_shared.together import together
+from assay_shared.types import Completion, FinishReason, SamplingParams
+
+
+@dataclass
+class Sample:
+    """One sample. What it has drawn already is part of the prompt of the next call."""
+
+    transcript: Transcript
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    spans: Spans = field(default_factory=Spans)
+    finish_reason: FinishReason | None = None
+
+
+class Drawing:
+    """`go_on` until `is_finished`; in between, what it has is kept or taken back."""
+
+    def __init__(
+        self, prompt: list[int], sampling: SamplingParams, on_text: OnText | None, timeout_s: float
+    ) -> None:
+        """`timeout_s` is each call's."""
+        self._prompt = prompt
+        self._sampling = sampling
+        self._on_text = on_text
+        self._timeout_s = timeout_s
+        self._num_redraws = 0
+        #: Greedy samples are all the same, and vLLM draws one alone.
+        self._num_copies = sampling.n if sampling.temperature == 0 else 1
+        self._samples = self._new_samples()
+
+    def _new_samples(self) -> list[Sample]:
+        number = self._sampling.n // self._num_copies
+        return [Sample(Transcript(self._sampling.stop)) for _ in range(number)]
+
+    @property
+    def is_finished(self) -> bool:
+        return all(sample.finish_reason is not None for sample in self._samples)
+
+    def redraw(self) -> None:
+        """Forget what is drawn.
+
+        Raises:
+            NotReady: that cannot be.
+        """
+        check_redraw(self._num_redraws, is_shown=any(s.transcript.is_shown for s in self._samples))
+        self._num_redraws += 1
+        self._samples = self._new_samples()
+
+    async def go_on(self, replica: VllmReplica) -> None:
+        """Draw until all samples are finished, or vLLM gives up what is not.
+
+        Raises:
+            Unreachable, TimedOut: it is gone or hangs.
+        """
+        if not any(sample.token_ids or sample.finish_reason for sample in self._samples):
+            sampling = self._sampling.model_copy(update={"n": len(self._samples)})
+            return await self._draw(replica, sampling, list(range(len(self._samples))))
+        await together(
+            self._draw(replica, self._rest(index), [index])
+            for index, sample in enumerate(self._samples)
+            if sample.finish_reason is None
+        )
+
+    def _rest(self, index: int) -> SamplingParams:
+        """What is left to draw of a sample, with a seed that repeats none of its draws."""
+        sampling, num_drawn = self._sampling, len(self._samples[index].token_ids)
+        seed = None
+        if sampling.seed is not None:
+            name = f"{sampling.seed}/{index}/{num_drawn}".encode()
+            seed = int.from_bytes(hashlib.sha256(name).digest()[:7], "big")
+        left = sampling.max_tokens - num_drawn
+        return sampling.model_copy(update={"n": 1, "max_tokens": left, "seed": seed})
+
+    async def _draw(self, replica: VllmReplica, sampling: SamplingParams, at: list[int]) -> None:
+        """One call of vLLM, whose samples are those `at` these places."""
+        checkpoint = replica.checkpoint
+        ends = checkpoint.vocabulary.end_ids
+        samples = [self._samples[index] for index in at]
+        prompt = self._prompt + samples[0].token_ids
+        if self._on_text is None:
+            drawn = await replica.api.generate(prompt, sampling, ends, self._timeout_s)
+        else:
+            drawn = [Drawn() for _ in samples]
+            events = replica.api.stream(prompt, sampling, ends, self._timeout_s)
+            async with aclosing(events):
+                async for number, one in events:
+                    drawn[number] = one
+                    self._show(at[number], checkpoint.vocabulary, one)
+        for index, sample, one in zip(at, samples, drawn, strict=True):
+            num_before = len(sample.token_ids)
+            sample.token_ids += one.token_ids
+            sample.logprobs += one.logprobs
+            sample.finish_reason = one.finish_reason
+            if num_before:
+                self._stop_at_seam(sample, num_before, checkpoint.vocabulary)
+            sample.spans.add(checkpoint.policy, len(sample.token_ids) - num_before)
+            if sample.finish_reason is not None or self._on_text is not None:
+                self._show(index, checkpoint.vocabulary, Drawn(finish_reason=one.finish_reason))
+
+    def _stop_at_seam(self, sample: Sample, num_before: int, vocabulary: Vocabulary) -> None:
+        """End at a stop string that began before this call: vLLM saw only the rest of it."""
+
+        def has_stop(length: int) -> bool:
+            text = vocabulary.decode(sample.token_ids[:length])
+            return any(stop in text for stop in self._sampling.stop)
+
+        if not self._sampling.stop or not has_stop(len(sample.token_ids)):
+            return
+        lengths = range(num_before + 1, len(sample.token_ids) + 1)
+        length = lengths[bisect_left(lengths, True, key=has_stop)]
+        del sample.token_ids[length:], sample.logprobs[length:]
+        sample.finish_reason = FinishReason.STOP
+
+    def _show(self, index: int, vocabulary: Vocabulary, further: Drawn) -> None:
+        """Bring the text up to date, `further` included, and send on what is sure."""
+        sample = self._samples[index]
+        send = None if self._on_text is None else partial(self._send, index)
+        final = (further.finish_reason or sample.finish_reason) is not None
+        ids = sample.token_ids + further.token_ids
+        sample.transcript.update(vocabulary, ids, send, final=final)
+
+    def _send(self, index: int, text: str) -> None:
+        for copy in range(self._num_copies):
+            if self._on_text is not None:
+                self._on_text(index + copy, text)
+
+    def completions(self) -> list[Completion]:
+        """Of all samples, once they are finished."""
+        return [_completion(s) for s in self._samples for _ in range(self._num_copies)]
+
+
+def _completion(sample: Sample) -> Completion:
+    assert sample.finish_reason is not None
+    return Completion(
+        token_ids=tuple(sample.token_ids),
+        logprobs=tuple(sample.logprobs),
+        text=sample.transcript.text,
+        finish_reason=sample.finish_reason,
+        policy=sample.spans.newest,
+        versions=sample.spans.mixed,
+    )
