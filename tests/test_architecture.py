@@ -32,7 +32,7 @@ VAGUE = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "base.py",
 VAGUE_SUFFIXES = ("Manager", "Handler", "Processor", "Helper")
 HEAVY = {"torch", "vllm", "sglang", "transformers", "trl", "celery", "fastapi", "pydantic"}
 #: Skins: the only modules of a service that may know its transport.
-SKINS = {"app.py", "openai_api.py", "tasks.py", "command.py"}
+SKINS = {"app.py", "openai_api.py", "upload_api.py", "tasks.py", "command.py"}
 TRANSPORTS = {"fastapi", "starlette", "uvicorn"}
 ONLY_IN_ONE = {"trl", "vllm", "sglang"}
 

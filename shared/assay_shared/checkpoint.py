@@ -8,8 +8,6 @@ from pathlib import Path
 
 from assay_shared.errors import WeightsRefused
 
-_CHUNK_BYTES = 2**20
-
 
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a checkpoint, sorted by name.
@@ -31,12 +29,14 @@ def digest(folder: Path) -> str:
     """SHA-256 over the names and contents of the weight files, in hexadecimal."""
     whole = hashlib.sha256()
     for file in weight_files(folder):
-        one = hashlib.sha256()
-        with file.open("rb") as content:
-            while chunk := content.read(_CHUNK_BYTES):
-                one.update(chunk)
-        whole.update(f"{file.name} {one.hexdigest()}\n".encode())
+        whole.update(f"{file.name} {file_digest(file)}\n".encode())
     return whole.hexdigest()
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def publish(folder: Path, write: Callable[[Path], None]) -> str:

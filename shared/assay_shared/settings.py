@@ -31,6 +31,8 @@ class ServiceSettings(BaseSettings):
     redis_url: str = "redis://127.0.0.1:6379/0"
     #: Folder that holds one folder per run.
     runs: Path = Path("runs")
+    #: How a trainer's weights reach inference: through a folder that both see, or uploaded.
+    weight_transfer: Literal["folder", "upload"] = "folder"
     #: Folder with external datasets (HumanEval.jsonl.gz, ...).
     data: Path | None = None
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"

@@ -336,8 +336,51 @@ class FolderWeights(Wire):
     path: str
 
 
-#: Where new weights come from; a further kind makes this a union discriminated by `kind`.
-WeightSource = FolderWeights
+class UploadedWeights(Wire):
+    """A checkpoint folder that was uploaded whole."""
+
+    kind: Literal["upload"] = "upload"
+    upload: str
+
+
+WeightSource = Annotated[FolderWeights | UploadedWeights, Field(discriminator="kind")]
+
+
+class UploadFile(Wire):
+    """A file of an upload."""
+
+    name: str = Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]{0,199}$")
+    num_bytes: int = Field(ge=0)
+    sha256: str = Field(pattern=r"^[0-9a-f]{64}$")
+
+
+class UploadRequest(Wire):
+    """The files of a checkpoint that is to come in chunks.
+
+    `base` is the digest of the served version, if chunks may be differences from its files; those
+    of its files that are the same are not asked for.
+    """
+
+    files: tuple[UploadFile, ...] = Field(min_length=1, max_length=1024)
+    base: str | None = None
+
+    @model_validator(mode="after")
+    def _names_differ(self) -> "UploadRequest":
+        if len({file.name for file in self.files}) < len(self.files):
+            raise ValueError("two files have the same name")
+        return self
+
+
+class Upload(Wire):
+    """How far an upload is: of each file that is not whole, the numbers of the missing chunks.
+
+    Chunk i is the bytes from i * `chunk_bytes`. `base` is null where no difference is taken.
+    """
+
+    id: str
+    chunk_bytes: int
+    base: str | None
+    missing: dict[str, tuple[int, ...]]
 
 
 class SyncMode(StrEnum):

@@ -10,7 +10,7 @@ from fastapi.responses import StreamingResponse
 from prometheus_client import Histogram
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay_inference import openai_api
+from assay_inference import openai_api, upload_api
 from assay_inference.admission import Admission, AdmissionStatus, Limits
 from assay_inference.engine import Engine, check_engine, make_engine
 from assay_inference.engine_metrics import EngineMetrics
@@ -18,6 +18,7 @@ from assay_inference.front import Front
 from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
 from assay_inference.streaming import draw_parts
+from assay_inference.uploads import Uploads
 from assay_shared.context import (
     DEADLINE_HEADER,
     PRIORITY_HEADER,
@@ -79,7 +80,8 @@ def create_app(
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = app.state.engine = engine_of(settings)
-        policy = app.state.policy = Policy(engine)
+        uploads = app.state.uploads = Uploads.of(settings)
+        policy = app.state.policy = Policy(engine, uploads)
         registry = app.state.metrics.registry
         admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
         app.state.admission, app.state.front = admission, Front(engine, admission)
@@ -90,6 +92,7 @@ def create_app(
             yield
         finally:
             await engine.close()
+            await uploads.close()
 
     def not_ready_because() -> str | None:
         engine: Engine = app.state.engine
@@ -107,6 +110,7 @@ def create_app(
     _add_generation(app)
     _add_weights(app)
     _add_admission(app)
+    upload_api.add_routes(app)
     openai_api.add_routes(app, settings.inference_model_name)
     return app
 

@@ -2,13 +2,20 @@
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Protocol
 
 from prometheus_client import Metric
 
 from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
-from assay_shared.types import Completion, ReplicaStatus, SamplingParams, WeightUpdate
+from assay_shared.types import (
+    Completion,
+    FolderWeights,
+    ReplicaStatus,
+    SamplingParams,
+    WeightUpdate,
+)
 
 #: Called as tokens are drawn: sample index, and the text they added.
 OnText = Callable[[int, str], None]
@@ -102,6 +109,12 @@ class Engine(Protocol):
     async def close(self) -> None:
         """End what runs; waiting requests fail with NotReady."""
         ...
+
+
+def folder_of(update: WeightUpdate) -> Path:
+    """Engines are given folders: `Policy` has made one of what came in another way."""
+    assert isinstance(update.source, FolderWeights)
+    return Path(update.source.path)
 
 
 def check_engine(settings: InferenceSettings) -> None:

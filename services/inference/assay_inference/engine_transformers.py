@@ -12,13 +12,12 @@ import threading
 import time
 from collections import deque
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 from typing import TypeVar
 
 import torch
 from prometheus_client import Metric
 
-from assay_inference.engine import Loaded, OnText, Traffic
+from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.jobs import Generate, Load
 from assay_inference.model import Model, best_device, open_model, probe_difference
 from assay_inference.running import Running
@@ -198,7 +197,7 @@ class TransformersEngine:
         """Whether the new weights are in place."""
         started = time.perf_counter()
         update = job.update
-        folder = Path(update.source.path)
+        folder = folder_of(update)
         try:
             model = open_model(folder, update.policy, self._device)
             if update.mode is not SyncMode.WAIT:

@@ -9,12 +9,11 @@ import contextlib
 import logging
 import time
 from collections.abc import Iterable, Mapping
-from pathlib import Path
 
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
-from assay_inference.engine import Loaded, OnText, Traffic
+from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.gate import Gate
 from assay_inference.opened import Checkpoint
 from assay_inference.restarts import RestartBudget
@@ -143,7 +142,7 @@ class VllmEngine:
     async def load(self, update: WeightUpdate) -> Loaded:
         started, sync = time.perf_counter(), Sync()
         async with self._changing:
-            folder = Path(update.source.path)
+            folder = folder_of(update)
             checkpoint = await asyncio.to_thread(
                 Checkpoint.open, folder, update.policy, update.probe, self._served
             )

@@ -4,18 +4,36 @@ import asyncio
 from pathlib import Path
 
 from assay_inference.engine import Engine
+from assay_inference.uploads import Uploads
 from assay_shared import checkpoint
 from assay_shared.errors import Conflict, WeightsRefused
-from assay_shared.types import FolderWeights, PolicyVersion, WeightStatus, WeightUpdate
+from assay_shared.types import (
+    FolderWeights,
+    PolicyVersion,
+    UploadedWeights,
+    WeightSource,
+    WeightStatus,
+    WeightUpdate,
+)
 
 
 class Policy:
     """The served version. Updates happen one at a time; versions only grow."""
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: Engine, uploads: Uploads) -> None:
         self._engine = engine
+        self._uploads = uploads
         self._updating = asyncio.Lock()
         self._status = WeightStatus(policy=None)
+        self._served_folder: Path | None = None
+
+    @property
+    def served_files(self) -> tuple[str, Path] | None:
+        """Digest and folder of what is served."""
+        policy = self.status.policy
+        if policy is None or self._served_folder is None:
+            return None
+        return policy.digest, self._served_folder
 
     @property
     def status(self) -> WeightStatus:
@@ -47,8 +65,15 @@ class Policy:
                     field="policy.version",
                     hint=f"announce {served.version + 1} or above",
                 )
-            await asyncio.to_thread(_check_digest, Path(update.source.path), update.policy)
-            loaded = await self._engine.load(update)
+            folder = await self._folder(update.source)
+            await asyncio.to_thread(_check_digest, folder, update.policy)
+            found = FolderWeights(path=str(folder))
+            try:
+                loaded = await self._engine.load(update.model_copy(update={"source": found}))
+            except WeightsRefused:
+                await self._uploads.keep_only(self._served_folder)
+                raise
+            self._served_folder = folder
             self._status = WeightStatus(
                 policy=update.policy,
                 source=update.source,
@@ -58,7 +83,15 @@ class Policy:
                 num_tensors=loaded.num_tensors,
                 phases_s=dict(loaded.phases_s),
             )
+            await self._uploads.keep_only(folder)
             return self.status
+
+    async def _folder(self, source: WeightSource) -> Path:
+        match source:
+            case FolderWeights():
+                return Path(source.path)
+            case UploadedWeights():
+                return await self._uploads.finish(source.upload)
 
 
 def _check_digest(folder: Path, policy: PolicyVersion) -> None:

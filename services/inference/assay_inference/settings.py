@@ -47,6 +47,14 @@ class InferenceSettings(ServiceSettings):
     inference_max_pause_s: float = Field(default=600.0, gt=0)
     #: cpu, cuda, cuda:1, mps; the best there is where it is not set. For transformers alone.
     inference_device: str | None = None
+    #: Where uploaded weights are kept; a temporary folder where it is not set.
+    inference_upload_folder: Path | None = None
+    #: Uploaded weights kept at once: two versions, those that are served and those that come.
+    inference_upload_max_bytes: int = Field(default=256 * 2**30, gt=0)
+    #: Size of a chunk; one has to fit in the largest request body.
+    inference_upload_chunk_bytes: int = Field(default=8 * 2**20, ge=4096)
+    #: An upload that gets nothing for so long is forgotten.
+    inference_upload_idle_s: float = Field(default=600.0, gt=0)
     #: Time new weights wait for the sequences in hand. For vLLM, as all that follows.
     inference_drain_timeout_s: float = Field(default=600.0, gt=0)
     #: vLLM's interpreter, in an environment of its own; the service's where it is not set.

@@ -186,7 +186,8 @@ class Run:
     def _make_publisher(self, tokenizer: PreTrainedTokenizerBase) -> WeightPublisher:
         task = self._train.tasks[0]
         ids, _ = answered_token_ids(task, task.gold or "", tokenizer)
-        return WeightPublisher(self._folder.policies, self._connect, ids[:_PROBE_TOKENS])
+        transfer = self._settings.weight_transfer
+        return WeightPublisher(self._folder.policies, self._connect, ids[:_PROBE_TOKENS], transfer)
 
     def _connect(self) -> InferenceClient:
         return InferenceClient.from_settings(self._settings, timeouts=_ANNOUNCE, retry=_RETRY)

@@ -5,18 +5,21 @@ import shutil
 import time
 from collections.abc import Callable
 from pathlib import Path
+from typing import Literal
 
 import torch
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.clients import InferenceClient
+from assay_shared.clients.weight_upload import upload_weights
 from assay_shared.interfaces import WeightSink
 from assay_shared.types import (
     FolderWeights,
     LogprobProbe,
     PolicyVersion,
     SyncMode,
+    UploadedWeights,
     WeightStatus,
     WeightUpdate,
 )
@@ -32,14 +35,22 @@ class WeightPublisher:
     """Gives inference one version after the other."""
 
     def __init__(
-        self, folder: Path, connect: Callable[[], InferenceClient], probe_ids: list[int]
+        self,
+        folder: Path,
+        connect: Callable[[], InferenceClient],
+        probe_ids: list[int],
+        transfer: Literal["folder", "upload"] = "folder",
     ) -> None:
         """`probe_ids`: a fixed sequence whose log-probabilities prove that weights landed."""
+        self._transfer = transfer
+        #: Digest and folder of what inference served last.
+        self._served: tuple[str, Path] | None = None
         self._folder = folder
         self._connect = connect
         self._probe_ids = probe_ids
         self.published = PublishedVersions(folder / "published.jsonl")
         self._last: WeightUpdate | None = None
+        self._last_folder = folder
         self._checked_at = 0.0
 
     def publish(
@@ -57,6 +68,7 @@ class WeightPublisher:
         version = asyncio.run(self._next_version())
         folder = self._folder / f"v{version:06d}"
         digest = publish_policy(model, tokenizer, folder)
+        self._last_folder = folder
         self._last = WeightUpdate(
             source=FolderWeights(path=str(folder.resolve())),
             policy=PolicyVersion(version=version, digest=digest),
@@ -65,6 +77,7 @@ class WeightPublisher:
         )
         self.published.add(self._last.policy)
         status = asyncio.run(self._send(self._last))
+        self._served = (digest, folder)
         self._forget_old(version)
         return status
 
@@ -81,15 +94,21 @@ class WeightPublisher:
         return max(self.published.newest, served.version if served else 0) + 1
 
     async def _send(self, update: WeightUpdate) -> WeightStatus:
-        async with self._connect() as sink:
-            return await sink.update_weights(update)
+        async with self._connect() as client:
+            return await self._give(client, update)
+
+    async def _give(self, client: InferenceClient, update: WeightUpdate) -> WeightStatus:
+        if self._transfer == "upload":
+            uploaded = await upload_weights(client, self._last_folder, self._served)
+            update = update.model_copy(update={"source": UploadedWeights(upload=uploaded.id)})
+        return await client.update_weights(update)
 
     async def _send_if_missing(self, update: WeightUpdate) -> None:
         async with self._connect() as client:
             sink: WeightSink = client
             served = (await sink.weight_status()).policy
             if served is None or served.version < update.policy.version:
-                await sink.update_weights(update)
+                await self._give(client, update)
 
     def _forget_old(self, version: int) -> None:
         for folder in self._folder.glob("v*"):

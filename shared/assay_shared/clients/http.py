@@ -5,7 +5,7 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
 
 import aiohttp
@@ -149,11 +149,16 @@ class ServiceClient:
         return self._session
 
     async def _call(
-        self, method: str, path: str, body: BaseModel | None, reply: TypeAdapter[Reply]
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | bytes | None,
+        reply: TypeAdapter[Reply],
+        further: Mapping[str, str] = MappingProxyType({}),
     ) -> Reply:
         identifier = request_id() or new_request_id()
         if self._retry.attempts == 1:
-            return await self._attempt(method, path, body, reply, identifier)
+            return await self._attempt(method, path, body, reply, identifier, further)
         attempts = AsyncRetrying(
             retry=retry_if_exception(_is_retryable),
             stop=stop_after_attempt(self._retry.attempts) | stop_after_delay(self._retry.total_s),
@@ -163,7 +168,7 @@ class ServiceClient:
         async for attempt in attempts:
             with attempt:
                 try:
-                    return await self._attempt(method, path, body, reply, identifier)
+                    return await self._attempt(method, path, body, reply, identifier, further)
                 except AssayError as error:
                     error.attempts = max(error.attempts, attempt.retry_state.attempt_number)
                     raise
@@ -181,24 +186,32 @@ class ServiceClient:
         self,
         method: str,
         path: str,
-        body: BaseModel | None,
+        body: BaseModel | bytes | None,
         reply: TypeAdapter[Reply],
         identifier: str,
+        further: Mapping[str, str],
     ) -> Reply:
-        async with self._request(method, path, body, identifier) as response:
+        async with self._request(method, path, body, identifier, further) as response:
             content = await response.read()
         return self._decode(reply, content)
 
     @asynccontextmanager
     async def _request(
-        self, method: str, path: str, body: BaseModel | None, identifier: str
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | bytes | None,
+        identifier: str,
+        further: Mapping[str, str] = MappingProxyType({}),
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer that is no error; what breaks while it is read is typed too."""
-        headers = {REQUEST_ID_HEADER: identifier, **self._headers()}
+        headers = {REQUEST_ID_HEADER: identifier, **self._headers(), **further}
         data: bytes | io.BytesIO | None = None
         if body is not None:
-            headers["content-type"] = "application/json"
-            data = body.model_dump_json().encode()
+            is_bytes = isinstance(body, bytes)
+            kind = "application/octet-stream" if is_bytes else "application/json"
+            headers["content-type"] = kind
+            data = body if isinstance(body, bytes) else body.model_dump_json().encode()
             if len(data) > _WHOLE_BODY_BYTES:
                 data = io.BytesIO(data)  # sent in pieces: the loop has others to serve
         try:

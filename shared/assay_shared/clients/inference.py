@@ -1,5 +1,6 @@
 """Generator and WeightSink over HTTP."""
 
+import hashlib
 from collections.abc import Callable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
@@ -11,6 +12,8 @@ from assay_shared.types import (
     GeneratedText,
     GenerateRequest,
     GenerateResponse,
+    Upload,
+    UploadRequest,
     WeightStatus,
     WeightUpdate,
 )
@@ -20,6 +23,9 @@ _PART: TypeAdapter[GeneratedText | GenerateResponse | ErrorBody] = TypeAdapter(
     GeneratedText | GenerateResponse | ErrorBody
 )
 _STATUS = TypeAdapter(WeightStatus)
+_UPLOAD = TypeAdapter(Upload)
+_STORED = TypeAdapter(dict[str, str])
+_UPLOADS = "/v1/weights/uploads"
 
 
 class InferenceClient(ServiceClient):
@@ -63,3 +69,19 @@ class InferenceClient(ServiceClient):
 
     async def weight_status(self) -> WeightStatus:
         return await self._call("GET", "/v1/weights", None, _STATUS)
+
+    async def begin_upload(self, request: UploadRequest) -> Upload:
+        return await self._call("POST", _UPLOADS, request, _UPLOAD)
+
+    async def upload_state(self, upload: str) -> Upload:
+        return await self._call("GET", f"{_UPLOADS}/{upload}", None, _UPLOAD)
+
+    async def put_chunk(
+        self, upload: str, file: str, chunk: int, body: bytes, *, is_delta: bool = False
+    ) -> None:
+        """Send a chunk of a file, or its difference from the base's."""
+        headers = {
+            "x-chunk-sha256": hashlib.sha256(body).hexdigest(),
+            "x-chunk-delta": str(is_delta).lower(),
+        }
+        await self._call("PUT", f"{_UPLOADS}/{upload}/{file}/{chunk}", body, _STORED, headers)

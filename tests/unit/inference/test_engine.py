@@ -12,6 +12,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer
 from assay_inference.engine_transformers import TransformersEngine
 from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
+from assay_inference.uploads import Uploads
 from assay_shared import checkpoint
 from assay_shared.errors import Conflict, InvalidInput, NotReady, WeightsRefused
 from assay_shared.logs import quiet_transformers
@@ -270,8 +271,10 @@ async def test_a_probe_tells_other_weights_from_the_announced_ones(
     assert loaded.probe_difference < 1e-4
 
 
-async def test_versions_never_go_backwards(engine: TransformersEngine, folders: list[Path]) -> None:
-    policy = Policy(engine)
+async def test_versions_never_go_backwards(
+    engine: TransformersEngine, folders: list[Path], tmp_path: Path
+) -> None:
+    policy = Policy(engine, Uploads(tmp_path, chunk_bytes=4096, max_bytes=2**30, idle_s=60.0))
 
     async def announce(folder: Path, number: int, digest: str | None = None) -> int:
         announced = PolicyVersion(version=number, digest=digest or checkpoint.digest(folder))

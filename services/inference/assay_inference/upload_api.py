@@ -1,0 +1,41 @@
+"""Weights that are uploaded in chunks, over HTTP."""
+
+from typing import Annotated
+
+from fastapi import FastAPI, Header, Request
+
+from assay_inference.policy import Policy
+from assay_inference.uploads import Uploads
+from assay_shared.types import Upload, UploadRequest
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the routes; uploads and policy are in `app.state` once the app has started."""
+
+    @app.post("/v1/weights/uploads")
+    async def begin(request: UploadRequest) -> Upload:
+        """Announce the files of a checkpoint; the answer says which chunks are to come."""
+        uploads: Uploads = app.state.uploads
+        policy: Policy = app.state.policy
+        return await uploads.begin(request, policy.served_files)
+
+    @app.get("/v1/weights/uploads/{upload}")
+    async def state(upload: str) -> Upload:
+        """Which chunks are missing."""
+        uploads: Uploads = app.state.uploads
+        return uploads.state(upload)
+
+    @app.put("/v1/weights/uploads/{upload}/{file}/{chunk}")
+    async def put(
+        request: Request,
+        upload: str,
+        file: str,
+        chunk: int,
+        x_chunk_sha256: Annotated[str, Header()],
+        x_chunk_delta: Annotated[bool, Header()] = False,
+    ) -> dict[str, str]:
+        """Send a chunk, or with `x-chunk-delta: true` its difference from the base's."""
+        uploads: Uploads = app.state.uploads
+        body = await request.body()
+        await uploads.put(upload, file, chunk, body, x_chunk_sha256, is_delta=x_chunk_delta)
+        return {"status": "stored"}
