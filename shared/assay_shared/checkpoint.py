@@ -8,6 +8,9 @@ from pathlib import Path
 
 from assay_shared.errors import WeightsRefused
 
+#: The files of a LoRA adapter, as peft writes them.
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+
 
 def weight_files(folder: Path) -> list[Path]:
     """The safetensors files of a checkpoint, sorted by name.
@@ -37,6 +40,21 @@ def file_digest(file: Path) -> str:
     """SHA-256 of a file's content, in hexadecimal."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def adapter_digest(folder: Path, base: str) -> str:
+    """SHA-256 over an adapter's files and the digest of the checkpoint that it is for.
+
+    Raises:
+        WeightsRefused: a file is missing.
+    """
+    whole = hashlib.sha256(f"base {base}\n".encode())
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        file = folder / name
+        if not file.is_file():
+            raise WeightsRefused(f"{folder} is not an adapter: it has no {name}")
+        whole.update(f"{name} {file_digest(file)}\n".encode())
+    return whole.hexdigest()
 
 
 def publish(folder: Path, write: Callable[[Path], None]) -> str:

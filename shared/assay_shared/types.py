@@ -343,7 +343,21 @@ class UploadedWeights(Wire):
     upload: str
 
 
-WeightSource = Annotated[FolderWeights | UploadedWeights, Field(discriminator="kind")]
+class AdapterWeights(Wire):
+    """A LoRA adapter alone, as peft writes it, in the folder `path`.
+
+    `base`: digest of the checkpoint it is for, which has to be the last one that was served whole.
+    The digest of its policy is `checkpoint.adapter_digest`.
+    """
+
+    kind: Literal["adapter"] = "adapter"
+    path: str
+    base: str
+
+
+WeightSource = Annotated[
+    FolderWeights | UploadedWeights | AdapterWeights, Field(discriminator="kind")
+]
 
 
 class UploadFile(Wire):

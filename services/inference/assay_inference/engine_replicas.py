@@ -10,11 +10,10 @@ import logging
 import time
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from pathlib import Path
 
 from prometheus_client import Metric
 
-from assay_inference.engine import Loaded, OnText, Traffic
+from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.gate import Gate
 from assay_inference.member import Member
 from assay_inference.members import Source
@@ -181,7 +180,7 @@ class ReplicaEngine:
         with suppress(Unreachable):  # those known before are enough
             await self._find()
         opened = await asyncio.to_thread(
-            Checkpoint.open, Path(update.source.path), update.policy, None, None
+            Checkpoint.open, folder_of(update), update.policy, None, None
         )
         if self._newest is not None:
             await self._gate.hold(self._settings.inference_drain_timeout_s)

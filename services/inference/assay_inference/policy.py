@@ -1,6 +1,8 @@
 """Which version is served, and the rules by which another takes its place."""
 
 import asyncio
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 from assay_inference.engine import Engine
@@ -8,10 +10,10 @@ from assay_inference.uploads import Uploads
 from assay_shared import checkpoint
 from assay_shared.errors import Conflict, WeightsRefused
 from assay_shared.types import (
+    AdapterWeights,
     FolderWeights,
     PolicyVersion,
     UploadedWeights,
-    WeightSource,
     WeightStatus,
     WeightUpdate,
 )
@@ -25,15 +27,14 @@ class Policy:
         self._uploads = uploads
         self._updating = asyncio.Lock()
         self._status = WeightStatus(policy=None)
+        #: Where the engine has its weights from, and would have them from after a restart.
         self._served_folder: Path | None = None
+        self._base: tuple[str, Path] | None = None
 
     @property
-    def served_files(self) -> tuple[str, Path] | None:
-        """Digest and folder of what is served."""
-        policy = self.status.policy
-        if policy is None or self._served_folder is None:
-            return None
-        return policy.digest, self._served_folder
+    def base(self) -> tuple[str, Path] | None:
+        """Digest and folder of the last version that was served whole: adapters aside."""
+        return None if self.status.policy is None else self._base
 
     @property
     def status(self) -> WeightStatus:
@@ -65,15 +66,16 @@ class Policy:
                     field="policy.version",
                     hint=f"announce {served.version + 1} or above",
                 )
-            folder = await self._folder(update.source)
-            await asyncio.to_thread(_check_digest, folder, update.policy)
-            found = FolderWeights(path=str(folder))
             try:
+                folder = await self._folder(update)
+                found = FolderWeights(path=str(folder))
                 loaded = await self._engine.load(update.model_copy(update={"source": found}))
             except WeightsRefused:
-                await self._uploads.keep_only(self._served_folder)
+                await self._keep_only_served()
                 raise
             self._served_folder = folder
+            if not isinstance(update.source, AdapterWeights):
+                self._base = (update.policy.digest, folder)
             self._status = WeightStatus(
                 policy=update.policy,
                 source=update.source,
@@ -83,21 +85,49 @@ class Policy:
                 num_tensors=loaded.num_tensors,
                 phases_s=dict(loaded.phases_s),
             )
-            await self._uploads.keep_only(folder)
+            await self._keep_only_served()
             return self.status
 
-    async def _folder(self, source: WeightSource) -> Path:
+    async def _keep_only_served(self) -> None:
+        folders = {self._served_folder, self._base and self._base[1]}
+        await self._uploads.keep_only(folders)
+
+    async def _folder(self, update: WeightUpdate) -> Path:
+        """A checkpoint folder of what was announced, whose digest was compared."""
+        source = update.source
         match source:
             case FolderWeights():
-                return Path(source.path)
+                folder = Path(source.path)
             case UploadedWeights():
-                return await self._uploads.finish(source.upload)
+                folder = await self._uploads.finish(source.upload)
+            case AdapterWeights():
+                return await self._merged(source, update.policy)
+        await asyncio.to_thread(_check_digest, folder, checkpoint.digest, update.policy.digest)
+        return folder
+
+    async def _merged(self, source: AdapterWeights, policy: PolicyVersion) -> Path:
+        from assay_inference.adapter import merge
+
+        base = self.base
+        if base is None or base[0] != source.base:
+            raise Conflict(
+                f"{source.base[:12]}... is not the last checkpoint that was served whole",
+                field="source.base",
+                hint=f"that is {base[0]}" if base else "announce it first",
+            )
+        adapter = Path(source.path)
+        digest_of = partial(checkpoint.adapter_digest, base=source.base)
+        await asyncio.to_thread(_check_digest, adapter, digest_of, policy.digest)
+        await asyncio.to_thread(_check_digest, base[1], checkpoint.digest, base[0])
+        folder = self._uploads.new_folder()
+        await asyncio.to_thread(merge, base[1], adapter, folder)
+        return folder
 
 
-def _check_digest(folder: Path, policy: PolicyVersion) -> None:
-    digest = checkpoint.digest(folder)
-    if digest != policy.digest:
+def _check_digest(folder: Path, digest_of: Callable[[Path], str], expected: str) -> None:
+    found = digest_of(folder)
+    if found != expected:
         raise WeightsRefused(
-            f"{folder} has digest {digest[:12]}..., not {policy.digest[:12]}...",
+            f"{folder} has digest {found[:12]}..., not {expected[:12]}...",
             field="policy.digest",
         )

@@ -17,7 +17,7 @@ def add_routes(app: FastAPI) -> None:
         """Announce the files of a checkpoint; the answer says which chunks are to come."""
         uploads: Uploads = app.state.uploads
         policy: Policy = app.state.policy
-        return await uploads.begin(request, policy.served_files)
+        return await uploads.begin(request, policy.base)
 
     @app.get("/v1/weights/uploads/{upload}")
     async def state(upload: str) -> Upload:

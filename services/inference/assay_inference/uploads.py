@@ -7,6 +7,7 @@ import secrets
 import shutil
 import tempfile
 import time
+from collections.abc import Collection
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -52,6 +53,7 @@ class Uploads:
         self._max_bytes = max_bytes
         self._idle_s = idle_s
         self._uploads: dict[str, _Coming] = {}
+        self._others: set[Path] = set()
         self._forgetting: asyncio.Task[None] | None = None
         if folder is not None:
             folder.mkdir(parents=True, exist_ok=True)
@@ -183,15 +185,24 @@ class Uploads:
         coming.is_whole = True
         return coming.folder
 
-    async def keep_only(self, served: Path | None) -> None:
+    def new_folder(self) -> Path:
+        """The path of a folder that is kept beside the uploads, as long as it is served."""
+        folder = self._root / f"upload-{secrets.token_hex(8)}"
+        self._others.add(folder)
+        return folder
+
+    async def keep_only(self, served: Collection[Path | None]) -> None:
         """Remove all that is whole but for what is served."""
         await self._remove(
             [
                 identifier
                 for identifier, upload in self._uploads.items()
-                if upload.is_whole and upload.folder != served
+                if upload.is_whole and upload.folder not in served
             ]
         )
+        for folder in [folder for folder in self._others if folder not in served]:
+            self._others.discard(folder)
+            await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def forget_idle(self) -> None:
         """Remove what is under way and has got nothing for too long."""
@@ -218,6 +229,7 @@ class Uploads:
         if self._forgetting is not None:
             self._forgetting.cancel()
         await self._remove(list(self._uploads))
+        await self.keep_only(())
         if self._own:
             await asyncio.to_thread(shutil.rmtree, self._root, ignore_errors=True)
 
