@@ -90,11 +90,12 @@ class WorkerExtension:
 
 def _before_top_p() -> Any:
     """A class, made once: vLLM's sampler of temperature-scaled logits, with log-probabilities as
-    they were before top-p. `processed_logprobs` alone would renormalise over what top-p leaves."""
+    they were before top-p. `processed_logprobs` alone would renormalise over what top-p leaves.
+    On a GPU, requests with seeds are drawn for together."""
     global _BeforeTopP
     if _BeforeTopP is None:
         import torch
-        from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler
+        from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
 
         class BeforeTopP(torch.nn.Module):
             def __init__(self) -> None:
@@ -103,7 +104,12 @@ def _before_top_p() -> Any:
 
             def forward(self, logits: Any, generators: Any, k: Any, p: Any) -> Any:
                 logprobs = logits.log_softmax(dim=-1, dtype=torch.float32)
-                return self.inner(logits, generators, k, p)[0], logprobs
+                if not generators or not logits.is_cuda:
+                    return self.inner(logits, generators, k, p)[0], logprobs
+                from seeded_noise import sample  # type: ignore[import-not-found]  # beside this file
+
+                probs = apply_top_k_top_p(logits, k, p).softmax(dim=-1, dtype=torch.float32)
+                return sample(probs, generators), logprobs
 
         _BeforeTopP = BeforeTopP
     return _BeforeTopP
