@@ -100,6 +100,11 @@ def collate(
 
 def _sampled_by(completion: Completion, policy: PolicyVersion | None) -> list[int]:
     """Of each id, 1 if these very weights sampled it."""
+    if completion.versions:
+        drawn = [
+            span.policy == policy for span in completion.versions for _ in range(span.num_tokens)
+        ]
+        return [int(a and b) for a, b in zip(drawn, completion.is_policys, strict=True)]
     if not completion.turns:
         return [int(completion.policy == policy)] * len(completion.token_ids)
     own = [turn for turn in completion.turns if turn.policy == policy]

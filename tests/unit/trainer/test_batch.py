@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import torch
 
-from assay_shared.types import Normalisation, Turn
+from assay_shared.types import Normalisation, PolicyVersion, Turn, VersionSpan
 from assay_trainer.batch import collate, rows
 from tests.fakes import POLICY, make_scored_group
 
@@ -49,3 +49,13 @@ def test_what_an_environment_answered_is_read_and_not_learnt() -> None:
     batch = collate([episode, other], 0, multiple_of=3)
     assert batch.completion_mask_BC.tolist() == [[1] * 5, [1, 1, 0, 0, 0], [0] * 5]
     assert batch.loss_mask_BC.tolist() == [[1, 1, 0, 0, 1], [1, 1, 0, 0, 0], [0] * 5]
+
+
+def test_only_tokens_of_the_trainers_own_version_are_fresh() -> None:
+    (one, other) = rows([make_scored_group("a", 1.0, 0.0)])
+    old = PolicyVersion(version=0, digest="d0")
+    spans = (VersionSpan(policy=old, num_tokens=1), VersionSpan(policy=POLICY, num_tokens=1))
+    mixed = replace(one, completion=one.completion.model_copy(update={"versions": spans}))
+    assert collate([mixed, other], 0, policy=POLICY).fresh_mask_BC.tolist() == [[0, 1], [1, 1]]
+    assert collate([mixed, other], 0, policy=old).fresh_mask_BC.tolist() == [[1, 0], [0, 0]]
+    assert collate([mixed, other], 0).fresh_mask_BC.sum() == 0
