@@ -1,0 +1,120 @@
+"""A worker's end of a transfer."""
+
+from collections import deque
+from collections.abc import Iterator, Sequence
+from typing import Any
+
+import torch
+
+from .cuda_ipc import open_buffer
+from .fingerprint import as_text, fingerprint
+from .limit import Limit, TransferFailed
+from .manifest import Bucket
+from .meeting import (
+    Meeting,
+    broadcast,
+    close_group,
+    finish,
+    has_key,
+    join_store,
+    make_group,
+    own_address,
+)
+from .packing import view
+
+_TRAINER = "the trainer"
+#: One arrives while the other is loaded.
+_NUM_BUFFERS = 2
+
+
+class Receiver:
+    """Kept for later versions of the same trainer, until one fails."""
+
+    def __init__(
+        self, transport: str, meeting: Meeting, rank: int, size: int, device: torch.device
+    ) -> None:
+        """`rank`: from 1 on, the trainer is 0. `size`: all workers and the trainer."""
+        self.meeting = meeting
+        self._transport = transport
+        self._rank, self._size = rank, size
+        self._device = torch.device("cpu") if transport == "gloo" else device
+        self._store: Any = None
+        self._group: Any = None
+
+    def receive(
+        self, version: int, buckets: Sequence[Bucket], limit: Limit, *, keep: bool
+    ) -> Iterator[tuple[str, torch.Tensor]]:
+        """Each tensor, once its fingerprint is that of the manifest.
+
+        Without `keep`, a tensor is to be used before the next one is asked for.
+
+        Raises:
+            TransferFailed: it does not come in time, or not as it was sent. The receiver is to be
+                closed then.
+        """
+        if self._store is None:
+            self._store = join_store(self.meeting, limit)
+        self._say(f"ready/{version}/{self._rank}")
+        if self._transport == "ipc":
+            arrivals = self._borrowed(version, buckets, limit, keep)
+        else:
+            arrivals = self._broadcast(buckets, limit)
+        for bucket, buffer in arrivals:
+            for slot in bucket.slots:
+                tensor = view(buffer, slot)
+                if as_text(fingerprint(tensor)) != slot.entry.fingerprint:
+                    raise TransferFailed(f"{slot.entry.name} did not arrive as it was sent")
+                yield slot.entry.name, tensor
+
+    def close(self) -> None:
+        group, self._group, self._store = self._group, None, None
+        if group is not None:
+            close_group(group)
+
+    def _broadcast(
+        self, buckets: Sequence[Bucket], limit: Limit
+    ) -> Iterator[tuple[Bucket, torch.Tensor]]:
+        if self._group is None:
+            host = own_address(self.meeting)
+            arguments = (self._transport, self._store, self._rank, self._size, host, self._device)
+            self._group = limit.within(lambda: make_group(*arguments), "the group with the trainer")
+        under_way: deque[tuple[Bucket, torch.Tensor, Any]] = deque()
+        for bucket in buckets:
+            buffer = torch.empty(bucket.num_bytes, dtype=torch.uint8, device=self._device)
+            under_way.append((bucket, buffer, broadcast(self._group, buffer)))
+            del buffer
+            if len(under_way) == _NUM_BUFFERS:
+                yield self._arrived(*under_way.popleft(), limit)
+        while under_way:
+            yield self._arrived(*under_way.popleft(), limit)
+
+    def _arrived(
+        self, bucket: Bucket, buffer: torch.Tensor, work: Any, limit: Limit
+    ) -> tuple[Bucket, torch.Tensor]:
+        finish(work, limit, _TRAINER)
+        return bucket, buffer
+
+    def _borrowed(
+        self, version: int, buckets: Sequence[Bucket], limit: Limit, keep: bool
+    ) -> Iterator[tuple[Bucket, torch.Tensor]]:
+        size = max(bucket.num_bytes for bucket in buckets)
+        buffers = []
+        for index in range(min(_NUM_BUFFERS, len(buckets))):
+            self._await(f"handle/{version}/{index}", limit)
+            exported = self._store.get(f"handle/{version}/{index}").decode()
+            buffers.append(open_buffer(exported, size, self._device))
+        for index, bucket in enumerate(buckets):
+            self._await(f"full/{version}/{index}", limit)
+            buffer = buffers[index % len(buffers)]
+            yield bucket, buffer.clone() if keep else buffer
+            torch.cuda.synchronize(self._device)
+            self._say(f"free/{version}/{index}")
+
+    def _await(self, key: str, limit: Limit) -> None:
+        limit.wait_until(lambda: has_key(self._store, key, _TRAINER), _TRAINER)
+
+    def _say(self, key: str) -> None:
+        try:
+            self._store.set(key, "")
+        except RuntimeError as error:
+            raise TransferFailed("the trainer is gone") from error
