@@ -32,9 +32,15 @@ class ServiceSettings(BaseSettings):
     #: Folder that holds one folder per run.
     runs: Path = Path("runs")
     #: How a trainer's weights reach inference: through a folder that both see, or uploaded.
-    weight_transfer: Literal["folder", "upload"] = "folder"
+    weight_transfer: Literal["folder", "upload", "direct"] = "folder"
     #: Folder with external datasets (HumanEval.jsonl.gz, ...).
     data: Path | None = None
+    #: Address of this host at which an engine fetches weights directly.
+    weight_transfer_host: str = "127.0.0.1"
+    #: Time that one direct transfer may take, the wait for sequences in hand aside.
+    weight_transfer_timeout_s: float = Field(default=60.0, gt=0)
+    #: Tensors travel together in so many bytes; trainer and engine keep two of these.
+    weight_transfer_bucket_bytes: int = Field(default=2**30, gt=0)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     #: Largest request body a service reads.
     body_limit_bytes: int = Field(default=32 * 2**20, gt=0)

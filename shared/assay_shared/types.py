@@ -330,10 +330,15 @@ class LogprobProbe(Wire):
 
 
 class FolderWeights(Wire):
-    """A checkpoint folder that inference can read: on a disk or in a memory that both share."""
+    """A checkpoint folder that inference can read: on a disk or in a memory that both share.
+
+    The policy's digest is the SHA-256 of its files; or `files_digest` is, where the version was
+    announced before under the digest of a manifest.
+    """
 
     kind: Literal["folder"] = "folder"
     path: str
+    files_digest: str | None = None
 
 
 class UploadedWeights(Wire):
@@ -355,8 +360,37 @@ class AdapterWeights(Wire):
     base: str
 
 
+class TensorSpec(Wire):
+    """One tensor of a direct transfer: `dtype` as torch names it, and the fingerprint of all of it
+    (`assay_shared.standalone.weight_transfer.fingerprint`) in 16 hexadecimal digits.
+    """
+
+    name: str
+    shape: tuple[int, ...]
+    dtype: Literal["float32", "bfloat16", "float16"]
+    fingerprint: str = Field(pattern=r"^[0-9a-f]{16}$")
+
+
+class DirectWeights(Wire):
+    """The trainer's own memory, from which the engine's workers fetch the tensors.
+
+    The trainer waits for them at `host` and `port`; `token` tells its meetings apart. `ipc` is for
+    one GPU, `nccl` for several, `gloo` for all else. The policy's digest is the SHA-256 of the
+    manifest `tensors`, which are sent in this order in buckets of `bucket_bytes`.
+    """
+
+    kind: Literal["direct"] = "direct"
+    transport: Literal["nccl", "ipc", "gloo"]
+    host: str
+    port: int = Field(gt=0, lt=65536)
+    token: str = Field(min_length=16)
+    bucket_bytes: int = Field(gt=0)
+    tensors: tuple[TensorSpec, ...] = Field(min_length=1)
+
+
+#: Where new weights come from.
 WeightSource = Annotated[
-    FolderWeights | UploadedWeights | AdapterWeights, Field(discriminator="kind")
+    FolderWeights | UploadedWeights | AdapterWeights | DirectWeights, Field(discriminator="kind")
 ]
 
 
@@ -418,10 +452,20 @@ class WeightUpdate(Wire):
     mode: SyncMode = SyncMode.WAIT
 
 
+class WeightReceiver(Wire):
+    """What a direct transfer has to reach: of each worker its GPU's UUID, or cpu; and the type in
+    which they keep weights.
+    """
+
+    devices: tuple[str, ...]
+    dtype: str
+
+
 class WeightStatus(Wire):
     """What inference serves; `policy` is null until a checkpoint is loaded."""
 
     policy: PolicyVersion | None
+    #: Null for what came directly from a trainer's memory.
     source: WeightSource | None = None
     #: Largest difference the last probe found, in nats.
     probe_difference: float | None = None
@@ -429,10 +473,12 @@ class WeightStatus(Wire):
     #: Tensors of the checkpoint that were compared with the engine's own, and all of them.
     num_compared: int | None = None
     num_tensors: int | None = None
-    #: Seconds by phase of the load: start, drain, load, attest, resume.
+    #: Seconds by phase of the load: start, drain, transfer, load, attest, resume.
     phases_s: dict[str, float] = {}
     #: Of a router, by replica; those with a failure get no requests.
     replicas: dict[str, "ReplicaStatus"] = {}
+    #: Null where the engine takes folders alone, or none has started yet.
+    receiver: WeightReceiver | None = None
 
 
 class ReplicaStatus(Wire):
@@ -441,6 +487,23 @@ class ReplicaStatus(Wire):
     policy: PolicyVersion | None
     num_in_hand: int = 0
     failure: "Failure | None" = None
+
+
+class WeightDigest(Wire):
+    """All that the engine holds, compared with the checkpoint's files or the trainer's manifest.
+
+    Of `num_tensors`, every entry of `num_whole` was compared, and of `num_sampled` more a sample:
+    kernels keep them in layouts of their own. `differing` are those that are not as they should be.
+    """
+
+    policy: PolicyVersion
+    num_tensors: int
+    num_whole: int
+    num_sampled: int
+    differing: tuple[str, ...]
+    #: Time in the engine, during which it draws nothing, and to read what it is compared with.
+    engine_s: float
+    reference_s: float
 
 
 class Group(Wire):

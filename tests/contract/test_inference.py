@@ -209,6 +209,17 @@ async def test_a_probe_that_does_not_hold_leaves_the_old_version(
     assert status.probe_difference < 2e-3
 
 
+async def test_all_that_the_engine_holds_is_compared_on_demand(
+    client: InferenceClient, folders: list[Path]
+) -> None:
+    policy = await publish(client, folders[0])
+    digest = await client.weight_digest()
+    assert digest.policy == policy
+    assert digest.differing == ()
+    assert digest.num_whole > 0
+    assert digest.num_whole + digest.num_sampled == digest.num_tensors
+
+
 async def test_a_folder_that_is_cut_off_is_refused(
     client: InferenceClient, folders: list[Path], tmp_path: Path
 ) -> None:

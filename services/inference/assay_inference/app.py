@@ -36,6 +36,7 @@ from assay_shared.types import (
     GenerateRequest,
     GenerateResponse,
     Priority,
+    WeightDigest,
     WeightStatus,
     WeightUpdate,
 )
@@ -164,6 +165,12 @@ def _add_weights(app: FastAPI) -> None:
         """What is served."""
         policy: Policy = app.state.policy
         return policy.status
+
+    @app.get("/v1/weights/digest")
+    async def weight_digest() -> WeightDigest:
+        """All that the engine holds, compared with what it was given."""
+        engine: Engine = app.state.engine
+        return await engine.digest()
 
 
 async def _lines(

@@ -7,9 +7,17 @@ from typing import NamedTuple
 from assay_inference.layout import Tensor, rounded
 from assay_inference.vllm_child.vllm_worker import Piece, SamplePlan, digest_of
 from assay_shared.errors import WeightsRefused
+from assay_shared.standalone.weight_transfer.fingerprint import add_up, as_text
 from assay_shared.types import LogprobProbe
 
 _log = logging.getLogger(__name__)
+
+
+class Whole(NamedTuple):
+    """What all of a tensor should be."""
+
+    shape: tuple[int, ...]
+    fingerprint: str
 
 
 class Coverage(NamedTuple):
@@ -38,7 +46,7 @@ def compare_digests(
     for digests in workers:
         for name, (numbers, found) in digests.items():
             piece = Piece(*numbers)
-            expected = _expected(layout[name], name, piece, seed, dtype)
+            expected = expected_digest(layout[name], name, piece, seed, dtype)
             if expected is None or not found:
                 continue
             if set(found) != {expected}:
@@ -55,7 +63,8 @@ def compare_digests(
     return Coverage(len(compared), len(layout))
 
 
-def _expected(tensor: Tensor, name: str, piece: Piece, seed: str, dtype: str) -> str | None:
+def expected_digest(tensor: Tensor, name: str, piece: Piece, seed: str, dtype: str) -> str | None:
+    """Of the sample of a checkpoint's tensor, rounded as an engine keeps it."""
     num_rows, num_columns = (*tensor.shape, 1)[:2]
     if piece.first_row + piece.num_rows > num_rows:
         raise WeightsRefused(f"the engine's own {name} has more rows than the checkpoint's")
@@ -67,6 +76,30 @@ def _expected(tensor: Tensor, name: str, piece: Piece, seed: str, dtype: str) ->
         [piece.first_column + column for column in plan.columns],
     )
     return None if values is None else digest_of(rounded(values, dtype))
+
+
+def compare_whole(
+    expected: Mapping[str, Whole], workers: Sequence[Mapping[str, tuple[Sequence[int], str]]]
+) -> tuple[set[str], set[str]]:
+    """Names of the tensors of which every entry was compared, and of those that differ.
+
+    Args:
+        workers: of each worker, by tensor: its piece, and the fingerprint of that. Pieces of
+            several workers add up; the same piece on several has to be the same.
+    """
+    pieces: dict[str, dict[Piece, set[str]]] = {}
+    for found in workers:
+        for name, (numbers, value) in found.items():
+            pieces.setdefault(name, {}).setdefault(Piece(*numbers), set()).add(value)
+    differing = set()
+    for name, values in pieces.items():
+        num_rows, num_columns = (*expected[name].shape, 1)[:2]
+        num_found = sum(piece.num_rows * piece.num_columns for piece in values)
+        total = add_up([int(value, 16) for each in values.values() for value in each])
+        is_whole = num_found == num_rows * num_columns
+        if not is_whole or as_text(total) != expected[name].fingerprint:
+            differing.add(name)
+    return set(pieces), differing
 
 
 def compare_probe(probe: LogprobProbe, found: Sequence[float]) -> float:

@@ -14,6 +14,8 @@ from assay_shared.types import (
     FolderWeights,
     ReplicaStatus,
     SamplingParams,
+    WeightDigest,
+    WeightReceiver,
     WeightUpdate,
 )
 
@@ -104,6 +106,19 @@ class Engine(Protocol):
 
     def own_metrics(self) -> Iterable[Metric]:
         """What the engine itself measures, under the names it gives."""
+        ...
+
+    @property
+    def receiver(self) -> WeightReceiver | None:
+        """What a direct transfer has to reach; None where only folders are taken."""
+        ...
+
+    async def digest(self) -> WeightDigest:
+        """Compare all that the engine holds with what it was given.
+
+        Raises:
+            NotReady: nothing is served.
+        """
         ...
 
     async def close(self) -> None:

@@ -33,10 +33,13 @@ from assay_shared.errors import (
 )
 from assay_shared.types import (
     Completion,
+    FolderWeights,
     PolicyVersion,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
+    WeightDigest,
+    WeightReceiver,
     WeightUpdate,
 )
 
@@ -83,6 +86,13 @@ class ReplicaEngine:
     @property
     def replicas(self) -> Mapping[str, ReplicaStatus]:
         return {name: one.status(self.policy) for name, one in self._members.items()}
+
+    @property
+    def receiver(self) -> WeightReceiver | None:
+        return None
+
+    async def digest(self) -> WeightDigest:
+        raise InvalidInput("each of several replicas is asked by itself, at its own address")
 
     @property
     def max_sequences(self) -> int:
@@ -176,6 +186,8 @@ class ReplicaEngine:
     async def load(self, update: WeightUpdate) -> Loaded:
         if update.mode is not SyncMode.WAIT:
             raise InvalidInput("over several replicas, sequences are waited for", field="mode")
+        if not isinstance(update.source, FolderWeights):
+            raise InvalidInput("several replicas take weights from a folder", field="source.kind")
         started = time.perf_counter()
         with suppress(Unreachable):  # those known before are enough
             await self._find()

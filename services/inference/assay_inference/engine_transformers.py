@@ -18,6 +18,7 @@ import torch
 from prometheus_client import Metric
 
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
+from assay_inference.full_digest import digest_of_model
 from assay_inference.jobs import Generate, Load
 from assay_inference.model import Model, best_device, open_model, probe_difference
 from assay_inference.running import Running
@@ -32,9 +33,12 @@ from assay_shared.errors import (
 )
 from assay_shared.types import (
     Completion,
+    DirectWeights,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
+    WeightDigest,
+    WeightReceiver,
     WeightUpdate,
 )
 
@@ -83,6 +87,13 @@ class TransformersEngine:
 
     def own_metrics(self) -> Iterable[Metric]:
         return ()
+
+    @property
+    def receiver(self) -> WeightReceiver | None:
+        return None
+
+    async def digest(self) -> WeightDigest:
+        return await asyncio.to_thread(digest_of_model, self._served())
 
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
@@ -197,6 +208,13 @@ class TransformersEngine:
         """Whether the new weights are in place."""
         started = time.perf_counter()
         update = job.update
+        if isinstance(update.source, DirectWeights):
+            job.fail(
+                InvalidInput(
+                    "the transformers engine takes weights from a folder", field="source.kind"
+                )
+            )
+            return False
         folder = folder_of(update)
         try:
             model = open_model(folder, update.policy, self._device)

@@ -13,6 +13,7 @@ from collections.abc import Iterable, Mapping
 from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
+from assay_inference import direct
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.gate import Gate
 from assay_inference.opened import Checkpoint
@@ -33,9 +34,12 @@ from assay_shared.errors import (
 )
 from assay_shared.types import (
     Completion,
+    DirectWeights,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
+    WeightDigest,
+    WeightReceiver,
     WeightUpdate,
 )
 
@@ -61,6 +65,9 @@ class VllmEngine:
         self._served: Checkpoint | None = None
         #: What the sequences in hand are to do, while they are sent out for new weights.
         self._interrupting: SyncMode | None = None
+        #: The last that came by a folder: all but the weights of others is as it is there.
+        self._base: Checkpoint | None = None
+        self.receiver: WeightReceiver | None = None
         #: While vLLM loads, it answers nothing else.
         self.is_loading = False
         self._watcher: asyncio.Task[None] | None = None
@@ -128,6 +135,12 @@ class VllmEngine:
         if not drawing.is_finished and self._interrupting is SyncMode.RESTART:
             drawing.redraw()
 
+    async def digest(self) -> WeightDigest:
+        async with self._changing:
+            if self._replica is None or self._served is None:
+                raise NotReady(self._gate.shut_because or _STARTING, retry_after_s=_RETRY_AFTER_S)
+            return await self._replica.digest()
+
     async def close(self) -> None:
         if self._watcher is not None:
             self._watcher.cancel()
@@ -142,15 +155,13 @@ class VllmEngine:
     async def load(self, update: WeightUpdate) -> Loaded:
         started, sync = time.perf_counter(), Sync()
         async with self._changing:
-            folder = folder_of(update)
-            checkpoint = await asyncio.to_thread(
-                Checkpoint.open, folder, update.policy, update.probe, self._served
-            )
-            if self._replica is None or self._served is None:
+            checkpoint = await asyncio.to_thread(self._open, update)
+            if self._replica is None and checkpoint.direct is None:
                 await self._start_first(checkpoint, sync)
             else:
-                await self._clear(self._replica, update.mode, sync)
-                await self._swap(self._replica, self._served, checkpoint, sync)
+                replica = self._replica or await self._start_empty(sync)
+                await self._clear(replica, update.mode, sync)
+                await self._swap(replica, self._served, checkpoint, sync)
             if self._watcher is None:
                 self._watcher = asyncio.create_task(self._watch(), name="vllm-watcher")
         return Loaded(
@@ -160,6 +171,22 @@ class VllmEngine:
             num_tensors=sync.coverage and sync.coverage.num_tensors,
             phases_s=sync.phases_s,
         )
+
+    def _open(self, update: WeightUpdate) -> Checkpoint:
+        if not isinstance(update.source, DirectWeights):
+            known = self._served or (self._base if self._replica is not None else None)
+            return Checkpoint.open(folder_of(update), update.policy, update.probe, known)
+        return direct.open_checkpoint(update.source, update, self._base, self.receiver)
+
+    async def _start_empty(self, sync: Sync) -> VllmReplica:
+        """A child for weights that come directly. What it starts with is never served."""
+        base = self._base
+        if base is None or not base.folder.is_dir():
+            raise WeightsRefused("no engine runs, and there is no folder left to start one with")
+        await self._start(base, sync)
+        self._served = None
+        assert self._replica is not None
+        return self._replica
 
     async def _start_first(self, checkpoint: Checkpoint, sync: Sync) -> None:
         await self._gate.shut("vLLM is starting")
@@ -204,14 +231,14 @@ class VllmEngine:
             holding.cancel()
 
     async def _swap(
-        self, replica: VllmReplica, served: Checkpoint, checkpoint: Checkpoint, sync: Sync
+        self, replica: VllmReplica, served: Checkpoint | None, checkpoint: Checkpoint, sync: Sync
     ) -> None:
         """Let `checkpoint` take the place of `served`, or leave that, or nothing."""
         self.is_loading = True
         try:
             try:
                 await replica.replace(checkpoint, sync)
-                self._served = replica.checkpoint
+                self._serve(replica)
             except (WeightsRefused, InternalFault):
                 await self._put_back(replica, served)
                 raise
@@ -220,19 +247,30 @@ class VllmEngine:
                 await self._start_either(checkpoint, served, sync)
         finally:
             self.is_loading = False
-            if self._replica is not None:
+            if self._served is not None:
                 with sync.phase("resume"):
                     await self._gate.open()
 
-    async def _put_back(self, replica: VllmReplica, served: Checkpoint) -> None:
-        """Serve the old weights again, in the same process if that can be."""
+    async def _put_back(self, replica: VllmReplica, served: Checkpoint | None) -> None:
+        """Serve the old weights again, in the same process if that can be; nothing, if they are
+        nowhere any more."""
+        if served is None or served.direct is not None:
+            self._served = None
+            _log.error("nothing is served: %s", direct.why_gone(served))
+            return await self._gate.shut(f"no weights are loaded: {direct.why_gone(served)}")
         try:
             await replica.replace(served, Sync())
         except InfrastructureError as error:
             _log.warning("the old weights do not come back (%s): starting again", error)
             await self._start_or_lose(served)
 
-    async def _start_either(self, new: Checkpoint, old: Checkpoint, sync: Sync) -> None:
+    async def _start_either(self, new: Checkpoint, old: Checkpoint | None, sync: Sync) -> None:
+        if new.direct is not None:
+            await self._start_or_lose(old)
+            raise NotReady(
+                "vLLM was lost while weights came directly from the trainer",
+                retry_after_s=_RETRY_AFTER_S,
+            )
         try:
             await self._start(new, sync)
         except InfrastructureError as error:
@@ -245,7 +283,9 @@ class VllmEngine:
                 retry_after_s=_RETRY_AFTER_S,
             ) from error
 
-    async def _start_or_lose(self, served: Checkpoint) -> None:
+    async def _start_or_lose(self, served: Checkpoint | None) -> None:
+        if served is None or served.direct is not None:
+            return await self._lose(direct.why_gone(served))
         try:
             await self._start(served, Sync())
         except InfrastructureError as error:
@@ -260,7 +300,13 @@ class VllmEngine:
         except BaseException:
             await replica.kill()
             raise
-        self._replica, self._served = replica, replica.checkpoint
+        self._replica, self.receiver = replica, replica.receiver
+        self._serve(replica)
+
+    def _serve(self, replica: VllmReplica) -> None:
+        self._served = replica.checkpoint
+        if self._served.direct is None:
+            self._base = self._served
 
     async def _drop_replica(self) -> None:
         replica, self._replica = self._replica, None
@@ -314,8 +360,10 @@ class VllmEngine:
             return
         async with self._changing:
             served = self._served
-            if self._replica is not lost or served is None:
+            if self._replica is not lost:
                 return
+            if served is None or served.direct is not None:
+                return await self._lose(direct.why_gone(served))
             await self._gate.shut(_STARTING)
             while (wait_s := budget.next_wait_s()) is not None:
                 await asyncio.sleep(wait_s)

@@ -23,6 +23,7 @@ class Model:
     network: PreTrainedModel
     vocabulary: Vocabulary
     policy: PolicyVersion
+    folder: Path
 
 
 def best_device() -> str:
@@ -62,7 +63,7 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Mod
         end_ids=frozenset((end_ids | {tokenizer.eos_token_id}) - {None}),
         max_length=int(network.config.max_position_embeddings),
     )
-    return Model(network.eval(), vocabulary, policy)
+    return Model(network.eval(), vocabulary, policy, folder)
 
 
 def probe_difference(model: Model, probe: LogprobProbe) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 from assay_inference.layout import Tensor, check_same_layout, read_layout
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import WeightsRefused
-from assay_shared.types import LogprobProbe, PolicyVersion
+from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
 
 #: Entries of config.json that say how it was written, not what the network computes.
 _PASSING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
@@ -22,7 +22,11 @@ _TOKENIZER_FILES = (
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One version, opened; nothing of it is in the engine yet."""
+    """One version, opened; nothing of it is in the engine yet.
+
+    What comes from a trainer's memory (`direct`) has the `folder` of the last version that came by
+    one: all but the weights is still as it is there.
+    """
 
     folder: Path
     policy: PolicyVersion
@@ -31,6 +35,7 @@ class Checkpoint:
     config: dict[str, object]
     tokenizer_files: dict[str, bytes]
     vocabulary: Vocabulary
+    direct: DirectWeights | None = None
 
     @classmethod
     def open(
@@ -59,6 +64,12 @@ class Checkpoint:
         else:
             vocabulary = _vocabulary(folder, config)
         return cls(folder, policy, probe, layout, config, files, vocabulary)
+
+    def succeeded_by(
+        self, source: DirectWeights, policy: PolicyVersion, probe: LogprobProbe | None
+    ) -> "Checkpoint":
+        """Other weights of the same model, that are in the trainer's memory."""
+        return replace(self, direct=source, policy=policy, probe=probe)
 
     def within(self, max_length: int) -> "Checkpoint":
         """With a context that is no longer than the engine's."""

@@ -8,9 +8,10 @@ from pathlib import Path
 from assay_inference.engine import Engine
 from assay_inference.uploads import Uploads
 from assay_shared import checkpoint
-from assay_shared.errors import Conflict, WeightsRefused
+from assay_shared.errors import Conflict, InternalFault, WeightsRefused
 from assay_shared.types import (
     AdapterWeights,
+    DirectWeights,
     FolderWeights,
     PolicyVersion,
     UploadedWeights,
@@ -40,7 +41,8 @@ class Policy:
     def status(self) -> WeightStatus:
         """What is served; an engine that lost its weights for good serves none."""
         served = self._status if self._engine.holds_weights else WeightStatus(policy=None)
-        return served.model_copy(update={"replicas": dict(self._engine.replicas)})
+        now = {"replicas": dict(self._engine.replicas), "receiver": self._engine.receiver}
+        return served.model_copy(update=now)
 
     async def start_with(self, folder: Path) -> None:
         """Serve `folder` as version 0."""
@@ -67,18 +69,22 @@ class Policy:
                     hint=f"announce {served.version + 1} or above",
                 )
             try:
-                folder = await self._folder(update)
-                found = FolderWeights(path=str(folder))
-                loaded = await self._engine.load(update.model_copy(update={"source": found}))
+                folder = None
+                given = update
+                if not isinstance(update.source, DirectWeights):
+                    folder = await self._folder(update)
+                    found = FolderWeights(path=str(folder))
+                    given = update.model_copy(update={"source": found})
+                loaded = await self._engine.load(given)
             except WeightsRefused:
                 await self._keep_only_served()
                 raise
             self._served_folder = folder
-            if not isinstance(update.source, AdapterWeights):
+            if folder is not None and not isinstance(update.source, AdapterWeights):
                 self._base = (update.policy.digest, folder)
             self._status = WeightStatus(
                 policy=update.policy,
-                source=update.source,
+                source=None if isinstance(update.source, DirectWeights) else update.source,
                 probe_difference=loaded.probe_difference,
                 load_time_s=loaded.load_time_s,
                 num_compared=loaded.num_compared,
@@ -94,15 +100,17 @@ class Policy:
 
     async def _folder(self, update: WeightUpdate) -> Path:
         """A checkpoint folder of what was announced, whose digest was compared."""
-        source = update.source
+        source, digest = update.source, update.policy.digest
         match source:
             case FolderWeights():
-                folder = Path(source.path)
+                folder, digest = Path(source.path), source.files_digest or digest
             case UploadedWeights():
                 folder = await self._uploads.finish(source.upload)
             case AdapterWeights():
                 return await self._merged(source, update.policy)
-        await asyncio.to_thread(_check_digest, folder, checkpoint.digest, update.policy.digest)
+            case DirectWeights():
+                raise InternalFault("what comes directly is in no folder")
+        await asyncio.to_thread(_check_digest, folder, checkpoint.digest, digest)
         return folder
 
     async def _merged(self, source: AdapterWeights, policy: PolicyVersion) -> Path:

@@ -65,6 +65,8 @@ class InferenceSettings(ServiceSettings):
     inference_start_timeout_s: float = Field(default=600.0, gt=0)
     #: Time vLLM may take to load new weights, and to compare them.
     inference_load_timeout_s: float = Field(default=120.0, gt=0)
+    #: Time vLLM's workers may take to fetch weights directly from a trainer, and to load them.
+    inference_transfer_timeout_s: float = Field(default=60.0, gt=0)
     #: Time a request may wait for its turn unless it says less, and vLLM may take for it then.
     inference_request_timeout_s: float = Field(default=1800.0, gt=0)
     #: How often vLLM's health is looked at, and how long its answer may take.

@@ -15,7 +15,7 @@ from pathlib import Path
 from assay_inference import vllm_child
 from assay_inference.opened import Checkpoint
 from assay_inference.settings import InferenceSettings
-from assay_shared import guard
+from assay_shared import guard, standalone
 from assay_shared.errors import ConfigError
 from assay_shared.processes import last_lines
 
@@ -144,6 +144,7 @@ def _command(settings: InferenceSettings, checkpoint: Checkpoint, socket: Path) 
 def _environment(folder: Path, settings: InferenceSettings) -> dict[str, str]:
     """Without our own settings, some of which are secret; its files are in `folder`."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "PYTHON"))}
-    paths = {"PYTHONPATH": str(Path(vllm_child.__file__).parent), "VLLM_RPC_BASE_PATH": str(folder)}
+    ours = (Path(package.__path__[0]) for package in (vllm_child, standalone))
+    paths = {"PYTHONPATH": os.pathsep.join(map(str, ours)), "VLLM_RPC_BASE_PATH": str(folder)}
     devices = settings.inference_devices.replace("+", ",")
     return kept | _ENVIRONMENT | paths | ({"CUDA_VISIBLE_DEVICES": devices} if devices else {})

@@ -14,6 +14,7 @@ from assay_shared.types import (
     GenerateResponse,
     Upload,
     UploadRequest,
+    WeightDigest,
     WeightStatus,
     WeightUpdate,
 )
@@ -26,6 +27,7 @@ _STATUS = TypeAdapter(WeightStatus)
 _UPLOAD = TypeAdapter(Upload)
 _STORED = TypeAdapter(dict[str, str])
 _UPLOADS = "/v1/weights/uploads"
+_DIGEST = TypeAdapter(WeightDigest)
 
 
 class InferenceClient(ServiceClient):
@@ -85,3 +87,6 @@ class InferenceClient(ServiceClient):
             "x-chunk-delta": str(is_delta).lower(),
         }
         await self._call("PUT", f"{_UPLOADS}/{upload}/{file}/{chunk}", body, _STORED, headers)
+
+    async def weight_digest(self) -> WeightDigest:
+        return await self._call("GET", "/v1/weights/digest", None, _DIGEST)

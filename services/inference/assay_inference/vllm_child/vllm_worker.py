@@ -1,12 +1,13 @@
 """Methods that vLLM's workers get beside their own (`--worker-extension-cls`).
 
-Runs in vLLM's environment, where no other module of Assay is. The service imports `SamplePlan`,
-so that both sides of the attestation look at the same entries.
+Runs in vLLM's environment, where no other module of Assay is but the package `weight_transfer`. The
+service imports `SamplePlan`, so that both sides of the attestation look at the same entries.
 """
 
 import hashlib
 import random
 import struct
+import time
 from collections.abc import Iterator
 from typing import Any, NamedTuple
 
@@ -55,7 +56,15 @@ class WorkerExtension:
         if not isinstance(sampler.topk_topp_sampler, _before_top_p()):
             sampler.topk_topp_sampler = _before_top_p()()
         dtype = str(self.model_runner.model_config.dtype)  # type: ignore[attr-defined]
-        return {"dtype": dtype.removeprefix("torch.")}
+        return {"dtype": dtype.removeprefix("torch."), "device": self._assay_uuid()}
+
+    def _assay_uuid(self) -> str:
+        import torch
+
+        device: torch.device = self.device  # type: ignore[attr-defined]  # the worker's
+        if device.type != "cuda":
+            return device.type
+        return str(torch.cuda.get_device_properties(device).uuid)
 
     def assay_repack(self) -> dict[str, Any]:
         """Have kernels on the CPU take their own copy of each weight anew.
@@ -80,12 +89,96 @@ class WorkerExtension:
         model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
         found = {}
         with torch.inference_mode():
-            for name in names:
-                part = _Part.find(model, name)
-                if part is not None:
-                    plan = SamplePlan.of(name, part.piece, seed)
-                    found[name] = [part.piece, part.digests(model, plan)]
+            for name, part in _Part.find_all(model, names).items():
+                plan = SamplePlan.of(name, part.piece, seed)
+                found[name] = [part.piece, part.digests(model, plan)]
         return {"digests": found}
+
+    def assay_fingerprints(self, names: list[str]) -> dict[str, Any]:
+        """Of each checkpoint tensor that lies here as it came: its piece, and the fingerprint of
+        every entry of it. `sampled` are those that a kernel has (also) in a layout of its own."""
+        from weight_transfer.fingerprint import as_text, fingerprint
+
+        started = time.perf_counter()
+        model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
+        parts = _Part.find_all(model, names)
+        read = {name: (part.piece, part.entries()) for name, part in parts.items()}
+        found = {
+            name: [piece, as_text(fingerprint(entries, piece.first_row, piece.first_column))]
+            for name, (piece, entries) in read.items()
+            if entries is not None
+        }
+        sampled = [name for name, part in parts.items() if part.packed(model)]
+        took_s = time.perf_counter() - started
+        return {"fingerprints": found, "sampled": sampled, "took_s": took_s}
+
+    def assay_receive(
+        self, source: dict[str, Any], version: int, seed: str, limit_s: float
+    ) -> dict[str, Any]:
+        """Fetch all tensors from the trainer and load them.
+
+        What went wrong is in `failure`: then this holds a mixture, or, with `is_hung`, something
+        goes on that only the end of the process stops. `samples` are of what came, where kernels
+        keep a layout of their own.
+        """
+        from weight_transfer.limit import Limit, TransferFailed
+
+        try:
+            return self._assay_receive(source, version, seed, Limit(limit_s))
+        except TransferFailed as error:
+            return {"failure": str(error), "is_hung": error.is_hung}
+
+    def _assay_receive(
+        self, source: dict[str, Any], version: int, seed: str, limit: Any
+    ) -> dict[str, Any]:
+        from weight_transfer.manifest import Entry, plan_buckets
+
+        model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
+        entries = [Entry(name, tuple(shape), *rest) for name, shape, *rest in source["entries"]]
+        parts = _Part.find_all(model, [entry.name for entry in entries])
+        packed = {name: part for name, part in parts.items() if part.packed(model)}
+        arriving = _Arriving(packed, seed)
+        in_place = _loads_in_place(model)
+        receiver = self._assay_receiver(source)
+        buckets = plan_buckets(entries, source["bucket_bytes"])
+        try:
+            tensors = arriving.of(receiver.receive(version, buckets, limit, keep=not in_place))
+            _load(self, model, tensors, in_place=in_place)
+        except BaseException:
+            receiver.close()
+            self.assay_met = None
+            raise
+        seconds = {"transfer_s": arriving.waited_s, "load_s": arriving.loaded_s}
+        return {"samples": arriving.samples, "in_place": in_place, **seconds}
+
+    def assay_end_reload(self) -> dict[str, Any]:
+        """Give each layer that a broken reload left without parameters those that it had."""
+        from vllm.config import set_current_vllm_config
+        from vllm.model_executor.model_loader import reload
+
+        model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
+        for layer in model.modules():
+            unfinished = reload.layerwise.get_layerwise_info(layer)
+            unfinished.loaded_weights, unfinished.load_numel = [], 0
+        with set_current_vllm_config(self.vllm_config):  # type: ignore[attr-defined]  # the worker's
+            reload.finalize_layerwise_reload(model, self.model_config)  # type: ignore[attr-defined]
+        return {}
+
+    def _assay_receiver(self, source: dict[str, Any]) -> Any:
+        """The one that is kept, if this is the same meeting."""
+        from weight_transfer.meeting import Meeting
+        from weight_transfer.receiving import Receiver
+
+        meeting = Meeting(*source["meeting"])
+        kept = getattr(self, "assay_met", None)
+        if kept is not None and kept.meeting == meeting:
+            return kept
+        if kept is not None:
+            kept.close()
+        rank, device = self.rank, self.device  # type: ignore[attr-defined]  # the worker's
+        size = source["num_workers"] + 1
+        self.assay_met = Receiver(source["transport"], meeting, rank + 1, size, device)
+        return self.assay_met
 
 
 def _before_top_p() -> Any:
@@ -118,6 +211,59 @@ def _before_top_p() -> Any:
 _BeforeTopP: Any = None
 
 
+class _Arriving:
+    """Tensors on their way from the transfer into the model."""
+
+    def __init__(self, packed: "dict[str, _Part]", seed: str) -> None:
+        self._packed = packed
+        self._seed = seed
+        self.samples: dict[str, list[Any]] = {}
+        self.waited_s = 0.0
+        self.loaded_s = 0.0
+
+    def of(self, received: Iterator[tuple[str, Any]]) -> Iterator[tuple[str, Any]]:
+        asked_at = time.perf_counter()
+        for name, tensor in received:
+            part = self._packed.get(name)
+            if part is not None:
+                self.samples[name] = [part.piece, part.sample_of(name, tensor, self._seed)]
+            given_at = time.perf_counter()
+            self.waited_s += given_at - asked_at
+            yield name, tensor
+            asked_at = time.perf_counter()
+            self.loaded_s += asked_at - given_at
+
+
+def _loads_in_place(model: Any) -> bool:
+    """Whether each parameter is just what came: no kernel made anything else of it.
+
+    Then the model's own loader copies into the parameters, which takes no memory. Otherwise vLLM's
+    reload has to go through each layer, and the proof after the load tells whether this was right.
+    """
+    plain = {"UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}
+    for module in model.modules():
+        method = getattr(module, "quant_method", None)
+        if method is not None and type(method).__name__ not in plain:
+            return False
+        if hasattr(module, "cpu_linear") or type(module).__name__ == "MLAAttention":
+            return False
+    return all(parameter.is_cuda for parameter in model.parameters())
+
+
+def _load(worker: Any, model: Any, tensors: Iterator[tuple[str, Any]], *, in_place: bool) -> None:
+    import torch
+
+    if in_place:
+        with torch.no_grad():
+            model.load_weights(tensors)
+        return torch.cuda.synchronize()
+    try:
+        worker.reload_weights(weights_iterator=tensors)
+    except BaseException:
+        worker.assay_end_reload()
+        raise
+
+
 class _Part:
     """A checkpoint's tensor inside the engine, where several may be fused into one module."""
 
@@ -128,10 +274,15 @@ class _Part:
         self.piece = piece
 
     @classmethod
-    def find(cls, model: Any, name: str) -> "_Part | None":
-        """None where this model keeps the tensor in a way that is not known here."""
-        path, _, kind = name.rpartition(".")
+    def find_all(cls, model: Any, names: list[str]) -> "dict[str, _Part]":
+        """Without those that this model keeps in a way that is not known here."""
         modules = dict(model.named_modules())
+        found = {name: cls._find(model, modules, name) for name in names}
+        return {name: part for name, part in found.items() if part is not None}
+
+    @classmethod
+    def _find(cls, model: Any, modules: dict[str, Any], name: str) -> "_Part | None":
+        path, _, kind = name.rpartition(".")
         for module_path, index in _places(model, path):
             module = modules.get(module_path)
             if module is not None and kind in ("weight", "bias"):
@@ -167,11 +318,31 @@ class _Part:
         """One of each copy that computes: kernels may have their own, and tied heads as well."""
         tensor = getattr(self._module, self._kind)
         digests = [] if tensor.numel() == 0 else [digest_of(self._read(tensor, plan))]
-        if self._kind == "weight":
-            modules = [self._module, *_tied(model, self._module)]
-            packed = [m for m in modules if hasattr(m, "cpu_linear") or m.weight.numel() == 0]
-            digests += [digest_of(self._by_unit_vectors(module, plan)) for module in packed]
+        packed = self.packed(model)
+        digests += [digest_of(self._by_unit_vectors(module, plan)) for module in packed]
         return digests
+
+    def packed(self, model: Any) -> list[Any]:
+        """Modules whose kernels keep a copy of this in a layout of their own."""
+        if self._kind != "weight" or self._module.weight.is_cuda:
+            return []
+        modules = [self._module, *_tied(model, self._module)]
+        return [m for m in modules if hasattr(m, "cpu_linear") or m.weight.numel() == 0]
+
+    def entries(self) -> Any:
+        """All of this worker's part, as it lies; None where only a kernel's own copy is left."""
+        tensor = getattr(self._module, self._kind)
+        if tensor.numel() == 0:
+            return None
+        return tensor[self._offset : self._offset + self.piece.num_rows]
+
+    def sample_of(self, name: str, tensor: Any, seed: str) -> str:
+        """The digest that `digests` should find, of a whole tensor of the checkpoint."""
+        plan = SamplePlan.of(name, self.piece, seed)
+        sampled = tensor[[self.piece.first_row + row for row in plan.rows]]
+        if tensor.ndim == 2:
+            sampled = sampled[:, [self.piece.first_column + column for column in plan.columns]]
+        return digest_of([float(value) for value in sampled.float().flatten().tolist()])
 
     def _read(self, tensor: Any, plan: SamplePlan) -> list[float]:
         """The planned entries, row by row."""
