@@ -4,12 +4,14 @@ import hashlib
 import os
 import shutil
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from assay_shared.errors import WeightsRefused
 
 #: The files of a LoRA adapter, as peft writes them.
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+_MAX_THREADS = 8
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -30,9 +32,12 @@ def weight_files(folder: Path) -> list[Path]:
 
 def digest(folder: Path) -> str:
     """SHA-256 over the names and contents of the weight files, in hexadecimal."""
+    files = weight_files(folder)
+    with ThreadPoolExecutor(_MAX_THREADS, "digest") as pool:
+        digests = list(pool.map(file_digest, files))
     whole = hashlib.sha256()
-    for file in weight_files(folder):
-        whole.update(f"{file.name} {file_digest(file)}\n".encode())
+    for file, one in zip(files, digests, strict=True):
+        whole.update(f"{file.name} {one}\n".encode())
     return whole.hexdigest()
 
 

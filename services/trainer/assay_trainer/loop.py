@@ -7,13 +7,14 @@ data -> leaks -> validate -> policy -> sft -> evaluate "before" -> grpo
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import JsonValue
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
+from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import AssayError
 from assay_shared.queue import make_celery
 from assay_shared.run_folder import Event, RunFolder, RunStatus, write_atomically
@@ -22,6 +23,7 @@ from assay_shared.types import PolicyVersion
 from assay_trainer import checkpoint
 from assay_trainer.config import RunConfig, SFTConfig
 from assay_trainer.dataset import Dataset, Purpose, open_dataset
+from assay_trainer.direct import DirectTransfer
 from assay_trainer.evaluation import Evaluation, Evaluator
 from assay_trainer.events import Evaluated, Step
 from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
@@ -186,8 +188,27 @@ class Run:
     def _make_publisher(self, tokenizer: PreTrainedTokenizerBase) -> WeightPublisher:
         task = self._train.tasks[0]
         ids, _ = answered_token_ids(task, task.gold or "", tokenizer)
-        transfer = self._settings.weight_transfer
-        return WeightPublisher(self._folder.policies, self._connect, ids[:_PROBE_TOKENS], transfer)
+        transfer: Literal["folder", "upload"] = "folder"
+        if self._settings.weight_transfer == "upload":
+            transfer = "upload"
+        return WeightPublisher(
+            self._folder.policies,
+            self._connect,
+            ids[:_PROBE_TOKENS],
+            transfer,
+            self._make_direct(),
+            lambda version, reason: self._record("by_folder", version=version, message=reason),
+        )
+
+    def _make_direct(self) -> DirectTransfer | None:
+        if self._settings.weight_transfer != "direct":
+            return None
+        return DirectTransfer(
+            self._settings,
+            lambda: InferenceClient.from_settings(
+                self._settings, timeouts=_ANNOUNCE, retry=NO_RETRY
+            ),
+        )
 
     def _connect(self) -> InferenceClient:
         return InferenceClient.from_settings(self._settings, timeouts=_ANNOUNCE, retry=_RETRY)

@@ -19,6 +19,8 @@ from assay_shared import checkpoint
 from assay_shared.errors import NotFound
 from assay_trainer.config import NewPolicyConfig
 
+#: Files of this size are digested side by side.
+_SHARD_SIZE = "1GB"
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -97,7 +99,7 @@ def publish_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, f
     """Write a checkpoint folder in one atomic step; its digest."""
 
     def write(partial: Path) -> None:
-        model.save_pretrained(partial)
+        model.save_pretrained(partial, max_shard_size=_SHARD_SIZE)
         tokenizer.save_pretrained(partial)
 
     return checkpoint.publish(folder, write)

@@ -13,6 +13,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.weight_upload import upload_weights
+from assay_shared.errors import InfrastructureError, InvalidInput
 from assay_shared.interfaces import WeightSink
 from assay_shared.types import (
     FolderWeights,
@@ -20,14 +21,18 @@ from assay_shared.types import (
     PolicyVersion,
     SyncMode,
     UploadedWeights,
+    WeightReceiver,
     WeightStatus,
     WeightUpdate,
 )
+from assay_trainer.direct import DirectTransfer
 from assay_trainer.policy import publish_policy
 from assay_trainer.published import PublishedVersions
 
 #: Two samplers of the same float32 weights differ in the order of their sums, by far less.
 PROBE_TOLERANCE = 5e-3
+#: With weights of 16 bits, the order of the sums alone makes tenths of a nat.
+COARSE_PROBE_TOLERANCE = 0.25
 _KEPT_VERSIONS = 3
 
 
@@ -40,8 +45,15 @@ class WeightPublisher:
         connect: Callable[[], InferenceClient],
         probe_ids: list[int],
         transfer: Literal["folder", "upload"] = "folder",
+        direct: DirectTransfer | None = None,
+        on_fallback: Callable[[int, str], None] = lambda version, reason: None,
     ) -> None:
-        """`probe_ids`: a fixed sequence whose log-probabilities prove that weights landed."""
+        """
+        Args:
+            probe_ids: a fixed sequence whose log-probabilities prove that weights landed.
+            direct: tried first; what it cannot do is done by a folder.
+            on_fallback: told the version, and why it goes by a folder.
+        """
         self._transfer = transfer
         #: Digest and folder of what inference served last.
         self._served: tuple[str, Path] | None = None
@@ -49,8 +61,12 @@ class WeightPublisher:
         self._connect = connect
         self._probe_ids = probe_ids
         self.published = PublishedVersions(folder / "published.jsonl")
+        self._direct = direct
+        self._on_fallback = on_fallback
         self._last: WeightUpdate | None = None
         self._last_folder = folder
+        #: Of a last version that is in memory alone.
+        self._model: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None
         self._checked_at = 0.0
 
     def publish(
@@ -59,65 +75,111 @@ class WeightPublisher:
         tokenizer: PreTrainedTokenizerBase,
         mode: SyncMode = SyncMode.WAIT,
     ) -> WeightStatus:
-        """Write the model and return once inference serves it as the next version.
+        """Return once inference serves the model as the next version.
 
         Raises:
             WeightsRefused: what inference loaded is not this model.
             Conflict: another trainer publishes to the same inference.
         """
-        version = asyncio.run(self._next_version())
-        folder = self._folder / f"v{version:06d}"
-        digest = publish_policy(model, tokenizer, folder)
-        self._last_folder = folder
-        self._last = WeightUpdate(
-            source=FolderWeights(path=str(folder.resolve())),
-            policy=PolicyVersion(version=version, digest=digest),
-            probe=probe(model, self._probe_ids),
-            mode=mode,
-        )
+        served = asyncio.run(self._status())
+        served_version = served.policy.version if served.policy else 0
+        version = max(self.published.newest, served_version) + 1
+        engine_dtype = None if served.receiver is None else served.receiver.dtype
+        proof = probe(model, self._probe_ids, engine_dtype)
+        status = self._publish_directly(model, served.receiver, version, proof, mode=mode)
+        if status is not None:
+            self._model = model, tokenizer
+            return status
+        update = self._write(model, tokenizer, version, proof)
+        self._last = update.model_copy(update={"mode": mode})
+        self._model = None
         self.published.add(self._last.policy)
-        status = asyncio.run(self._send(self._last))
-        self._served = (digest, folder)
-        self._forget_old(version)
-        return status
+        sent = asyncio.run(self._send(self._last))
+        self._served = (self._last.policy.digest, self._last_folder)
+        self._forget_old()
+        return sent
 
     def ensure_served(self, every_s: float = 5.0) -> None:
         """Give the last version again to an inference that was restarted without it."""
         if self._last is None or time.monotonic() - self._checked_at < every_s:
             return
         self._checked_at = time.monotonic()
-        asyncio.run(self._send_if_missing(self._last))
+        status, policy = asyncio.run(self._status()), self._last.policy
+        if status.policy is not None and status.policy.version >= policy.version:
+            return
+        if self._model is not None:
+            model, proof = self._model[0], self._last.probe
+            assert proof is not None
+            if self._publish_directly(model, status.receiver, policy.version, proof, policy.digest):
+                return
+            self._last = self._write(*self._model, policy.version, proof, policy)
+            self._model = None
+        asyncio.run(self._send(self._last))
 
-    async def _next_version(self) -> int:
-        async with self._connect() as sink:
-            served = (await sink.weight_status()).policy
-        return max(self.published.newest, served.version if served else 0) + 1
+    def _publish_directly(
+        self,
+        model: PreTrainedModel,
+        receiver: WeightReceiver | None,
+        version: int,
+        proof: LogprobProbe,
+        digest: str | None = None,
+        mode: SyncMode = SyncMode.WAIT,
+    ) -> WeightStatus | None:
+        """None where it has to go by a folder."""
+        if self._direct is None or receiver is None:
+            return None
+        try:
+            self._last, status = self._direct.publish(
+                model, receiver, version, proof, digest, self.published.add, mode
+            )
+        except (InfrastructureError, InvalidInput) as error:
+            self._on_fallback(version, str(error))
+            return None
+        return status
+
+    def _write(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        version: int,
+        proof: LogprobProbe,
+        policy: PolicyVersion | None = None,
+    ) -> WeightUpdate:
+        """The model as a folder; `policy`, where it was announced under another digest before."""
+        folder = self._folder / f"v{version:06d}"
+        digest = publish_policy(model, tokenizer, folder)
+        self._last_folder = folder
+        files_digest = None if policy is None else digest
+        return WeightUpdate(
+            source=FolderWeights(path=str(folder.resolve()), files_digest=files_digest),
+            policy=policy or PolicyVersion(version=version, digest=digest),
+            probe=proof,
+        )
+
+    async def _status(self) -> WeightStatus:
+        async with self._connect() as client:
+            sink: WeightSink = client
+            return await sink.weight_status()
 
     async def _send(self, update: WeightUpdate) -> WeightStatus:
         async with self._connect() as client:
-            return await self._give(client, update)
+            if self._transfer == "upload":
+                uploaded = await upload_weights(client, self._last_folder, self._served)
+                update = update.model_copy(update={"source": UploadedWeights(upload=uploaded.id)})
+            return await client.update_weights(update)
 
-    async def _give(self, client: InferenceClient, update: WeightUpdate) -> WeightStatus:
-        if self._transfer == "upload":
-            uploaded = await upload_weights(client, self._last_folder, self._served)
-            update = update.model_copy(update={"source": UploadedWeights(upload=uploaded.id)})
-        return await client.update_weights(update)
-
-    async def _send_if_missing(self, update: WeightUpdate) -> None:
-        async with self._connect() as client:
-            sink: WeightSink = client
-            served = (await sink.weight_status()).policy
-            if served is None or served.version < update.policy.version:
-                await self._give(client, update)
-
-    def _forget_old(self, version: int) -> None:
-        for folder in self._folder.glob("v*"):
-            if int(folder.name[1:]) <= version - _KEPT_VERSIONS:
-                shutil.rmtree(folder)
+    def _forget_old(self) -> None:
+        """An engine may need the newest folders to come back to, however old they are."""
+        for folder in sorted(self._folder.glob("v*"))[:-_KEPT_VERSIONS]:
+            shutil.rmtree(folder)
 
 
-def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:
+def probe(
+    model: PreTrainedModel, token_ids: list[int], engine_dtype: str | None = None
+) -> LogprobProbe:
     """The model's own log-probabilities of a fixed sequence, in the precision of its weights.
+
+    The tolerance is that of the coarser of both types; an unknown engine's is the model's.
 
     The class's forward is called: in training on a GPU the instance's computes in bf16, which
     differs by hundredths of a nat from an engine that has the very same weights.
@@ -129,6 +191,9 @@ def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:
         logits_TV = type(model).forward(model, input_ids=ids_1T).logits[0, :-1].float()
     model.train(was_training)
     logprobs_T = logits_TV.log_softmax(dim=-1).gather(1, ids_1T[0, 1:, None])[:, 0]
+    is_fine = model.dtype == torch.float32 and engine_dtype in (None, "float32")
     return LogprobProbe(
-        token_ids=tuple(token_ids), logprobs=tuple(logprobs_T.tolist()), tolerance=PROBE_TOLERANCE
+        token_ids=tuple(token_ids),
+        logprobs=tuple(logprobs_T.tolist()),
+        tolerance=PROBE_TOLERANCE if is_fine else COARSE_PROBE_TOLERANCE,
     )

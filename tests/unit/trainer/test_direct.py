@@ -1,0 +1,41 @@
+"""What a trainer sends directly: each weight once, in the engine's type."""
+
+import pytest
+import torch
+
+from assay_shared.standalone.weight_transfer.fingerprint import as_text, fingerprint
+from assay_shared.types import WeightReceiver
+from assay_trainer.direct import manifest_of, named_weights, transport_to
+from assay_trainer.policy import create_policy
+from assay_trainer.weights import COARSE_PROBE_TOLERANCE, PROBE_TOLERANCE, probe
+from tests.policies import TEXTS, TINY
+
+
+def test_a_tied_head_is_sent_once_and_under_the_name_that_a_checkpoint_has() -> None:
+    model, _ = create_policy(TINY, TEXTS, seed=0)
+    names = named_weights(model).keys()
+    assert "model.embed_tokens.weight" in names
+    assert "lm_head.weight" not in names
+    assert len(names) == len(list(model.parameters()))
+
+
+def test_the_manifest_is_of_what_the_engine_will_hold() -> None:
+    weights = {"w": torch.randn(5, 3)}
+    (entry,) = manifest_of(weights, "bfloat16")
+    assert entry.dtype == "bfloat16"
+    assert entry.fingerprint == as_text(fingerprint(weights["w"].to(torch.bfloat16)))
+    assert entry.fingerprint != as_text(fingerprint(weights["w"]))
+
+
+@pytest.mark.parametrize("devices", [("cpu",), ("GPU-1", "cpu"), ("GPU-1",)])
+def test_from_a_cpu_weights_go_over_gloo(devices: tuple[str, ...]) -> None:
+    receiver = WeightReceiver(devices=devices, dtype="float32")
+    assert transport_to(receiver, torch.device("cpu")) == "gloo"
+
+
+def test_a_probe_allows_for_the_coarser_type() -> None:
+    model, _ = create_policy(TINY, TEXTS, seed=0)
+    assert probe(model, [1, 2, 3]).tolerance == PROBE_TOLERANCE
+    assert probe(model, [1, 2, 3], "float32").tolerance == PROBE_TOLERANCE
+    assert probe(model, [1, 2, 3], "bfloat16").tolerance == COARSE_PROBE_TOLERANCE
+    assert probe(model.bfloat16(), [1, 2, 3]).tolerance == COARSE_PROBE_TOLERANCE
