@@ -62,20 +62,20 @@ class Maker:
     """Makes versions of one network: other weights, the same tokenizer."""
 
     def __init__(self) -> None:
-        self._network, self._tokenizer = create_policy(SERVABLE, TEXTS, seed=0)
+        self.network, self.tokenizer = create_policy(SERVABLE, TEXTS, seed=0)
 
     def make(self, folder: Path, seed: int) -> Version:
         """Layers that outweigh the embedding: the answer is no mere echo of the prompt's end."""
         random = torch.Generator().manual_seed(seed)
         with torch.inference_mode():
-            for weight in self._network.parameters():
+            for weight in self.network.parameters():
                 if weight.ndim == 2:
                     weight.normal_(std=0.2, generator=random)
-        digest = publish_policy(self._network, self._tokenizer, folder)
-        ids, end = list(PROMPT), self._tokenizer.eos_token_id
+        digest = publish_policy(self.network, self.tokenizer, folder)
+        ids, end = list(PROMPT), self.tokenizer.eos_token_id
         with torch.inference_mode():
             while len(ids) < len(PROMPT) + GREEDY.max_tokens and ids[-1] != end:
-                logits_TV = self._network(torch.tensor([ids])).logits[0]
+                logits_TV = self.network(torch.tensor([ids])).logits[0]
                 ids.append(int(logits_TV[-1].argmax()))
         logprobs_TV = logits_TV[: len(PROMPT) - 1].float().log_softmax(dim=-1)
         logprobs = tuple(float(logprobs_TV[at, token]) for at, token in enumerate(PROMPT[1:]))
