@@ -165,7 +165,7 @@ def measure(syncs: int, model: Any, sync: Callable[[int], dict[str, float]]) -> 
             change(model)
             started = time.perf_counter()
             phases = sync(number)
-            phases["total"] = time.perf_counter() - started
+            phases.setdefault("total", time.perf_counter() - started)
             rows.append(phases)
             say(f"sync {number}: " + ", ".join(f"{k} {v:.3f}" for k, v in phases.items()))
     found: dict[str, Any] = {
@@ -289,11 +289,14 @@ def by_folder(arguments: argparse.Namespace) -> dict[str, Any]:
             started = time.perf_counter()
             status = announce(url, update)
             took_s = time.perf_counter() - started
-            shutil.rmtree(folder)
+            # What is compared with the engine in the end is the newest.
+            shutil.rmtree(WORK / f"v{number - 1}", ignore_errors=True)
             checked_s = took_s - sum(status.phases_s.values())
-            return {"write": written_s, "check": checked_s, **status.phases_s}
+            phases = {"write": written_s, "check": checked_s, **status.phases_s}
+            return phases | {"total": written_s + took_s}
 
         found = measure(arguments.syncs, model, sync)
+        write(arguments, found)
         return found | {"digest": digest_of(url)}
 
 
@@ -329,6 +332,7 @@ def directly(arguments: argparse.Namespace, gpu: str, memory: str) -> dict[str, 
             return {"probe": probed_s, **status.phases_s}
 
         found = measure(arguments.syncs, model, sync)
+        write(arguments, found)
         transfer.close()
         return found | {"transport": sorted(transports), "digest": digest_of(url)}
 
