@@ -21,6 +21,8 @@ from typing import Any
 from bench.inference_service import Target, play, requests_of, service
 
 _GRAPHS = "--max-cudagraph-capture-size 1024"
+#: vLLM then makes no texts, neither of answers nor of each token whose log-probability it gives.
+_NO_TEXTS = "--skip-tokenizer-init"
 
 
 @dataclass(frozen=True)
@@ -53,6 +55,9 @@ SETTINGS = (
     Setting("4 processes x 256", _vllm(256, processes=4)),
     Setting("4 processes x 512", _vllm(512, processes=4), at_once=2048),
     Setting("8 processes x 256", _vllm(256, processes=8), at_once=2048),
+    Setting("1024 sequences, no texts", _vllm(1024, _NO_TEXTS)),
+    Setting("4 processes x 256, no texts", _vllm(256, _NO_TEXTS, processes=4)),
+    Setting("8 processes x 128, no texts", _vllm(128, _NO_TEXTS, processes=8)),
 )
 
 

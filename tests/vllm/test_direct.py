@@ -276,7 +276,7 @@ async def test_what_cannot_go_directly_goes_by_a_folder_and_says_why(
 ) -> None:
     publishing = Publishing(url, maker, tmp_path, host="192.0.2.1")  # an address that nobody has
     status = await publishing.publish(seed=90)
-    assert status.source is not None
+    assert isinstance(status.source, FolderWeights)
     assert await publishing.ask(client) == status.policy
     assert len(publishing.by_folder) == 1
     assert named_weights(maker.network).keys() == checkpoint_names(status.source.path)

@@ -9,6 +9,7 @@ from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import WeightsRefused
 from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
 
+_HINT = "an engine takes new weights of the model that it was started with"
 #: Entries of config.json that say how it was written, not what the network computes.
 _PASSING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
 _TOKENIZER_FILES = (
@@ -59,8 +60,10 @@ class Checkpoint:
         }
         if served is not None:
             check_same_layout(served.layout, layout)
-            _check_same_config(served, config, files)
+            _check_same_config(served, config)
             vocabulary = served.vocabulary
+            if files != served.tokenizer_files:
+                _check_same_vocabulary(vocabulary, _vocabulary(folder, config))
         else:
             vocabulary = _vocabulary(folder, config)
         return cls(folder, policy, probe, layout, config, files, vocabulary)
@@ -82,17 +85,24 @@ class Checkpoint:
         return str(self.config.get("dtype") or self.config.get("torch_dtype") or "auto")
 
 
-def _check_same_config(
-    served: Checkpoint, config: dict[str, object], files: dict[str, bytes]
-) -> None:
-    hint = "an engine takes new weights of the model that it was started with"
+def _check_same_config(served: Checkpoint, config: dict[str, object]) -> None:
     for key in sorted((served.config.keys() | config.keys()) - _PASSING):
         before, after = served.config.get(key), config.get(key)
         if before != after:
-            raise WeightsRefused(f"config.json has {key} {after!r}, not {before!r}", hint=hint)
-    for name in sorted(served.tokenizer_files.keys() | files.keys()):
-        if served.tokenizer_files.get(name) != files.get(name):
-            raise WeightsRefused(f"{name} is not that of the version that is served", hint=hint)
+            raise WeightsRefused(f"config.json has {key} {after!r}, not {before!r}", hint=_HINT)
+
+
+def _check_same_vocabulary(served: Vocabulary, new: Vocabulary) -> None:
+    """The same in what it does: who loads and saves a tokenizer changes its files."""
+    for what, before, after in (
+        ("tokenizer", served.rules, new.rules),
+        ("chat template", served.tokenizer.chat_template, new.tokenizer.chat_template),
+        ("set of end tokens", served.end_ids, new.end_ids),
+    ):
+        if before != after:
+            raise WeightsRefused(
+                f"another {what} than that of the version that is served", hint=_HINT
+            )
 
 
 def _vocabulary(folder: Path, config: dict[str, object]) -> Vocabulary:

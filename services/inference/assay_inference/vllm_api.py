@@ -16,6 +16,8 @@ from assay_shared.types import FinishReason, SamplingParams, Structure
 
 _MAX_LINE_BYTES = 16 * 2**20
 _CONNECT_TIMEOUT_S = 10.0
+#: Shorter than vLLM is told to.
+_KEEP_ALIVE_S = 30.0
 Json = dict[str, object]
 
 
@@ -33,7 +35,8 @@ class VllmApi:
 
     def __init__(self, socket: Path) -> None:
         self._session = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(str(socket), limit=0), read_bufsize=_MAX_LINE_BYTES
+            connector=aiohttp.UnixConnector(str(socket), limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+            read_bufsize=_MAX_LINE_BYTES,
         )
 
     async def close(self) -> None:

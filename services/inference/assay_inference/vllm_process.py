@@ -34,6 +34,8 @@ _ENVIRONMENT = {
     "VLLM_SERVER_DEV_MODE": "1",
     # The other one samples with code that the worker's methods do not know.
     "VLLM_USE_V2_MODEL_RUNNER": "0",
+    # Longer than the service keeps a connection: a request on one that is being closed is lost.
+    "VLLM_HTTP_TIMEOUT_KEEP_ALIVE": "75",
     "HF_HUB_OFFLINE": "1",
     "VLLM_NO_USAGE_STATS": "1",
     "DO_NOT_TRACK": "1",

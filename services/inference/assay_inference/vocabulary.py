@@ -1,5 +1,6 @@
 """Tokenizer, chat template and what bounds an answer: what of a checkpoint needs no network."""
 
+import json
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
@@ -19,6 +20,16 @@ class Vocabulary:
     size: int
     end_ids: frozenset[int]
     max_length: int
+
+    @property
+    def rules(self) -> object:
+        """All by which texts become ids: pieces, merges, special tokens, normalisation."""
+        backend = getattr(self.tokenizer, "backend_tokenizer", None)
+        if backend is None:
+            return self.tokenizer.get_vocab(), self.tokenizer.special_tokens_map
+        rules: dict[str, object] = json.loads(backend.to_str())
+        # Settings of one call, not of the vocabulary.
+        return {key: value for key, value in rules.items() if key not in ("padding", "truncation")}
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))

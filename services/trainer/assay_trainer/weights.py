@@ -32,7 +32,7 @@ from assay_trainer.published import PublishedVersions
 #: Two samplers of the same float32 weights differ in the order of their sums, by far less.
 PROBE_TOLERANCE = 5e-3
 #: With weights of 16 bits, the order of the sums alone makes tenths of a nat.
-COARSE_PROBE_TOLERANCE = 0.25
+COARSE_PROBE_TOLERANCE = 0.5
 _KEPT_VERSIONS = 3
 
 
