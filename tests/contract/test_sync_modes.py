@@ -151,6 +151,10 @@ def requests_of(sampling: SamplingParams) -> list[GenerateRequest]:
     return [GenerateRequest(prompt=prompt, sampling=sampling) for prompt in ENDLESS]
 
 
+def ids_of(answer: GenerateResponse) -> list[tuple[int, ...]]:
+    return [completion.token_ids for completion in answer.completions]
+
+
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("mode", [SyncMode.WAIT, SyncMode.RESTART])
 async def test_no_answer_mixes_versions(
@@ -178,8 +182,15 @@ async def test_no_answer_mixes_versions(
             await rest
     if sampling.seed is not None:
         again = await asyncio.gather(*(client.generate(request) for request in requests))
-        newest = [answer for answer in answers if answer.completions[0].policy == after]
-        assert all(answer in again for answer in newest), "a seed says the same after a restart"
+        pairs = [
+            (drawn, redrawn)
+            for drawn, redrawn in zip(answers, again, strict=True)
+            if drawn.completions[0].policy == after
+        ]
+        assert pairs
+        # Log-probabilities hang in their last digits on what else is in the batch.
+        for drawn, redrawn in pairs:
+            assert ids_of(drawn) == ids_of(redrawn), "a seed says the same after a restart"
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
