@@ -22,7 +22,7 @@ import torch
 from fastapi import FastAPI
 
 from assay_inference.app import create_app
-from assay_inference.engine_vllm import VllmEngine
+from assay_inference.engine_supervised import SupervisedEngine
 from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
@@ -196,7 +196,7 @@ async def test_200_versions_land_under_load_and_no_answer_is_mixed(
 def engine_processes(app: FastAPI) -> list[psutil.Process]:
     """All of vLLM, the one that computes last."""
     engine = app.state.engine
-    assert isinstance(engine, VllmEngine)
+    assert isinstance(engine, SupervisedEngine)
     assert engine.child_pid is not None
     return psutil.Process(engine.child_pid).children(recursive=True)
 

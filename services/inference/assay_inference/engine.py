@@ -156,9 +156,10 @@ def make_engine(settings: InferenceSettings) -> Engine:
             return ReplicaEngine(settings, Addresses.read(settings))
         return ReplicaEngine(settings, Children(settings, make_engine))
     if settings.inference_engine == "vllm":
-        from assay_inference.engine_vllm import VllmEngine
+        from assay_inference.engine_supervised import SupervisedEngine
+        from assay_inference.vllm_replica import VllmReplica
 
-        return VllmEngine(settings)
+        return SupervisedEngine(settings, VllmReplica)
     from assay_inference.engine_transformers import TransformersEngine
 
     return TransformersEngine(settings)

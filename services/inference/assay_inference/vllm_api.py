@@ -4,70 +4,56 @@ import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
+from assay_inference.server_api import CONNECT_TIMEOUT_S, Drawn, Json, ServerConnection
 from assay_inference.vllm_process import MODEL
-from assay_shared.errors import AssayError, InternalFault, InvalidInput, TimedOut, Unreachable
+from assay_shared.errors import InternalFault, InvalidInput, Unreachable
 from assay_shared.types import FinishReason, SamplingParams, Structure
 
-_MAX_LINE_BYTES = 16 * 2**20
-_CONNECT_TIMEOUT_S = 10.0
 #: Shorter than vLLM is told to.
 _KEEP_ALIVE_S = 30.0
-Json = dict[str, object]
-
-
-@dataclass
-class Drawn:
-    """One sample as it grows; one that vLLM gave up has no finish reason."""
-
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    finish_reason: FinishReason | None = None
 
 
 class VllmApi:
-    """Unreachable: the server is gone or its engine failed. TimedOut: no answer in time."""
+    """Implements `assay_inference.server_api.ServerApi`, and what only vLLM has."""
 
     def __init__(self, socket: Path) -> None:
-        self._session = aiohttp.ClientSession(
-            connector=aiohttp.UnixConnector(str(socket), limit=0, keepalive_timeout=_KEEP_ALIVE_S),
-            read_bufsize=_MAX_LINE_BYTES,
-        )
+        connector = aiohttp.UnixConnector(str(socket), limit=0, keepalive_timeout=_KEEP_ALIVE_S)
+        self._server = ServerConnection("vLLM", connector)
 
     async def close(self) -> None:
-        await self._session.close()
+        await self._server.close()
 
     async def check_health(self, timeout_s: float) -> None:
-        await self._text("GET", "/health", None, timeout_s)
+        await self._server.text("GET", "/health", None, timeout_s)
 
     async def metrics_text(self, timeout_s: float) -> str:
-        return await self._text("GET", "/metrics", None, timeout_s)
+        return await self._server.text("GET", "/metrics", None, timeout_s)
 
     async def max_length(self, timeout_s: float) -> int:
         """The longest context that it takes."""
-        card = json.loads(await self._text("GET", "/v1/models", None, timeout_s))["data"][0]
+        card = json.loads(await self._server.text("GET", "/v1/models", None, timeout_s))["data"][0]
         return int(card["max_model_len"])
 
     async def rpc(self, method: str, timeout_s: float, **arguments: object) -> list[dict[str, Any]]:
         """Call a method of all workers; an answer of each."""
         body: Json = {"method": method, "kwargs": arguments, "timeout": timeout_s}
-        answer = json.loads(await self._text("POST", "/collective_rpc", body, timeout_s))
+        answer = json.loads(await self._server.text("POST", "/collective_rpc", body, timeout_s))
         return [result or {} for result in answer["results"]]
 
     async def pause(self, timeout_s: float) -> None:
         """Give up what may still run for clients that went away."""
-        await self._text("POST", "/pause?mode=abort", None, timeout_s)
+        await self._server.text("POST", "/pause?mode=abort", None, timeout_s)
 
     async def resume(self, timeout_s: float) -> None:
-        await self._text("POST", "/resume", None, timeout_s)
+        await self._server.text("POST", "/resume", None, timeout_s)
 
     async def reset_prefix_cache(self, timeout_s: float) -> None:
-        text = await self._text("POST", "/reset_prefix_cache", None, timeout_s)
+        text = await self._server.text("POST", "/reset_prefix_cache", None, timeout_s)
         if text and json.loads(text).get("success") is False:
             raise Unreachable("vLLM does not let go of its prefix cache")
 
@@ -80,7 +66,7 @@ class VllmApi:
             "temperature": 0,
             "prompt_logprobs": 0,
         }
-        answer = json.loads(await self._text("POST", "/v1/completions", body, timeout_s))
+        answer = json.loads(await self._server.text("POST", "/v1/completions", body, timeout_s))
         found = answer["choices"][0]["prompt_logprobs"][1:]
         return [
             float(entry[str(token_id)]["logprob"])
@@ -97,7 +83,7 @@ class VllmApi:
         """All samples, once all are finished."""
         body = _generation(prompt, sampling, end_ids)
         async with self._held_to(sampling.structure):
-            answer = json.loads(await self._text("POST", "/v1/completions", body, timeout_s))
+            answer = json.loads(await self._server.text("POST", "/v1/completions", body, timeout_s))
         drawn = [Drawn() for _ in range(sampling.n)]
         for choice in answer["choices"]:
             _add(drawn[choice["index"]], choice, prompt)
@@ -115,7 +101,7 @@ class VllmApi:
         drawn = [Drawn() for _ in range(sampling.n)]
         async with (
             self._held_to(sampling.structure),
-            self._request("POST", "/v1/completions", body, timeout_s) as response,
+            self._server.request("POST", "/v1/completions", body, timeout_s) as response,
         ):
             async for line in response.content:
                 payload = line.removeprefix(b"data: ").strip()
@@ -140,36 +126,10 @@ class VllmApi:
         except (InternalFault, Unreachable) as error:
             if structure is None:
                 raise
-            await self.check_health(_CONNECT_TIMEOUT_S)
+            await self.check_health(CONNECT_TIMEOUT_S)
             raise InvalidInput(
                 f"no answer can be held to this form: {error.message}", field="sampling.structure"
             ) from error
-
-    async def _text(self, method: str, path: str, body: Json | None, timeout_s: float) -> str:
-        async with self._request(method, path, body, timeout_s) as response:
-            return await response.text()
-
-    @asynccontextmanager
-    async def _request(
-        self, method: str, path: str, body: Json | None, timeout_s: float
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        limits = aiohttp.ClientTimeout(total=timeout_s, connect=_CONNECT_TIMEOUT_S)
-        try:
-            async with self._session.request(
-                method, f"http://vllm{path}", json=body, timeout=limits
-            ) as response:
-                if response.status >= 400:
-                    raise _refusal(response.status, path, await response.text())
-                yield response
-        except TimeoutError as error:
-            raise TimedOut(f"vLLM did not answer {path} within {timeout_s:g} s") from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"vLLM is gone: {error or type(error).__name__}") from error
-
-
-def _refusal(status: int, path: str, text: str) -> AssayError:
-    message = f"vLLM answered {path} with {status}: {' '.join(text.split())[:400]}"
-    return Unreachable(message) if status >= 500 else InternalFault(message)
 
 
 def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[int]) -> Json:

@@ -1,4 +1,4 @@
-"""How requests are sent out of a vLLM for new weights, which a scripted one stands for here."""
+"""How requests are sent out of a server for new weights; a scripted one stands for a vLLM here."""
 
 import asyncio
 from types import SimpleNamespace
@@ -6,11 +6,12 @@ from typing import cast
 
 import pytest
 
-from assay_inference.engine_vllm import VllmEngine
+from assay_inference.engine_child import Sync
+from assay_inference.engine_supervised import SupervisedEngine
 from assay_inference.opened import Checkpoint
+from assay_inference.server_api import Drawn
 from assay_inference.settings import InferenceSettings
-from assay_inference.vllm_api import Drawn
-from assay_inference.vllm_replica import Sync, VllmReplica
+from assay_inference.vllm_replica import VllmReplica
 from assay_shared.errors import TimedOut
 from assay_shared.types import FinishReason, PolicyVersion, SamplingParams, SyncMode
 
@@ -57,8 +58,8 @@ class PausableApi:
         self.num_resumes += 1
 
 
-async def serving(api: PausableApi, **settings: object) -> VllmEngine:
-    engine = VllmEngine(InferenceSettings.model_validate(settings))
+async def serving(api: PausableApi, **settings: object) -> SupervisedEngine:
+    engine = SupervisedEngine(InferenceSettings.model_validate(settings), VllmReplica)
     checkpoint = SimpleNamespace(vocabulary=Vocabulary(), policy=OLD)
     engine._served = cast(Checkpoint, checkpoint)
     engine._replica = cast(VllmReplica, SimpleNamespace(api=api, checkpoint=checkpoint))
@@ -66,7 +67,7 @@ async def serving(api: PausableApi, **settings: object) -> VllmEngine:
     return engine
 
 
-async def swap(engine: VllmEngine, api: PausableApi, mode: SyncMode) -> None:
+async def swap(engine: SupervisedEngine, api: PausableApi, mode: SyncMode) -> None:
     replica = engine._replica
     assert replica is not None
     await engine._clear(replica, mode, Sync())

@@ -1,4 +1,4 @@
-"""A request as vLLM draws it: in one call, or in several where new weights come in between."""
+"""A request as a server draws it: in one call, or in several where new weights come in between."""
 
 import hashlib
 from bisect import bisect_left
@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from functools import partial
 
 from assay_inference.engine import OnText
+from assay_inference.engine_child import EngineChild
+from assay_inference.server_api import Drawn
 from assay_inference.spans import Spans, check_redraw
 from assay_inference.transcript import Transcript
-from assay_inference.vllm_api import Drawn
-from assay_inference.vllm_replica import VllmReplica
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.together import together
 from assay_shared.types import Completion, FinishReason, SamplingParams
@@ -39,7 +39,7 @@ class Drawing:
         self._on_text = on_text
         self._timeout_s = timeout_s
         self._num_redraws = 0
-        #: Greedy samples are all the same, and vLLM draws one alone.
+        #: Greedy samples are all the same, and the server draws one alone.
         self._num_copies = sampling.n if sampling.temperature == 0 else 1
         self._samples = self._new_samples()
 
@@ -61,8 +61,8 @@ class Drawing:
         self._num_redraws += 1
         self._samples = self._new_samples()
 
-    async def go_on(self, replica: VllmReplica) -> None:
-        """Draw until all samples are finished, or vLLM gives up what is not.
+    async def go_on(self, replica: EngineChild) -> None:
+        """Draw until all samples are finished, or the server gives up what is not.
 
         Raises:
             Unreachable, TimedOut: it is gone or hangs.
@@ -86,8 +86,8 @@ class Drawing:
         left = sampling.max_tokens - num_drawn
         return sampling.model_copy(update={"n": 1, "max_tokens": left, "seed": seed})
 
-    async def _draw(self, replica: VllmReplica, sampling: SamplingParams, at: list[int]) -> None:
-        """One call of vLLM, whose samples are those `at` these places."""
+    async def _draw(self, replica: EngineChild, sampling: SamplingParams, at: list[int]) -> None:
+        """One call of the server, whose samples are those `at` these places."""
         checkpoint = replica.checkpoint
         ends = checkpoint.vocabulary.end_ids
         samples = [self._samples[index] for index in at]
@@ -113,7 +113,7 @@ class Drawing:
                 self._show(index, checkpoint.vocabulary, Drawn(finish_reason=one.finish_reason))
 
     def _stop_at_seam(self, sample: Sample, num_before: int, vocabulary: Vocabulary) -> None:
-        """End at a stop string that began before this call: vLLM saw only the rest of it."""
+        """End at a stop string that began before this call: the server saw only the rest of it."""
 
         def has_stop(length: int) -> bool:
             text = vocabulary.decode(sample.token_ids[:length])

@@ -1,4 +1,4 @@
-"""The vLLM engine: its server as a child, supervised, whose weights are proven before it serves.
+"""An engine that is a server of its own: a supervised child, whose weights are proven.
 
 One lock orders all that changes what is served. New weights hold the gate, wait for the sequences
 in hand, and open it again; a child that is lost shuts it until another one serves the same version.
@@ -14,19 +14,19 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from assay_inference import direct
+from assay_inference.drawing import Drawing
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
+from assay_inference.engine_child import EngineChild, Sync
 from assay_inference.gate import Gate
 from assay_inference.opened import Checkpoint
 from assay_inference.restarts import RestartBudget
+from assay_inference.server_api import Pausable
 from assay_inference.settings import InferenceSettings
-from assay_inference.vllm_drawing import Drawing
-from assay_inference.vllm_replica import Sync, VllmReplica
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
     AssayError,
     InfrastructureError,
     InternalFault,
-    InvalidInput,
     NotReady,
     TimedOut,
     Unreachable,
@@ -44,31 +44,30 @@ from assay_shared.types import (
 )
 
 _log = logging.getLogger(__name__)
-_LEAST_TEMPERATURE, _MOST_TEMPERATURE = 0.01, 2.0
 _WATCH_S = 0.2
 _PAUSE_AGAIN_S = 0.05
 _STOP_GRACE_S = 10.0
 _RETRY_AFTER_S = 5.0
-_CACHE_USE = "vllm:kv_cache_usage_perc"
-_STARTING = "vLLM is starting again"
 
 
-class VllmEngine:
-    """Implements `assay_inference.engine.Engine`."""
+class SupervisedEngine:
+    """Implements `assay_inference.engine.Engine`, for each kind of `EngineChild`."""
 
-    def __init__(self, settings: InferenceSettings) -> None:
+    def __init__(self, settings: InferenceSettings, kind: type[EngineChild]) -> None:
         self._settings = settings
+        self._kind = kind
+        self._starting = f"{kind.name} is starting again"
         self.max_sequences = settings.inference_max_sequences
         self._gate = Gate("no weights are loaded yet")
         self._changing = asyncio.Lock()
-        self._replica: VllmReplica | None = None
+        self._replica: EngineChild | None = None
         self._served: Checkpoint | None = None
         #: What the sequences in hand are to do, while they are sent out for new weights.
         self._interrupting: SyncMode | None = None
         #: The last that came by a folder: all but the weights of others is as it is there.
         self._base: Checkpoint | None = None
         self.receiver: WeightReceiver | None = None
-        #: While vLLM loads, it answers nothing else.
+        #: While the child loads, it answers nothing else.
         self.is_loading = False
         self._watcher: asyncio.Task[None] | None = None
         self._metrics: list[Metric] = []
@@ -79,7 +78,7 @@ class VllmEngine:
     @property
     def vocabulary(self) -> Vocabulary:
         if self._served is None:
-            raise NotReady(self._gate.shut_because or _STARTING, retry_after_s=_RETRY_AFTER_S)
+            raise NotReady(self._gate.shut_because or self._starting, retry_after_s=_RETRY_AFTER_S)
         return self._served.vocabulary
 
     def not_ready_because(self) -> str | None:
@@ -91,7 +90,7 @@ class VllmEngine:
 
     @property
     def child_pid(self) -> int | None:
-        """The process group of vLLM."""
+        """The process group of the child."""
         return None if self._replica is None else self._replica.process.pid
 
     @property
@@ -99,7 +98,8 @@ class VllmEngine:
         return {}
 
     def traffic(self) -> Traffic:
-        uses = [s.value for m in self._metrics if m.name == _CACHE_USE for s in m.samples]
+        name = self._kind.cache_use_metric
+        uses = [s.value for m in self._metrics if m.name == name for s in m.samples]
         running = min(self._gate.num_inside, self.max_sequences)
         return Traffic(running, self._num_tokens, max(uses, default=None))
 
@@ -110,7 +110,7 @@ class VllmEngine:
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
         self.vocabulary.check_fits(prompt_token_ids, sampling)
-        _check_temperature(sampling.temperature)
+        self._kind.check_sampling(sampling, self._settings)
         timeout_s = self._settings.inference_request_timeout_s
         drawing = Drawing(prompt_token_ids, sampling, on_text, timeout_s)
         while not drawing.is_finished:
@@ -123,11 +123,11 @@ class VllmEngine:
     async def _go_on(self, drawing: Drawing) -> None:
         replica = self._replica
         if replica is None:
-            raise NotReady(_STARTING, retry_after_s=_RETRY_AFTER_S)
+            raise NotReady(self._starting, retry_after_s=_RETRY_AFTER_S)
         try:
             await drawing.go_on(replica)
             if not drawing.is_finished and self._interrupting is None:
-                raise Unreachable("vLLM's answer breaks off")
+                raise Unreachable(f"{self._kind.name}'s answer breaks off")
         except Unreachable as error:
             raise NotReady(
                 f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
@@ -138,7 +138,9 @@ class VllmEngine:
     async def digest(self) -> WeightDigest:
         async with self._changing:
             if self._replica is None or self._served is None:
-                raise NotReady(self._gate.shut_because or _STARTING, retry_after_s=_RETRY_AFTER_S)
+                raise NotReady(
+                    self._gate.shut_because or self._starting, retry_after_s=_RETRY_AFTER_S
+                )
             return await self._replica.digest()
 
     async def close(self) -> None:
@@ -153,6 +155,7 @@ class VllmEngine:
     # Weights
 
     async def load(self, update: WeightUpdate) -> Loaded:
+        self._kind.check_update(update)
         started, sync = time.perf_counter(), Sync()
         async with self._changing:
             checkpoint = await asyncio.to_thread(self._open, update)
@@ -163,7 +166,7 @@ class VllmEngine:
                 await self._clear(replica, update.mode, sync)
                 await self._swap(replica, self._served, checkpoint, sync)
             if self._watcher is None:
-                self._watcher = asyncio.create_task(self._watch(), name="vllm-watcher")
+                self._watcher = asyncio.create_task(self._watch(), name="engine-watcher")
         return Loaded(
             probe_difference=sync.probe_difference,
             load_time_s=time.perf_counter() - started,
@@ -178,7 +181,7 @@ class VllmEngine:
             return Checkpoint.open(folder_of(update), update.policy, update.probe, known)
         return direct.open_checkpoint(update.source, update, self._base, self.receiver)
 
-    async def _start_empty(self, sync: Sync) -> VllmReplica:
+    async def _start_empty(self, sync: Sync) -> EngineChild:
         """A child for weights that come directly. What it starts with is never served."""
         base = self._base
         if base is None or not base.folder.is_dir():
@@ -189,7 +192,7 @@ class VllmEngine:
         return self._replica
 
     async def _start_first(self, checkpoint: Checkpoint, sync: Sync) -> None:
-        await self._gate.shut("vLLM is starting")
+        await self._gate.shut(f"{self._kind.name} is starting")
         try:
             await self._start(checkpoint, sync)
         except AssayError as error:
@@ -199,7 +202,7 @@ class VllmEngine:
             raise
         await self._gate.open()
 
-    async def _clear(self, replica: VllmReplica, mode: SyncMode, sync: Sync) -> None:
+    async def _clear(self, replica: EngineChild, mode: SyncMode, sync: Sync) -> None:
         """Hold the gate until nothing is drawn.
 
         Raises:
@@ -209,29 +212,31 @@ class VllmEngine:
         with sync.phase("drain"):
             if mode is SyncMode.WAIT:
                 return await self._gate.hold(timeout_s)
+            api = replica.api
+            assert isinstance(api, Pausable), "it has this mode"
             self._interrupting = mode
             try:
-                await self._send_out(replica, timeout_s)
+                await self._send_out(api, timeout_s)
             except BaseException:
-                await replica.api.resume(self._settings.inference_load_timeout_s)
+                await api.resume(self._settings.inference_load_timeout_s)
                 raise
             finally:
                 self._interrupting = None
 
-    async def _send_out(self, replica: VllmReplica, timeout_s: float) -> None:
-        """Have vLLM give up all that it draws, what was on its way to it included."""
+    async def _send_out(self, api: Pausable, timeout_s: float) -> None:
+        """Have the child give up all that it draws, what was on its way to it included."""
         holding = asyncio.create_task(self._gate.hold(timeout_s))
         try:
             while not holding.done():
                 with contextlib.suppress(Unreachable, TimedOut):  # the load will meet it too
-                    await replica.api.pause(self._settings.inference_load_timeout_s)
+                    await api.pause(self._settings.inference_load_timeout_s)
                 await asyncio.wait({holding}, timeout=_PAUSE_AGAIN_S)
             await holding
         finally:
             holding.cancel()
 
     async def _swap(
-        self, replica: VllmReplica, served: Checkpoint | None, checkpoint: Checkpoint, sync: Sync
+        self, replica: EngineChild, served: Checkpoint | None, checkpoint: Checkpoint, sync: Sync
     ) -> None:
         """Let `checkpoint` take the place of `served`, or leave that, or nothing."""
         self.is_loading = True
@@ -251,7 +256,7 @@ class VllmEngine:
                 with sync.phase("resume"):
                     await self._gate.open()
 
-    async def _put_back(self, replica: VllmReplica, served: Checkpoint | None) -> None:
+    async def _put_back(self, replica: EngineChild, served: Checkpoint | None) -> None:
         """Serve the old weights again, in the same process if that can be; nothing, if they are
         nowhere any more."""
         if served is None or served.direct is not None:
@@ -268,7 +273,7 @@ class VllmEngine:
         if new.direct is not None:
             await self._start_or_lose(old)
             raise NotReady(
-                "vLLM was lost while weights came directly from the trainer",
+                f"{self._kind.name} was lost while weights came directly from the trainer",
                 retry_after_s=_RETRY_AFTER_S,
             )
         try:
@@ -278,8 +283,8 @@ class VllmEngine:
             if isinstance(error, WeightsRefused):
                 raise
             raise NotReady(
-                f"vLLM was lost while it loaded, and with the new weights it does not start: "
-                f"{error.message}",
+                f"{self._kind.name} was lost while it loaded, and with the new weights it does not "
+                f"start: {error.message}",
                 retry_after_s=_RETRY_AFTER_S,
             ) from error
 
@@ -294,7 +299,7 @@ class VllmEngine:
     async def _start(self, checkpoint: Checkpoint, sync: Sync) -> None:
         """A new child in the place of the old one, which is ended; none if this fails."""
         await self._drop_replica()
-        replica = VllmReplica(self._settings, checkpoint)
+        replica = self._kind(self._settings, checkpoint)
         try:
             await replica.wait_ready(sync)
         except BaseException:
@@ -303,7 +308,7 @@ class VllmEngine:
         self._replica, self.receiver = replica, replica.receiver
         self._serve(replica)
 
-    def _serve(self, replica: VllmReplica) -> None:
+    def _serve(self, replica: EngineChild) -> None:
         self._served = replica.checkpoint
         if self._served.direct is None:
             self._base = self._served
@@ -342,19 +347,20 @@ class VllmEngine:
             if self._replica is replica and not self.is_loading:
                 await self._recover(replica, budget)
 
-    async def _read_metrics(self, replica: VllmReplica) -> None:
+    async def _read_metrics(self, replica: EngineChild) -> None:
         with contextlib.suppress(Unreachable, TimedOut):  # its health, asked beside this, tells
             timeout_s = self._settings.inference_health_timeout_s
             text = await replica.api.metrics_text(timeout_s)
             families = text_string_to_metric_families(text)
-            self._metrics = [family for family in families if family.name.startswith("vllm:")]
+            prefix = self._kind.metrics_prefix
+            self._metrics = [family for family in families if family.name.startswith(prefix)]
 
-    async def _recover(self, lost: VllmReplica, budget: RestartBudget) -> None:
+    async def _recover(self, lost: EngineChild, budget: RestartBudget) -> None:
         """End the child, so that what it has in hand fails, and serve its version by another.
 
         A load that waits for the sequences in hand goes on then, and starts the child itself.
         """
-        _log.warning("vLLM is lost: %s", lost.process.last_words())
+        _log.warning("%s is lost: %s", self._kind.name, lost.process.last_words())
         lost.process.kill()
         if self._changing.locked():
             return
@@ -364,22 +370,13 @@ class VllmEngine:
                 return
             if served is None or served.direct is not None:
                 return await self._lose(direct.why_gone(served))
-            await self._gate.shut(_STARTING)
+            await self._gate.shut(self._starting)
             while (wait_s := budget.next_wait_s()) is not None:
                 await asyncio.sleep(wait_s)
                 try:
                     await self._start(served, Sync())
                 except InfrastructureError as error:
-                    _log.warning("vLLM does not start: %s", error)
+                    _log.warning("%s does not start: %s", self._kind.name, error)
                 else:
                     return await self._gate.open()
-            await self._lose("vLLM failed again and again")
-
-
-def _check_temperature(temperature: float) -> None:
-    """vLLM would refuse what is above, and quietly raise what is between 0 and the least."""
-    if temperature > _MOST_TEMPERATURE or 0 < temperature < _LEAST_TEMPERATURE:
-        raise InvalidInput(
-            f"vLLM takes 0 and {_LEAST_TEMPERATURE:g} to {_MOST_TEMPERATURE:g}",
-            field="sampling.temperature",
-        )
+            await self._lose(f"{self._kind.name} failed again and again")

@@ -6,8 +6,8 @@ from typing import cast
 
 import pytest
 
-from assay_inference.vllm_api import Drawn
-from assay_inference.vllm_drawing import Drawing
+from assay_inference.drawing import Drawing
+from assay_inference.server_api import Drawn
 from assay_inference.vllm_replica import VllmReplica
 from assay_shared.errors import NotReady
 from assay_shared.types import FinishReason, PolicyVersion, SamplingParams, VersionSpan

@@ -1,0 +1,118 @@
+"""What every engine's server is asked, and how: HTTP to a child of ours."""
+
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import aiohttp
+
+from assay_shared.errors import AssayError, InternalFault, TimedOut, Unreachable
+from assay_shared.types import FinishReason, SamplingParams
+
+MAX_LINE_BYTES = 16 * 2**20
+CONNECT_TIMEOUT_S = 10.0
+Json = dict[str, object]
+
+
+@dataclass
+class Drawn:
+    """One sample as it grows; one that the server gave up has no finish reason."""
+
+    token_ids: list[int] = field(default_factory=list)
+    logprobs: list[float] = field(default_factory=list)
+    finish_reason: FinishReason | None = None
+
+
+class ServerApi(Protocol):
+    """Unreachable: the server is gone or its engine failed. TimedOut: no answer in time."""
+
+    async def close(self) -> None: ...
+
+    async def check_health(self, timeout_s: float) -> None:
+        """Whether the server listens and its engine has started."""
+        ...
+
+    async def metrics_text(self, timeout_s: float) -> str: ...
+
+    async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
+        """Of each id but the first, its log-probability after those before it."""
+        ...
+
+    async def generate(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        end_ids: frozenset[int],
+        timeout_s: float,
+    ) -> list[Drawn]:
+        """All samples, once all are finished."""
+        ...
+
+    def stream(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        end_ids: frozenset[int],
+        timeout_s: float,
+    ) -> AsyncGenerator[tuple[int, Drawn], None]:
+        """A sample's index and all of it so far, each time that it has grown."""
+        ...
+
+
+@runtime_checkable
+class Pausable(Protocol):
+    """What a server has that takes new weights while requests are in hand."""
+
+    async def pause(self, timeout_s: float) -> None:
+        """Give up all that is drawn; it is answered as far as it came."""
+        ...
+
+    async def resume(self, timeout_s: float) -> None: ...
+
+
+class ServerConnection:
+    """HTTP with one server, whose `name` errors carry."""
+
+    def __init__(
+        self,
+        name: str,
+        connector: aiohttp.BaseConnector,
+        *,
+        base_url: str = "http://engine",
+        headers: Mapping[str, str] | None = None,
+    ) -> None:
+        self._name = name
+        self._base_url = base_url
+        self._session = aiohttp.ClientSession(
+            connector=connector, read_bufsize=MAX_LINE_BYTES, headers=headers
+        )
+
+    async def close(self) -> None:
+        await self._session.close()
+
+    async def text(self, method: str, path: str, body: Json | None, timeout_s: float) -> str:
+        async with self.request(method, path, body, timeout_s) as response:
+            return await response.text()
+
+    @asynccontextmanager
+    async def request(
+        self, method: str, path: str, body: Json | None, timeout_s: float
+    ) -> AsyncIterator[aiohttp.ClientResponse]:
+        """Raises Unreachable (gone, or 5xx), TimedOut, or InternalFault (4xx)."""
+        limits = aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S)
+        try:
+            async with self._session.request(
+                method, f"{self._base_url}{path}", json=body, timeout=limits
+            ) as response:
+                if response.status >= 400:
+                    raise self._refusal(response.status, path, await response.text())
+                yield response
+        except TimeoutError as error:
+            raise TimedOut(f"{self._name} did not answer {path} within {timeout_s:g} s") from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise Unreachable(f"{self._name} is gone: {error or type(error).__name__}") from error
+
+    def _refusal(self, status: int, path: str, text: str) -> AssayError:
+        message = f"{self._name} answered {path} with {status}: {' '.join(text.split())[:400]}"
+        return Unreachable(message) if status >= 500 else InternalFault(message)
