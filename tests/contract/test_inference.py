@@ -28,6 +28,7 @@ from assay_shared.types import (
 )
 from tests.conftest import Serve
 from tests.policies import SERVABLE, make_policy_folder, update_of
+from tests.sglang.interpreter import sglang_settings
 from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
@@ -53,11 +54,12 @@ def transformers_settings(**values: object) -> InferenceSettings:
     scope="module",
     params=[
         pytest.param(transformers_settings, id="transformers"),
+        pytest.param(sglang_settings, id="sglang"),
         pytest.param(vllm_settings, id="vllm", marks=[NEEDS_VLLM, pytest.mark.slow]),
     ],
 )
 def settings(request: pytest.FixtureRequest) -> Iterator[Settings]:
-    """Of each engine that this host can run."""
+    """Of each engine that this host can run; SGLang's server is a double (tests/sglang)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
         yield request.param

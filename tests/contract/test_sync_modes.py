@@ -30,6 +30,7 @@ from assay_shared.types import (
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, settings  # noqa: F401  # a fixture
 from tests.policies import SERVABLE, make_policy_folder, update_of
+from tests.sglang.interpreter import sglang_settings
 from tests.vllm.interpreter import START_TIMEOUT_S
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 240)
@@ -147,6 +148,11 @@ class Stream:
         return text
 
 
+def skip_where_refused(settings: Settings, mode: SyncMode) -> None:  # noqa: F811
+    if settings is sglang_settings and mode is not SyncMode.WAIT:
+        pytest.skip("refused by name: tests/sglang")
+
+
 def requests_of(sampling: SamplingParams) -> list[GenerateRequest]:
     return [GenerateRequest(prompt=prompt, sampling=sampling) for prompt in ENDLESS]
 
@@ -162,9 +168,11 @@ async def test_no_answer_mixes_versions(
     client: InferenceClient,
     folders: list[Path],
     references: dict[str, Model],
+    settings: Settings,  # noqa: F811
     mode: SyncMode,
     sampling: SamplingParams,
 ) -> None:
+    skip_where_refused(settings, mode)
     requests = requests_of(sampling)
     before, after, answers, rest = await swap_while(url, client, folders, mode, requests)
     expected = before if mode is SyncMode.WAIT else after
@@ -199,8 +207,10 @@ async def test_what_goes_on_says_who_drew_each_token(
     client: InferenceClient,
     folders: list[Path],
     references: dict[str, Model],
+    settings: Settings,  # noqa: F811
     sampling: SamplingParams,
 ) -> None:
+    skip_where_refused(settings, SyncMode.CONTINUE)
     before, after, answers, rest = await swap_while(
         url, client, folders, SyncMode.CONTINUE, requests_of(sampling)
     )

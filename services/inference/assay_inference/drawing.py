@@ -8,6 +8,7 @@ from functools import partial
 
 from assay_inference.engine import OnText
 from assay_inference.engine_child import EngineChild
+from assay_inference.opened import Checkpoint
 from assay_inference.server_api import Drawn
 from assay_inference.spans import Spans, check_redraw
 from assay_inference.transcript import Transcript
@@ -101,16 +102,26 @@ class Drawing:
                 async for number, one in events:
                     drawn[number] = one
                     self._show(at[number], checkpoint.vocabulary, one)
-        for index, sample, one in zip(at, samples, drawn, strict=True):
-            num_before = len(sample.token_ids)
-            sample.token_ids += one.token_ids
-            sample.logprobs += one.logprobs
-            sample.finish_reason = one.finish_reason
-            if num_before:
-                self._stop_at_seam(sample, num_before, checkpoint.vocabulary)
-            sample.spans.add(checkpoint.policy, len(sample.token_ids) - num_before)
-            if sample.finish_reason is not None or self._on_text is not None:
-                self._show(index, checkpoint.vocabulary, Drawn(finish_reason=one.finish_reason))
+        for index, one in zip(at, drawn, strict=True):
+            self._take_in(index, one, checkpoint)
+
+    def _take_in(self, index: int, one: Drawn, checkpoint: Checkpoint) -> None:
+        """All that one call drew of a sample."""
+        sample, vocabulary = self._samples[index], checkpoint.vocabulary
+        num_before = len(sample.token_ids)
+        sample.token_ids += one.token_ids
+        sample.logprobs += one.logprobs
+        sample.finish_reason = one.finish_reason
+        if num_before:
+            self._stop_at_seam(sample, num_before, vocabulary)
+        sample.spans.add(checkpoint.policy, len(sample.token_ids) - num_before)
+        if sample.finish_reason is None and self._on_text is None:
+            return
+        is_stopped = self._show(index, vocabulary, Drawn(finish_reason=one.finish_reason))
+        is_ended = is_stopped or not vocabulary.end_ids.isdisjoint(sample.token_ids[-1:])
+        if sample.finish_reason is FinishReason.LENGTH and is_ended:
+            # An engine that looks at the limit first says so of what has come to its end as well.
+            sample.finish_reason = FinishReason.STOP
 
     def _stop_at_seam(self, sample: Sample, num_before: int, vocabulary: Vocabulary) -> None:
         """End at a stop string that began before this call: the server saw only the rest of it."""
@@ -126,13 +137,14 @@ class Drawing:
         del sample.token_ids[length:], sample.logprobs[length:]
         sample.finish_reason = FinishReason.STOP
 
-    def _show(self, index: int, vocabulary: Vocabulary, further: Drawn) -> None:
-        """Bring the text up to date, `further` included, and send on what is sure."""
+    def _show(self, index: int, vocabulary: Vocabulary, further: Drawn) -> bool:
+        """Bring the text up to date, `further` included, and send on what is sure; true if a stop
+        string ends it."""
         sample = self._samples[index]
         send = None if self._on_text is None else partial(self._send, index)
         final = (further.finish_reason or sample.finish_reason) is not None
         ids = sample.token_ids + further.token_ids
-        sample.transcript.update(vocabulary, ids, send, final=final)
+        return sample.transcript.update(vocabulary, ids, send, final=final)
 
     def _send(self, index: int, text: str) -> None:
         for copy in range(self._num_copies):

@@ -141,9 +141,13 @@ def check_engine(settings: InferenceSettings) -> None:
     if settings.inference_processes > 1:
         settings.check_processes()
     if settings.inference_engine == "vllm":
-        from assay_inference.vllm_process import check_version
+        from assay_inference import vllm_process
 
-        check_version(settings)
+        vllm_process.check_version(settings)
+    elif settings.inference_engine == "sglang":
+        from assay_inference import sglang_process
+
+        sglang_process.check_version(settings)
 
 
 def make_engine(settings: InferenceSettings) -> Engine:
@@ -160,6 +164,11 @@ def make_engine(settings: InferenceSettings) -> Engine:
         from assay_inference.vllm_replica import VllmReplica
 
         return SupervisedEngine(settings, VllmReplica)
+    if settings.inference_engine == "sglang":
+        from assay_inference.engine_supervised import SupervisedEngine
+        from assay_inference.sglang_replica import SglangReplica
+
+        return SupervisedEngine(settings, SglangReplica)
     from assay_inference.engine_transformers import TransformersEngine
 
     return TransformersEngine(settings)

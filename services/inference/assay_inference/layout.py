@@ -20,6 +20,7 @@ _MAX_HEADER_BYTES = 100 * 2**20
 _ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I8": 1, "U8": 1}
 #: As they lie in the file; numpy has no bfloat16.
 _STORED = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True)
@@ -30,6 +31,17 @@ class Tensor:
     dtype: str
     shape: tuple[int, ...]
     start: int
+
+    @property
+    def num_bytes(self) -> int:
+        return math.prod(self.shape) * _ITEM_BYTES.get(self.dtype, 0)
+
+    def stored(self) -> npt.NDArray[np.uint8]:
+        """All of its bytes as they lie in the file."""
+        content: npt.NDArray[np.uint8] = np.memmap(
+            self.file, np.uint8, "r", self.start, (self.num_bytes,)
+        )
+        return content
 
     def entries(
         self, rows: list[int], columns: list[int]
@@ -79,10 +91,33 @@ def rounded(values: Float32s, dtype: str) -> list[float]:
     if dtype == "float16":
         values = values.astype(np.float16).astype(np.float32)
     elif dtype == "bfloat16":
-        bits = values.view(np.uint32)
-        bits = bits + 0x7FFF + ((bits >> 16) & 1)
-        values = (bits & 0xFFFF0000).astype(np.uint32).view(np.float32)
+        values = (_bfloat16(values).astype(np.uint32) << 16).view(np.float32)
     return [float(value) for value in values.flatten()]
+
+
+def kept(stored: npt.NDArray[np.uint8], stored_as: str, dtype: str) -> npt.NDArray[np.uint8]:
+    """The bytes of a tensor that lies in a file, as an engine of this dtype keeps them.
+
+    Raises:
+        WeightsRefused: numbers of this type are not read.
+    """
+    if _NAMES.get(stored_as) == dtype or dtype == "auto":
+        return stored
+    if stored_as not in _STORED or dtype not in _NAMES.values():
+        raise WeightsRefused(f"{stored_as} numbers cannot be compared with {dtype} ones")
+    values = stored.view(_STORED[stored_as])
+    if stored_as == "BF16":
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    numbers = values.astype(np.float32)
+    if dtype == "bfloat16":
+        return _bfloat16(numbers).view(np.uint8)
+    return numbers.astype(dtype).view(np.uint8)
+
+
+def _bfloat16(values: Float32s) -> npt.NDArray[np.uint16]:
+    bits = values.view(np.uint32)
+    bits = bits + 0x7FFF + ((bits >> 16) & 1)
+    return (bits >> 16).astype(np.uint16)
 
 
 def _tensors(file: Path) -> dict[str, Tensor]:

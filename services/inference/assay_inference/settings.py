@@ -16,7 +16,7 @@ class InferenceSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
-    inference_engine: Literal["transformers", "vllm", "replicas"] = "transformers"
+    inference_engine: Literal["transformers", "vllm", "sglang", "replicas"] = "transformers"
     #: For the engine `replicas`: http://host:port, or dns+http://name:port for all addresses of the
     #: name, divided by commas.
     inference_replicas: str = ""
@@ -24,7 +24,7 @@ class InferenceSettings(ServiceSettings):
     inference_prefix_tokens: int = Field(default=256, ge=1)
     #: A replica that has more than so many times the mean in hand is passed over.
     inference_replica_spread: float = Field(default=1.25, ge=1)
-    #: Engine processes of this service, each with the whole model. For vLLM.
+    #: Engine processes of this service, each with the whole model. For vLLM and SGLang.
     inference_processes: int = Field(default=1, ge=1, le=64)
     #: GPUs of these processes: one entry each, divided by commas, of ids joined by plus signs.
     inference_devices: str = ""
@@ -55,24 +55,30 @@ class InferenceSettings(ServiceSettings):
     inference_upload_chunk_bytes: int = Field(default=8 * 2**20, ge=4096)
     #: An upload that gets nothing for so long is forgotten.
     inference_upload_idle_s: float = Field(default=600.0, gt=0)
-    #: Time new weights wait for the sequences in hand. For vLLM, as all that follows.
+    #: Time new weights wait for the sequences in hand. For vLLM and SGLang, as all that follows.
     inference_drain_timeout_s: float = Field(default=600.0, gt=0)
     #: vLLM's interpreter, in an environment of its own; the service's where it is not set.
     inference_vllm_python: Path | None = None
     #: More of vLLM's own options, as on a command line.
     inference_vllm_arguments: str = ""
-    #: Time from the start of vLLM until it answers.
+    #: SGLang's interpreter, in an environment of its own; the service's where it is not set.
+    inference_sglang_python: Path | None = None
+    #: More of SGLang's own options, as on a command line.
+    inference_sglang_arguments: str = ""
+    #: Whether SGLang repeats samples of a seed, which costs it speed; else seeds are refused.
+    inference_sglang_seeds: bool = True
+    #: Time from the start of the child until it answers.
     inference_start_timeout_s: float = Field(default=600.0, gt=0)
-    #: Time vLLM may take to load new weights, and to compare them.
+    #: Time it may take to load new weights, and to compare them.
     inference_load_timeout_s: float = Field(default=120.0, gt=0)
     #: Time vLLM's workers may take to fetch weights directly from a trainer, and to load them.
     inference_transfer_timeout_s: float = Field(default=60.0, gt=0)
-    #: Time a request may wait for its turn unless it says less, and vLLM may take for it then.
+    #: Time a request may wait for its turn unless it says less, and the child may take for it then.
     inference_request_timeout_s: float = Field(default=1800.0, gt=0)
-    #: How often vLLM's health is looked at, and how long its answer may take.
+    #: How often its health is looked at, and how long its answer may take.
     inference_health_interval_s: float = Field(default=2.0, gt=0)
     inference_health_timeout_s: float = Field(default=20.0, gt=0)
-    #: Starts of vLLM that may follow a failure within the window; then the service is not ready.
+    #: Starts that may follow a failure within the window; then the service is not ready.
     inference_max_restarts: int = Field(default=5, ge=0)
     inference_restart_window_s: float = Field(default=1800.0, gt=0)
 
@@ -96,8 +102,10 @@ class InferenceSettings(ServiceSettings):
     def check_processes(self) -> None:
         """Raises ConfigError if several processes are asked for in a way that cannot be."""
         num_devices = len(self.inference_devices.split(","))
-        if self.inference_engine != "vllm":
-            raise ConfigError("only vllm has processes", field="ASSAY_INFERENCE_PROCESSES")
+        if self.inference_engine not in ("vllm", "sglang"):
+            raise ConfigError(
+                "only vllm and sglang have processes", field="ASSAY_INFERENCE_PROCESSES"
+            )
         if self.inference_devices and num_devices != self.inference_processes:
             raise ConfigError(
                 f"there are {num_devices} entries for {self.inference_processes} processes",

@@ -96,3 +96,12 @@ async def test_a_redraw_starts_anew_so_often_and_then_no_more() -> None:
         drawing.redraw()
     assert raised.value.retryable
     assert {tuple(prompt) for prompt, _ in api.asked} == {(1,)}
+
+
+@pytest.mark.parametrize(("text", "stop"), [("ab\0", ()), ("abST", ("ST",))])
+async def test_what_ends_at_the_limit_has_come_to_its_end(text: str, stop: tuple[str, ...]) -> None:
+    drawing = Drawing([1], SamplingParams(max_tokens=len(text), stop=stop), None, 1.0)
+    await drawing.go_on(replica(ScriptedApi([text]), OLD))
+    (completion,) = drawing.completions()
+    assert completion.finish_reason is FinishReason.STOP
+    assert len(completion.token_ids) == len(text)

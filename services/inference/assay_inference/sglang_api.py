@@ -1,0 +1,179 @@
+"""What is asked of SGLang's server. Token ids in and out; texts stay out of it."""
+
+import hashlib
+import json
+import secrets
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any
+
+import aiohttp
+
+from assay_inference.server_api import Drawn, Json, ServerConnection
+from assay_shared.errors import InternalFault, Unreachable
+from assay_shared.types import FinishReason, SamplingParams
+
+#: Shorter than SGLang keeps a connection (5 s): a request on one that is being closed is lost.
+_KEEP_ALIVE_S = 2.0
+
+
+class SglangApi:
+    """Implements `assay_inference.server_api.ServerApi`, and what only SGLang has.
+
+    `weight_version` is what each answer has to be from.
+    """
+
+    def __init__(self, url: str, api_key: str, weight_version: str) -> None:
+        self._server = ServerConnection(
+            "SGLang",
+            aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
+            base_url=url,
+            headers={"Authorization": f"Bearer {api_key}"},
+        )
+        self._weight_version = weight_version
+
+    async def close(self) -> None:
+        await self._server.close()
+
+    async def check_health(self, timeout_s: float) -> None:
+        await self._server.text("GET", "/health", None, timeout_s)
+
+    async def generate_one_token(self, timeout_s: float) -> None:
+        """Whatever else runs, a token has to come out of the engine."""
+        await self._server.text("GET", "/health_generate", None, timeout_s)
+
+    async def metrics_text(self, timeout_s: float) -> str:
+        return await self._server.text("GET", "/metrics", None, timeout_s)
+
+    async def max_length(self, timeout_s: float) -> int:
+        """The longest context that it takes."""
+        models = json.loads(await self._server.text("GET", "/v1/models", None, timeout_s))
+        return int(models["data"][0]["max_model_len"])
+
+    async def server_info(self, timeout_s: float) -> dict[str, Any]:
+        """Its options as it has resolved them."""
+        info: dict[str, Any] = json.loads(
+            await self._server.text("GET", "/server_info", None, timeout_s)
+        )
+        return info
+
+    async def update_weights(self, folder: str, weight_version: str, timeout_s: float) -> None:
+        """Raises InternalFault if it says that it could not; what it holds is unknown then."""
+        body: Json = {
+            "model_path": folder,
+            "weight_version": weight_version,
+            "abort_all_requests": True,
+            "flush_cache": True,
+        }
+        text = await self._server.text("POST", "/update_weights_from_disk", body, timeout_s)
+        if json.loads(text)["success"] is not True:
+            raise InternalFault(f"SGLang did not take the weights: {text[:400]}")
+        self._weight_version = weight_version
+
+    async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
+        """Of each worker, by the name of its own tensor: a hash of all of its bytes."""
+        body: Json = {"action": "checksum"}
+        text = await self._server.text("POST", "/weights_checker", body, timeout_s)
+        return [dict(rank["checksums"]) for rank in json.loads(text)["ranks"]]
+
+    async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
+        """Of each id but the first, its log-probability after those before it."""
+        body: Json = {
+            "input_ids": list(token_ids),
+            "sampling_params": {"max_new_tokens": 1, "temperature": 0.0},
+            "return_logprob": True,
+            "logprob_start_len": 0,
+        }
+        answer = json.loads(await self._server.text("POST", "/generate", body, timeout_s))
+        self._check_version(answer["meta_info"])
+        found = answer["meta_info"]["input_token_logprobs"]
+        if [token_id for _, token_id, *_ in found] != list(token_ids):
+            raise InternalFault("SGLang read other token ids than those that were sent")
+        return [float(logprob) for logprob, *_ in found[1:]]
+
+    async def generate(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        end_ids: frozenset[int],
+        timeout_s: float,
+    ) -> list[Drawn]:
+        """All samples, once all are finished."""
+        body = _generation(prompt, sampling, end_ids)
+        answers = json.loads(await self._server.text("POST", "/generate", body, timeout_s))
+        return [self._drawn(answer, prompt) for answer in answers]
+
+    async def stream(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        end_ids: frozenset[int],
+        timeout_s: float,
+    ) -> AsyncGenerator[tuple[int, Drawn], None]:
+        """A sample's index and all of it so far, each time that it has grown."""
+        body = _generation(prompt, sampling, end_ids) | {"stream": True}
+        async with self._server.request("POST", "/generate", body, timeout_s) as response:
+            async for line in response.content:
+                payload = line.removeprefix(b"data: ").strip()
+                if not payload or payload == b"[DONE]":
+                    continue
+                event = json.loads(payload)
+                if "error" in event:
+                    raise Unreachable(f"SGLang failed: {event['error']}")
+                yield int(event["index"]), self._drawn(event, prompt)
+
+    def _drawn(self, answer: dict[str, Any], prompt: list[int]) -> Drawn:
+        """An answer always has all of its sample that there is."""
+        meta = answer["meta_info"]
+        self._check_version(meta)
+        if meta["prompt_tokens"] != len(prompt):
+            raise InternalFault("SGLang read another number of token ids than were sent")
+        reason = _finish_reason(meta["finish_reason"])
+        ids, logprobs = answer["output_ids"], meta["output_token_logprobs"]
+        if reason is None:  # what comes while more is drawn may be a step apart
+            length = min(len(ids), len(logprobs))
+            ids, logprobs = ids[:length], logprobs[:length]
+        if [token_id for _, token_id, *_ in logprobs] != ids:
+            raise InternalFault("SGLang's log-probabilities are of other tokens than it drew")
+        return Drawn(ids, [float(logprob) for logprob, *_ in logprobs], reason)
+
+    def _check_version(self, meta: dict[str, Any]) -> None:
+        if meta["weight_version"] != self._weight_version:
+            raise InternalFault(
+                f"SGLang answered under weights {meta['weight_version']}, where "
+                f"{self._weight_version} are served"
+            )
+
+
+def _finish_reason(finish: dict[str, Any] | None) -> FinishReason | None:
+    if finish is None:
+        return None
+    if finish["type"] not in ("stop", "length"):
+        raise Unreachable(f"SGLang gave a sample up: {finish.get('message') or finish['type']}")
+    return FinishReason(finish["type"])
+
+
+def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[int]) -> Json:
+    """A batch of one prompt: with `n`, all samples would be drawn by the same seed."""
+    shared: Json = {
+        "max_new_tokens": sampling.max_tokens,
+        "temperature": sampling.temperature,
+        "top_p": sampling.top_p,
+        "stop": list(sampling.stop) or None,
+        "stop_token_ids": sorted(end_ids),
+    }
+    return {
+        "input_ids": [prompt] * sampling.n,
+        "sampling_params": [
+            shared | {"sampling_seed": _seed(sampling.seed, index)} for index in range(sampling.n)
+        ],
+        "return_logprob": True,
+        "logprob_start_len": -1,
+    }
+
+
+def _seed(seed: int | None, index: int) -> int:
+    """Where seeds count, SGLang gives all that have none the same one."""
+    if seed is None:
+        return secrets.randbits(63)
+    digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()
+    return int.from_bytes(digest[:8], "big") >> 1

@@ -1,0 +1,136 @@
+"""SGLang with a checkpoint in it."""
+
+import asyncio
+import time
+
+from assay_inference.attest import Coverage
+from assay_inference.engine_child import EngineChild, Sync
+from assay_inference.opened import Checkpoint
+from assay_inference.settings import InferenceSettings
+from assay_inference.sglang_api import SglangApi
+from assay_inference.sglang_checksum import compare_all_checksums, compare_checksums
+from assay_inference.sglang_process import SglangProcess
+from assay_shared.errors import ConfigError, InternalFault, InvalidInput, WeightsRefused
+from assay_shared.types import (
+    DirectWeights,
+    SamplingParams,
+    SyncMode,
+    WeightDigest,
+    WeightUpdate,
+)
+
+#: What is below, SGLang takes for 0.
+_LEAST_TEMPERATURE = 1e-6
+#: Hashing this much of a checkpoint takes some seconds of one core, beside the engine's own work.
+_MAX_COMPARED_BYTES = 128 * 2**20
+_WARM_UP = SamplingParams(max_tokens=2, top_p=0.9, seed=0)
+_DTYPES = {"half": "float16", "float": "float32"}
+
+
+class SglangReplica(EngineChild):
+    """Its answers name the digest of the weights they were drawn under, and are held to it."""
+
+    name = "SGLang"
+    metrics_prefix = "sglang:"
+    cache_use_metric = "sglang:token_usage"
+
+    def __init__(self, settings: InferenceSettings, checkpoint: Checkpoint) -> None:
+        super().__init__(settings, checkpoint)
+        self._process = SglangProcess(settings, checkpoint)
+        self._api = SglangApi(self._process.url, self._process.api_key, checkpoint.policy.digest)
+        self._dtype = ""
+        self._on_gpu = False
+
+    @property
+    def process(self) -> SglangProcess:
+        return self._process
+
+    @property
+    def api(self) -> SglangApi:
+        return self._api
+
+    @classmethod
+    def check_sampling(cls, sampling: SamplingParams, settings: InferenceSettings) -> None:
+        """SGLang would take the least temperatures for 0, and leave seeds out without a word."""
+        if 0 < sampling.temperature < _LEAST_TEMPERATURE:
+            raise InvalidInput(
+                f"SGLang takes 0, or {_LEAST_TEMPERATURE:g} and above", field="sampling.temperature"
+            )
+        if sampling.seed is not None and not settings.inference_sglang_seeds:
+            raise InvalidInput(
+                "without ASSAY_INFERENCE_SGLANG_SEEDS, SGLang repeats no sample",
+                field="sampling.seed",
+            )
+        if sampling.structure is not None:
+            raise InvalidInput(
+                "the engine sglang cannot hold an answer to a form yet",
+                field="sampling.structure",
+                hint="vllm can: ASSAY_INFERENCE_ENGINE=vllm",
+            )
+
+    @classmethod
+    def check_update(cls, update: WeightUpdate) -> None:
+        if update.mode is not SyncMode.WAIT:
+            raise InvalidInput("under sglang, sequences in hand are waited for", field="mode")
+        if isinstance(update.source, DirectWeights):
+            raise InvalidInput("the engine sglang takes no weights directly", field="source.kind")
+
+    async def _prepare(self, limit_s: float) -> int:
+        info = await self.api.server_info(limit_s)
+        if int(info["tp_size"]) * int(info["pp_size"]) * int(info["dp_size"]) > 1:
+            raise ConfigError(
+                "the weights of an SGLang on several GPUs cannot be compared yet",
+                field="ASSAY_INFERENCE_SGLANG_ARGUMENTS",
+                hint="run one replica per GPU",
+            )
+        kept_in = str(info["dtype"])
+        self._dtype = _DTYPES.get(kept_in, kept_in)
+        self._on_gpu = str(info["device"]).startswith("cuda")
+        # The first draw compiles what the others use, and may take long for it.
+        await self.api.generate([0], _WARM_UP, frozenset(), limit_s)
+        return await self.api.max_length(limit_s)
+
+    async def _load(self, checkpoint: Checkpoint, sync: Sync) -> None:
+        limit_s = self._settings.inference_load_timeout_s
+        folder = str(checkpoint.folder.resolve())
+        try:
+            with sync.phase("load"):
+                await self.api.update_weights(folder, checkpoint.policy.digest, limit_s)
+        except InternalFault as error:
+            raise WeightsRefused(f"SGLang cannot load {folder}: {error.message}") from error
+
+    async def _compare(self) -> Coverage:
+        (found,) = await self.api.checksums(self._settings.inference_load_timeout_s)
+        return await asyncio.to_thread(
+            compare_checksums,
+            self.checkpoint.layout,
+            found,
+            dtype=self._dtype,
+            on_gpu=self._on_gpu,
+            seed=self.checkpoint.policy.digest,
+            max_bytes=_MAX_COMPARED_BYTES,
+        )
+
+    async def digest(self) -> WeightDigest:
+        started = time.perf_counter()
+        (found,) = await self.api.checksums(self._settings.inference_load_timeout_s)
+        engine_s = time.perf_counter() - started
+        same, differing = await asyncio.to_thread(
+            compare_all_checksums,
+            self.checkpoint.layout,
+            found,
+            dtype=self._dtype,
+            on_gpu=self._on_gpu,
+        )
+        return WeightDigest(
+            policy=self.checkpoint.policy,
+            num_tensors=len(self.checkpoint.layout),
+            num_whole=len(same | differing),
+            num_sampled=0,
+            differing=tuple(sorted(differing)),
+            engine_s=engine_s,
+            reference_s=time.perf_counter() - started - engine_s,
+        )
+
+    async def _ping(self, timeout_s: float) -> None:
+        await self.api.generate_one_token(timeout_s)
