@@ -195,7 +195,7 @@ async def test_no_answer_mixes_versions(
             for drawn, redrawn in zip(answers, again, strict=True)
             if drawn.completions[0].policy == after
         ]
-        assert pairs
+        assert pairs or mode is SyncMode.WAIT
         # Log-probabilities hang in their last digits on what else is in the batch.
         for drawn, redrawn in pairs:
             assert ids_of(drawn) == ids_of(redrawn), "a seed says the same after a restart"
