@@ -17,7 +17,7 @@ from assay_inference.engine_metrics import EngineMetrics
 from assay_inference.front import Front
 from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
-from assay_inference.streaming import draw_parts
+from assay_inference.streaming import Part, draw_parts
 from assay_inference.uploads import Uploads
 from assay_shared.context import (
     DEADLINE_HEADER,
@@ -31,7 +31,6 @@ from assay_shared.errors import AssayError, NotFound, to_body
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.service import create_service
 from assay_shared.types import (
-    Completion,
     GeneratedText,
     GenerateRequest,
     GenerateResponse,
@@ -175,8 +174,8 @@ def _add_weights(app: FastAPI) -> None:
 
 async def _lines(
     prompt: list[int],
-    part: tuple[int, str] | list[Completion],
-    parts: AsyncGenerator[tuple[int, str] | list[Completion], None],
+    part: Part,
+    parts: AsyncGenerator[Part, None],
 ) -> AsyncIterator[str]:
     async with aclosing(parts):
         try:

@@ -1,31 +1,18 @@
 """A request as a server draws it: in one call, or in several where new weights come in between."""
 
-import hashlib
 from bisect import bisect_left
 from contextlib import aclosing
-from dataclasses import dataclass, field
 from functools import partial
 
 from assay_inference.engine import OnText
 from assay_inference.engine_child import EngineChild
 from assay_inference.opened import Checkpoint
-from assay_inference.server_api import Drawn
-from assay_inference.spans import Spans, check_redraw
-from assay_inference.transcript import Transcript
+from assay_inference.sample import Sample
+from assay_inference.server_api import Drawn, derived_seed
+from assay_inference.spans import check_redraw
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.together import together
 from assay_shared.types import Completion, FinishReason, SamplingParams
-
-
-@dataclass
-class Sample:
-    """One sample. What it has drawn already is part of the prompt of the next call."""
-
-    transcript: Transcript
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    spans: Spans = field(default_factory=Spans)
-    finish_reason: FinishReason | None = None
 
 
 class Drawing:
@@ -46,7 +33,7 @@ class Drawing:
 
     def _new_samples(self) -> list[Sample]:
         number = self._sampling.n // self._num_copies
-        return [Sample(Transcript(self._sampling.stop)) for _ in range(number)]
+        return [Sample(self._sampling.stop) for _ in range(number)]
 
     @property
     def is_finished(self) -> bool:
@@ -82,8 +69,7 @@ class Drawing:
         sampling, num_drawn = self._sampling, len(self._samples[index].token_ids)
         seed = None
         if sampling.seed is not None:
-            name = f"{sampling.seed}/{index}/{num_drawn}".encode()
-            seed = int.from_bytes(hashlib.sha256(name).digest()[:7], "big")
+            seed = derived_seed(f"{sampling.seed}/{index}/{num_drawn}")
         left = sampling.max_tokens - num_drawn
         return sampling.model_copy(update={"n": 1, "max_tokens": left, "seed": seed})
 
@@ -153,16 +139,4 @@ class Drawing:
 
     def completions(self) -> list[Completion]:
         """Of all samples, once they are finished."""
-        return [_completion(s) for s in self._samples for _ in range(self._num_copies)]
-
-
-def _completion(sample: Sample) -> Completion:
-    assert sample.finish_reason is not None
-    return Completion(
-        token_ids=tuple(sample.token_ids),
-        logprobs=tuple(sample.logprobs),
-        text=sample.transcript.text,
-        finish_reason=sample.finish_reason,
-        policy=sample.spans.newest,
-        versions=sample.spans.mixed,
-    )
+        return [s.completion() for s in self._samples for _ in range(self._num_copies)]

@@ -3,15 +3,13 @@
 import asyncio
 import random
 from collections.abc import Callable
-from dataclasses import dataclass, field
 from typing import Generic, TypeVar
 
 from assay_inference.engine import Loaded, OnText
-from assay_inference.spans import Spans, check_redraw
-from assay_inference.transcript import Transcript
+from assay_inference.sample import Sample
+from assay_inference.spans import check_redraw
 from assay_shared.types import (
     Completion,
-    FinishReason,
     PolicyVersion,
     SamplingParams,
     WeightUpdate,
@@ -47,20 +45,14 @@ class Job(Generic[Answer]):
         self.call(set_back)
 
 
-@dataclass
-class Row:
-    """One sequence being drawn. What is drawn already is read again where new weights took over."""
+class Row(Sample):
+    """A sample in the running batch."""
 
-    request: "Generate"
-    index: int
-    random: random.Random
-    token_ids: list[int] = field(default_factory=list)
-    logprobs: list[float] = field(default_factory=list)
-    spans: Spans = field(default_factory=Spans)
-    finish_reason: FinishReason | None = None
-
-    def __post_init__(self) -> None:
-        self.transcript = Transcript(self.request.sampling.stop)
+    def __init__(self, request: "Generate", index: int, random: random.Random) -> None:
+        super().__init__(request.sampling.stop)
+        self.request = request
+        self.index = index
+        self.random = random
 
     def add(self, token_id: int, logprob: float, policy: PolicyVersion) -> None:
         self.token_ids.append(token_id)

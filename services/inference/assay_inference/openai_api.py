@@ -1,9 +1,8 @@
 """The OpenAI-compatible routes: completions, chat completions, models; streaming included."""
 
-import asyncio
 import json
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from contextlib import aclosing, contextmanager
 
 from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
@@ -21,12 +20,13 @@ from assay_inference.openai_replies import (
     text_answer,
 )
 from assay_inference.openai_requests import ChatRequest, CompletionRequest, SamplingFields
+from assay_inference.streaming import Part, draw_parts
 from assay_inference.tool_calls import MARK
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.context import request_id
 from assay_shared.errors import AssayError, InvalidInput, NotFound, to_body
 from assay_shared.together import together
-from assay_shared.types import Completion, SamplingParams
+from assay_shared.types import SamplingParams
 
 _MAX_PROMPTS = 256
 
@@ -132,41 +132,31 @@ async def _stream(
 
     What fails before the first text is raised, so that it still gets its own HTTP status.
     """
-    texts: asyncio.Queue[tuple[int, str] | None] = asyncio.Queue()
-    drawing = asyncio.ensure_future(
-        engine.generate(prompt, sampling, lambda index, text: texts.put_nowait((index, text)))
-    )
-    drawing.add_done_callback(lambda _: texts.put_nowait(None))
-    first = await texts.get()
-    if first is None:
-        await drawing
-    return StreamingResponse(_events(drawing, first, texts, chunks), media_type="text/event-stream")
+    parts = draw_parts(engine, prompt, sampling)
+    first = await anext(parts)
+    return StreamingResponse(_events(first, parts, chunks), media_type="text/event-stream")
 
 
 async def _events(
-    drawing: asyncio.Future[list[Completion]],
-    item: tuple[int, str] | None,
-    texts: asyncio.Queue[tuple[int, str] | None],
-    chunks: Chunks,
+    part: Part, parts: AsyncGenerator[Part, None], chunks: Chunks
 ) -> AsyncIterator[str]:
-    try:
-        while item is not None:
-            chunk = chunks.text(*item)
-            if chunk is not None:
-                yield _event(chunk)
-            item = await texts.get()
-        completions = await drawing
-        for index, completion in enumerate(completions):
+    async with aclosing(parts):
+        try:
+            while isinstance(part, tuple):
+                chunk = chunks.text(*part)
+                if chunk is not None:
+                    yield _event(chunk)
+                part = await anext(parts)
+        except AssayError as error:
+            # The answer has begun with 200: an error event is what OpenAI clients raise from.
+            yield _event(to_body(error, "inference", request_id()).model_dump(mode="json"))
+            return
+        for index, completion in enumerate(part):
             yield _event(chunks.end(index, completion))
-        usage = chunks.usage(completions)
+        usage = chunks.usage(part)
         if usage is not None:
             yield _event(usage)
         yield "data: [DONE]\n\n"
-    except AssayError as error:
-        # The answer has begun with 200: an error event is what OpenAI clients raise from.
-        yield _event(to_body(error, "inference", request_id()).model_dump(mode="json"))
-    finally:
-        drawing.cancel()  # the client may have gone: nothing is drawn for nobody
 
 
 def _event(payload: object) -> str:

@@ -9,7 +9,7 @@ from assay_inference.batch import Batch
 from assay_inference.jobs import Generate, Row
 from assay_inference.model import Model
 from assay_inference.sampling import draw
-from assay_shared.types import Completion, FinishReason
+from assay_shared.types import FinishReason
 
 
 class Running:
@@ -101,7 +101,7 @@ class Running:
             self._batch = None
         for request in {id(row.request): row.request for row in left}.values():
             if request.finished:
-                request.succeed([_completion(row) for row in request.rows])
+                request.succeed([row.completion() for row in request.rows])
 
 
 def _ended(row: Row, model: Model) -> bool:
@@ -125,15 +125,3 @@ def _update_text(row: Row, model: Model, *, final: bool) -> bool:
     on_text = request.on_text
     send = None if on_text is None else partial(request.call, on_text, row.index)
     return row.transcript.update(model.vocabulary, row.token_ids, send, final=final)
-
-
-def _completion(row: Row) -> Completion:
-    assert row.finish_reason is not None
-    return Completion(
-        token_ids=tuple(row.token_ids),
-        logprobs=tuple(row.logprobs),
-        text=row.transcript.text,
-        finish_reason=row.finish_reason,
-        policy=row.spans.newest,
-        versions=row.spans.mixed,
-    )

@@ -1,9 +1,11 @@
 """What every engine's server is asked, and how: HTTP to a child of ours."""
 
+import hashlib
+import json
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
-from typing import Protocol, runtime_checkable
+from typing import Any, Protocol, runtime_checkable
 
 import aiohttp
 
@@ -22,6 +24,11 @@ class Drawn:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
+
+
+def derived_seed(name: str) -> int:
+    """The same for the same name, and unlike that of any other."""
+    return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
 
 
 class ServerApi(Protocol):
@@ -72,7 +79,7 @@ class Pausable(Protocol):
 
 
 class ServerConnection:
-    """HTTP with one server, whose `name` errors carry."""
+    """HTTP with one server, whose `name` errors carry, and the routes that all servers have."""
 
     def __init__(
         self,
@@ -90,6 +97,31 @@ class ServerConnection:
 
     async def close(self) -> None:
         await self._session.close()
+
+    async def check_health(self, timeout_s: float) -> None:
+        await self.text("GET", "/health", None, timeout_s)
+
+    async def metrics_text(self, timeout_s: float) -> str:
+        return await self.text("GET", "/metrics", None, timeout_s)
+
+    async def max_length(self, timeout_s: float) -> int:
+        """The longest context that it takes."""
+        models = json.loads(await self.text("GET", "/v1/models", None, timeout_s))
+        return int(models["data"][0]["max_model_len"])
+
+    async def events(
+        self, path: str, body: Json, timeout_s: float
+    ) -> AsyncGenerator[dict[str, Any], None]:
+        """Of a stream, as they come. Raises Unreachable for one that says `error`."""
+        async with self.request("POST", path, body, timeout_s) as response:
+            async for line in response.content:
+                payload = line.removeprefix(b"data: ").strip()
+                if not payload or payload == b"[DONE]":
+                    continue
+                event: dict[str, Any] = json.loads(payload)
+                if "error" in event:
+                    raise Unreachable(f"{self._name} failed: {event['error']}")
+                yield event
 
     async def text(self, method: str, path: str, body: Json | None, timeout_s: float) -> str:
         async with self.request(method, path, body, timeout_s) as response:

@@ -4,6 +4,7 @@ import hashlib
 import json
 import secrets
 from collections.abc import AsyncGenerator, Sequence
+from contextlib import aclosing
 from typing import Any
 
 import aiohttp
@@ -16,14 +17,14 @@ from assay_shared.types import FinishReason, SamplingParams
 _KEEP_ALIVE_S = 2.0
 
 
-class SglangApi:
+class SglangApi(ServerConnection):
     """Implements `assay_inference.server_api.ServerApi`, and what only SGLang has.
 
     `weight_version` is what each answer has to be from.
     """
 
     def __init__(self, url: str, api_key: str, weight_version: str) -> None:
-        self._server = ServerConnection(
+        super().__init__(
             "SGLang",
             aiohttp.TCPConnector(limit=0, keepalive_timeout=_KEEP_ALIVE_S),
             base_url=url,
@@ -31,29 +32,13 @@ class SglangApi:
         )
         self._weight_version = weight_version
 
-    async def close(self) -> None:
-        await self._server.close()
-
-    async def check_health(self, timeout_s: float) -> None:
-        await self._server.text("GET", "/health", None, timeout_s)
-
     async def generate_one_token(self, timeout_s: float) -> None:
         """Whatever else runs, a token has to come out of the engine."""
-        await self._server.text("GET", "/health_generate", None, timeout_s)
-
-    async def metrics_text(self, timeout_s: float) -> str:
-        return await self._server.text("GET", "/metrics", None, timeout_s)
-
-    async def max_length(self, timeout_s: float) -> int:
-        """The longest context that it takes."""
-        models = json.loads(await self._server.text("GET", "/v1/models", None, timeout_s))
-        return int(models["data"][0]["max_model_len"])
+        await self.text("GET", "/health_generate", None, timeout_s)
 
     async def server_info(self, timeout_s: float) -> dict[str, Any]:
         """Its options as it has resolved them."""
-        info: dict[str, Any] = json.loads(
-            await self._server.text("GET", "/server_info", None, timeout_s)
-        )
+        info: dict[str, Any] = json.loads(await self.text("GET", "/server_info", None, timeout_s))
         return info
 
     async def update_weights(self, folder: str, weight_version: str, timeout_s: float) -> None:
@@ -64,7 +49,7 @@ class SglangApi:
             "abort_all_requests": True,
             "flush_cache": True,
         }
-        text = await self._server.text("POST", "/update_weights_from_disk", body, timeout_s)
+        text = await self.text("POST", "/update_weights_from_disk", body, timeout_s)
         if json.loads(text)["success"] is not True:
             raise InternalFault(f"SGLang did not take the weights: {text[:400]}")
         self._weight_version = weight_version
@@ -72,7 +57,7 @@ class SglangApi:
     async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
         """Of each worker, by the name of its own tensor: a hash of all of its bytes."""
         body: Json = {"action": "checksum"}
-        text = await self._server.text("POST", "/weights_checker", body, timeout_s)
+        text = await self.text("POST", "/weights_checker", body, timeout_s)
         return [dict(rank["checksums"]) for rank in json.loads(text)["ranks"]]
 
     async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
@@ -83,7 +68,7 @@ class SglangApi:
             "return_logprob": True,
             "logprob_start_len": 0,
         }
-        answer = json.loads(await self._server.text("POST", "/generate", body, timeout_s))
+        answer = json.loads(await self.text("POST", "/generate", body, timeout_s))
         self._check_version(answer["meta_info"])
         found = answer["meta_info"]["input_token_logprobs"]
         if [token_id for _, token_id, *_ in found] != list(token_ids):
@@ -99,7 +84,7 @@ class SglangApi:
     ) -> list[Drawn]:
         """All samples, once all are finished."""
         body = _generation(prompt, sampling, end_ids)
-        answers = json.loads(await self._server.text("POST", "/generate", body, timeout_s))
+        answers = json.loads(await self.text("POST", "/generate", body, timeout_s))
         return [self._drawn(answer, prompt) for answer in answers]
 
     async def stream(
@@ -111,14 +96,8 @@ class SglangApi:
     ) -> AsyncGenerator[tuple[int, Drawn], None]:
         """A sample's index and all of it so far, each time that it has grown."""
         body = _generation(prompt, sampling, end_ids) | {"stream": True}
-        async with self._server.request("POST", "/generate", body, timeout_s) as response:
-            async for line in response.content:
-                payload = line.removeprefix(b"data: ").strip()
-                if not payload or payload == b"[DONE]":
-                    continue
-                event = json.loads(payload)
-                if "error" in event:
-                    raise Unreachable(f"SGLang failed: {event['error']}")
+        async with aclosing(self.events("/generate", body, timeout_s)) as events:
+            async for event in events:
                 yield int(event["index"]), self._drawn(event, prompt)
 
     def _drawn(self, answer: dict[str, Any], prompt: list[int]) -> Drawn:

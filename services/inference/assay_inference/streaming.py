@@ -6,10 +6,13 @@ from collections.abc import AsyncGenerator
 from assay_inference.front import Front
 from assay_shared.types import Completion, SamplingParams
 
+#: Sample index and text, or all samples.
+Part = tuple[int, str] | list[Completion]
+
 
 async def draw_parts(
     front: Front, prompt: list[int], sampling: SamplingParams
-) -> AsyncGenerator[tuple[int, str] | list[Completion], None]:
+) -> AsyncGenerator[Part, None]:
     """Sample index and text as they are drawn, then all samples. Closed early, nothing is drawn on.
 
     Raises:

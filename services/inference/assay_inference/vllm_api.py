@@ -1,15 +1,20 @@
 """What is asked of vLLM's server over its socket. Token ids in and out; texts stay out of it."""
 
-import hashlib
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
-from contextlib import asynccontextmanager
+from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
 import aiohttp
 
-from assay_inference.server_api import CONNECT_TIMEOUT_S, Drawn, Json, ServerConnection
+from assay_inference.server_api import (
+    CONNECT_TIMEOUT_S,
+    Drawn,
+    Json,
+    ServerConnection,
+    derived_seed,
+)
 from assay_inference.vllm_process import MODEL
 from assay_shared.errors import InternalFault, InvalidInput, Unreachable
 from assay_shared.types import FinishReason, SamplingParams, Structure
@@ -18,42 +23,28 @@ from assay_shared.types import FinishReason, SamplingParams, Structure
 _KEEP_ALIVE_S = 30.0
 
 
-class VllmApi:
+class VllmApi(ServerConnection):
     """Implements `assay_inference.server_api.ServerApi`, and what only vLLM has."""
 
     def __init__(self, socket: Path) -> None:
         connector = aiohttp.UnixConnector(str(socket), limit=0, keepalive_timeout=_KEEP_ALIVE_S)
-        self._server = ServerConnection("vLLM", connector)
-
-    async def close(self) -> None:
-        await self._server.close()
-
-    async def check_health(self, timeout_s: float) -> None:
-        await self._server.text("GET", "/health", None, timeout_s)
-
-    async def metrics_text(self, timeout_s: float) -> str:
-        return await self._server.text("GET", "/metrics", None, timeout_s)
-
-    async def max_length(self, timeout_s: float) -> int:
-        """The longest context that it takes."""
-        card = json.loads(await self._server.text("GET", "/v1/models", None, timeout_s))["data"][0]
-        return int(card["max_model_len"])
+        super().__init__("vLLM", connector)
 
     async def rpc(self, method: str, timeout_s: float, **arguments: object) -> list[dict[str, Any]]:
         """Call a method of all workers; an answer of each."""
         body: Json = {"method": method, "kwargs": arguments, "timeout": timeout_s}
-        answer = json.loads(await self._server.text("POST", "/collective_rpc", body, timeout_s))
+        answer = json.loads(await self.text("POST", "/collective_rpc", body, timeout_s))
         return [result or {} for result in answer["results"]]
 
     async def pause(self, timeout_s: float) -> None:
         """Give up what may still run for clients that went away."""
-        await self._server.text("POST", "/pause?mode=abort", None, timeout_s)
+        await self.text("POST", "/pause?mode=abort", None, timeout_s)
 
     async def resume(self, timeout_s: float) -> None:
-        await self._server.text("POST", "/resume", None, timeout_s)
+        await self.text("POST", "/resume", None, timeout_s)
 
     async def reset_prefix_cache(self, timeout_s: float) -> None:
-        text = await self._server.text("POST", "/reset_prefix_cache", None, timeout_s)
+        text = await self.text("POST", "/reset_prefix_cache", None, timeout_s)
         if text and json.loads(text).get("success") is False:
             raise Unreachable("vLLM does not let go of its prefix cache")
 
@@ -66,7 +57,7 @@ class VllmApi:
             "temperature": 0,
             "prompt_logprobs": 0,
         }
-        answer = json.loads(await self._server.text("POST", "/v1/completions", body, timeout_s))
+        answer = json.loads(await self.text("POST", "/v1/completions", body, timeout_s))
         found = answer["choices"][0]["prompt_logprobs"][1:]
         return [
             float(entry[str(token_id)]["logprob"])
@@ -83,7 +74,7 @@ class VllmApi:
         """All samples, once all are finished."""
         body = _generation(prompt, sampling, end_ids)
         async with self._held_to(sampling.structure):
-            answer = json.loads(await self._server.text("POST", "/v1/completions", body, timeout_s))
+            answer = json.loads(await self.text("POST", "/v1/completions", body, timeout_s))
         drawn = [Drawn() for _ in range(sampling.n)]
         for choice in answer["choices"]:
             _add(drawn[choice["index"]], choice, prompt)
@@ -99,17 +90,9 @@ class VllmApi:
         """A sample's index and all of it so far, each time that it has grown."""
         body = _generation(prompt, sampling, end_ids) | {"stream": True}
         drawn = [Drawn() for _ in range(sampling.n)]
-        async with (
-            self._held_to(sampling.structure),
-            self._server.request("POST", "/v1/completions", body, timeout_s) as response,
-        ):
-            async for line in response.content:
-                payload = line.removeprefix(b"data: ").strip()
-                if not payload or payload == b"[DONE]":
-                    continue
-                event = json.loads(payload)
-                if "error" in event:
-                    raise Unreachable(f"vLLM failed: {event['error']}")
+        events = self.events("/v1/completions", body, timeout_s)
+        async with self._held_to(sampling.structure), aclosing(events):
+            async for event in events:
                 for choice in event["choices"]:
                     _add(drawn[choice["index"]], choice, prompt)
                     yield choice["index"], drawn[choice["index"]]
@@ -144,7 +127,8 @@ def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[
         "top_p": sampling.top_p,
         "stop": list(sampling.stop),
         "stop_token_ids": sorted(end_ids),
-        "seed": None if sampling.seed is None else _seed(sampling.seed),
+        # vLLM gives sample i the seed plus i: neighbouring seeds would share samples.
+        "seed": None if sampling.seed is None else derived_seed(str(sampling.seed)),
         "logprobs": 0,
         "return_token_ids": True,
         "return_tokens_as_token_ids": True,
@@ -156,11 +140,6 @@ def _structured_outputs(structure: Structure) -> Json:
     if structure.json_schema is not None:
         return {"json": structure.json_schema}
     return {"regex": structure.regex} if structure.regex is not None else {"json_object": True}
-
-
-def _seed(seed: int) -> int:
-    """vLLM gives sample i the seed plus i: neighbouring seeds would share samples."""
-    return int.from_bytes(hashlib.sha256(str(seed).encode()).digest()[:7], "big")
 
 
 def _add(drawn: Drawn, choice: dict[str, object], prompt: list[int]) -> None:
