@@ -3,7 +3,7 @@
 import hashlib
 import os
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -11,7 +11,7 @@ from assay_shared.errors import WeightsRefused
 
 #: The files of a LoRA adapter, as peft writes them.
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-_MAX_THREADS = 8
+_MAX_THREADS = 16
 
 
 def weight_files(folder: Path) -> list[Path]:
@@ -34,10 +34,15 @@ def digest(folder: Path) -> str:
     """SHA-256 over the names and contents of the weight files, in hexadecimal."""
     files = weight_files(folder)
     with ThreadPoolExecutor(_MAX_THREADS, "digest") as pool:
-        digests = list(pool.map(file_digest, files))
+        digests = pool.map(file_digest, files)
+        return _digest_of({file.name: one for file, one in zip(files, digests, strict=True)})
+
+
+def _digest_of(digests: Mapping[str, str]) -> str:
+    """Of a checkpoint, from those of its weight files by name."""
     whole = hashlib.sha256()
-    for file, one in zip(files, digests, strict=True):
-        whole.update(f"{file.name} {one}\n".encode())
+    for name in sorted(digests):
+        whole.update(f"{name} {digests[name]}\n".encode())
     return whole.hexdigest()
 
 
@@ -62,24 +67,29 @@ def adapter_digest(folder: Path, base: str) -> str:
     return whole.hexdigest()
 
 
-def publish(folder: Path, write: Callable[[Path], None]) -> str:
+def publish(folder: Path, write: Callable[[Path], Mapping[str, str]]) -> str:
     """Have `write` fill a folder and let it appear as `folder` in one atomic step.
 
+    A folder that was there before is replaced.
+
+    Args:
+        write: returns the SHA-256 of each weight file by its name, as it was meant to be: what a
+            disk makes of it is compared by those who read it.
+
     Returns:
-        The digest of what was written. A folder that was there before is replaced.
+        The digest of the checkpoint.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    write(partial)
+    digests = write(partial)
     for file in partial.iterdir():
         _sync(file)
-    written = digest(partial)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     _sync(folder.parent)
-    return written
+    return _digest_of(digests)
 
 
 def _sync(path: Path) -> None:

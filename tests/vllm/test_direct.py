@@ -33,7 +33,8 @@ from assay_shared.types import (
     WeightStatus,
     WeightUpdate,
 )
-from assay_trainer.direct import DirectTransfer, named_weights
+from assay_trainer.direct import DirectTransfer
+from assay_trainer.shards import named_weights
 from assay_trainer.weights import WeightPublisher
 from tests.conftest import Serve
 from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor, wait
-from typing import Literal, NamedTuple
+from typing import Literal
 
 import torch
 from transformers import PreTrainedModel
@@ -25,6 +25,7 @@ from assay_shared.types import (
     WeightStatus,
     WeightUpdate,
 )
+from assay_trainer.shards import named_weights
 
 Transport = Literal["nccl", "ipc", "gloo"]
 #: The engine may wait for sequences in hand before it fetches anything.
@@ -136,23 +137,6 @@ class DirectTransfer:
     async def _announce(self, update: WeightUpdate) -> WeightStatus:
         async with self._connect() as sink:
             return await sink.update_weights(update)
-
-
-class _Place(NamedTuple):
-    storage: int
-    offset: int
-    shape: torch.Size
-
-
-def named_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """As a checkpoint names them; of tied ones, the first."""
-    found: dict[_Place, str] = {}
-    weights = {}
-    for name, tensor in model.state_dict().items():
-        place = _Place(tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
-        if found.setdefault(place, name) == name:
-            weights[name] = tensor.detach()
-    return weights
 
 
 def manifest_of(tensors: dict[str, torch.Tensor], dtype: str) -> list[Entry]:

@@ -18,9 +18,8 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared import checkpoint
 from assay_shared.errors import NotFound
 from assay_trainer.config import NewPolicyConfig
+from assay_trainer.shards import save_model
 
-#: Files of this size are digested side by side.
-_SHARD_SIZE = "1GB"
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
 CHAT_TEMPLATE = (
@@ -98,8 +97,8 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
 def publish_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
     """Write a checkpoint folder in one atomic step; its digest."""
 
-    def write(partial: Path) -> None:
-        model.save_pretrained(partial, max_shard_size=_SHARD_SIZE)
+    def write(partial: Path) -> dict[str, str]:
         tokenizer.save_pretrained(partial)
+        return save_model(model, partial)
 
     return checkpoint.publish(folder, write)

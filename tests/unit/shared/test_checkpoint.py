@@ -1,3 +1,4 @@
+import hashlib
 from collections.abc import Callable
 from pathlib import Path
 
@@ -7,10 +8,11 @@ from assay_shared import checkpoint
 from assay_shared.errors import WeightsRefused
 
 
-def write(weights: bytes) -> Callable[[Path], None]:
-    def fill(folder: Path) -> None:
+def write(weights: bytes) -> Callable[[Path], dict[str, str]]:
+    def fill(folder: Path) -> dict[str, str]:
         (folder / "config.json").write_text("{}")
         (folder / "model.safetensors").write_bytes(weights)
+        return {"model.safetensors": hashlib.sha256(weights).hexdigest()}
 
     return fill
 
@@ -25,7 +27,7 @@ def test_a_digest_is_of_the_weights_alone(tmp_path: Path) -> None:
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
-    def fail(folder: Path) -> None:
+    def fail(folder: Path) -> dict[str, str]:
         (folder / "config.json").write_text("{}")
         raise OSError("disk full")
 

@@ -5,8 +5,9 @@ import torch
 
 from assay_shared.standalone.weight_transfer.fingerprint import as_text, fingerprint
 from assay_shared.types import WeightReceiver
-from assay_trainer.direct import manifest_of, named_weights, transport_to
+from assay_trainer.direct import manifest_of, transport_to
 from assay_trainer.policy import create_policy
+from assay_trainer.shards import named_weights
 from assay_trainer.weights import COARSE_PROBE_TOLERANCE, PROBE_TOLERANCE, probe
 from tests.policies import TEXTS, TINY
 
