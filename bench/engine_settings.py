@@ -15,6 +15,7 @@ import sys
 import tempfile
 import time
 from dataclasses import dataclass, field
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -68,7 +69,9 @@ async def measure(url: str, setting: Setting, vocabulary: int, turns: int) -> li
     rates = []
     for turn in range(-1, turns):
         num = (1 if turn < 0 else 2) * at_once
-        requests = requests_of(num, setting.num_samples, vocabulary, turn, setting.name)
+        requests = list(
+            islice(requests_of(setting.num_samples, vocabulary, turn, setting.name), num)
+        )
         rates.append((await play(target, requests, at_once))["tokens_per_s"])
     return rates[1:]
 

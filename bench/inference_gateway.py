@@ -4,9 +4,9 @@
 
 One service with one vLLM. Requests of the same lengths are sent in turns to the service
 (`/v1/generate`) and to that very vLLM on its own socket (`/v1/completions`, token ids in and out,
-log-probabilities of the sampled tokens): a closed loop of so many sequences at once, until all are
-done. Every answer is counted and its length checked. No prompt comes twice, so none is in the
-prefix cache.
+log-probabilities of the sampled tokens), so many sequences at once all the time; vLLM's own counter
+tells the tokens of a window. Every answer's length is checked. No prompt comes twice, so none is in
+the prefix cache.
 """
 
 import argparse
@@ -18,34 +18,46 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from bench.inference_service import Target, play, requests_of, service, socket_of
+import numpy as np
+import scipy.stats
+
+from bench.inference_service import Target, requests_of, service, socket_of, steady
 from bench.logprob_agreement import compared, sample
 
 
 async def compare(
-    targets: list[Target], concurrency: int, num_samples: int, vocabulary: int, turns: int
+    targets: list[Target],
+    concurrency: int,
+    num_samples: int,
+    vocabulary: int,
+    turns: int,
+    window_s: float,
 ) -> dict[str, Any]:
     """Turns of both, in either order; the ratio of each turn."""
     at_once = max(1, concurrency // num_samples)
+
+    async def rate(target: Target, turn: int) -> float:
+        name = f"{target.name} {concurrency}"
+        requests = requests_of(num_samples, vocabulary, turn, name)
+        return await steady(target, targets[1], requests, at_once, window_s)
+
     for target in targets:
-        warm_up = requests_of(at_once, num_samples, vocabulary, -concurrency, target.name)
-        await play(target, warm_up, at_once)
+        await rate(target, -1)
     rates: dict[str, list[float]] = {target.name: [] for target in targets}
     for turn in range(turns):
         order = targets if turn % 2 == 0 else targets[::-1]
         for target in order:
-            requests = requests_of(2 * at_once, num_samples, vocabulary, turn, target.name)
-            found = await play(target, requests, at_once)
-            rates[target.name].append(found["tokens_per_s"])
-            print(f"  {concurrency} {target.name}: {found['tokens_per_s']:.0f}/s", file=sys.stderr)
+            rates[target.name].append(await rate(target, turn))
+            print(f"  {concurrency} {target.name}: {rates[target.name][-1]:.0f}/s", file=sys.stderr)
     ratios = [ours / theirs for ours, theirs in zip(*rates.values(), strict=True)]
+    middle = scipy.stats.bootstrap((ratios,), np.median, method="percentile", rng=0)
     return {
         "concurrency": concurrency,
         "samples_per_request": num_samples,
         "tokens_per_s": {name: round(statistics.median(r)) for name, r in rates.items()},
+        "ratios": [round(ratio, 4) for ratio in ratios],
         "ratio": round(statistics.median(ratios), 4),
-        "ratio_low": round(min(ratios), 4),
-        "ratio_high": round(max(ratios), 4),
+        "ratio_95": [round(float(end), 4) for end in middle.confidence_interval],
     }
 
 
@@ -54,7 +66,8 @@ def main() -> None:
     parser.add_argument("model", type=Path)
     parser.add_argument("--concurrency", type=int, nargs="+", default=[256, 1024])
     parser.add_argument("--samples", type=int, nargs="+", default=[1], help="per request")
-    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--turns", type=int, default=6)
+    parser.add_argument("--window-s", type=float, default=15)
     parser.add_argument("--arguments", default="", help="more of vLLM's own options")
     parser.add_argument(
         "--agreement", metavar="DEVICE", help="also logprob_agreement, computed there"
@@ -77,7 +90,9 @@ def main() -> None:
         ]
         for concurrency in asked.concurrency:
             for num_samples in asked.samples:
-                found = compare(targets, concurrency, num_samples, vocabulary, asked.turns)
+                found = compare(
+                    targets, concurrency, num_samples, vocabulary, asked.turns, asked.window_s
+                )
                 rows.append(asyncio.run(found))
                 print(json.dumps(rows[-1]))
                 asked.output.write_text(json.dumps(rows, indent=2) + "\n")

@@ -76,18 +76,16 @@ class Target:
         return sum(len(choice["token_ids"]) for choice in choices)
 
 
-def requests_of(num: int, num_samples: int, vocabulary: int, turn: int, name: str) -> list[Request]:
-    """The same lengths for all in one turn, and prompts that nobody else has."""
+def requests_of(num_samples: int, vocabulary: int, turn: int, name: str) -> Iterator[Request]:
+    """Without end: the same lengths for all in one turn, and prompts that nobody else has."""
     lengths, ids = random.Random(turn), random.Random(f"{turn}/{name}")
-    return [
-        Request(
+    while True:
+        yield Request(
             [ids.randrange(300, vocabulary - 300) for _ in range(lengths.randint(*_PROMPT_TOKENS))],
             lengths.randint(*_NEW_TOKENS),
             num_samples,
             ids.randrange(2**31),
         )
-        for _ in range(num)
-    ]
 
 
 async def play(target: Target, requests: list[Request], at_once: int) -> dict[str, float]:
@@ -117,6 +115,51 @@ async def play(target: Target, requests: list[Request], at_once: int) -> dict[st
     asked = sum(request.num_tokens * request.num_samples for request in requests)
     assert sum(counted) > 0.7 * asked, "random models hardly ever end an answer"
     return {"tokens_per_s": sum(counted) / took_s, "p50_s": statistics.median(latencies)}
+
+
+async def steady(
+    target: Target, engine: Target, requests: Iterator[Request], at_once: int, window_s: float
+) -> float:
+    """Tokens a second that vLLM itself counts in a window, with `at_once` requests always in hand.
+
+    Whoever sends them, the engine's own counter is read, on its own socket. Half a window goes
+    before. Every answer that comes is checked.
+    """
+
+    async def client(session: aiohttp.ClientSession) -> None:
+        for request in requests:
+            async with session.post(target.url, json=target.body(request)) as response:
+                text = await response.read()
+                assert response.status == 200, text[:500]
+            num = target.num_tokens(json.loads(text))
+            assert 0 < num <= request.num_tokens * request.num_samples, num
+
+    timeout = aiohttp.ClientTimeout(total=_REQUEST_TIMEOUT_S)
+    async with (
+        aiohttp.ClientSession(connector=target.connector(), timeout=timeout) as session,
+        aiohttp.ClientSession(connector=engine.connector(), timeout=timeout) as meter,
+        asyncio.TaskGroup() as group,
+    ):
+        clients = [group.create_task(client(session)) for _ in range(at_once)]
+        await asyncio.sleep(window_s / 2)
+        began, before = time.perf_counter(), await _num_drawn(meter)
+        await asyncio.sleep(window_s)
+        took_s, drawn = time.perf_counter() - began, await _num_drawn(meter) - before
+        for one in clients:
+            one.cancel()
+    return drawn / took_s
+
+
+async def _num_drawn(meter: aiohttp.ClientSession) -> float:
+    async with meter.get("http://vllm/metrics") as response:
+        text = await response.text()
+    counts = [
+        float(line.rsplit(" ", 1)[1])
+        for line in text.splitlines()
+        if line.startswith("vllm:generation_tokens_total")
+    ]
+    assert counts, "vLLM counts no tokens"
+    return sum(counts)
 
 
 @contextmanager

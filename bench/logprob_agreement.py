@@ -12,6 +12,7 @@ import argparse
 import asyncio
 import json
 import tempfile
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ _NUM_PROMPTS = 64
 
 async def sample(url: str, vocabulary: int) -> list[dict[str, Any]]:
     """Two completions of each prompt, with their prompts."""
-    requests = requests_of(_NUM_PROMPTS, 2, vocabulary, 0, "agreement")
+    requests = islice(requests_of(2, vocabulary, 0, "agreement"), _NUM_PROMPTS)
     target = Target("service", f"{url}/v1/generate")
 
     async def one(session: aiohttp.ClientSession, request: Request) -> list[dict[str, Any]]:
