@@ -374,9 +374,10 @@ class TensorSpec(Wire):
 class DirectWeights(Wire):
     """The trainer's own memory, from which the engine's workers fetch the tensors.
 
-    The trainer waits for them at `host` and `port`; `token` tells its meetings apart. `ipc` is for
-    one GPU, `nccl` for several, `gloo` for all else. The policy's digest is the SHA-256 of the
-    manifest `tensors`, which are sent in this order in buckets of `bucket_bytes`.
+    The trainer waits for them at `host` and `port`; `token` tells its meetings apart, and
+    `announcement` counts what is announced from there. `ipc` is for one GPU, `nccl` for several,
+    `gloo` for all else. The policy's digest is the SHA-256 of the manifest `tensors`, which are
+    sent in this order in buckets of `bucket_bytes`.
     """
 
     kind: Literal["direct"] = "direct"
@@ -384,6 +385,7 @@ class DirectWeights(Wire):
     host: str
     port: int = Field(gt=0, lt=65536)
     token: str = Field(min_length=16)
+    announcement: int = Field(ge=0)
     bucket_bytes: int = Field(gt=0)
     tensors: tuple[TensorSpec, ...] = Field(min_length=1)
 

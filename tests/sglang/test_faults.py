@@ -224,6 +224,7 @@ async def test_what_it_cannot_do_is_refused_by_name(
         host="127.0.0.1",
         port=1,
         token="x" * 16,
+        announcement=1,
         bucket_bytes=4,
         tensors=(spec,),
     )

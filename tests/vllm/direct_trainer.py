@@ -32,6 +32,7 @@ def main(folder: Path, version: int, what: str) -> None:
         source=DirectWeights(
             transport="gloo",
             **sender.meeting._asdict(),
+            announcement=version,
             bucket_bytes=BUCKET_BYTES,
             tensors=tuple(TensorSpec.model_validate(entry._asdict()) for entry in entries),
         ),

@@ -78,6 +78,7 @@ def call(source: DirectWeights, num_workers: int) -> dict[str, object]:
     return {
         "transport": source.transport,
         "meeting": [source.host, source.port, source.token],
+        "announcement": source.announcement,
         "num_workers": num_workers,
         "bucket_bytes": source.bucket_bytes,
         "entries": [list(entry) for entry in _entries(source)],

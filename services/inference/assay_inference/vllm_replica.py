@@ -23,7 +23,7 @@ from assay_shared.types import (
 )
 
 #: The workers keep to the limit themselves; a child that has not answered by then is ended.
-_TRANSFER_GRACE_S = 5.0
+_TRANSFER_GRACE_S = 10.0
 _LEAST_TEMPERATURE, _MOST_TEMPERATURE = 0.01, 2.0
 _WARM_UP = SamplingParams(max_tokens=2, top_p=0.9, seed=0)
 
@@ -111,7 +111,6 @@ class VllmReplica(EngineChild):
             "what the trainer sent",
             limit_s + _TRANSFER_GRACE_S,
             source=direct.call(source, len(self.receiver.devices)),
-            version=policy.version,
             seed=policy.digest,
             limit_s=limit_s,
         )

@@ -42,6 +42,7 @@ class DirectTransfer:
         self._settings = settings
         self._connect = connect
         self._sender: Sender | None = None
+        self._num_announced = 0
         self._reaches: tuple[Transport, WeightReceiver] | None = None
 
     def publish(
@@ -67,10 +68,12 @@ class DirectTransfer:
             raise WeightsRefused(f"the weights of version {version} are no longer in memory")
         transport = transport_to(receiver, model.device)
         sender = self._sender_to(transport, receiver, model.device)
+        self._num_announced += 1
         update = WeightUpdate(
             source=DirectWeights(
                 transport=transport,
                 **sender.meeting._asdict(),
+                announcement=self._num_announced,
                 bucket_bytes=self._settings.weight_transfer_bucket_bytes,
                 tensors=tuple(TensorSpec(**entry._asdict()) for entry in manifest),
             ),
@@ -115,10 +118,11 @@ class DirectTransfer:
         """Announce the version, and serve those who come for it meanwhile."""
         buckets = plan_buckets(manifest, self._settings.weight_transfer_bucket_bytes)
         waiting, limit_s = Limit(_LONGEST_WAIT_S), self._settings.weight_transfer_timeout_s
+        number = self._num_announced
 
         def send() -> None:
             try:
-                sender.send(update.policy.version, buckets, tensors.__getitem__, waiting, limit_s)
+                sender.send(number, buckets, tensors.__getitem__, waiting, limit_s)
             except TransferFailed:
                 sender.close()  # the engine learns at once that nothing more comes
                 raise

@@ -46,6 +46,7 @@ def announced(weights: dict[str, torch.Tensor]) -> tuple[DirectWeights, PolicyVe
         host="127.0.0.1",
         port=1,
         token="t" * 32,
+        announcement=1,
         bucket_bytes=1000,
         tensors=tuple(TensorSpec.model_validate(entry._asdict()) for entry in entries),
     )

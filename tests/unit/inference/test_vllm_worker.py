@@ -96,6 +96,7 @@ def receive(worker: Worker, weights: dict[str, torch.Tensor], limit_s: float = 6
     source = {
         "transport": "gloo",
         "meeting": list(sender.meeting),
+        "announcement": 1,
         "num_workers": 1,
         "bucket_bytes": BUCKET_BYTES,
         "entries": [list(entry) for entry in entries],
@@ -109,7 +110,7 @@ def receive(worker: Worker, weights: dict[str, torch.Tensor], limit_s: float = 6
 
     thread = threading.Thread(target=send, daemon=True)
     thread.start()
-    answer = worker.assay_receive(source, 1, "seed", limit_s)
+    answer = worker.assay_receive(source, "seed", limit_s)
     thread.join(60)
     sender.close()
     return answer

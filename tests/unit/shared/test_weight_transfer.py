@@ -148,7 +148,9 @@ def test_a_trainer_that_stands_still_costs_no_more_than_the_limit(
     in_background(lambda: sender.send(1, buckets, tensor_of, Limit(60), 60))
     with pytest.raises(TransferFailed, match="did not come within 3 s"):
         list(receiver.receive(1, buckets, Limit(3), keep=True))
-    receiver.close()
+    started = time.monotonic()
+    receiver.close()  # the trainer still stands
+    assert time.monotonic() - started < 5
     still.set()
 
 
@@ -172,3 +174,24 @@ def test_nobody_at_the_meeting_is_a_failure_and_no_hang() -> None:
 def test_an_address_of_another_host_is_refused() -> None:
     with pytest.raises(TransferFailed, match="nobody can be met"):
         open_store("192.0.2.1")
+
+
+def test_a_receiver_that_left_for_another_trainer_is_met_again(
+    sender: Sender, receiver: Receiver
+) -> None:
+    def send_and_receive(announcement: int, receiver: Receiver) -> None:
+        weights = make_weights(announcement)
+        buckets = plan_buckets(manifest(weights), BUCKET_BYTES)
+        sending = in_background(
+            lambda: sender.send(announcement, buckets, weights.__getitem__, Limit(20), 20)
+        )
+        came = dict(receiver.receive(announcement, buckets, Limit(20), keep=True))
+        sending.join(20)
+        assert all(torch.equal(came[name], weights[name]) for name in weights)
+
+    send_and_receive(1, receiver)
+    receiver.close()
+    back = Receiver("gloo", sender.meeting, 1, 2, CPU)
+    send_and_receive(2, back)
+    send_and_receive(3, back)
+    back.close()

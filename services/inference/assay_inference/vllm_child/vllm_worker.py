@@ -112,9 +112,7 @@ class WorkerExtension:
         took_s = time.perf_counter() - started
         return {"fingerprints": found, "sampled": sampled, "took_s": took_s}
 
-    def assay_receive(
-        self, source: dict[str, Any], version: int, seed: str, limit_s: float
-    ) -> dict[str, Any]:
+    def assay_receive(self, source: dict[str, Any], seed: str, limit_s: float) -> dict[str, Any]:
         """Fetch all tensors from the trainer and load them.
 
         What went wrong is in `failure`: then this holds a mixture, or, with `is_hung`, something
@@ -124,13 +122,11 @@ class WorkerExtension:
         from weight_transfer.limit import Limit, TransferFailed
 
         try:
-            return self._assay_receive(source, version, seed, Limit(limit_s))
+            return self._assay_receive(source, seed, Limit(limit_s))
         except TransferFailed as error:
             return {"failure": str(error), "is_hung": error.is_hung}
 
-    def _assay_receive(
-        self, source: dict[str, Any], version: int, seed: str, limit: Any
-    ) -> dict[str, Any]:
+    def _assay_receive(self, source: dict[str, Any], seed: str, limit: Any) -> dict[str, Any]:
         from weight_transfer.manifest import Entry, plan_buckets
 
         model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
@@ -141,8 +137,9 @@ class WorkerExtension:
         in_place = _loads_in_place(model)
         receiver = self._assay_receiver(source)
         buckets = plan_buckets(entries, source["bucket_bytes"])
+        number, keep = source["announcement"], not in_place
         try:
-            tensors = arriving.of(receiver.receive(version, buckets, limit, keep=not in_place))
+            tensors = arriving.of(receiver.receive(number, buckets, limit, keep=keep))
             _load(self, model, tensors, in_place=in_place)
         except BaseException:
             receiver.close()

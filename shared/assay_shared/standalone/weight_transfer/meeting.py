@@ -15,6 +15,8 @@ from .limit import Limit, TransferFailed, first_line
 #: Compiled, and typed in part.
 _distributed: Any = torch.distributed
 Store = Any
+#: What a worker says of its group with the trainer.
+KEPT, NEW = "kept", "new"
 #: Longest that one answer of the store may take.
 _STORE_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
@@ -78,6 +80,11 @@ def within_meeting(store: Store, meeting: Meeting) -> Store:
     return _distributed.PrefixStore(meeting.token, store)
 
 
+def group_store(store: Store, announcement: int) -> Store:
+    """Where the group that is made for an announcement finds together: never twice the same."""
+    return _distributed.PrefixStore(f"group/{announcement}", store)
+
+
 def has_key(store: Store, key: str, whose: str) -> bool:
     """Whether the other side has come so far.
 
@@ -119,10 +126,15 @@ def make_group(
     return group
 
 
-def broadcast(group: Any, tensor: torch.Tensor) -> Any:
-    """The trainer's tensor to all; the work, which is not waited for."""
+def broadcast(group: Any, tensor: torch.Tensor, limit: Limit | None = None) -> Any:
+    """The trainer's tensor to all; the work, which is not waited for.
+
+    `limit` ends it under gloo, whose group cannot be ended before: `abort` would stop all threads.
+    """
     options = _distributed.BroadcastOptions()
     options.rootRank = 0
+    if limit is not None and group.name() == "gloo":
+        options.timeout = timedelta(seconds=max(limit.remaining_s, 0.001))
     return group.broadcast([tensor], options)
 
 
@@ -132,6 +144,7 @@ def finish(work: Any, limit: Limit, what: str) -> None:
         limit.wait_until(work.is_completed, what)
         work.wait()
     except RuntimeError as error:
+        limit.check(what)
         raise TransferFailed(f"{what} broke off: {first_line(error)}") from error
 
 

@@ -11,10 +11,13 @@ from .fingerprint import as_text, fingerprint
 from .limit import Limit, TransferFailed
 from .manifest import Bucket
 from .meeting import (
+    KEPT,
+    NEW,
     Meeting,
     broadcast,
     close_group,
     finish,
+    group_store,
     has_key,
     join_store,
     make_group,
@@ -42,11 +45,12 @@ class Receiver:
         self._group: Any = None
 
     def receive(
-        self, version: int, buckets: Sequence[Bucket], limit: Limit, *, keep: bool
+        self, announcement: int, buckets: Sequence[Bucket], limit: Limit, *, keep: bool
     ) -> Iterator[tuple[str, torch.Tensor]]:
         """Each tensor, once its fingerprint is that of the manifest.
 
-        Without `keep`, a tensor is to be used before the next one is asked for.
+        `announcement`: the trainer's number for it. Without `keep`, a tensor is to be used before
+        the next one is asked for.
 
         Raises:
             TransferFailed: it does not come in time, or not as it was sent. The receiver is to be
@@ -54,11 +58,11 @@ class Receiver:
         """
         if self._store is None:
             self._store = join_store(self.meeting, limit)
-        self._say(f"ready/{version}/{self._rank}")
+        self._say(f"ready/{announcement}/{self._rank}", NEW if self._group is None else KEPT)
         if self._transport == "ipc":
-            arrivals = self._borrowed(version, buckets, limit, keep)
+            arrivals = self._borrowed(announcement, buckets, limit, keep)
         else:
-            arrivals = self._broadcast(buckets, limit)
+            arrivals = self._broadcast(announcement, buckets, limit)
         for bucket, buffer in arrivals:
             for slot in bucket.slots:
                 tensor = view(buffer, slot)
@@ -72,16 +76,16 @@ class Receiver:
             close_group(group)
 
     def _broadcast(
-        self, buckets: Sequence[Bucket], limit: Limit
+        self, announcement: int, buckets: Sequence[Bucket], limit: Limit
     ) -> Iterator[tuple[Bucket, torch.Tensor]]:
         if self._group is None:
-            host = own_address(self.meeting)
-            arguments = (self._transport, self._store, self._rank, self._size, host, self._device)
+            host, store = own_address(self.meeting), group_store(self._store, announcement)
+            arguments = (self._transport, store, self._rank, self._size, host, self._device)
             self._group = limit.within(lambda: make_group(*arguments), "the group with the trainer")
         under_way: deque[tuple[Bucket, torch.Tensor, Any]] = deque()
         for bucket in buckets:
             buffer = torch.empty(bucket.num_bytes, dtype=torch.uint8, device=self._device)
-            under_way.append((bucket, buffer, broadcast(self._group, buffer)))
+            under_way.append((bucket, buffer, broadcast(self._group, buffer, limit)))
             del buffer
             if len(under_way) == _NUM_BUFFERS:
                 yield self._arrived(*under_way.popleft(), limit)
@@ -95,26 +99,26 @@ class Receiver:
         return bucket, buffer
 
     def _borrowed(
-        self, version: int, buckets: Sequence[Bucket], limit: Limit, keep: bool
+        self, announcement: int, buckets: Sequence[Bucket], limit: Limit, keep: bool
     ) -> Iterator[tuple[Bucket, torch.Tensor]]:
         size = max(bucket.num_bytes for bucket in buckets)
         buffers = []
         for index in range(min(_NUM_BUFFERS, len(buckets))):
-            self._await(f"handle/{version}/{index}", limit)
-            exported = self._store.get(f"handle/{version}/{index}").decode()
+            self._await(f"handle/{announcement}/{index}", limit)
+            exported = self._store.get(f"handle/{announcement}/{index}").decode()
             buffers.append(open_buffer(exported, size, self._device))
         for index, bucket in enumerate(buckets):
-            self._await(f"full/{version}/{index}", limit)
+            self._await(f"full/{announcement}/{index}", limit)
             buffer = buffers[index % len(buffers)]
             yield bucket, buffer.clone() if keep else buffer
             torch.cuda.synchronize(self._device)
-            self._say(f"free/{version}/{index}")
+            self._say(f"free/{announcement}/{index}")
 
     def _await(self, key: str, limit: Limit) -> None:
         limit.wait_until(lambda: has_key(self._store, key, _TRAINER), _TRAINER)
 
-    def _say(self, key: str) -> None:
+    def _say(self, key: str, what: str = "") -> None:
         try:
-            self._store.set(key, "")
+            self._store.set(key, what)
         except RuntimeError as error:
             raise TransferFailed("the trainer is gone") from error

@@ -8,13 +8,16 @@ from typing import Any
 import torch
 
 from .cuda_ipc import export
-from .limit import Limit
+from .limit import Limit, TransferFailed
 from .manifest import Bucket
 from .meeting import (
+    KEPT,
+    NEW,
     Meeting,
     broadcast,
     close_group,
     finish,
+    group_store,
     has_key,
     make_group,
     open_store,
@@ -43,7 +46,7 @@ class Sender:
 
     def send(
         self,
-        version: int,
+        announcement: int,
         buckets: Sequence[Bucket],
         tensor_of: TensorOf,
         waiting: Limit,
@@ -52,6 +55,7 @@ class Sender:
         """Return when all workers have all of it. The weights may not change meanwhile.
 
         Args:
+            announcement: a number of its own for each call, which the workers know.
             waiting: how long they may take to come.
             limit_s: how long it may take from then on.
 
@@ -59,12 +63,12 @@ class Sender:
             TransferFailed: they do not; this sender is of no more use.
         """
         for rank in range(1, self._num_workers + 1):
-            self._await(f"ready/{version}/{rank}", waiting)
+            self._await(f"ready/{announcement}/{rank}", waiting)
         limit = waiting.renewed(limit_s)
         if self._transport == "ipc":
-            self._lend(version, buckets, tensor_of, limit)
+            self._lend(announcement, buckets, tensor_of, limit)
         else:
-            self._broadcast(buckets, tensor_of, limit)
+            self._broadcast(announcement, buckets, tensor_of, limit)
 
     def close(self) -> None:
         """Whoever waits for this end learns that nothing more comes."""
@@ -75,25 +79,38 @@ class Sender:
     def _await(self, key: str, limit: Limit) -> None:
         limit.wait_until(lambda: has_key(self._store, key, _ENGINE), _ENGINE)
 
-    def _broadcast(self, buckets: Sequence[Bucket], tensor_of: TensorOf, limit: Limit) -> None:
-        if self._group is None:
-            arguments = (self._transport, self._store, 0, self._num_workers + 1)
-            self._group = limit.within(
-                lambda: make_group(*arguments, self.meeting.host, self._device),
-                "the group with the engine",
-            )
+    def _meet(self, announcement: int, limit: Limit) -> None:
+        """Have a group with the workers: they left theirs if another trainer came meanwhile."""
+        ranks = range(1, self._num_workers + 1)
+        states = {self._store.get(f"ready/{announcement}/{rank}").decode() for rank in ranks}
+        if states == {KEPT} and self._group is not None:
+            return
+        if states != {NEW}:
+            raise TransferFailed("some of the engine's workers left the group, and some did not")
+        self.close()
+        store = group_store(self._store, announcement)
+        arguments = (self._transport, store, 0, self._num_workers + 1)
+        self._group = limit.within(
+            lambda: make_group(*arguments, self.meeting.host, self._device),
+            "the group with the engine",
+        )
+
+    def _broadcast(
+        self, announcement: int, buckets: Sequence[Bucket], tensor_of: TensorOf, limit: Limit
+    ) -> None:
+        self._meet(announcement, limit)
         under_way: deque[Any] = deque()
         for bucket in buckets:
             buffer = torch.empty(bucket.num_bytes, dtype=torch.uint8, device=self._device)
             pack(bucket, tensor_of, buffer)
-            under_way.append((broadcast(self._group, buffer), buffer))
+            under_way.append((broadcast(self._group, buffer, limit), buffer))
             if len(under_way) == _NUM_BUFFERS:
                 finish(under_way.popleft()[0], limit, _ENGINE)
         for work, _ in under_way:
             finish(work, limit, _ENGINE)
 
     def _lend(
-        self, version: int, buckets: Sequence[Bucket], tensor_of: TensorOf, limit: Limit
+        self, announcement: int, buckets: Sequence[Bucket], tensor_of: TensorOf, limit: Limit
     ) -> None:
         torch.cuda.ipc_collect()  # what the worker has let go of since the last version
         size = max(bucket.num_bytes for bucket in buckets)
@@ -102,12 +119,12 @@ class Sender:
             for _ in range(min(_NUM_BUFFERS, len(buckets)))
         ]
         for index, buffer in enumerate(buffers):
-            self._store.set(f"handle/{version}/{index}", export(buffer))
+            self._store.set(f"handle/{announcement}/{index}", export(buffer))
         for index, bucket in enumerate(buckets):
             if index >= len(buffers):
-                self._await(f"free/{version}/{index - len(buffers)}", limit)
+                self._await(f"free/{announcement}/{index - len(buffers)}", limit)
             pack(bucket, tensor_of, buffers[index % len(buffers)])
             torch.cuda.synchronize(self._device)
-            self._store.set(f"full/{version}/{index}", "")
+            self._store.set(f"full/{announcement}/{index}", "")
         for index in range(len(buckets) - len(buffers), len(buckets)):
-            self._await(f"free/{version}/{index}", limit)
+            self._await(f"free/{announcement}/{index}", limit)
