@@ -145,13 +145,14 @@ def test_a_trainer_that_stands_still_costs_no_more_than_the_limit(
             still.wait(60)
         return weights[name]
 
-    in_background(lambda: sender.send(1, buckets, tensor_of, Limit(60), 60))
+    sending = in_background(lambda: sender.send(1, buckets, tensor_of, Limit(60), 60))
     with pytest.raises(TransferFailed, match="did not come within 3 s"):
         list(receiver.receive(1, buckets, Limit(3), keep=True))
     started = time.monotonic()
     receiver.close()  # the trainer still stands
     assert time.monotonic() - started < 5
     still.set()
+    sending.join(60)
 
 
 def test_an_engine_that_never_comes_is_waited_for_until_it_is_called_off(sender: Sender) -> None:
