@@ -11,7 +11,7 @@ from assay_shared.errors import WeightsRefused
 
 #: The files of a LoRA adapter, as peft writes them.
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-_MAX_THREADS = 16
+_MAX_THREADS = 32
 
 
 def weight_files(folder: Path) -> list[Path]:

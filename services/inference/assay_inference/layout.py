@@ -36,6 +36,10 @@ class Tensor:
     def num_bytes(self) -> int:
         return math.prod(self.shape) * _ITEM_BYTES.get(self.dtype, 0)
 
+    def stored_as(self, name: str) -> tuple[str, str, int, str, tuple[int, ...]]:
+        """What a worker has to know to read it."""
+        return name, str(self.file.resolve()), self.start, self.dtype, self.shape
+
     def stored(self) -> npt.NDArray[np.uint8]:
         """All of its bytes as they lie in the file."""
         content: npt.NDArray[np.uint8] = np.memmap(

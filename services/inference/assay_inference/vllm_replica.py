@@ -76,8 +76,9 @@ class VllmReplica(EngineChild):
         await self.api.pause(limit_s)
         if checkpoint.direct is None:
             folder = str(checkpoint.folder.resolve())
+            stored = [tensor.stored_as(name) for name, tensor in checkpoint.layout.items()]
             with sync.phase("load"):
-                await self._call("reload_weights", folder, limit_s, weights_path=folder)
+                await self._call("assay_read", folder, limit_s, folder=folder, stored=stored)
         else:
             await self._receive(checkpoint.direct, checkpoint.policy, sync)
         with sync.phase("load"):

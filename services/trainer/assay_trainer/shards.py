@@ -20,8 +20,8 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from assay_shared.errors import InvalidInput
 
-_SHARD_SIZE = "1GB"
-_MAX_THREADS = 16
+_SHARD_SIZE = "500MB"
+_MAX_THREADS = 32
 #: What a thread keeps of a GPU's memory in the host's, pinned.
 _PIECE_BYTES = 32 << 20
 _DTYPES = {

@@ -112,6 +112,20 @@ class WorkerExtension:
         took_s = time.perf_counter() - started
         return {"fingerprints": found, "sampled": sampled, "took_s": took_s}
 
+    def assay_read(self, folder: str, stored: list[list[Any]]) -> dict[str, Any]:
+        """Load a folder's tensors: `stored` says where each lies. By several threads where they go
+        straight into the parameters, by vLLM's own reload where not."""
+        model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
+        in_place = _loads_in_place(model)
+        if not in_place:
+            self.reload_weights(weights_path=folder)  # type: ignore[attr-defined]  # the worker's
+            return {"in_place": in_place}
+        from reading import Stored, read  # type: ignore[import-not-found]  # beside this file
+
+        device = self.device  # type: ignore[attr-defined]  # the worker's
+        _load(self, model, read([Stored(*one) for one in stored], device), in_place=in_place)
+        return {"in_place": in_place}
+
     def assay_receive(self, source: dict[str, Any], seed: str, limit_s: float) -> dict[str, Any]:
         """Fetch all tensors from the trainer and load them.
 
