@@ -314,13 +314,16 @@ class GeneratedText(Wire):
 class LogprobProbe(Wire):
     """A fixed sequence and the trainer's log-probabilities of it: proof that weights landed.
 
-    `logprobs[t]` belongs to `token_ids[t + 1]`. Loading fails where the engine's own differ by
-    more than `tolerance` anywhere.
+    `logprobs[t]` belongs to `token_ids[t + 1]`. Loading fails where the engine's own differs
+    by more than `tolerance` nats, or so many times the log-probability where that is more than one
+    nat. Without a tolerance, what both sides' arithmetic explains is allowed: `dtype` is that of
+    the trainer's weights.
     """
 
     token_ids: tuple[int, ...] = Field(min_length=2)
     logprobs: tuple[float, ...]
-    tolerance: float = Field(default=1e-2, gt=0)
+    dtype: Literal["float64", "float32", "bfloat16", "float16"] = "float32"
+    tolerance: float | None = Field(default=None, gt=0)
 
     @model_validator(mode="after")
     def _one_logprob_per_prediction(self) -> "LogprobProbe":

@@ -12,6 +12,13 @@ from assay_shared.types import LogprobProbe
 
 _log = logging.getLogger(__name__)
 
+#: In nats. Two samplers of the same float32 weights differ in the order of their sums, by far less.
+_FINE = 5e-3
+#: A GPU's kernels may multiply float32 in TF32, of 10 bits after the point.
+_TF32 = 5e-2
+#: With weights of 16 bits, the order of the sums alone makes tenths.
+_COARSE = 0.5
+
 
 class Whole(NamedTuple):
     """What all of a tensor should be."""
@@ -102,17 +109,37 @@ def compare_whole(
     return set(pieces), differing
 
 
-def compare_probe(probe: LogprobProbe, found: Sequence[float]) -> float:
+class Arithmetic(NamedTuple):
+    """What an engine computes log-probabilities with."""
+
+    dtype: str
+    on_gpu: bool
+
+    def tolerance(self, probe: LogprobProbe) -> float:
+        """In nats, where the probe names none."""
+        if probe.tolerance is not None:
+            return probe.tolerance
+        if any(dtype.endswith("16") for dtype in (self.dtype, probe.dtype)):
+            return _COARSE
+        return _TF32 if self.on_gpu else _FINE
+
+
+def compare_probe(probe: LogprobProbe, found: Sequence[float], arithmetic: Arithmetic) -> float:
     """The largest difference between the probe's log-probabilities and the engine's, in nats.
 
     Raises:
-        WeightsRefused: it is over the probe's tolerance, or no number.
+        WeightsRefused: it is over the tolerance, or no number.
     """
-    differences = [abs(a - b) for a, b in zip(probe.logprobs, found, strict=True)]
-    for difference in differences:
-        if not difference <= probe.tolerance:  # NaN is refused too
+    tolerance = arithmetic.tolerance(probe)
+    differences = []
+    for expected, ours in zip(probe.logprobs, found, strict=True):
+        # Rounding is relative: what a sharp policy hardly ever says differs by more.
+        allowed = tolerance * max(1.0, abs(expected))
+        differences.append(abs(expected - ours))
+        if not differences[-1] <= allowed:  # NaN is refused too
             raise WeightsRefused(
-                f"the probe's log-probabilities differ by {max(differences):.4g} nats, more than "
-                f"{probe.tolerance:.4g}: these are not the weights that were announced"
+                f"the probe's log-probabilities differ by {differences[-1]:.4g} nats where the "
+                f"trainer has {expected:.4g}, more than {allowed:.4g}: these are not the weights "
+                "that were announced"
             )
     return max(differences)

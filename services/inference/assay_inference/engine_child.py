@@ -9,7 +9,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import ClassVar
 
-from assay_inference.attest import Coverage, compare_probe
+from assay_inference.attest import Arithmetic, Coverage, compare_probe
 from assay_inference.opened import Checkpoint
 from assay_inference.server_api import ServerApi
 from assay_inference.server_process import ServerProcess
@@ -68,6 +68,11 @@ class EngineChild(ABC):
     @property
     @abstractmethod
     def api(self) -> ServerApi: ...
+
+    @property
+    @abstractmethod
+    def arithmetic(self) -> Arithmetic:
+        """Known once it is ready."""
 
     @classmethod
     @abstractmethod
@@ -149,7 +154,7 @@ class EngineChild(ABC):
             sync.probe_difference = None
             if probe is not None:
                 found = await self.api.prompt_logprobs(probe.token_ids, limit_s)
-                sync.probe_difference = compare_probe(probe, found)
+                sync.probe_difference = compare_probe(probe, found, self.arithmetic)
 
     async def is_alive(self) -> bool:
         """Whether the engine's loop turns."""

@@ -8,6 +8,7 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
+from assay_inference.attest import Arithmetic, compare_probe
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import WeightsRefused
 from assay_shared.types import LogprobProbe, PolicyVersion
@@ -67,20 +68,11 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Mod
 
 
 def probe_difference(model: Model, probe: LogprobProbe) -> float:
-    """The largest difference between the model's log-probabilities and the probe's, in nats.
-
-    Raises:
-        WeightsRefused: it is over the probe's tolerance.
-    """
+    """As `compare_probe`."""
     ids_1T = torch.tensor([probe.token_ids], device=model.network.device)
     with torch.inference_mode():
         logits_TV = model.network(input_ids=ids_1T).logits[0, :-1].float()
     logprobs_T = logits_TV.log_softmax(dim=-1).gather(1, ids_1T[0, 1:, None])[:, 0]
-    expected_T = torch.tensor(probe.logprobs, device=logprobs_T.device)
-    difference = float((logprobs_T - expected_T).abs().max())
-    if not difference <= probe.tolerance:  # NaN is refused too
-        raise WeightsRefused(
-            f"the probe's log-probabilities differ by {difference:.4g} nats, more than "
-            f"{probe.tolerance:.4g}: these are not the weights that were announced"
-        )
-    return difference
+    dtype = str(model.network.dtype).removeprefix("torch.")
+    arithmetic = Arithmetic(dtype, on_gpu=model.network.device.type != "cpu")
+    return compare_probe(probe, logprobs_T.tolist(), arithmetic)

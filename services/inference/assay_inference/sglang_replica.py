@@ -3,7 +3,7 @@
 import asyncio
 import time
 
-from assay_inference.attest import Coverage
+from assay_inference.attest import Arithmetic, Coverage
 from assay_inference.engine_child import EngineChild, Sync
 from assay_inference.opened import Checkpoint
 from assay_inference.settings import InferenceSettings
@@ -48,6 +48,10 @@ class SglangReplica(EngineChild):
     @property
     def api(self) -> SglangApi:
         return self._api
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        return Arithmetic(self._dtype, self._on_gpu)
 
     @classmethod
     def check_sampling(cls, sampling: SamplingParams, settings: InferenceSettings) -> None:

@@ -5,7 +5,7 @@ import time
 from typing import Any
 
 from assay_inference import direct
-from assay_inference.attest import Coverage, compare_digests
+from assay_inference.attest import Arithmetic, Coverage, compare_digests
 from assay_inference.engine_child import EngineChild, Sync
 from assay_inference.full_digest import compare_all
 from assay_inference.opened import Checkpoint
@@ -48,6 +48,11 @@ class VllmReplica(EngineChild):
     @property
     def api(self) -> VllmApi:
         return self._api
+
+    @property
+    def arithmetic(self) -> Arithmetic:
+        assert self.receiver is not None
+        return Arithmetic(self.receiver.dtype, on_gpu="cpu" not in self.receiver.devices)
 
     @classmethod
     def check_sampling(cls, sampling: SamplingParams, settings: InferenceSettings) -> None:

@@ -29,12 +29,6 @@ from assay_trainer.direct import DirectTransfer
 from assay_trainer.policy import publish_policy
 from assay_trainer.published import PublishedVersions
 
-#: Two samplers of the same float32 weights differ in the order of their sums, by far less.
-PROBE_TOLERANCE = 5e-3
-#: On a GPU, an engine's kernels may multiply float32 in TF32, of 10 bits after the point.
-GPU_PROBE_TOLERANCE = 5e-2
-#: With weights of 16 bits, the order of the sums alone makes tenths of a nat.
-COARSE_PROBE_TOLERANCE = 0.5
 _KEPT_VERSIONS = 3
 
 
@@ -86,8 +80,7 @@ class WeightPublisher:
         served = asyncio.run(self._status())
         served_version = served.policy.version if served.policy else 0
         version = max(self.published.newest, served_version) + 1
-        engine_dtype = None if served.receiver is None else served.receiver.dtype
-        proof = probe(model, self._probe_ids, engine_dtype)
+        proof = probe(model, self._probe_ids)
         status = self._publish_directly(model, served.receiver, version, proof, mode=mode)
         if status is not None:
             self._model = model, tokenizer
@@ -176,12 +169,8 @@ class WeightPublisher:
             shutil.rmtree(folder)
 
 
-def probe(
-    model: PreTrainedModel, token_ids: list[int], engine_dtype: str | None = None
-) -> LogprobProbe:
+def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:
     """The model's own log-probabilities of a fixed sequence, in the precision of its weights.
-
-    The tolerance is that of the coarser of both types; an unknown engine's is the model's.
 
     The class's forward is called: in training on a GPU the instance's computes in bf16, which
     differs by hundredths of a nat from an engine that has the very same weights.
@@ -193,11 +182,10 @@ def probe(
         logits_TV = type(model).forward(model, input_ids=ids_1T).logits[0, :-1].float()
     model.train(was_training)
     logprobs_T = logits_TV.log_softmax(dim=-1).gather(1, ids_1T[0, 1:, None])[:, 0]
-    tolerance = PROBE_TOLERANCE if model.device.type == "cpu" else GPU_PROBE_TOLERANCE
-    if model.dtype != torch.float32 or engine_dtype not in (None, "float32"):
-        tolerance = COARSE_PROBE_TOLERANCE
-    return LogprobProbe(
-        token_ids=tuple(token_ids),
-        logprobs=tuple(logprobs_T.tolist()),
-        tolerance=tolerance,
+    return LogprobProbe.model_validate(
+        {
+            "token_ids": token_ids,
+            "logprobs": logprobs_T.tolist(),
+            "dtype": str(model.dtype).removeprefix("torch."),
+        }
     )

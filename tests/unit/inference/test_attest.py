@@ -2,13 +2,14 @@
 
 import shutil
 from pathlib import Path
+from typing import Literal
 
 import numpy as np
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from assay_inference.attest import compare_digests, compare_probe
+from assay_inference.attest import Arithmetic, compare_digests, compare_probe
 from assay_inference.layout import check_same_layout, read_layout, rounded
 from assay_inference.restarts import RestartBudget
 from assay_inference.vllm_child.vllm_worker import Piece, SamplePlan, digest_of
@@ -103,8 +104,32 @@ def test_another_architecture_is_refused(folder: Path, tmp_path: Path) -> None:
 def test_a_probe_outside_its_tolerance_is_refused(found: tuple[float, ...]) -> None:
     probe = LogprobProbe(token_ids=(1, 2, 3), logprobs=(-1.0, -2.0), tolerance=0.1)
     with pytest.raises(WeightsRefused, match="log-probabilities differ"):
-        compare_probe(probe, found)
-    assert compare_probe(probe, (-1.0, -2.05)) == pytest.approx(0.05)
+        compare_probe(probe, found, Arithmetic("bfloat16", on_gpu=True))
+    found = (-1.0, -2.05)
+    assert compare_probe(probe, found, Arithmetic("float32", on_gpu=False)) == pytest.approx(0.05)
+
+
+@pytest.mark.parametrize(
+    ("trainer", "engine", "on_gpu", "tolerance"),
+    [
+        ("float32", "float32", False, 5e-3),
+        ("float32", "float32", True, 5e-2),
+        ("float32", "bfloat16", True, 0.5),
+        ("bfloat16", "float32", False, 0.5),
+        ("float16", "float16", True, 0.5),
+    ],
+)
+def test_without_a_tolerance_the_coarser_arithmetic_decides(
+    trainer: Literal["float32", "bfloat16", "float16"],
+    engine: str,
+    on_gpu: bool,
+    tolerance: float,
+) -> None:
+    probe = LogprobProbe(token_ids=(1, 2), logprobs=(-1.0,), dtype=trainer)
+    arithmetic = Arithmetic(engine, on_gpu)
+    compare_probe(probe, (-1.0 - 0.9 * tolerance,), arithmetic)
+    with pytest.raises(WeightsRefused):
+        compare_probe(probe, (-1.0 - 1.1 * tolerance,), arithmetic)
 
 
 def test_restarts_end_with_their_budget() -> None:
