@@ -4,9 +4,9 @@ A trainer's process holds a randomly initialised Qwen2 of the given shape; vLLM 
 shape behind Assay's service, or by `trl vllm-serve`. Each part is a process of its own under a time
 limit, so that one that hangs costs the others nothing. Nothing is fetched.
 
-    python bench/weight_sync.py --shape 7b --parts folder,ipc          # one GPU
-    python bench/weight_sync.py --shape 7b --parts nccl,trl            # two
-    python bench/weight_sync.py --shape tiny --parts folder,gloo --vllm-python .venv-vllm/bin/python
+    python -m bench.weight_sync --shape 7b --parts folder,ipc          # one GPU
+    python -m bench.weight_sync --shape 7b --parts nccl,trl            # two
+    python -m bench.weight_sync --shape tiny --parts folder,gloo --vllm-python .venv-vllm/bin/python
 """
 
 import argparse
@@ -25,35 +25,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
-SHAPES: dict[str, dict[str, Any]] = {
-    "tiny": {
-        "vocab_size": 512,
-        "hidden_size": 128,
-        "intermediate_size": 384,
-        "num_hidden_layers": 4,
-        "num_attention_heads": 2,
-        "num_key_value_heads": 2,
-        "tie_word_embeddings": True,
-    },
-    "0.5b": {
-        "vocab_size": 151936,
-        "hidden_size": 896,
-        "intermediate_size": 4864,
-        "num_hidden_layers": 24,
-        "num_attention_heads": 14,
-        "num_key_value_heads": 2,
-        "tie_word_embeddings": True,
-    },
-    "7b": {
-        "vocab_size": 152064,
-        "hidden_size": 3584,
-        "intermediate_size": 18944,
-        "num_hidden_layers": 28,
-        "num_attention_heads": 28,
-        "num_key_value_heads": 4,
-        "tie_word_embeddings": False,
-    },
-}
+from bench.shapes import SHAPES, make_model, tokenizer_of
+
 CONTEXT = 1024
 PROBE_IDS = list(range(10, 74))
 #: What the engine has to itself on the GPU that the trainer is on.
@@ -76,19 +49,8 @@ def device_of(shape: str) -> str:
     return "cuda" if torch.cuda.is_available() and shape != "tiny" else "cpu"
 
 
-def make_model(shape: str) -> Any:
-    import torch
-    from transformers import Qwen2Config, Qwen2ForCausalLM
-
-    torch.manual_seed(0)
-    torch.set_default_dtype(torch.bfloat16 if shape != "tiny" else torch.float32)
-    config = Qwen2Config(
-        **SHAPES[shape], max_position_embeddings=CONTEXT, bos_token_id=None, eos_token_id=1
-    )
-    with torch.device(device_of(shape)):
-        model = Qwen2ForCausalLM(config)
-    torch.set_default_dtype(torch.float32)
-    return model.eval()
+def model_of(shape: str) -> Any:
+    return make_model(SHAPES[shape], device_of(shape)).eval()
 
 
 def change(model: Any) -> None:
@@ -104,15 +66,13 @@ def change(model: Any) -> None:
 
 def prepare(shape: str) -> None:
     """A folder to start from, and a tokenizer."""
-    from assay_trainer.policy import train_tokenizer
-
     say(f"making a {shape} model")
-    model = make_model(shape)
+    model = model_of(shape)
     num_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
     say(f"{num_bytes / 1e9:.2f} GB of weights on {model.device}; writing {WORK / 'base'}")
     (WORK / "base").mkdir(parents=True, exist_ok=True)
     model.save_pretrained(WORK / "base", max_shard_size="2GB")
-    train_tokenizer(["Write solve(x). Return x plus 1."] * 4, 300).save_pretrained(WORK / "base")
+    tokenizer_of(SHAPES[shape]).save_pretrained(WORK / "base")
     say("written")
 
 
@@ -272,7 +232,7 @@ def by_folder(arguments: argparse.Namespace) -> dict[str, Any]:
     from assay_shared.types import FolderWeights, PolicyVersion, WeightUpdate
     from assay_trainer.policy import publish_policy
 
-    model = make_model(arguments.shape)
+    model = model_of(arguments.shape)
     tokenizer = AutoTokenizer.from_pretrained(WORK / "base", local_files_only=True)
     with service(arguments, "0", SHARED_GPU_MEMORY) as url:
 
@@ -306,7 +266,7 @@ def directly(arguments: argparse.Namespace, gpu: str, memory: str) -> dict[str, 
     from assay_shared.settings import ServiceSettings
     from assay_trainer.direct import DirectTransfer
 
-    model = make_model(arguments.shape)
+    model = model_of(arguments.shape)
     with service(arguments, gpu, memory) as url:
 
         def connect() -> InferenceClient:
@@ -344,7 +304,7 @@ def by_trl(arguments: argparse.Namespace) -> dict[str, Any]:
     command = [sys.executable, "-m", "trl.scripts.vllm_serve", "--model", str(WORK / "base")]
     command += ["--host", "127.0.0.1", "--port", str(port), "--max_model_len", str(CONTEXT)]
     command += ["--gpu_memory_utilization", OWN_GPU_MEMORY, "--enforce_eager", "True"]
-    model = make_model(arguments.shape)
+    model = model_of(arguments.shape)
     say("starting trl vllm-serve on GPU 1")
     with running(command, os.environ | {"CUDA_VISIBLE_DEVICES": "1"}, log) as process:
         wait_for(f"http://127.0.0.1:{port}/health", process, log, arguments.start_limit_s)
@@ -425,7 +385,7 @@ def run_part(arguments: argparse.Namespace, part: str) -> dict[str, Any]:
     """In a process of its own; what it had written when it failed is kept."""
     result = WORK / f"{part}.json"
     result.unlink(missing_ok=True)
-    command = [sys.executable, __file__, "--part", part, "--result", str(result)]
+    command = [sys.executable, "-m", "bench.weight_sync", "--part", part, "--result", str(result)]
     command += ["--shape", arguments.shape, "--syncs", str(arguments.syncs)]
     command += ["--bucket-mb", str(arguments.bucket_mb)]
     command += ["--start-limit-s", str(arguments.start_limit_s), "--engine", arguments.engine]

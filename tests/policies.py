@@ -4,6 +4,7 @@ from pathlib import Path
 
 import torch
 
+from assay_shared.logs import quiet_transformers
 from assay_shared.types import (
     FolderWeights,
     LogprobProbe,
@@ -42,6 +43,17 @@ def make_policy_folder(
     with torch.no_grad():
         model.get_parameter("model.embed_tokens.weight").mul_(sharpness)
     return publish_policy(model, tokenizer, folder)
+
+
+def make_policy_folders(
+    root: Path, num: int, sharpness: float = 8.0, config: NewPolicyConfig = TINY
+) -> list[Path]:
+    """Policies of one shape and different weights."""
+    quiet_transformers()
+    folders = [root / f"v{seed}" for seed in range(num)]
+    for seed, folder in enumerate(folders):
+        make_policy_folder(folder, seed, sharpness, config)
+    return folders
 
 
 def update_of(

@@ -17,7 +17,6 @@ from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import Conflict, InvalidInput, NotFound, NotReady, WeightsRefused
-from assay_shared.logs import quiet_transformers
 from assay_shared.types import (
     FinishReason,
     GenerateRequest,
@@ -27,7 +26,7 @@ from assay_shared.types import (
     SamplingParams,
 )
 from tests.conftest import Serve
-from tests.policies import SERVABLE, make_policy_folder, update_of
+from tests.policies import SERVABLE, make_policy_folders, update_of
 from tests.sglang.interpreter import sglang_settings
 from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
 
@@ -36,11 +35,9 @@ pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    quiet_transformers()
-    root = tmp_path_factory.mktemp("policies")
-    for seed in range(2):
-        make_policy_folder(root / f"v{seed}", seed, sharpness=3.0, config=SERVABLE)
-    return [root / "v0", root / "v1"]
+    return make_policy_folders(
+        tmp_path_factory.mktemp("policies"), 2, sharpness=3.0, config=SERVABLE
+    )
 
 
 Settings = Callable[..., InferenceSettings]

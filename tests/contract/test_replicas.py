@@ -18,7 +18,6 @@ from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, WeightsRefused
-from assay_shared.logs import quiet_transformers
 from assay_shared.processes import spawn
 from assay_shared.types import (
     GenerateRequest,
@@ -28,7 +27,7 @@ from assay_shared.types import (
     WeightStatus,
 )
 from tests.conftest import Serve, wait_until
-from tests.policies import make_policy_folder, update_of
+from tests.policies import make_policy_folders, update_of
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -37,12 +36,7 @@ SAMPLING = SamplingParams(n=2, max_tokens=24, seed=3)
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    quiet_transformers()
-    root = tmp_path_factory.mktemp("policies")
-    folders = [root / f"v{seed}" for seed in range(3)]
-    for seed, folder in enumerate(folders):
-        make_policy_folder(folder, seed, sharpness=3.0)
-    return folders
+    return make_policy_folders(tmp_path_factory.mktemp("policies"), 3, sharpness=3.0)
 
 
 def cpu_settings(**values: object) -> InferenceSettings:

@@ -17,7 +17,6 @@ from assay_inference.model import Model, open_model
 from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.logs import quiet_transformers
 from assay_shared.types import (
     Completion,
     GenerateRequest,
@@ -29,7 +28,7 @@ from assay_shared.types import (
 )
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, settings  # noqa: F401  # a fixture
-from tests.policies import SERVABLE, make_policy_folder, update_of
+from tests.policies import SERVABLE, make_policy_folders, update_of
 from tests.sglang.interpreter import sglang_settings
 from tests.vllm.interpreter import START_TIMEOUT_S
 
@@ -45,11 +44,7 @@ ENDLESS = ("x plus", "Write solve", "def")
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    quiet_transformers()
-    root = tmp_path_factory.mktemp("policies")
-    for seed in range(2):
-        make_policy_folder(root / f"v{seed}", seed, sharpness=3.0, config=LONG)
-    return [root / "v0", root / "v1"]
+    return make_policy_folders(tmp_path_factory.mktemp("policies"), 2, sharpness=3.0, config=LONG)
 
 
 @pytest.fixture(scope="module")

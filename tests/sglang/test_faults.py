@@ -20,7 +20,6 @@ from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, InvalidInput, NotReady, WeightsRefused
-from assay_shared.logs import quiet_transformers
 from assay_shared.types import (
     DirectWeights,
     GenerateRequest,
@@ -31,7 +30,7 @@ from assay_shared.types import (
     TensorSpec,
 )
 from tests.conftest import Serve
-from tests.policies import SERVABLE, make_policy_folder, update_of
+from tests.policies import SERVABLE, make_policy_folders, update_of
 from tests.sglang.interpreter import START_TIMEOUT_S, sglang_settings
 from tests.sglang.scheduler import KEEPS_OLD
 
@@ -42,11 +41,9 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * START_TIMEOUT_S)]
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    quiet_transformers()
-    root = tmp_path_factory.mktemp("policies")
-    for seed in range(2):
-        make_policy_folder(root / f"v{seed}", seed, sharpness=3.0, config=SERVABLE)
-    return [root / "v0", root / "v1"]
+    return make_policy_folders(
+        tmp_path_factory.mktemp("policies"), 2, sharpness=3.0, config=SERVABLE
+    )
 
 
 @pytest.fixture(scope="module")

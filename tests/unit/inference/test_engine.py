@@ -15,7 +15,6 @@ from assay_inference.settings import InferenceSettings
 from assay_inference.uploads import Uploads
 from assay_shared import checkpoint
 from assay_shared.errors import Conflict, InvalidInput, NotReady, WeightsRefused
-from assay_shared.logs import quiet_transformers
 from assay_shared.types import (
     Completion,
     FinishReason,
@@ -24,19 +23,14 @@ from assay_shared.types import (
     PolicyVersion,
     SamplingParams,
 )
-from tests.policies import make_policy_folder, update_of
+from tests.policies import make_policy_folders, update_of
 
 PROMPTS = ["Return x plus 1.", "Write", "solve(x). Return x minus 12, then", "x", "def solve(x):"]
 
 
 @pytest.fixture(scope="module")
 def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
-    quiet_transformers()
-    root = tmp_path_factory.mktemp("policies")
-    folders = [root / f"v{seed}" for seed in range(3)]
-    for seed, folder in enumerate(folders):
-        make_policy_folder(folder, seed)
-    return folders
+    return make_policy_folders(tmp_path_factory.mktemp("policies"), 3)
 
 
 def make_engine(**settings: object) -> TransformersEngine:
