@@ -58,6 +58,11 @@ class Timeouts:
     read_s: float = 120.0
     total_s: float = 300.0
 
+    def for_aiohttp(self) -> aiohttp.ClientTimeout:
+        return aiohttp.ClientTimeout(
+            total=self.total_s, sock_connect=self.connect_s, sock_read=self.read_s
+        )
+
 
 @dataclass(frozen=True)
 class RetryBudget:
@@ -109,14 +114,9 @@ class ServiceClient:
         return cls(url, token=token, timeouts=timeouts, retry=retry)
 
     async def __aenter__(self) -> Self:
-        limits = aiohttp.ClientTimeout(
-            total=self._timeouts.total_s,
-            sock_connect=self._timeouts.connect_s,
-            sock_read=self._timeouts.read_s,
-        )
         headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
         self._session = aiohttp.ClientSession(
-            timeout=limits,
+            timeout=self._timeouts.for_aiohttp(),
             headers=headers,
             connector=aiohttp.TCPConnector(limit=self.max_connections),
         )
@@ -155,10 +155,11 @@ class ServiceClient:
         body: BaseModel | bytes | None,
         reply: TypeAdapter[Reply],
         further: Mapping[str, str] = MappingProxyType({}),
+        timeouts: Timeouts | None = None,
     ) -> Reply:
         identifier = request_id() or new_request_id()
         if self._retry.attempts == 1:
-            return await self._attempt(method, path, body, reply, identifier, further)
+            return await self._attempt(method, path, body, reply, identifier, further, timeouts)
         attempts = AsyncRetrying(
             retry=retry_if_exception(_is_retryable),
             stop=stop_after_attempt(self._retry.attempts) | stop_after_delay(self._retry.total_s),
@@ -168,7 +169,9 @@ class ServiceClient:
         async for attempt in attempts:
             with attempt:
                 try:
-                    return await self._attempt(method, path, body, reply, identifier, further)
+                    return await self._attempt(
+                        method, path, body, reply, identifier, further, timeouts
+                    )
                 except AssayError as error:
                     error.attempts = max(error.attempts, attempt.retry_state.attempt_number)
                     raise
@@ -190,8 +193,9 @@ class ServiceClient:
         reply: TypeAdapter[Reply],
         identifier: str,
         further: Mapping[str, str],
+        timeouts: Timeouts | None,
     ) -> Reply:
-        async with self._request(method, path, body, identifier, further) as response:
+        async with self._request(method, path, body, identifier, further, timeouts) as response:
             content = await response.read()
         return self._decode(reply, content)
 
@@ -203,6 +207,7 @@ class ServiceClient:
         body: BaseModel | bytes | None,
         identifier: str,
         further: Mapping[str, str] = MappingProxyType({}),
+        timeouts: Timeouts | None = None,
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer that is no error; what breaks while it is read is typed too."""
         headers = {REQUEST_ID_HEADER: identifier, **self._headers(), **further}
@@ -215,8 +220,9 @@ class ServiceClient:
             if len(data) > _WHOLE_BODY_BYTES:
                 data = io.BytesIO(data)  # sent in pieces: the loop has others to serve
         try:
+            limits = (timeouts or self._timeouts).for_aiohttp()
             async with self._open().request(
-                method, self._base_url + path, data=data, headers=headers
+                method, self._base_url + path, data=data, headers=headers, timeout=limits
             ) as response:
                 if response.status >= 400:
                     raise self._error(response.status, response.headers, await response.read())

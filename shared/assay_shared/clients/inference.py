@@ -1,11 +1,12 @@
 """Generator and WeightSink over HTTP."""
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
 
 from pydantic import TypeAdapter, ValidationError
 
-from assay_shared.clients.http import ServiceClient
+from assay_shared.clients.http import ServiceClient, Timeouts
 from assay_shared.context import new_request_id, purpose, request_id
 from assay_shared.errors import ErrorBody, InternalFault, Unreachable, from_body
 from assay_shared.types import (
@@ -26,6 +27,9 @@ _PART: TypeAdapter[GeneratedText | GenerateResponse | ErrorBody] = TypeAdapter(
 _STATUS = TypeAdapter(WeightStatus)
 _UPLOAD = TypeAdapter(Upload)
 _STORED = TypeAdapter(dict[str, str])
+#: In the queue and in the batch; below the time after which a rollout is given to another worker.
+_GENERATE = Timeouts(read_s=1500.0, total_s=1500.0)
+_LOOK_S = 60.0
 _UPLOADS = "/v1/weights/uploads"
 _DIGEST = TypeAdapter(WeightDigest)
 
@@ -39,7 +43,16 @@ class InferenceClient(ServiceClient):
         return purpose().headers()
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
-        return await self._call("POST", "/v1/generate", request, _GENERATED)
+        """However long it is drawn, as long as the service answers meanwhile that it is there."""
+        answer = asyncio.ensure_future(
+            self._call("POST", "/v1/generate", request, _GENERATED, timeouts=_GENERATE)
+        )
+        try:
+            while not (await asyncio.wait({answer}, timeout=_LOOK_S))[0]:
+                await self.health()
+            return answer.result()
+        finally:
+            answer.cancel()
 
     async def generate_stream(
         self, request: GenerateRequest, on_text: Callable[[int, str], None]
