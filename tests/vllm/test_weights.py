@@ -245,6 +245,28 @@ async def test_hung_it_is_ended_and_its_version_served_again(
     assert (await trainer.ask_until_served()).policy == served.policy
 
 
+async def test_out_of_memory_it_is_started_again_with_the_version_that_it_served(
+    app: FastAPI, trainer: Trainer, client: InferenceClient
+) -> None:
+    served = await trainer.ask()
+    for process in engine_processes(app):
+        in_use = process.memory_info().vms
+        process.rlimit(psutil.RLIMIT_AS, (in_use, in_use))  # not a page more
+    long = SamplingParams(max_tokens=100, n=64, temperature=1.0)
+    request = GenerateRequest(token_ids=PROMPT * 2, sampling=long)
+    failures: list[AssayError] = []
+    deadline = time.monotonic() + 60
+    while not failures:
+        assert time.monotonic() < deadline, "the engine needs no more memory"
+        try:
+            await client.generate(request)
+        except AssayError as error:
+            failures.append(error)
+    assert failures[0].retryable
+    sys.stderr.write(f"out of memory: {failures[0].message}\n")
+    assert (await trainer.ask_until_served()).policy == served.policy
+
+
 def another_shape(folder: Path, version: Version) -> None:
     config = SERVABLE.model_copy(update={"intermediate_size": 96})
     make_policy_folder(folder, config=config)
