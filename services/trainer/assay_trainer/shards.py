@@ -100,7 +100,7 @@ def _pieces(tensors: Mapping[str, torch.Tensor]) -> Iterator[memoryview | bytes]
             "data_offsets": [begin, end],
         }
         begin = end
-    text = json.dumps(header).encode()
+    text = json.dumps(header, separators=(",", ":")).encode()
     text += b" " * (-len(text) % 8)
     yield struct.pack("<Q", len(text)) + text
     for tensor in tensors.values():
