@@ -1,16 +1,24 @@
 """Metrics that every service has; each service adds its own to the same registry."""
 
-from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Info,
+    ProcessCollector,
+)
 
 # From a cache hit to a long generation.
 LATENCY_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 100.0)
 
 
 class ServiceMetrics:
-    """HTTP traffic of one service."""
+    """HTTP traffic of one service, and what its process uses."""
 
     def __init__(self, service: str, version: str) -> None:
         self.registry = CollectorRegistry()
+        ProcessCollector(registry=self.registry)
         self.requests = Counter(
             "assay_http_requests_total",
             "Requests answered.",

@@ -267,6 +267,9 @@ def _add_control(app: FastAPI, double: Double) -> None:
             "# HELP sglang:generation_tokens_total Number of generation tokens processed.\n"
             "# TYPE sglang:generation_tokens_total counter\n"
             f"sglang:generation_tokens_total{label} {double.scheduler.num_tokens}\n"
+            "# HELP sglang:token_usage The token usage.\n"
+            "# TYPE sglang:token_usage gauge\n"
+            f"sglang:token_usage{label} 0.25\n"
         )
 
     @app.post("/update_weights_from_disk")

@@ -67,6 +67,7 @@ class OpenAIProvider:
             Qualification(config.requirement, config.name) if config.requirement else None
         )
         self._breaker = Breaker(config.open_after, config.cooldown_s)
+        shared.metrics.watch(self.name, lambda: self.is_open)
         self._flights: SingleFlight[Finding] = SingleFlight()
         self._endpoint = ChatEndpoint(
             config.base_url,
@@ -186,9 +187,10 @@ class OpenAIProvider:
         ) as grant:
             self._breaker.enter()
             try:
-                reply = await self._endpoint.complete(
-                    self._config.model, ask.prompt, step, self._extra(ask)
-                )
+                with self._shared.metrics.request(self.name):
+                    reply = await self._endpoint.complete(
+                        self._config.model, ask.prompt, step, self._extra(ask)
+                    )
             except Overloaded as error:
                 self._breaker.left()
                 await limiter.pause(self.name, error.retry_after_s or 1.0)
@@ -204,6 +206,7 @@ class OpenAIProvider:
             usage = reply.usage
             grant.settle(usage.prompt_tokens + usage.completion_tokens)
             asking.bill.add(usage, self._config.price)
+            self._shared.metrics.charge(self.name, usage, self._config.price)
             await ledger.charge(asking.run, asking.caller, self.name, usage, self._config.price)
             return reply
 

@@ -1,8 +1,8 @@
-"""What replicas share, or one process has to itself: limits, ledger, cache."""
+"""What replicas share, or one process has to itself: limits, ledger, cache; and what is counted."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from prometheus_client import CollectorRegistry
 
@@ -11,6 +11,7 @@ from assay_judge.ledger import Ledger, ProcessLedger, RedisLedger
 from assay_judge.limits import Limiter
 from assay_judge.limits_process import ProcessLimits
 from assay_judge.limits_redis import RedisLimits
+from assay_judge.provider_metrics import ProviderMetrics
 from assay_judge.settings import JudgeSettings
 
 
@@ -21,6 +22,7 @@ class SharedState:
     limiter: Limiter
     ledger: Ledger
     cache: Cache
+    metrics: ProviderMetrics = field(default_factory=lambda: ProviderMetrics(CollectorRegistry()))
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
@@ -41,7 +43,8 @@ class SharedState:
 
 def make_shared_state(settings: JudgeSettings, registry: CollectorRegistry) -> SharedState:
     """As the settings say: in Redis, or in this process."""
+    metrics = ProviderMetrics(registry)
     if settings.judge_shared == "redis":
         url = settings.redis_url
-        return SharedState(RedisLimits(url), RedisLedger(url), RedisCache(url, registry))
-    return SharedState(ProcessLimits(), ProcessLedger(), ProcessCache(registry))
+        return SharedState(RedisLimits(url), RedisLedger(url), RedisCache(url, registry), metrics)
+    return SharedState(ProcessLimits(), ProcessLedger(), ProcessCache(registry), metrics)

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from prometheus_client import CollectorRegistry, Counter, Histogram
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.types import CaseResult
@@ -52,6 +52,15 @@ class SandboxMetrics:
             "assay_sandbox_refused_total",
             "Requests refused because too many waited, or for too long.",
             registry=registry,
+        )
+        self.waiting = Gauge(
+            "assay_sandbox_waiting", "Requests that wait for a place.", registry=registry
+        )
+        self.slots = Gauge(
+            "assay_sandbox_slots", "Programs that run at once, of each profile.", registry=registry
+        )
+        self.isolation = Info(
+            "assay_sandbox", "What holds programs apart.", ["isolation"], registry=registry
         )
         self.rebuilt = Counter(
             "assay_sandbox_slot_rebuilds_total",

@@ -48,6 +48,7 @@ class LocalSandbox:
             refusal=Saturated,
         )
         self._metrics = SandboxMetrics(registry)
+        self._metrics.waiting.set_function(lambda: self._gate.num_waiting)
         self._slots = Slots(settings, self._metrics.rebuilt)
         self._toolchain: Toolchain
         self._compiler: Compiler
@@ -60,6 +61,8 @@ class LocalSandbox:
             ConfigError: this host does not grant the least isolation that is asked for.
         """
         await self._slots.open()
+        self._metrics.slots.set(self.num_slots)
+        self._metrics.isolation.labels(self.isolation).info({})
         self._toolchain = self._slots.toolchain
         cache_bytes = self._settings.sandbox_compile_cache_bytes
         self._compiler = Compiler(partial(self._slots.play, "std"), self._toolchain, cache_bytes)

@@ -6,10 +6,12 @@ from pathlib import Path
 
 from fastapi import FastAPI
 from fastapi.responses import FileResponse, StreamingResponse
+from pydantic import JsonValue
 
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.service import create_service
 from assay_shared.settings import ServiceSettings
+from assay_trainer.mesh_metrics import MeshMetrics, free_bytes
 from assay_trainer.run_metrics import RunMetrics
 from assay_trainer.runs import Runs
 
@@ -22,11 +24,17 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        yield
+        async with watch.watching():
+            yield
         runs.close()
 
-    app = create_service("trainer", settings, lifespan)
-    app.state.metrics.registry.register(RunMetrics(runs))
+    def health() -> dict[str, JsonValue]:
+        return {"runs": str(settings.runs), "runs_free_bytes": free_bytes(settings.runs)}
+
+    app = create_service("trainer", settings, lifespan, health=health)
+    registry = app.state.metrics.registry
+    registry.register(RunMetrics(runs))
+    watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
 
     @app.post("/v1/runs", status_code=201)
     async def start(request: RunRequest) -> RunInfo:

@@ -1,7 +1,7 @@
 """What the runs that this service has started say of themselves, as Prometheus metrics."""
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -13,6 +13,20 @@ from assay_shared.run_folder import Event
 from assay_trainer.events import Step
 from assay_trainer.runs import Runs
 
+#: Of the last step, by run.
+_LAST: dict[str, tuple[str, Callable[[Step], float | None]]] = {
+    "step": ("GRPO steps done.", lambda step: step.step),
+    "version": ("Policy version that groups are asked of.", lambda step: step.version),
+    "reward": ("Mean reward of all scored samples, last step.", lambda step: step.reward),
+    "pass_rate": ("Share of scored samples that are accepted, last step.", lambda s: s.pass_rate),
+    "staleness_versions": (
+        "Mean age of the groups trained on, last step.",
+        lambda step: step.staleness_mean,
+    ),
+    "groups_per_second": ("Groups played a second, last step.", lambda step: step.groups_per_s),
+    "entropy_nats": ("Mean entropy of the policy, last step.", lambda step: step.entropy),
+    "grad_norm": ("Norm of the gradient, last step.", lambda step: step.grad_norm),
+}
 _MISMATCH = {
     "mean_abs_nats": "Mean absolute difference of trainer's and engine's log-probabilities.",
     "max_abs_nats": "Largest absolute difference of trainer's and engine's log-probabilities.",
@@ -29,6 +43,11 @@ class Tail:
     position: int = 0
     step: Step | None = None
     refused: Counter[str] = field(default_factory=Counter)
+    groups: Counter[str] = field(default_factory=Counter)
+    samples: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    phases_s: Counter[str] = field(default_factory=Counter)
+    num_by_folder: int = 0
 
     def read_on(self) -> None:
         """Take in the lines that are whole by now."""
@@ -42,8 +61,36 @@ class Tail:
         for line in whole.splitlines():
             event = Event.model_validate_json(line)
             if event.kind == "step":
-                self.step = Step.model_validate(event.data)
-                self.refused.update(self.step.refused)
+                self._add(Step.model_validate(event.data))
+            self.num_by_folder += event.kind == "by_folder"
+
+    def _add(self, step: Step) -> None:
+        self.step = step
+        self.refused.update(step.refused)
+        self.samples.update(step.outcomes)
+        self.failures.update(step.failures)
+        self.groups.update(
+            played=step.num_played,
+            trained=step.num_groups,
+            without_signal=step.num_without_signal,
+        )
+        took = {"rollouts": step.rollouts_s, "update": step.update_s, "publish": step.publish_s}
+        self.phases_s.update(took)  # type: ignore[arg-type]  # Counter adds floats as well
+
+
+#: Sums over all steps of a run: name, text, label, and where they are.
+_SUMS: tuple[tuple[str, str, str, Callable[[Tail], Counter[str]]], ...] = (
+    ("groups", "Groups, by what became of them.", "fate", lambda tail: tail.groups),
+    ("samples", "Scored samples of groups played.", "outcome", lambda tail: tail.samples),
+    ("failures", "Samples and groups without a score.", "failure_class", lambda t: t.failures),
+    (
+        "refused_groups",
+        "Groups not trained on because of the weights that sampled them.",
+        "reason",
+        lambda tail: tail.refused,
+    ),
+    ("phase_seconds", "Where the time of steps went.", "phase", lambda tail: tail.phases_s),
+)
 
 
 class RunMetrics(Collector):
@@ -60,19 +107,22 @@ class RunMetrics(Collector):
         }
         for tail in self._tails.values():
             tail.read_on()
-        yield self._steps()
+        yield from self._last()
         yield from self._mismatch()
-        yield self._refused()
+        yield from self._sums()
+        yield self._by_folder()
 
     def describe(self) -> Iterable[Metric]:
         return ()
 
-    def _steps(self) -> Metric:
-        family = GaugeMetricFamily("assay_trainer_step", "GRPO steps done.", labels=["run"])
-        for name, tail in self._tails.items():
-            if tail.step is not None:
-                family.add_metric([name], tail.step.step)
-        return family
+    def _last(self) -> Iterable[Metric]:
+        for key, (text, value_of) in _LAST.items():
+            family = GaugeMetricFamily(f"assay_trainer_{key}", text, labels=["run"])
+            for name, tail in self._tails.items():
+                value = None if tail.step is None else value_of(tail.step)
+                if value is not None:
+                    family.add_metric([name], value)
+            yield family
 
     def _mismatch(self) -> Iterable[Metric]:
         for key, text in _MISMATCH.items():
@@ -82,13 +132,20 @@ class RunMetrics(Collector):
                     family.add_metric([name], getattr(tail.step.mismatch, key))
             yield family
 
-    def _refused(self) -> Metric:
+    def _sums(self) -> Iterable[Metric]:
+        for key, text, label, sums_of in _SUMS:
+            family = CounterMetricFamily(f"assay_trainer_{key}", text, labels=["run", label])
+            for name, tail in self._tails.items():
+                for value, number in sums_of(tail).items():
+                    family.add_metric([name, value], number)
+            yield family
+
+    def _by_folder(self) -> Metric:
         family = CounterMetricFamily(
-            "assay_trainer_refused_groups",
-            "Groups not trained on because of the weights that sampled them.",
-            labels=["run", "reason"],
+            "assay_trainer_by_folder",
+            "Versions that could not go directly to the engine.",
+            labels=["run"],
         )
         for name, tail in self._tails.items():
-            for reason, number in tail.refused.items():
-                family.add_metric([name, reason], number)
+            family.add_metric([name], tail.num_by_folder)
         return family

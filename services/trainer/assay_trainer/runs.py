@@ -1,6 +1,7 @@
 """Runs as processes of the trainer service: each in its folder, none inside the service itself."""
 
 import asyncio
+import builtins
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -43,6 +44,10 @@ class Runs:
         folders = [path.parent for path in self._folder.glob("*/config.json")]
         folders.sort(key=lambda folder: folder.stat().st_mtime, reverse=True)
         return [self.info(folder.name) for folder in folders]
+
+    def started(self) -> "builtins.list[RunInfo]":
+        """Those that this service has started."""
+        return [self.info(name) for name in tuple(self._processes)]
 
     def running(self) -> dict[str, RunFolder]:
         """Those whose process lives, by name."""

@@ -51,3 +51,23 @@ def test_a_step_without_a_mismatch_shows_none(tmp_path: Path) -> None:
     assert registry.get_sample_value("assay_trainer_step", {"run": "b"}) == 1
     name = "assay_trainer_mismatch_mean_abs_nats"
     assert registry.get_sample_value(name, {"run": "b"}) is None
+
+
+def test_what_steps_did_adds_up_and_the_last_one_stands(tmp_path: Path) -> None:
+    runs, registry = TwoRuns(tmp_path), CollectorRegistry()
+    registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
+    for step, failures in ((1, {"judge": 2}), (2, {"judge": 1, "sandbox": 1})):
+        content = make_step(step, failures=failures, reward=step / 4, rollouts_s=1.5)
+        runs.folders["a"].record("step", **content.model_dump(mode="json"))
+    runs.folders["a"].record("by_folder", version=3, message="no direct way")
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"assay_trainer_{name}", {"run": "a"} | labels)
+
+    step = make_step(1)
+    assert value("failures_total", failure_class="judge") == 3
+    assert value("failures_total", failure_class="sandbox") == 1
+    assert value("reward") == 0.5
+    assert value("phase_seconds_total", phase="rollouts") == 3.0
+    assert value("groups_total", fate="played") == 2 * step.num_played
+    assert value("by_folder_total") == 1

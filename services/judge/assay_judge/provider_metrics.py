@@ -1,0 +1,73 @@
+"""What a provider's endpoint was asked, how long it took, and what it cost."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+from assay_judge.ledger import Price, Usage, money
+from assay_shared.errors import AssayError
+from assay_shared.metrics import LATENCY_BUCKETS_S
+
+
+class ProviderMetrics:
+    """Of all providers of a chain that are asked over the network."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self._requests = Counter(
+            "assay_judge_requests_total",
+            "Requests to a provider, by how they ended: answered, or the class of the error.",
+            ["provider", "outcome"],
+            registry=registry,
+        )
+        self._request_s = Histogram(
+            "assay_judge_request_seconds",
+            "Time of one request to a provider.",
+            ["provider"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self._tokens = Counter(
+            "assay_judge_tokens_total",
+            "Tokens, as a provider counted them.",
+            ["provider", "kind"],
+            registry=registry,
+        )
+        self._money = Counter(
+            "assay_judge_money_total",
+            "What requests cost, in the currency of the prices.",
+            ["provider"],
+            registry=registry,
+        )
+        self._left_alone = Gauge(
+            "assay_judge_left_alone",
+            "1 while a provider is not asked because it failed again and again.",
+            ["provider"],
+            registry=registry,
+        )
+
+    @contextmanager
+    def request(self, provider: str) -> Iterator[None]:
+        """One request: within it, the endpoint is asked."""
+        started = time.monotonic()
+        outcome = "gone"  # of a client that did not wait
+        try:
+            yield
+            outcome = "answered"
+        except AssayError as error:
+            outcome = type(error).__name__
+            raise
+        finally:
+            self._requests.labels(provider, outcome).inc()
+            self._request_s.labels(provider).observe(time.monotonic() - started)
+
+    def charge(self, provider: str, usage: Usage, price: Price) -> None:
+        """Add what a request took."""
+        self._tokens.labels(provider, "prompt").inc(usage.prompt_tokens)
+        self._tokens.labels(provider, "completion").inc(usage.completion_tokens)
+        self._money.labels(provider).inc(money(usage, price))
+
+    def watch(self, provider: str, is_open: Callable[[], bool]) -> None:
+        """Show from now on whether this provider is left alone."""
+        self._left_alone.labels(provider).set_function(lambda: float(is_open()))

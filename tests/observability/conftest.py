@@ -1,0 +1,21 @@
+"""One look at the real services for all tests of pages, dashboards and rules."""
+
+from collections.abc import Iterator
+
+import pytest
+
+from assay_shared.logs import quiet_transformers
+from tests.conftest import _serving
+from tests.observability.exported import Families, export_all
+from tests.policies import SERVABLE, make_policy_folder
+
+
+@pytest.fixture(scope="session")
+def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Families]]:
+    """Families by service."""
+    quiet_transformers()
+    folder = tmp_path_factory.mktemp("exported")
+    make_policy_folder(folder / "policy", config=SERVABLE)
+    with pytest.MonkeyPatch.context() as patch, _serving() as serve:
+        patch.setenv("ASSAY_SANDBOX_MINIMUM_ISOLATION", "fallback")
+        yield export_all(serve, folder, folder / "policy")
