@@ -4,7 +4,7 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 
-.PHONY: install demo up test check fix clean lock vllm-cpu
+.PHONY: install demo up test check fix clean lock dashboards vllm-cpu
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -34,9 +34,12 @@ fix: $(STAMP)  ## mend what can be mended by itself
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 
+dashboards: $(STAMP)  ## write Grafana's JSON from deploy/grafana/dashboards
+	$(VENV)/bin/python deploy/grafana/panels.py k8s/assay/files/dashboards
+
 lock: $(STAMP)  ## pin exact versions for every extra, without any address
 	$(VENV)/bin/pip install --quiet uv
-	for extra in sandbox judge reward inference worker trainer dev; do \
+	for extra in sandbox judge reward inference worker trainer traces dev; do \
 		$(VENV)/bin/uv pip compile --quiet --upgrade --python-version 3.11 --extra $$extra \
 			--no-header --no-annotate \
 			--output-file requirements/$$extra.txt pyproject.toml || exit 1; \

@@ -1,0 +1,43 @@
+"""What a PromQL expression asks for: metrics, and the labels that it uses of each."""
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import promql_parser
+
+#: Labels that Prometheus itself gives to what it scrapes, and that a histogram's buckets have.
+ITS_OWN = frozenset({"job", "instance"})
+
+
+class Used(NamedTuple):
+    """A metric as an expression names it, with labels that are matched or grouped by."""
+
+    name: str
+    labels: frozenset[str]
+
+
+def uses(expression: str) -> list[Used]:
+    """Every metric of an expression. Raises ValueError where it is no PromQL."""
+    return list(_walk(promql_parser.parse(expression), frozenset()))
+
+
+def _walk(node: Any, grouped: frozenset[str]) -> Iterator[Used]:
+    """`grouped` are the labels that aggregations around the node keep."""
+    if isinstance(node, promql_parser.VectorSelector):
+        matched = {matcher.name for matcher in node.matchers.matchers}
+        yield Used(node.name, frozenset(matched) | grouped)
+        return
+    if isinstance(node, promql_parser.AggregateExpr):
+        kept = frozenset(node.modifier.labels) if node.modifier else frozenset()
+        yield from _walk(node.expr, kept)
+        return
+    for part in _parts(node):
+        yield from _walk(part, grouped)
+
+
+def _parts(node: Any) -> Iterator[Any]:
+    for name in ("expr", "lhs", "rhs", "vector_selector"):
+        part = getattr(node, name, None)
+        if part is not None:
+            yield part
+    yield from getattr(node, "args", None) or ()
