@@ -10,6 +10,8 @@ REQUEST_ID_HEADER = "x-request-id"
 PRIORITY_HEADER = "x-assay-priority"
 RUN_HEADER = "x-assay-run"
 DEADLINE_HEADER = "x-assay-deadline-s"
+#: Log fields that say which work it is: they go along to other processes (`hops`).
+WORK_IDS = ("run", "step", "group", "sample")
 
 
 class Purpose(NamedTuple):
@@ -88,7 +90,7 @@ def request_scope(identifier: str) -> Iterator[None]:
 
 @contextmanager
 def log_fields(**fields: object) -> Iterator[None]:
-    """Within it, log lines bear these fields (run, step, group, sample)."""
+    """Within it, log lines bear these fields (run, step, group, sample); None takes one away."""
     token = _fields.set((_fields.get() or {}) | fields)
     try:
         yield
@@ -96,6 +98,23 @@ def log_fields(**fields: object) -> Iterator[None]:
         _fields.reset(token)
 
 
+def note_log_fields(**fields: object) -> None:
+    """For the rest of the present task, or of the `log_fields` around it."""
+    _fields.set((_fields.get() or {}) | fields)
+
+
 def current_log_fields() -> dict[str, object]:
     identifier = request_id()
-    return ({"request_id": identifier} if identifier else {}) | (_fields.get() or {})
+    fields = {} if identifier is None else {"request_id": identifier}
+    return fields | {
+        name: value for name, value in (_fields.get() or {}).items() if value is not None
+    }
+
+
+def current_work() -> dict[str, str | int]:
+    """Which run, step, group and sample is in hand, as far as that is known."""
+    fields = _fields.get()
+    if not fields:
+        return {}
+    known = ((name, fields.get(name)) for name in WORK_IDS)
+    return {name: value for name, value in known if isinstance(value, str | int)}

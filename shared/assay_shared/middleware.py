@@ -12,6 +12,7 @@ from collections.abc import Mapping
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
+from assay_shared import hops, tracing
 from assay_shared.context import (
     REQUEST_ID_HEADER,
     client_scope,
@@ -45,13 +46,19 @@ class Observe:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        identifier = Headers(scope=scope).get(REQUEST_ID_HEADER, "")[:_MAX_ID_LENGTH]
+        headers = Headers(scope=scope)
+        identifier = headers.get(REQUEST_ID_HEADER, "")[:_MAX_ID_LENGTH]
         with (
             request_scope(identifier or new_request_id()),
             client_scope((scope.get("client") or ("",))[0]),
+            hops.incoming(headers.get(hops.BAGGAGE_HEADER)),
             self._metrics.in_flight.track_inprogress(),
         ):
-            await self._observed(scope, receive, send)
+            if not tracing.is_on() or scope["path"] in OPEN_PATHS:
+                return await self._observed(scope, receive, send)
+            with tracing.serving(scope["method"], headers) as span:
+                await self._observed(scope, receive, send)
+                span.rename(f"{scope['method']} {_route(scope)}")
 
     async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
@@ -70,8 +77,7 @@ class Observe:
             self._record(scope, status, time.perf_counter() - started)
 
     def _record(self, scope: Scope, status: int, took_s: float) -> None:
-        # The route's template, not the path: a path has as many values as there are ids.
-        route = getattr(scope.get("route"), "path", "unmatched")
+        route = _route(scope)
         self._metrics.requests.labels(scope["method"], route, str(status)).inc()
         self._metrics.latency_s.labels(route).observe(took_s)
         if scope["path"] not in OPEN_PATHS:
@@ -109,6 +115,11 @@ class BearerAuth:
         given = Headers(scope=scope).get("authorization", "").encode()
         matches = (n for n, token in self._expected.items() if hmac.compare_digest(given, token))
         return next(matches, None)
+
+
+def _route(scope: Scope) -> str:
+    """The route's template, not the path: a path has as many values as there are ids."""
+    return getattr(scope.get("route"), "path", "unmatched")
 
 
 class CancelOnDisconnect:

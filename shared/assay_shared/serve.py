@@ -15,6 +15,7 @@ from assay_shared.errors import ConfigError
 from assay_shared.logs import set_up_logging
 from assay_shared.processes import raise_descriptor_limit
 from assay_shared.settings import AnySettings, read_settings
+from assay_shared.tracing import end_tracing, set_up_tracing
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2048
@@ -45,6 +46,7 @@ def run_service(
     """
     settings = read_settings(settings_class)
     set_up_logging(name, settings.log_level)
+    set_up_tracing(name, settings)
     raise_descriptor_limit()
     app = create_app(settings)
     listener = address.listener()
@@ -61,6 +63,7 @@ def run_service(
     gc.collect()
     gc.freeze()
     uvicorn.Server(config).run(sockets=[listener])
+    end_tracing()
 
 
 def bind(host: str, port: int) -> socket.socket:

@@ -41,6 +41,10 @@ class ServiceSettings(BaseSettings):
     weight_transfer_timeout_s: float = Field(default=60.0, gt=0)
     #: Tensors travel together in so many bytes; trainer and engine keep two of these.
     weight_transfer_bucket_bytes: int = Field(default=2**30, gt=0)
+    #: OTLP over HTTP: http://collector:4318. Without one, nothing is traced.
+    otlp_endpoint: str = ""
+    #: Of all traces that begin here.
+    trace_share: float = Field(default=1.0, ge=0, le=1)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
     #: Largest request body a service reads.
     body_limit_bytes: int = Field(default=32 * 2**20, gt=0)

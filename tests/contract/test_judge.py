@@ -458,3 +458,13 @@ async def test_replicas_share_limits_costs_and_replies(
     spent = await judge(one, "c")
     assert isinstance(spent, Abstention)
     assert spent.failure.failure_class is FailureClass.BUDGET
+
+
+async def test_a_provider_hears_nothing_of_runs_and_groups(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream(lambda _: says("CORRECT"))
+    url = serve(upstream.app)
+    path = config_file(tmp_path, provider(url))
+    with log_fields(run="secret", group="secret/1"):
+        await ask(serve, path, ONE)
+    assert upstream.headers
+    assert not [one for one in upstream.headers if "baggage" in one or "traceparent" in one]

@@ -25,7 +25,7 @@ def _walk(node: Any, grouped: frozenset[str]) -> Iterator[Used]:
     """`grouped` are the labels that aggregations around the node keep."""
     if isinstance(node, promql_parser.VectorSelector):
         matched = {matcher.name for matcher in node.matchers.matchers}
-        yield Used(node.name, frozenset(matched) | grouped)
+        yield Used(node.name or "", frozenset(matched) | grouped)
         return
     if isinstance(node, promql_parser.AggregateExpr):
         kept = frozenset(node.modifier.labels) if node.modifier else frozenset()

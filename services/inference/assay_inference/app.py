@@ -30,6 +30,7 @@ from assay_shared.context import (
 from assay_shared.errors import AssayError, NotFound, to_body
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.service import create_service
+from assay_shared.tracing import span
 from assay_shared.types import (
     GeneratedText,
     GenerateRequest,
@@ -151,7 +152,7 @@ def _add_weights(app: FastAPI) -> None:
         """Serve a new version once it is loaded and its probe holds."""
         policy: Policy = app.state.policy
         # A load that has begun goes on when the trainer is gone: half of it is no version.
-        load = asyncio.create_task(policy.update(update))
+        load = asyncio.create_task(_load(policy, update))
         loads.add(load)
         load.add_done_callback(loads.discard)
         status = await asyncio.shield(load)
@@ -170,6 +171,13 @@ def _add_weights(app: FastAPI) -> None:
         """All that the engine holds, compared with what it was given."""
         engine: Engine = app.state.engine
         return await engine.digest()
+
+
+async def _load(policy: Policy, update: WeightUpdate) -> WeightStatus:
+    with span("inference.weights", version=update.policy.version, source=update.source.kind) as one:
+        status = await policy.update(update)
+        one.note(**{f"{phase}_s": took_s for phase, took_s in status.phases_s.items()})
+    return status
 
 
 async def _lines(

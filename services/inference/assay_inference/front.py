@@ -3,6 +3,7 @@
 from assay_inference.admission import Admission
 from assay_inference.engine import Engine, OnText
 from assay_inference.vocabulary import Vocabulary
+from assay_shared.tracing import span
 from assay_shared.types import Completion, SamplingParams
 
 
@@ -29,5 +30,11 @@ class Front:
         """
         self.vocabulary.check_fits(prompt_token_ids, sampling)
         num_tokens = len(prompt_token_ids) + sampling.n * sampling.max_tokens
-        async with self._admission.enter(sampling.n, num_tokens):
-            return await self._engine.generate(prompt_token_ids, sampling, on_text)
+        with span("inference.draw", samples=sampling.n, prompt_tokens=len(prompt_token_ids)) as one:
+            async with self._admission.enter(sampling.n, num_tokens):
+                drawn = await self._engine.generate(prompt_token_ids, sampling, on_text)
+            one.note(
+                tokens=sum(len(completion.token_ids) for completion in drawn),
+                version=min(completion.policy.version for completion in drawn),
+            )
+        return drawn

@@ -57,6 +57,7 @@ class ChatEndpoint(ServiceClient):
     """POST {base_url}/chat/completions."""
 
     service = "judge provider"
+    is_ours = False
 
     async def complete(self, model: str, prompt: str, step: Step, extra: dict[str, Any]) -> Reply:
         """Ask once.

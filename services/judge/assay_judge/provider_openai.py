@@ -29,6 +29,7 @@ from assay_shared.errors import (
     TimedOut,
 )
 from assay_shared.single_flight import SingleFlight
+from assay_shared.tracing import span
 from assay_shared.types import JudgeForm, JudgeRequest
 
 #: Whose fault it is where what replicas share cannot be reached: not the provider's.
@@ -187,7 +188,10 @@ class OpenAIProvider:
         ) as grant:
             self._breaker.enter()
             try:
-                with self._shared.metrics.request(self.name):
+                with (
+                    span("judge.call", provider=self.name, model=self._config.model),
+                    self._shared.metrics.request(self.name),
+                ):
                     reply = await self._endpoint.complete(
                         self._config.model, ask.prompt, step, self._extra(ask)
                     )

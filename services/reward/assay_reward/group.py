@@ -6,8 +6,10 @@ from dataclasses import dataclass
 
 from assay_reward.measurement import Instruments, Measured, Meter, Sitting
 from assay_reward.rubric import ComponentConfig, Rubric
+from assay_shared.context import log_fields
 from assay_shared.errors import AssayError, InvalidInput, to_failure
 from assay_shared.together import together
+from assay_shared.tracing import span
 from assay_shared.types import (
     ComponentReport,
     Failure,
@@ -113,13 +115,15 @@ class GroupScore:
         effort = self._efforts[component.label]
         candidate = self._sitting.candidate(index, effort)
         effort.begin()
-        try:
-            return await component.kind.measure(candidate, component.parsed_options)
-        except AssayError as error:
-            self.retry_after_s = max(self.retry_after_s, error.retry_after_s or 0.0)
-            return to_failure(error, "reward")
-        finally:
-            effort.end()
+        with log_fields(sample=index), span("reward.measure", component=component.label) as one:
+            try:
+                return await component.kind.measure(candidate, component.parsed_options)
+            except AssayError as error:
+                one.fail(str(error))
+                self.retry_after_s = max(self.retry_after_s, error.retry_after_s or 0.0)
+                return to_failure(error, "reward")
+            finally:
+                effort.end()
 
     def _settle(self, index: int, reward: Reward) -> None:
         self._rewards[index] = reward

@@ -10,6 +10,7 @@ from pydantic import BaseModel
 
 from assay_reward.or_debug.players import Players
 from assay_shared.config import Config
+from assay_shared.context import log_fields
 from assay_shared.errors import InvalidInput
 from assay_shared.interfaces import Judge, Sandbox
 from assay_shared.symbolic import Symbolic
@@ -145,7 +146,12 @@ class Candidate:
         self, measure: Callable[[Sitting, Meter], Awaitable[dict[int, Result]]]
     ) -> Result:
         """This answer's part of `measure`, which is done once for all admitted answers."""
-        results = await self.sitting.once(measure, lambda: measure(self.sitting, self.meter))
+
+        async def for_all() -> dict[int, Result]:
+            with log_fields(sample=None):  # it is the group's, whoever asks first
+                return await measure(self.sitting, self.meter)
+
+        results = await self.sitting.once(measure, for_all)
         return results[self.index]
 
 

@@ -13,6 +13,7 @@ from assay_shared.admission import Gate
 from assay_shared.errors import AssayError, Overloaded, to_failure
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.together import together
+from assay_shared.tracing import span
 from assay_shared.types import (
     FailureClass,
     GroupFailed,
@@ -128,7 +129,10 @@ class Scorer:
         rubric = self._rubric(request)
         async with self._gate.enter():
             group = GroupScore(rubric, request, self._instruments, on_reward)
-            with self._metrics.score_s.labels(rubric.name).time():
+            with (
+                span("reward.score", rubric=rubric.name, answers=len(request.answers)),
+                self._metrics.score_s.labels(rubric.name).time(),
+            ):
                 response = await group.run()
         self._metrics.count(rubric, response)
         if all(_was_refused(reward) for reward in response.rewards):

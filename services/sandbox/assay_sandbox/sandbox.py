@@ -21,6 +21,7 @@ from assay_sandbox.toolchain import Toolchain
 from assay_shared.admission import Gate
 from assay_shared.context import client
 from assay_shared.errors import InvalidInput, SandboxFault, Saturated
+from assay_shared.tracing import span
 from assay_shared.types import (
     CaseResult,
     Checker,
@@ -145,8 +146,10 @@ class LocalSandbox:
         """
         language = self._toolchain.find(request.language)
         try:
-            async with self._gate.enter(client()):
-                yield await self._compiler.build(request, language)
+            # From its place in the queue to its verdict.
+            with span("sandbox.run", language=request.language, isolation=self.isolation):
+                async with self._gate.enter(client()):
+                    yield await self._compiler.build(request, language)
         except Saturated:
             self._metrics.refused.inc()
             raise

@@ -23,7 +23,7 @@ def complete(checkpoints: Path, step: int, state: FeedState | None = None) -> No
 
 def newest(checkpoints: Path) -> tuple[Path, FeedState] | None:
     """The last whole checkpoint, and the feed's state in it."""
-    found = sorted(checkpoints.glob(f"checkpoint-*/{_STATE}"), key=lambda f: _step(f.parent))
+    found = sorted(checkpoints.glob(f"checkpoint-*/{_STATE}"), key=lambda f: step_of(f.parent))
     if not found:
         return None
     value = json.loads(found[-1].read_text())
@@ -31,5 +31,6 @@ def newest(checkpoints: Path) -> tuple[Path, FeedState] | None:
     return found[-1].parent, state
 
 
-def _step(folder: Path) -> int:
+def step_of(folder: Path) -> int:
+    """The steps that were done when it was written."""
     return int(folder.name.rpartition("-")[2])

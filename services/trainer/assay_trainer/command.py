@@ -65,6 +65,7 @@ def train(
     from assay_shared.errors import InvalidInput
     from assay_shared.logs import quiet_transformers, set_up_logging
     from assay_shared.settings import ServiceSettings, read_settings
+    from assay_shared.tracing import end_tracing, set_up_tracing
     from assay_trainer.loop import Run
     from assay_trainer.record import open_run
     from assay_trainer.stop import Stop
@@ -74,6 +75,7 @@ def train(
         raise InvalidInput("give either a run file or --resume")
     settings = read_settings(ServiceSettings)
     set_up_logging("trainer", settings.log_level if quiet else "ERROR")
+    set_up_tracing("trainer", settings)
     quiet_transformers()
     run_folder, config = (
         open_run(resume) if resume else _new_run(file, overrides, folder, settings.runs)
@@ -81,8 +83,11 @@ def train(
     stop = Stop()
     stop.listen()
     console = Console(quiet=quiet)
-    with RunView(console) as view:
-        Run(run_folder, config, settings, stop, on_event=view.show).execute()
+    try:
+        with RunView(console) as view:
+            Run(run_folder, config, settings, stop, on_event=view.show).execute()
+    finally:
+        end_tracing()
     console.print(view.summary())
     assert view.end is not None
     console.print(f"report: {view.end.report}", highlight=False, soft_wrap=True)

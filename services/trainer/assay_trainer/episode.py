@@ -4,8 +4,10 @@ Ids are never tokenised anew: a reply stays the ids that were sampled, and what 
 answered is appended to them by inference, which says what it really sent to the model.
 """
 
+from assay_shared.context import log_fields
 from assay_shared.errors import InfrastructureError, InvalidInput, to_failure
 from assay_shared.interfaces import Environment, Generator
+from assay_shared.tracing import span
 from assay_shared.types import (
     Completion,
     Failure,
@@ -48,14 +50,22 @@ class Episode:
             CallerError: this task can never be played; what merely failed is in `failure`.
         """
         self._add_reply(self._last)
-        try:
-            while len(self._turns) < self._max_turns:
-                observation = await self._observe(environment)
-                if observation is None or not await self._reply(observation, sampling, generator):
-                    break
-        except InfrastructureError as error:
-            self.failure = to_failure(error, "reward")
+        with log_fields(sample=self._index), span("rollout.episode") as episode:
+            try:
+                await self._take_turns(sampling, generator, environment)
+            except InfrastructureError as error:
+                episode.fail(str(error))
+                self.failure = to_failure(error, "reward")
+            episode.note(turns=len(self._turns))
         return self
+
+    async def _take_turns(
+        self, sampling: SamplingParams, generator: Generator, environment: Environment
+    ) -> None:
+        while len(self._turns) < self._max_turns:
+            observation = await self._observe(environment)
+            if observation is None or not await self._reply(observation, sampling, generator):
+                return
 
     async def _observe(self, environment: Environment) -> str | None:
         """What the environment answers to the last reply; None if that ended the episode."""

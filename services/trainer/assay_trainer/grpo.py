@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
+from assay_shared.context import log_fields, note_log_fields
 from assay_shared.run_folder import append_line
 from assay_shared.types import PolicyVersion
 from assay_trainer import checkpoint
@@ -85,6 +86,7 @@ class GRPOStage:
         self._portion = Portion(0)
         self._times = Times()
         self._mismatch: Mismatch | None = None
+        self._first_step = 0
 
     def train(self) -> str | None:
         """Train the model in place; resumes from the newest checkpoint, if there is one.
@@ -116,9 +118,11 @@ class GRPOStage:
         )
         trainer.add_callback(BeforeUpdate(lambda: self._check_mismatch(trainer)))
         found = checkpoint.newest(self._checkpoints)
+        self._first_step = checkpoint.step_of(found[0]) if found else 0
         self._times = Times(ended_at=time.monotonic())
         try:
-            trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
+            with log_fields(step=self._first_step):
+                trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
         except NothingToLearn as end:
             return str(end)
         except Stopped:
@@ -132,7 +136,7 @@ class GRPOStage:
 
         if self._feed.policy is None:
             # TRL loads a checkpoint only inside `train`: now the model is what it should be.
-            self._publish(0)
+            self._publish(self._first_step)
         started = time.monotonic()
         self._portion = self._feed.next_portion()
         self._times.rollouts_s = time.monotonic() - started
@@ -170,6 +174,7 @@ class GRPOStage:
         started = time.monotonic()
         status = self._publisher.publish(self._model, self._tokenizer, self._config.sync)
         assert isinstance(status.policy, PolicyVersion)
+        note_log_fields(step=step + 1)  # what is sent from here on is for the next step
         self._feed.serve(status.policy)
         self._times.publish_s = time.monotonic() - started
 

@@ -15,6 +15,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
 from assay_shared.clients.http import NO_RETRY
+from assay_shared.context import log_fields
 from assay_shared.errors import AssayError
 from assay_shared.queue import make_celery
 from assay_shared.run_folder import Event, RunFolder, RunStatus, write_atomically
@@ -79,7 +80,8 @@ class Run:
         """
         try:
             self._set_status(state="running")
-            facts = self._stages()
+            with log_fields(run=self._folder.path.name):
+                facts = self._stages()
             gain = facts["differences"].get("pass_at_1")
             self._record("run_finished", report=str(self._folder.path / "report.html"), gain=gain)
             self._set_status(state="finished")

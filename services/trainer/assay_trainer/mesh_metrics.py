@@ -3,10 +3,9 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator, Awaitable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
-from typing import cast
 
 import redis.asyncio
 from prometheus_client import CollectorRegistry, Gauge
@@ -75,8 +74,8 @@ class MeshMetrics:
 
     async def _look_at_queue(self, client: redis.asyncio.Redis) -> None:
         try:
-            waiting = await cast(Awaitable[int], client.llen(ROLLOUT_QUEUE))
-            taken = await cast(Awaitable[int], client.hlen(_TAKEN))
+            waiting = await client.llen(ROLLOUT_QUEUE)
+            taken = await client.hlen(_TAKEN)
         except (RedisError, OSError) as error:
             if self._was_up:
                 _log.warning("the queue cannot be seen: %s", error)

@@ -10,6 +10,7 @@ from assay_shared.context import Purpose, log_fields, purpose_scope
 from assay_shared.errors import AssayError, to_failure
 from assay_shared.interfaces import Environment, Generator, RewardService
 from assay_shared.together import together
+from assay_shared.tracing import span
 from assay_shared.types import (
     Failure,
     FinishReason,
@@ -41,7 +42,7 @@ async def take(
     key = request.key
     if not await asyncio.to_thread(store.lease, key, worker):
         return False
-    with log_fields(run=request.run, group=key):
+    with log_fields(run=request.run, group=key), span("rollout.play", worker=worker):
         async with _renewed(store, key):
             # Looked up under the lease: whoever held it before has stored by now what it had.
             if await asyncio.to_thread(store.has, key):
@@ -74,13 +75,14 @@ async def play(
     empty = Group(key=request.key, task=request.task, completions=())
     started = time.monotonic()
     try:
-        with purpose_scope(Purpose(request.priority, request.run)):
+        with purpose_scope(Purpose(request.priority, request.run)), span("rollout.draw"):
             group, lost = await _generate(request, generator, rewarder)
     except AssayError as error:
         return _failed(empty, to_failure(error, "inference"), worker)
     generated = time.monotonic()
     try:
-        response = await _score(request, group, lost, rewarder)
+        with span("rollout.score", rubric=request.task.rubric):
+            response = await _score(request, group, lost, rewarder)
     except AssayError as error:
         return _failed(group, to_failure(error, "reward"), worker)
     return ScoredGroup(

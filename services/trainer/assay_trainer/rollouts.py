@@ -11,6 +11,8 @@ from dataclasses import dataclass, field
 from celery import Celery
 from kombu.exceptions import OperationalError
 
+from assay_shared import hops, tracing
+from assay_shared.context import log_fields
 from assay_shared.errors import TimedOut, Unreachable, to_failure
 from assay_shared.queue import PLAY_TASK, ROLLOUT_QUEUE
 from assay_shared.types import Group, GroupRequest, ScoredGroup
@@ -29,6 +31,8 @@ class Sent:
     attempts: int = 1
     was_leased: bool = False
     sent_at: float = field(default_factory=time.monotonic)
+    #: From here until it is back: the trace that all its work belongs to.
+    span: tracing.Span = field(default_factory=tracing.Span)
 
 
 class Rollouts:
@@ -52,8 +56,10 @@ class Rollouts:
 
     def send(self, request: GroupRequest) -> None:
         """Ask for a group. One that is stored already is found by the next `collect`."""
-        self._sent[request.key] = Sent(request)
-        self._publish(request)
+        with log_fields(run=request.run, group=request.key):
+            span = tracing.begin("rollout", task=request.task.id, rubric=request.task.rubric)
+        sent = self._sent[request.key] = Sent(request, span=span)
+        self._publish(sent)
 
     def collect(self, wait_s: float) -> list[ScoredGroup]:
         """Groups that are done; waits up to `wait_s` for the first of them.
@@ -72,7 +78,7 @@ class Rollouts:
 
     def _stored(self) -> Iterator[ScoredGroup]:
         for key, scored in self._store.fetch(list(self._sent)).items():
-            del self._sent[key]
+            self._sent.pop(key).span.end()
             self._store.consumed(key)
             yield scored
 
@@ -85,6 +91,8 @@ class Rollouts:
         for sent in self._lost(now):
             if sent.attempts >= self._attempts:
                 del self._sent[sent.request.key]
+                sent.span.fail("never played")
+                sent.span.end()
                 yield _failed(sent)
             else:
                 self._send_again(sent)
@@ -114,13 +122,19 @@ class Rollouts:
         sent.was_leased = False
         sent.sent_at = time.monotonic()
         self.num_resent += 1
-        self._publish(sent.request)
+        sent.span.note(attempts=sent.attempts)
+        self._publish(sent)
 
-    def _publish(self, request: GroupRequest) -> None:
+    def _publish(self, sent: Sent) -> None:
+        request = sent.request
         try:
-            self._celery.send_task(
-                PLAY_TASK, args=[request.model_dump(mode="json")], queue=ROLLOUT_QUEUE
-            )
+            with log_fields(run=request.run, group=request.key), sent.span.current():
+                self._celery.send_task(
+                    PLAY_TASK,
+                    args=[request.model_dump(mode="json")],
+                    queue=ROLLOUT_QUEUE,
+                    headers=hops.outgoing(),
+                )
         except OperationalError as error:
             raise Unreachable(f"no broker: {error}", service="redis") from error
 

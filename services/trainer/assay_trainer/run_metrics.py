@@ -75,7 +75,7 @@ class Tail:
             without_signal=step.num_without_signal,
         )
         took = {"rollouts": step.rollouts_s, "update": step.update_s, "publish": step.publish_s}
-        self.phases_s.update(took)  # type: ignore[arg-type]  # Counter adds floats as well
+        self.phases_s.update(took)
 
 
 #: Sums over all steps of a run: name, text, label, and where they are.

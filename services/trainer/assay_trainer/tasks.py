@@ -7,9 +7,11 @@ from typing import Any
 
 from celery import Celery
 
+from assay_shared import hops
 from assay_shared.clients import InferenceClient, RetryBudget, RewardClient
 from assay_shared.queue import PLAY_TASK, make_celery
 from assay_shared.settings import ServiceSettings
+from assay_shared.tracing import end_tracing, serving, set_up_tracing
 from assay_shared.types import GroupRequest
 from assay_trainer.play import take
 from assay_trainer.store import GroupStore
@@ -24,9 +26,12 @@ def make_worker(settings: ServiceSettings) -> Celery:
     store = GroupStore(settings.redis_url)
     worker = f"{socket.gethostname()}:{os.getpid()}"
 
-    @celery.task(name=PLAY_TASK)  # type: ignore[untyped-decorator]  # Celery has no types
-    def play(request: dict[str, Any]) -> None:
-        asyncio.run(_play(GroupRequest.model_validate(request)))
+    @celery.task(name=PLAY_TASK, bind=True)  # type: ignore[untyped-decorator]  # Celery has no types
+    def play(task: Any, request: dict[str, Any]) -> None:
+        headers = task.request.headers or {}
+        sent = {name: value for name, value in headers.items() if isinstance(value, str)}
+        with hops.incoming(sent.get(hops.BAGGAGE_HEADER)), serving("rollout.take", sent):
+            asyncio.run(_play(GroupRequest.model_validate(request)))
 
     async def _play(request: GroupRequest) -> None:
         async with (
@@ -40,14 +45,16 @@ def make_worker(settings: ServiceSettings) -> Celery:
 
 def run_worker(settings: ServiceSettings, concurrency: int) -> None:
     """Play groups until SIGTERM, which lets the groups in hand finish."""
-    make_worker(settings).worker_main(
-        [
-            "worker",
-            "--pool=threads",
-            f"--concurrency={concurrency}",
-            "--queues=rollouts",
-            "--without-gossip",
-            "--without-mingle",
-            f"--loglevel={settings.log_level}",
-        ]
-    )
+    set_up_tracing("worker", settings)
+    options = [
+        "--pool=threads",
+        f"--concurrency={concurrency}",
+        "--queues=rollouts",
+        "--without-gossip",
+        "--without-mingle",
+        f"--loglevel={settings.log_level}",
+    ]
+    try:
+        make_worker(settings).worker_main(["worker", *options])
+    finally:
+        end_tracing()

@@ -15,6 +15,7 @@ from assay_shared.clients import InferenceClient
 from assay_shared.clients.weight_upload import upload_weights
 from assay_shared.errors import InfrastructureError, InvalidInput
 from assay_shared.interfaces import WeightSink
+from assay_shared.tracing import span
 from assay_shared.types import (
     FolderWeights,
     LogprobProbe,
@@ -77,6 +78,15 @@ class WeightPublisher:
             WeightsRefused: what inference loaded is not this model.
             Conflict: another trainer publishes to the same inference.
         """
+        with span("weights.publish") as publishing:
+            status = self._publish(model, tokenizer, mode)
+            if status.policy is not None:
+                publishing.note(version=status.policy.version)
+            return status
+
+    def _publish(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mode: SyncMode
+    ) -> WeightStatus:
         served = asyncio.run(self._status())
         served_version = served.policy.version if served.policy else 0
         version = max(self.published.newest, served_version) + 1

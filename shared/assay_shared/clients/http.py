@@ -19,6 +19,7 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
+from assay_shared import hops
 from assay_shared.context import REQUEST_ID_HEADER, new_request_id, request_id
 from assay_shared.errors import (
     AssayError,
@@ -81,6 +82,8 @@ class ServiceClient:
     """Calls one service. Use as `async with`; safe for many concurrent calls."""
 
     service = "service"
+    #: Whether it is of our own mesh, and may know of runs, groups and traces.
+    is_ours = True
     #: Open at once; 0 sets no limit.
     max_connections = _MAX_CONNECTIONS
 
@@ -211,6 +214,8 @@ class ServiceClient:
     ) -> AsyncIterator[aiohttp.ClientResponse]:
         """An answer that is no error; what breaks while it is read is typed too."""
         headers = {REQUEST_ID_HEADER: identifier, **self._headers(), **further}
+        if self.is_ours:
+            headers |= hops.outgoing()
         data: bytes | io.BytesIO | None = None
         if body is not None:
             is_bytes = isinstance(body, bytes)

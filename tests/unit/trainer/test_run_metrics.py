@@ -64,10 +64,9 @@ def test_what_steps_did_adds_up_and_the_last_one_stands(tmp_path: Path) -> None:
     def value(name: str, **labels: str) -> float | None:
         return registry.get_sample_value(f"assay_trainer_{name}", {"run": "a"} | labels)
 
-    step = make_step(1)
     assert value("failures_total", failure_class="judge") == 3
     assert value("failures_total", failure_class="sandbox") == 1
     assert value("reward") == 0.5
     assert value("phase_seconds_total", phase="rollouts") == 3.0
-    assert value("groups_total", fate="played") == 2 * step.num_played
+    assert value("groups_total", fate="played") == 2 * make_step(1).num_played
     assert value("by_folder_total") == 1
