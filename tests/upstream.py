@@ -32,12 +32,14 @@ class Upstream:
         self.script = list(script)
         self.requests: list[dict[str, object]] = []
         self.tokens: list[str | None] = []
+        self.headers: list[dict[str, str]] = []
         self.app = FastAPI()
 
         @self.app.post("/v1/chat/completions")
         async def complete(request: Request) -> Response:
             self.requests.append(await request.json())
             self.tokens.append(request.headers.get("authorization"))
+            self.headers.append(dict(request.headers))
             return await self._answer(self.requests[-1])
 
     async def _answer(self, asked: dict[str, object]) -> Response:

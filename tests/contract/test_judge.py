@@ -16,6 +16,7 @@ from assay_judge.app import create_app
 from assay_judge.settings import JudgeSettings
 from assay_shared.clients import JudgeClient
 from assay_shared.clients.http import NO_RETRY
+from assay_shared.context import log_fields
 from assay_shared.errors import ConfigError, InvalidInput
 from assay_shared.types import (
     Abstention,
@@ -461,7 +462,7 @@ async def test_replicas_share_limits_costs_and_replies(
 
 
 async def test_a_provider_hears_nothing_of_runs_and_groups(serve: Serve, tmp_path: Path) -> None:
-    upstream = Upstream(lambda _: says("CORRECT"))
+    upstream = Upstream(verdict("CORRECT"))
     url = serve(upstream.app)
     path = config_file(tmp_path, provider(url))
     with log_fields(run="secret", group="secret/1"):

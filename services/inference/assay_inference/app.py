@@ -8,7 +8,7 @@ from typing import Annotated
 from fastapi import Depends, FastAPI, Header
 from fastapi.responses import StreamingResponse
 from prometheus_client import Histogram
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from assay_inference import openai_api, upload_api
 from assay_inference.admission import Admission, AdmissionStatus, Limits
@@ -28,6 +28,7 @@ from assay_shared.context import (
     set_purpose,
 )
 from assay_shared.errors import AssayError, NotFound, to_body
+from assay_shared.gpus import num_gpus
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.service import create_service
 from assay_shared.tracing import span
@@ -105,6 +106,7 @@ def create_app(
         settings,
         lifespan,
         not_ready_because=not_ready_because,
+        health=lambda: _facts(settings),
         cancel_on_disconnect=True,
     )
     app.router.dependencies.append(Depends(note_purpose))
@@ -171,6 +173,16 @@ def _add_weights(app: FastAPI) -> None:
         """All that the engine holds, compared with what it was given."""
         engine: Engine = app.state.engine
         return await engine.digest()
+
+
+def _facts(settings: InferenceSettings) -> dict[str, JsonValue]:
+    """What draws, and on what."""
+    facts: dict[str, JsonValue] = {"engine": settings.inference_engine, "gpus": num_gpus()}
+    if settings.inference_engine == "transformers":
+        from assay_inference.model import best_device
+
+        facts["device"] = settings.inference_device or best_device()
+    return facts
 
 
 async def _load(policy: Policy, update: WeightUpdate) -> WeightStatus:

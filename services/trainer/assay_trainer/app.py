@@ -9,6 +9,7 @@ from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import JsonValue
 
 from assay_shared.clients.trainer import RunInfo, RunRequest
+from assay_shared.gpus import num_gpus
 from assay_shared.service import create_service
 from assay_shared.settings import ServiceSettings
 from assay_trainer.mesh_metrics import MeshMetrics, free_bytes
@@ -29,7 +30,11 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         runs.close()
 
     def health() -> dict[str, JsonValue]:
-        return {"runs": str(settings.runs), "runs_free_bytes": free_bytes(settings.runs)}
+        return {
+            "runs": str(settings.runs),
+            "runs_free_bytes": free_bytes(settings.runs),
+            "gpus": num_gpus(),
+        }
 
     app = create_service("trainer", settings, lifespan, health=health)
     registry = app.state.metrics.registry

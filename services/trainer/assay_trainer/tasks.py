@@ -48,6 +48,7 @@ def run_worker(settings: ServiceSettings, concurrency: int) -> None:
     set_up_tracing("worker", settings)
     options = [
         "--pool=threads",
+        f"--hostname=assay-{os.getpid()}@%h",
         f"--concurrency={concurrency}",
         "--queues=rollouts",
         "--without-gossip",

@@ -5,11 +5,12 @@ import json
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
 from types import MappingProxyType, TracebackType
 from typing import Self, TypeVar
 
 import aiohttp
-from pydantic import BaseModel, TypeAdapter, ValidationError
+from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -36,6 +37,8 @@ from assay_shared.errors import (
 from assay_shared.settings import ServiceSettings
 
 Reply = TypeVar("Reply")
+_FACTS: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
+_ANYTHING: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 #: For answers that are not in our shape, from a proxy or another server in between.
 _WHOLE_BODY_BYTES = 2**20
@@ -137,6 +140,17 @@ class ServiceClient:
     async def health(self) -> dict[str, object]:
         """The service's name, version and facts."""
         return await self._call("GET", "/health", None, TypeAdapter(dict[str, object]))
+
+    async def health_and_time(self) -> tuple[dict[str, JsonValue], float | None]:
+        """As `health`, with the service's clock: seconds of Unix time, cut to whole ones."""
+        async with self._request("GET", "/health", None, new_request_id()) as response:
+            content, date = await response.read(), response.headers.get("date")
+        their_time = None if date is None else parsedate_to_datetime(date).timestamp()
+        return self._decode(_FACTS, content), their_time
+
+    async def get(self, path: str) -> JsonValue:
+        """What a route answers, as it is."""
+        return await self._call("GET", path, None, _ANYTHING)
 
     async def ready(self) -> None:
         """Returns once the service says that it is ready.

@@ -1,0 +1,95 @@
+"""Redis and the rollout workers behind it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+from assay_shared.doctor.findings import Finding, Limits, Status
+from assay_shared.settings import ServiceSettings
+
+if TYPE_CHECKING:
+    import redis
+
+#: Where kombu keeps what workers have taken and not acknowledged.
+_TAKEN = "unacked"
+
+
+def examine_queue(settings: ServiceSettings, limits: Limits) -> list[Finding]:
+    """What is found; a Redis that is away is one finding."""
+    try:
+        import redis
+    except ModuleNotFoundError:
+        found = "redis is not installed here, so nothing of it was looked at"
+        advice = "run this where workers run, or pip install 'assay-rl[worker]'"
+        return [Finding(Status.UNKNOWN, "queue", found, advice)]
+    try:
+        with redis.Redis.from_url(
+            settings.redis_url,
+            socket_timeout=limits.timeout_s,
+            socket_connect_timeout=limits.timeout_s,
+        ) as client:
+            return [*_look(client, settings, limits)]
+    except redis.AuthenticationError as error:
+        advice = "set the password in ASSAY_REDIS_URL: redis://:PASSWORD@host:6379/0"
+        return [Finding(Status.FAIL, "queue", f"Redis refuses: {error}", advice)]
+    except (redis.RedisError, OSError, ValueError) as error:
+        advice = "start Redis (assay up), or set ASSAY_REDIS_URL to where it is"
+        return [Finding(Status.FAIL, "queue", f"Redis does not answer: {error}", advice)]
+
+
+def _look(client: redis.Redis, settings: ServiceSettings, limits: Limits) -> Iterator[Finding]:
+    info: dict[str, Any] = client.info()
+    yield Finding(Status.OK, "queue", f"Redis {info['redis_version']} answers")
+    yield _durability(info)
+    yield _clock(client, limits)
+    waiting, taken = client.llen("rollouts"), client.hlen(_TAKEN)
+    yield _workers(settings, limits, int(waiting), int(taken))
+
+
+def _durability(info: dict[str, Any]) -> Finding:
+    policy = str(info.get("maxmemory_policy", "noeviction"))
+    if int(info.get("maxmemory", 0)) and policy != "noeviction":
+        return Finding(
+            Status.FAIL,
+            "queue memory",
+            f"Redis throws away what it holds when it is full ({policy})",
+            "set maxmemory-policy noeviction: groups and results must not vanish",
+        )
+    if not int(info.get("aof_enabled", 0)):
+        return Finding(
+            Status.WARN,
+            "queue memory",
+            "Redis forgets the last seconds or all of its data when it ends",
+            "set appendonly yes",
+        )
+    return Finding(Status.OK, "queue memory", "everything is kept, and survives a restart")
+
+
+def _clock(client: redis.Redis, limits: Limits) -> Finding:
+    asked_at = time.time()
+    seconds, micros = client.time()
+    skew = seconds + micros / 1e6 - (asked_at + time.time()) / 2
+    if abs(skew) <= limits.max_skew_s:
+        return Finding(Status.OK, "queue clock", f"{abs(skew):.1f} s from this machine's")
+    advice = "run a time service (chrony, systemd-timesyncd) there"
+    return Finding(Status.FAIL, "queue clock", f"Redis is {skew:+.0f} s off", advice)
+
+
+def _workers(settings: ServiceSettings, limits: Limits, waiting: int, taken: int) -> Finding:
+    queue = f"{waiting} groups wait, {taken} are in hand"
+    try:
+        from assay_shared.queue import make_celery
+    except ModuleNotFoundError:
+        return Finding(Status.UNKNOWN, "workers", f"{queue}; celery is not installed here")
+    with make_celery(settings.redis_url) as celery:
+        answers = celery.control.inspect(timeout=min(limits.timeout_s, 2.0)).ping() or {}
+    if answers:
+        return Finding(Status.OK, "workers", f"{len(answers)} answer; {queue}")
+    return Finding(
+        Status.FAIL,
+        "workers",
+        f"none answers; {queue}",
+        "start some (assay worker) with the same ASSAY_REDIS_URL",
+    )

@@ -1,0 +1,276 @@
+"""The five services: there, of one version, ready, with the right token, and set up well."""
+
+import asyncio
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from pydantic import JsonValue
+
+from assay_shared import __version__
+from assay_shared.clients import (
+    InferenceClient,
+    JudgeClient,
+    RewardClient,
+    SandboxClient,
+    ServiceClient,
+    Timeouts,
+    TrainerClient,
+)
+from assay_shared.clients.http import NO_RETRY
+from assay_shared.doctor.findings import Finding, Limits, Status
+from assay_shared.errors import AssayError, TimedOut, Unauthorized, Unreachable
+from assay_shared.settings import ServiceSettings
+
+CLIENTS: tuple[type[ServiceClient], ...] = (
+    InferenceClient,
+    SandboxClient,
+    JudgeClient,
+    RewardClient,
+    TrainerClient,
+)
+#: Routes that ask for a token, and that cost nothing.
+_ASKS_FOR_TOKEN = {
+    "inference": "/v1/weights",
+    "sandbox": "/v1/languages",
+    "judge": "/v1/spending",
+    "reward": "/v1/rubrics",
+    "trainer": "/v1/runs",
+}
+
+
+@dataclass
+class Visit:
+    """What one service said; an error where it said nothing."""
+
+    name: str
+    url: str
+    health: Mapping[str, JsonValue] = field(default_factory=dict)
+    #: Its clock minus ours.
+    skew_s: float | None = None
+    health_error: AssayError | None = None
+    ready_error: AssayError | None = None
+    token_error: AssayError | None = None
+
+    @property
+    def is_away(self) -> bool:
+        return isinstance(self.health_error, Unreachable | TimedOut)
+
+    @property
+    def variable(self) -> str:
+        return f"ASSAY_{self.name.upper()}_URL"
+
+
+async def visit_services(settings: ServiceSettings, limits: Limits) -> list[Visit]:
+    """All at the same time."""
+    return list(await asyncio.gather(*(_visit(kind, settings, limits) for kind in CLIENTS)))
+
+
+def client_of(
+    kind: type[ServiceClient], settings: ServiceSettings, limits: Limits
+) -> ServiceClient:
+    """One that asks once, and does not wait for long."""
+    timeouts = Timeouts(limits.timeout_s, limits.timeout_s, limits.timeout_s)
+    return kind.from_settings(settings, timeouts=timeouts, retry=NO_RETRY)
+
+
+async def _visit(kind: type[ServiceClient], settings: ServiceSettings, limits: Limits) -> Visit:
+    visit = Visit(kind.service, str(getattr(settings, f"{kind.service}_url")))
+    try:
+        async with client_of(kind, settings, limits) as client:
+            await _look(client, visit)
+    except AssayError as error:  # an address that is none
+        visit.health_error = error
+    return visit
+
+
+async def _look(client: ServiceClient, visit: Visit) -> None:
+    asked_at = time.time()
+    try:
+        visit.health, their_time = await client.health_and_time()
+    except AssayError as error:
+        visit.health_error = error
+        return
+    if their_time is not None:
+        # Their second has begun, we do not know how long ago: half of one, on average.
+        visit.skew_s = their_time + 0.5 - (asked_at + time.time()) / 2
+    try:
+        await client.ready()
+    except AssayError as error:
+        visit.ready_error = error
+    try:
+        await client.get(_ASKS_FOR_TOKEN[visit.name])
+    except AssayError as error:
+        visit.token_error = error
+
+
+def examine_services(visits: Sequence[Visit], limits: Limits) -> list[Finding]:
+    """What all visits come to."""
+    here = {one.name: one for one in visits if one.health_error is None}
+    findings = [_presence(one) for one in visits]
+    findings += [
+        found for one in here.values() if (found := _token(one) or _readiness(one)) is not None
+    ]
+    if here:
+        findings += [_versions(here), _clocks(here, limits)]
+    if "sandbox" in here:
+        findings.append(_isolation(here["sandbox"]))
+    if "judge" in here:
+        findings.append(_judges(here["judge"]))
+    findings += _gpus(here)
+    if "trainer" in here:
+        findings.append(_disk(here["trainer"], limits))
+    return findings
+
+
+def _presence(visit: Visit) -> Finding:
+    error = visit.health_error
+    said = visit.health.get("service", visit.name)
+    if error is None and said == visit.name:
+        return Finding(Status.OK, visit.name, f"answers at {visit.url}")
+    if error is None:
+        found = f"{visit.url} is the {said} service"
+        advice = f"set {visit.variable} to where {visit.name} is"
+    elif visit.is_away:
+        found = f"no answer at {visit.url}"
+        advice = f"start it (assay up), or set {visit.variable} to where it is"
+    else:
+        found = f"{visit.url}: {error.message}"
+        advice = f"set {visit.variable}: is that address the {visit.name} service's?"
+    return Finding(Status.FAIL, visit.name, found, advice)
+
+
+def _token(visit: Visit) -> Finding | None:
+    error = visit.token_error
+    if isinstance(error, Unauthorized):
+        return Finding(
+            Status.FAIL,
+            f"{visit.name} token",
+            "it does not take the token of this environment",
+            f"set ASSAY_TOKEN, or ASSAY_{visit.name.upper()}_TOKEN, to the one it was started with",
+        )
+    if error is not None and error.http_status == 403:
+        return Finding(
+            Status.WARN,
+            f"{visit.name} token",
+            "the token of this environment may not ask for everything",
+            "run this with the mesh's own token, or give the client that scope",
+        )
+    return None
+
+
+def _readiness(visit: Visit) -> Finding | None:
+    error = visit.ready_error
+    if error is None:
+        return None
+    if visit.name == "inference":
+        return Finding(
+            Status.WARN,
+            "inference ready",
+            error.message,
+            "a run's first weights make it ready, or set ASSAY_INFERENCE_MODEL",
+        )
+    return Finding(Status.FAIL, f"{visit.name} ready", error.message, "look at the end of its log")
+
+
+def _versions(here: Mapping[str, Visit]) -> Finding:
+    found = {name: str(visit.health.get("version")) for name, visit in here.items()}
+    others = {name: version for name, version in found.items() if version != __version__}
+    if not others:
+        return Finding(Status.OK, "versions", f"all are {__version__}, as this command is")
+    listed = ", ".join(f"{name} {version}" for name, version in others.items())
+    return Finding(
+        Status.FAIL,
+        "versions",
+        f"this command is {__version__}, but {listed}",
+        "install one version everywhere, and start anew what is older",
+    )
+
+
+def _clocks(here: Mapping[str, Visit], limits: Limits) -> Finding:
+    skews = {name: visit.skew_s for name, visit in here.items() if visit.skew_s is not None}
+    if not skews:
+        return Finding(Status.UNKNOWN, "clocks", "no service says what time it is")
+    off = {name: skew for name, skew in skews.items() if abs(skew) > limits.max_skew_s}
+    if not off:
+        most = max(map(abs, skews.values()))
+        return Finding(Status.OK, "clocks", f"within {max(1.0, most):.0f} s of this machine's")
+    listed = ", ".join(f"{name} is {skew:+.0f} s off" for name, skew in off.items())
+    return Finding(
+        Status.FAIL, "clocks", listed, "run a time service (chrony, systemd-timesyncd) there"
+    )
+
+
+def _isolation(sandbox: Visit) -> Finding:
+    level = str(sandbox.health.get("isolation"))
+    if level != "fallback":
+        return Finding(Status.OK, "isolation", f"{level}, attacked by itself at its start")
+    on_loopback = _is_loopback(sandbox.url)
+    return Finding(
+        Status.WARN if on_loopback else Status.FAIL,
+        "isolation",
+        "fallback: programs are held by limits alone, without namespaces",
+        "grant user namespaces (docs/sandbox.md, In a container), then set "
+        "ASSAY_SANDBOX_MINIMUM_ISOLATION=pooled",
+    )
+
+
+def _is_loopback(url: str) -> bool:
+    host = urlsplit(url).hostname or ""
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+def _judges(judge: Visit) -> Finding:
+    chain, alone = (judge.health.get(name) for name in ("chain", "left_alone"))
+    names = ", ".join(map(str, chain)) if isinstance(chain, list) else "unknown"
+    if isinstance(alone, list) and alone:
+        return Finding(
+            Status.WARN,
+            "judges",
+            f"left alone after failures: {', '.join(map(str, alone))}",
+            "look at assay_judge_requests_total by outcome, and at the provider's key and quota",
+        )
+    return Finding(Status.OK, "judges", f"chain: {names}")
+
+
+def _gpus(here: Mapping[str, Visit]) -> Iterator[Finding]:
+    for name in ("inference", "trainer"):
+        if name in here:
+            yield _gpu(name, here[name].health)
+
+
+def _gpu(name: str, health: Mapping[str, JsonValue]) -> Finding:
+    number, device = health.get("gpus"), health.get("device")
+    if not isinstance(number, int):
+        return Finding(Status.UNKNOWN, f"{name} GPU", "it does not say")
+    if number == 0:
+        return Finding(Status.OK, f"{name} GPU", "none: enough for tiny models and for trials")
+    if device == "cpu":
+        return Finding(
+            Status.FAIL,
+            f"{name} GPU",
+            f"{number} there, but the policy is drawn on the CPU",
+            "unset ASSAY_INFERENCE_DEVICE and install torch for CUDA, or use "
+            "ASSAY_INFERENCE_ENGINE=vllm",
+        )
+    return Finding(Status.OK, f"{name} GPU", f"{number} there")
+
+
+def _disk(trainer: Visit, limits: Limits) -> Finding:
+    free = trainer.health.get("runs_free_bytes")
+    if not isinstance(free, int):
+        return Finding(Status.UNKNOWN, "disk", "the trainer does not say how much is free")
+    shown = f"{free / 2**30:.1f} GiB free for {trainer.health.get('runs')}"
+    if free >= limits.min_free_bytes:
+        return Finding(Status.OK, "disk", shown)
+    return Finding(
+        Status.FAIL,
+        "disk",
+        f"{shown}, less than {limits.min_free_bytes / 2**30:.1f}",
+        "remove old runs or their checkpoints, or set ASSAY_RUNS to a larger disk",
+    )
