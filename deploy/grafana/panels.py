@@ -179,7 +179,11 @@ def _panel(panel: Panel, number: int, place: Json) -> Json:
 
 
 def _defaults(panel: Panel) -> Json:
-    defaults: Json = {"unit": UNITS[panel.unit], "thresholds": _thresholds(panel)}
+    defaults: Json = {
+        "unit": UNITS[panel.unit],
+        "thresholds": _thresholds(panel),
+        "noValue": "none",
+    }
     if panel.thresholds:
         defaults["color"] = {"mode": "thresholds"}
     if panel.kind == "timeseries":

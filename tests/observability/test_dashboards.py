@@ -154,3 +154,26 @@ def test_alerts_say_how_bad_it_is_and_where_to_read_on() -> None:
             for rule in group["rules"]:
                 assert rule["labels"]["severity"] in ("warning", "critical"), rule["alert"]
                 assert set(rule["annotations"]) == {"summary", "description", "runbook_url"}
+
+
+def test_every_alert_is_documented() -> None:
+    page = (ROOT / "docs" / "observability.md").read_text()
+    documented = re.findall(r"^\| `(Assay\w+)` \|", page, re.MULTILINE)
+    alerts = [
+        rule["alert"]
+        for path in RULES
+        for group in yaml.safe_load(path.read_text())["groups"]
+        for rule in group["rules"]
+    ]
+    assert documented == alerts
+
+
+def test_every_alert_leads_to_a_section_of_the_runbook() -> None:
+    headings = re.findall(r"^#+ (.+)$", (ROOT / "docs" / "runbook.md").read_text(), re.MULTILINE)
+    anchors = {re.sub(r"[^\w -]", "", one).lower().replace(" ", "-") for one in headings}
+    for path in RULES:
+        for group in yaml.safe_load(path.read_text())["groups"]:
+            for rule in group["rules"]:
+                page, _, anchor = rule["annotations"]["runbook_url"].partition("#")
+                assert page == "docs/runbook.md"
+                assert anchor in anchors, rule["alert"]
