@@ -55,7 +55,7 @@ HEALTHY: Series = {
     'assay_judge_decisions_total{provider="p", label="CORRECT"}': counts(100),
     'assay_judge_decisions_total{provider="p", label="failed"}': counts(5),
     'assay_sandbox_info{isolation="pooled"}': stays(1),
-    'assay_sandbox_programs_total{status="accepted"}': counts(1000),
+    "assay_sandbox_run_seconds_count": counts(1000),
     "assay_sandbox_faults_total": counts(1),
     'assay_sandbox_refused_total{instance="s"}': stays(5),
     "assay_inference_version": stays(7),

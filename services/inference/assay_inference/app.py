@@ -3,6 +3,7 @@
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
 from contextlib import aclosing, asynccontextmanager
+from pathlib import Path
 from typing import Annotated
 
 from fastapi import Depends, FastAPI, Header
@@ -75,9 +76,7 @@ def create_app(
         NotFound: the model to start with is not there; nothing is served.
     """
     check_engine(settings)
-    model = settings.inference_model
-    if model is not None and not model.is_dir():
-        raise NotFound(f"there is no model folder {model}", field="ASSAY_INFERENCE_MODEL")
+    model = _find_model(settings)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
@@ -116,6 +115,13 @@ def create_app(
     upload_api.add_routes(app)
     openai_api.add_routes(app, settings.inference_model_name)
     return app
+
+
+def _find_model(settings: InferenceSettings) -> Path | None:
+    model = settings.inference_model
+    if model is not None and not model.is_dir():
+        raise NotFound(f"there is no model folder {model}", field="ASSAY_INFERENCE_MODEL")
+    return model
 
 
 def _add_generation(app: FastAPI) -> None:
@@ -158,7 +164,8 @@ def _add_weights(app: FastAPI) -> None:
         loads.add(load)
         load.add_done_callback(loads.discard)
         status = await asyncio.shield(load)
-        for phase, took_s in status.phases_s.items():
+        phases_s = status.phases_s or {"load": status.load_time_s or 0.0}
+        for phase, took_s in phases_s.items():
             sync_s.labels(phase).observe(took_s)
         return status
 

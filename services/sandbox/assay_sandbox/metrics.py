@@ -12,6 +12,7 @@ class SandboxMetrics:
     """What programs did here, and what went wrong that was not theirs."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
+        self._show_state(registry)
         self.programs = Counter(
             "assay_sandbox_programs_total",
             "Programs run, by how they ended; each stdin case is a run.",
@@ -53,6 +54,13 @@ class SandboxMetrics:
             "Requests refused because too many waited, or for too long.",
             registry=registry,
         )
+        self.rebuilt = Counter(
+            "assay_sandbox_slot_rebuilds_total",
+            "Slots built anew after one was lost or used up.",
+            registry=registry,
+        )
+
+    def _show_state(self, registry: CollectorRegistry) -> None:
         self.waiting = Gauge(
             "assay_sandbox_waiting", "Requests that wait for a place.", registry=registry
         )
@@ -61,11 +69,6 @@ class SandboxMetrics:
         )
         self.isolation = Info(
             "assay_sandbox", "What holds programs apart.", ["isolation"], registry=registry
-        )
-        self.rebuilt = Counter(
-            "assay_sandbox_slot_rebuilds_total",
-            "Slots built anew after one was lost or used up.",
-            registry=registry,
         )
 
     def count_cases(self, kind: str, results: Sequence[CaseResult]) -> None:

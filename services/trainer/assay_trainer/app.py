@@ -40,7 +40,17 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     registry = app.state.metrics.registry
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
+    _add_runs(app, runs)
 
+    @app.get("/", include_in_schema=False)
+    async def dashboard() -> FileResponse:
+        """A page that follows the runs."""
+        return FileResponse(_DASHBOARD)
+
+    return app
+
+
+def _add_runs(app: FastAPI, runs: Runs) -> None:
     @app.post("/v1/runs", status_code=201)
     async def start(request: RunRequest) -> RunInfo:
         """Start a run."""
@@ -71,13 +81,6 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         """All events of a run as server-sent events; ends when the run does."""
         runs.info(name)  # a run that is not there is a 404, not a broken stream
         return StreamingResponse(_stream(runs, name), media_type="text/event-stream")
-
-    @app.get("/", include_in_schema=False)
-    async def dashboard() -> FileResponse:
-        """A page that follows the runs."""
-        return FileResponse(_DASHBOARD)
-
-    return app
 
 
 async def _stream(runs: Runs, name: str) -> AsyncIterator[str]:
