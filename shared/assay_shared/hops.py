@@ -4,8 +4,7 @@ Over HTTP and in Celery's messages alike, as two headers: `baggage` (run, step, 
 https://www.w3.org/TR/baggage/) and `traceparent`.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, nullcontext
 from urllib.parse import quote, unquote
 
 from assay_shared import tracing
@@ -27,15 +26,10 @@ def outgoing() -> dict[str, str]:
     return headers
 
 
-@contextmanager
-def incoming(baggage: str | None) -> Iterator[None]:
+def incoming(baggage: str | None) -> AbstractContextManager[None]:
     """Within it, log lines and spans bear the ids that came along."""
     work = _read(baggage) if baggage else {}
-    if not work:
-        yield
-        return
-    with log_fields(**work):
-        yield
+    return log_fields(**work) if work else nullcontext()
 
 
 def _read(baggage: str) -> dict[str, object]:

@@ -3,7 +3,7 @@
 from assay_inference.admission import Admission
 from assay_inference.engine import Engine, OnText
 from assay_inference.vocabulary import Vocabulary
-from assay_shared.tracing import span
+from assay_shared.tracing import Value, is_on, span
 from assay_shared.types import Completion, SamplingParams
 
 
@@ -33,8 +33,13 @@ class Front:
         with span("inference.draw", samples=sampling.n, prompt_tokens=len(prompt_token_ids)) as one:
             async with self._admission.enter(sampling.n, num_tokens):
                 drawn = await self._engine.generate(prompt_token_ids, sampling, on_text)
-            one.note(
-                tokens=sum(len(completion.token_ids) for completion in drawn),
-                version=min(completion.policy.version for completion in drawn),
-            )
+            if is_on():
+                one.note(**_facts(drawn))
         return drawn
+
+
+def _facts(drawn: list[Completion]) -> dict[str, Value]:
+    return {
+        "tokens": sum(len(completion.token_ids) for completion in drawn),
+        "version": min((completion.policy.version for completion in drawn), default=-1),
+    }
