@@ -63,10 +63,10 @@ class AssayReward:
             (task_of(question(prompt), label, self._rubric), answer(completion))
             for prompt, completion, label in zip(prompts, completions, labels, strict=True)
         ]
-        token = ServiceSettings().token
+        token = ServiceSettings().token_of("reward")
         async with RewardClient(
             self._url,
-            token=token.get_secret_value() if token else None,
+            token=token,
             timeouts=Timeouts(read_s=_ATTEMPT_S, total_s=_ATTEMPT_S),
             retry=RetryBudget(attempts=_RETRIES, total_s=self._give_up_after_s),
         ) as rewarder:

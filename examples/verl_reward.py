@@ -82,10 +82,9 @@ def compute_score(
 
 
 async def _judge(request: TestRequest, url: str, give_up_after_s: float) -> TestReport:
-    token = ServiceSettings().token
+    token = ServiceSettings().token_of("sandbox")
     retry = RetryBudget(attempts=_RETRIES, total_s=give_up_after_s)
-    secret = token.get_secret_value() if token else None
-    async with SandboxClient(url, token=secret, retry=retry) as sandbox:
+    async with SandboxClient(url, token=token, retry=retry) as sandbox:
         report = await sandbox.test(request)
     if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
         raise SandboxFault("the sandbox could not run a case")

@@ -76,10 +76,10 @@ async def _score(
         name = rubric.get(source) if isinstance(rubric, Mapping) else rubric
         prompt = str((extra or {}).get(question, ""))
         answers.append((task_of(prompt, truth, name, dataset=source), solution))
-    token = ServiceSettings().token
+    token = ServiceSettings().token_of("reward")
     async with RewardClient(
         url,
-        token=token.get_secret_value() if token else None,
+        token=token,
         timeouts=Timeouts(read_s=_ATTEMPT_S, total_s=_ATTEMPT_S),
         retry=RetryBudget(attempts=_RETRIES, total_s=give_up_after_s),
     ) as rewarder:

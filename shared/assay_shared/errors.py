@@ -7,6 +7,7 @@ AssayError
 │   │   ├── DatasetError   422  a dataset, with file, line and field
 │   │   └── RoleError      422  a test-only task opened for training
 │   ├── Unauthorized       401  no token, or a wrong one
+│   ├── Forbidden          403  a token without the scope that is asked for
 │   ├── NotFound           404
 │   ├── Conflict           409  weights that go backwards, a run that is already running
 │   └── TooLarge           413  a body over the limit
@@ -103,6 +104,12 @@ class Unauthorized(CallerError):
     """No token, or a wrong one."""
 
     http_status = 401
+
+
+class Forbidden(CallerError):
+    """A token that does not have the scope which is asked for."""
+
+    http_status = 403
 
 
 class NotFound(CallerError):

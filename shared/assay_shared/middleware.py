@@ -1,13 +1,12 @@
-"""What surrounds every request: its id, its log line and metrics, the token, the size limit.
+"""What surrounds every request: its id, its log line and metrics, the size limit.
 
 Plain ASGI classes: Starlette's BaseHTTPMiddleware costs a task and a queue per request.
 """
 
 import asyncio
-import hmac
 import logging
+import math
 import time
-from collections.abc import Mapping
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
@@ -20,7 +19,7 @@ from assay_shared.context import (
     request_id,
     request_scope,
 )
-from assay_shared.errors import AssayError, TooLarge, Unauthorized, to_body
+from assay_shared.errors import AssayError, TooLarge, to_body
 from assay_shared.metrics import ServiceMetrics
 
 _log = logging.getLogger(__name__)
@@ -88,33 +87,6 @@ class Observe:
                 status,
                 extra={"status": status, "took_s": round(took_s, 4)},
             )
-
-
-class BearerAuth:
-    """Asks for `Authorization: Bearer <token>` on all but the open paths.
-
-    Tokens have names: whose token it is, is who asks.
-    """
-
-    def __init__(self, app: ASGIApp, tokens: Mapping[str, str], service: str) -> None:
-        self._app = app
-        self._expected = {name: f"Bearer {token}".encode() for name, token in tokens.items()}
-        self._service = service
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
-            return await self._app(scope, receive, send)
-        name = self._find_name(scope)
-        if name is None:
-            error = Unauthorized("this service asks for a bearer token", hint="set ASSAY_TOKEN")
-            return await answer_error(error, self._service, send)
-        with client_scope(name):
-            await self._app(scope, receive, send)
-
-    def _find_name(self, scope: Scope) -> str | None:
-        given = Headers(scope=scope).get("authorization", "").encode()
-        matches = (n for n, token in self._expected.items() if hmac.compare_digest(given, token))
-        return next(matches, None)
 
 
 def _route(scope: Scope) -> str:
@@ -223,6 +195,6 @@ async def answer_error(error: AssayError, service: str, send: Send) -> None:
     body = to_body(error, service, request_id()).model_dump_json().encode()
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if error.retry_after_s is not None:
-        headers.append((b"retry-after", b"%d" % max(1, round(error.retry_after_s))))
+        headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after_s))))
     await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

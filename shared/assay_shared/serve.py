@@ -11,6 +11,7 @@ from dataclasses import dataclass
 import uvicorn
 from fastapi import FastAPI
 
+from assay_shared.audit import set_up_audit
 from assay_shared.errors import ConfigError
 from assay_shared.logs import set_up_logging
 from assay_shared.processes import raise_descriptor_limit
@@ -47,6 +48,7 @@ def run_service(
     settings = read_settings(settings_class)
     set_up_logging(name, settings.log_level)
     set_up_tracing(name, settings)
+    set_up_audit(name, settings)
     raise_descriptor_limit()
     app = create_app(settings)
     listener = address.listener()

@@ -1,6 +1,7 @@
 """The skeleton of a service: health, readiness, metrics, errors; routes are added to it."""
 
 import logging
+import math
 from collections.abc import Callable
 from contextlib import AbstractAsyncContextManager
 
@@ -12,6 +13,8 @@ from pydantic import JsonValue
 from starlette.exceptions import HTTPException
 
 from assay_shared import __version__
+from assay_shared.access import BearerAuth
+from assay_shared.audit import Audit
 from assay_shared.context import request_id
 from assay_shared.errors import (
     AssayError,
@@ -23,7 +26,7 @@ from assay_shared.errors import (
     to_body,
 )
 from assay_shared.metrics import ServiceMetrics
-from assay_shared.middleware import BearerAuth, BodyLimit, CancelOnDisconnect, Observe
+from assay_shared.middleware import BodyLimit, CancelOnDisconnect, Observe
 from assay_shared.settings import ServiceSettings
 
 _log = logging.getLogger(__name__)
@@ -59,8 +62,10 @@ def create_service(
     app.add_middleware(BodyLimit, limit_bytes=limit_bytes, service=name)
     if cancel_on_disconnect:
         app.add_middleware(CancelOnDisconnect)
-    if settings.accepted_tokens:
-        app.add_middleware(BearerAuth, tokens=settings.accepted_tokens, service=name)
+    keys = settings.accepted_keys(name)
+    if keys:
+        app.add_middleware(BearerAuth, keys=keys, service=name, routes=lambda: app.routes)
+    app.add_middleware(Audit)
     app.add_middleware(Observe, metrics=app.state.metrics)
     return app
 
@@ -95,7 +100,7 @@ def _add_error_handlers(app: FastAPI, name: str) -> None:
         body = to_body(error, name, request_id()).model_dump(mode="json")
         response = JSONResponse(body, status_code=error.http_status)
         if error.retry_after_s is not None:
-            response.headers["retry-after"] = str(max(1, round(error.retry_after_s)))
+            response.headers["retry-after"] = str(max(1, math.ceil(error.retry_after_s)))
         return response
 
     @app.exception_handler(AssayError)

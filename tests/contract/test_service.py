@@ -19,6 +19,7 @@ from assay_shared.clients import RetryBudget, SandboxClient, ServiceClient, Time
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import (
     AssayError,
+    Forbidden,
     InternalFault,
     InvalidInput,
     NotFound,
@@ -190,7 +191,7 @@ async def test_the_token_is_asked_for_everywhere_but_at_the_probes(
         assert (await client.echo(1))["number"] == 1
     for wrong in (None, "open-sesam", "open-sesame2", ""):
         async with ScriptedClient(url, token=wrong) as client:
-            with pytest.raises(Unauthorized, match="bearer token .set ASSAY_TOKEN."):
+            with pytest.raises(Unauthorized, match="set ASSAY_SCRIPTED_TOKEN or ASSAY_TOKEN"):
                 await client.echo(1)
     assert script.num_calls == 1
 
@@ -278,6 +279,7 @@ OK = b"HTTP/1.1 200 OK\r\ncontent-length: 2\r\n\r\n"
         (b"HTTP/1.1 500 No\r\ncontent-length: 0\r\n\r\n", InternalFault),
         (b"HTTP/1.1 400 No\r\ncontent-length: 0\r\n\r\n", InvalidInput),
         (b"HTTP/1.1 401 No\r\ncontent-length: 0\r\n\r\n", Unauthorized),
+        (b"HTTP/1.1 403 No\r\ncontent-length: 0\r\n\r\n", Forbidden),
     ],
 )
 async def test_whatever_a_neighbour_does_is_a_typed_error(

@@ -20,6 +20,8 @@ from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
 from assay_inference.streaming import Part, draw_parts
 from assay_inference.uploads import Uploads
+from assay_shared import audit
+from assay_shared.access import needs
 from assay_shared.context import (
     DEADLINE_HEADER,
     PRIORITY_HEADER,
@@ -31,6 +33,7 @@ from assay_shared.context import (
 from assay_shared.errors import AssayError, NotFound, to_body
 from assay_shared.gpus import num_gpus
 from assay_shared.metrics import LATENCY_BUCKETS_S
+from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.tracing import span
 from assay_shared.types import (
@@ -125,7 +128,7 @@ def _find_model(settings: InferenceSettings) -> Path | None:
 
 
 def _add_generation(app: FastAPI) -> None:
-    @app.post("/v1/generate")
+    @app.post("/v1/generate", openapi_extra=needs(Scope.INFERENCE_GENERATE))
     async def generate(request: GenerateRequest) -> GenerateResponse:
         """Sample completions; token ids in and out, with log-probabilities."""
         front: Front = app.state.front
@@ -133,7 +136,11 @@ def _add_generation(app: FastAPI) -> None:
         completions = await front.generate(prompt, request.sampling)
         return GenerateResponse(prompt_token_ids=tuple(prompt), completions=tuple(completions))
 
-    @app.post("/v1/generate/stream", response_class=StreamingResponse)
+    @app.post(
+        "/v1/generate/stream",
+        response_class=StreamingResponse,
+        openapi_extra=needs(Scope.INFERENCE_GENERATE),
+    )
     async def generate_stream(request: GenerateRequest) -> StreamingResponse:
         """The same as JSON lines: texts as they are drawn, then the whole answer."""
         front: Front = app.state.front
@@ -155,10 +162,12 @@ def _add_weights(app: FastAPI) -> None:
 
     loads: set[asyncio.Task[WeightStatus]] = set()
 
-    @app.post("/v1/weights")
+    @app.post("/v1/weights", openapi_extra=needs(Scope.INFERENCE_PUBLISH, action="publish weights"))
     async def update_weights(update: WeightUpdate) -> WeightStatus:
         """Serve a new version once it is loaded and its probe holds."""
         policy: Policy = app.state.policy
+        version, digest = update.policy.version, update.policy.digest
+        audit.note(version=version, digest=digest, source=update.source.kind)
         # A load that has begun goes on when the trainer is gone: half of it is no version.
         load = asyncio.create_task(_load(policy, update))
         loads.add(load)
@@ -169,13 +178,13 @@ def _add_weights(app: FastAPI) -> None:
             sync_s.labels(phase).observe(took_s)
         return status
 
-    @app.get("/v1/weights")
+    @app.get("/v1/weights", openapi_extra=needs(Scope.INFERENCE_READ))
     async def weight_status() -> WeightStatus:
         """What is served."""
         policy: Policy = app.state.policy
         return policy.status
 
-    @app.get("/v1/weights/digest")
+    @app.get("/v1/weights/digest", openapi_extra=needs(Scope.INFERENCE_READ))
     async def weight_digest() -> WeightDigest:
         """All that the engine holds, compared with what it was given."""
         engine: Engine = app.state.engine
@@ -221,22 +230,22 @@ def _add_admission(app: FastAPI) -> None:
         found: Admission = app.state.admission
         return found
 
-    @app.get("/v1/admission")
+    @app.get("/v1/admission", openapi_extra=needs(Scope.INFERENCE_READ))
     async def admission_status() -> AdmissionStatus:
         """Who draws, who waits, and whether the door is open."""
         return admission().status
 
-    @app.post("/v1/pause")
+    @app.post("/v1/pause", openapi_extra=needs(Scope.INFERENCE_CONTROL, action="pause"))
     async def pause(stop: Stop | None = None) -> AdmissionStatus:
         """Start nothing more; requests wait. Ends by itself after a time."""
         return await admission().pause((stop or Stop()).wait_s)
 
-    @app.post("/v1/resume")
+    @app.post("/v1/resume", openapi_extra=needs(Scope.INFERENCE_CONTROL, action="resume"))
     async def resume() -> AdmissionStatus:
         """End a pause or a drain."""
         return admission().resume()
 
-    @app.post("/v1/drain")
+    @app.post("/v1/drain", openapi_extra=needs(Scope.INFERENCE_CONTROL, action="drain"))
     async def drain(stop: Stop | None = None) -> AdmissionStatus:
         """Refuse new requests, finish those in hand."""
         return await admission().drain((stop or Stop()).wait_s)

@@ -23,8 +23,10 @@ from assay_inference.openai_requests import ChatRequest, CompletionRequest, Samp
 from assay_inference.streaming import Part, draw_parts
 from assay_inference.tool_calls import MARK
 from assay_inference.vocabulary import Vocabulary
+from assay_shared.access import needs
 from assay_shared.context import request_id
 from assay_shared.errors import AssayError, InvalidInput, NotFound, to_body
+from assay_shared.scopes import Scope
 from assay_shared.together import together
 from assay_shared.types import SamplingParams
 
@@ -40,12 +42,12 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         front: Front = app.state.front
         return front
 
-    @app.get("/v1/models")
+    @app.get("/v1/models", openapi_extra=needs(Scope.INFERENCE_READ))
     async def models() -> Json:
         """The one model, and the weights it has now."""
         return {"object": "list", "data": [card(model_name, app.state.policy.status.policy)]}
 
-    @app.post("/v1/completions", response_model=None)
+    @app.post("/v1/completions", response_model=None, openapi_extra=needs(Scope.INFERENCE_GENERATE))
     async def completions(request: CompletionRequest) -> Json | StreamingResponse:
         """Complete texts or token ids as they stand."""
         engine = known_engine(request.model)
@@ -62,7 +64,9 @@ def add_routes(app: FastAPI, model_name: str) -> None:
             return await _stream(engine, prompts[0], sampling, chunks)
         return text_answer(model_name, await _draw(engine, prompts, sampling), wanted)
 
-    @app.post("/v1/chat/completions", response_model=None)
+    @app.post(
+        "/v1/chat/completions", response_model=None, openapi_extra=needs(Scope.INFERENCE_GENERATE)
+    )
     async def chat(request: ChatRequest) -> Json | StreamingResponse:
         """Answer a conversation through the model's chat template."""
         engine = known_engine(request.model)

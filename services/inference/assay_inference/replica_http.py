@@ -33,7 +33,7 @@ class RemoteReplica:
     def __init__(self, url: str, settings: InferenceSettings) -> None:
         def client(total_s: float) -> InferenceClient:
             limits = Timeouts(connect_s=_CONNECT_TIMEOUT_S, read_s=total_s, total_s=total_s)
-            token = settings.token.get_secret_value() if settings.token else None
+            token = settings.token_of("inference")
             return _Client(url, token=token, timeouts=limits, retry=NO_RETRY)
 
         self._open = AsyncExitStack()

@@ -6,26 +6,32 @@ from fastapi import FastAPI, Header, Request
 
 from assay_inference.policy import Policy
 from assay_inference.uploads import Uploads
+from assay_shared.access import needs
+from assay_shared.scopes import Scope
 from assay_shared.types import Upload, UploadRequest
 
 
 def add_routes(app: FastAPI) -> None:
     """Add the routes; uploads and policy are in `app.state` once the app has started."""
 
-    @app.post("/v1/weights/uploads")
+    @app.post(
+        "/v1/weights/uploads", openapi_extra=needs(Scope.INFERENCE_PUBLISH, action="begin upload")
+    )
     async def begin(request: UploadRequest) -> Upload:
         """Announce the files of a checkpoint; the answer says which chunks are to come."""
         uploads: Uploads = app.state.uploads
         policy: Policy = app.state.policy
         return await uploads.begin(request, policy.base)
 
-    @app.get("/v1/weights/uploads/{upload}")
+    @app.get("/v1/weights/uploads/{upload}", openapi_extra=needs(Scope.INFERENCE_PUBLISH))
     async def state(upload: str) -> Upload:
         """Which chunks are missing."""
         uploads: Uploads = app.state.uploads
         return uploads.state(upload)
 
-    @app.put("/v1/weights/uploads/{upload}/{file}/{chunk}")
+    @app.put(
+        "/v1/weights/uploads/{upload}/{file}/{chunk}", openapi_extra=needs(Scope.INFERENCE_PUBLISH)
+    )
     async def put(
         request: Request,
         upload: str,

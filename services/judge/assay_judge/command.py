@@ -40,6 +40,7 @@ def calibrate(
 ) -> None:
     """Measure each judge of a chain by itself, on examples that people have labelled."""
     from assay_judge.settings import JudgeSettings
+    from assay_shared.audit import recorded, set_up_audit
     from assay_shared.errors import ConfigError
     from assay_shared.logs import set_up_logging
     from assay_shared.settings import read_settings
@@ -51,6 +52,9 @@ def calibrate(
             f"`assay judge calibrate` needs {error.name}, which is not installed",
             hint="pip install 'assay-rl[calibrate]'",
         ) from error
+    settings = read_settings(JudgeSettings)
     set_up_logging("judge", "ERROR")
-    chain = config or read_settings(JudgeSettings).judge_config
-    run_calibration(file, output, chain, repeats, probes)
+    set_up_audit("judge", settings)
+    chain = config or settings.judge_config
+    with recorded("calibrate", config=chain, examples=file, report=output):
+        run_calibration(file, output, chain, repeats, probes)

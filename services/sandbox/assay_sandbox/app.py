@@ -23,8 +23,11 @@ from assay_sandbox.sandbox_fusion_submit import (
 )
 from assay_sandbox.sessions import Sessions
 from assay_sandbox.settings import SandboxSettings
+from assay_shared import audit
+from assay_shared.access import needs
 from assay_shared.context import client
 from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut
+from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.types import (
     Cell,
@@ -69,17 +72,17 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         body_limit_bytes=settings.sandbox_body_limit_bytes,
     )
 
-    @app.post("/v1/execute")
+    @app.post("/v1/execute", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def execute(request: ExecutionRequest) -> ExecutionResult:
         """Run a program once."""
         return await sandbox.execute(request)
 
-    @app.post("/v1/test")
+    @app.post("/v1/test", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def test(request: TestRequest) -> TestReport:
         """Run a program's cases and judge them."""
         return await sandbox.test(request)
 
-    @app.get("/v1/languages")
+    @app.get("/v1/languages", openapi_extra=needs(Scope.SANDBOX_READ))
     def languages() -> dict[str, str]:
         """The languages that this host has, with their versions."""
         return sandbox.languages()
@@ -92,33 +95,49 @@ def create_app(settings: SandboxSettings) -> FastAPI:
 def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
     """The routes of sessions. A session is its client's alone."""
 
-    @app.post("/v1/sessions", status_code=201)
+    @app.post(
+        "/v1/sessions",
+        status_code=201,
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS, action="start session"),
+    )
     async def create(request: SessionRequest) -> Session:
         """Start an interpreter that keeps its names."""
-        return await opened().create(request, client())
+        session = await opened().create(request, client())
+        audit.note(session=session.id)
+        return session
 
-    @app.get("/v1/sessions/{session}")
+    @app.get("/v1/sessions/{session}", openapi_extra=needs(Scope.SANDBOX_SESSIONS))
     async def describe(session: str) -> Session:
         """Whether it lives, and for how long."""
         return opened().describe(session, client())
 
-    @app.post("/v1/sessions/{session}/execute")
+    @app.post("/v1/sessions/{session}/execute", openapi_extra=needs(Scope.SANDBOX_SESSIONS))
     async def execute(session: str, cell: Cell) -> CellResult:
         """Run a cell."""
         return await opened().execute(session, client(), cell.code)
 
-    @app.put("/v1/sessions/{session}/files/{name:path}", status_code=204)
+    @app.put(
+        "/v1/sessions/{session}/files/{name:path}",
+        status_code=204,
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
+    )
     async def put_file(session: str, name: FileName, request: Request) -> None:
         """Write a file: the body is its content."""
         await opened().put_file(session, client(), name, await request.body())
 
-    @app.get("/v1/sessions/{session}/files/{name:path}")
+    @app.get(
+        "/v1/sessions/{session}/files/{name:path}", openapi_extra=needs(Scope.SANDBOX_SESSIONS)
+    )
     async def get_file(session: str, name: FileName) -> Response:
         """Read a file."""
         content = await opened().get_file(session, client(), name)
         return Response(content, media_type="application/octet-stream")
 
-    @app.delete("/v1/sessions/{session}", status_code=204)
+    @app.delete(
+        "/v1/sessions/{session}",
+        status_code=204,
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS, action="end session"),
+    )
     async def end(session: str) -> None:
         """End it."""
         await opened().end(session, client())
@@ -127,7 +146,7 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
 def _add_other_formats(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None:
     """The routes of other sandboxes, with the statuses that their clients ask again after."""
 
-    @app.post("/run_code")
+    @app.post("/run_code", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def run_code(request: RunCodeRequest) -> JSONResponse:
         """SandboxFusion's format; 504 where the program could not be run, so that it is retried."""
         execution = to_execution(request)
@@ -137,7 +156,7 @@ def _add_other_formats(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None
             return JSONResponse(unavailable(str(error)).model_dump(mode="json"), status_code=504)
         return JSONResponse(response.model_dump(mode="json"))
 
-    @app.post("/submit")
+    @app.post("/submit", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def submit(request: SubmitRequest) -> SubmitResponse:
         """SandboxFusion's judge; 504 as above."""
         test = to_test(request)
@@ -147,12 +166,12 @@ def _add_other_formats(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None
             raise TimedOut(str(error), retry_after_s=error.retry_after_s) from error
         return from_judged(request, test.code, judged)
 
-    @app.post("/test_program")
+    @app.post("/test_program", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def test_program(request: AssertRequest) -> Results:
         """open-instruct's format, with tests that assert."""
         return await results(request.to_test())
 
-    @app.post("/test_program_stdio")
+    @app.post("/test_program_stdio", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def test_program_stdio(request: StdioRequest) -> Results:
         """open-instruct's format, with tests that are read from stdin."""
         return await results(request.to_test())

@@ -161,8 +161,8 @@ class Step:
 def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
     """As many connections as there are requests at once, with the token where one is set."""
     headers = {"content-type": "application/json"}
-    if settings.token is not None:
-        headers["authorization"] = f"Bearer {settings.token.get_secret_value()}"
+    if (token := settings.token_of("sandbox")) is not None:
+        headers["authorization"] = f"Bearer {token}"
     return aiohttp.ClientSession(
         connector=aiohttp.TCPConnector(limit=0),
         timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),

@@ -8,8 +8,11 @@ from fastapi import FastAPI
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import JsonValue
 
+from assay_shared import audit
+from assay_shared.access import needs
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.gpus import num_gpus
+from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.settings import ServiceSettings
 from assay_trainer.mesh_metrics import MeshMetrics, free_bytes
@@ -42,7 +45,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
     _add_runs(app, runs)
 
-    @app.get("/", include_in_schema=False)
+    @app.get("/", include_in_schema=False, openapi_extra=needs(Scope.TRAINER_READ))
     async def dashboard() -> FileResponse:
         """A page that follows the runs."""
         return FileResponse(_DASHBOARD)
@@ -51,32 +54,37 @@ def create_app(settings: ServiceSettings) -> FastAPI:
 
 
 def _add_runs(app: FastAPI, runs: Runs) -> None:
-    @app.post("/v1/runs", status_code=201)
+    @app.post(
+        "/v1/runs", status_code=201, openapi_extra=needs(Scope.TRAINER_CONTROL, action="start run")
+    )
     async def start(request: RunRequest) -> RunInfo:
         """Start a run."""
+        audit.note(name=request.name)
         return runs.start(request)
 
-    @app.get("/v1/runs")
+    @app.get("/v1/runs", openapi_extra=needs(Scope.TRAINER_READ))
     async def list_runs() -> list[RunInfo]:
         """All runs, newest first."""
         return runs.list()
 
-    @app.get("/v1/runs/{name}")
+    @app.get("/v1/runs/{name}", openapi_extra=needs(Scope.TRAINER_READ))
     async def info(name: str) -> RunInfo:
         """Where a run stands."""
         return runs.info(name)
 
-    @app.post("/v1/runs/{name}/stop")
+    @app.post("/v1/runs/{name}/stop", openapi_extra=needs(Scope.TRAINER_CONTROL, action="stop run"))
     async def stop(name: str) -> RunInfo:
         """Stop a run after its step."""
         return runs.stop(name)
 
-    @app.post("/v1/runs/{name}/resume")
+    @app.post(
+        "/v1/runs/{name}/resume", openapi_extra=needs(Scope.TRAINER_CONTROL, action="resume run")
+    )
     async def resume(name: str) -> RunInfo:
         """Go on with a run that was stopped or has failed."""
         return runs.resume(name)
 
-    @app.get("/v1/runs/{name}/events")
+    @app.get("/v1/runs/{name}/events", openapi_extra=needs(Scope.TRAINER_READ))
     async def events(name: str) -> StreamingResponse:
         """All events of a run as server-sent events; ends when the run does."""
         runs.info(name)  # a run that is not there is a 404, not a broken stream

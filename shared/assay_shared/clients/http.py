@@ -25,6 +25,7 @@ from assay_shared.context import REQUEST_ID_HEADER, new_request_id, request_id
 from assay_shared.errors import (
     AssayError,
     ErrorBody,
+    Forbidden,
     InternalFault,
     InvalidInput,
     NotReady,
@@ -44,7 +45,7 @@ _ANYTHING: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 _WHOLE_BODY_BYTES = 2**20
 _BY_STATUS: Mapping[int, type[AssayError]] = {
     401: Unauthorized,
-    403: Unauthorized,
+    403: Forbidden,
     408: TimedOut,
     429: Overloaded,
     502: Unreachable,
@@ -115,8 +116,8 @@ class ServiceClient:
         retry: RetryBudget | None = None,
     ) -> Self:
         """A client of the address and token in the environment."""
-        token = settings.token.get_secret_value() if settings.token else None
         url: str = getattr(settings, f"{cls.service}_url")
+        token = settings.token_of(cls.service)
         return cls(url, token=token, timeouts=timeouts, retry=retry)
 
     async def __aenter__(self) -> Self:

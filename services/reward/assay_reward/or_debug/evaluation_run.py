@@ -86,7 +86,7 @@ async def _policy(asked: EvaluationRun) -> AsyncIterator[Policy]:
         yield baseline(asked.policy, asked.seed)
         return
     settings = read_settings(ServiceSettings)
-    token = settings.token.get_secret_value() if settings.token else None
+    token = settings.token_of("inference")
     with purpose_scope(Purpose(Priority.EVALUATION)):
         async with InferenceClient(asked.policy, token=token) as client:
             yield Remote(asked.policy, client, asked.sampling)

@@ -1,0 +1,57 @@
+"""Secrets that come as files (`ASSAY_<NAME>_FILE`), as Docker and Kubernetes mount them."""
+
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+from pydantic.fields import FieldInfo
+from pydantic_settings import PydanticBaseSettingsSource
+
+from assay_shared.errors import ConfigError
+
+#: The settings that may be given so; one of them is JSON.
+IN_FILES = (
+    "token",
+    "inference_token",
+    "sandbox_token",
+    "judge_token",
+    "reward_token",
+    "trainer_token",
+    "client_tokens",
+    "redis_url",
+)
+_JSON = "client_tokens"
+
+
+class SecretFiles(PydanticBaseSettingsSource):
+    """The content of each file that is named, without the space around it."""
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        """Raises ConfigError where a file is named that cannot be read."""
+        variable = f"ASSAY_{field_name.upper()}"
+        file = os.environ.get(f"{variable}_FILE", "")
+        if field_name not in IN_FILES or not file:
+            return None, field_name, False
+        if os.environ.get(variable):
+            raise ConfigError(f"give either this or {variable}", field=f"{variable}_FILE")
+        return _read(Path(file), f"{variable}_FILE", field_name == _JSON), field_name, False
+
+    def __call__(self) -> dict[str, Any]:
+        fields = self.settings_cls.model_fields
+        values = {name: self.get_field_value(field, name)[0] for name, field in fields.items()}
+        return {name: value for name, value in values.items() if value is not None}
+
+
+def _read(path: Path, variable: str, is_json: bool) -> object:
+    try:
+        text = path.read_text().strip()
+        value: object = json.loads(text) if is_json else text
+    except (OSError, UnicodeDecodeError) as error:
+        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        raise ConfigError(f"{path} cannot be read: {reason}", field=variable) from None
+    except ValueError:
+        raise ConfigError(f"{path} holds no JSON", field=variable) from None
+    if not value:
+        raise ConfigError(f"{path} is empty", field=variable)
+    return value
