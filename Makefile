@@ -3,8 +3,9 @@
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+EXTRAS := sandbox judge reward inference worker trainer traces
 
-.PHONY: install demo up test check fix clean lock dashboards vllm-cpu
+.PHONY: install demo up test check audit sbom fix clean lock dashboards vllm-cpu
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -23,12 +24,25 @@ up: $(STAMP)  ## start all services and stay until Ctrl-C
 test: $(STAMP)  ## run the test suite
 	$(VENV)/bin/pytest
 
-check: $(STAMP)  ## lint, types, import rules and the architecture test; changes nothing
+check: $(STAMP)  ## lint, types, import rules, architecture and secret scan; changes nothing
 	$(VENV)/bin/ruff check .
 	$(VENV)/bin/ruff format --check .
 	$(VENV)/bin/mypy
 	$(VENV)/bin/lint-imports
-	$(VENV)/bin/pytest -q tests/test_architecture.py
+	$(VENV)/bin/pytest -q tests/test_architecture.py tests/test_secrets.py
+
+# Outside of check: it asks an advisory service, and needs a way to it.
+audit: $(STAMP)  ## look up the pinned packages among known vulnerabilities
+	$(VENV)/bin/pip install --quiet --constraint requirements/dev.txt 'pip-audit>=2.9,<3'
+	$(VENV)/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement requirements/dev.txt
+
+sbom: $(STAMP)  ## write sbom/<extra>.cdx.json: what each extra consists of, as CycloneDX
+	$(VENV)/bin/pip install --quiet --constraint requirements/dev.txt 'cyclonedx-bom>=7,<8'
+	mkdir -p sbom
+	for extra in $(EXTRAS); do \
+		$(VENV)/bin/cyclonedx-py requirements requirements/$$extra.txt --pyproject pyproject.toml \
+			--output-reproducible --output-file sbom/$$extra.cdx.json || exit 1; \
+	done
 
 fix: $(STAMP)  ## mend what can be mended by itself
 	$(VENV)/bin/ruff check --fix .
@@ -39,7 +53,7 @@ dashboards: $(STAMP)  ## write Grafana's JSON from deploy/grafana/dashboards
 
 lock: $(STAMP)  ## pin exact versions for every extra, without any address
 	$(VENV)/bin/pip install --quiet uv
-	for extra in sandbox judge reward inference worker trainer traces dev; do \
+	for extra in $(EXTRAS) dev; do \
 		$(VENV)/bin/uv pip compile --quiet --upgrade --python-version 3.11 --extra $$extra \
 			--no-header --no-annotate \
 			--output-file requirements/$$extra.txt pyproject.toml || exit 1; \
