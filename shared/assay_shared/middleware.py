@@ -19,7 +19,7 @@ from assay_shared.context import (
     request_id,
     request_scope,
 )
-from assay_shared.errors import AssayError, TooLarge, to_body
+from assay_shared.errors import AssayError, NotReady, TooLarge, to_body
 from assay_shared.metrics import ServiceMetrics
 
 _log = logging.getLogger(__name__)
@@ -35,12 +35,14 @@ _WATCH_AFTER_S = 0.05
 class Observe:
     """Gives each request an id (the caller's, if it sent one), counts, times and logs it.
 
-    Who asks is an address, until a token says more.
+    Who asks is an address, until a token says more. A request that is cut off because the service
+    stops is told so.
     """
 
-    def __init__(self, app: ASGIApp, metrics: ServiceMetrics) -> None:
+    def __init__(self, app: ASGIApp, metrics: ServiceMetrics, service: str) -> None:
         self._app = app
         self._metrics = metrics
+        self._service = service
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
@@ -61,17 +63,24 @@ class Observe:
 
     async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
-        status = 500
+        status, has_begun = 500, False
 
         async def send_with_id(message: Message) -> None:
-            nonlocal status
+            nonlocal status, has_begun
             if message["type"] == "http.response.start":
-                status = message["status"]
+                status, has_begun = message["status"], True
                 MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id() or ""
             await send(message)
 
         try:
             await self._app(scope, receive, send_with_id)
+        except asyncio.CancelledError:
+            # Only a server whose time to stop is up cancels a request. What has begun breaks off,
+            # which its reader sees; for the rest an answer is due that says to ask again.
+            if has_begun:
+                raise
+            error = NotReady("the service stops before this was done", retry_after_s=1.0)
+            await answer_error(error, self._service, send_with_id)
         finally:
             self._record(scope, status, time.perf_counter() - started)
 

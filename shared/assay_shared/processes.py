@@ -64,6 +64,11 @@ def end(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:
     for process in processes:
         if process.poll() is None:
             process.terminate()
+    wait_or_kill(processes, grace_s)
+
+
+def wait_or_kill(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:
+    """Give those that were asked to end `grace_s` together; kill what is left after it."""
     deadline = time.monotonic() + grace_s
     for process in processes:
         try:

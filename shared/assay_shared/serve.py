@@ -3,6 +3,7 @@
 import errno
 import gc
 import logging
+import math
 import os
 import socket
 from collections.abc import Callable
@@ -58,14 +59,27 @@ def run_service(
         log_config=None,
         access_log=False,
         backlog=_BACKLOG,
-        timeout_graceful_shutdown=int(settings.shutdown_grace_s),
+        timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
     )
     # What was imported stays: a collection that walks all of it would hold up every request for
     # tens of milliseconds.
     gc.collect()
     gc.freeze()
-    uvicorn.Server(config).run(sockets=[listener])
+    _Server(config, app.state.on_stop).run(sockets=[listener])
     end_tracing()
+
+
+class _Server(uvicorn.Server):
+    """Says when a stop begins."""
+
+    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
+        super().__init__(config)
+        self._on_stop = on_stop
+
+    async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
+        _log.info("stopping: requests in hand may take %s s", self.config.timeout_graceful_shutdown)
+        self._on_stop()
+        await super().shutdown(sockets)
 
 
 def bind(host: str, port: int) -> socket.socket:

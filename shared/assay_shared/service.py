@@ -44,6 +44,7 @@ def create_service(
     health: Callable[[], dict[str, JsonValue]] = dict,
     cancel_on_disconnect: bool = False,
     body_limit_bytes: int | None = None,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> FastAPI:
     """An app with everything that services have in common.
 
@@ -53,9 +54,11 @@ def create_service(
         health: facts to show on /health beside name and version.
         cancel_on_disconnect: whether work ends with the connection of who asked for it.
         body_limit_bytes: in place of the one in the settings.
+        on_stop: called as soon as a stop is asked for, before the requests in hand are waited for.
     """
     app = FastAPI(title=f"assay {name}", version=__version__, lifespan=lifespan)
     app.state.metrics = ServiceMetrics(name, __version__)
+    app.state.on_stop = on_stop
     _add_error_handlers(app, name)
     _add_probes(app, name, not_ready_because, health)
     limit_bytes = body_limit_bytes or settings.body_limit_bytes
@@ -66,7 +69,7 @@ def create_service(
     if keys:
         app.add_middleware(BearerAuth, keys=keys, service=name, routes=lambda: app.routes)
     app.add_middleware(Audit)
-    app.add_middleware(Observe, metrics=app.state.metrics)
+    app.add_middleware(Observe, metrics=app.state.metrics, service=name)
     return app
 
 

@@ -24,10 +24,11 @@ _DASHBOARD = Path(__file__).parent / "dashboard.html"
 
 def create_app(settings: ServiceSettings) -> FastAPI:
     """The service; its runs live in `settings.runs`."""
-    runs = Runs(settings.runs)
+    runs = Runs(settings.runs, settings.shutdown_grace_s)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        runs.resume_stopped()
         async with watch.watching():
             yield
         runs.close()
@@ -39,7 +40,9 @@ def create_app(settings: ServiceSettings) -> FastAPI:
             "gpus": num_gpus(),
         }
 
-    app = create_service("trainer", settings, lifespan, health=health)
+    app = create_service(
+        "trainer", settings, lifespan, health=health, on_stop=runs.begin_stop
+    )
     registry = app.state.metrics.registry
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)

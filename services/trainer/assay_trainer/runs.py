@@ -2,20 +2,24 @@
 
 import asyncio
 import builtins
+import logging
 import subprocess
 import sys
+import time
 from collections.abc import AsyncIterator
 from pathlib import Path
 
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.config import parse_config
 from assay_shared.errors import Conflict, InvalidInput, NotFound
-from assay_shared.processes import end, last_lines, spawn
+from assay_shared.processes import last_lines, spawn, wait_or_kill
 from assay_shared.run_folder import Event, RunFolder, RunStatus
 from assay_trainer.config import RunConfig
 from assay_trainer.record import create_run
 
-_STOP_GRACE_S = 25.0
+_log = logging.getLogger(__name__)
+#: Left in the folder of a run that was stopped only because its service was.
+_RESUME = ".resume"
 _POLL_S = 0.2
 _KEEP_ALIVE_S = 10.0
 
@@ -23,9 +27,14 @@ _KEEP_ALIVE_S = 10.0
 class Runs:
     """The runs below one folder, and the processes of those that this service started."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, stop_grace_s: float = 20.0) -> None:
+        """`stop_grace_s`: what runs have for the step in hand when the service stops."""
         self._folder = folder
+        self._stop_grace_s = stop_grace_s
+        self._stop_by: float | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        #: Who was asked to stop: a second signal would end a run without its checkpoint.
+        self._stopping: set[str] = set()
 
     def start(self, request: RunRequest) -> RunInfo:
         """Create a run's folder and its process.
@@ -68,9 +77,13 @@ class Runs:
     def stop(self, name: str) -> RunInfo:
         """Ask a run to stop after its step; it can be resumed."""
         self._open(name)
-        if self._is_alive(name):
-            self._processes[name].terminate()
+        self._ask_to_stop(name)
         return self.info(name)
+
+    def _ask_to_stop(self, name: str) -> None:
+        if self._is_alive(name) and name not in self._stopping:
+            self._stopping.add(name)
+            self._processes[name].terminate()
 
     def resume(self, name: str) -> RunInfo:
         """Go on with a run that is not running.
@@ -102,12 +115,38 @@ class Runs:
                 yield None
                 idle_s = 0.0
 
+    def begin_stop(self) -> None:
+        """Ask all runs that this service started to stop after their step.
+
+        Those are resumed by the next service that starts on this folder.
+        """
+        if self._stop_by is not None:
+            return
+        self._stop_by = time.monotonic() + self._stop_grace_s
+        for name, run in self.running().items():
+            if name not in self._stopping:
+                (run.path / _RESUME).touch()
+            self._ask_to_stop(name)
+
     def close(self) -> None:
-        """Stop all runs that this service started."""
-        end(list(self._processes.values()), _STOP_GRACE_S)
+        """End all runs that this service started: what is over its time is killed."""
+        self.begin_stop()
+        assert self._stop_by is not None
+        left_s = max(0.0, self._stop_by - time.monotonic())
+        wait_or_kill(list(self._processes.values()), left_s)
+
+    def resume_stopped(self) -> None:
+        """Go on with the runs that the last service's end has stopped."""
+        for mark in sorted(self._folder.glob(f"*/{_RESUME}")):
+            mark.unlink()
+            name = mark.parent.name
+            if self._open(name).read_status().state != "finished":
+                _log.info("going on with run %s, which the end of the last service stopped", name)
+                self._spawn(name)
 
     def _spawn(self, name: str) -> RunInfo:
         folder = self._folder / name
+        self._stopping.discard(name)
         RunFolder(folder).write_status(RunStatus(state="running", stage="starting"))
         self._processes[name] = spawn(
             [sys.executable, "-m", "assay_shared.cli", "train", "--resume", str(folder), "--quiet"],

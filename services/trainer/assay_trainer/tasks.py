@@ -1,11 +1,12 @@
 """The rollout worker as a Celery app: validates, plays, stores."""
 
-import asyncio
 import os
 import socket
 from typing import Any
 
 from celery import Celery
+from celery.exceptions import Reject
+from celery.signals import worker_shutting_down
 
 from assay_shared import hops
 from assay_shared.clients import InferenceClient, RetryBudget, RewardClient
@@ -13,6 +14,7 @@ from assay_shared.queue import PLAY_TASK, make_celery
 from assay_shared.settings import ServiceSettings
 from assay_shared.tracing import end_tracing, serving, set_up_tracing
 from assay_shared.types import GroupRequest
+from assay_trainer.in_hand import HandedBack, InHand
 from assay_trainer.play import take
 from assay_trainer.store import GroupStore
 
@@ -26,12 +28,22 @@ def make_worker(settings: ServiceSettings) -> Celery:
     store = GroupStore(settings.redis_url)
     worker = f"{socket.gethostname()}:{os.getpid()}"
 
+    in_hand = InHand()
+
     @celery.task(name=PLAY_TASK, bind=True)  # type: ignore[untyped-decorator]  # Celery has no types
     def play(task: Any, request: dict[str, Any]) -> None:
         headers = task.request.headers or {}
         sent = {name: value for name, value in headers.items() if isinstance(value, str)}
         with hops.incoming(sent.get(hops.BAGGAGE_HEADER)), serving("rollout.take", sent):
-            asyncio.run(_play(GroupRequest.model_validate(request)))
+            try:
+                in_hand.run(_play(GroupRequest.model_validate(request)))
+            except HandedBack as error:
+                raise Reject(error, requeue=True) from None
+
+    # Celery keeps no reference of its own to a receiver that is closed over.
+    @worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
+    def begin_stop(**_: object) -> None:
+        in_hand.hand_back_in(settings.shutdown_grace_s)
 
     async def _play(request: GroupRequest) -> None:
         async with (
@@ -44,7 +56,7 @@ def make_worker(settings: ServiceSettings) -> Celery:
 
 
 def run_worker(settings: ServiceSettings, concurrency: int) -> None:
-    """Play groups until SIGTERM, which lets the groups in hand finish."""
+    """Play groups until SIGTERM; what is not done within the grace period then is handed back."""
     set_up_tracing("worker", settings)
     options = [
         "--pool=threads",

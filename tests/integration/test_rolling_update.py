@@ -1,0 +1,102 @@
+"""Workers and reward services are replaced one by one under a run that goes on."""
+
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+
+from assay_shared.mesh import Mesh
+from assay_shared.processes import end, last_lines, spawn
+from assay_shared.run_folder import RunFolder
+from tests.balancer import balanced
+from tests.conftest import wait_until
+from tests.integration.conftest import Assay, demo_file, wait_for_event
+from tests.integration.test_kills import SLOWER, check_groups
+
+GRACE_S = "5"
+
+
+class Fleet:
+    """Two reward services behind a balancer, and two workers that know nothing of the others."""
+
+    def __init__(self, mesh: Mesh, folder: Path) -> None:
+        self._environment = os.environ | mesh.environment | {"ASSAY_SHUTDOWN_GRACE_S": GRACE_S}
+        self._folder = folder
+        self._processes: dict[str, subprocess.Popen[bytes]] = {}
+        self.ports = {f"reward-{i}": free_port() for i in range(2)}
+
+    def start(self, url: str) -> None:
+        self._environment |= {"ASSAY_REWARD_URL": url}
+        for name in (*self.ports, "worker-0", "worker-1"):
+            self._start(name)
+
+    def _start(self, name: str) -> None:
+        kind = name.partition("-")[0]
+        options = ("serve", "--port", str(self.ports[name])) if kind == "reward" else ()
+        command = [sys.executable, "-m", "assay_shared.cli", kind, *options]
+        log = self._folder / f"{name}.log"
+        self._processes[name] = spawn(command, log=log, environment=self._environment)
+        words = "listening on" if kind == "reward" else "ready."
+        seen = log.read_text().count(words) if log.exists() else 0
+        wait_until(lambda: log.read_text().count(words) > seen, f"{name} to be ready", 60)
+
+    def replace(self, name: str) -> None:
+        """As an orchestrator does: ask it to end, wait, start the next."""
+        process = self._processes[name]
+        os.kill(process.pid, signal.SIGTERM)
+        wait_until(lambda: process.poll() is not None, f"{name} to end", 30)
+        assert process.returncode in (0, -signal.SIGTERM), last_lines(
+            self._folder / f"{name}.log", 5
+        )
+        self._start(name)
+
+    def stop(self) -> None:
+        end(list(self._processes.values()), 20)
+
+
+def free_port() -> int:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port: int = listener.getsockname()[1]
+    return port
+
+
+@contextmanager
+def without_the_meshs_workers(mesh: Mesh) -> Iterator[None]:
+    names = [name for name in mesh.processes if name.startswith("worker")]
+    with ExitStack() as stack:
+        for name in names:
+            mesh.stop_part(name)
+            stack.callback(mesh.start_part, name)
+        yield
+
+
+@pytest.mark.slow
+def test_a_rolling_update_in_mid_run_costs_no_group_and_no_sample(
+    assay: Assay, mesh: Mesh, warm: tuple[str, ...], tmp_path: Path
+) -> None:
+    """Each process is replaced once, each in a step of its own; nothing fails meanwhile."""
+    victims = ("worker-0", "reward-0", "worker-1", "reward-1")
+    num_steps = len(victims) + 1
+    folder = tmp_path / "rolling"
+    fleet = Fleet(mesh, tmp_path)
+    with without_the_meshs_workers(mesh), balanced(list(fleet.ports.values())) as url:
+        fleet.start(url)
+        try:
+            settings = (*warm, *SLOWER, f"grpo.steps={num_steps}")
+            process = assay.start("train", demo_file(), *settings, "--folder", str(folder))
+            for step, victim in enumerate(victims, start=1):
+                wait_for_event(folder, "step", meanwhile=mesh.watch, step=step)
+                fleet.replace(victim)
+            output = assay.finish(process)
+        finally:
+            fleet.stop()
+    assert process.returncode == 0, output
+    check_groups(mesh, folder, num_steps)
+    steps = [event.data for event in RunFolder(folder).read_events() if event.kind == "step"]
+    assert [step["failures"] for step in steps] == [{}] * num_steps, "a sample failed"
