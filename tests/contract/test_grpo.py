@@ -21,7 +21,7 @@ from assay_shared.types import (
     ScoreRequest,
     ScoreResponse,
 )
-from assay_trainer.config import GRPOConfig
+from assay_trainer.config import GRPOConfig, RetentionConfig
 from assay_trainer.events import Step
 from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
 from assay_trainer.grpo import GRPOStage
@@ -112,6 +112,7 @@ def train(
         feed,
         publisher,
         config,
+        retention=RetentionConfig(),
         seed=0,
         checkpoints=folder / "checkpoints",
         rollouts_file=folder / "rollouts.jsonl",

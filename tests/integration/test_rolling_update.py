@@ -17,7 +17,8 @@ from assay_shared.run_folder import RunFolder
 from tests.balancer import balanced
 from tests.conftest import wait_until
 from tests.integration.conftest import Assay, demo_file, wait_for_event
-from tests.integration.test_kills import SLOWER, check_groups
+from tests.integration.runs import LOOKUP
+from tests.integration.test_kills import check_groups
 
 GRACE_S = "5"
 
@@ -78,20 +79,21 @@ def without_the_meshs_workers(mesh: Mesh) -> Iterator[None]:
 
 @pytest.mark.slow
 def test_a_rolling_update_in_mid_run_costs_no_group_and_no_sample(
-    assay: Assay, mesh: Mesh, warm: tuple[str, ...], tmp_path: Path
+    assay: Assay, mesh: Mesh, tmp_path: Path
 ) -> None:
-    """Each process is replaced once, each in a step of its own; nothing fails meanwhile."""
-    victims = ("worker-0", "reward-0", "worker-1", "reward-1")
-    num_steps = len(victims) + 1
+    """Each process is replaced once while steps go on; nothing fails meanwhile."""
     folder = tmp_path / "rolling"
     fleet = Fleet(mesh, tmp_path)
+    num_steps = 12
+    sizes = ("grpo.groups_per_step=8", "grpo.group_size=8", "grpo.max_groups_per_step=64")
+    settings = (*LOOKUP, *sizes, f"grpo.steps={num_steps}", "grpo.checkpoint_every=4")
     with without_the_meshs_workers(mesh), balanced(list(fleet.ports.values())) as url:
         fleet.start(url)
         try:
-            settings = (*warm, *SLOWER, f"grpo.steps={num_steps}")
             process = assay.start("train", demo_file(), *settings, "--folder", str(folder))
-            for step, victim in enumerate(victims, start=1):
-                wait_for_event(folder, "step", meanwhile=mesh.watch, step=step)
+            wait_for_event(folder, "step", meanwhile=mesh.watch, step=1)
+            for victim in ("worker-0", "reward-0", "worker-1", "reward-1"):
+                assert process.poll() is None, "the run was over too soon to say anything"
                 fleet.replace(victim)
             output = assay.finish(process)
         finally:

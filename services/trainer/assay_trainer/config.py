@@ -209,6 +209,17 @@ class EvaluationConfig(Config):
         return self
 
 
+class RetentionConfig(Config):
+    """What a run keeps on the disk."""
+
+    #: Newest checkpoints of each stage; a resume needs one.
+    checkpoints: int = Field(default=2, ge=1)
+    #: Beside them, the checkpoint of GRPO with the highest pass rate in training.
+    best: bool = True
+    #: Of rollouts.jsonl and what is set aside of it; at half of it, the older half goes.
+    rollouts_bytes: int = Field(default=16 * 2**30, ge=2**20)
+
+
 class RunConfig(Config):
     """A run: the stages that are given happen in this order; each is measured after."""
 
@@ -219,3 +230,4 @@ class RunConfig(Config):
     sft: SFTConfig | None = None
     grpo: GRPOConfig | None = None
     evaluation: EvaluationConfig = EvaluationConfig()
+    retention: RetentionConfig = RetentionConfig()

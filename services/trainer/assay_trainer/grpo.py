@@ -10,7 +10,6 @@ from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.context import log_fields, note_log_fields
-from assay_shared.run_folder import append_line
 from assay_shared.types import PolicyVersion
 from assay_trainer import checkpoint
 from assay_trainer.batch import Batch, collate, rows, unweighted_rows
@@ -21,10 +20,11 @@ from assay_trainer.callbacks import (
     Progress,
     StopBetweenSteps,
 )
-from assay_trainer.config import GRPOConfig
+from assay_trainer.config import GRPOConfig, RetentionConfig
 from assay_trainer.events import Mismatch, Step
 from assay_trainer.feed import GroupFeed, Portion
 from assay_trainer.mismatch import check_mismatch
+from assay_trainer.retention import append_rollout, forget_checkpoints
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights import WeightPublisher
 
@@ -67,6 +67,7 @@ class GRPOStage:
         publisher: WeightPublisher,
         config: GRPOConfig,
         *,
+        retention: RetentionConfig,
         seed: int,
         checkpoints: Path,
         rollouts_file: Path,
@@ -78,6 +79,9 @@ class GRPOStage:
         self._feed = feed
         self._publisher = publisher
         self._config = config
+        self._retention = retention
+        #: Of the steps since the last checkpoint.
+        self._pass_rates: list[float] = []
         self._seed = seed
         self._checkpoints = checkpoints
         self._rollouts_file = rollouts_file
@@ -143,7 +147,8 @@ class GRPOStage:
         if not self._portion.groups:
             raise NothingToLearn(self._portion)
         for scored in self._portion.groups:
-            append_line(self._rollouts_file, scored.model_dump_json())
+            line = scored.model_dump_json()
+            append_rollout(self._rollouts_file, line, self._retention.rollouts_bytes)
         batch_rows = rows(self._portion.groups, self._config.normalise)
         return collate(
             batch_rows,
@@ -179,11 +184,17 @@ class GRPOStage:
         self._times.publish_s = time.monotonic() - started
 
     def _complete_checkpoint(self, step: int) -> None:
-        checkpoint.complete(self._checkpoints, step, self._feed.state())
+        rates, keep = self._pass_rates, self._retention
+        pass_rate = sum(rates) / len(rates) if rates else None
+        checkpoint.complete(self._checkpoints, step, self._feed.state(), pass_rate)
+        self._pass_rates = []
+        forget_checkpoints(self._checkpoints, keep.checkpoints, keep_best=keep.best)
 
     def _report_step(self, step: int, metrics: dict[str, float]) -> None:
         now = time.monotonic()
         portion, times = self._portion, self._times
+        if portion.pass_rate is not None:
+            self._pass_rates.append(portion.pass_rate)
         took_s = now - times.ended_at
         times.ended_at = now
         self._report(

@@ -234,6 +234,7 @@ class Run:
             checkpoints=self._folder.checkpoints / "sft",
             on_step=on_step,
             stop=self._stop,
+            keep_checkpoints=self._config.retention.checkpoints,
         )
         return model, tokenizer
 
@@ -261,6 +262,7 @@ class Run:
             feed,
             self._publisher,
             config,
+            retention=self._config.retention,
             seed=self._config.seed,
             checkpoints=checkpoints,
             rollouts_file=self._folder.rollouts,

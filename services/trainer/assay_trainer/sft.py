@@ -12,6 +12,7 @@ from assay_trainer.callbacks import AfterSave, Progress, StopBetweenSteps
 from assay_trainer.config import SFTConfig
 from assay_trainer.dataset import Demonstration
 from assay_trainer.prompts import answered_token_ids
+from assay_trainer.retention import forget_checkpoints
 from assay_trainer.stop import Stop
 
 
@@ -25,6 +26,7 @@ def train_sft(
     checkpoints: Path,
     on_step: Callable[[int, dict[str, float]], None],
     stop: Stop,
+    keep_checkpoints: int = 2,
 ) -> None:
     """Train `model` in place; resumes from the newest checkpoint, if there is one.
 
@@ -40,6 +42,11 @@ def train_sft(
         answered_token_ids(one.task, one.answer, tokenizer, with_history=config.learn_history)
         for one in demonstrations
     ]
+
+    def complete(step: int) -> None:
+        checkpoint.complete(checkpoints, step)
+        forget_checkpoints(checkpoints, keep_checkpoints, keep_best=False)
+
     trainer = make_sft_trainer(
         model,
         tokenizer,
@@ -50,7 +57,7 @@ def train_sft(
         callbacks=[
             Progress(on_step),
             StopBetweenSteps(stop),
-            AfterSave(lambda step: checkpoint.complete(checkpoints, step)),
+            AfterSave(complete),
         ],
     )
     found = checkpoint.newest(checkpoints)

@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -11,6 +12,7 @@ from assay_shared.errors import DatasetError
 from assay_shared.run_folder import RunFolder
 from assay_shared.types import Answer, Completion, Reward, Scored, ScoredGroup, Task
 from assay_trainer.evaluation import Evaluation, Sample, TaskResult
+from assay_trainer.retention import OLDER
 
 ROLLOUTS = "rollouts"
 FAILED = "failed"
@@ -74,7 +76,8 @@ def read_stored(folder: RunFolder) -> Stored:
     """
     stored = Stored()
     seen: set[str] = set()
-    for scored in _scored_groups(folder.rollouts):
+    older = folder.path / OLDER
+    for scored in chain(_scored_groups(older), _scored_groups(folder.rollouts)):
         if scored.group.key in seen:  # what a resumed run did again
             stored.left_out["repeated"] += len(scored.group.completions)
             continue

@@ -121,7 +121,6 @@ def _common(learning_rate: float, seed: int, folder: Path, save_steps: int) -> d
         "learning_rate": learning_rate,
         "seed": seed,
         "save_steps": save_steps,
-        "save_total_limit": 2,
         "logging_steps": 1,
         "report_to": [],
         "disable_tqdm": True,
