@@ -104,3 +104,21 @@ def test_every_make_target_of_the_documents_exists() -> None:
     named = set(re.findall(r"(?:^|`)make ([\w-]+)", text, re.MULTILINE))
     assert named >= {"demo", "test"}
     assert named <= targets
+
+
+def test_links_within_the_pages_have_their_heading() -> None:
+    """GitHub's rule: in lower case, without signs, a hyphen for each space."""
+    anchors = {
+        path.resolve(): {
+            re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+            for heading in re.findall(r"^#+ (.+)$", path.read_text(), re.MULTILINE)
+        }
+        for path in PAGES
+    }
+    missing = [
+        f"{path.name}: {target}#{anchor}"
+        for path in PAGES
+        for target, anchor in re.findall(r"\]\(([^)#:]*)#([^)]+)\)", path.read_text())
+        if anchor not in anchors.get((path.parent / target if target else path).resolve(), set())
+    ]
+    assert missing == []
