@@ -14,6 +14,7 @@ from fastapi import FastAPI
 
 from assay_shared.audit import set_up_audit
 from assay_shared.errors import ConfigError
+from assay_shared.header_limit import HeaderLimit
 from assay_shared.logs import set_up_logging
 from assay_shared.processes import raise_descriptor_limit
 from assay_shared.settings import AnySettings, read_settings
@@ -56,6 +57,7 @@ def run_service(
     _log.info("listening on http://%s:%d", *listener.getsockname()[:2])
     config = uvicorn.Config(
         app,
+        http=HeaderLimit,
         log_config=None,
         access_log=False,
         backlog=_BACKLOG,

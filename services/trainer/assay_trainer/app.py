@@ -40,9 +40,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
             "gpus": num_gpus(),
         }
 
-    app = create_service(
-        "trainer", settings, lifespan, health=health, on_stop=runs.begin_stop
-    )
+    app = create_service("trainer", settings, lifespan, health=health, on_stop=runs.begin_stop)
     registry = app.state.metrics.registry
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
