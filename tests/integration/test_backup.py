@@ -12,13 +12,14 @@ from tests.integration.runs import LOOKUP
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_run_put_back_from_a_backup_goes_on_to_its_end(
     assay: Assay, mesh: Mesh, tmp_path: Path
 ) -> None:
     runs, archive = tmp_path / "runs", tmp_path / "backup.tar"
     folder = runs / "run"
     process = assay.start("train", demo_file(), *LOOKUP, "--folder", str(folder))
-    wait_for_event(folder, "step", meanwhile=mesh.watch, step=2)
+    wait_for_event(folder, "step", timeout_s=400, meanwhile=mesh.watch, step=2)
     assay.run("backup", str(archive), "--runs", str(runs))
     process.kill()
     assay.finish(process)

@@ -78,6 +78,7 @@ def without_the_meshs_workers(mesh: Mesh) -> Iterator[None]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(900)
 def test_a_rolling_update_in_mid_run_costs_no_group_and_no_sample(
     assay: Assay, mesh: Mesh, tmp_path: Path
 ) -> None:
@@ -91,7 +92,7 @@ def test_a_rolling_update_in_mid_run_costs_no_group_and_no_sample(
         fleet.start(url)
         try:
             process = assay.start("train", demo_file(), *settings, "--folder", str(folder))
-            wait_for_event(folder, "step", meanwhile=mesh.watch, step=1)
+            wait_for_event(folder, "step", timeout_s=400, meanwhile=mesh.watch, step=1)
             for victim in ("worker-0", "reward-0", "worker-1", "reward-1"):
                 assert process.poll() is None, "the run was over too soon to say anything"
                 fleet.replace(victim)
