@@ -207,12 +207,12 @@ def test_a_worker_stopped_in_mid_play_loses_no_group(
 
 async def test_what_a_process_logs_and_answers_holds_no_token(tmp_path: Path) -> None:
     """Right and wrong keys, broken requests, every log level, and the end of the process."""
-    secrets = ("sesame-own", "sesame-alice", "sesame-wrong", "sesame-redis")
+    secrets = ("sesame-own", "sesame-alice", "sesame-wrong", "sesame-db")
     audit = tmp_path / "audit.jsonl"
     environment = {
         "ASSAY_TOKEN": "sesame-own",
         "ASSAY_CLIENT_TOKENS": '{"alice": {"token": "sesame-alice", "scopes": []}}',
-        "ASSAY_REDIS_URL": "redis://:sesame-redis@127.0.0.1:9/0",
+        "ASSAY_REDIS_URL": "redis://:sesame-db@127.0.0.1:9/0",
         "ASSAY_LOG_LEVEL": "DEBUG",
         "ASSAY_AUDIT_FILE": str(audit),
         "ASSAY_RUNS": str(tmp_path),
@@ -235,7 +235,7 @@ async def test_what_a_process_logs_and_answers_holds_no_token(tmp_path: Path) ->
 
 
 def test_a_worker_without_its_broker_shows_no_password(tmp_path: Path) -> None:
-    url = "redis://:sesame-redis@127.0.0.1:9/0"
+    url = "redis://:sesame-db@127.0.0.1:9/0"
     with process("worker", ASSAY_REDIS_URL=url, ASSAY_LOG_LEVEL="DEBUG") as worker:
         assert worker.stderr is not None
         lines = [worker.stderr.readline() for _ in range(5)]
