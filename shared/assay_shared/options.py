@@ -4,7 +4,9 @@ from typing import Annotated, Any
 
 import typer
 
-HostOption = Annotated[str, typer.Option("--host", help="Address to listen on.")]
+HostOption = Annotated[
+    str, typer.Option("--host", help="Address to listen on; several are divided by commas.")
+]
 FdOption = Annotated[
     int | None,
     typer.Option("--fd", help="Listening socket passed by a parent process.", hidden=True),

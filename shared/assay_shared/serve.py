@@ -26,14 +26,20 @@ _BACKLOG = 2048
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen: host and port (0 takes a free one), or a socket handed over as `fd`."""
+    """Where to listen: hosts and port (0 takes a free one), or a socket handed over as `fd`.
+
+    Several hosts are divided by commas: a service that is in several networks listens in those
+    whose addresses are named.
+    """
 
     host: str
     port: int
     fd: int | None = None
 
-    def listener(self) -> socket.socket:
-        return bind(self.host, self.port) if self.fd is None else socket.socket(fileno=self.fd)
+    def listeners(self) -> list[socket.socket]:
+        if self.fd is not None:
+            return [socket.socket(fileno=self.fd)]
+        return [bind(host, self.port) for host in self.host.split(",")]
 
 
 def run_service(
@@ -53,8 +59,9 @@ def run_service(
     set_up_audit(name, settings)
     raise_descriptor_limit()
     app = create_app(settings)
-    listener = address.listener()
-    _log.info("listening on http://%s:%d", *listener.getsockname()[:2])
+    listeners = address.listeners()
+    for listener in listeners:
+        _log.info("listening on http://%s:%d", *listener.getsockname()[:2])
     config = uvicorn.Config(
         app,
         http=HeaderLimit,
@@ -67,7 +74,7 @@ def run_service(
     # tens of milliseconds.
     gc.collect()
     gc.freeze()
-    _Server(config, app.state.on_stop).run(sockets=[listener])
+    _Server(config, app.state.on_stop).run(sockets=listeners)
     end_tracing()
 
 

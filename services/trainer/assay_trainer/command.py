@@ -19,7 +19,8 @@ app = typer.Typer(
 )
 
 _OVERRIDES = typer.Argument(None, metavar="[KEY=VALUE]...", help="Overrides, as section.key=value.")
-_DEMO = "demo.yaml"
+_DEMO = Path(__file__).parent / "demo.yaml"
+_PING_TIMEOUT_S = 5.0
 
 
 @app.callback()
@@ -39,15 +40,57 @@ def serve(
     run_service("trainer", ServiceSettings, create_app, Address(host, port, fd))
 
 
+@app.command("run")
+def run_there(
+    file: Path | None = typer.Argument(None, help="Run file (YAML); the demo's without it."),
+    overrides: list[str] | None = _OVERRIDES,
+    name: str | None = typer.Option(None, help="The run's name; the file's own without it."),
+    patience_s: float = typer.Option(
+        300.0, min=0.0, help="How long a trainer that is gone is waited for."
+    ),
+) -> None:
+    """Do a run at the trainer service and show it; one of that name is gone on with."""
+    import asyncio
+
+    from rich.console import Console
+
+    from assay_shared.clients import RetryBudget, TrainerClient
+    from assay_shared.clients.trainer import RunRequest
+    from assay_shared.config import load_config
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.config import RunConfig
+    from assay_trainer.follow import follow
+    from assay_trainer.view import RunView
+
+    settings = read_settings(ServiceSettings)
+    config = load_config(RunConfig, file or _DEMO, tuple(overrides or ()))
+    request = RunRequest(name=name or config.name, config=config.model_dump(mode="json"))
+    retry = RetryBudget(attempts=100_000, total_s=patience_s, max_wait_s=1.0)
+    console = Console()
+
+    async def run() -> None:
+        async with TrainerClient.from_settings(settings, retry=retry) as trainer:
+            await follow(trainer, request, view.show)
+
+    with RunView(console) as view:
+        asyncio.run(run())
+    console.print(view.summary())
+    assert view.end is not None
+    console.print(f"report: {view.end.report}", highlight=False, soft_wrap=True)
+
+
 def worker(
     concurrency: int = typer.Option(8, min=1, help="Groups played at once."),
+    ping: bool = typer.Option(False, "--ping", help="Ask this host's worker for a sign of life."),
 ) -> None:
     """Play rollouts: take groups off the queue, generate, score, store."""
     from assay_shared.logs import set_up_logging
     from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.tasks import run_worker
+    from assay_trainer.tasks import answers, run_worker
 
     settings = read_settings(ServiceSettings)
+    if ping:
+        raise typer.Exit(0 if answers(settings, _PING_TIMEOUT_S) else 1)
     set_up_logging("worker", settings.log_level)
     run_worker(settings, concurrency)
 
@@ -193,8 +236,7 @@ def demo(
     from assay_trainer.record import stamped
 
     set_up_logging("demo", "WARNING")
-    file = config or Path(__file__).parent / _DEMO
-    run_config = load_config(RunConfig, file, tuple(overrides or ()))
+    run_config = load_config(RunConfig, config or _DEMO, tuple(overrides or ()))
     console = Console()
     path = run_demo(run_config, home or Path("runs") / stamped("demo"), workers, console)
     console.print(f"report: {path}", highlight=False, soft_wrap=True)

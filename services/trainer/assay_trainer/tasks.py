@@ -71,3 +71,10 @@ def run_worker(settings: ServiceSettings, concurrency: int) -> None:
         make_worker(settings).worker_main(["worker", *options])
     finally:
         end_tracing()
+
+
+def answers(settings: ServiceSettings, timeout_s: float) -> bool:
+    """Whether this host's worker answers through the broker."""
+    control = make_celery(settings.redis_url).control
+    nodes = f"assay-*@{socket.gethostname()}"
+    return bool(control.ping(timeout=timeout_s, limit=1, pattern=nodes, matcher="glob"))
