@@ -7,7 +7,8 @@ from dataclasses import dataclass, field
 from assay_shared.scoring import BatchRewarder
 from assay_shared.types import Answer, Scored, ScoreRequest, Status, Task
 from assay_trainer.corpus import Corpus
-from assay_trainer.statistics import Interval, mean_interval, wilson_interval
+from assay_trainer.interval import Interval
+from assay_trainer.statistics import mean_interval, wilson_interval
 from assay_trainer.trivial import policies_for
 from assay_trainer.validation import GOLD, estimated_tokens, rewards_of, score_all
 

@@ -25,9 +25,10 @@ from assay_shared.types import (
     Task,
 )
 from assay_trainer.config import EvaluationConfig
+from assay_trainer.interval import Interval
 from assay_trainer.published import sampled_by
 from assay_trainer.rollouts import Rollouts
-from assay_trainer.statistics import Interval, mean_interval, paired_difference, pass_at_k
+from assay_trainer.statistics import mean_interval, paired_difference, pass_at_k
 
 _WAIT_S = 0.5
 _SEED_STRIDE = 7_368_787

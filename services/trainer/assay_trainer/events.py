@@ -3,7 +3,7 @@
 from pydantic import BaseModel
 
 from assay_shared.run_folder import Event
-from assay_trainer.statistics import Interval
+from assay_trainer.interval import Interval
 
 
 class StageStarted(BaseModel):

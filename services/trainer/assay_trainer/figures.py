@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from assay_shared.types import Status
 from assay_trainer.evaluation import Evaluation
 from assay_trainer.events import Step
-from assay_trainer.statistics import Interval
+from assay_trainer.interval import Interval
 
 _BEFORE, _AFTER, _FAINT = "#8a8f98", "#2563eb", "#d4d7dc"
 _COLOURS = {"before": _BEFORE, "after": _AFTER}

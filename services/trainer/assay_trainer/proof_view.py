@@ -6,7 +6,7 @@ from rich.table import Table
 
 from assay_shared.types import Scored
 from assay_trainer.audit import Earnings
-from assay_trainer.statistics import Interval
+from assay_trainer.interval import Interval
 from assay_trainer.validation import KINDS, Check, Finding, Validation
 
 _SHOWN = 5

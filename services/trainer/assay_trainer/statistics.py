@@ -1,22 +1,14 @@
 """Honest numbers: unbiased pass@k, and intervals that treat the task as the unit."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from math import prod, sqrt
 from statistics import NormalDist
 
 import numpy as np
 
+from assay_trainer.interval import Interval
+
 NUM_RESAMPLES = 10_000
-
-
-@dataclass(frozen=True)
-class Interval:
-    """An estimate with the interval that covers it at the stated confidence."""
-
-    value: float
-    low: float
-    high: float
 
 
 def pass_at_k(num_samples: int, num_correct: int, k: int) -> float:
