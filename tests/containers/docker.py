@@ -49,7 +49,7 @@ def build_images() -> None:
     """Small ones: no compilers, no scientific packages."""
     docker(
         *("build", "--file", "services/sandbox/Dockerfile", "--tag", IMAGE),
-        *("--build-arg", "TOOLCHAINS=", "--build-arg", "SCIENTIFIC=", "."),
+        *("--build-arg", "VARIANT=slim", "."),
         timeout_s=BUILD_TIMEOUT_S,
     )
     docker(
@@ -62,7 +62,7 @@ def build_images() -> None:
 def compose(
     *arguments: str, image: str = IMAGE, memory: str = "2g", timeout_s: float = 120
 ) -> "subprocess.CompletedProcess[str]":
-    """The compose file as it is shipped, with another image, port and memory limit."""
+    """The sandbox's own compose file as it is shipped, with another image, port and limit."""
     environment = {
         "ASSAY_SANDBOX_IMAGE": image,
         "ASSAY_SANDBOX_MEMORY": memory,
@@ -70,8 +70,8 @@ def compose(
         "ASSAY_SANDBOX_SLOTS": "2",
     }
     return docker(
-        "compose", "--project-name", _PROJECT, *arguments, environment=environment,
-        timeout_s=timeout_s,
+        "compose", "--file", "deploy/sandbox.yaml", "--project-directory", ".",
+        "--project-name", _PROJECT, *arguments, environment=environment, timeout_s=timeout_s,
     )  # fmt: skip
 
 

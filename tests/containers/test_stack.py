@@ -1,0 +1,182 @@
+"""The whole stack under a real engine: it comes up, trains, survives, and its sandbox is alone.
+
+`make compose-test` runs it, with an engine that it finds or installs.
+"""
+
+import json
+import os
+import sys
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from tests.conftest import wait_until
+from tests.containers.docker import docker
+from tests.containers.stack import (
+    RUN,
+    Container,
+    compose,
+    python,
+    run_status,
+    running_stack,
+)
+
+pytestmark = [
+    pytest.mark.skipif(os.environ.get("ASSAY_DOCKER") != "1", reason="needs ASSAY_DOCKER=1"),
+    pytest.mark.slow,
+    pytest.mark.timeout(3600),
+]
+SERVICES = ("redis", "inference", "sandbox", "judge", "reward", "trainer", "worker", "run")
+#: In the order of their deaths, one in each step. With the trainer, a step begins anew.
+VICTIMS = ("worker", "redis", "sandbox", "inference", "judge", "reward", "run", "trainer")
+RUN_TIMEOUT_S = 1800.0
+CONNECT = """
+import socket, sys
+for target in sys.argv[1:]:
+    host, _, port = target.rpartition(":")
+    try:
+        socket.create_connection((host, int(port)), timeout=2).close()
+    except OSError as error:
+        print(target, "refused:", error)
+    else:
+        print(target, "REACHED")
+"""
+#: What the run's folder and Redis hold.
+HELD = """
+import collections, json, os, pathlib, sys, redis
+name = sys.argv[1]
+folder = pathlib.Path("/var/lib/assay/runs") / name
+groups = [json.loads(line) for line in (folder / "rollouts.jsonl").read_text().splitlines()]
+events = [json.loads(line) for line in (folder / "events.jsonl").read_text().splitlines()]
+last = max(folder.glob("checkpoints/grpo/checkpoint-*"), key=lambda p: int(p.name.split("-")[1]))
+state = json.loads((last / "assay.json").read_text())
+client = redis.Redis.from_url(os.environ["ASSAY_REDIS_URL"])
+prefix = f"assay:group:{name}/"
+stored = [key.decode().removeprefix(prefix) for key in client.scan_iter(prefix + "*")]
+steps = [event["data"] for event in events if event["kind"] == "step"]
+rewards = [reward for group in groups for reward in group["rewards"]]
+print(json.dumps({
+    "trained": [group["group"]["key"] for group in groups],
+    "workers": sorted({group["worker"] for group in groups}),
+    "stored": stored,
+    "next_draw": state["next_draw"],
+    "unfinished": state["unfinished"],
+    "checkpoint": last.name,
+    "steps": [{k: step[k] for k in ("step", "num_played", "failures", "reward")} for step in steps],
+    "values": [reward.get("value") for reward in rewards],
+}))
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def stack() -> Iterator[None]:
+    with running_stack():
+        yield
+
+
+def reached(service: str, *targets: str) -> list[str]:
+    """Those that can be connected to from a service's container."""
+    lines = python(service, CONNECT, *targets).splitlines()
+    assert len(lines) == len(targets), lines
+    return [line.split()[0] for line in lines if line.endswith("REACHED")]
+
+
+def gateways() -> list[str]:
+    """This machine's own addresses in the stack's networks, the sandbox's one among them."""
+    shown = compose("config", "--format", "json").stdout
+    names = [network["name"] for network in json.loads(shown)["networks"].values()]
+    form = "{{range .IPAM.Config}}{{.Gateway}}\n{{end}}"
+    return docker("network", "inspect", "--format", form, *names).stdout.split()
+
+
+def test_each_container_has_no_more_than_it_needs() -> None:
+    for service in SERVICES:
+        details = Container.of(service).details
+        host = details["HostConfig"]
+        assert host["ReadonlyRootfs"], service
+        assert host["CapDrop"] == ["ALL"], service
+        assert "no-new-privileges" in str(host["SecurityOpt"]), service
+        assert host["Memory"] > 0, service
+        assert host["PidsLimit"] > 0, service
+        user = details["Config"]["User"]
+        assert user == ("999:1000" if service == "redis" else "10001:10001"), service
+        bound = [one["HostIp"] for ports in host["PortBindings"].values() for one in ports]
+        assert set(bound) <= {"127.0.0.1"}, service
+        assert bool(bound) == (service in ("inference", "reward", "trainer")), service
+
+
+def test_from_inside_the_sandbox_nothing_can_be_reached() -> None:
+    ports = {"redis": 6379, "inference": 8001, "judge": 8003, "reward": 8004, "trainer": 8005}
+    names = [f"{service}:{port}" for service, port in ports.items()]
+    found = [f"{a}:{p}" for s, p in ports.items() for a in Container.of(s).addresses()]
+    machine = [f"{a}:{p}" for a in gateways() for p in (22, 53, 80, 8001, 28001, 28004, 28005)]
+    beyond = ["169.254.169.254:80", "1.1.1.1:53", "8.8.8.8:53", "example.com:80"]
+    assert reached("sandbox", *names, *found, *machine, *beyond) == []
+
+
+def test_nobody_but_reward_reaches_the_sandbox_and_the_judge() -> None:
+    own = [f"{a}:8002" for a in Container.of("sandbox").addresses()]
+    judges = [f"{a}:8003" for a in Container.of("judge").addresses()]
+    targets = ("sandbox:8002", "judge:8003", *own, *judges)
+    assert {"sandbox:8002", "judge:8003", *own} <= set(reached("reward", *targets))
+    for service in ("inference", "trainer", "worker"):
+        assert reached(service, *targets) == [], service
+    assert reached("judge", *own, "reward:8004", "redis:6379") == []
+
+
+def test_containers_killed_in_mid_run_cost_no_group_and_give_no_zero() -> None:
+    table = []
+    for step, victim in enumerate(VICTIMS, start=1):
+        wait_until(
+            lambda step=step: run_status()["step"] >= step,  # type: ignore[misc]
+            f"step {step}",
+            RUN_TIMEOUT_S,
+        )
+        table.append((victim, step + 1, Container.of(victim).kill_and_wait()))
+    wait_until(lambda: run_status()["state"] == "finished", "the run to end", RUN_TIMEOUT_S)
+    held = json.loads(python("trainer", HELD, RUN))
+    again = rescored()
+    sys.stdout.write(account(table, held, again))
+    trained = held["trained"]
+    assert len(trained) == len(set(trained)), "a group was trained on twice"
+    draws = [int(key.split("/")[0]) for key in held["stored"] if key[0].isdigit()]
+    assert len(draws) == len(set(draws)), "a group was played under two keys"
+    finished = set(range(held["next_draw"])) - set(held["unfinished"])
+    assert finished <= set(draws), "a group was lost"
+    assert [step["step"] for step in held["steps"]] == list(range(1, 11))
+    assert sum(step["num_played"] for step in held["steps"]) == len(finished)
+    assert again["share_changed"] == 0, "a reward was not what the answer deserves"
+    assert again["num_compared"] > 100
+    for victim, _, _ in table:
+        assert Container.of(victim).num_restarts == 1, victim
+
+
+def rescored() -> dict[str, Any]:
+    """What scoring all stored answers again, in peace, changes."""
+    output = "/tmp/again.json"
+    command = ("assay", "rescore", f"/var/lib/assay/runs/{RUN}", "--output", output)
+    compose("exec", "--no-TTY", "trainer", *command, timeout_s=600)
+    shown = compose("exec", "--no-TTY", "trainer", "cat", output).stdout
+    return dict(json.loads(shown)["all"])
+
+
+def account(
+    table: list[tuple[str, int, float]], held: dict[str, Any], again: dict[str, Any]
+) -> str:
+    """The table of kills, and what was found; shown with pytest's -s."""
+    steps = [
+        f"step {step['step']}: {step['num_played']} groups played, reward {step['reward']}, "
+        f"failures {step['failures']}"
+        for step in held["steps"]
+    ]
+    lines = [
+        "\n| killed | in step | healthy again after |\n|---|---|---|",
+        *(f"| {victim} | {step} | {seconds:.1f} s |" for victim, step, seconds in table),
+        *steps,
+        f"{held['next_draw']} draws, unfinished {held['unfinished']}, {len(held['stored'])} groups "
+        f"stored, {len(held['trained'])} trained on, by {len(held['workers'])} processes",
+        f"scored again: {json.dumps(again)}",
+        compose("logs", "--no-log-prefix", "run").stdout,
+    ]
+    return "\n".join(lines)
