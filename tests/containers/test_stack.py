@@ -32,15 +32,16 @@ SERVICES = ("redis", "inference", "sandbox", "judge", "reward", "trainer", "work
 VICTIMS = ("worker", "redis", "sandbox", "inference", "judge", "reward", "run", "trainer")
 RUN_TIMEOUT_S = 1800.0
 CONNECT = """
-import socket, sys
-for target in sys.argv[1:]:
+import concurrent.futures, socket, sys
+def connect(target):
     host, _, port = target.rpartition(":")
     try:
-        socket.create_connection((host, int(port)), timeout=2).close()
+        socket.create_connection((host, int(port)), timeout=3).close()
     except OSError as error:
-        print(target, "refused:", error)
-    else:
-        print(target, "REACHED")
+        return f"{target} refused: {error}"
+    return f"{target} REACHED"
+with concurrent.futures.ThreadPoolExecutor(16) as threads:
+    print("\\n".join(threads.map(connect, sys.argv[1:])))
 """
 #: What the run's folder and Redis hold.
 HELD = """
