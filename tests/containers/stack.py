@@ -46,13 +46,18 @@ def compose(
 
 @contextmanager
 def running_stack() -> Iterator[None]:
-    """Built, up and healthy within the block; nothing of it is left after it."""
+    """Built, up and healthy within the block, but for its run; nothing is left after it."""
     compose("build", timeout_s=_BUILD_TIMEOUT_S)
     try:
-        compose("up", "--detach", "--wait", "--no-build", timeout_s=_UP_TIMEOUT_S)
+        up("--scale", "run=0")
         yield
     finally:
         compose("down", "--volumes", "--timeout", "10")
+
+
+def up(*arguments: str) -> None:
+    """Start what is not there, and return once all of it is healthy."""
+    compose("up", "--detach", "--wait", "--no-build", *arguments, timeout_s=_UP_TIMEOUT_S)
 
 
 def python(service: str, code: str, *arguments: str, timeout_s: float = 120) -> str:

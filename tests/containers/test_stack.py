@@ -20,6 +20,7 @@ from tests.containers.stack import (
     python,
     run_status,
     running_stack,
+    up,
 )
 
 pytestmark = [
@@ -27,7 +28,7 @@ pytestmark = [
     pytest.mark.slow,
     pytest.mark.timeout(3600),
 ]
-SERVICES = ("redis", "inference", "sandbox", "judge", "reward", "trainer", "worker", "run")
+SERVICES = ("redis", "inference", "sandbox", "judge", "reward", "trainer", "worker")
 #: In the order of their deaths, one in each step. With the trainer, a step begins anew.
 VICTIMS = ("worker", "redis", "sandbox", "inference", "judge", "reward", "run", "trainer")
 RUN_TIMEOUT_S = 1800.0
@@ -127,6 +128,7 @@ def test_nobody_but_reward_reaches_the_sandbox_and_the_judge() -> None:
 
 
 def test_containers_killed_in_mid_run_cost_no_group_and_give_no_zero() -> None:
+    up()
     table = []
     for step, victim in enumerate(VICTIMS, start=1):
         wait_until(
