@@ -17,7 +17,7 @@ from tests.containers.docker import docker
 
 TOKEN = "0123456789abcdef" * 2
 RUN = "trial"
-_PROJECT = "assay-stack-trial"
+PROJECT = "assay-stack-trial"
 _PORTS = {"inference": 28001, "reward": 28004, "trainer": 28005}
 _ENVIRONMENT = {
     "ASSAY_TOKEN": TOKEN,
@@ -39,7 +39,7 @@ def compose(
 ) -> "subprocess.CompletedProcess[str]":
     """The file as it is shipped, under a name of its own."""
     return docker(
-        "compose", "--project-name", _PROJECT, *arguments, stdin=stdin, environment=_ENVIRONMENT,
+        "compose", "--project-name", PROJECT, *arguments, stdin=stdin, environment=_ENVIRONMENT,
         timeout_s=timeout_s, check=check,
     )  # fmt: skip
 
@@ -85,7 +85,7 @@ def run_status() -> dict[str, Any]:
     try:
         return dict(get("trainer", f"/v1/runs/{RUN}")["status"])
     except (httpx.HTTPError, KeyError):
-        return {"state": "unknown", "step": -1}
+        return {"state": "unknown", "stage": "", "step": -1}
 
 
 @dataclass(frozen=True)
