@@ -166,12 +166,12 @@ def test_containers_killed_in_mid_run_cost_no_group_and_give_no_zero() -> None:
     held = json.loads(python("trainer", HELD, RUN))
     again = rescored()
     sys.stdout.write(account(table, held, again))
-    trained = [key.split("/")[0] for key in held["trained"]]
+    trained = [int(key.split("/")[1]) for key in held["trained"]]  # run/draw/task/...
     assert len(trained) == len(set(trained)), "a draw was trained on twice"
     played = {int(key.split("/")[0]) for key in held["stored"] if key[0].isdigit()}
     finished = set(range(held["next_draw"])) - set(held["unfinished"])
     assert finished <= played, "a group was lost"
-    assert {int(draw) for draw in trained} <= finished
+    assert set(trained) <= finished
     assert [step["step"] for step in held["steps"]] == list(range(1, 11))
     # What was in flight when the trainer died is drawn again, from newer weights; a step may then
     # count a group without signal that the one before it has counted too.
@@ -179,7 +179,8 @@ def test_containers_killed_in_mid_run_cost_no_group_and_give_no_zero() -> None:
     assert again["share_changed"] == 0, "a reward was not what the answer deserves"
     assert again["num_compared"] > 100
     for victim, _, _ in table:
-        assert Container.of(victim).num_restarts == 1, victim
+        # A worker may end by itself when Redis does, and be started once more.
+        assert Container.of(victim).num_restarts in ((1, 2) if victim == "worker" else (1,)), victim
 
 
 def in_step(step: int) -> bool:
