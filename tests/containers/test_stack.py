@@ -33,7 +33,7 @@ SERVICES = ("redis", "inference", "sandbox", "judge", "reward", "trainer", "work
 #: In the order of their deaths, each in another step. With the trainer, a step begins anew.
 VICTIMS = ("worker", "redis", "sandbox", "inference", "judge", "reward", "run", "trainer")
 #: Of trial.yaml: more than there are victims, since a run goes on beside one that it can spare.
-NUM_STEPS = 20
+NUM_STEPS, GROUPS_PER_STEP = 20, 16
 RUN_TIMEOUT_S = 1800.0
 BEYOND = ("169.254.169.254:80", "1.1.1.1:53", "8.8.8.8:53", "example.com:80")
 CONNECT = """
@@ -169,7 +169,10 @@ def test_containers_killed_in_mid_run_cost_no_group_and_give_no_zero() -> None:
     again = rescored()
     sys.stdout.write(account(table, held, again))
     trained = [int(key.split("/")[1]) for key in held["trained"]]  # run/draw/task/...
-    assert len(trained) == len(set(trained)), "a draw was trained on twice"
+    # The step that died with the trainer was done again from the checkpoint before it, so its batch
+    # may stand in the record twice: its first update is in no weights.
+    assert len(set(trained)) == NUM_STEPS * GROUPS_PER_STEP, "a draw was trained on twice"
+    assert len(trained) - len(set(trained)) in (0, GROUPS_PER_STEP)
     played = {int(key.split("/")[0]) for key in held["stored"] if key[0].isdigit()}
     finished = set(range(held["next_draw"])) - set(held["unfinished"])
     assert finished <= played, "a group was lost"
