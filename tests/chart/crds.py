@@ -1,0 +1,154 @@
+"""Objects of operators, held to what their documentation says of the fields that the chart uses.
+
+KEDA 2 (ScaledObject, TriggerAuthentication, the Redis lists scaler) and the Prometheus operator
+(ServiceMonitor, PrometheusRule). A field that is not here is refused: a spelling mistake shows.
+"""
+
+from typing import Any
+
+from jsonschema import Draft202012Validator
+
+Schema = dict[str, Any]
+
+
+def _closed(properties: dict[str, Any], *required: str) -> Schema:
+    return {
+        "type": "object",
+        "properties": properties,
+        "required": list(required),
+        "additionalProperties": False,
+    }
+
+
+_TEXT: Schema = {"type": "string", "minLength": 1}
+_LABELS: Schema = {"type": "object", "additionalProperties": {"type": "string"}}
+_METADATA = _closed(
+    {"name": _TEXT, "namespace": _TEXT, "labels": _LABELS, "annotations": _LABELS}, "name"
+)
+_DURATION: Schema = {"type": "string", "pattern": "^([0-9]+(ms|s|m|h|d|w|y))+$"}
+_NUMBER_AS_TEXT: Schema = {"type": "string", "pattern": "^[0-9]+$"}
+
+_REDIS_TRIGGER = _closed(
+    {
+        "type": {"const": "redis"},
+        "metadata": _closed(
+            {
+                "address": {"type": "string", "pattern": "^[^:]+:[0-9]+$"},
+                "listName": _TEXT,
+                "listLength": _NUMBER_AS_TEXT,
+                "activationListLength": _NUMBER_AS_TEXT,
+                "databaseIndex": _NUMBER_AS_TEXT,
+                "enableTLS": {"enum": ["true", "false"]},
+            },
+            "address",
+            "listName",
+        ),
+        "authenticationRef": _closed({"name": _TEXT}, "name"),
+    },
+    "type",
+    "metadata",
+)
+
+_SPECS: dict[tuple[str, str], Schema] = {
+    ("keda.sh/v1alpha1", "ScaledObject"): _closed(
+        {
+            "scaleTargetRef": _closed(
+                {"name": _TEXT, "kind": _TEXT, "apiVersion": _TEXT},
+                "name",
+            ),
+            "pollingInterval": {"type": "integer", "minimum": 1},
+            "cooldownPeriod": {"type": "integer", "minimum": 0},
+            "minReplicaCount": {"type": "integer", "minimum": 0},
+            "maxReplicaCount": {"type": "integer", "minimum": 1},
+            "triggers": {"type": "array", "minItems": 1, "items": _REDIS_TRIGGER},
+        },
+        "scaleTargetRef",
+        "triggers",
+    ),
+    ("keda.sh/v1alpha1", "TriggerAuthentication"): _closed(
+        {
+            "secretTargetRef": {
+                "type": "array",
+                "minItems": 1,
+                "items": _closed(
+                    {"parameter": {"enum": ["password", "username"]}, "name": _TEXT, "key": _TEXT},
+                    "parameter",
+                    "name",
+                    "key",
+                ),
+            }
+        }
+    ),
+    ("monitoring.coreos.com/v1", "ServiceMonitor"): _closed(
+        {
+            "jobLabel": _TEXT,
+            "selector": _closed({"matchLabels": _LABELS}, "matchLabels"),
+            "endpoints": {
+                "type": "array",
+                "minItems": 1,
+                "items": _closed({"port": _TEXT, "path": _TEXT, "interval": _DURATION}, "port"),
+            },
+        },
+        "selector",
+        "endpoints",
+    ),
+    ("monitoring.coreos.com/v1", "PrometheusRule"): _closed(
+        {
+            "groups": {
+                "type": "array",
+                "minItems": 1,
+                "items": _closed(
+                    {
+                        "name": _TEXT,
+                        "interval": _DURATION,
+                        "labels": _LABELS,
+                        "limit": {"type": "integer"},
+                        "rules": {
+                            "type": "array",
+                            "items": _closed(
+                                {
+                                    "alert": _TEXT,
+                                    "record": _TEXT,
+                                    "expr": {"type": ["string", "integer"]},
+                                    "for": _DURATION,
+                                    "keep_firing_for": _DURATION,
+                                    "labels": _LABELS,
+                                    "annotations": _LABELS,
+                                },
+                                "expr",
+                            ),
+                        },
+                    },
+                    "name",
+                    "rules",
+                ),
+            }
+        },
+        "groups",
+    ),
+}
+
+CRD_SCHEMAS = {
+    (version, kind): Draft202012Validator(
+        _closed(
+            {
+                "apiVersion": {"const": version},
+                "kind": {"const": kind},
+                "metadata": _METADATA,
+                "spec": spec,
+            },
+            "apiVersion",
+            "kind",
+            "metadata",
+            "spec",
+        )
+    )
+    for (version, kind), spec in _SPECS.items()
+}
+
+
+def check_crd(item: dict[str, Any]) -> str | None:
+    """What is wrong with an operator's object; None where nothing is."""
+    for error in CRD_SCHEMAS[item["apiVersion"], item["kind"]].iter_errors(item):
+        return f"{error.json_path}: {error.message}"
+    return None
