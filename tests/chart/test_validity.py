@@ -75,7 +75,7 @@ CHOICES: list[tuple[str, Any]] = [
     ("judge.config", {"chain": [{"kind": "reference"}]}),
     (
         "judge.egress.pods",
-        [{"namespace": {"team": "llm"}, "pods": {"app": "vllm"}, "port": 8000}],
+        [{"namespace": "models", "pods": {"app": "vllm"}, "port": 8000}],
     ),
     ("reward.rubrics", {"mine": {"description": "x"}}),
     ("trainer", {"kind": "Job", "run": {"name": "first", "file": {"name": "first"}}}),

@@ -1,3 +1,8 @@
+{{/* All pods of a namespace, by its name. */}}
+{{- define "assay.namespace" -}}
+namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: {{ . }}}}
+{{- end -}}
+
 {{/* Pods of this release that have a place in the network. Takes root and places. */}}
 {{- define "assay.peers" -}}
 {{- range .places }}
@@ -27,9 +32,7 @@ ports:
 {{- $monitoring := .root.Values.monitoring -}}
 {{- if or $monitoring.scrape $monitoring.serviceMonitor.enabled }}
 - from:
-    - namespaceSelector:
-        matchLabels:
-          {{- toYaml $monitoring.namespace | nindent 10 }}
+    - {{ include "assay.namespace" $monitoring.namespace }}
   {{- include "assay.port" .port | nindent 2 }}
 {{- end }}
 {{- end -}}
@@ -42,9 +45,7 @@ ports:
 {{- if or $network.clients $published }}
 - from:
     {{- if $published }}
-    - namespaceSelector:
-        matchLabels:
-          {{- toYaml $ingress.controller | nindent 10 }}
+    - {{ include "assay.namespace" $ingress.controller }}
     {{- end }}
     {{- with $network.clients }}
     {{- toYaml . | nindent 4 }}
@@ -86,9 +87,7 @@ ports:
 {{- $monitoring := .root.Values.monitoring -}}
 {{- if $monitoring.traces.endpoint }}
 - to:
-    - namespaceSelector:
-        matchLabels:
-          {{- toYaml $monitoring.namespace | nindent 10 }}
+    - {{ include "assay.namespace" $monitoring.traces.namespace }}
   {{- include "assay.port" $monitoring.traces.port | nindent 2 }}
 {{- end }}
 {{- end -}}
