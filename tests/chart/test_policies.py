@@ -279,5 +279,8 @@ def test_one_policy_that_is_left_out_is_seen() -> None:
     }
     open_again = Rendered(kept, "")
     assert Edge("sandbox", "metadata", 80) in outward(open_again)
-    closed = {**kept, "network/default-deny.yaml": rendered.by_template["network/default-deny.yaml"]}
+    closed = {
+        **kept,
+        "network/default-deny.yaml": rendered.by_template["network/default-deny.yaml"],
+    }
     assert not [edge for edge in outward(Rendered(closed, "")) if edge.sender == "sandbox"]

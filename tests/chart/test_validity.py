@@ -40,7 +40,9 @@ def switches(values: dict[str, Any], path: str = "") -> list[tuple[str, bool]]:
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 #: What has to be given beside a switch, as the chart says when it is not.
 BESIDE: dict[str, dict[str, Any]] = {
-    "redis.enabled": {"redis": {"external": {"host": "redis.example.com", "cidrs": ["10.0.0.9/32"]}}},
+    "redis.enabled": {
+        "redis": {"external": {"host": "redis.example.com", "cidrs": ["10.0.0.9/32"]}}
+    },
     "redis.external.tls": {
         "redis": {
             "enabled": False,
