@@ -1,4 +1,4 @@
-"""The strict schemas of `kubernetes-validate`, each read once: it reads two megabytes per object."""
+"""The strict schemas of `kubernetes-validate`, each read once: it reads megabytes for each."""
 
 import functools
 import re

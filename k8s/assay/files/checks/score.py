@@ -13,7 +13,7 @@ request = urllib.request.Request(
                 "id": "double",
                 "dataset": "helm-test",
                 "role": "train",
-                "rubric": "code.binary",
+                "rubric": "code.dense",
                 "prompt": "Write double(x).",
                 "tests": [{"kind": "call", "function": "double", "args": [4], "expected": 8}],
             },
