@@ -73,6 +73,7 @@ def test_shared_memory_models_and_runs_are_mounted() -> None:
     assert mounts["/dev/shm"]["name"] == "shm"
     assert mounts["/var/lib/assay/models"]["readOnly"] is True
     assert mounts["/var/lib/assay/runs"]["readOnly"] is True
+    assert "emptyDir" in volumes[mounts["/var/lib/assay/cache"]["name"]], "of compiled kernels"
     assert volumes["runs"]["persistentVolumeClaim"]["claimName"] == "assay-runs"
 
 

@@ -28,12 +28,14 @@ def test_a_servicemonitor_finds_every_service_that_has_metrics() -> None:
     selector = monitor["spec"]["selector"]["matchLabels"]
     (endpoint,) = monitor["spec"]["endpoints"]
     found = {
-        service["metadata"]["labels"][monitor["spec"]["jobLabel"]]
+        service["metadata"]["name"]
         for service in rendered.of_kind("Service")
         if selector.items() <= service["metadata"]["labels"].items()
         and endpoint["port"] in {port["name"] for port in service["spec"]["ports"]}
     }
-    assert found == {"inference", "engine", "sandbox", "judge", "reward", "trainer"}
+    names = ("inference", "engine", "sandbox", "judge", "reward", "trainer")
+    assert found == {f"assay-{name}" for name in names}
+    assert "jobLabel" not in monitor["spec"], "the rules look for jobs by these names"
     assert endpoint["path"] == "/metrics"
     assert endpoint["interval"] == "30s"
     assert monitor["metadata"]["labels"]["release"] == "prometheus"

@@ -54,6 +54,14 @@ def test_a_deployment_plays_groups_and_finishes_them_before_it_goes() -> None:
     assert pod["spec"]["serviceAccountName"] == account
 
 
+def test_a_worker_is_ready_when_it_answers_and_outlives_its_broker() -> None:
+    box = container(render().one("worker/deployment.yaml")["spec"]["template"])
+    ready, alive = box["readinessProbe"], box["livenessProbe"]
+    assert ready["exec"]["command"] == alive["exec"]["command"] == ["assay", "worker", "--ping"]
+    assert ready["periodSeconds"] * ready["failureThreshold"] <= 60
+    assert alive["periodSeconds"] * alive["failureThreshold"] >= 600
+
+
 def test_the_password_stands_before_the_address_that_it_is_part_of() -> None:
     """Kubernetes replaces $(NAME) only by variables that it has read already."""
     pod = render().one("worker/deployment.yaml")["spec"]["template"]

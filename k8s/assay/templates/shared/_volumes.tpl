@@ -6,6 +6,7 @@
 - {name: runs, mountPath: /var/lib/assay/runs, readOnly: {{ .readOnlyRuns | default false }}}
 {{- end }}
 - {name: scratch, mountPath: /tmp}
+- {name: cache, mountPath: /var/lib/assay/cache}
 - {name: shm, mountPath: /dev/shm}
 {{- end -}}
 
@@ -19,6 +20,8 @@
     claimName: {{ include "assay.runsClaim" .root }}
 {{- end }}
 - name: scratch
+  emptyDir: {sizeLimit: {{ .scratch }}}
+- name: cache
   emptyDir: {sizeLimit: {{ .scratch }}}
 - name: shm
   emptyDir: {medium: Memory, sizeLimit: {{ .sharedMemory }}}
