@@ -5,7 +5,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 EXTRAS := sandbox judge reward inference worker trainer traces
 
-.PHONY: install demo up test check audit sbom fix clean lock dashboards vllm-cpu images compose-test
+.PHONY: install demo up test check audit sbom fix clean lock dashboards vllm-cpu images compose-test chart
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -78,6 +78,9 @@ compose-test: $(STAMP)  ## the whole stack in containers: a run, kills, reachabi
 	for wheel in $(wildcard $(PIP_FIND_LINKS)/torch-*.whl); do cp -n $$wheel requirements/wheels/; done
 	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ASSAY_DOCKER=1 tests/containers/engine.sh \
 		$(VENV)/bin/pytest -s -q tests/containers/test_stack.py
+
+chart: $(STAMP)  ## lint, render and validate the Helm chart, and review its policies
+	$(VENV)/bin/pytest -q tests/chart
 
 clean:  ## remove the environment and caches; runs stay
 	rm -rf $(VENV) .venv-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

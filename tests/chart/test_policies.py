@@ -1,11 +1,12 @@
 """The network as the policies draw it: exactly these edges, and no way out of the sandbox."""
 
+import re
 from typing import Any
 
 import pytest
 
 from tests.chart.reachability import Edge, Place, Port, edges, pods_of
-from tests.chart.rendering import NAMESPACE, Rendered, at, example, merge, render
+from tests.chart.rendering import NAMESPACE, ROOT, Rendered, at, example, merge, render
 
 SERVICES = {
     "inference": 8001,
@@ -106,6 +107,17 @@ def test_by_default_these_are_all_the_edges() -> None:
     assert within(rendered) == MESH | TESTS | AS_SANDBOX
     assert outward(rendered) == names(*ASKS_NAMES)
     assert inward(rendered) == set()
+
+
+def test_the_page_says_which_edges_there_are() -> None:
+    page = (ROOT / "docs" / "deploy_kubernetes.md").read_text()
+    table = page.partition("| from | to | port |")[2].partition("\n\n")[0]
+    rows = re.findall(r"^\| (\w+) \| (\w+) \| (\d+) \|$", table, re.MULTILINE)
+    found = [Edge(sender, receiver, int(port)) for sender, receiver, port in rows]
+    assert len(found) == len(MESH)
+    assert {
+        edge._replace(receiver=edge.receiver.replace("inference", "engine")) for edge in found
+    } == MESH
 
 
 def test_without_the_test_pods_reward_alone_reaches_sandbox_and_judge() -> None:

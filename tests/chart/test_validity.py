@@ -187,3 +187,15 @@ def test_dashboards_and_rules_come_from_the_files(tmp_path: Path) -> None:
     groups = rendered.one("monitoring/prometheusrule.yaml")["spec"]["groups"]
     assert [group["name"] for group in groups] == ["one", "two"]
     assert groups[0]["rules"][0]["annotations"]["summary"] == "{{ $labels.job }} is down"
+
+
+def test_what_ships_fits_into_its_objects_and_is_not_changed_on_the_way() -> None:
+    enabled = {"monitoring": {"rules": {"enabled": True}, "dashboards": {"enabled": True}}}
+    rendered = render(enabled)
+    files = {path.name: path.read_text() for path in (CHART / "files/dashboards").glob("*.json")}
+    for item in rendered.by_template["monitoring/dashboards.yaml"]:
+        assert item["data"] == files
+        assert sum(map(len, files.values())) < 900_000, "a ConfigMap holds a mebibyte"
+    rules = [yaml.safe_load(path.read_text()) for path in (CHART / "files/rules").glob("*.yml")]
+    for item in rendered.by_template["monitoring/prometheusrule.yaml"]:
+        assert item["spec"]["groups"] == [group for rule in rules for group in rule["groups"]]
