@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from tests.chart.rendering import NAMESPACE, Rendered
 
 Policy = Mapping[str, Any]
+Rule = Mapping[str, Any]
 
 
 class Port(NamedTuple):
@@ -54,21 +55,23 @@ def edges(
     rendered: Rendered, senders: Iterable[Place], receivers: Sequence[Place], ports: Iterable[Port]
 ) -> set[Edge]:
     """Every connection that the policies let through, other than a pod's to itself."""
-    policies = rendered.of_kind("NetworkPolicy")
-    ports = list(ports)
-    return {
-        Edge(sender.name, receiver.name, port.number)
-        for sender, receiver, port in product(senders, receivers, ports)
-        if sender.name != receiver.name
-        and _allowed(policies, "Egress", sender, receiver, port)
-        and _allowed(policies, "Ingress", receiver, sender, port)
-    }
+    policies, ports = rendered.of_kind("NetworkPolicy"), list(ports)
+    ingress = [(receiver, _rules(policies, "Ingress", receiver)) for receiver in receivers]
+    found = set()
+    for sender in senders:
+        egress = _rules(policies, "Egress", sender)
+        for (receiver, into), port in product(ingress, ports):
+            if (
+                sender.name != receiver.name
+                and _allow(egress, "to", receiver, port)
+                and _allow(into, "from", sender, port)
+            ):
+                found.add(Edge(sender.name, receiver.name, port.number))
+    return found
 
 
-def _allowed(
-    policies: Sequence[Policy], direction: str, subject: Place, other: Place, port: Port
-) -> bool:
-    """Whether `subject` lets a connection through in one direction, with `other` at its end."""
+def _rules(policies: Sequence[Policy], direction: str, subject: Place) -> list[Rule] | None:
+    """What the policies for a pod allow in one direction; None where it is open."""
     mine = [
         policy["spec"]
         for policy in policies
@@ -76,15 +79,14 @@ def _allowed(
         and subject.namespace == policy["metadata"]["namespace"]
         and _selects(policy["spec"]["podSelector"], subject.labels)
     ]
-    if not mine:
-        return True
-    key, end = ("egress", "to") if direction == "Egress" else ("ingress", "from")
-    return any(
-        _rule_allows(rule, end, other, port) for spec in mine for rule in spec.get(key) or ()
-    )
+    return [rule for spec in mine for rule in spec.get(direction.lower()) or ()] if mine else None
 
 
-def _rule_allows(rule: Mapping[str, Any], end: str, other: Place, port: Port) -> bool:
+def _allow(rules: list[Rule] | None, end: str, other: Place, port: Port) -> bool:
+    return rules is None or any(_rule_allows(rule, end, other, port) for rule in rules)
+
+
+def _rule_allows(rule: Rule, end: str, other: Place, port: Port) -> bool:
     peers, ports = rule.get(end), rule.get("ports")
     return (not peers or any(_is_peer(peer, other) for peer in peers)) and (
         not ports or any(_is_port(item, port) for item in ports)

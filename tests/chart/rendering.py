@@ -67,15 +67,22 @@ def chart(folder: Path = CHART) -> helm_python.Chart:
 
 def render(values: Values | None = None, *, folder: Path = CHART, name: str = NAME) -> Rendered:
     """Raises HelmValuesError and HelmRenderError for what the chart refuses."""
-    files = chart(folder).render(dict(values or {}), name=name, namespace=NAMESPACE)
+    text = _rendered(json.dumps(values or {}, sort_keys=True), folder, name)
+    return Rendered(*json.loads(text))  # anew each time: who asks may change it
+
+
+@functools.cache
+def _rendered(values: str, folder: Path, name: str) -> str:
+    files = chart(folder).render(json.loads(values), name=name, namespace=NAMESPACE)
     by_template, notes = {}, ""
     for path, text in files.items():
         template = path.partition("/templates/")[2]
         if template == "NOTES.txt":
             notes = text
         else:
-            by_template[template] = [item for item in yaml.load_all(text, yaml.CSafeLoader) if item]
-    return Rendered(by_template, notes)
+            items = yaml.load_all(text, yaml.CSafeLoader)
+            by_template[template] = [item for item in items if item]
+    return json.dumps([by_template, notes])
 
 
 def example(*names: str) -> dict[str, Any]:
