@@ -149,6 +149,10 @@ APART: list[tuple[dict[str, Any], str]] = [
         {"inference": {"modelDownload": {"enabled": True}}},
         "inference.modelDownload needs repository and folder",
     ),
+    (
+        {"inference": {"engine": "sglang", "gpus": 2}},
+        "inference.gpus: sglang uses one GPU for each process",
+    ),
     ({"ingress": {"enabled": True}}, "ingress.enabled needs one of ingress.hosts"),
     (
         {"ingress": {"enabled": True, "hosts": {"trainer": "a.b"}}, "auth": {"enabled": False}},

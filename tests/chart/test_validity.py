@@ -1,5 +1,6 @@
 """What the chart renders is what Kubernetes takes: for every example, and every switch."""
 
+import re
 import shutil
 from collections import Counter
 from pathlib import Path
@@ -11,7 +12,17 @@ import yaml
 
 from tests.chart.crds import check_crd
 from tests.chart.kubernetes_schemas import check_object
-from tests.chart.rendering import CHART, EXAMPLES, VERSIONS, at, check, example, merge, render
+from tests.chart.rendering import (
+    CHART,
+    EXAMPLES,
+    VERSIONS,
+    at,
+    chart,
+    check,
+    example,
+    merge,
+    render,
+)
 
 COMBINED = ("values-a100.yaml", "values-production.yaml")
 
@@ -199,3 +210,30 @@ def test_what_ships_fits_into_its_objects_and_is_not_changed_on_the_way() -> Non
     rules = [yaml.safe_load(path.read_text()) for path in (CHART / "files/rules").glob("*.yml")]
     for item in rendered.by_template["monitoring/prometheusrule.yaml"]:
         assert item["spec"]["groups"] == [group for rule in rules for group in rule["groups"]]
+
+
+@pytest.mark.parametrize("names", [(), *((name,) for name in EXAMPLES)])
+def test_nothing_is_rendered_from_a_value_that_is_not_there(names: tuple[str, ...]) -> None:
+    for path, text in chart().render(example(*names), name="assay").items():
+        assert not re.search(r"<no value>|%!|<nil>|map\[", text), path
+
+
+def test_the_notes_name_what_has_to_be_there_and_what_is_weaker() -> None:
+    notes = render().notes
+    assert "assay-tokens: inference, sandbox, judge, reward, trainer" in notes
+    assert "/var/lib/kubelet/seccomp/assay/sandbox.json" in notes
+    assert "helm rollback assay --namespace mesh" in notes
+    production = render(example("values-production.yaml")).notes
+    assert "judge-keys: primary" in production
+    weaker = render(
+        {
+            "auth": {"enabled": False},
+            "networkPolicy": {"enabled": False},
+            "sandbox": {"isolation": "fallback"},
+            "trainer": {"kind": "Job", "run": {"name": "first", "file": {"name": "a"}}},
+        }
+    ).notes
+    assert "No tokens are asked for" in weaker
+    assert "There are no network policies" in weaker
+    assert "the level fallback" in weaker
+    assert "kubectl delete job --namespace mesh assay-run-first" in weaker

@@ -94,6 +94,20 @@ def test_options_go_to_the_engine_that_is_named() -> None:
         assert found[f"ASSAY_INFERENCE_{name.upper()}_ARGUMENTS"] == "--a 1"
 
 
+def test_several_gpus_hold_one_model_together_unless_it_is_said_otherwise() -> None:
+    def arguments(**part: object) -> str | None:
+        found = environment(engine({"inference": {"gpus": 4, **part}}))
+        return found.get("ASSAY_INFERENCE_VLLM_ARGUMENTS")
+
+    assert arguments() == "--tensor-parallel-size 4"
+    assert arguments(arguments="--a 1") == "--a 1 --tensor-parallel-size 4"
+    split = "--tensor-parallel-size 2 --pipeline-parallel-size 2"
+    assert arguments(arguments=split) == split
+    assert arguments(environment={"ASSAY_INFERENCE_PROCESSES": 4}) is None
+    assert arguments(accelerator="none") is None
+    assert arguments(gpus=1) is None
+
+
 def test_without_a_model_nobody_waits_until_it_is_ready() -> None:
     """The first weights come from a trainer, which reaches it through the service all the same."""
     empty = container(engine({}))
@@ -176,6 +190,9 @@ def test_download_job_is_another_one_for_another_model() -> None:
         return render(changed).one("inference/download-job.yaml")
 
     assert job("a")["metadata"]["name"] != job("b")["metadata"]["name"]
+    newer = merge({"inference": DOWNLOAD}, at("image.tag", "9.9"))
+    renamed = render(newer).one("inference/download-job.yaml")["metadata"]["name"]
+    assert renamed != job("model")["metadata"]["name"], "a job's image cannot be changed"
     pod = job("a")["spec"]["template"]
     assert environment(pod)["FOLDER"] == "/var/lib/assay/models/a"
     assert "HF_TOKEN" not in environment(pod)

@@ -161,7 +161,7 @@ preStop:
 {{- define "assay.resources" -}}
 {{- $resources := deepCopy .part.resources -}}
 {{- if eq (.part.accelerator | default "none") "nvidia" -}}
-{{- $gpus := dict "nvidia.com/gpu" (.part.gpus | toString) -}}
+{{- $gpus := dict "nvidia.com/gpu" (.part.gpus | default 1 | toString) -}}
 {{- $_ := set $resources "limits" (merge (dict) $gpus ($resources.limits | default dict)) -}}
 {{- end -}}
 {{- toYaml $resources -}}
