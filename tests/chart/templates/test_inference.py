@@ -1,5 +1,8 @@
 """One engine, or several behind a router; its models."""
 
+import subprocess
+from pathlib import Path
+
 import pytest
 
 from tests.chart.rendering import (
@@ -182,6 +185,25 @@ def test_models_claim_stays_when_the_release_goes() -> None:
     assert claim["metadata"]["annotations"]["helm.sh/resource-policy"] == "keep"
     assert claim["spec"]["storageClassName"] == "shared"
     assert claim["spec"]["accessModes"] == ["ReadWriteMany"]
+
+
+def test_an_engine_waits_for_the_model_that_is_fetched_for_it(tmp_path: Path) -> None:
+    (wait,) = engine(example("values-a100.yaml"))["spec"]["initContainers"]
+    assert wait["env"] == [
+        {"name": "FOLDER", "value": "/var/lib/assay/models/Qwen2.5-7B-Instruct"},
+    ]
+    folder = tmp_path / "model"
+    folder.mkdir()
+    found = {"PATH": "/usr/bin:/bin", "FOLDER": str(folder)}
+    subprocess.run(wait["command"], env=found, check=True, timeout=10)
+    with pytest.raises(subprocess.TimeoutExpired):
+        subprocess.run(wait["command"], env=found | {"FOLDER": "/nowhere"}, check=True, timeout=0.3)
+
+
+def test_an_engine_waits_for_no_other_model() -> None:
+    other = merge({"inference": DOWNLOAD}, at("inference.model.folder", "already-there"))
+    assert "initContainers" not in engine(other)["spec"]
+    assert "initContainers" not in engine({})["spec"]
 
 
 def test_download_job_is_another_one_for_another_model() -> None:

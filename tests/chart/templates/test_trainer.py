@@ -7,7 +7,7 @@ import pytest
 import yaml
 
 from assay_trainer.config import RunConfig
-from tests.chart.rendering import ROOT, Manifest, Values, at, container, environment, render
+from tests.chart.rendering import ROOT, Manifest, Values, at, container, environment, merge, render
 
 RUN = yaml.safe_load((ROOT / "configs" / "small.yaml").read_text())
 JOB: Values = {"trainer": {"kind": "Job", "run": {"name": "first", "file": RUN}}}
@@ -100,6 +100,13 @@ def test_a_job_begins_a_run_and_goes_on_with_one(tmp_path: Path) -> None:
     folder.mkdir()
     (folder / "config.json").touch()
     assert start() == f"train --resume {folder} --quiet"
+
+
+def test_a_job_waits_for_the_model_that_is_fetched() -> None:
+    assert "initContainers" not in job(JOB)["spec"]
+    download = {"enabled": True, "repository": "owner/model", "folder": "model"}
+    pod = job(merge(JOB, at("inference.modelDownload", download)))
+    assert pod["spec"]["initContainers"][0]["name"] == "wait-for-model"
 
 
 def test_a_direct_transfer_is_met_at_the_pods_own_address() -> None:

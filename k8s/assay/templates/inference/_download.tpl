@@ -41,3 +41,25 @@ spec:
     - name: tmp
       emptyDir: {sizeLimit: 1Gi}
 {{- end -}}
+
+{{/* Holds a pod until the model that is fetched is there: it is renamed when it is whole. Takes a
+     context. */}}
+{{- define "assay.waitForModel" -}}
+{{- $download := .root.Values.inference.modelDownload -}}
+{{- if and .root.Values.inference.enabled $download.enabled }}
+initContainers:
+  - name: wait-for-model
+    image: {{ include "assay.image" . }}
+    imagePullPolicy: {{ .root.Values.image.pullPolicy }}
+    command: [sh, -ec, 'until [ -d "$FOLDER" ]; do sleep 5; done']
+    env:
+      - {name: FOLDER, value: {{ printf "/var/lib/assay/models/%s" $download.folder | quote }}}
+    resources:
+      requests: {cpu: 10m, memory: 16Mi}
+      limits: {memory: 64Mi}
+    securityContext:
+      {{- include "assay.containerSecurity" . | nindent 6 }}
+    volumeMounts:
+      - {name: models, mountPath: /var/lib/assay/models, readOnly: true}
+{{- end }}
+{{- end -}}
