@@ -1,5 +1,7 @@
 """Rollout workers, and what scales them."""
 
+import ssl
+
 import pytest
 import redis
 
@@ -72,9 +74,15 @@ def test_the_password_stands_before_the_address_that_it_is_part_of() -> None:
 def test_an_external_redis_is_named_whole() -> None:
     rendered = render(merge(QUEUE, EXTERNAL))
     pod = rendered.one("worker/deployment.yaml")["spec"]["template"]
-    assert environment(pod)["ASSAY_REDIS_URL"] == (
-        "rediss://:$(ASSAY_REDIS_PASSWORD)@redis.example.com:6380/2"
+    url = environment(pod)["ASSAY_REDIS_URL"]
+    assert url == (
+        "rediss://:$(ASSAY_REDIS_PASSWORD)@redis.example.com:6380/2?ssl_cert_reqs=required"
     )
+    celery = make_celery(url).connection_for_read()
+    assert celery.ssl == {"ssl_cert_reqs": ssl.CERT_REQUIRED}
+    others = redis.ConnectionPool.from_url(url)
+    assert others.connection_class is redis.SSLConnection
+    assert others.connection_kwargs["ssl_cert_reqs"] == "required"
     trigger = rendered.one("worker/scaledobject.yaml")["spec"]["triggers"][0]["metadata"]
     assert trigger["address"] == "redis.example.com:6380"
     assert (trigger["databaseIndex"], trigger["enableTLS"]) == ("2", "true")

@@ -132,7 +132,8 @@ preStop:
 {{- if $redis.enabled }}
   value: redis://:$(ASSAY_REDIS_PASSWORD)@{{ include "assay.fullname" .root }}-redis:6379/0
 {{- else }}
-  value: {{ ternary "rediss" "redis" $redis.external.tls }}://:$(ASSAY_REDIS_PASSWORD)@{{ $redis.external.host }}:{{ $redis.external.port }}/{{ $redis.external.database }}
+  {{- /* Celery's client takes any certificate unless it is told not to. */}}
+  value: {{ ternary "rediss" "redis" $redis.external.tls }}://:$(ASSAY_REDIS_PASSWORD)@{{ $redis.external.host }}:{{ $redis.external.port }}/{{ $redis.external.database }}{{ ternary "?ssl_cert_reqs=required" "" $redis.external.tls }}
 {{- end }}
 {{- end -}}
 
