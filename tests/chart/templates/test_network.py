@@ -2,7 +2,7 @@
 
 import pytest
 
-from tests.chart.rendering import EXAMPLES, Values, at, example, merge, render
+from tests.chart.rendering import EXAMPLES, Manifest, Values, at, example, merge, render
 
 OPEN = at("networkPolicy.enabled", False)
 ROUTED = {"inference": {"replicas": 2}}
@@ -51,6 +51,28 @@ def test_every_pod_has_a_policy_of_its_own_or_none_at_all(name: str) -> None:
     }
     places = {pod["metadata"]["labels"]["assay/network"] for _, pod in rendered.pods()}
     assert places - subjects <= {"nowhere"}
+
+
+@pytest.mark.parametrize(
+    "values", [{}, ROUTED, at("trainer.weightTransfer", "direct")], ids=["one", "routed", "direct"]
+)
+def test_sender_and_receiver_name_the_same_edges(values: Values) -> None:
+    """A policy that lets in more than anybody sends is a door for the next mistake."""
+    inward, outward = set(), set()
+    for policy in render(values).of_kind("NetworkPolicy"):
+        place = policy["spec"]["podSelector"]["matchLabels"].get("assay/network")
+        for rule in policy["spec"].get("ingress") or ():
+            inward |= {(other, place) for other in places(rule["from"])}
+        for rule in policy["spec"].get("egress") or ():
+            outward |= {(place, other) for other in places(rule["to"])}
+    assert inward == outward
+    assert ("reward", "sandbox") in inward
+
+
+def places(peers: list[Manifest]) -> list[str]:
+    """The places of this release that are named among peers."""
+    labels = [peer.get("podSelector", {}).get("matchLabels", {}) for peer in peers]
+    return [found["assay/network"] for found in labels if "assay/network" in found]
 
 
 def test_the_sandboxs_policy_has_no_way_out() -> None:
