@@ -147,9 +147,11 @@ class AuditFile(logging.Handler):
         return self._path.with_name(f"{self._path.name}.{number}")
 
 
-def set_up_audit(service: str, settings: ServiceSettings) -> None:
-    """Send audit lines where the log goes, whatever its level, and to the file, if one is set."""
+def set_up_audit(service: str, settings: ServiceSettings, *, shown: bool = True) -> None:
+    """Send audit lines to the file, if one is set; and, if `shown`, where the log goes, whatever
+    its level."""
     _log.setLevel(logging.INFO)
+    _log.propagate = shown
     for old in list(_log.handlers):
         _log.removeHandler(old)
     if settings.audit_file is not None:

@@ -1,7 +1,5 @@
 """One look at the real services for all tests of pages, dashboards and rules."""
 
-from collections.abc import Iterator
-
 import pytest
 
 from assay_shared.logs import quiet_transformers
@@ -11,11 +9,11 @@ from tests.policies import SERVABLE, make_policy_folder
 
 
 @pytest.fixture(scope="session")
-def exported(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Families]]:
-    """Families by service."""
+def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Families]:
+    """Families by service, all of which have ended."""
     quiet_transformers()
     folder = tmp_path_factory.mktemp("exported")
     make_policy_folder(folder / "policy", config=SERVABLE)
     with pytest.MonkeyPatch.context() as patch, _serving() as serve:
         patch.setenv("ASSAY_SANDBOX_MINIMUM_ISOLATION", "fallback")
-        yield export_all(serve, folder, folder / "policy")
+        return export_all(serve, folder, folder / "policy")

@@ -145,7 +145,9 @@ def test_compose_scrapes_every_service_by_its_usual_port() -> None:
     targets = {
         job["job_name"]: job["static_configs"][0]["targets"] for job in config["scrape_configs"]
     }
-    assert targets == {f"assay-{name}": [f"{name}:{port}"] for name, port in USUAL_PORTS.items()}
+    usual = {f"assay-{name}": [f"{name}:{port}"] for name, port in USUAL_PORTS.items()}
+    # Reward listens in the network of the mesh alone, and has a name for that.
+    assert targets == usual | {"assay-reward": [f"reward.mesh:{USUAL_PORTS['reward']}"]}
 
 
 def test_alerts_say_how_bad_it_is_and_where_to_read_on() -> None:

@@ -54,7 +54,7 @@ def calibrate(
         ) from error
     settings = read_settings(JudgeSettings)
     set_up_logging("judge", "ERROR")
-    set_up_audit("judge", settings)
+    set_up_audit("judge", settings, shown=False)  # a person looks on
     chain = config or settings.judge_config
     with recorded("calibrate", config=chain, examples=file, report=output):
         run_calibration(file, output, chain, repeats, probes)
