@@ -63,13 +63,19 @@ def back_up(file: Path, runs: Path, names: list[str], redis_url: str | None) -> 
 def _add_run(archive: tarfile.TarFile, run: RunFolder, digests: dict[str, str]) -> None:
     """Checkpoints first: what else is written later is newer, as after a kill."""
     with _held_checkpoints(run) as held:
-        for path in sorted(path for path in held.rglob("*") if path.is_file()):
+        for path in _files(held):
             name = f"checkpoints/{path.relative_to(held)}"
             _add_file(archive, f"runs/{run.path.name}/{name}", path, digests)
-    for path in sorted(run.path.rglob("*")):
+    for path in _files(run.path):
         inside = path.relative_to(run.path)
-        if path.is_file() and not _is_left_out(inside):
+        if not _is_left_out(inside):
             _add_file(archive, f"runs/{run.path.name}/{inside}", path, digests)
+
+
+def _files(folder: Path) -> list[Path]:
+    """Sorted. Folders that go meanwhile are passed over, which `rglob` does not do."""
+    walk = os.walk(folder)
+    return sorted(Path(root) / name for root, _, names in walk for name in names)
 
 
 def _is_left_out(inside: Path) -> bool:
