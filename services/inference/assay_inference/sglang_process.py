@@ -55,7 +55,7 @@ class SglangProcess(ServerProcess):
         folder = new_folder("sglang")
         port = _free_port()
         self.url = f"http://{_HOST}:{port}"
-        self.api_key = secrets.token_urlsafe(32)
+        self.api_key = secrets.token_hex(32)  # never begins like an option
         # Command lines are seen by every user of the machine, this file by its own alone.
         secret = folder / "secret.yaml"
         secret.write_text(json.dumps({"api-key": self.api_key}))
