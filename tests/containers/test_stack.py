@@ -184,8 +184,9 @@ def test_containers_killed_in_mid_run_cost_no_group_and_give_no_zero() -> None:
     assert set(trained) <= finished
     assert [step["step"] for step in held["steps"]] == list(range(1, NUM_STEPS + 1))
     # What was in flight when the trainer died is drawn again, from newer weights; a step may then
-    # count a group without signal that the one before it has counted too.
-    assert 0 <= sum(step["num_played"] for step in held["steps"]) - len(finished) <= 2
+    # count groups without signal that the one before it has counted too, fewer than a batch.
+    counted = sum(step["num_played"] for step in held["steps"])
+    assert 0 <= counted - len(finished) < GROUPS_PER_STEP
     assert again["share_changed"] == 0, "a reward was not what the answer deserves"
     assert again["num_compared"] > 100
     for victim, _, _ in table:
