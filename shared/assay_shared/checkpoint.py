@@ -12,6 +12,21 @@ from assay_shared.errors import WeightsRefused
 #: The files of a LoRA adapter, as peft writes them.
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
 _MAX_THREADS = 32
+#: torch's types by the names that safetensors files have for them.
+DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "BF16": "bfloat16",
+    "F16": "float16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
 
 
 def weight_files(folder: Path) -> list[Path]:

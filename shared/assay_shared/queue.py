@@ -1,8 +1,13 @@
 """Celery on Redis: JSON only, acknowledged after the work, one task taken at a time."""
 
-from celery import Celery
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from celery import Celery
 
 ROLLOUT_QUEUE = "rollouts"
+#: Where kombu keeps what workers have taken and not acknowledged.
+TAKEN = "unacked"
 PLAY_TASK = "rollouts.play"
 
 #: A task not acknowledged in this time is given to another worker. It must be above the longest
@@ -10,11 +15,13 @@ PLAY_TASK = "rollouts.play"
 VISIBILITY_TIMEOUT_S = 1800
 
 
-def make_celery(redis_url: str) -> Celery:
+def make_celery(redis_url: str) -> "Celery":
     """A Celery app on `redis_url` (redis://, rediss:// or unix://).
 
     Workers and senders wait a bounded time for the broker and then raise.
     """
+    from celery import Celery  # the names above are for those too who have none
+
     celery = Celery("assay", broker=_broker_url(redis_url))
     celery.conf.update(
         task_serializer="json",

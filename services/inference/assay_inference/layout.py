@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from assay_shared.checkpoint import weight_files
+from assay_shared.checkpoint import DTYPES, weight_files
 from assay_shared.errors import WeightsRefused
 
 Float32s = npt.NDArray[np.float32]
@@ -38,7 +38,13 @@ class Tensor:
 
     def stored_as(self, name: str) -> tuple[str, str, int, str, tuple[int, ...]]:
         """What a worker has to know to read it."""
-        return name, str(self.file.resolve()), self.start, self.dtype, self.shape
+        return (
+            name,
+            str(self.file.resolve()),
+            self.start,
+            DTYPES.get(self.dtype, self.dtype),
+            self.shape,
+        )
 
     def stored(self) -> npt.NDArray[np.uint8]:
         """All of its bytes as they lie in the file."""

@@ -11,15 +11,13 @@ import redis.asyncio
 from prometheus_client import CollectorRegistry, Gauge
 from redis.exceptions import RedisError
 
-from assay_shared.queue import ROLLOUT_QUEUE
+from assay_shared.queue import ROLLOUT_QUEUE, TAKEN
 from assay_trainer.runs import Runs
 
 _log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 5.0
 _TIMEOUT_S = 2.0
-#: Where kombu keeps what workers have taken and not acknowledged.
-_TAKEN = "unacked"
 _STATES = ("created", "running", "stopped", "failed", "finished")
 
 
@@ -75,7 +73,7 @@ class MeshMetrics:
     async def _look_at_queue(self, client: redis.asyncio.Redis) -> None:
         try:
             waiting = await client.llen(ROLLOUT_QUEUE)
-            taken = await client.hlen(_TAKEN)
+            taken = await client.hlen(TAKEN)
         except (RedisError, OSError) as error:
             if self._was_up:
                 _log.warning("the queue cannot be seen: %s", error)

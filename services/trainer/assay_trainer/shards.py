@@ -18,26 +18,14 @@ from huggingface_hub import split_torch_state_dict_into_shards
 from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
+from assay_shared.checkpoint import DTYPES
 from assay_shared.errors import InvalidInput
 
 _SHARD_SIZE = "500MB"
 _MAX_THREADS = 32
 #: What a thread keeps of a GPU's memory in the host's, pinned.
 _PIECE_BYTES = 32 << 20
-_DTYPES = {
-    torch.float64: "F64",
-    torch.float32: "F32",
-    torch.bfloat16: "BF16",
-    torch.float16: "F16",
-    torch.float8_e4m3fn: "F8_E4M3",
-    torch.float8_e5m2: "F8_E5M2",
-    torch.int64: "I64",
-    torch.int32: "I32",
-    torch.int16: "I16",
-    torch.int8: "I8",
-    torch.uint8: "U8",
-    torch.bool: "BOOL",
-}
+_NAMES = {getattr(torch, dtype): name for name, dtype in DTYPES.items()}
 
 
 def save_model(model: PreTrainedModel, folder: Path) -> dict[str, str]:
@@ -91,11 +79,11 @@ def _pieces(tensors: Mapping[str, torch.Tensor]) -> Iterator[memoryview | bytes]
     header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
     begin = 0
     for name, tensor in tensors.items():
-        if tensor.dtype not in _DTYPES:
+        if tensor.dtype not in _NAMES:
             raise InvalidInput(f"{name}: safetensors keeps no {tensor.dtype}")
         end = begin + tensor.nbytes
         header[name] = {
-            "dtype": _DTYPES[tensor.dtype],
+            "dtype": _NAMES[tensor.dtype],
             "shape": list(tensor.shape),
             "data_offsets": [begin, end],
         }

@@ -10,7 +10,7 @@ from celery.signals import worker_shutting_down
 
 from assay_shared import hops
 from assay_shared.clients import InferenceClient, RetryBudget, RewardClient
-from assay_shared.queue import PLAY_TASK, make_celery
+from assay_shared.queue import PLAY_TASK, ROLLOUT_QUEUE, make_celery
 from assay_shared.settings import ServiceSettings
 from assay_shared.tracing import end_tracing, serving, set_up_tracing
 from assay_shared.types import GroupRequest
@@ -62,7 +62,7 @@ def run_worker(settings: ServiceSettings, concurrency: int) -> None:
         "--pool=threads",
         f"--hostname=assay-{os.getpid()}@%h",
         f"--concurrency={concurrency}",
-        "--queues=rollouts",
+        f"--queues={ROLLOUT_QUEUE}",
         "--without-gossip",
         "--without-mingle",
         f"--loglevel={settings.log_level}",

@@ -1,8 +1,12 @@
 """Keeping runs: back up, restore, prune."""
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import typer
+
+if TYPE_CHECKING:
+    from assay_shared.settings import ServiceSettings
 
 _RUNS = typer.Option(None, help="Folder of runs; ASSAY_RUNS without it.")
 _NAMES = typer.Option(None, "--run", help="Only this run; may be given several times.")
@@ -15,12 +19,10 @@ def backup(
     with_redis: bool = typer.Option(True, help="Add what Redis holds: results, the judge's books."),
 ) -> None:
     """Write runs, and what Redis holds, to one archive; runs may go on meanwhile."""
-    from assay_shared.audit import recorded, set_up_audit
-    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_shared.audit import recorded
     from assay_trainer.backup import back_up
 
-    settings = read_settings(ServiceSettings)
-    set_up_audit("trainer", settings)
+    settings = _settings()
     with recorded("backup", file=file):
         url = settings.redis_url if with_redis else None
         names = back_up(file, runs or settings.runs, run or [], url)
@@ -34,12 +36,10 @@ def restore(
     with_redis: bool = typer.Option(False, help="Add to Redis what it lacks."),
 ) -> None:
     """Put runs back from an archive; `assay train --resume` goes on with them."""
-    from assay_shared.audit import recorded, set_up_audit
-    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_shared.audit import recorded
     from assay_trainer import backup as backups
 
-    settings = read_settings(ServiceSettings)
-    set_up_audit("trainer", settings)
+    settings = _settings()
     with recorded("restore", file=file):
         url = settings.redis_url if with_redis else None
         names = backups.restore(file, runs or settings.runs, run or [], url)
@@ -57,12 +57,10 @@ def prune(
     dry_run: bool = typer.Option(False, help="Only say what would be deleted."),
 ) -> None:
     """Delete checkpoints and weights that runs no longer need."""
-    from assay_shared.audit import recorded, set_up_audit
-    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_shared.audit import recorded
     from assay_trainer import retention
 
-    settings = read_settings(ServiceSettings)
-    set_up_audit("trainer", settings)
+    settings = _settings()
     folder = runs or settings.runs
     with recorded("prune", runs=folder, keep=keep, rollouts=rollouts, dry_run=dry_run):
         found = retention.prune(
@@ -73,3 +71,13 @@ def prune(
         print(f"{pruned.name:<32} {pruned.num_bytes / 2**20:>10.1f} MiB  {told}")
     total = sum(pruned.num_bytes for pruned in found) / 2**20
     print(f"{'would be freed' if dry_run else 'freed':<32} {total:>10.1f} MiB")
+
+
+def _settings() -> "ServiceSettings":
+    """Those of the environment; what is done is audited to their file."""
+    from assay_shared.audit import set_up_audit
+    from assay_shared.settings import ServiceSettings, read_settings
+
+    settings = read_settings(ServiceSettings)
+    set_up_audit("trainer", settings, shown=False)  # a person looks on
+    return settings

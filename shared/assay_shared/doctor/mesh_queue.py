@@ -7,13 +7,11 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from assay_shared.doctor.findings import Finding, Limits, Status
+from assay_shared.queue import ROLLOUT_QUEUE, TAKEN, make_celery
 from assay_shared.settings import ServiceSettings
 
 if TYPE_CHECKING:
     import redis
-
-#: Where kombu keeps what workers have taken and not acknowledged.
-_TAKEN = "unacked"
 
 
 def examine_queue(settings: ServiceSettings, limits: Limits) -> list[Finding]:
@@ -44,7 +42,7 @@ def _look(client: redis.Redis, settings: ServiceSettings, limits: Limits) -> Ite
     yield Finding(Status.OK, "queue", f"Redis {info['redis_version']} answers")
     yield _durability(info)
     yield _clock(client, limits)
-    waiting, taken = client.llen("rollouts"), client.hlen(_TAKEN)
+    waiting, taken = client.llen(ROLLOUT_QUEUE), client.hlen(TAKEN)
     yield _workers(settings, limits, int(waiting), int(taken))
 
 
@@ -80,10 +78,10 @@ def _clock(client: redis.Redis, limits: Limits) -> Finding:
 def _workers(settings: ServiceSettings, limits: Limits, waiting: int, taken: int) -> Finding:
     queue = f"{waiting} groups wait, {taken} are in hand"
     try:
-        from assay_shared.queue import make_celery
+        celery = make_celery(settings.redis_url)
     except ModuleNotFoundError:
         return Finding(Status.UNKNOWN, "workers", f"{queue}; celery is not installed here")
-    with make_celery(settings.redis_url) as celery:
+    with celery:
         answers = celery.control.inspect(timeout=min(limits.timeout_s, 2.0)).ping() or {}
     if answers:
         return Finding(Status.OK, "workers", f"{len(answers)} answer; {queue}")

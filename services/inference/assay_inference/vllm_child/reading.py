@@ -15,21 +15,6 @@ _MAX_THREADS = 16
 _PIECE_BYTES = 32 << 20
 #: On the GPU beside the model, unless one tensor alone is larger.
 _MAX_AHEAD_BYTES = 1 << 30
-#: As safetensors names them.
-_DTYPES = {
-    "F64": torch.float64,
-    "F32": torch.float32,
-    "BF16": torch.bfloat16,
-    "F16": torch.float16,
-    "F8_E4M3": torch.float8_e4m3fn,
-    "F8_E5M2": torch.float8_e5m2,
-    "I64": torch.int64,
-    "I32": torch.int32,
-    "I16": torch.int16,
-    "I8": torch.int8,
-    "U8": torch.uint8,
-    "BOOL": torch.bool,
-}
 
 
 class Stored(NamedTuple):
@@ -42,8 +27,13 @@ class Stored(NamedTuple):
     shape: Sequence[int]
 
     @property
+    def torch_dtype(self) -> torch.dtype:
+        dtype: torch.dtype = getattr(torch, self.dtype)
+        return dtype
+
+    @property
     def num_bytes(self) -> int:
-        return math.prod(self.shape) * _DTYPES[self.dtype].itemsize
+        return math.prod(self.shape) * self.torch_dtype.itemsize
 
 
 def read(stored: Sequence[Stored], device: torch.device) -> Iterator[tuple[str, torch.Tensor]]:
@@ -75,7 +65,7 @@ def _arrived(waiting: deque[tuple[Stored, "Future[torch.Tensor]"]]) -> tuple[str
 
 
 def _read(stored: Stored, device: torch.device) -> torch.Tensor:
-    tensor = torch.empty(tuple(stored.shape), dtype=_DTYPES[stored.dtype], device=device)
+    tensor = torch.empty(tuple(stored.shape), dtype=stored.torch_dtype, device=device)
     flat = tensor.reshape(-1).view(torch.uint8)
     size = min(_PIECE_BYTES, flat.numel())
     buffer = torch.empty(size, dtype=torch.uint8, pin_memory=device.type == "cuda")
