@@ -7,15 +7,14 @@ from functools import partial
 from assay_inference.engine import OnText
 from assay_inference.engine_child import EngineChild
 from assay_inference.opened import Checkpoint
-from assay_inference.sample import Sample
+from assay_inference.sample import Redrawable, Sample
 from assay_inference.server_api import Drawn, derived_seed
-from assay_inference.spans import check_redraw
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.together import together
 from assay_shared.types import Completion, FinishReason, SamplingParams
 
 
-class Drawing:
+class Drawing(Redrawable[Sample]):
     """`go_on` until `is_finished`; in between, what it has is kept or taken back."""
 
     def __init__(
@@ -26,28 +25,13 @@ class Drawing:
         self._sampling = sampling
         self._on_text = on_text
         self._timeout_s = timeout_s
-        self._num_redraws = 0
         #: Greedy samples are all the same, and the server draws one alone.
         self._num_copies = sampling.n if sampling.temperature == 0 else 1
-        self._samples = self._new_samples()
+        self.samples = self._new_samples()
 
     def _new_samples(self) -> list[Sample]:
         number = self._sampling.n // self._num_copies
         return [Sample(self._sampling.stop) for _ in range(number)]
-
-    @property
-    def is_finished(self) -> bool:
-        return all(sample.finish_reason is not None for sample in self._samples)
-
-    def redraw(self) -> None:
-        """Forget what is drawn.
-
-        Raises:
-            NotReady: that cannot be.
-        """
-        check_redraw(self._num_redraws, is_shown=any(s.transcript.is_shown for s in self._samples))
-        self._num_redraws += 1
-        self._samples = self._new_samples()
 
     async def go_on(self, replica: EngineChild) -> None:
         """Draw until all samples are finished, or the server gives up what is not.
@@ -55,18 +39,18 @@ class Drawing:
         Raises:
             Unreachable, TimedOut: it is gone or hangs.
         """
-        if not any(sample.token_ids or sample.finish_reason for sample in self._samples):
-            sampling = self._sampling.model_copy(update={"n": len(self._samples)})
-            return await self._draw(replica, sampling, list(range(len(self._samples))))
+        if not any(sample.token_ids or sample.finish_reason for sample in self.samples):
+            sampling = self._sampling.model_copy(update={"n": len(self.samples)})
+            return await self._draw(replica, sampling, list(range(len(self.samples))))
         await together(
             self._draw(replica, self._rest(index), [index])
-            for index, sample in enumerate(self._samples)
+            for index, sample in enumerate(self.samples)
             if sample.finish_reason is None
         )
 
     def _rest(self, index: int) -> SamplingParams:
         """What is left to draw of a sample, with a seed that repeats none of its draws."""
-        sampling, num_drawn = self._sampling, len(self._samples[index].token_ids)
+        sampling, num_drawn = self._sampling, len(self.samples[index].token_ids)
         seed = None
         if sampling.seed is not None:
             seed = derived_seed(f"{sampling.seed}/{index}/{num_drawn}")
@@ -77,7 +61,7 @@ class Drawing:
         """One call of the server, whose samples are those `at` these places."""
         checkpoint = replica.checkpoint
         ends = checkpoint.vocabulary.end_ids
-        samples = [self._samples[index] for index in at]
+        samples = [self.samples[index] for index in at]
         prompt = self._prompt + samples[0].token_ids
         if self._on_text is None:
             drawn = await replica.api.generate(prompt, sampling, ends, self._timeout_s)
@@ -93,7 +77,7 @@ class Drawing:
 
     def _take_in(self, index: int, one: Drawn, checkpoint: Checkpoint) -> None:
         """All that one call drew of a sample."""
-        sample, vocabulary = self._samples[index], checkpoint.vocabulary
+        sample, vocabulary = self.samples[index], checkpoint.vocabulary
         num_before = len(sample.token_ids)
         sample.token_ids += one.token_ids
         sample.logprobs += one.logprobs
@@ -126,7 +110,7 @@ class Drawing:
     def _show(self, index: int, vocabulary: Vocabulary, further: Drawn) -> bool:
         """Bring the text up to date, `further` included, and send on what is sure; true if a stop
         string ends it."""
-        sample = self._samples[index]
+        sample = self.samples[index]
         send = None if self._on_text is None else partial(self._send, index)
         final = (further.finish_reason or sample.finish_reason) is not None
         ids = sample.token_ids + further.token_ids
@@ -139,4 +123,4 @@ class Drawing:
 
     def completions(self) -> list[Completion]:
         """Of all samples, once they are finished."""
-        return [s.completion() for s in self._samples for _ in range(self._num_copies)]
+        return [s.completion() for s in self.samples for _ in range(self._num_copies)]

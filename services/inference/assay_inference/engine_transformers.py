@@ -167,14 +167,14 @@ class TransformersEngine:
                 self._replace(job)
             else:
                 # A request larger than the whole batch runs by itself rather than never.
-                if busy and len(job.rows) > room:
+                if busy and len(job.samples) > room:
                     break
                 joining.append(job)
-                room -= len(job.rows)
+                room -= len(job.samples)
             waiting.popleft()
         if joining:
             try:
-                rows = [row for request in joining for row in request.rows]
+                rows = [row for request in joining for row in request.samples]
                 running.join(self._served(), rows)
             except Exception:
                 for request in joining:

@@ -6,8 +6,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from assay_inference.engine import Loaded, OnText
-from assay_inference.sample import Sample
-from assay_inference.spans import check_redraw
+from assay_inference.sample import Redrawable, Sample
 from assay_shared.types import (
     Completion,
     PolicyVersion,
@@ -60,7 +59,7 @@ class Row(Sample):
         self.spans.add(policy, 1)
 
 
-class Generate(Job[list[Completion]]):
+class Generate(Job[list[Completion]], Redrawable[Row]):
     """Draw `sampling.n` rows after one prompt."""
 
     def __init__(self, prompt: list[int], sampling: SamplingParams, on_text: OnText | None) -> None:
@@ -68,24 +67,9 @@ class Generate(Job[list[Completion]]):
         self.prompt = prompt
         self.sampling = sampling
         self.on_text = on_text
-        self.rows = self._new_rows()
-        self._num_redraws = 0
+        self.samples = self._new_samples()
 
-    @property
-    def finished(self) -> bool:
-        return all(row.finish_reason is not None for row in self.rows)
-
-    def redraw(self) -> None:
-        """Forget what is drawn.
-
-        Raises:
-            NotReady: that cannot be.
-        """
-        check_redraw(self._num_redraws, is_shown=any(row.transcript.is_shown for row in self.rows))
-        self._num_redraws += 1
-        self.rows = self._new_rows()
-
-    def _new_rows(self) -> list[Row]:
+    def _new_samples(self) -> list[Row]:
         return [Row(self, i, self._random(i)) for i in range(self.sampling.n)]
 
     def _random(self, index: int) -> random.Random:

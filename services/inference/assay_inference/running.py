@@ -100,8 +100,8 @@ class Running:
         else:
             self._batch = None
         for request in {id(row.request): row.request for row in left}.values():
-            if request.finished:
-                request.succeed([row.completion() for row in request.rows])
+            if request.is_finished:
+                request.succeed([row.completion() for row in request.samples])
 
 
 def _ended(row: Row, model: Model) -> bool:

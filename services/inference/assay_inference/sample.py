@@ -1,8 +1,15 @@
-"""One sample as it grows, whoever draws it."""
+"""Samples as they grow, whoever draws them."""
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
 
 from assay_inference.spans import Spans
 from assay_inference.transcript import Transcript
+from assay_shared.errors import NotReady
 from assay_shared.types import Completion, FinishReason
+
+#: Further draws that new weights may cost one request.
+MAX_REDRAWS = 16
 
 
 class Sample:
@@ -26,3 +33,41 @@ class Sample:
             policy=self.spans.newest,
             versions=self.spans.mixed,
         )
+
+
+OneSample = TypeVar("OneSample", bound=Sample)
+
+
+class Redrawable(ABC, Generic[OneSample]):
+    """A request's samples until all are finished; new weights may have them drawn anew."""
+
+    samples: list[OneSample]
+    _num_redraws = 0
+
+    @abstractmethod
+    def _new_samples(self) -> list[OneSample]:
+        """With nothing drawn."""
+
+    @property
+    def is_finished(self) -> bool:
+        return all(sample.finish_reason is not None for sample in self.samples)
+
+    def redraw(self) -> None:
+        """Forget what is drawn.
+
+        Raises:
+            NotReady: some of its text was streamed already, or it was drawn anew too often.
+        """
+        if any(sample.transcript.is_shown for sample in self.samples):
+            raise NotReady(
+                "new weights came while this was streamed, and no text mixes two versions",
+                hint="ask again",
+                retry_after_s=0.0,
+            )
+        if self._num_redraws >= MAX_REDRAWS:
+            raise NotReady(
+                f"new weights came {self._num_redraws} times before this was drawn",
+                retry_after_s=1.0,
+            )
+        self._num_redraws += 1
+        self.samples = self._new_samples()

@@ -1,10 +1,6 @@
-"""Which version drew which of a sample's tokens, and what new weights ask of samples in hand."""
+"""Which version drew which of a sample's tokens."""
 
-from assay_shared.errors import NotReady
 from assay_shared.types import PolicyVersion, VersionSpan
-
-#: Further draws that new weights may cost one request.
-MAX_REDRAWS = 16
 
 
 class Spans:
@@ -34,22 +30,4 @@ class Spans:
         return tuple(
             VersionSpan(policy=policy, num_tokens=length)
             for policy, length in zip(self._policies, self._lengths, strict=True)
-        )
-
-
-def check_redraw(num_redraws: int, *, is_shown: bool) -> None:
-    """Whether a request can be drawn anew from its prompt.
-
-    Raises:
-        NotReady: some of its text was streamed already, or it was drawn anew too often.
-    """
-    if is_shown:
-        raise NotReady(
-            "new weights came while this was streamed, and no text mixes two versions",
-            hint="ask again",
-            retry_after_s=0.0,
-        )
-    if num_redraws >= MAX_REDRAWS:
-        raise NotReady(
-            f"new weights came {num_redraws} times before this was drawn", retry_after_s=1.0
         )
