@@ -2,12 +2,12 @@
 
 import json
 import os
-import random
 import re
 import socket
 import subprocess
 import sys
 import threading
+import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,22 +28,24 @@ _ANSWER = re.compile(r"<reference>\n(.*?)\n</reference>.*<answer>\n(.*?)\n</answ
 
 
 class JudgeModel:
-    """An LLM endpoint that compares answer and reference, and is silent at a chosen rate."""
+    """An LLM endpoint that compares answer and reference, and never answers some questions.
+
+    Which ones is decided by what is asked, so that asking again does not help.
+    """
 
     def __init__(self) -> None:
-        self.empty_rate = 0.0
+        self.silent_share = 0.0
         self.num_asked = 0
-        self._random = random.Random(0)
         self.app = FastAPI()
 
         @self.app.post("/v1/chat/completions")
         async def complete(request: Request) -> JSONResponse:
             self.num_asked += 1
-            if self._random.random() < self.empty_rate:
-                return JSONResponse(says(None))
             prompt = (await request.json())["messages"][0]["content"]
             found = _ANSWER.search(prompt)
             assert found is not None
+            if zlib.crc32(found.group().encode()) / 2**32 < self.silent_share:
+                return JSONResponse(says(None))
             same = found.group(1).strip() == found.group(2).strip()
             return JSONResponse(verdict("CORRECT" if same else "INCORRECT"))
 
@@ -83,7 +85,7 @@ def mesh(
 def mended(mesh: Mesh, judge_model: tuple[JudgeModel, str]) -> Iterator[None]:
     """What one test breaks is whole again for the next."""
     yield
-    judge_model[0].empty_rate = 0.0
+    judge_model[0].silent_share = 0.0
     mesh.watch()
 
 

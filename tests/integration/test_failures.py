@@ -98,7 +98,7 @@ async def test_a_sandbox_that_comes_back_in_time_costs_no_sample(mesh: Mesh) -> 
 async def test_a_judge_that_says_nothing_scores_nothing_zero(
     mesh: Mesh, judge_model: tuple[JudgeModel, str]
 ) -> None:
-    judge_model[0].empty_rate = 0.5
+    judge_model[0].silent_share = 0.5
     request = ScoreRequest(task=COLOUR, answers=coloured(range(16)))
     rewards = (await score(mesh.urls["reward"], request)).rewards
     seen = values(rewards)
@@ -106,7 +106,7 @@ async def test_a_judge_that_says_nothing_scores_nothing_zero(
     assert {value for value in seen[0::2] if value is not None} == {1.0}
     assert {value for value in seen[1::2] if value is not None} == {0.0}
     check_statistics(rewards, request)
-    judge_model[0].empty_rate = 1.0
+    judge_model[0].silent_share = 1.0
     request = ScoreRequest(task=COLOUR, answers=coloured(range(16, 32)))
     rewards = (await score(mesh.urls["reward"], request)).rewards
     assert all(isinstance(reward, Unscored) for reward in rewards)
@@ -120,8 +120,8 @@ def coloured(numbers: range) -> tuple[str, ...]:
 def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
     assay: Assay, judge_model: tuple[JudgeModel, str], tmp_path: Path
 ) -> None:
-    """All tasks are the judge's, and 6 in 10 of its replies are empty."""
-    judge_model[0].empty_rate = 0.6
+    """All tasks are the judge's, and half of its questions are never answered."""
+    judge_model[0].silent_share = 0.5
     folder = tmp_path / "run"
     assay.run("train", demo_file(), *LOOKUP, "grpo.steps=2", "--folder", str(folder))
     found = [wait_for_event(folder, "step", step=step) for step in (1, 2)]
