@@ -8,6 +8,8 @@ With an action, each call of it is written to the audit log. A route that names 
 only to keys without a list of scopes.
 """
 
+import base64
+import binascii
 import hashlib
 import hmac
 import time
@@ -30,6 +32,8 @@ FOR_ANY_KEY = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.j
 #: Where a request's connection keeps the name of its client.
 CLIENT = "assay.client"
 _SCOPE, _ACTION = "x-assay-scope", "x-assay-action"
+#: A browser sends what it has been told once with every request, whichever page made it ask.
+_FOR_BROWSERS = frozenset({"GET", "HEAD"})
 #: What may come at once, as a share of a minute's requests.
 _BURST_MINUTES = 1 / 6
 
@@ -61,6 +65,8 @@ def _find_route(routes: Iterable[BaseRoute], connection: Connection) -> BaseRout
 
 class BearerAuth:
     """Asks for `Authorization: Bearer <token>` on all but the open paths.
+
+    To read, a browser may send the token as the password of any user (RFC 7617).
 
     Tokens have names: whose token it is, is who asks. They are kept as digests alone, and each
     request is compared with all of them, in constant time.
@@ -99,7 +105,7 @@ class BearerAuth:
             await self._app(scope, receive, send)
 
     def _find_client(self, scope: Connection) -> "_Client | None":
-        given = _digest(Headers(scope=scope).get("authorization", ""))
+        given = _digest(_given_token(scope))
         found = None
         for client in self._clients:  # to the end: the time it takes says nothing
             if hmac.compare_digest(given, client.digest):
@@ -135,7 +141,7 @@ class _Client:
         token, limit = key.token.get_secret_value(), key.requests_per_minute
         return cls(
             name=name,
-            digest=_digest(f"Bearer {token}"),
+            digest=_digest(token),
             scopes=key.scopes,
             requests_per_minute=limit,
             num_left=_burst(limit),
@@ -162,5 +168,18 @@ def _burst(requests_per_minute: int | None) -> float:
     return max(1.0, (requests_per_minute or 0) * _BURST_MINUTES)
 
 
-def _digest(header: str) -> bytes:
-    return hashlib.sha256(header.encode()).digest()
+def _given_token(scope: Connection) -> str:
+    """What a request shows, or nothing, which is no client's token."""
+    scheme, _, credentials = Headers(scope=scope).get("authorization", "").partition(" ")
+    if scheme.lower() == "bearer":
+        return credentials.strip()
+    if scheme.lower() == "basic" and scope["method"] in _FOR_BROWSERS:
+        try:
+            return base64.b64decode(credentials, validate=True).decode().partition(":")[2]
+        except (binascii.Error, UnicodeDecodeError):
+            return ""
+    return ""
+
+
+def _digest(token: str) -> bytes:
+    return hashlib.sha256(token.encode()).digest()

@@ -19,7 +19,7 @@ from assay_shared.context import (
     request_id,
     request_scope,
 )
-from assay_shared.errors import AssayError, NotReady, TooLarge, to_body
+from assay_shared.errors import AssayError, NotReady, TooLarge, Unauthorized, to_body
 from assay_shared.metrics import ServiceMetrics
 
 _log = logging.getLogger(__name__)
@@ -205,5 +205,9 @@ async def answer_error(error: AssayError, service: str, send: Send) -> None:
     headers = [(b"content-type", b"application/json"), (b"content-length", b"%d" % len(body))]
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after_s))))
+    if isinstance(error, Unauthorized):
+        # Chromium reads one challenge a header.
+        headers.append((b"www-authenticate", b'Basic realm="assay", charset="UTF-8"'))
+        headers.append((b"www-authenticate", b'Bearer realm="assay"'))
     await send({"type": "http.response.start", "status": error.http_status, "headers": headers})
     await send({"type": "http.response.body", "body": body})

@@ -132,6 +132,32 @@ async def test_every_route_that_is_not_open_asks_for_a_scope_of_its_service(
     assert used == set(Scope), "a scope that no route asks for"
 
 
+async def test_a_browser_may_read_with_the_token_as_its_password(
+    services: list[Service], serve: Serve, session: aiohttp.ClientSession
+) -> None:
+    """It is asked for one; but a page of somebody else's must not start runs with it."""
+    url = serve(services[4].app)
+    async with session.get(url) as response:
+        assert response.status == 401
+        assert 'Basic realm="assay"' in response.headers.getall("www-authenticate")[0]
+    for path, password, status in (
+        ("/", OWN, 200),
+        ("/v1/runs", "key-of-TRAINER_READ", 200),
+        ("/v1/runs", "key-of-TRAINER_CONTROL", 403),
+        ("/v1/runs", "wrong", 401),
+        ("/v1/runs", "", 401),
+    ):
+        headers = {"authorization": aiohttp.encode_basic_auth("anybody", password)}
+        async with session.get(url + path, headers=headers) as response:
+            assert response.status == status, (path, password)
+    headers = {"authorization": aiohttp.encode_basic_auth("anybody", OWN)}
+    async with session.post(f"{url}/v1/runs/a/stop", headers=headers) as response:
+        assert response.status == 401
+    for broken in ("Basic", "Basic ?", "Basic /w==", "Digest x", OWN):
+        async with session.get(url, headers={"authorization": broken}) as response:
+            assert response.status == 401, broken
+
+
 def test_the_scopes_are_documented_with_their_routes(services: list[Service]) -> None:
     page = (DOCS / "security.md").read_text()
     rows = dict(re.findall(r"^\| `(\w+:\w+)` \| (.+?) \|", page, re.MULTILINE))
