@@ -123,7 +123,9 @@ def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
     """All tasks are the judge's, and half of its questions are never answered."""
     judge_model[0].silent_share = 0.5
     folder = tmp_path / "run"
-    assay.run("train", demo_file(), *LOOKUP, "grpo.steps=2", "--folder", str(folder))
+    # The judge remembers what it said to the same answers in other tests' runs.
+    own = ("data.train={kind: generated, num_tasks: 100, code: 0, arithmetic: 0, seed: 7}",)
+    assay.run("train", demo_file(), *LOOKUP, *own, "grpo.steps=2", "--folder", str(folder))
     found = [wait_for_event(folder, "step", step=step) for step in (1, 2)]
     steps = [Step.model_validate(event.data) for event in found]
     num_failed = sum(step.failures.get("judge", 0) for step in steps)

@@ -12,6 +12,15 @@ from tests.unit.sandbox.conftest import MakeSandbox
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 ME = "me"
+#: The wall's signal and the CPU's come in one moment.
+BOTH_CLOCKS = """\
+import os, signal
+both = {signal.SIGALRM, signal.SIGXCPU}
+signal.pthread_sigmask(signal.SIG_BLOCK, both)
+for number in both:
+    os.kill(os.getpid(), number)
+signal.pthread_sigmask(signal.SIG_UNBLOCK, both)
+"""
 QUICK = SessionRequest(
     limits=Limits(cpu_time_s=1.0, wall_time_s=2.0, memory_bytes=256 * 2**20, output_bytes=100_000)
 )
@@ -54,6 +63,7 @@ async def test_names_live_from_cell_to_cell(sandbox: LocalSandbox) -> None:
         ("while True: pass", Status.TIME_LIMIT, "time"),
         ("import time\ntime.sleep(60)", Status.TIME_LIMIT, "time"),
         ("try:\n    while True: pass\nexcept Exception: pass", Status.TIME_LIMIT, "time"),
+        (BOTH_CLOCKS, Status.TIME_LIMIT, "time"),
         ("y = bytearray(2**30)", Status.MEMORY_LIMIT, "memory"),
         ("z = []\nwhile True: z.append(bytearray(2**20))", Status.MEMORY_LIMIT, "memory"),
         ("print('x' * 200_000)", Status.OUTPUT_LIMIT, "kept"),
