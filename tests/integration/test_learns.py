@@ -9,7 +9,7 @@ from tests.integration.conftest import Assay, demo_file
 
 SHORT = (
     "data.held_out.num_tasks=200",
-    "grpo.steps=30",
+    "grpo.steps=25",
     "evaluation.samples_per_task=4",
     "evaluation.k=[1]",
 )
