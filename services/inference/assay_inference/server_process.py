@@ -2,6 +2,7 @@
 
 import contextlib
 import json
+import logging
 import os
 import re
 import shutil
@@ -18,7 +19,13 @@ from assay_shared import guard
 from assay_shared.errors import ConfigError
 from assay_shared.processes import last_lines
 
-_ERROR = re.compile(r"\bERROR\b|^\w+Error:")
+_log = logging.getLogger(__name__)
+
+#: The line of a traceback that says what was raised, with or without an engine's prefix.
+_RAISED = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception)\b.*)")
+_ERROR = re.compile(r"\bERROR\b")
+#: Of the log of a child that ended by itself, in ours.
+_NUM_LINES_KEPT = 100
 _VERSION_TIMEOUT_S = 60.0
 _FIND_VERSION = """
 import importlib.metadata as metadata, json
@@ -101,7 +108,7 @@ class ServerProcess:
                 env=environment,
                 start_new_session=True,
             )
-        self._is_over = False
+        self._is_asked_to_end = self._is_over = False
 
     @property
     def pid(self) -> int:
@@ -112,16 +119,22 @@ class ServerProcess:
         return self._process.poll() is None
 
     def last_words(self) -> str:
-        """The end of its log, for a message."""
-        errors = [line for line in last_lines(self._log, 200) if _ERROR.search(line)]
-        lines = errors[-2:] or last_lines(self._log, 2)
-        return " | ".join(line.strip()[-300:] for line in lines) or "its log is empty"
+        """What its log says of its end, for a message."""
+        lines = last_lines(self._log, 400)
+        raised = [found.group(1) for line in lines if (found := _RAISED.search(line))]
+        # Where a part of an engine fails, the rest of it fails for that: the first is the cause.
+        told = list(dict.fromkeys(raised[:1] + raised[-1:]))
+        told = told or [line for line in lines if _ERROR.search(line)][-2:] or lines[-2:]
+        return " | ".join(line.strip()[:500] for line in told) or "its log is empty"
 
     def kill(self) -> None:
         """End the whole session at once, whatever state it is in."""
         if self._is_over:
             return
         self._is_over = True
+        if not self._is_asked_to_end and not self.is_running():
+            text = "\n".join(last_lines(self._log, _NUM_LINES_KEPT))
+            _log.warning("an engine has ended by itself; the end of its log:\n%s", text)
         with contextlib.suppress(ProcessLookupError):  # all of it has ended already
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
@@ -131,6 +144,7 @@ class ServerProcess:
 
     def end(self, grace_s: float) -> None:
         """Ask it to end, and kill what is left after `grace_s`. Blocks."""
+        self._is_asked_to_end = True
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):  # the kill is next
             self._process.wait(grace_s)
