@@ -108,7 +108,7 @@ class ServerProcess:
                 env=environment,
                 start_new_session=True,
             )
-        self._is_asked_to_end = self._is_over = False
+        self._is_over = False
 
     @property
     def pid(self) -> int:
@@ -129,23 +129,25 @@ class ServerProcess:
 
     def kill(self) -> None:
         """End the whole session at once, whatever state it is in."""
+        if not self._is_over and not self.is_running():
+            text = "\n".join(last_lines(self._log, _NUM_LINES_KEPT))
+            _log.warning("an engine has ended by itself; the end of its log:\n%s", text)
+        self._clear()
+
+    def end(self, grace_s: float) -> None:
+        """Ask it to end, and kill what is left after `grace_s`. Blocks."""
+        self._process.terminate()
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the kill is next
+            self._process.wait(grace_s)
+        self._clear()
+
+    def _clear(self) -> None:
         if self._is_over:
             return
         self._is_over = True
-        if not self._is_asked_to_end and not self.is_running():
-            text = "\n".join(last_lines(self._log, _NUM_LINES_KEPT))
-            _log.warning("an engine has ended by itself; the end of its log:\n%s", text)
         with contextlib.suppress(ProcessLookupError):  # all of it has ended already
             os.killpg(self.pid, signal.SIGKILL)
         self._process.wait()
         if self._process.stdin is not None:
             self._process.stdin.close()
         shutil.rmtree(self._folder, ignore_errors=True)
-
-    def end(self, grace_s: float) -> None:
-        """Ask it to end, and kill what is left after `grace_s`. Blocks."""
-        self._is_asked_to_end = True
-        self._process.terminate()
-        with contextlib.suppress(subprocess.TimeoutExpired):  # the kill is next
-            self._process.wait(grace_s)
-        self.kill()
