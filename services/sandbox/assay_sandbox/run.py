@@ -216,11 +216,9 @@ class Run:
         if self._answer.done():
             return
         try:
-            answer = self._slot.recv(MAX_MESSAGE_BYTES)
+            answer = _receive(self._slot)
         except BlockingIOError:
             return
-        except OSError:
-            answer = b""
         asyncio.get_running_loop().remove_reader(self._slot.fileno())
         self._answer.set_result(answer)
 
@@ -282,11 +280,26 @@ class Run:
             wall_time_s=float(str(answer["wall_time_s"])),
             clean_time_s=float(str(answer["clean_time_s"])),
             peak_memory_bytes=int(str(answer["peak_memory_bytes"])),
-            out_of_time=self._out_of_time,
+            # A program that had ended when its time was over was only cleaned up after.
+            out_of_time=self._out_of_time and bool(answer["killed_by_server"]),
             out_of_output=self._out_of_output,
             out_of_memory=bool(answer["out_of_memory"]),
             files=files,
         )
+
+
+def _receive(slot: socket.socket) -> bytes:
+    """What a slot answers; nothing if it is gone without an answer.
+
+    One that leaves with a message of ours unread resets the connection: the kernel says so once,
+    before it hands out the answer that was sent before (unix(7)).
+
+    Raises:
+        BlockingIOError: it has not said anything yet.
+    """
+    with suppress(ConnectionResetError):
+        return slot.recv(MAX_MESSAGE_BYTES)
+    return slot.recv(MAX_MESSAGE_BYTES)
 
 
 def _memory_file(content: bytes) -> int:

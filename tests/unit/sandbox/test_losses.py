@@ -2,8 +2,10 @@
 
 import asyncio
 import base64
+import marshal
 import os
 import signal
+import socket
 import subprocess
 import time
 from collections.abc import Iterator
@@ -11,10 +13,11 @@ from pathlib import Path
 
 import pytest
 
+from assay_sandbox.run import Plan, Run
 from assay_sandbox.sandbox import LocalSandbox
 from assay_shared.clients import SandboxClient
 from assay_shared.errors import SandboxFault
-from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
+from assay_shared.types import MAX_FILES, ExecutionRequest, ExecutionResult, Limits, Status
 from tests.conftest import SandboxProcess, running_sandbox
 from tests.unit.sandbox.conftest import MakeSandbox, open_sandbox
 
@@ -74,6 +77,85 @@ async def test_a_killed_slot_fails_its_program_and_is_built_anew(
     started = time.monotonic()
     assert (await run(sandbox, "print(1)")).stdout == "1\n"
     assert time.monotonic() - started < 1.0
+
+
+async def test_an_answer_is_read_from_a_slot_that_left_with_an_order_unread() -> None:
+    """A slot for one program ends with it, and its program may end as it is to be killed."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    with ours, theirs:
+        run = start(ours)
+        theirs.send(marshal.dumps(FACTS | {"killed_by_server": False}))
+        run.kill()
+        theirs.close()
+        assert (await run.finish()).exit_code == 0
+        assert not run.is_slot_lost
+
+
+async def test_a_slot_that_left_with_an_order_unread_and_no_answer_is_lost() -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    with ours, theirs:
+        run = start(ours)
+        run.kill()
+        theirs.close()
+        with pytest.raises(SandboxFault, match="the slot ended under its program"):
+            await run.finish()
+        assert run.is_slot_lost
+
+
+@pytest.mark.parametrize("killed_by_server", [True, False])
+async def test_time_is_over_only_for_a_program_that_ran_until_then(killed_by_server: bool) -> None:
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    with ours, theirs:
+        run = start(ours, wall_time_s=0.01)
+        await asyncio.sleep(0.1)
+        theirs.send(marshal.dumps(FACTS | {"killed_by_server": killed_by_server}))
+        assert (await run.finish()).out_of_time is killed_by_server
+
+
+#: What a slot says of a program that ended by itself.
+FACTS = {
+    "status": 0,
+    "cpu_time_s": 0.0,
+    "wall_time_s": 0.0,
+    "clean_time_s": 0.0,
+    "peak_memory_bytes": 0,
+    "out_of_memory": False,
+    "out_of_memory_around": False,
+}
+
+
+def start(slot: socket.socket, wall_time_s: float = 60.0) -> Run:
+    plan = Plan(header={}, body={}, stdin=b"", wall_time_s=wall_time_s, output_bytes=1000)
+    return Run(slot, plan, lambda run, line: None)
+
+
+@pytest.mark.parametrize("isolation", ["pooled", "fresh", "single_use"])
+async def test_a_clock_that_rings_as_files_are_picked_up_changes_nothing(
+    make_sandbox: MakeSandbox, isolation: str
+) -> None:
+    sandbox = await make_sandbox(sandbox_slots=1, sandbox_isolation=isolation)
+    names = [f"[{number}]" for number in range(MAX_FILES)]  # brackets: all names are looked through
+    code = (
+        "import time\n"
+        "ends = time.monotonic() + 0.85\n"
+        "open('[0]', 'w').write('kept')\n"
+        "for number in range(6000): open(f'{number}.txt', 'w')\n"
+        "time.sleep(max(0, ends - time.monotonic()))"
+    )
+    for _ in range(10):
+        started = time.monotonic()
+        result = await run(sandbox, code, limits=Limits(wall_time_s=1.0), fetch_files=names)
+        took_s = time.monotonic() - started
+        if result.status is Status.ACCEPTED:  # the machine let it end in time
+            assert result.files == {"[0]": b"kept"}
+            if took_s > 1.0:
+                return
+        else:
+            assert result.status is Status.TIME_LIMIT
+    pytest.fail("files were never picked up beyond the program's time")
 
 
 @pytest.mark.parametrize("isolation", ["pooled", "fallback"])

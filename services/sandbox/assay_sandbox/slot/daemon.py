@@ -4,12 +4,11 @@ what it forks has no thread, no secret and no open file of the server in it.
 
 import json
 import os
-import select
 import signal
 import socket
 from dataclasses import dataclass
 
-from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, zygote
+from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, tree, zygote
 
 #: The one level without namespaces.
 FALLBACK = "fallback"
@@ -120,7 +119,7 @@ class Daemon:
         pid = self._pids.pop(number, None)
         if pid is not None:
             if not self.config.has_namespaces:
-                _wait(pid, _LEAVE_TIMEOUT_S)
+                tree.wait(pid, _LEAVE_TIMEOUT_S)
             os.kill(pid, signal.SIGKILL)
             os.waitpid(pid, 0)
         group = self._cgroups.pop(number, None)
@@ -222,13 +221,6 @@ class Daemon:
             writable_bytes=self.config.writable_bytes,
             path=self.config.path,
         )
-
-
-def _wait(pid: int, timeout_s: float) -> None:
-    """Until a child has ended, if it does in time."""
-    pidfd = os.pidfd_open(pid)
-    select.select([pidfd], [], [], timeout_s)
-    os.close(pidfd)
 
 
 def _map_ids(

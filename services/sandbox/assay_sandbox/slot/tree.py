@@ -1,6 +1,7 @@
 """A process and all that it has started, as /proc shows them. man page: proc(5)."""
 
 import os
+import select
 from contextlib import suppress
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -15,6 +16,13 @@ def children(pid: int) -> list[int]:
         with open(f"/proc/{pid}/task/{thread}/children") as file:
             found += map(int, file.read().split())
     return found
+
+
+def wait(pid: int, timeout_s: float) -> None:
+    """Until a child has ended, if it does in time."""
+    pidfd = os.pidfd_open(pid)
+    select.select([pidfd], [], [], timeout_s)
+    os.close(pidfd)
 
 
 def cpu_time_s(pid: int) -> float:

@@ -220,7 +220,7 @@ class Zygote:
             return self._num_killed() != before or tree.cpu_time_s(os.getpid()) > whole_cpu_s
 
         deadline = started + limits["wall_time_s"] * num_cases + _BACKSTOP_S
-        self._await_end(pid, deadline, is_over)
+        killed_by_server = self._await_end(pid, deadline, is_over)
         _, status, usage = os.wait4(pid, 0)
         ended = time.monotonic()
         cpu_time_s = usage.ru_utime + usage.ru_stime + self._end_all()
@@ -234,6 +234,7 @@ class Zygote:
             root.wipe(folder)
         return {
             "status": status,
+            "killed_by_server": killed_by_server,
             "cpu_time_s": cpu_time_s,
             "wall_time_s": ended - started,
             "clean_time_s": time.monotonic() - ended,
@@ -258,12 +259,14 @@ class Zygote:
                     marshal.dump(found, file, MARSHAL_VERSION)
             finally:
                 os._exit(0)
-        self._await_end(pid, time.monotonic() + _PICK_UP_TIMEOUT_S, lambda: False)
+        # What the server sends meanwhile is about the program, which has ended.
+        tree.wait(pid, _PICK_UP_TIMEOUT_S)
+        os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)
 
-    def _await_end(self, pid: int, deadline: float, is_over: Callable[[], bool]) -> None:
+    def _await_end(self, pid: int, deadline: float, is_over: Callable[[], bool]) -> bool:
         """Wait for the program itself; kill it when the server says so, at the deadline, or when
-        `is_over` does: that is asked now and then.
+        `is_over` does: that is asked now and then. Whether it was the server who said so.
         """
         pidfd = os.pidfd_open(pid)
         poll = select.poll()
@@ -274,12 +277,15 @@ class Zygote:
             ready = poll.poll(_LOOK_EVERY_S * 1000)
             if not ready and is_over():
                 break
-        if not any(fd == pidfd for fd, _ in ready):
-            if ready and not self._server.recv(len(KILL)):
-                self._kill_all()
-                os._exit(0)  # the server is gone
-            os.kill(pid, signal.SIGKILL)
+        has_ended = any(fd == pidfd for fd, _ in ready)
         os.close(pidfd)
+        if has_ended:
+            return False
+        if ready and not self._server.recv(len(KILL)):
+            self._kill_all()
+            os._exit(0)  # the server is gone
+        os.kill(pid, signal.SIGKILL)
+        return bool(ready)
 
     def _end_all(self) -> float:
         """Kill and reap what the program started; the CPU seconds of what was reaped here."""
