@@ -170,7 +170,7 @@ class Daemon:
             rights = self._rights(number)
             kept = {server.fileno()} | (group.descriptors if group else set())
             kept |= {fd for fd in (rights.ruleset_fd, rights.events_fd) if fd is not None}
-            zygote.close_all_but(kept)
+            kernel.close_all_but(kept)
             with kernel.opened(os.devnull, os.O_RDWR) as null:
                 os.dup2(null, 0)
             if self.config.has_namespaces:

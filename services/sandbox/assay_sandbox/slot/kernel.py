@@ -169,6 +169,15 @@ class SyscallFilter:
         check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0), "prctl SECCOMP")
 
 
+def close_all_but(kept: set[int]) -> None:
+    """Close every descriptor from 3 on that is not in `kept`."""
+    first = 3
+    for fd in sorted(kept):
+        os.closerange(first, fd)
+        first = fd + 1
+    os.closerange(first, 2**31 - 1)
+
+
 @contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
     """A descriptor of `path` within the block."""

@@ -334,7 +334,7 @@ class Zygote:
             kept = {record, plan} if channel is None else {record, plan, channel}
             if self._rights.ruleset_fd is not None:
                 kept.add(self._rights.ruleset_fd)
-            close_all_but(kept)
+            kernel.close_all_but(kept)
             _set_limits(request["limits"], request["num_cases"])  # type: ignore[arg-type]
             if self._cgroup is None:
                 _limit_data(request["limits"])  # type: ignore[arg-type]
@@ -356,15 +356,6 @@ class Zygote:
         if rights.ruleset_fd is not None:
             landlock.restrict(rights.ruleset_fd)
             os.close(rights.ruleset_fd)
-
-
-def close_all_but(kept: set[int]) -> None:
-    """Close every descriptor from 3 on that is not in `kept`."""
-    first = 3
-    for fd in sorted(kept):
-        os.closerange(first, fd)
-        first = fd + 1
-    os.closerange(first, 2**31 - 1)
 
 
 def _kill_everybody() -> None:
