@@ -24,6 +24,7 @@ LOOKUP = (
     *QUICK[1:],
     "data.train={kind: generated, num_tasks: 100, code: 0, arithmetic: 0}",
     "sft.steps=60",
+    "grpo.max_groups_per_step=48",
 )
 
 #: The demo's SFT, a little shorter, with half of its layers: some samples of a group are right,

@@ -124,7 +124,8 @@ def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
     judge_model[0].silent_share = 0.5
     folder = tmp_path / "run"
     # The judge remembers what it said to the same answers in other tests' runs.
-    settings = (*LOOKUP, "data.train.seed=7", "grpo.steps=2")
+    # With half of a group's answers judged, larger groups still differ in their rewards.
+    settings = (*LOOKUP, "data.train.seed=7", "grpo.steps=2", "grpo.group_size=8")
     assay.run("train", demo_file(), *settings, "--folder", str(folder))
     found = [wait_for_event(folder, "step", step=step) for step in (1, 2)]
     steps = [Step.model_validate(event.data) for event in found]
