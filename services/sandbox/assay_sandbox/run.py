@@ -219,6 +219,8 @@ class Run:
             answer = _receive(self._slot)
         except BlockingIOError:
             return
+        except OSError:
+            answer = b""
         asyncio.get_running_loop().remove_reader(self._slot.fileno())
         self._answer.set_result(answer)
 

@@ -79,42 +79,6 @@ async def test_a_killed_slot_fails_its_program_and_is_built_anew(
     assert time.monotonic() - started < 1.0
 
 
-async def test_an_answer_is_read_from_a_slot_that_left_with_an_order_unread() -> None:
-    """A slot for one program ends with it, and its program may end as it is to be killed."""
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    with ours, theirs:
-        run = start(ours)
-        theirs.send(marshal.dumps(FACTS | {"killed_by_server": False}))
-        run.kill()
-        theirs.close()
-        assert (await run.finish()).exit_code == 0
-        assert not run.is_slot_lost
-
-
-async def test_a_slot_that_left_with_an_order_unread_and_no_answer_is_lost() -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    with ours, theirs:
-        run = start(ours)
-        run.kill()
-        theirs.close()
-        with pytest.raises(SandboxFault, match="the slot ended under its program"):
-            await run.finish()
-        assert run.is_slot_lost
-
-
-@pytest.mark.parametrize("killed_by_server", [True, False])
-async def test_time_is_over_only_for_a_program_that_ran_until_then(killed_by_server: bool) -> None:
-    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    ours.setblocking(False)
-    with ours, theirs:
-        run = start(ours, wall_time_s=0.01)
-        await asyncio.sleep(0.1)
-        theirs.send(marshal.dumps(FACTS | {"killed_by_server": killed_by_server}))
-        assert (await run.finish()).out_of_time is killed_by_server
-
-
 #: What a slot says of a program that ended by itself.
 FACTS = {
     "status": 0,
@@ -130,6 +94,50 @@ FACTS = {
 def start(slot: socket.socket, wall_time_s: float = 60.0) -> Run:
     plan = Plan(header={}, body={}, stdin=b"", wall_time_s=wall_time_s, output_bytes=1000)
     return Run(slot, plan, lambda run, line: None)
+
+
+Ends = tuple[socket.socket, socket.socket]
+
+
+@pytest.fixture
+def ends() -> Iterator[Ends]:
+    """Of a slot's socket: the server's, and the slot's own."""
+    ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    ours.setblocking(False)
+    with ours, theirs:
+        yield ours, theirs
+
+
+async def test_an_answer_is_read_from_a_slot_that_left_with_an_order_unread(ends: Ends) -> None:
+    """A slot for one program ends with it, and its program may end as it is to be killed."""
+    ours, theirs = ends
+    run = start(ours)
+    theirs.send(marshal.dumps(FACTS | {"killed_by_server": False}))
+    run.kill()
+    theirs.close()
+    assert (await run.finish()).exit_code == 0
+    assert not run.is_slot_lost
+
+
+async def test_a_slot_that_left_with_an_order_unread_and_no_answer_is_lost(ends: Ends) -> None:
+    ours, theirs = ends
+    run = start(ours)
+    run.kill()
+    theirs.close()
+    with pytest.raises(SandboxFault, match="the slot ended under its program"):
+        await run.finish()
+    assert run.is_slot_lost
+
+
+@pytest.mark.parametrize("killed_by_server", [True, False])
+async def test_time_is_over_only_for_a_program_that_ran_until_then(
+    ends: Ends, killed_by_server: bool
+) -> None:
+    ours, theirs = ends
+    run = start(ours, wall_time_s=0.01)
+    await asyncio.sleep(0.1)
+    theirs.send(marshal.dumps(FACTS | {"killed_by_server": killed_by_server}))
+    assert (await run.finish()).out_of_time is killed_by_server
 
 
 @pytest.mark.parametrize("isolation", ["pooled", "fresh", "single_use"])

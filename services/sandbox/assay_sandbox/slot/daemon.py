@@ -4,7 +4,6 @@ what it forks has no thread, no secret and no open file of the server in it.
 
 import json
 import os
-import signal
 import socket
 from dataclasses import dataclass
 
@@ -118,10 +117,7 @@ class Daemon:
     def _end(self, number: int) -> None:
         pid = self._pids.pop(number, None)
         if pid is not None:
-            if not self.config.has_namespaces:
-                tree.wait(pid, _LEAVE_TIMEOUT_S)
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
+            tree.end(pid, 0.0 if self.config.has_namespaces else _LEAVE_TIMEOUT_S)
         group = self._cgroups.pop(number, None)
         if group is not None:
             group.close()

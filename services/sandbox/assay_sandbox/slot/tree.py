@@ -2,6 +2,7 @@
 
 import os
 import select
+import signal
 from contextlib import suppress
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
@@ -18,11 +19,13 @@ def children(pid: int) -> list[int]:
     return found
 
 
-def wait(pid: int, timeout_s: float) -> None:
-    """Until a child has ended, if it does in time."""
+def end(pid: int, grace_s: float) -> None:
+    """Reap a child; killed, if it has not ended by itself within `grace_s`."""
     pidfd = os.pidfd_open(pid)
-    select.select([pidfd], [], [], timeout_s)
+    select.select([pidfd], [], [], grace_s)
     os.close(pidfd)
+    os.kill(pid, signal.SIGKILL)
+    os.waitpid(pid, 0)
 
 
 def cpu_time_s(pid: int) -> float:

@@ -260,9 +260,7 @@ class Zygote:
             finally:
                 os._exit(0)
         # What the server sends meanwhile is about the program, which has ended.
-        tree.wait(pid, _PICK_UP_TIMEOUT_S)
-        os.kill(pid, signal.SIGKILL)
-        os.waitpid(pid, 0)
+        tree.end(pid, _PICK_UP_TIMEOUT_S)
 
     def _await_end(self, pid: int, deadline: float, is_over: Callable[[], bool]) -> bool:
         """Wait for the program itself; kill it when the server says so, at the deadline, or when
