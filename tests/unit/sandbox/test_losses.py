@@ -285,5 +285,13 @@ async def print_one(server: SandboxProcess) -> None:
 def folders_of(server: SandboxProcess) -> set[Path]:
     """The folders whose locks it holds."""
     held = Path(f"/proc/{server.process.pid}/fd").iterdir()
-    files = (path.readlink() for path in held)
-    return {file.parent for file in files if file.name == "lock"}
+    files = (file_of(path) for path in held)
+    return {file.parent for file in files if file is not None and file.name == "lock"}
+
+
+def file_of(descriptor: Path) -> Path | None:
+    """What a descriptor stands for; None for one that a live server has just closed."""
+    try:
+        return descriptor.readlink()
+    except FileNotFoundError:
+        return None
