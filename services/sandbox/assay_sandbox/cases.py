@@ -166,7 +166,7 @@ class Sitting:
         if self._stopped:
             return
         if kind == b"start":
-            run.clock.restart()
+            run.begin_case()
             self._begun = time.monotonic()
         elif kind == b"cpu":
             self._cpu_time_s = _read_number(rest)

@@ -124,8 +124,7 @@ def status_of(ending: Ending, records: Records, program: Program) -> tuple[Statu
         return Status.MEMORY_LIMIT, "out of memory"
     if ending.out_of_time:
         return Status.TIME_LIMIT, f"more than {limits.wall_time_s} s of wall time"
-    used_up = ending.cpu_time_s >= limits.cpu_time_s  # SIGXCPU may be caught, the SIGKILL after not
-    if ending.exit_code == -signal.SIGXCPU or (ending.exit_code == -signal.SIGKILL and used_up):
+    if ending.out_of_cpu:
         return Status.TIME_LIMIT, f"more than {limits.cpu_time_s} s of CPU time"
     if records.status is not None:
         return records.status, records.message

@@ -9,7 +9,8 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
 
-from assay_sandbox.slot.zygote import KILL, MARSHAL_VERSION, MAX_MESSAGE_BYTES
+from assay_sandbox.slot.watch import BEGIN_CASE, BUSY, IDLE, KILL
+from assay_sandbox.slot.zygote import MARSHAL_VERSION, MAX_MESSAGE_BYTES
 from assay_shared.errors import SandboxFault
 
 #: How long a killed program may take to be gone before its slot is given up.
@@ -30,8 +31,12 @@ class Ending:
     clean_time_s: float
     peak_memory_bytes: int
     out_of_time: bool
+    #: A case of it used more than its CPU limit.
+    out_of_cpu: bool
     out_of_output: bool
     out_of_memory: bool
+    #: CPU seconds from the start, or from each `Run.begin_case`, to the next one or to the end.
+    case_cpu_times_s: tuple[float, ...] = ()
     #: What was asked for and found: its content, or why it could not be had.
     files: dict[str, bytes | str] = field(default_factory=dict)
 
@@ -154,6 +159,9 @@ class Run:
         self._fetched: int | None = None
         #: Whether the program's process has said anything; before that, running it again is safe.
         self.has_begun = False
+        #: Whether it used next to no CPU when the slot last said so; `on_idle` is told of changes.
+        self.is_idle = False
+        self.on_idle: Callable[[bool], None] | None = None
         self.stdout = Capture(plan.output_bytes, self._overflow)
         self.stderr = Capture(plan.output_bytes, self._overflow)
         self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
@@ -216,13 +224,31 @@ class Run:
         if self._answer.done():
             return
         try:
-            answer = _receive(self._slot)
+            while (answer := _receive(self._slot)) in (IDLE, BUSY):
+                self._note_idle(answer == IDLE)
         except BlockingIOError:
             return
         except OSError:
             answer = b""
         asyncio.get_running_loop().remove_reader(self._slot.fileno())
         self._answer.set_result(answer)
+
+    def _note_idle(self, is_idle: bool) -> None:
+        self.is_idle = is_idle
+        if self.on_idle is not None:
+            self.on_idle(is_idle)
+
+    def begin_case(self) -> None:
+        """Give the program its whole wall time and CPU time again, for its next case.
+
+        Call it when something that the program cannot write to says that the case begins. The
+        slot does the counting; `Ending.case_cpu_times_s` has what was used up to the first call,
+        and from each call to the next. A case over its CPU limit is killed: `Ending.out_of_cpu`.
+        """
+        self.clock.restart()
+        if not self._answer.done():
+            with suppress(OSError):  # the slot is gone, or has hundreds of these still to read
+                self._slot.send(BEGIN_CASE)
 
     def kill(self) -> None:
         """End the program and all that it started, now."""
@@ -284,8 +310,10 @@ class Run:
             peak_memory_bytes=int(str(answer["peak_memory_bytes"])),
             # A program that had ended when its time was over was only cleaned up after.
             out_of_time=self._out_of_time and bool(answer["killed_by_server"]),
+            out_of_cpu=bool(answer["out_of_cpu"]),
             out_of_output=self._out_of_output,
             out_of_memory=bool(answer["out_of_memory"]),
+            case_cpu_times_s=tuple(answer["case_cpu_times_s"]),  # type: ignore[arg-type]
             files=files,
         )
 

@@ -213,8 +213,6 @@ class LocalSandbox:
                 program.plan(stdin, fetch=patterns), lambda _, line: records.take(line)
             )
             status, message = status_of(ending, records, program)
-            if status is None and ending.cpu_time_s > program.limits.cpu_time_s:
-                status, message = Status.TIME_LIMIT, f"{ending.cpu_time_s:.2f} s of CPU time"
             status = status or Status.ACCEPTED
             self._metrics.programs.labels(request.language, status).inc()
             return Execution(ending, status, message)

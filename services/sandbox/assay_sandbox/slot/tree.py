@@ -14,7 +14,7 @@ def children(pid: int) -> list[int]:
     """Processes whose parent it is, dead ones that nobody has waited for among them."""
     found: list[int] = []
     for thread in os.listdir(f"/proc/{pid}/task"):
-        with open(f"/proc/{pid}/task/{thread}/children") as file:
+        with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
             found += map(int, file.read().split())
     return found
 
@@ -34,7 +34,8 @@ def cpu_time_s(pid: int) -> float:
     while waiting:
         one = waiting.pop()
         with suppress(FileNotFoundError, ProcessLookupError):  # it has just ended
-            with open(f"/proc/{one}/stat") as file:
-                ticks += sum(map(int, file.read().rpartition(")")[2].split()[_TIMES]))
+            # A process chooses its name, in any bytes, brackets and line ends among them.
+            with open(f"/proc/{one}/stat", "rb") as file:
+                ticks += sum(map(int, file.read().rpartition(b")")[2].split()[_TIMES]))
             waiting += children(one)
     return ticks / _TICKS_PER_S

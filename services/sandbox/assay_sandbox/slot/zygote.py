@@ -9,20 +9,18 @@ import gc
 import marshal
 import os
 import resource
-import select
 import signal
 import socket
 import sys
 import time
-from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
 from assay_sandbox.slot import files, harness, kernel, landlock, root, tree
-from assay_sandbox.slot.cgroup import Cgroup, num_killed
+from assay_sandbox.slot.cgroup import Cgroup
+from assay_sandbox.slot.meter import Meter
+from assay_sandbox.slot.watch import BEGIN_CASE, KILL, Watch
 
-#: What the server sends beside requests: end the program that runs.
-KILL = b"K"
 READY = b"R"
 MAX_MESSAGE_BYTES = 65536
 #: The lowest that every interpreter reads.
@@ -32,11 +30,6 @@ NUM_DESCRIPTORS = 6
 #: Longer than this, and the slot is given up.
 _CLEAN_TIMEOUT_S = 1.0
 _PICK_UP_TIMEOUT_S = 5.0
-#: The server watches the clock; this ends a program that it forgot.
-_BACKSTOP_S = 10.0
-#: How often one looks whether a program has used up the CPU time of all its processes, or memory
-#: has run out. What goes on for longer takes it from the others.
-_LOOK_EVERY_S = 0.1
 _FIXED_LIMITS = (
     (resource.RLIMIT_NOFILE, 256),
     (resource.RLIMIT_STACK, 64 * 2**20),
@@ -176,7 +169,7 @@ class Zygote:
             )
             if not message:
                 return
-            if message == KILL:
+            if message in (KILL, BEGIN_CASE):
                 continue  # the program had ended already
             self._answer(message, descriptors)
             if self._isolation == "single_use":
@@ -206,47 +199,37 @@ class Zygote:
         """Run one program to its end and leave nothing of it."""
         request = marshal.loads(message)
         limits = request["limits"]
-        before = self._num_killed()
         if self._cgroup is not None:
             self._cgroup.limit(limits["memory_bytes"])
+        meter = Meter(self._cgroup, self._rights.events_fd)
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
             self._become(request, descriptors)
-        num_cases = max(1, request["num_cases"])
-        whole_cpu_s = limits["cpu_time_s"] * num_cases
-
-        def is_over() -> bool:
-            return self._num_killed() != before or tree.cpu_time_s(os.getpid()) > whole_cpu_s
-
-        deadline = started + limits["wall_time_s"] * num_cases + _BACKSTOP_S
-        killed_by_server = self._await_end(pid, deadline, is_over)
+        watch = Watch(self._server, meter, limits["cpu_time_s"], limits["wall_time_s"])
+        self._await_end(pid, watch)
         _, status, usage = os.wait4(pid, 0)
         ended = time.monotonic()
         cpu_time_s = usage.ru_utime + usage.ru_stime + self._end_all()
+        case_cpu_times_s = watch.finish(cpu_time_s)
         peak = None if self._cgroup is None else self._cgroup.peak_bytes()
-        killed, killed_around = (
-            now > then for now, then in zip(self._num_killed(), before, strict=True)
-        )
+        killed, killed_around = meter.was_killed_for_memory()
         if request["fetch"]:
             self._pick_up(request, descriptors[-1])
         for folder in self._rights.writable:
             root.wipe(folder)
         return {
             "status": status,
-            "killed_by_server": killed_by_server,
+            "killed_by_server": watch.killed_by_server,
             "cpu_time_s": cpu_time_s,
+            "case_cpu_times_s": case_cpu_times_s,
             "wall_time_s": ended - started,
             "clean_time_s": time.monotonic() - ended,
             "peak_memory_bytes": max(peak or 0, usage.ru_maxrss * 1024),
+            "out_of_cpu": watch.out_of_cpu,
             "out_of_memory": killed,
             "out_of_memory_around": killed_around,
         }
-
-    def _num_killed(self) -> tuple[int, int]:
-        """Processes killed for memory: in this slot's group, or in the one that all slots share."""
-        own = 0 if self._cgroup is None else self._cgroup.num_killed()
-        return own, 0 if self._rights.events_fd is None else num_killed(self._rights.events_fd)
 
     def _pick_up(self, request: dict[str, object], fd: int) -> None:
         """Copy the files that were asked for, by a process with the program's rights."""
@@ -262,28 +245,24 @@ class Zygote:
         # What the server sends meanwhile is about the program, which has ended.
         tree.end(pid, _PICK_UP_TIMEOUT_S)
 
-    def _await_end(self, pid: int, deadline: float, is_over: Callable[[], bool]) -> bool:
-        """Wait for the program itself; kill it when the server says so, at the deadline, or when
-        `is_over` does: that is asked now and then. Whether it was the server who said so.
+    def _await_end(self, pid: int, watch: Watch) -> None:
+        """Return when the program itself has ended, or was killed: see `Watch`.
+
+        While it runs, each of these messages is one byte, and a message of its own:
+
+        from the server
+            K   end the program now
+            C   its next case begins: the CPU limit, which is that of a case, counts from here
+
+        to the server, before the answer (which is never one byte long)
+            I   the program has become idle: over the last 0.1 s it and all that it started have
+                used less than a tenth of one core. A program begins as busy.
+            B   it is busy again: it has used more in a window of 0.1 s
         """
-        pidfd = os.pidfd_open(pid)
-        poll = select.poll()
-        poll.register(pidfd, select.POLLIN)
-        poll.register(self._server, select.POLLIN)
-        ready: list[tuple[int, int]] = []
-        while not ready and time.monotonic() < deadline:
-            ready = poll.poll(_LOOK_EVERY_S * 1000)
-            if not ready and is_over():
-                break
-        has_ended = any(fd == pidfd for fd, _ in ready)
-        os.close(pidfd)
-        if has_ended:
-            return False
-        if ready and not self._server.recv(len(KILL)):
+        watch.wait(pid)
+        if watch.is_server_gone:
             self._kill_all()
-            os._exit(0)  # the server is gone
-        os.kill(pid, signal.SIGKILL)
-        return bool(ready)
+            os._exit(0)
 
     def _end_all(self) -> float:
         """Kill and reap what the program started; the CPU seconds of what was reaped here."""
@@ -362,14 +341,14 @@ def _kill_everybody() -> None:
 
 
 def _set_limits(limits: dict[str, float], num_cases: int) -> None:
-    cpu_s = harness.round_up(limits["cpu_time_s"])
-    whole_cpu_s = cpu_s * max(1, num_cases)
-    for kind, soft, hard in (
-        # The soft limit is moved along from case to case, up to the hard one.
-        (resource.RLIMIT_CPU, cpu_s, whole_cpu_s + 1),
-        (resource.RLIMIT_NPROC, int(limits["processes"]), int(limits["processes"])),
+    # The kernel counts whole ticks for this limit, which may be too many: the watch decides, and
+    # this ends what the watch forgot.
+    cpu_s = harness.round_up(limits["cpu_time_s"] * max(1, num_cases) * 1.25) + 2
+    for kind, limit in (
+        (resource.RLIMIT_CPU, cpu_s),
+        (resource.RLIMIT_NPROC, int(limits["processes"])),
     ):
-        resource.setrlimit(kind, (soft, hard))
+        resource.setrlimit(kind, (limit, limit))
 
 
 def _limit_data(limits: dict[str, float]) -> None:
