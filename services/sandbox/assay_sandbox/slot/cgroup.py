@@ -1,4 +1,5 @@
-"""A slot's control group: memory of a program's whole tree, in either version of the interface.
+"""A slot's control group: memory and CPU time of a program's whole tree, in either version of the
+interface. Version 1 has a hierarchy for each of the two, version 2 has one for both.
 
 Files are opened by the daemon, before a slot's processes lose the sight of them; what is written
 later goes through the open descriptors.
@@ -11,6 +12,8 @@ import time
 from contextlib import suppress
 
 _V1, _V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
+#: Where version 1 counts CPU time.
+_CPU_V1 = ("/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct")
 #: The limit, what is held, the most that was, the count of kills, and how much may be swapped.
 _FILES_V1 = (
     "memory.limit_in_bytes",
@@ -25,8 +28,45 @@ _EVENTS = 3
 _REMOVAL_ATTEMPTS = 100
 
 
+class CpuAccount:
+    """The CPU time of the members of a group."""
+
+    def __init__(self, folder: str) -> None:
+        """Open the counter of the group at `folder`, which is made where it is one of version 1.
+
+        Raises:
+            OSError: this process may not, or nothing is counted there.
+        """
+        self._is_v1 = folder.startswith(_CPU_V1)
+        self.folder = folder
+        if self._is_v1:
+            os.makedirs(folder, exist_ok=True)
+        self._usage = _open(folder, "cpuacct.usage" if self._is_v1 else "cpu.stat", os.O_RDONLY)
+        self._members = _open(folder, "cgroup.procs", os.O_WRONLY)
+
+    @property
+    def descriptors(self) -> set[int]:
+        return {self._usage, self._members}
+
+    def hold_slot(self) -> None:
+        """Make a slot's first process a member, where programs do not join this group themselves.
+
+        They are born in it: to join a group takes longer than all else that is done here.
+        """
+        if self._is_v1:
+            os.write(self._members, b"0")
+
+    def used_s(self) -> float:
+        """CPU seconds of all members so far, but for this process."""
+        if not self._is_v1:
+            # usage_usec is the first line.
+            return int(os.pread(self._usage, 64, 0).split(maxsplit=2)[1]) / 1e6
+        own_s = time.process_time()
+        return int(os.pread(self._usage, 64, 0)) / 1e9 - own_s
+
+
 class Cgroup:
-    """Limits and counts what its members hold."""
+    """Limits and counts what its members hold, and counts the CPU time that they use."""
 
     def __init__(self, folder: str) -> None:
         """Make the group of one slot below `folder`.
@@ -36,27 +76,30 @@ class Cgroup:
         """
         self._folder = folder
         os.makedirs(folder, exist_ok=True)
-        limit, usage, peak, events, swapping = _FILES_V1 if folder.startswith(_V1) else _FILES_V2
-        self._members = self._open("cgroup.procs", os.O_WRONLY)
-        self._limit = self._open(limit, os.O_WRONLY)
-        self._usage = self._open(usage, os.O_RDONLY)
+        is_v1 = folder.startswith(_V1)
+        limit, usage, peak, events, swapping = _FILES_V1 if is_v1 else _FILES_V2
+        self._members = _open(folder, "cgroup.procs", os.O_WRONLY)
+        self._limit = _open(folder, limit, os.O_WRONLY)
+        self._usage = _open(folder, usage, os.O_RDONLY)
         self._usage_before = 0
-        self._events = self._open(events, os.O_RDONLY)
+        self._events = _open(folder, events, os.O_RDONLY)
         self._peak: int | None = None
         with suppress(OSError):  # kernels before 5.19, or before 6.12 for resetting it
-            self._peak = self._open(peak, os.O_RDWR)
+            self._peak = _open(folder, peak, os.O_RDWR)
         with suppress(OSError):
-            swap = self._open(swapping, os.O_WRONLY)
+            swap = _open(folder, swapping, os.O_WRONLY)
             os.write(swap, b"0")
             os.close(swap)
-
-    def _open(self, name: str, flags: int) -> int:
-        return os.open(f"{self._folder}/{name}", flags | os.O_CLOEXEC)
+        #: None where the host does not grant it.
+        self.cpu: CpuAccount | None = None
+        with suppress(OSError):
+            self.cpu = CpuAccount(_cpu_folder(folder) if is_v1 else folder)
 
     @property
     def descriptors(self) -> set[int]:
         found = (self._members, self._limit, self._usage, self._events, self._peak)
-        return {fd for fd in found if fd is not None}
+        cpu = set() if self.cpu is None else self.cpu.descriptors
+        return {fd for fd in found if fd is not None} | cpu
 
     def limit(self, memory_bytes: int) -> None:
         """Set what the next program may hold, and start counting anew."""
@@ -83,6 +126,18 @@ class Cgroup:
         for fd in self.descriptors:
             os.close(fd)
         _end_and_remove(self._folder)  # a member may take a moment to be gone
+        if self.cpu is not None and self.cpu.folder != self._folder:
+            _end_and_remove(self.cpu.folder)
+
+
+def _open(folder: str, name: str, flags: int) -> int:
+    return os.open(f"{folder}/{name}", flags | os.O_CLOEXEC)
+
+
+def _cpu_folder(folder: str) -> str:
+    """Where version 1 counts the CPU time of the group whose memory is counted at `folder`."""
+    found = (parent for parent in _CPU_V1 if os.path.isdir(parent))
+    return f"{next(found, _CPU_V1[0])}/{os.path.basename(folder)}"
 
 
 def num_killed(events: int) -> int:
@@ -143,7 +198,7 @@ def remove_left(pid: int) -> None:
 
 def of_daemon(pid: int) -> list[str]:
     """The folders of the groups that a daemon has made."""
-    parents = (_own_v2(), _V1)
+    parents = (_own_v2(), _V1, *_CPU_V1)
     return [folder for parent in parents for folder in glob.glob(f"{parent}/assay-{pid}-*")]
 
 

@@ -18,7 +18,7 @@ from dataclasses import dataclass
 
 from assay_sandbox.slot import files, harness, kernel, landlock, root, tree
 from assay_sandbox.slot.cgroup import Cgroup
-from assay_sandbox.slot.meter import Meter
+from assay_sandbox.slot.meter import Meter, Place
 from assay_sandbox.slot.watch import BEGIN_CASE, KILL, Watch
 
 READY = b"R"
@@ -129,6 +129,8 @@ class Zygote:
         self._isolation = isolation
         #: Whether the signals of this process reach nobody but its programs.
         self._is_alone = rights.has_namespaces
+        folders = rights.writable if rights.has_namespaces else ()
+        self._place = Place(cgroup, rights.events_fd, rights.has_namespaces, folders)
 
     def settle(self) -> None:
         """Everything that programs inherit, and that need not be done for each of them."""
@@ -144,6 +146,8 @@ class Zygote:
             OPENBLAS_NUM_THREADS="1",
         )
         os.chdir(rights.work)
+        if self._cgroup is not None and self._cgroup.cpu is not None:
+            self._cgroup.cpu.hold_slot()
         for kind, limit in _FIXED_LIMITS:
             resource.setrlimit(kind, (limit, limit))
         if rights.changes_user:
@@ -199,9 +203,7 @@ class Zygote:
         """Run one program to its end and leave nothing of it."""
         request = marshal.loads(message)
         limits = request["limits"]
-        if self._cgroup is not None:
-            self._cgroup.limit(limits["memory_bytes"])
-        meter = Meter(self._cgroup, self._rights.events_fd)
+        meter = Meter(self._place, limits["memory_bytes"])
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
@@ -210,10 +212,11 @@ class Zygote:
         self._await_end(pid, watch)
         _, status, usage = os.wait4(pid, 0)
         ended = time.monotonic()
-        cpu_time_s = usage.ru_utime + usage.ru_stime + self._end_all()
+        meter.stop()
+        reaped_s = usage.ru_utime + usage.ru_stime + self._end_all()
+        cpu_time_s = meter.total_cpu_time_s(reaped_s)
         case_cpu_times_s = watch.finish(cpu_time_s)
-        peak = None if self._cgroup is None else self._cgroup.peak_bytes()
-        killed, killed_around = meter.was_killed_for_memory()
+        out_of_memory, out_of_memory_around = meter.was_out_of_memory()
         if request["fetch"]:
             self._pick_up(request, descriptors[-1])
         for folder in self._rights.writable:
@@ -225,10 +228,10 @@ class Zygote:
             "case_cpu_times_s": case_cpu_times_s,
             "wall_time_s": ended - started,
             "clean_time_s": time.monotonic() - ended,
-            "peak_memory_bytes": max(peak or 0, usage.ru_maxrss * 1024),
+            "peak_memory_bytes": max(meter.peak_memory_bytes(), usage.ru_maxrss * 1024),
             "out_of_cpu": watch.out_of_cpu,
-            "out_of_memory": killed,
-            "out_of_memory_around": killed_around,
+            "out_of_memory": out_of_memory,
+            "out_of_memory_around": out_of_memory_around,
         }
 
     def _pick_up(self, request: dict[str, object], fd: int) -> None:
