@@ -16,7 +16,7 @@ import time
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assay_sandbox.slot import files, harness, kernel, landlock, root, tree
+from assay_sandbox.slot import files, harness, kernel, landlock, memory, root, tree
 from assay_sandbox.slot.cgroup import Cgroup
 from assay_sandbox.slot.meter import Meter, Place
 from assay_sandbox.slot.watch import BEGIN_CASE, KILL, Watch
@@ -160,6 +160,8 @@ class Zygote:
             self._is_alone = landlock.version() >= landlock.SCOPE_VERSION
             if self._is_alone:
                 landlock.restrict_signals()
+        if self._cgroup is None:
+            kernel.SyscallFilter(memory.refusal_of_files()).put_on()
         if self._isolation != "fresh":  # which makes namespaces, and the filter forbids that
             rights.filter.put_on()
         gc.collect()
