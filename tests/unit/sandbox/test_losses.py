@@ -2,7 +2,7 @@
 
 import asyncio
 import base64
-import marshal
+import json
 import os
 import signal
 import socket
@@ -112,7 +112,7 @@ async def test_an_answer_is_read_from_a_slot_that_left_with_an_order_unread(ends
     """A slot for one program ends with it, and its program may end as it is to be killed."""
     ours, theirs = ends
     run = start(ours)
-    theirs.send(marshal.dumps(FACTS | {"killed_by_server": False}))
+    theirs.send(json.dumps(FACTS | {"killed_by_server": False}).encode())
     run.kill()
     theirs.close()
     assert (await run.finish()).exit_code == 0
@@ -136,7 +136,7 @@ async def test_time_is_over_only_for_a_program_that_ran_until_then(
     ours, theirs = ends
     run = start(ours, wall_time_s=0.01)
     await asyncio.sleep(0.1)
-    theirs.send(marshal.dumps(FACTS | {"killed_by_server": killed_by_server}))
+    theirs.send(json.dumps(FACTS | {"killed_by_server": killed_by_server}).encode())
     assert (await run.finish()).out_of_time is killed_by_server
 
 

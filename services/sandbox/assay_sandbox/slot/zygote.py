@@ -6,6 +6,7 @@ nothing of one program is in the memory of the next.
 """
 
 import gc
+import json
 import marshal
 import os
 import resource
@@ -20,6 +21,7 @@ from dataclasses import dataclass
 
 from assay_sandbox.slot import files, harness, kernel, landlock, root, tree
 from assay_sandbox.slot.cgroup import Cgroup, num_killed
+from assay_sandbox.slot.idleness import Idleness
 
 #: What the server sends beside requests: end the program that runs.
 KILL = b"K"
@@ -186,7 +188,7 @@ class Zygote:
         if self._isolation == "fresh":
             self._answer_apart(message, descriptors)
         else:
-            self._server.send(marshal.dumps(self._play(message, descriptors)))
+            self._server.send(json.dumps(self._play(message, descriptors)).encode())
         for fd in descriptors:
             os.close(fd)
 
@@ -197,7 +199,7 @@ class Zygote:
             root.mount_own(self._rights.writable_bytes)
             os.chdir(self._rights.work)
             self._rights.filter.put_on()
-            self._server.send(marshal.dumps(self._play(message, descriptors)))
+            self._server.send(json.dumps(self._play(message, descriptors)).encode())
             os._exit(0)
         if os.waitpid(pid, 0)[1] != 0:
             raise Unclean("the namespaces of a program ended early")
@@ -216,8 +218,12 @@ class Zygote:
         num_cases = max(1, request["num_cases"])
         whole_cpu_s = limits["cpu_time_s"] * num_cases
 
+        idleness = Idleness(self._server)
+
         def is_over() -> bool:
-            return self._num_killed() != before or tree.cpu_time_s(os.getpid()) > whole_cpu_s
+            cpu_time_s = tree.cpu_time_s(os.getpid())
+            idleness.look(cpu_time_s)
+            return self._num_killed() != before or cpu_time_s > whole_cpu_s
 
         deadline = started + limits["wall_time_s"] * num_cases + _BACKSTOP_S
         killed_by_server = self._await_end(pid, deadline, is_over)
@@ -254,7 +260,11 @@ class Zygote:
         if pid == 0:
             try:
                 self._give_up_rights()
-                found = files.pick_up(request["fetch"], request["fetch_bytes"])  # type: ignore[arg-type]
+                with open(fd, "rb", closefd=False) as file:
+                    patterns = marshal.load(file)
+                found = files.pick_up(patterns, request["fetch_bytes"])  # type: ignore[arg-type]
+                os.ftruncate(fd, 0)
+                os.lseek(fd, 0, os.SEEK_SET)
                 with open(fd, "wb", closefd=False) as file:
                     marshal.dump(found, file, MARSHAL_VERSION)
             finally:
