@@ -212,7 +212,10 @@ class LiveSession:
         )
 
     async def _exchange(self, command: dict[str, object]) -> tuple[dict[str, object], bytes]:
-        data = await asyncio.to_thread(marshal.dumps, command, MARSHAL_VERSION)
+        if "content" in command:
+            data = await asyncio.to_thread(marshal.dumps, command, MARSHAL_VERSION)
+        else:
+            data = marshal.dumps(command, MARSHAL_VERSION)
         self._writer.write(LENGTH.pack(len(data)))
         for start in range(0, len(data), _PIECE_BYTES):
             self._writer.write(data[start : start + _PIECE_BYTES])
