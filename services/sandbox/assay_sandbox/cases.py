@@ -159,15 +159,18 @@ class Sitting:
         self._records = Records()
         self._begun: float | None = None
         self._cpu_time_s = 0.0
+        self._run: Run | None = None
 
     def take(self, run: Run, line: bytes) -> None:
         """One record, as it comes. A case's clock starts when the case does."""
         kind, _, rest = line.partition(b" ")
+        if run is not self._run:  # the first one, or another after a slot was lost
+            self._run, self._begun = run, None
+            self._results.clear()
         if self._stopped:
             return
         if kind == b"start":
-            run.begin_case()
-            self._begun = time.monotonic()
+            self._start_case(run, rest)
         elif kind == b"cpu":
             self._cpu_time_s = _read_number(rest)
         elif kind in (b"value", b"passed", b"failed", b"raised"):
@@ -177,6 +180,12 @@ class Sitting:
                 run.kill()
         else:
             self._records.take(line)
+
+    def _start_case(self, run: Run, number: bytes) -> None:
+        """Restart the clock, once for each case: a program can write this record as well."""
+        if self._begun is None and number == b"%d" % len(self._results):
+            run.begin_case()
+            self._begun = time.monotonic()
 
     def _has_failed(self) -> bool:
         return bool(self._results) and self._results[-1].status is not Status.ACCEPTED

@@ -2,6 +2,8 @@
 
 import asyncio
 import logging
+import math
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import get_args
@@ -9,14 +11,17 @@ from typing import get_args
 from prometheus_client import Counter
 
 from assay_sandbox.host import Host, Packages, examine, find_packages
-from assay_sandbox.pool import Pool, Slot
+from assay_sandbox.pool import Pool
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.selftest import find_escapes
 from assay_sandbox.settings import Isolation, SandboxSettings
 from assay_sandbox.slot.daemon import FALLBACK, SlotConfig
+from assay_sandbox.slot_daemon import Slot
 from assay_sandbox.toolchain import Toolchain, make_folder
 from assay_sandbox.work_folder import WorkFolder
-from assay_shared.errors import ConfigError, InvalidInput, SandboxFault
+from assay_shared.admission import Gate
+from assay_shared.context import client
+from assay_shared.errors import ConfigError, InvalidInput, SandboxFault, Saturated
 
 _log = logging.getLogger(__name__)
 
@@ -40,8 +45,12 @@ class Slots:
     host: Host
     isolation: str
     toolchain: Toolchain
-    #: Programs that run at once, of each profile.
+    #: Programs that compute at once, and slots of each profile that are always there.
     num_slots: int
+    #: Programs that are there at once, with those that sleep.
+    max_slots: int
+    #: What a program needs to compute: those that sleep lend theirs to others.
+    permits: Gate
 
     def __init__(self, settings: SandboxSettings, rebuilt: Counter) -> None:
         self._settings = settings
@@ -100,13 +109,22 @@ class Slots:
             self.host.python,
         )
         self.num_slots = self._settings.sandbox_slots
+        self.max_slots = self._settings.max_slots
         if self.host.first_uid is None and not has_namespaces and self.num_slots > 1:
             _log.warning(
                 "one slot instead of %d: in fallback and without root all programs are one user's, "
                 "and one that starts many processes would keep the others from starting theirs",
                 self.num_slots,
             )
-            self.num_slots = 1
+            self.num_slots = self.max_slots = 1
+        self.permits = Gate(
+            self.num_slots,
+            math.inf,
+            max_held=self.max_slots,
+            min_share=self.num_slots,
+            max_wait_s=self._settings.sandbox_max_wait_s,
+            refusal=Saturated,
+        )
         self._pool = self._make_pool(0, None)
         await self._pool.open()
 
@@ -129,8 +147,8 @@ class Slots:
             path=self.toolchain.path,
             packages=packages.folder if packages else None,
         )
-        numbers = range(number * self.num_slots, (number + 1) * self.num_slots)
-        return Pool(self.host.python, config, numbers, self._rebuilt)
+        numbers = range(number * self.max_slots, (number + 1) * self.max_slots)
+        return Pool(self.host.python, config, numbers, self.num_slots, self._rebuilt)
 
     async def play(
         self,
@@ -138,15 +156,32 @@ class Slots:
         plan: Plan,
         on_record: Callable[[Run, bytes], None],
         on_slot: Callable[[float], None] = lambda waited_s: None,
+        *,
+        channel: int | None = None,
+        needs_permit: bool = True,
     ) -> Ending:
         """Run a plan in the next free slot that has the profile's packages.
 
+        Args:
+            on_slot: is told how long the program has waited, when it gets a slot.
+            channel: a descriptor of which the program gets a copy.
+            needs_permit: false for a process that only answers a program which has a permit.
+
         Raises:
             InvalidInput: this host has no scientific packages.
+            Saturated: no permit came free in time.
             SandboxFault: the slot was lost under the program, or none takes it.
         """
         pool = await self._pool_of(profile)
-        return await pool.play(plan, on_record, on_slot)
+        started = time.monotonic()
+
+        def tell() -> None:
+            on_slot(time.monotonic() - started)
+
+        if not needs_permit:
+            return await pool.play(plan, on_record, tell, channel=channel)
+        async with self.permits.enter(client()) as place:
+            return await pool.play(plan, on_record, tell, channel=channel, place=place)
 
     async def hold(self, profile: str, number: int) -> Slot:
         """A slot for one holder alone; `number` is any below 256 that nobody holds.
@@ -161,7 +196,7 @@ class Slots:
         await (await self._pool_of(profile)).let_go(self._held_number(number))
 
     def _held_number(self, number: int) -> int:
-        return _NUM_POOLS * self.num_slots + number
+        return _NUM_POOLS * self.max_slots + number
 
     async def _pool_of(self, profile: str) -> Pool:
         return await self._scientific_pool() if profile == "scientific" else self._pool

@@ -65,7 +65,15 @@ class SandboxMetrics:
             "assay_sandbox_waiting", "Requests that wait for a place.", registry=registry
         )
         self.slots = Gauge(
-            "assay_sandbox_slots", "Programs that run at once, of each profile.", registry=registry
+            "assay_sandbox_slots", "Programs that compute at once.", registry=registry
+        )
+        self.running = Gauge(
+            "assay_sandbox_running", "Programs that compute now.", registry=registry
+        )
+        self.sleeping = Gauge(
+            "assay_sandbox_sleeping",
+            "Programs that run but use no CPU time now.",
+            registry=registry,
         )
         self.isolation = Info(
             "assay_sandbox", "What holds programs apart.", ["isolation"], registry=registry

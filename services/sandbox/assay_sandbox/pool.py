@@ -1,158 +1,73 @@
-"""The slots of a server: each runs one program at a time; one that is lost is built anew."""
+"""The slots of a server: each runs one program at a time; one that is lost is built again."""
 
 import asyncio
-import json
 import logging
-import socket
-import subprocess
+import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict
-from pathlib import Path
+from collections import deque
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from dataclasses import dataclass
 
 from prometheus_client import Counter
 
-import assay_sandbox
-from assay_sandbox.host import PYTHON_FLAGS
-from assay_sandbox.run import Ending, Plan, Run
+from assay_sandbox.run import Ending, Plan, Run, write_inputs
 from assay_sandbox.slot import cgroup
 from assay_sandbox.slot.daemon import SlotConfig
+from assay_sandbox.slot_daemon import Daemon, DaemonLost, Slot
+from assay_shared.admission import Place
 from assay_shared.errors import SandboxFault
 
 _log = logging.getLogger(__name__)
 
-_MESSAGE_BYTES = 4096
-_START_TIMEOUT_S = 30.0
 _RETRY_S = 0.2
-_STOP_TIMEOUT_S = 5.0
-#: Numerical libraries would start threads as they are imported, and a slot may have none.
-_ENVIRONMENT = {
-    "PYTHONHASHSEED": "0",
-    "PATH": "/usr/bin:/bin",
-    "OMP_NUM_THREADS": "1",
-    "OPENBLAS_NUM_THREADS": "1",
-    "MKL_NUM_THREADS": "1",
-}
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from assay_sandbox.slot import daemon; "
-_BOOT += "daemon.main(int(sys.argv[1]), sys.argv[2])"
-
-
-class Slot:
-    """One slot's number and its socket."""
-
-    def __init__(self, number: int, connection: socket.socket) -> None:
-        connection.setblocking(False)
-        self.number = number
-        self.socket = connection
-        #: Whether something happened in it that it may not have survived clean.
-        self.is_lost = False
-
-
-class DaemonLost(SandboxFault):
-    """The process that builds slots is gone."""
-
-
-class Daemon:
-    """The process that builds slots, from here."""
-
-    def __init__(self, python: str, config: SlotConfig) -> None:
-        self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._socket.settimeout(_START_TIMEOUT_S)
-        with theirs:
-            package = str(Path(assay_sandbox.__file__).parents[1])
-            self._process = subprocess.Popen(
-                [
-                    python,
-                    *PYTHON_FLAGS,
-                    "-c",
-                    _BOOT,
-                    package,
-                    str(theirs.fileno()),
-                    json.dumps(asdict(config)),
-                ],
-                stdin=subprocess.DEVNULL,
-                pass_fds=(theirs.fileno(),),
-                env=_ENVIRONMENT,
-                cwd="/",
-                start_new_session=True,
-            )
-
-    def wait_until_ready(self) -> None:
-        """Raises SandboxFault with what the host does not grant."""
-        answer = self._receive()[0]
-        if "error" in answer:
-            raise SandboxFault(str(answer["error"]))
-
-    def make(self, number: int) -> Slot:
-        """Build a slot, in place of the one of that number.
-
-        Raises:
-            SandboxFault: the host does not grant it.
-            DaemonLost: ask a new daemon.
-        """
-        answer, descriptors = self._ask("make", number)
-        if "error" in answer:
-            raise SandboxFault(f"no slot: {answer['error']}")
-        return Slot(number, socket.socket(fileno=descriptors[0]))
-
-    def end(self, number: int) -> None:
-        """End the slot of that number, and remove what was its own.
-
-        Raises:
-            DaemonLost: it is gone with the daemon.
-        """
-        self._ask("end", number)
-
-    def _ask(self, what: str, number: int) -> tuple[dict[str, object], list[int]]:
-        try:
-            self._socket.send(json.dumps({"do": what, "number": number}).encode())
-        except OSError as error:
-            raise DaemonLost(f"the slot daemon is gone: {error}") from error
-        return self._receive()
-
-    def _receive(self) -> tuple[dict[str, object], list[int]]:
-        try:
-            message, descriptors, _, _ = socket.recv_fds(self._socket, _MESSAGE_BYTES, 1)
-        except OSError as error:
-            raise DaemonLost(f"the slot daemon does not answer: {error}") from error
-        if not message:
-            raise DaemonLost("the slot daemon has ended")
-        return json.loads(message), descriptors
-
-    def close(self) -> None:
-        self._socket.close()
-        try:
-            self._process.wait(_STOP_TIMEOUT_S)
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
-        cgroup.remove_left(self._process.pid)
+#: Slots beyond those that are kept end when nobody has used them for this long.
+_IDLE_S = 30.0
+#: How often a program is run again whose slot was lost under it, by nobody's fault that is known.
+_MAX_LOSSES = 3
+#: A program under which so many slots ended, and nothing else did, ends them itself.
+_MAX_OWN_LOSSES = 2
 
 
 class Pool:
-    """`play` uses the next free slot; lost ones are built anew in a thread meanwhile."""
+    """Slots with the same packages. `num_kept` of them are always there; others are built when
+    programs want them, and end when nobody uses them.
+    """
 
-    def __init__(self, python: str, config: SlotConfig, numbers: range, rebuilt: Counter) -> None:
+    def __init__(
+        self, python: str, config: SlotConfig, numbers: range, num_kept: int, rebuilt: Counter
+    ) -> None:
         """`numbers` are those of its slots: no two pools of a server share one."""
         self._python = python
         self._config = config
-        self._numbers = numbers
-        self._free: asyncio.Queue[Slot] = asyncio.Queue()
+        self._num_kept = num_kept
+        self._max_slots = len(numbers)
+        #: Numbers that no slot has, the lowest last.
+        self._spare = list(reversed(numbers))
+        #: The slot that was used last is the next one to be used: its memory is warm.
+        self._free: list[Slot] = []
+        self._waiting: deque[asyncio.Future[Slot]] = deque()
+        self._num_alive = 0
+        self._num_builds = 0
         self._building = asyncio.Lock()
-        self._builds: set[asyncio.Task[None]] = set()
+        #: Taken before `_building` by sessions: one of them at most is ahead of a program.
+        self._holding = asyncio.Lock()
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._retiring: asyncio.TimerHandle | None = None
         self._daemon: Daemon | None = None
         self._is_closing = False
         self._rebuilt = rebuilt
+        self._events_fd = cgroup.open_own_events()
 
     async def open(self) -> None:
-        """Build all slots.
+        """Build the slots that are always there.
 
         Raises:
             SandboxFault: the host does not grant this isolation; says what is missing.
         """
-        for number in self._numbers:
-            self._free.put_nowait(await asyncio.to_thread(self._make, number))
+        for _ in range(self._num_kept):
+            self._num_alive += 1
+            self._put(await asyncio.to_thread(self._make, self._spare.pop()))
 
     def _make(self, number: int) -> Slot:
         """Build a slot; with a new daemon if the old one turns out to be gone."""
@@ -171,40 +86,117 @@ class Pool:
         self,
         plan: Plan,
         on_record: Callable[[Run, bytes], None],
-        on_slot: Callable[[float], None] = lambda waited_s: None,
+        on_slot: Callable[[], None] = lambda: None,
+        *,
+        channel: int | None = None,
+        place: Place | None = None,
     ) -> Ending:
-        """Run a plan in the next free slot. One that turns out to be gone costs only time.
+        """Run a plan in the next free slot.
+
+        A program whose slot is lost under it is run again, since it can have had no effect outside
+        of the slot; unless it has a `channel` to somebody. One that loses its slot again ended it.
+
+        Args:
+            on_slot: is called when the program gets a slot.
+            place: is lent to others while the program waits for something.
 
         Raises:
-            SandboxFault: the slot was lost under the program, or none takes it.
+            SandboxFault: slots are lost by no fault of the program, or none takes it.
         """
-        started = time.monotonic()
-        for _ in range(len(self._numbers) + 1):
-            async with self._slot() as slot:
-                on_slot(time.monotonic() - started)
-                run: Run | None = None
-                try:
-                    run = Run(slot.socket, plan, on_record)
-                    return await run.finish()
-                except SandboxFault:
-                    if run is not None and run.has_begun:
+        losses = Losses()
+        for _ in range(self._max_slots + 1):
+            evidence = self._evidence()
+            inputs = await write_inputs(plan)
+            try:
+                slot = await self._take()
+            except BaseException:
+                inputs.close()
+                raise
+            on_slot()
+            run: Run | None = None
+            try:
+                on_rest = None if place is None else place.rest
+                run = Run(slot.socket, plan, on_record, channel, inputs=inputs, on_rest=on_rest)
+                return await run.finish()
+            except SandboxFault as error:
+                is_running = run is not None and run.has_begun
+                if channel is not None or (run is not None and not run.is_slot_lost):
+                    raise
+                if run is not None and is_running:
+                    losses.add(is_own=evidence == self._evidence())
+                    if losses.are_own:
+                        return run.ending_of_lost_slot()
+                    if losses.are_too_many:
                         raise
-                finally:
-                    slot.is_lost = run is None or run.is_slot_lost
+                _log.warning("slot %d was lost: %s", slot.number, error)
+            finally:
+                slot.is_lost = run is None or run.is_slot_lost
+                self._give_back(slot)
+                if place is not None:
+                    place.rest(False)
         raise SandboxFault("no slot takes a program")
 
-    @asynccontextmanager
-    async def _slot(self) -> AsyncIterator[Slot]:
-        """A free slot for the length of the block; first come, first served."""
-        slot = await self._free.get()
+    def _evidence(self) -> tuple[object, ...]:
+        """What changes when slots are lost by something other than a program: the daemon's death,
+        and processes that were killed for memory around all slots.
+        """
+        is_daemon_gone = self._daemon is None or self._daemon.has_ended
+        killed = None if self._events_fd is None else cgroup.num_killed(self._events_fd)
+        return self._daemon, is_daemon_gone, killed
+
+    async def _take(self) -> Slot:
+        """Return a free slot; build one if there is none. First come, first served."""
+        if self._free:
+            return self._free.pop()
+        turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
+        self._waiting.append(turn)
+        if self._spare and self._num_builds < len(self._waiting):
+            self._start_build(self._spare.pop())
         try:
-            yield slot
-        finally:
-            if slot.is_lost or self._config.isolation == "single_use":
-                slot.socket.close()
-                self._rebuild(slot.number)
-            else:
-                self._free.put_nowait(slot)
+            return await turn
+        except asyncio.CancelledError:
+            if not turn.cancelled():
+                self._put(turn.result())
+            raise
+
+    def _put(self, slot: Slot) -> None:
+        """Hand a clean slot to the next program, or keep it until one comes."""
+        while self._waiting:
+            turn = self._waiting.popleft()
+            if not turn.done():
+                turn.set_result(slot)
+                return
+        slot.free_since = time.monotonic()
+        self._free.append(slot)
+        if self._num_alive > self._num_kept and self._retiring is None:
+            self._retiring = asyncio.get_running_loop().call_later(_IDLE_S, self._retire)
+
+    def _give_back(self, slot: Slot) -> None:
+        if not slot.is_lost and self._config.isolation != "single_use":
+            self._put(slot)
+            return
+        slot.socket.close()
+        self._num_alive -= 1
+        if self._num_alive < self._num_kept or self._num_builds < len(self._waiting):
+            self._rebuilt.inc()
+            self._start_build(slot.number)
+        else:
+            self._start(self._end(slot.number))
+
+    def _retire(self) -> None:
+        """End slots beyond those that are kept which nobody has used for a while."""
+        self._retiring = None
+        now = time.monotonic()
+        while self._num_alive > self._num_kept and self._free:
+            slot = self._free[0]
+            left_s = slot.free_since + _IDLE_S - now
+            if left_s > 0:
+                self._retiring = asyncio.get_running_loop().call_later(left_s, self._retire)
+                return
+            del self._free[0]
+            slot.socket.close()
+            self._num_alive -= 1
+            self._start(self._end(slot.number))
 
     async def hold(self, number: int) -> Slot:
         """Build a slot beside those of the pool, for its holder alone.
@@ -212,40 +204,88 @@ class Pool:
         Raises:
             SandboxFault: the host does not grant it.
         """
-        async with self._building:
+        async with self._holding, self._building:
             return await asyncio.to_thread(self._make, number)
 
     async def let_go(self, number: int) -> None:
         """End a slot that was held."""
+        async with self._holding:
+            await self._end_in_daemon(number)
+
+    async def _end(self, number: int) -> None:
+        """End a slot of the pool; its number is free for another one then."""
+        await self._end_in_daemon(number)
+        self._spare.append(number)
+
+    async def _end_in_daemon(self, number: int) -> None:
         async with self._building:
             if self._daemon is not None:
                 with suppress(DaemonLost):
                     await asyncio.to_thread(self._daemon.end, number)
 
-    def _rebuild(self, number: int) -> None:
-        self._rebuilt.inc()
-        task = asyncio.create_task(self._build_again(number))
-        self._builds.add(task)
-        task.add_done_callback(self._builds.discard)
+    def _start(self, work: Coroutine[object, object, None]) -> None:
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
 
-    async def _build_again(self, number: int) -> None:
-        """Until it works: a host that was out of memory or disk comes back."""
-        while not self._is_closing:
+    def _start_build(self, number: int) -> None:
+        self._num_alive += 1
+        self._num_builds += 1
+        self._start(self._build(number))
+
+    async def _build(self, number: int) -> None:
+        """Until it works, or nobody needs it: a host that was out of memory or disk comes back."""
+        while not self._is_closing and self._is_wanted():
             async with self._building:
                 try:
                     slot = await asyncio.to_thread(self._make, number)
                 except SandboxFault as error:
                     _log.error("slot %d cannot be built: %s", number, error)
                 else:
-                    self._free.put_nowait(slot)
+                    self._num_builds -= 1
+                    self._put(slot)
                     return
             await asyncio.sleep(_RETRY_S)
+        self._num_builds -= 1
+        self._num_alive -= 1
+        self._spare.append(number)
+
+    def _is_wanted(self) -> bool:
+        return self._num_alive <= self._num_kept or bool(self._waiting)
 
     async def close(self) -> None:
         """End all slots."""
         self._is_closing = True
-        await asyncio.gather(*self._builds)  # a build under way is a thread: it cannot be cancelled
-        while not self._free.empty():
-            self._free.get_nowait().socket.close()
+        if self._retiring is not None:
+            self._retiring.cancel()
+        # A build under way is a thread: it cannot be cancelled.
+        await asyncio.gather(*self._tasks)
+        for slot in self._free:
+            slot.socket.close()
+        self._free.clear()
         if self._daemon is not None:
             await asyncio.to_thread(self._daemon.close)
+        if self._events_fd is not None:
+            os.close(self._events_fd)
+            self._events_fd = None
+
+
+@dataclass
+class Losses:
+    """The slots that were lost under one program that had begun."""
+
+    num_all: int = 0
+    num_own: int = 0
+
+    def add(self, *, is_own: bool) -> None:
+        self.num_all += 1
+        self.num_own += is_own
+
+    @property
+    def are_own(self) -> bool:
+        """Whether it is the program that ends them."""
+        return self.num_own >= _MAX_OWN_LOSSES
+
+    @property
+    def are_too_many(self) -> bool:
+        return self.num_all >= _MAX_LOSSES

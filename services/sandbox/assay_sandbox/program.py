@@ -106,7 +106,8 @@ class Records:
         elif kind == b"memory":
             self.status, self.message = Status.MEMORY_LIMIT, "out of memory"
         elif kind == b"begun":
-            self.begun = True
+            # A program that lost its slot is run again: what was said of it before is void.
+            self.begun, self.status, self.message = True, None, ""
         elif kind == b"done":
             self.done = True
 
@@ -118,6 +119,10 @@ def status_of(ending: Ending, records: Records, program: Program) -> tuple[Statu
         SandboxFault: it never began.
     """
     limits = program.limits
+    if ending.ended_its_slot:
+        return Status.RUNTIME_ERROR, "the program ended its slot each time it was run"
+    if ending.forged_records:
+        return Status.RUNTIME_ERROR, "the program wrote to the channel of its results"
     if ending.out_of_output:
         return Status.OUTPUT_LIMIT, f"more than {limits.output_bytes} bytes of output"
     if ending.out_of_memory:

@@ -3,19 +3,26 @@
 import asyncio
 import marshal
 import os
+import signal
 import socket
 import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass, field
+from io import FileIO
 
+from assay_sandbox.answers import Answer, read_answer
 from assay_sandbox.slot.watch import BEGIN_CASE, BUSY, IDLE, KILL
 from assay_sandbox.slot.zygote import MARSHAL_VERSION, MAX_MESSAGE_BYTES
+from assay_sandbox.streams import Capture, Drain, RecordLines
 from assay_shared.errors import SandboxFault
 
 #: How long a killed program may take to be gone before its slot is given up.
 _KILL_TIMEOUT_S = 3.0
-_CHUNK_BYTES = 65536
+#: The same, with its files to pick up, while the request is still there.
+_ANSWER_TIMEOUT_S = 10.0
+#: Inputs and files above this are written and read in a thread, not on the event loop.
+_LARGE_BYTES = 2**20
 
 
 @dataclass(frozen=True)
@@ -39,52 +46,10 @@ class Ending:
     case_cpu_times_s: tuple[float, ...] = ()
     #: What was asked for and found: its content, or why it could not be had.
     files: dict[str, bytes | str] = field(default_factory=dict)
-
-
-class Drain:
-    """Reads a pipe as the program writes it: nobody ever waits for a full pipe."""
-
-    def __init__(self, fd: int, take: Callable[[bytes], None]) -> None:
-        self._fd = fd
-        self._take = take
-        self._is_open = True
-        os.set_blocking(fd, False)
-        asyncio.get_running_loop().add_reader(fd, self.read)
-
-    def read(self) -> bool:
-        """Take what is there; whether there was anything."""
-        if not self._is_open:
-            return False
-        try:
-            chunk = os.read(self._fd, _CHUNK_BYTES)
-        except BlockingIOError:
-            return False
-        if chunk:
-            self._take(chunk)
-        else:
-            self.close()
-        return bool(chunk)
-
-    def close(self) -> None:
-        if self._is_open:
-            self._is_open = False
-            asyncio.get_running_loop().remove_reader(self._fd)
-            os.close(self._fd)
-
-
-@dataclass
-class Capture:
-    """Bytes of one stream, up to a cap."""
-
-    limit_bytes: int
-    on_overflow: Callable[[], None]
-    data: bytearray = field(default_factory=bytearray)
-
-    def take(self, chunk: bytes) -> None:
-        room = self.limit_bytes - len(self.data)
-        self.data += chunk[:room]
-        if len(chunk) > room:
-            self.on_overflow()
+    #: Whether it wrote more records than its cases have: it is not the harness that writes those.
+    forged_records: bool = False
+    #: Whether it took the slot along, every time it was run.
+    ended_its_slot: bool = False
 
 
 class Clock:
@@ -131,6 +96,42 @@ class Plan:
     fetch: tuple[str, ...] = ()
     fetch_bytes: int = 0
 
+    @property
+    def num_cases(self) -> int:
+        """The cases that the harness runs after the program."""
+        number = self.header.get("num_cases", 0)
+        return number if isinstance(number, int) else 0
+
+    @property
+    def num_input_bytes(self) -> int:
+        """About how much is written for the program before it starts."""
+        files = self.body.get("files")
+        contents = files.values() if isinstance(files, dict) else ()
+        return len(self.stdin) + sum(len(content) for content, _ in contents)
+
+
+class SlotLost(SandboxFault):
+    """A slot that ended, or said nonsense, while a program was in it."""
+
+
+class Inputs:
+    """What a program reads: its stdin, and its plan for the harness."""
+
+    def __init__(self, plan: Plan) -> None:
+        self.stdin = _memory_file(plan.stdin)
+        self.body = _memory_file(marshal.dumps(plan.body, MARSHAL_VERSION))
+
+    def close(self) -> None:
+        self.stdin.close()
+        self.body.close()
+
+
+async def write_inputs(plan: Plan) -> Inputs:
+    """Write what a program reads; in a thread where it is large."""
+    if plan.num_input_bytes > _LARGE_BYTES:
+        return await asyncio.to_thread(Inputs, plan)
+    return Inputs(plan)
+
 
 class Run:
     """A program that was sent to a slot."""
@@ -141,10 +142,17 @@ class Run:
         plan: Plan,
         on_record: Callable[["Run", bytes], None],
         channel: int | None = None,
+        *,
+        inputs: Inputs | None = None,
+        on_rest: Callable[[bool], None] | None = None,
     ) -> None:
-        """Send it. `on_record` gets each line of the record channel as it is written.
+        """Send the program to the slot.
 
-        `channel` is a session's end of a socket, which it gets a copy of.
+        Args:
+            on_record: gets each line of the record channel as it is written.
+            channel: one end of a socket, of which the program gets a copy.
+            inputs: what `write_inputs` wrote for this plan; closed here.
+            on_rest: is told when the program begins to use no CPU time (True), or some (False).
 
         Raises:
             SandboxFault: the slot is gone.
@@ -152,68 +160,79 @@ class Run:
         self._slot = slot
         self._plan = plan
         self._on_record = on_record
-        self._partial_record = b""
+        self._on_rest = on_rest
+        self._forged_records = False
+        self._started = time.monotonic()
         self._out_of_output = False
         self._out_of_time = False
         self._killed = False
-        self._fetched: int | None = None
+        self._giving_up: asyncio.TimerHandle | None = None
+        self._fetched: FileIO | None = None
         #: Whether the program's process has said anything; before that, running it again is safe.
         self.has_begun = False
-        #: Whether it used next to no CPU when the slot last said so; `on_idle` is told of changes.
-        self.is_idle = False
-        self.on_idle: Callable[[bool], None] | None = None
         self.stdout = Capture(plan.output_bytes, self._overflow)
         self.stderr = Capture(plan.output_bytes, self._overflow)
-        self._answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-        self._drains = self._send(plan, channel)
+        self._records = RecordLines(
+            plan.num_cases, plan.output_bytes, self._take_line, self._overflow_records
+        )
+        self._answer: asyncio.Future[Answer | None] = asyncio.get_running_loop().create_future()
+        self._drains = self._send(plan, channel, inputs or Inputs(plan))
         asyncio.get_running_loop().add_reader(slot.fileno(), self._read_answer)
         self.clock = Clock(plan.wall_time_s, self.catch_up, self._end_of_time)
 
-    def _send(self, plan: Plan, channel: int | None) -> list[Drain]:
+    def _send(self, plan: Plan, channel: int | None, inputs: Inputs) -> list[Drain]:
         pipes = [os.pipe() for _ in range(3)]
         (_, out), (_, err), (_, record) = pipes
-        body = _memory_file(marshal.dumps(plan.body, MARSHAL_VERSION))
-        descriptors = [_memory_file(plan.stdin), out, err, record, body]
+        descriptors = [inputs.stdin.fileno(), out, err, record, inputs.body.fileno()]
         if plan.fetch:
-            self._fetched = _memory_file(b"")
-            descriptors.append(os.dup(self._fetched))
+            # The patterns are in the file that takes the files: a message could not hold them all.
+            self._fetched = _memory_file(marshal.dumps(list(plan.fetch), MARSHAL_VERSION))
+            descriptors.append(self._fetched.fileno())
         if channel is not None:
-            descriptors.append(os.dup(channel))
+            descriptors.append(channel)
         try:
-            fetch = {"fetch": list(plan.fetch), "fetch_bytes": plan.fetch_bytes}
+            fetch = {"fetch": bool(plan.fetch), "fetch_bytes": plan.fetch_bytes}
             header = marshal.dumps(plan.header | fetch, MARSHAL_VERSION)
             socket.send_fds(self._slot, [header], descriptors)
         except OSError as error:
-            self._take_files()
+            self._close_fetched()
             for read, _ in pipes:
                 os.close(read)
             raise SandboxFault(f"a slot takes no program: {error}") from error
         finally:
-            for fd in descriptors:
-                os.close(fd)
-        takers = (self.stdout.take, self.stderr.take, self._take_record)
+            inputs.close()
+            for _, write in pipes:
+                os.close(write)
+        takers = (self.stdout.take, self.stderr.take, self._take_records)
         return [Drain(read, take) for (read, _), take in zip(pipes, takers, strict=True)]
 
-    def _take_record(self, chunk: bytes) -> None:
+    def _take_records(self, chunk: bytes) -> None:
         self.has_begun = True
-        *lines, self._partial_record = (self._partial_record + chunk).split(b"\n")
-        for line in lines:
-            self._on_record(self, line)
-        if len(self._partial_record) > self.stdout.limit_bytes:
-            self._overflow()
+        self._records.take(chunk)
 
-    def _overflow(self) -> None:
-        self._out_of_output = True
+    def _take_line(self, line: bytes) -> None:
+        self._on_record(self, line)
+
+    def _overflow(self, num_dropped: int) -> None:
+        """End a program that has written too much, unless its time was over before."""
+        self._out_of_output = not self._out_of_time
+        self._stop_reading()
+
+    def _overflow_records(self, has_too_many: bool) -> None:
+        self._forged_records = has_too_many and not self._out_of_time
+        self._out_of_output = not has_too_many and not self._out_of_time
+        self._stop_reading()
+
+    def _stop_reading(self) -> None:
         for drain in self._drains:
             drain.close()  # what it still writes has no reader: it gets no further until it is dead
         self.kill()
 
     def catch_up(self) -> None:
-        """Read all that the program has written until now."""
+        """Read what the program has written until now."""
         self._read_answer()
         for drain in self._drains:
-            while drain.read():
-                pass
+            drain.catch_up()
 
     def _end_of_time(self) -> None:
         if not self._answer.done():
@@ -221,22 +240,20 @@ class Run:
             self.kill()
 
     def _read_answer(self) -> None:
+        """Read one message of the slot, if there is one."""
         if self._answer.done():
             return
         try:
-            while (answer := _receive(self._slot)) in (IDLE, BUSY):
-                self._note_idle(answer == IDLE)
+            message = _receive(self._slot)
         except BlockingIOError:
             return
         except OSError:
-            answer = b""
-        asyncio.get_running_loop().remove_reader(self._slot.fileno())
-        self._answer.set_result(answer)
-
-    def _note_idle(self, is_idle: bool) -> None:
-        self.is_idle = is_idle
-        if self.on_idle is not None:
-            self.on_idle(is_idle)
+            message = b""
+        if message in (IDLE, BUSY):
+            if self._on_rest is not None:
+                self._on_rest(message == IDLE)
+            return
+        self._end_with(read_answer(message))
 
     def begin_case(self) -> None:
         """Give the program its whole wall time and CPU time again, for its next case.
@@ -254,68 +271,125 @@ class Run:
         """End the program and all that it started, now."""
         if not self._killed and not self._answer.done():
             self._killed = True
+            loop = asyncio.get_running_loop()
+            self._giving_up = loop.call_later(_ANSWER_TIMEOUT_S, self._give_up)
             with suppress(OSError):  # the slot is gone, and so is the program: the answer says it
                 self._slot.send(KILL)
+
+    def _give_up(self) -> None:
+        """Take a slot that does not answer for lost."""
+        if not self._answer.done():
+            self._end_with(None)
+
+    def _end_with(self, answer: Answer | None) -> None:
+        asyncio.get_running_loop().remove_reader(self._slot.fileno())
+        self._answer.set_result(answer)
 
     async def finish(self) -> Ending:
         """Wait for the end. The slot is free, and clean, when this returns.
 
         Raises:
-            SandboxFault: the slot is gone; `is_slot_lost` says so too.
+            SlotLost: the slot is gone; `is_slot_lost` says so too.
+            SandboxFault: memory ran out for all slots together.
         """
         try:
             answer = await asyncio.shield(self._answer)
+            self._close_streams()
+            files = {} if answer is None else await self._read_files()
         except asyncio.CancelledError:
             await self._abandon()
             raise
         finally:
-            self.clock.stop()
-            self.catch_up()
-            for drain in self._drains:
-                drain.close()
-            files = self._take_files()
-        if not answer:
-            raise SandboxFault("the slot ended under its program")
-        if self._plan.fetch and not files:
-            raise SandboxFault("a program's files could not be picked up")
-        facts = marshal.loads(answer)
-        if facts["out_of_memory_around"]:
+            self._close_streams()
+            self._give_up()
+            self._close_fetched()
+        if answer is None:
+            raise SlotLost("the slot ended under its program")
+        if answer.out_of_memory_around:
             raise SandboxFault("memory ran out for all slots together: whose doing is not known")
-        return self._ending(facts, marshal.loads(files) if files else {})
+        return self._ending(answer, files)
 
-    def _take_files(self) -> bytes:
+    def _close_streams(self) -> None:
+        self.clock.stop()
+        if self._giving_up is not None:
+            self._giving_up.cancel()
+        self.catch_up()
+        for drain in self._drains:
+            drain.close()
+
+    async def _read_files(self) -> dict[str, bytes | str]:
+        """Return the files that were asked for. Those that a program has made unreadable are its
+        own doing: each has a reason in place of its content.
+        """
         if self._fetched is None:
-            return b""
-        with os.fdopen(self._fetched, "rb") as file:
+            return {}
+        if os.fstat(self._fetched.fileno()).st_size > _LARGE_BYTES:
+            found = await asyncio.to_thread(_load_files, self._fetched)
+        else:
+            found = _load_files(self._fetched)
+        if found is None:
+            return dict.fromkeys(self._plan.fetch, "it could not be picked up")
+        return found
+
+    def _close_fetched(self) -> None:
+        if self._fetched is not None:
+            self._fetched.close()
             self._fetched = None
-            file.seek(0)
-            return file.read()
 
     @property
     def is_slot_lost(self) -> bool:
-        return not self._answer.done() or not self._answer.result()
+        return not self._answer.done() or self._answer.result() is None
 
     async def _abandon(self) -> None:
         self.kill()
         await asyncio.wait([self._answer], timeout=_KILL_TIMEOUT_S)
 
-    def _ending(self, answer: dict[str, object], files: dict[str, bytes | str]) -> Ending:
+    def _ending(self, answer: Answer, files: dict[str, bytes | str]) -> Ending:
         return Ending(
-            exit_code=os.waitstatus_to_exitcode(int(str(answer["status"]))),
+            exit_code=os.waitstatus_to_exitcode(answer.status),
             stdout=bytes(self.stdout.data),
             stderr=bytes(self.stderr.data),
-            cpu_time_s=float(str(answer["cpu_time_s"])),
-            wall_time_s=float(str(answer["wall_time_s"])),
-            clean_time_s=float(str(answer["clean_time_s"])),
-            peak_memory_bytes=int(str(answer["peak_memory_bytes"])),
+            cpu_time_s=answer.cpu_time_s,
+            wall_time_s=answer.wall_time_s,
+            clean_time_s=answer.clean_time_s,
+            peak_memory_bytes=answer.peak_memory_bytes,
             # A program that had ended when its time was over was only cleaned up after.
-            out_of_time=self._out_of_time and bool(answer["killed_by_server"]),
-            out_of_cpu=bool(answer["out_of_cpu"]),
+            out_of_time=self._out_of_time and answer.killed_by_server,
+            out_of_cpu=answer.out_of_cpu,
             out_of_output=self._out_of_output,
-            out_of_memory=bool(answer["out_of_memory"]),
-            case_cpu_times_s=tuple(answer["case_cpu_times_s"]),  # type: ignore[arg-type]
+            out_of_memory=answer.out_of_memory,
+            case_cpu_times_s=answer.case_cpu_times_s,
             files=files,
+            forged_records=self._forged_records,
         )
+
+    def ending_of_lost_slot(self) -> Ending:
+        """Return the end of a program that ends every slot it is run in."""
+        took_s = time.monotonic() - self._started
+        return Ending(
+            exit_code=-signal.SIGKILL,
+            stdout=bytes(self.stdout.data),
+            stderr=bytes(self.stderr.data),
+            cpu_time_s=0.0,
+            wall_time_s=took_s,
+            clean_time_s=0.0,
+            peak_memory_bytes=0,
+            out_of_time=False,
+            out_of_cpu=False,
+            out_of_output=False,
+            out_of_memory=False,
+            ended_its_slot=True,
+        )
+
+
+def _load_files(file: FileIO) -> dict[str, bytes | str] | None:
+    """Read what a slot has picked up; None if it did not get to the end of it."""
+    file.seek(0)
+    try:
+        found = marshal.loads(file.read())
+    except (ValueError, EOFError, TypeError):
+        return None
+    return found if isinstance(found, dict) else None
 
 
 def _receive(slot: socket.socket) -> bytes:
@@ -332,10 +406,9 @@ def _receive(slot: socket.socket) -> bytes:
     return slot.recv(MAX_MESSAGE_BYTES)
 
 
-def _memory_file(content: bytes) -> int:
-    """A descriptor to read `content` from; unlike a pipe it cannot block its writer."""
-    fd = os.memfd_create("assay", os.MFD_CLOEXEC)
-    with open(fd, "wb", closefd=False) as file:
-        file.write(content)
-    os.lseek(fd, 0, os.SEEK_SET)
-    return fd
+def _memory_file(content: bytes) -> FileIO:
+    """A file to read `content` from; unlike a pipe it cannot block its writer."""
+    file = FileIO(os.memfd_create("assay", os.MFD_CLOEXEC), "r+")
+    file.write(content)
+    file.seek(0)
+    return file

@@ -42,14 +42,17 @@ class LocalSandbox:
 
     def __init__(self, settings: SandboxSettings, registry: CollectorRegistry) -> None:
         self._settings = settings
+        # A request whose program sleeps stays in hand: so there may be as many as slots.
+        in_hand = max(2 * settings.sandbox_slots, settings.max_slots)
         self._gate = Gate(
-            2 * settings.sandbox_slots,
+            in_hand,
             settings.sandbox_max_waiting,
+            min_share=2 * settings.sandbox_slots,
             max_wait_s=settings.sandbox_max_wait_s,
             refusal=Saturated,
         )
         self._metrics = SandboxMetrics(registry)
-        self._metrics.waiting.set_function(lambda: self._gate.num_waiting)
+        self._metrics.waiting.set_function(lambda: self.num_waiting)
         self._slots = Slots(settings, self._metrics.rebuilt)
         self._toolchain: Toolchain
         self._compiler: Compiler
@@ -63,6 +66,9 @@ class LocalSandbox:
         """
         await self._slots.open()
         self._metrics.slots.set(self.num_slots)
+        permits = self._slots.permits
+        self._metrics.running.set_function(lambda: permits.num_running)
+        self._metrics.sleeping.set_function(lambda: permits.num_resting)
         self._metrics.isolation.labels(self.isolation).info({})
         self._toolchain = self._slots.toolchain
         cache_bytes = self._settings.sandbox_compile_cache_bytes
@@ -80,6 +86,21 @@ class LocalSandbox:
     @property
     def num_slots(self) -> int:
         return self._slots.num_slots
+
+    @property
+    def num_running(self) -> int:
+        """Programs and cells that compute now."""
+        return self._slots.permits.num_running
+
+    @property
+    def num_sleeping(self) -> int:
+        """Programs and cells that use no CPU time now."""
+        return self._slots.permits.num_resting
+
+    @property
+    def num_waiting(self) -> int:
+        """Requests that wait for their turn, and programs of others that wait for a permit."""
+        return self._gate.num_waiting + self._slots.permits.num_waiting
 
     @property
     def host(self) -> Host:

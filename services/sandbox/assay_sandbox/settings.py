@@ -12,6 +12,11 @@ from assay_shared.settings import ServiceSettings
 #: From least to most.
 Isolation = Literal["fallback", "pooled", "fresh", "single_use"]
 
+#: Slots of two profiles and of 256 sessions have two users each, of 2048.
+MAX_SLOTS = 384
+#: Slots for each program that computes, if no number is set.
+_SLEEPERS = 8
+
 
 class SandboxSettings(ServiceSettings):
     """`ASSAY_SANDBOX_*`, beside what all services read."""
@@ -22,8 +27,10 @@ class SandboxSettings(ServiceSettings):
     sandbox_isolation: Isolation = "pooled"
     #: Serve with less than `sandbox_isolation` only down to this; else refuse to start.
     sandbox_minimum_isolation: Isolation = "pooled"
-    #: Programs that run at once.
+    #: Programs that compute at once.
     sandbox_slots: int = Field(default_factory=lambda: (os.cpu_count() or 1) + 1, gt=0, le=256)
+    #: Programs that are there at once, with those that sleep; eight times as many if not set.
+    sandbox_max_slots: int | None = Field(default=None, gt=0, le=MAX_SLOTS)
     #: Requests that may wait, and for how long; beyond it, one gets 503.
     sandbox_max_waiting: int = Field(default=2048, ge=0)
     sandbox_max_wait_s: float = Field(default=120.0, gt=0)
@@ -52,6 +59,12 @@ class SandboxSettings(ServiceSettings):
     sandbox_session_life_s: float = Field(default=7200.0, gt=0)
     #: Largest request, in place of ASSAY_BODY_LIMIT_BYTES: inputs and files are part of it.
     sandbox_body_limit_bytes: int = Field(default=128 * 2**20, gt=0)
+
+    @property
+    def max_slots(self) -> int:
+        """At least as many as compute at once."""
+        wanted = self.sandbox_max_slots or min(_SLEEPERS * self.sandbox_slots, MAX_SLOTS)
+        return max(wanted, self.sandbox_slots)
 
     @property
     def toolchains(self) -> tuple[str, ...]:

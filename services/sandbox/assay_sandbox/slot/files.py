@@ -3,9 +3,11 @@
 Both are done with the program's own rights: nothing that it could not do itself is done for it.
 """
 
+import errno
 import glob
 import os
 import stat
+from contextlib import suppress
 
 
 def put(files: dict[str, tuple[bytes, int]]) -> None:
@@ -19,7 +21,10 @@ def put(files: dict[str, tuple[bytes, int]]) -> None:
         if folder:
             os.makedirs(folder, exist_ok=True)
         flags = os.O_WRONLY | os.O_CREAT | os.O_TRUNC | os.O_CLOEXEC | os.O_NOFOLLOW
-        with open(os.open(name, flags, mode), "wb") as file:
+        # Without O_NONBLOCK, opening a fifo would wait for its reader.
+        with open(os.open(name, flags | os.O_NONBLOCK, mode), "wb") as file:
+            if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
+                raise OSError(errno.EINVAL, "it is not a regular file", name)
             file.write(content)
 
 
@@ -31,7 +36,7 @@ def pick_up(patterns: list[str], max_bytes: int) -> dict[str, bytes | str]:
     found: dict[str, bytes | str] = {}
     left = max_bytes
     for name in _matches(patterns):
-        if os.path.realpath(name) != os.path.join(os.getcwd(), name):
+        if _is_behind_link(name):
             found[name] = "it is a link, or behind one"
             continue
         content = _read(name, left)
@@ -40,8 +45,19 @@ def pick_up(patterns: list[str], max_bytes: int) -> dict[str, bytes | str]:
     return found
 
 
+def _is_behind_link(name: str) -> bool:
+    try:
+        return os.path.realpath(name) != os.path.join(os.getcwd(), name)
+    except RecursionError:  # a chain of a thousand links
+        return True
+
+
 def _matches(patterns: list[str]) -> list[str]:
-    names = {os.path.normpath(name) for p in patterns for name in glob.glob(p, recursive=True)}
+    names: set[str] = set()
+    for pattern in patterns:
+        # A program can nest folders deeper than glob can follow; what is there is not found then.
+        with suppress(RecursionError, OSError):
+            names.update(map(os.path.normpath, glob.iglob(pattern, recursive=True)))
     return sorted(name for name in names if os.path.lexists(name))
 
 
@@ -54,7 +70,7 @@ def _read(name: str, max_bytes: int) -> bytes | str:
     facts = os.fstat(fd)
     if not stat.S_ISREG(facts.st_mode):
         os.close(fd)
-        return "it is no regular file"
+        return "it is not a regular file"
     with open(fd, "rb") as file:
         if facts.st_size > max_bytes:
             return "all files together are over the limit"

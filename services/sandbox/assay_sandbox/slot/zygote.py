@@ -6,6 +6,7 @@ nothing of one program is in the memory of the next.
 """
 
 import gc
+import json
 import marshal
 import os
 import resource
@@ -185,7 +186,7 @@ class Zygote:
         if self._isolation == "fresh":
             self._answer_apart(message, descriptors)
         else:
-            self._server.send(marshal.dumps(self._play(message, descriptors)))
+            self._server.send(json.dumps(self._play(message, descriptors)).encode())
         for fd in descriptors:
             os.close(fd)
 
@@ -196,7 +197,7 @@ class Zygote:
             root.mount_own(self._rights.writable_bytes)
             os.chdir(self._rights.work)
             self._rights.filter.put_on()
-            self._server.send(marshal.dumps(self._play(message, descriptors)))
+            self._server.send(json.dumps(self._play(message, descriptors)).encode())
             os._exit(0)
         if os.waitpid(pid, 0)[1] != 0:
             raise Unclean("the namespaces of a program ended early")
@@ -227,7 +228,7 @@ class Zygote:
             "status": status,
             "killed_by_server": watch.killed_by_server,
             "cpu_time_s": cpu_time_s,
-            "case_cpu_times_s": case_cpu_times_s,
+            "case_cpu_times_s": [max(0.0, round(one, 6)) for one in case_cpu_times_s],
             "wall_time_s": ended - started,
             "clean_time_s": time.monotonic() - ended,
             "peak_memory_bytes": max(meter.peak_memory_bytes(), usage.ru_maxrss * 1024),
@@ -242,7 +243,11 @@ class Zygote:
         if pid == 0:
             try:
                 self._give_up_rights()
-                found = files.pick_up(request["fetch"], request["fetch_bytes"])  # type: ignore[arg-type]
+                with open(fd, "rb", closefd=False) as file:
+                    patterns = marshal.load(file)
+                found = files.pick_up(patterns, request["fetch_bytes"])  # type: ignore[arg-type]
+                os.ftruncate(fd, 0)
+                os.lseek(fd, 0, os.SEEK_SET)
                 with open(fd, "wb", closefd=False) as file:
                     marshal.dump(found, file, MARSHAL_VERSION)
             finally:
