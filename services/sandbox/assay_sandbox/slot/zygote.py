@@ -14,12 +14,14 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assay_sandbox.slot import files, harness, kernel, landlock, root, tree
+from assay_sandbox.slot import files, harness, kernel, landlock, root, tree, verify
 from assay_sandbox.slot.cgroup import Cgroup, num_killed
+from assay_sandbox.slot.verify import Unclean
 
 #: What the server sends beside requests: end the program that runs.
 KILL = b"K"
@@ -37,6 +39,7 @@ _BACKSTOP_S = 10.0
 #: How often one looks whether a program has used up the CPU time of all its processes, or memory
 #: has run out. What goes on for longer takes it from the others.
 _LOOK_EVERY_S = 0.1
+_FOR_ONE_PROGRAM = kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
 _FIXED_LIMITS = (
     (resource.RLIMIT_NOFILE, 256),
     (resource.RLIMIT_STACK, 64 * 2**20),
@@ -96,10 +99,8 @@ class Rights:
     writable_bytes: int
     #: Where programs look for commands.
     path: str
-
-
-class Unclean(Exception):
-    """Something of a program is left: the slot cannot be used again."""
+    #: Whether each program has a network of its own, with nothing in it but itself.
+    loopback: bool
 
 
 def warm_up(packages: str | None) -> None:
@@ -136,6 +137,9 @@ class Zygote:
         self._isolation = isolation
         #: Whether the signals of this process reach nobody but its programs.
         self._is_alone = rights.has_namespaces
+        self._baseline: verify.Baseline
+        #: What could not be cleaned up after the last program.
+        self._left: str | None = None
 
     def settle(self) -> None:
         """Everything that programs inherit, and that need not be done for each of them."""
@@ -151,6 +155,7 @@ class Zygote:
             OPENBLAS_NUM_THREADS="1",
         )
         os.chdir(rights.work)
+        verify.forget_handlers()
         for kind, limit in _FIXED_LIMITS:
             resource.setrlimit(kind, (limit, limit))
         if rights.changes_user:
@@ -163,6 +168,11 @@ class Zygote:
             self._is_alone = landlock.version() >= landlock.SCOPE_VERSION
             if self._is_alone:
                 landlock.restrict_signals()
+        self._baseline = verify.Baseline(
+            rights.writable,
+            has_namespaces=rights.has_namespaces,
+            is_alone=rights.has_namespaces,
+        )
         if self._isolation != "fresh":  # which makes namespaces, and the filter forbids that
             rights.filter.put_on()
         gc.collect()
@@ -189,11 +199,18 @@ class Zygote:
             self._server.send(marshal.dumps(self._play(message, descriptors)))
         for fd in descriptors:
             os.close(fd)
+        # The program has its answer whatever comes of this, and no other program a slot unseen.
+        if self._left is not None:
+            raise Unclean(self._left)
+        self._baseline.check()
 
     def _answer_apart(self, message: bytes, descriptors: list[int]) -> None:
         """By a copy of this process, as the first of namespaces that live for one program."""
-        pid = kernel.clone(kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
+        network = kernel.CLONE_NEWNET if self._rights.loopback else 0
+        pid = kernel.clone(_FOR_ONE_PROGRAM | network)
         if pid == 0:
+            if self._rights.loopback:
+                kernel.raise_loopback()
             root.mount_own(self._rights.writable_bytes)
             os.chdir(self._rights.work)
             self._rights.filter.put_on()
@@ -230,8 +247,7 @@ class Zygote:
         )
         if request["fetch"]:
             self._pick_up(request, descriptors[-1])
-        for folder in self._rights.writable:
-            root.wipe(folder)
+        self._empty_folders()
         return {
             "status": status,
             "killed_by_server": killed_by_server,
@@ -261,6 +277,15 @@ class Zygote:
                 os._exit(0)
         # What the server sends meanwhile is about the program, which has ended.
         tree.end(pid, _PICK_UP_TIMEOUT_S)
+
+    def _empty_folders(self) -> None:
+        if self._isolation == "fresh":
+            return  # they end with the namespaces
+        try:
+            for folder in self._rights.writable:
+                root.wipe(folder)
+        except OSError as error:
+            self._left = f"a folder cannot be emptied: {error}"
 
     def _await_end(self, pid: int, deadline: float, is_over: Callable[[], bool]) -> bool:
         """Wait for the program itself; kill it when the server says so, at the deadline, or when
@@ -301,7 +326,8 @@ class Zygote:
             except ChildProcessError:
                 return cpu_time_s
             if time.monotonic() > deadline:
-                raise Unclean("processes of a program cannot be killed")
+                self._left = "processes of a program cannot be killed"
+                return cpu_time_s
             time.sleep(0.001)
 
     def _kill_all(self) -> None:
@@ -337,6 +363,7 @@ class Zygote:
             if self._cgroup is None:
                 _limit_data(request["limits"])  # type: ignore[arg-type]
             self._give_up_rights()
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # as programs expect it
             status = harness.run(plan, record, channel)
         finally:
             os._exit(status)
@@ -379,12 +406,20 @@ def _limit_data(limits: dict[str, float]) -> None:
 
 
 def play_slot(server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str) -> None:
-    """Be a slot until the server is gone. Does not return."""
+    """Be a slot until the server is gone. Does not return once the slot is ready.
+
+    What goes wrong then is never an answer: the server sees the socket close, and has the slot
+    built anew.
+    """
+    zygote = Zygote(server, rights, cgroup, isolation)
+    zygote.settle()
+    status = 1
     try:
-        zygote = Zygote(server, rights, cgroup, isolation)
-        zygote.settle()
         zygote.serve()
+        status = 0
     except Unclean as error:
         print(f"slot: {error}", file=sys.stderr)
-        os._exit(1)
-    os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)
