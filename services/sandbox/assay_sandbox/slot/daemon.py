@@ -81,6 +81,7 @@ class Daemon:
             loopback=config.loopback,
             memory_files=self._cgroup_parent is not None,
             own_files=config.has_namespaces or config.first_uid is not None,
+            namespaces=config.isolation == "fresh",
         )
         self._filter = kernel.SyscallFilter(seccomp.for_this_machine(rules))
         self._folder = config.folder

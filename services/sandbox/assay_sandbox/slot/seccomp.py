@@ -28,6 +28,8 @@ _CURRENT_PERSONALITY = 0xFFFFFFFF
 _REFUSED_IOCTLS = (0x5412, 0x541C, 0x40086602, 0x40046602, 0x401C5820)
 #: Modes that leave a file or folder to its owner, and let no other user write to it.
 _MODE_BITS, _OWNERS_MODE = 0o7722, 0o700
+#: What a first process makes namespaces with, and the error that programs get.
+_NAMESPACES = {"clone3": errno.ENOSYS, "mount": errno.EPERM}
 #: Each has the number of the argument that is a process or thread; 0 is the caller.
 _ABOUT_ANOTHER = {
     "prlimit64": 0,
@@ -65,6 +67,9 @@ class Rules:
     memory_files: bool = True
     #: False where programs have the service's user and its files: they may not change those.
     own_files: bool = True
+    #: What namespaces take: for a first process that makes some for each program, which then gets
+    #: the filter of `for_programs` as well.
+    namespaces: bool = False
 
 
 @dataclass(frozen=True)
@@ -96,6 +101,18 @@ def for_this_machine(rules: Rules) -> bytes:
     return compile_filter(os.uname().machine, rules)
 
 
+def for_programs() -> bytes:
+    """Return what is put on over a filter with `namespaces`, in the process that needs no more.
+
+    Kept small, since it is put on for each program.
+    """
+    numbers = numbers_here()
+    lines = [_step(_LOAD, _NUMBER)]
+    for name, error in _NAMESPACES.items():
+        lines += [_step(_EQUAL, numbers[name], 0, 1), *_refuse(error)]
+    return b"".join([*lines, *_allow()])
+
+
 def numbers_here() -> dict[str, int]:
     """Return the numbers of the calls that are known, refused ones too, on this machine."""
     return syscalls.known(os.uname().machine)
@@ -119,6 +136,9 @@ def _ranges(machine: str, rules: Rules) -> list[tuple[int, list[bytes]]]:
 def _answers(machine: str, rules: Rules) -> dict[int, list[bytes]]:
     answers = dict.fromkeys(syscalls.allowed(machine).values(), _allow())
     answers |= dict.fromkeys(syscalls.absent(machine).values(), _refuse(errno.ENOSYS))
+    if rules.namespaces:
+        known = syscalls.known(machine)
+        answers |= {known[name]: _allow() for name in _NAMESPACES}
     decided = _by_argument(rules) | _by_slot(rules)
     for name, number in syscalls.ruled(machine).items():
         answers[number] = decided[name]

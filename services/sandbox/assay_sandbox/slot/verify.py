@@ -15,8 +15,6 @@ from assay_sandbox.slot import tree
 _LIMITS = tuple(
     value for name, value in sorted(vars(resource).items()) if name.startswith("RLIMIT_")
 )
-#: What takes longer to read is read once for so many programs.
-_SELDOM = 64
 _ADJUSTMENT_BYTES = 16
 
 
@@ -46,7 +44,6 @@ class Baseline:
             # The kernel tells so whenever something was mounted or unmounted in this namespace.
             self._mounts.register(self._mountinfo, select.POLLPRI)
             self._mounts.poll(0)
-        self._num_checks = 0
 
     def check(self) -> None:
         """Compare.
@@ -61,9 +58,10 @@ class Baseline:
         self._check_processes()
         if self._mounts is not None and self._mounts.poll(0):
             raise Unclean("a mount has changed")
-        self._num_checks += 1
-        if self._num_checks % _SELDOM == 1:
-            self._check_seldom()
+        if _schedule() != self._schedule:
+            raise Unclean("the first process is scheduled in another way")
+        if self._read_adjustment() != self._adjusted:
+            raise Unclean("the first process is ended later for memory")
 
     def _check_folder(self, folder: str, state: tuple[int, ...]) -> None:
         try:
@@ -86,12 +84,6 @@ class Baseline:
         elif not tree.children(os.getpid()):
             return
         raise Unclean("a process of a program is left")
-
-    def _check_seldom(self) -> None:
-        if _schedule() != self._schedule:
-            raise Unclean("the first process is scheduled in another way")
-        if self._read_adjustment() != self._adjusted:
-            raise Unclean("the first process is ended later for memory")
 
     def _read_adjustment(self) -> bytes:
         return os.pread(self._adjustment, _ADJUSTMENT_BYTES, 0)

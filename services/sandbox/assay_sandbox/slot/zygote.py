@@ -19,7 +19,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assay_sandbox.slot import files, harness, kernel, landlock, root, tree, verify
+from assay_sandbox.slot import files, harness, kernel, landlock, root, seccomp, tree, verify
 from assay_sandbox.slot.cgroup import Cgroup, num_killed
 from assay_sandbox.slot.verify import Unclean
 
@@ -137,6 +137,7 @@ class Zygote:
         self._isolation = isolation
         #: Whether the signals of this process reach nobody but its programs.
         self._is_alone = rights.has_namespaces
+        self._forbid_namespaces = kernel.SyscallFilter(seccomp.for_programs())
         self._baseline: verify.Baseline
         #: What could not be cleaned up after the last program.
         self._left: str | None = None
@@ -173,8 +174,7 @@ class Zygote:
             has_namespaces=rights.has_namespaces,
             is_alone=rights.has_namespaces,
         )
-        if self._isolation != "fresh":  # which makes namespaces, and the filter forbids that
-            rights.filter.put_on()
+        rights.filter.put_on()
         gc.collect()
         gc.freeze()  # the collector would touch, and so copy, every page in every child
 
@@ -213,7 +213,7 @@ class Zygote:
                 kernel.raise_loopback()
             root.mount_own(self._rights.writable_bytes)
             os.chdir(self._rights.work)
-            self._rights.filter.put_on()
+            self._forbid_namespaces.put_on()
             self._server.send(marshal.dumps(self._play(message, descriptors)))
             os._exit(0)
         if os.waitpid(pid, 0)[1] != 0:
