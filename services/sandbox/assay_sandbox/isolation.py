@@ -73,6 +73,12 @@ class Slots:
                 f"{wanted} is below ASSAY_SANDBOX_MINIMUM_ISOLATION, which is {least}",
                 field="ASSAY_SANDBOX_ISOLATION",
             )
+        if self._settings.sandbox_loopback and wanted == FALLBACK:
+            raise ConfigError(
+                "isolation fallback has no network of a program's own: set ASSAY_SANDBOX_ISOLATION "
+                "to another level",
+                field="ASSAY_SANDBOX_LOOPBACK",
+            )
         self._folder = WorkFolder(self._settings.sandbox_work_folder)
         try:
             await self._open_at(wanted)
@@ -80,7 +86,8 @@ class Slots:
             self._folder.remove()
             raise
         except SandboxFault as error:
-            if least != FALLBACK or wanted == FALLBACK:
+            needs_namespaces = least != FALLBACK or self._settings.sandbox_loopback
+            if needs_namespaces or wanted == FALLBACK:
                 await self.close()
                 raise ConfigError(
                     f"this host does not grant isolation {wanted}: {error.message}",
@@ -100,7 +107,6 @@ class Slots:
             )
 
     async def _open_at(self, isolation: str) -> None:
-        self.isolation = isolation
         has_namespaces = isolation != FALLBACK
         self.host = examine(self._settings, has_namespaces=has_namespaces)
         self.toolchain = Toolchain(
@@ -108,6 +114,7 @@ class Slots:
             self._settings.toolchains,
             self.host.python,
         )
+        self.isolation = self._least_that_holds(isolation)
         self.num_slots = self._settings.sandbox_slots
         self.max_slots = self._settings.max_slots
         if self.host.first_uid is None and not has_namespaces and self.num_slots > 1:
@@ -128,6 +135,15 @@ class Slots:
         self._pool = self._make_pool(0, None)
         await self._pool.open()
 
+    def _least_that_holds(self, isolation: str) -> str:
+        """Return the level to serve with: more than was asked for, where that would not hold.
+
+        Programs that have the user of their slot's first process could change it for those after
+        them; and ports that one program used would be busy for the next.
+        """
+        shares_too_much = self.host.first_uid is None or self._settings.sandbox_loopback
+        return "fresh" if isolation == "pooled" and shares_too_much else isolation
+
     def _make_pool(self, number: int, packages: Packages | None) -> Pool:
         folder = self._folder.path / str(number)
         folder.mkdir(mode=0o755, exist_ok=True)
@@ -146,6 +162,7 @@ class Slots:
             folder=str(folder),
             path=self.toolchain.path,
             packages=packages.folder if packages else None,
+            loopback=self._settings.sandbox_loopback,
         )
         numbers = range(number * self.max_slots, (number + 1) * self.max_slots)
         return Pool(self.host.python, config, numbers, self.num_slots, self._rebuilt)

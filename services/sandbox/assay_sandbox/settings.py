@@ -40,6 +40,8 @@ class SandboxSettings(ServiceSettings):
     sandbox_work_folder: Path | None = None
     #: What a program may write to each of its folders in memory, where slots have namespaces.
     sandbox_writable_bytes: int = Field(default=64 * 2**20, gt=0)
+    #: Whether a program may speak TCP and UDP to itself, in a network that has nothing else.
+    sandbox_loopback: bool = False
     #: Started as root, slots take users from here on, two each, or from the next free 2048.
     sandbox_first_uid: int = Field(default=20000, gt=0)
     #: Folder with the packages of the scientific profile; the server's own where it is not set.

@@ -23,8 +23,15 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from assay_sandbox.slot import daemon; "
-_BOOT += "daemon.main(int(sys.argv[1]), sys.argv[2])"
+#: Programs can read the daemon's command line: what it is told comes over the socket.
+_BOOT = """
+import json, socket, sys
+server = socket.socket(fileno=int(sys.argv[1]))
+config = json.loads(server.recv(65536))
+sys.path.insert(0, config.pop("package"))
+from assay_sandbox.slot import daemon
+daemon.main(server, config)
+"""
 
 
 class Slot:
@@ -51,16 +58,9 @@ class Daemon:
         self._socket.settimeout(_START_TIMEOUT_S)
         with theirs:
             package = str(Path(assay_sandbox.__file__).parents[1])
+            self._socket.send(json.dumps(asdict(config) | {"package": package}).encode())
             self._process = subprocess.Popen(
-                [
-                    python,
-                    *PYTHON_FLAGS,
-                    "-c",
-                    _BOOT,
-                    package,
-                    str(theirs.fileno()),
-                    json.dumps(asdict(config)),
-                ],
+                [python, *PYTHON_FLAGS, "-c", _BOOT, str(theirs.fileno())],
                 stdin=subprocess.DEVNULL,
                 pass_fds=(theirs.fileno(),),
                 env=_ENVIRONMENT,

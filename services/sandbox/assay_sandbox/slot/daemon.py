@@ -5,7 +5,9 @@ what it forks has no thread, no secret and no open file of the server in it.
 import json
 import os
 import socket
+import time
 from dataclasses import dataclass
+from typing import Any
 
 from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, tree, zygote
 
@@ -15,6 +17,8 @@ _READY_TIMEOUT_S = 20.0
 #: For a slot without namespaces to end its program, once the server has closed its socket.
 _LEAVE_TIMEOUT_S = 1.0
 _MESSAGE_BYTES = 4096
+#: Whatever the service's is: slots' users must be able to read what is shown to them.
+_UMASK = 0o022
 _ALL_NAMESPACES = (
     kernel.CLONE_NEWUSER
     | kernel.CLONE_NEWPID
@@ -48,6 +52,8 @@ class SlotConfig:
     path: str
     #: Where the interpreter finds packages beside its own library.
     packages: str | None = None
+    #: Whether a program may speak TCP and UDP to itself, in a network of its own.
+    loopback: bool = False
 
     @property
     def has_namespaces(self) -> bool:
@@ -69,13 +75,21 @@ class Daemon:
         self._cgroups: dict[int, cgroup.Cgroup] = {}
         self._cgroup_parent = cgroup.find_parent()
         self._events_fd = cgroup.open_own_events() if self._cgroup_parent is None else None
-        own_names = config.has_namespaces or landlock.version() >= landlock.SCOPE_VERSION
-        self._filter = kernel.SyscallFilter(seccomp.for_this_machine(local_sockets=own_names))
+        rules = seccomp.Rules(
+            # Elsewhere the names of the whole host's sockets could be reached.
+            local_sockets=config.has_namespaces,
+            loopback=config.loopback,
+            memory_files=self._cgroup_parent is not None,
+            own_files=config.has_namespaces or config.first_uid is not None,
+            namespaces=config.isolation == "fresh",
+        )
+        self._filter = kernel.SyscallFilter(seccomp.for_this_machine(rules))
         self._folder = config.folder
 
     def open(self) -> None:
         """Put the root folder of slots together, in a mount namespace of the daemon's own."""
         if not self.config.has_namespaces:
+            kernel.adopt_orphans()  # what a slot leaves whose first process was killed
             return
         if self.config.first_uid is not None:
             kernel.unshare(kernel.CLONE_NEWNS)
@@ -118,9 +132,21 @@ class Daemon:
         pid = self._pids.pop(number, None)
         if pid is not None:
             tree.end(pid, 0.0 if self.config.has_namespaces else _LEAVE_TIMEOUT_S)
+            self._end_orphans()
         group = self._cgroups.pop(number, None)
         if group is not None:
             group.close()
+
+    def _end_orphans(self) -> None:
+        """End what an ended slot has left: without namespaces, this process is its parent now."""
+        slots = set(self._pids.values())
+        deadline = time.monotonic() + _LEAVE_TIMEOUT_S
+        while time.monotonic() < deadline:
+            left = set(tree.children(os.getpid())) - slots
+            if not left:
+                return
+            for pid in left:
+                tree.end(pid, 0.0)
 
     def _start(self, number: int) -> socket.socket:
         ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -177,6 +203,10 @@ class Daemon:
             else:
                 kernel.adopt_orphans()
             kernel.die_with_parent()
+            if self.config.has_namespaces:
+                kernel.ignore_setuid_root()
+                if self.config.loopback:
+                    kernel.raise_loopback()
             kernel.drop_bounding_set(_KEPT_CAPABILITIES)
             zygote.play_slot(server, rights, group, self.config.isolation)
         except BaseException as error:
@@ -198,12 +228,10 @@ class Daemon:
                 writable=root.WRITABLE,
                 writable_bytes=self.config.writable_bytes,
                 path=self.config.path,
+                loopback=self.config.loopback,
             )
         uid = self.config.users(number)[1] if changes_user else os.geteuid()
-        work = f"{self._folder}/{number}"
-        os.makedirs(work, mode=0o700, exist_ok=True)
-        if changes_user:
-            os.chown(work, uid, uid)
+        work = root.make_work(f"{self._folder}/{number}", uid if changes_user else None)
         readable = [*root.SHOWN, *self.config.readable, "/dev/zero", "/dev/urandom", "/dev/random"]
         return zygote.Rights(
             uid=uid,
@@ -216,6 +244,7 @@ class Daemon:
             writable=(work,),
             writable_bytes=self.config.writable_bytes,
             path=self.config.path,
+            loopback=False,
         )
 
 
@@ -236,11 +265,12 @@ def _write(path: str, text: str) -> None:
         file.write(text)
 
 
-def main(server_fd: int, config: str) -> None:
+def main(server: socket.socket, config: dict[str, Any]) -> None:
     """Serve until the server closes the socket."""
-    server = socket.socket(fileno=server_fd)
+    kernel.hide_arguments()
+    os.umask(_UMASK)
     try:
-        daemon = Daemon(server, SlotConfig(**json.loads(config)))
+        daemon = Daemon(server, SlotConfig(**config))
         zygote.warm_up(daemon.config.packages)
         daemon.open()
     except OSError as error:

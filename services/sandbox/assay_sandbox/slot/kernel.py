@@ -4,7 +4,10 @@ man pages: clone(2), mount(2), pivot_root(2), prctl(2), capabilities(7).
 """
 
 import ctypes
+import fcntl
 import os
+import socket
+import struct
 from collections.abc import Iterator
 from contextlib import contextmanager
 
@@ -33,6 +36,13 @@ _PR_CAPBSET_DROP = 24
 _PR_SET_CHILD_SUBREAPER = 36
 _PR_SET_NO_NEW_PRIVS = 38
 _SECCOMP_MODE_FILTER = 2
+_PR_SET_SECUREBITS = 28
+_NO_ROOT_LOCKED = 3
+_SIOCSIFFLAGS = 0x8914
+_IFF_UP = 1
+#: Of the fields of /proc/PID/stat behind the name, where each area starts and ends; proc(5).
+_ARGUMENTS, _ENVIRONMENT = (45, 46), (47, 48)
+_SHOWN_NAME = b"assay_sandbox.slot"
 _CAP_VERSION_3 = 0x20080522
 _SIGCHLD = 17
 _LAST_CAPABILITY = 40
@@ -116,6 +126,35 @@ def change_root(new_root: str) -> None:
 
 def die_with_parent() -> None:
     check(_libc.prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0), "prctl PDEATHSIG")
+
+
+def ignore_setuid_root() -> None:
+    """No exec below this process gives user 0 of its namespace any capability."""
+    check(_libc.prctl(_PR_SET_SECUREBITS, _NO_ROOT_LOCKED, 0, 0, 0), "prctl SECUREBITS")
+
+
+def raise_loopback() -> None:
+    """Bring up the one interface that a new network namespace has."""
+    request = struct.pack("16sH22x", b"lo", _IFF_UP)
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
+        fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
+
+
+def hide_arguments() -> None:
+    """Overwrite what /proc shows as the command line and first environment of this process.
+
+    For the process and its forks.
+    """
+    kept = dict(os.environ)
+    os.environ.clear()  # no variable may point into what is overwritten
+    os.environ.update(kept)
+    with open("/proc/self/stat", "rb") as file:
+        fields = file.read().rpartition(b")")[2].split()
+    for name, (first, last) in ((_SHOWN_NAME, _ARGUMENTS), (b"", _ENVIRONMENT)):
+        start, end = int(fields[first]), int(fields[last])
+        if end - start > len(name):  # 0 where the kernel does not say
+            ctypes.memset(start, 0, end - start)
+            ctypes.memmove(start, name, len(name))
 
 
 def die_first() -> None:

@@ -1,6 +1,9 @@
 """The root folder of slots: a few of the host's folders, read-only, and three of their own."""
 
 import os
+from collections.abc import Iterator
+from contextlib import suppress
+from itertools import islice
 
 from assay_sandbox.slot import kernel
 
@@ -34,6 +37,9 @@ _LINKS = {
     "dev/stdout": "/proc/self/fd/1",
     "dev/stderr": "/proc/self/fd/2",
 }
+#: Entries of a folder that are held while it is emptied.
+_AT_ONCE = 4096
+_MAX_WORK_FOLDERS = 64
 #: A mount keeps these when it is made read-only; they may be locked.
 _KEPT_FLAGS = {8: kernel.MS_NOEXEC, 1024: 0x400, 2048: 0x800, 4096: 0x200000}
 
@@ -115,22 +121,57 @@ def wipe(folder: str) -> None:
     Raises:
         OSError: something cannot be removed.
     """
-    prefix = f"{folder}/.{os.urandom(6).hex()}"
+    prefix = f".{os.urandom(6).hex()}."
     waiting = [folder]
     num_moved = 0
     while waiting:
         current = waiting.pop()
-        with os.scandir(current) as entries:
-            found = list(entries)
-        for entry in found:
+        for entry in _entries(current, prefix):
             if entry.is_dir(follow_symlinks=False):
                 # Moved to the top, and only then entered: no path grows with the tree.
                 num_moved += 1
                 os.chmod(entry.path, 0o700)
-                moved = f"{prefix}.{num_moved}"
+                moved = f"{folder}/{prefix}{num_moved}"
                 os.rename(entry.path, moved)
                 waiting.append(moved)
             else:
                 os.unlink(entry.path)
         if current != folder:
             os.rmdir(current)
+
+
+def _entries(folder: str, prefix: str) -> Iterator[os.DirEntry[str]]:
+    """Go through what is in a folder while it is removed; a part at a time, however much it is."""
+    while True:
+        with os.scandir(folder) as entries:
+            found = list(islice((e for e in entries if not e.name.startswith(prefix)), _AT_ONCE))
+        yield from found
+        if len(found) < _AT_ONCE:
+            return
+
+
+def make_work(path: str, owner: int | None) -> str:
+    """Make the work folder of a slot without namespaces, empty; its path.
+
+    `owner` is the user of its programs, who may not change the folder itself; None where they have
+    this process's user. One that is there and cannot be emptied is left for the end: the slot gets
+    another.
+    """
+    for attempt in range(_MAX_WORK_FOLDERS):
+        candidate = f"{path}.{attempt}" if attempt else path
+        with suppress(OSError):
+            _reset(candidate, owner)
+            return candidate
+    raise OSError(f"{path}: no work folder can be made")
+
+
+def _reset(path: str, owner: int | None) -> None:
+    os.makedirs(path, exist_ok=True)
+    os.chmod(path, 0o700)
+    wipe(path)
+    for name in os.listxattr(path):
+        os.removexattr(path, name)
+    if owner is not None:
+        os.chown(path, -1, owner)
+        # Its own files only may be removed by their user, and its mode by nobody.
+        os.chmod(path, 0o1770)

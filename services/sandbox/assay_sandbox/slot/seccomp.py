@@ -1,180 +1,248 @@
-"""Which system calls a program may not make, compiled to the kernel's filter language.
+"""Which system calls a program may make, compiled to the kernel's filter language.
 
-A deny list: programs of any language run under it. What is on it has no use in a program that reads
-input and writes output, and has been a way out of containers, or a way to outlive or watch others.
+An allow list: a call that `syscalls` does not name is refused. Where the answer does not depend on
+arguments, kernels from 5.11 on decide by a bit of their own and never run the filter; for the rest
+the filter is a binary search over the numbers.
 man page: seccomp(2); instructions: linux/bpf_common.h.
 """
 
 import errno
 import os
 import struct
+from dataclasses import dataclass
 
-#: Number on x86_64 and on aarch64; None where the machine lacks it.
-DENIED: dict[str, tuple[int | None, int | None]] = {
-    # watching and steering other processes
-    "ptrace": (101, 117),
-    "process_vm_readv": (310, 270),
-    "process_vm_writev": (311, 271),
-    "process_madvise": (440, 440),
-    "pidfd_getfd": (438, 438),
-    "kcmp": (312, 272),
-    "perf_event_open": (298, 241),
-    "migrate_pages": (256, 238),
-    "move_pages": (279, 239),
-    # mounts and roots
-    "mount": (165, 40),
-    "umount2": (166, 39),
-    "pivot_root": (155, 41),
-    "chroot": (161, 51),
-    "open_tree": (428, 428),
-    "move_mount": (429, 429),
-    "fsopen": (430, 430),
-    "fsconfig": (431, 431),
-    "fsmount": (432, 432),
-    "fspick": (433, 433),
-    "mount_setattr": (442, 442),
-    # namespaces, keys, kernel programs
-    "unshare": (272, 97),
-    "setns": (308, 268),
-    "bpf": (321, 280),
-    "userfaultfd": (323, 282),
-    "io_uring_setup": (425, 425),
-    "io_uring_enter": (426, 426),
-    "io_uring_register": (427, 427),
-    "keyctl": (250, 219),
-    "add_key": (248, 217),
-    "request_key": (249, 218),
-    "memfd_secret": (447, 447),
-    # files by handle, notification
-    "open_by_handle_at": (304, 265),
-    "name_to_handle_at": (303, 264),
-    "fanotify_init": (300, 262),
-    "lookup_dcookie": (212, 18),
-    # what outlives a program: shared memory, semaphores and queues of System V and POSIX
-    "shmget": (29, 194),
-    "shmat": (30, 196),
-    "shmctl": (31, 195),
-    "semget": (64, 190),
-    "semop": (65, 193),
-    "semctl": (66, 191),
-    "semtimedop": (220, 192),
-    "msgget": (68, 186),
-    "msgsnd": (69, 189),
-    "msgrcv": (70, 188),
-    "msgctl": (71, 187),
-    "mq_open": (240, 180),
-    # the machine
-    "kexec_load": (246, 104),
-    "kexec_file_load": (320, 294),
-    "init_module": (175, 105),
-    "finit_module": (313, 273),
-    "delete_module": (176, 106),
-    "reboot": (169, 142),
-    "swapon": (167, 224),
-    "swapoff": (168, 225),
-    "acct": (163, 89),
-    "quotactl": (179, 60),
-    "syslog": (103, 116),
-    "settimeofday": (164, 170),
-    "clock_settime": (227, 112),
-    "clock_adjtime": (305, 266),
-    "adjtimex": (159, 171),
-    "sethostname": (170, 161),
-    "setdomainname": (171, 162),
-    "vhangup": (153, 58),
-    "nfsservctl": (180, 42),
-    "personality": (135, 92),
-    "mbind": (237, 235),
-    "set_mempolicy": (238, 237),
-    "iopl": (172, None),
-    "ioperm": (173, None),
-    "modify_ldt": (154, None),
-}
-#: Judged by their arguments.
-_CLONE, _CLONE3, _SOCKET, _IOCTL = (56, 220), (435, 435), (41, 198), (16, 29)
-_COLUMNS = {"x86_64": 0, "aarch64": 1}
+from assay_sandbox.slot import syscalls
+
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
+#: Where the other calling convention of x86_64 begins: none of its numbers is looked at.
 _X32_BIT = 0x40000000
 #: CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET.
 _NEW_NAMESPACE = 0x7E020000
-_AF_UNIX = 1
-#: Types text into a terminal, as if somebody had.
-_TIOCSTI = 0x5412
+_AF_UNIX, _AF_INET, _AF_INET6 = 1, 2, 10
+_STREAM, _DATAGRAM, _PACKETS = 1, 2, 5
+_SOCKET_TYPE = 0xF
+_ANY_PROTOCOL, _TCP, _UDP = 0, 6, 17
+_CURRENT_PERSONALITY = 0xFFFFFFFF
+#: TIOCSTI and TIOCLINUX type text into a terminal, as if somebody had. FS_IOC_SETFLAGS, its 32-bit
+#: form and FS_IOC_FSSETXATTR change what a folder is, past its mode.
+_REFUSED_IOCTLS = (0x5412, 0x541C, 0x40086602, 0x40046602, 0x401C5820)
+#: Modes that leave a file or folder to its owner, and let no other user write to it.
+_MODE_BITS, _OWNERS_MODE = 0o7722, 0o700
+#: What a first process makes namespaces with, and the error that programs get.
+_NAMESPACES = {"clone3": errno.ENOSYS, "mount": errno.EPERM}
+#: Each has the number of the argument that is a process or thread; 0 is the caller.
+_ABOUT_ANOTHER = {
+    "prlimit64": 0,
+    "sched_setaffinity": 0,
+    "sched_setattr": 0,
+    "sched_setparam": 0,
+    "sched_setscheduler": 0,
+}
+_CHANGES_MODE = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
+_CHANGES_ATTRIBUTES = (
+    "setxattr",
+    "lsetxattr",
+    "fsetxattr",
+    "removexattr",
+    "lremovexattr",
+    "fremovexattr",
+)
 
-_LOAD, _EQUAL, _AT_LEAST, _ANY_BIT, _RETURN = 0x20, 0x15, 0x35, 0x45, 0x06
-_NUMBER, _ARCHITECTURE, _ARGUMENT_0, _ARGUMENT_1 = 0, 4, 16, 24
+_LOAD, _EQUAL, _AT_LEAST, _JUMP, _AND, _RETURN = 0x20, 0x15, 0x35, 0x05, 0x54, 0x06
+_NUMBER, _ARCHITECTURE, _ARGUMENTS = 0, 4, 16
 _ALLOW, _KILL, _ERROR = 0x7FFF0000, 0x80000000, 0x00050000
+_FARTHEST_JUMP = 255
+_WHOLE = 0xFFFFFFFF
 
 
-def compile_filter(machine: str, *, local_sockets: bool) -> bytes:
-    """The filter for `machine`, an array of struct sock_filter.
+@dataclass(frozen=True)
+class Rules:
+    """What differs between the filters of slots."""
 
-    Args:
-        local_sockets: allow AF_UNIX; only where abstract names are the program's own.
+    #: AF_UNIX sockets by name: only where all names that can be reached are the slot's own.
+    local_sockets: bool
+    #: TCP and UDP: only where the slot has a network of its own, with nothing in it but itself.
+    loopback: bool = False
+    #: Files in memory: only where something counts what they hold.
+    memory_files: bool = True
+    #: False where programs have the service's user and its files: they may not change those.
+    own_files: bool = True
+    #: What namespaces take: for a first process that makes some for each program, which then gets
+    #: the filter of `for_programs` as well.
+    namespaces: bool = False
+
+
+@dataclass(frozen=True)
+class _Test:
+    """An argument, which must be one of `values` after `mask`."""
+
+    argument: int
+    values: tuple[int, ...]
+    mask: int = _WHOLE
+
+
+def compile_filter(machine: str, rules: Rules) -> bytes:
+    """Return the filter for `machine`, an array of struct sock_filter.
 
     Raises:
         KeyError: no numbers are known for that machine.
     """
-    column = _COLUMNS[machine]
     lines = [
         _step(_LOAD, _ARCHITECTURE),
         _step(_EQUAL, _AUDIT_ARCH[machine], 1, 0),
         _step(_RETURN, _KILL),
         _step(_LOAD, _NUMBER),
+        *_search(_ranges(machine, rules)),
     ]
-    if machine == "x86_64":
-        lines += [_step(_AT_LEAST, _X32_BIT, 0, 1), _step(_RETURN, _KILL)]
-    for numbers in DENIED.values():
-        number = numbers[column]
-        if number is not None:
-            lines += [_step(_EQUAL, number, 0, 1), _refuse(errno.EPERM)]
-    # glibc falls back to clone, whose flags can be looked at.
-    lines += [_step(_EQUAL, _CLONE3[column], 0, 1), _refuse(errno.ENOSYS)]
-    lines += _if_call(_CLONE[column], _ARGUMENT_0, _ANY_BIT, _NEW_NAMESPACE, errno.EPERM)
-    lines += _if_call(_IOCTL[column], _ARGUMENT_1, _EQUAL, _TIOCSTI, errno.EPERM)
-    if local_sockets:
-        lines += _unless_call(_SOCKET[column], _ARGUMENT_0, _AF_UNIX, errno.EAFNOSUPPORT)
-    else:
-        lines += [_step(_EQUAL, _SOCKET[column], 0, 1), _refuse(errno.EAFNOSUPPORT)]
-    lines.append(_step(_RETURN, _ALLOW))
     return b"".join(lines)
 
 
-def numbers_here() -> dict[str, int | None]:
-    """The denied calls of this machine."""
-    column = _COLUMNS[os.uname().machine]
-    return {name: numbers[column] for name, numbers in DENIED.items()}
+def for_this_machine(rules: Rules) -> bytes:
+    return compile_filter(os.uname().machine, rules)
 
 
-def for_this_machine(*, local_sockets: bool) -> bytes:
-    return compile_filter(os.uname().machine, local_sockets=local_sockets)
+def for_programs() -> bytes:
+    """Return what is put on over a filter with `namespaces`, in the process that needs no more.
+
+    Kept small, since it is put on for each program.
+    """
+    numbers = numbers_here()
+    lines = [_step(_LOAD, _NUMBER)]
+    for name, error in _NAMESPACES.items():
+        lines += [_step(_EQUAL, numbers[name], 0, 1), *_refuse(error)]
+    return b"".join([*lines, *_allow()])
+
+
+def numbers_here() -> dict[str, int]:
+    """Return the numbers of the calls that are known, refused ones too, on this machine."""
+    return syscalls.known(os.uname().machine)
+
+
+def _ranges(machine: str, rules: Rules) -> list[tuple[int, list[bytes]]]:
+    """Return the first number of each run of numbers with one answer, and the answer's steps."""
+    answers = _answers(machine, rules)
+    otherwise = _refuse(errno.EPERM)
+    ranges: list[tuple[int, list[bytes]]] = []
+    for number in range(syscalls.LAST_KNOWN + 1):
+        answer = answers.get(number, otherwise)
+        if not ranges or ranges[-1][1] != answer:
+            ranges.append((number, answer))
+    ranges.append((syscalls.LAST_KNOWN + 1, _refuse(errno.ENOSYS)))
+    if machine == "x86_64":
+        ranges.append((_X32_BIT, [_step(_RETURN, _KILL)]))
+    return ranges
+
+
+def _answers(machine: str, rules: Rules) -> dict[int, list[bytes]]:
+    answers = dict.fromkeys(syscalls.allowed(machine).values(), _allow())
+    answers |= dict.fromkeys(syscalls.absent(machine).values(), _refuse(errno.ENOSYS))
+    if rules.namespaces:
+        known = syscalls.known(machine)
+        answers |= {known[name]: _allow() for name in _NAMESPACES}
+    decided = _by_argument(rules) | _by_slot(rules)
+    for name, number in syscalls.ruled(machine).items():
+        answers[number] = decided[name]
+    return answers
+
+
+def _by_argument(rules: Rules) -> dict[str, list[bytes]]:
+    """Return the answers to calls that depend on what they are called with."""
+    kinds = (_STREAM, _DATAGRAM, _PACKETS) if rules.local_sockets else (_STREAM, _PACKETS)
+    decided = {
+        # clone3 is absent, so that what makes a process says it where it can be looked at.
+        "clone": _require(_Test(0, (0,), _NEW_NAMESPACE)),
+        "ioctl": _forbid(1, _REFUSED_IOCTLS),
+        "personality": _require(_Test(0, (0, _CURRENT_PERSONALITY))),
+        "setpriority": _require(_Test(0, (0,)), _Test(1, (0,))),
+        "socket": _socket(rules),
+        # A datagram socket of a pair can still send to any name.
+        "socketpair": _require(
+            _Test(0, (_AF_UNIX,)), _Test(1, kinds, _SOCKET_TYPE), error=errno.EAFNOSUPPORT
+        ),
+    }
+    for name, argument in _ABOUT_ANOTHER.items():
+        decided[name] = _require(_Test(argument, (0,)))
+    for name, argument in _CHANGES_MODE.items():
+        only_owners = _require(_Test(argument, (_OWNERS_MODE,), _MODE_BITS))
+        decided[name] = _allow() if rules.own_files else only_owners
+    return decided
+
+
+def _by_slot(rules: Rules) -> dict[str, list[bytes]]:
+    """Return the answers that are one for all calls of a slot."""
+    decided = {
+        # Done, as far as a program can tell: it would keep every disk of the host busy.
+        "sync": _refuse(0),
+        "syncfs": _refuse(0),
+        "memfd_create": _allow() if rules.memory_files else _refuse(errno.ENOSYS),
+        "truncate": _allow() if rules.own_files else _refuse(errno.EPERM),
+    }
+    for name in _CHANGES_ATTRIBUTES:
+        decided[name] = _allow() if rules.own_files else _refuse(errno.EOPNOTSUPP)
+    return decided
+
+
+def _socket(rules: Rules) -> list[bytes]:
+    steps = []
+    if rules.local_sockets:
+        steps += [_load(0), _step(_EQUAL, _AF_UNIX, 0, 1), *_allow()]
+    if not rules.loopback:
+        return steps + _refuse(errno.EAFNOSUPPORT)
+    return steps + _require(
+        _Test(0, (_AF_INET, _AF_INET6)),
+        _Test(1, (_STREAM, _DATAGRAM), _SOCKET_TYPE),
+        _Test(2, (_ANY_PROTOCOL, _TCP, _UDP)),
+        error=errno.EAFNOSUPPORT,
+    )
+
+
+def _require(*tests: _Test, error: int = errno.EPERM) -> list[bytes]:
+    """Return steps that allow the call if every test holds."""
+    steps = _allow() + _refuse(error)
+    for test in reversed(tests):
+        refusal = len(steps) - 1
+        last = len(test.values) - 1
+        compared = [
+            # One that holds goes on behind the others; the last one that does not, to the refusal.
+            _step(_EQUAL, value, last - at, refusal if at == last else 0)
+            for at, value in enumerate(test.values)
+        ]
+        masked = [] if test.mask == _WHOLE else [_step(_AND, test.mask)]
+        steps = [_load(test.argument), *masked, *compared, *steps]
+    return steps
+
+
+def _forbid(argument: int, values: tuple[int, ...]) -> list[bytes]:
+    """Return steps that refuse the call if the argument is one of `values`."""
+    last = len(values) - 1
+    compared = [_step(_EQUAL, value, last - at + 1) for at, value in enumerate(values)]
+    return [_load(argument), *compared, *_allow(), *_refuse(errno.EPERM)]
+
+
+def _search(ranges: list[tuple[int, list[bytes]]]) -> list[bytes]:
+    """Return steps that find the range of the loaded number, halving what is left each time."""
+    if len(ranges) == 1:
+        return ranges[0][1]
+    middle = len(ranges) // 2
+    below, above = _search(ranges[:middle]), _search(ranges[middle:])
+    first = ranges[middle][0]
+    if len(below) <= _FARTHEST_JUMP:
+        return [_step(_AT_LEAST, first, len(below)), *below, *above]
+    return [_step(_AT_LEAST, first, 0, 1), _step(_JUMP, len(below)), *below, *above]
+
+
+def _load(argument: int) -> bytes:
+    """Return the step that loads an argument's lower half, which is all of an int."""
+    return _step(_LOAD, _ARGUMENTS + 8 * argument)
 
 
 def _step(code: int, value: int, if_true: int = 0, if_false: int = 0) -> bytes:
     return struct.pack("<HBBI", code, if_true, if_false, value)
 
 
-def _refuse(error: int) -> bytes:
-    return _step(_RETURN, _ERROR | error)
+def _allow() -> list[bytes]:
+    return [_step(_RETURN, _ALLOW)]
 
 
-def _if_call(number: int, argument: int, test: int, value: int, error: int) -> list[bytes]:
-    """Refuse the call if its argument passes the test. The call's number is loaded."""
-    return [
-        _step(_EQUAL, number, 0, 4),
-        _step(_LOAD, argument),
-        _step(test, value, 0, 1),
-        _refuse(error),
-        _step(_RETURN, _ALLOW),
-    ]
-
-
-def _unless_call(number: int, argument: int, value: int, error: int) -> list[bytes]:
-    """Refuse the call unless its argument is `value`."""
-    return [
-        _step(_EQUAL, number, 0, 4),
-        _step(_LOAD, argument),
-        _step(_EQUAL, value, 1, 0),
-        _refuse(error),
-        _step(_RETURN, _ALLOW),
-    ]
+def _refuse(error: int) -> list[bytes]:
+    return [_step(_RETURN, _ERROR | error)]

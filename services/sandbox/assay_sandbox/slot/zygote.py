@@ -14,12 +14,14 @@ import signal
 import socket
 import sys
 import time
+import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assay_sandbox.slot import files, harness, kernel, landlock, memory, root, tree
+from assay_sandbox.slot import files, harness, kernel, landlock, memory, root, seccomp, tree, verify
 from assay_sandbox.slot.cgroup import Cgroup
 from assay_sandbox.slot.meter import Meter, Place
+from assay_sandbox.slot.verify import Unclean
 from assay_sandbox.slot.watch import BEGIN_CASE, KILL, Watch
 
 READY = b"R"
@@ -31,6 +33,7 @@ NUM_DESCRIPTORS = 6
 #: Longer than this, and the slot is given up.
 _CLEAN_TIMEOUT_S = 1.0
 _PICK_UP_TIMEOUT_S = 5.0
+_FOR_ONE_PROGRAM = kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
 _FIXED_LIMITS = (
     (resource.RLIMIT_NOFILE, 256),
     (resource.RLIMIT_STACK, 64 * 2**20),
@@ -90,10 +93,8 @@ class Rights:
     writable_bytes: int
     #: Where programs look for commands.
     path: str
-
-
-class Unclean(Exception):
-    """Something of a program is left: the slot cannot be used again."""
+    #: Whether each program has a network of its own, with nothing in it but itself.
+    loopback: bool
 
 
 def warm_up(packages: str | None) -> None:
@@ -132,6 +133,10 @@ class Zygote:
         self._is_alone = rights.has_namespaces
         folders = rights.writable if rights.has_namespaces else ()
         self._place = Place(cgroup, rights.events_fd, rights.has_namespaces, folders)
+        self._forbid_namespaces = kernel.SyscallFilter(seccomp.for_programs())
+        self._baseline: verify.Baseline
+        #: What could not be cleaned up after the last program.
+        self._left: str | None = None
 
     def settle(self) -> None:
         """Everything that programs inherit, and that need not be done for each of them."""
@@ -147,6 +152,7 @@ class Zygote:
             OPENBLAS_NUM_THREADS="1",
         )
         os.chdir(rights.work)
+        verify.forget_handlers()
         if self._cgroup is not None and self._cgroup.cpu is not None:
             self._cgroup.cpu.hold_slot()
         for kind, limit in _FIXED_LIMITS:
@@ -163,8 +169,12 @@ class Zygote:
                 landlock.restrict_signals()
         if self._cgroup is None:
             kernel.SyscallFilter(memory.refusal_of_files()).put_on()
-        if self._isolation != "fresh":  # which makes namespaces, and the filter forbids that
-            rights.filter.put_on()
+        self._baseline = verify.Baseline(
+            rights.writable,
+            has_namespaces=rights.has_namespaces,
+            is_alone=rights.has_namespaces,
+        )
+        rights.filter.put_on()
         gc.collect()
         gc.freeze()  # the collector would touch, and so copy, every page in every child
 
@@ -189,14 +199,21 @@ class Zygote:
             self._server.send(json.dumps(self._play(message, descriptors)).encode())
         for fd in descriptors:
             os.close(fd)
+        # The program has its answer whatever comes of this, and no other program a slot unseen.
+        if self._left is not None:
+            raise Unclean(self._left)
+        self._baseline.check()
 
     def _answer_apart(self, message: bytes, descriptors: list[int]) -> None:
         """By a copy of this process, as the first of namespaces that live for one program."""
-        pid = kernel.clone(kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC)
+        network = kernel.CLONE_NEWNET if self._rights.loopback else 0
+        pid = kernel.clone(_FOR_ONE_PROGRAM | network)
         if pid == 0:
+            if self._rights.loopback:
+                kernel.raise_loopback()
             root.mount_own(self._rights.writable_bytes)
             os.chdir(self._rights.work)
-            self._rights.filter.put_on()
+            self._forbid_namespaces.put_on()
             self._server.send(json.dumps(self._play(message, descriptors)).encode())
             os._exit(0)
         if os.waitpid(pid, 0)[1] != 0:
@@ -222,8 +239,7 @@ class Zygote:
         out_of_memory, out_of_memory_around = meter.was_out_of_memory()
         if request["fetch"]:
             self._pick_up(request, descriptors[-1])
-        for folder in self._rights.writable:
-            root.wipe(folder)
+        self._empty_folders()
         return {
             "status": status,
             "killed_by_server": watch.killed_by_server,
@@ -254,6 +270,15 @@ class Zygote:
                 os._exit(0)
         # What the server sends meanwhile is about the program, which has ended.
         tree.end(pid, _PICK_UP_TIMEOUT_S)
+
+    def _empty_folders(self) -> None:
+        if self._isolation == "fresh":
+            return  # they end with the namespaces
+        try:
+            for folder in self._rights.writable:
+                root.wipe(folder)
+        except OSError as error:
+            self._left = f"a folder cannot be emptied: {error}"
 
     def _await_end(self, pid: int, watch: Watch) -> None:
         """Return when the program itself has ended, or was killed: see `Watch`.
@@ -290,7 +315,8 @@ class Zygote:
             except ChildProcessError:
                 return cpu_time_s
             if time.monotonic() > deadline:
-                raise Unclean("processes of a program cannot be killed")
+                self._left = "processes of a program cannot be killed"
+                return cpu_time_s
             time.sleep(0.001)
 
     def _kill_all(self) -> None:
@@ -326,6 +352,7 @@ class Zygote:
             if self._cgroup is None:
                 _limit_data(request["limits"])  # type: ignore[arg-type]
             self._give_up_rights()
+            signal.signal(signal.SIGINT, signal.default_int_handler)  # as programs expect it
             status = harness.run(plan, record, channel)
         finally:
             os._exit(status)
@@ -368,12 +395,20 @@ def _limit_data(limits: dict[str, float]) -> None:
 
 
 def play_slot(server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str) -> None:
-    """Be a slot until the server is gone. Does not return."""
+    """Be a slot until the server is gone. Does not return once the slot is ready.
+
+    What goes wrong then is never an answer: the server sees the socket close, and has the slot
+    built anew.
+    """
+    zygote = Zygote(server, rights, cgroup, isolation)
+    zygote.settle()
+    status = 1
     try:
-        zygote = Zygote(server, rights, cgroup, isolation)
-        zygote.settle()
         zygote.serve()
+        status = 0
     except Unclean as error:
         print(f"slot: {error}", file=sys.stderr)
-        os._exit(1)
-    os._exit(0)
+    except BaseException:
+        traceback.print_exc()
+    finally:
+        os._exit(status)

@@ -1,0 +1,115 @@
+"""Whether a slot is still as it was built: looked at after each program, before the next one.
+
+What a program could leave in its slot's first process or in the folders that all programs of the
+slot share is compared with what it was at the start. A difference is not repaired: the slot is
+given up, and built anew.
+"""
+
+import os
+import resource
+import select
+import signal
+
+from assay_sandbox.slot import tree
+
+_LIMITS = tuple(
+    value for name, value in sorted(vars(resource).items()) if name.startswith("RLIMIT_")
+)
+_ADJUSTMENT_BYTES = 16
+
+
+class Unclean(Exception):
+    """Something of a program is left: the slot cannot be used again."""
+
+
+class Baseline:
+    """What a slot's first process was when it was ready."""
+
+    def __init__(self, folders: tuple[str, ...], *, has_namespaces: bool, is_alone: bool) -> None:
+        """Read what is compared later.
+
+        `is_alone` says that this process has a pid namespace to itself.
+        """
+        self._folders = folders
+        self._is_alone = is_alone
+        self._limits = _limits()
+        self._state = _folder_states(folders)
+        self._schedule = _schedule()
+        self._adjustment = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
+        self._adjusted = self._read_adjustment()
+        self._mounts: select.poll | None = None
+        if has_namespaces:
+            self._mountinfo = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
+            self._mounts = select.poll()
+            # The kernel tells so whenever something was mounted or unmounted in this namespace.
+            self._mounts.register(self._mountinfo, select.POLLPRI)
+            self._mounts.poll(0)
+
+    def check(self) -> None:
+        """Compare.
+
+        Raises:
+            Unclean: something differs; says what.
+        """
+        if _limits() != self._limits:
+            raise Unclean("the limits of the first process have changed")
+        for folder, state in self._state.items():
+            self._check_folder(folder, state)
+        self._check_processes()
+        if self._mounts is not None and self._mounts.poll(0):
+            raise Unclean("a mount has changed")
+        if _schedule() != self._schedule:
+            raise Unclean("the first process is scheduled in another way")
+        if self._read_adjustment() != self._adjusted:
+            raise Unclean("the first process is ended later for memory")
+
+    def _check_folder(self, folder: str, state: tuple[int, ...]) -> None:
+        try:
+            now, attributes, entries = _state(folder), os.listxattr(folder), os.listdir(folder)
+        except OSError as error:
+            raise Unclean(f"{folder} cannot be read: {error.strerror}") from None
+        if now != state:
+            raise Unclean(f"{folder} has another owner or mode, or is another folder")
+        if attributes:
+            raise Unclean(f"{folder} has extended attributes")
+        if entries:
+            raise Unclean(f"{folder} is not empty")
+
+    def _check_processes(self) -> None:
+        if self._is_alone:
+            try:
+                os.kill(-1, 0)
+            except ProcessLookupError:
+                return
+        elif not tree.children(os.getpid()):
+            return
+        raise Unclean("a process of a program is left")
+
+    def _read_adjustment(self) -> bytes:
+        return os.pread(self._adjustment, _ADJUSTMENT_BYTES, 0)
+
+
+def forget_handlers() -> None:
+    """Make no signal run code of this process: a program of its user may send any."""
+    for number in signal.valid_signals():
+        if callable(signal.getsignal(number)):
+            signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _limits() -> list[tuple[int, int]]:
+    return [resource.getrlimit(kind) for kind in _LIMITS]
+
+
+def _folder_states(folders: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
+    return {folder: _state(folder) for folder in folders}
+
+
+def _state(folder: str) -> tuple[int, ...]:
+    found = os.lstat(folder)
+    return (found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid)
+
+
+def _schedule() -> tuple[object, ...]:
+    nice = os.getpriority(os.PRIO_PROCESS, 0)
+    return os.sched_getscheduler(0), nice, os.sched_getaffinity(0)
