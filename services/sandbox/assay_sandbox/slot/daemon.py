@@ -46,12 +46,19 @@ class SlotConfig:
     folder: str
     #: Where programs look for commands.
     path: str
-    #: Where the interpreter finds packages beside its own library.
-    packages: str | None = None
+    #: The virtual environment that programs' interpreter has; in slots it may be elsewhere.
+    python_home: str
+    #: What is imported already when a program begins.
+    imported: list[str]
 
     @property
     def has_namespaces(self) -> bool:
         return self.isolation != FALLBACK
+
+    @property
+    def own_python_home(self) -> str:
+        """Where programs find their interpreter's folder."""
+        return root.PYTHON if self.has_namespaces else self.python_home
 
     def users(self, slot: int) -> tuple[int, int]:
         """On the host: the slot's own, and its programs'."""
@@ -83,7 +90,7 @@ class Daemon:
             uid, gid = os.geteuid(), os.getegid()
             kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUSER)
             _map_ids(os.getpid(), {0: uid}, {0: gid})
-        root.build(self._folder, self.config.readable)
+        root.build(self._folder, self.config.readable, self.config.python_home)
 
     def serve(self) -> None:
         """Make and end the slots that are asked for until the server is gone."""
@@ -197,14 +204,15 @@ class Daemon:
                 work=root.WORK,
                 writable=root.WRITABLE,
                 writable_bytes=self.config.writable_bytes,
-                path=self.config.path,
+                path=f"{self.config.own_python_home}/bin:{self.config.path}",
             )
         uid = self.config.users(number)[1] if changes_user else os.geteuid()
         work = f"{self._folder}/{number}"
         os.makedirs(work, mode=0o700, exist_ok=True)
         if changes_user:
             os.chown(work, uid, uid)
-        readable = [*root.SHOWN, *self.config.readable, "/dev/zero", "/dev/urandom", "/dev/random"]
+        shown = [*self.config.readable, self.config.python_home]
+        readable = [*root.SHOWN, *shown, "/dev/zero", "/dev/urandom", "/dev/random"]
         return zygote.Rights(
             uid=uid,
             changes_user=changes_user,
@@ -215,7 +223,7 @@ class Daemon:
             work=work,
             writable=(work,),
             writable_bytes=self.config.writable_bytes,
-            path=self.config.path,
+            path=f"{self.config.own_python_home}/bin:{self.config.path}",
         )
 
 
@@ -241,7 +249,7 @@ def main(server_fd: int, config: str) -> None:
     server = socket.socket(fileno=server_fd)
     try:
         daemon = Daemon(server, SlotConfig(**json.loads(config)))
-        zygote.warm_up(daemon.config.packages)
+        zygote.warm_up(daemon.config.imported, daemon.config.own_python_home)
         daemon.open()
     except OSError as error:
         server.send(json.dumps({"error": str(error)}).encode())

@@ -102,8 +102,10 @@ class Unclean(Exception):
     """Something of a program is left: the slot cannot be used again."""
 
 
-def warm_up(packages: str | None) -> None:
+def warm_up(imported: list[str], home: str | None) -> None:
     """Import what programs will, so that they need not. For the process that slots are forks of.
+
+    `home` is where the interpreter's own folder is in slots, if not where it is here.
 
     What modules want done in every fork is kept for a program's own: in the fork that becomes the
     program, which has no thread and no lock to mend, it would double the time.
@@ -111,17 +113,15 @@ def warm_up(packages: str | None) -> None:
     register = os.register_at_fork
     os.register_at_fork = lambda **hooks: harness.FORK_HOOKS.append(hooks)
     try:
-        for name in _PRELOADED:
+        for name in (*_PRELOADED, *imported):
             __import__(name)
-        if packages is not None:
-            sys.path.append(packages)
-            import numpy  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
     finally:
         os.register_at_fork = register
     compile("print(1)", "main.py", "exec")
     from assay_sandbox.slot import cells  # noqa: F401
 
     harness.prepare_streams()
+    harness.settle_interpreter(home)
 
 
 class Zygote:
