@@ -137,6 +137,7 @@ class Slots:
             path=self.toolchain.path,
             python_home=str(self._interpreter),
             imported=imported,
+            packages=self.packages.folder if self.packages else "",
         )
         numbers = range(number * self.num_slots, (number + 1) * self.num_slots)
         return Pool(str(self._interpreter / "bin" / "python"), config, numbers, self._rebuilt)

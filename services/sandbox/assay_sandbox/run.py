@@ -15,6 +15,8 @@ from assay_shared.errors import SandboxFault
 #: How long a killed program may take to be gone before its slot is given up.
 _KILL_TIMEOUT_S = 3.0
 _CHUNK_BYTES = 65536
+#: For a program that opens /dev/stdout, as another user than the server's.
+_WRITABLE = 0o622
 
 
 @dataclass(frozen=True)
@@ -164,6 +166,8 @@ class Run:
     def _send(self, plan: Plan, channel: int | None) -> list[Drain]:
         pipes = [os.pipe() for _ in range(3)]
         (_, out), (_, err), (_, record) = pipes
+        for fd in (out, err):
+            os.fchmod(fd, _WRITABLE)
         body = _memory_file(marshal.dumps(plan.body, MARSHAL_VERSION))
         descriptors = [_memory_file(plan.stdin), out, err, record, body]
         if plan.fetch:

@@ -48,8 +48,9 @@ class SlotConfig:
     path: str
     #: The virtual environment that programs' interpreter has; in slots it may be elsewhere.
     python_home: str
-    #: What is imported already when a program begins.
+    #: What is imported already when a program begins, and the folder where it is.
     imported: list[str]
+    packages: str
 
     @property
     def has_namespaces(self) -> bool:
@@ -249,7 +250,8 @@ def main(server_fd: int, config: str) -> None:
     server = socket.socket(fileno=server_fd)
     try:
         daemon = Daemon(server, SlotConfig(**json.loads(config)))
-        zygote.warm_up(daemon.config.imported, daemon.config.own_python_home)
+        own = daemon.config
+        zygote.warm_up(own.imported, own.packages, own.own_python_home)
         daemon.open()
     except OSError as error:
         server.send(json.dumps({"error": str(error)}).encode())

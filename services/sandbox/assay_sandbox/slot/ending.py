@@ -17,6 +17,8 @@ from contextlib import suppress
 from types import ModuleType, TracebackType
 from typing import Any
 
+from assay_sandbox.slot import frames
+
 #: Exit status of a program whose output could not be written to the end.
 _FLUSH_FAILED = 120
 _LONG = 2**63
@@ -58,7 +60,8 @@ def report(error: BaseException) -> int:
     except BaseException as second:
         _write_error("Error in sys.excepthook:\n")
         second.__context__ = None if second.__context__ is error else second.__context__
-        sys.__excepthook__(type(second), second, own_frames(second))
+        second.__traceback__ = own_frames(second)
+        sys.__excepthook__(type(second), second, second.__traceback__)
         _write_error("\nOriginal exception was:\n")
         sys.__excepthook__(type(error), error, frames)
     return 1
@@ -98,14 +101,13 @@ def _write_error(text: str) -> None:
 def end(status: int) -> int:
     """End the program: threads, exit handlers, streams, modules. Returns the exit status."""
     _await_threads()
-    atexit._run_exitfuncs()  # prints what a handler raises
+    frames.alone(atexit._run_exitfuncs)  # prints what a handler raises
     if _has_threads():
         sys.setswitchinterval(1000.0)  # daemon threads get no further from here
     has_failed = not flush()
     if gc.isenabled():
-        gc.collect()
+        frames.alone(gc.collect)
     _drop_modules()
-    flush_all()
     return _FLUSH_FAILED if has_failed else status
 
 
@@ -195,13 +197,15 @@ def _drop_modules() -> None:
     for name in names:
         if isinstance(_MODULES[name], ModuleType):
             left.append(weakref.ref(_MODULES[name]))
-        _MODULES[name] = None  # type: ignore[assignment]  # as the interpreter does
+        frames.alone(_MODULES.__setitem__, name, None)
     _restore(builtins)
-    gc.collect()
+    frames.alone(gc.collect)
     for reference in reversed(left):
         module = reference()
         if module is not None:
             _clear(module.__dict__)
+    flush_all()
+    sys.stdout = sys.stderr = None  # type: ignore[assignment]  # as the interpreter does
     _restore(sys)
 
 
@@ -209,10 +213,10 @@ def _clear(names: dict[str, Any]) -> None:
     """Private names first: what others stand on goes last."""
     for name in list(names):
         if isinstance(name, str) and name[:1] == "_" and name[:2] != "__":
-            names[name] = None
+            frames.alone(names.__setitem__, name, None)
     for name in list(names):
         if name != "__builtins__":
-            names[name] = None
+            frames.alone(names.__setitem__, name, None)
 
 
 def _restore(module: ModuleType) -> None:
@@ -221,4 +225,4 @@ def _restore(module: ModuleType) -> None:
     names = vars(module)
     if len(names) != len(warm):
         for name in [name for name in names if name not in warm]:
-            del names[name]
+            frames.alone(names.__delitem__, name)

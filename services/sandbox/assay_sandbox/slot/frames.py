@@ -18,6 +18,7 @@ _REMAINING, _LIMIT, _CFRAME = 3 * _POINTER + 8, 3 * _POINTER + 12, 3 * _POINTER 
 _CURRENT, _CODE, _PREVIOUS = _POINTER, 4 * _POINTER, 6 * _POINTER
 #: Levels that a call of a builtin takes by itself, beside those of its caller.
 _OWN_LEVELS = 1
+_LEAST_LIMIT = 1000
 
 
 #: The main thread's state, where its layout is the known one.
@@ -69,4 +70,6 @@ def alone(builtin: Callable[..., Any], *arguments: Any) -> Any:
         return builtin(*arguments)
     finally:
         current.value = saved
+        if sys.getrecursionlimit() < _LEAST_LIMIT:  # what comes after needs more
+            sys.setrecursionlimit(_LEAST_LIMIT)
         remaining.value -= extra

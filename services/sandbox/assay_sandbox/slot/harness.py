@@ -68,18 +68,24 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
     path = os.path.join(os.getcwd(), SCRIPT)
     if SCRIPT not in plan["files"]:
         put_script(path, text)
-    names = become_main(path, [SCRIPT, *plan["arguments"]])
-    os.write(record_fd, b"begun\n")
+    arguments = [SCRIPT, *plan["arguments"]]
     if plan["cases"]:
+        names = become_main(path, arguments)
+        os.write(record_fd, b"begun\n")
         return Judged(plan, record_fd, names).run(text, path)
     del plan
-    return be_program(text, path, names, record_fd)
+    os.write(record_fd, b"begun\n")
+    return be_program(text, path, arguments, record_fd)
 
 
-def be_program(text: bytes, path: str, names: dict[str, Any], record_fd: int) -> int:
+def be_program(text: bytes, path: str, arguments: list[str], record_fd: int) -> int:
     """Run a program's text to the end of its process; the exit status."""
     pid = os.getpid()
+    names = become_main(path, arguments)
     outcome = load(text, path, names)
+    if not outcome.has_exited:
+        for name in ("__file__", "__cached__"):
+            names.pop(name, None)  # as the interpreter does, before exit handlers run
     del names  # the last that holds the program's module but the interpreter
     status = ending.end(outcome.status)
     # Last: what its exit handlers do with the process decides. Its own forks have no say.
@@ -101,18 +107,21 @@ def settle() -> None:
         generator.seed()
     for name in [name for name in sys.modules if name.startswith("assay_sandbox")]:
         del sys.modules[name]
+    sys.modules["threading"].main_thread()._set_native_id()
     sys.dont_write_bytecode = False
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def settle_interpreter(home: str | None) -> None:
-    """Name the interpreter as it is seen in a slot. For the process that slots are forks of."""
-    sys.path_importer_cache.pop(sys.path[0], None)
-    if home is not None:
-        sys.path[:] = [path.replace(sys.prefix, home, 1) for path in sys.path]
-        sys.executable = sys.executable.replace(sys.prefix, home, 1)
-        sys.prefix = sys.exec_prefix = home
-    sys.argv = [""]
+def settle_interpreter(home: str) -> None:
+    """Name the interpreter as it is seen in a slot: its folder is `home` there.
+
+    For the process that slots are forks of.
+    """
+    for path in [path for path in sys.path_importer_cache if not path.startswith(sys.base_prefix)]:
+        del sys.path_importer_cache[path]
+    sys.path[:] = [path.replace(sys.prefix, home, 1) for path in sys.path]
+    sys.executable = sys.executable.replace(sys.prefix, home, 1)
+    sys.prefix = sys.exec_prefix = home
     ending.remember_warm()
     frames.find_thread()
 
@@ -151,6 +160,7 @@ class Outcome:
     status: int = 0
     record: str = ""
     is_interrupted: bool = False
+    has_exited: bool = False
 
 
 def load(text: bytes, path: str, names: dict[str, Any], *, may_exit: bool = True) -> Outcome:
@@ -168,7 +178,7 @@ def load(text: bytes, path: str, names: dict[str, Any], *, may_exit: bool = True
         frames.alone(exec, code, names)
     except SystemExit as error:
         status = ending.exit_status(error)
-        return Outcome(status) if may_exit else Outcome(status, "crashed " + describe(error))
+        return Outcome(status, "" if may_exit else "crashed " + describe(error), has_exited=True)
     except MemoryError as error:
         return Outcome(ending.report(error), "memory")
     except BaseException as error:

@@ -102,20 +102,24 @@ class Unclean(Exception):
     """Something of a program is left: the slot cannot be used again."""
 
 
-def warm_up(imported: list[str], home: str | None) -> None:
+def warm_up(imported: list[str], packages: str, home: str) -> None:
     """Import what programs will, so that they need not. For the process that slots are forks of.
 
-    `home` is where the interpreter's own folder is in slots, if not where it is here.
+    `packages` is the folder to import from beside the library, and `home` is where programs find
+    the folder of the interpreter.
 
     What modules want done in every fork is kept for a program's own: in the fork that becomes the
     program, which has no thread and no lock to mend, it would double the time.
     """
     register = os.register_at_fork
     os.register_at_fork = lambda **hooks: harness.FORK_HOOKS.append(hooks)
+    # Found by the path that they have in slots too.
+    own_packages, sys.path[-1] = sys.path[-1], packages
     try:
         for name in (*_PRELOADED, *imported):
             __import__(name)
     finally:
+        sys.path[-1] = own_packages
         os.register_at_fork = register
     compile("print(1)", "main.py", "exec")
     from assay_sandbox.slot import cells  # noqa: F401
