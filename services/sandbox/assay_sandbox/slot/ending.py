@@ -5,6 +5,7 @@ program made itself is taken apart, in the interpreter's order; the modules that
 the program began stay as they are.
 """
 
+import _thread
 import atexit
 import builtins
 import gc
@@ -31,6 +32,8 @@ _DROPPED += ("path_hooks", "path_importer_cache", "meta_path", "__interactivehoo
 #: Modules, and names of `sys` and `builtins`, that were there before the program.
 _warm_modules: dict[str, ModuleType] = {}
 _warm_names: dict[ModuleType, dict[str, Any]] = {}
+#: What would be taken apart, for nobody to see, if nothing held it.
+_kept: list[object] = []
 
 
 def remember_warm() -> None:
@@ -38,6 +41,7 @@ def remember_warm() -> None:
     _warm_modules.update(sys.modules)
     for module in (sys, builtins):
         _warm_names[module] = dict(vars(module))
+    _kept.extend(getattr(sys, name, None) for name in _DROPPED)
 
 
 def report(error: BaseException) -> int:
@@ -119,7 +123,7 @@ def die_of_interrupt() -> None:
 
 def _await_threads() -> None:
     threading = _MODULES.get("threading")
-    if threading is None:
+    if threading is None or not (_has_threads() or threading._threading_atexits):
         return
     try:
         threading._shutdown()
@@ -128,8 +132,7 @@ def _await_threads() -> None:
 
 
 def _has_threads() -> bool:
-    thread = _MODULES.get("_thread")
-    return thread is not None and thread._count() > 0
+    return _thread._count() > 0
 
 
 class _Ignored:
@@ -193,9 +196,8 @@ def _drop_modules() -> None:
     for name in _STANDARD:
         sys.__dict__[name] = getattr(sys, f"__{name}__", None)
     left = []
-    names = [name for name, module in _MODULES.items() if _warm_modules.get(name) is not module]
-    for name in names:
-        if isinstance(_MODULES[name], ModuleType):
+    for name in _own_modules():
+        if isinstance(_MODULES.get(name), ModuleType):
             left.append(weakref.ref(_MODULES[name]))
         frames.alone(_MODULES.__setitem__, name, None)
     _restore(builtins)
@@ -207,6 +209,16 @@ def _drop_modules() -> None:
     flush_all()
     sys.stdout = sys.stderr = None  # type: ignore[assignment]  # as the interpreter does
     _restore(sys)
+
+
+def _own_modules() -> list[str]:
+    """The modules that the program has imported, in that order, after itself."""
+    names = []
+    for name in reversed(_MODULES):  # the last of the warm ones ends it: all are not looked at
+        if _warm_modules.get(name) is _MODULES[name]:
+            break
+        names.append(name)
+    return ["__main__", *reversed(names)]
 
 
 def _clear(names: dict[str, Any]) -> None:

@@ -18,14 +18,18 @@ The program shares this process and can forge any of it except what decides a ca
 expected value, which is compared outside.
 """
 
+import _random
 import builtins
 import io
 import marshal
 import os
+import random
 import resource
 import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
@@ -40,8 +44,11 @@ MAX_TEXT = 400
 NOT_STARTED = 125
 #: What imported modules want done in forks: arguments of `os.register_at_fork`.
 FORK_HOOKS: list[dict[str, Any]] = []
+#: What runs a session: put here by the module that imports this one.
+SESSION: list[Callable[[dict[str, Any], int, int], int]] = []
 #: What a program's text is called, in the folder where it starts.
 SCRIPT = "main.py"
+_CHUNK_BYTES = 2**16
 
 
 def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
@@ -49,8 +56,7 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
 
     `channel_fd` is a session's line to the server.
     """
-    with os.fdopen(plan_fd, "rb") as file:
-        plan = marshal.load(file)
+    plan = marshal.loads(read_whole(plan_fd))
     files.put(plan["files"])
     file_bytes = plan["limits"]["file_bytes"]
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -58,14 +64,11 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
         os.write(record_fd, b"begun\n")
         os.set_inheritable(record_fd, False)
         os.execvpe(plan["command"][0], plan["command"], os.environ)
-    if channel_fd is not None:
-        from assay_sandbox.slot import cells
-
-        settle()
-        return cells.run(plan, record_fd, channel_fd)
     settle()
+    if channel_fd is not None:
+        return SESSION[0](plan, record_fd, channel_fd)
     text = plan["code"].encode("utf-8", "surrogatepass")
-    path = os.path.join(os.getcwd(), SCRIPT)
+    path = f"{os.getcwd()}/{SCRIPT}"
     if SCRIPT not in plan["files"]:
         put_script(path, text)
     arguments = [SCRIPT, *plan["arguments"]]
@@ -97,43 +100,54 @@ def be_program(text: bytes, path: str, arguments: list[str], record_fd: int) -> 
     return status
 
 
+def read_whole(fd: int) -> bytes:
+    """Read a file in memory from its start, and close it."""
+    parts = []
+    while part := os.read(fd, _CHUNK_BYTES):
+        parts.append(part)
+    os.close(fd)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
 def settle() -> None:
-    """Undo what a fork of a warm interpreter has that a fresh one has not."""
+    """Undo what a fork of a warm interpreter has that a fresh one has not.
+
+    By calls of C where there are any: Python code would be copied page by page.
+    """
     for hooks in FORK_HOOKS:
         os.register_at_fork(**hooks)
-    sys.modules["random"].seed()  # a fork has the state of every other one
-    generator = sys.modules.get("numpy.random")
-    if generator is not None:
-        generator.seed()
-    for name in [name for name in sys.modules if name.startswith("assay_sandbox")]:
-        del sys.modules[name]
-    sys.modules["threading"].main_thread()._set_native_id()
-    sys.dont_write_bytecode = False
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+    _random.Random.seed(random._inst)  # type: ignore[attr-defined]  # else all forks have one state
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    threading._main_thread._native_id = os.getpid()  # type: ignore[attr-defined]
 
 
 def settle_interpreter(home: str) -> None:
-    """Name the interpreter as it is seen in a slot: its folder is `home` there.
+    """Make the interpreter look as programs are to see it: its folder is `home` in a slot.
 
-    For the process that slots are forks of.
+    For the process that slots are forks of. Nothing of this package can be imported from here on.
     """
     for path in [path for path in sys.path_importer_cache if not path.startswith(sys.base_prefix)]:
         del sys.path_importer_cache[path]
     sys.path[:] = [path.replace(sys.prefix, home, 1) for path in sys.path]
     sys.executable = sys.executable.replace(sys.prefix, home, 1)
     sys.prefix = sys.exec_prefix = home
+    sys.dont_write_bytecode = False
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "assay_sandbox"]:
+        del sys.modules[name]
     ending.remember_warm()
     frames.find_thread()
 
 
 def put_script(path: str, text: bytes) -> None:
     """Write the program's text where its own tracebacks, and its children, look for it."""
-    with suppress(OSError):  # its folder is too small for it: it runs all the same
+    try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
-        try:
-            os.write(fd, text)
-        finally:
-            os.close(fd)
+        os.write(fd, text)
+        os.close(fd)
+    except OSError:
+        return  # its folder is too small for it: it runs all the same
 
 
 def become_main(path: str | None, arguments: list[str]) -> dict[str, Any]:
@@ -147,7 +161,7 @@ def become_main(path: str | None, arguments: list[str]) -> dict[str, Any]:
         names["__file__"] = path
         names["__cached__"] = None
     sys.modules["__main__"] = main
-    sys.path[0] = "" if path is None else os.path.dirname(path)
+    sys.path[0] = "" if path is None else path[: -len(SCRIPT) - 1]
     sys.argv = arguments
     sys.orig_argv = [sys.executable, "-X", "utf8", *arguments]
     return names

@@ -18,7 +18,7 @@ from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assay_sandbox.slot import files, harness, kernel, landlock, root, tree
+from assay_sandbox.slot import cells, files, harness, kernel, landlock, root, tree
 from assay_sandbox.slot.cgroup import Cgroup, num_killed
 
 #: What the server sends beside requests: end the program that runs.
@@ -122,8 +122,7 @@ def warm_up(imported: list[str], packages: str, home: str) -> None:
         sys.path[-1] = own_packages
         os.register_at_fork = register
     compile("print(1)", "main.py", "exec")
-    from assay_sandbox.slot import cells  # noqa: F401
-
+    harness.SESSION.append(cells.run)
     harness.prepare_streams()
     harness.settle_interpreter(home)
 
