@@ -2,7 +2,6 @@
 
 import importlib.util
 import os
-import re
 import socket
 import subprocess
 import sys
@@ -13,10 +12,12 @@ from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import ConfigError
 from assay_shared.types import AssertCase, ProgramRequest, TestRequest
 
-#: No site packages, no user site, no current folder on the path, no caches written, and UTF-8 in
-#: any locale. (-I would also ignore the hash seed, which makes runs repeatable.)
-PYTHON_FLAGS = ("-s", "-S", "-P", "-B", "-X", "utf8")
-_PROBE = "import json, random, collections, sys; print(sys.base_prefix)"
+#: UTF-8 in any locale. More would show in `sys.flags`, and be handed on to a program's children;
+#: an environment of its own (interpreter.py) keeps the host's packages out.
+PYTHON_FLAGS = ("-X", "utf8")
+_PROBE_FLAGS = ("-s", "-S", "-P", "-B", *PYTHON_FLAGS)
+_PROBE = "import json, random, collections, sys; print(sys.base_prefix); "
+_PROBE += "print('%d.%d' % sys.version_info[:2])"
 _PROBE_TIMEOUT_S = 20
 #: Users of one sandbox, two for each slot, and how many sandboxes may share a machine.
 _RANGE = 2048
@@ -40,10 +41,8 @@ SCIENTIFIC = (
 )
 
 
-_IMPORTS = re.compile(
-    rf"^[ \t]*(?:import|from)[ \t]+(?:{'|'.join(n.removesuffix('.py') for n in SCIENTIFIC)})\b",
-    re.MULTILINE,
-)
+#: Packages that need numpy: it takes longest to import, and is there already in some slots.
+_WITH_NUMPY = ("numpy", "scipy", "pandas", "sklearn")
 
 
 @dataclass(frozen=True)
@@ -54,6 +53,8 @@ class Host:
     """
 
     python: str
+    #: Such as 3.11.
+    version: str
     readable: tuple[str, ...]
     first_uid: int | None
     claim: socket.socket | None = field(default=None, compare=False)
@@ -75,9 +76,10 @@ def examine(settings: SandboxSettings, *, has_namespaces: bool) -> Host:
     first_uid, claim = _claim_users(settings) if os.geteuid() == 0 else (None, None)
     candidates = _candidates(settings)
     for python in candidates:
-        prefix = _prefix(python, None if has_namespaces else first_uid)
-        if prefix is not None:
-            return Host(python, (prefix,), first_uid, claim)
+        shown = _ask(python, _PROBE, None if has_namespaces else first_uid)
+        if shown is not None:
+            prefix, version = shown.splitlines()
+            return Host(python, version, (prefix,), first_uid, claim)
     if claim is not None:
         claim.close()
     raise ConfigError(
@@ -94,31 +96,38 @@ class Packages:
     shown: tuple[str, ...]
 
 
-def needs_packages(request: ProgramRequest) -> bool:
-    """Whether a Python program, or its cases, import what only the scientific profile has."""
+def is_faster_with_numpy(request: ProgramRequest) -> bool:
+    """Whether a Python program, or one of its cases, names a package that needs numpy.
+
+    A wrong guess costs time only: every slot can import every package.
+    """
     texts = [request.code]
     if isinstance(request, TestRequest):
         texts += [case.code for case in request.cases if isinstance(case, AssertCase)]
-    return request.language == "python" and any(map(_IMPORTS.search, texts))
+    is_named = any(name in text for text in texts for name in _WITH_NUMPY)
+    return request.language == "python" and is_named
 
 
-def find_packages(settings: SandboxSettings, host: Host, has_namespaces: bool) -> Packages | None:
+def find_packages(settings: SandboxSettings) -> Packages | None:
     """The packages in the folder that the settings name, or those that the server itself has.
 
-    None where there is no numpy that the slots' interpreter can import.
+    None where the server has no numpy.
     """
     if settings.sandbox_packages is not None:
-        found = Packages(str(settings.sandbox_packages), (str(settings.sandbox_packages),))
-    else:
-        numpy = importlib.util.find_spec("numpy")
-        if numpy is None or numpy.origin is None:
-            return None
-        folder = Path(numpy.origin).parents[1]
-        beside = (folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs"))
-        found = Packages(str(folder), tuple(str(path) for path in beside if path.exists()))
+        return Packages(str(settings.sandbox_packages), (str(settings.sandbox_packages),))
+    numpy = importlib.util.find_spec("numpy")
+    if numpy is None or numpy.origin is None:
+        return None
+    folder = Path(numpy.origin).parents[1]
+    beside = (folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs"))
+    return Packages(str(folder), tuple(str(path) for path in beside if path.exists()))
+
+
+def can_import_numpy(packages: Packages, host: Host, *, has_namespaces: bool) -> bool:
+    """Whether the slots' interpreter can: the packages may be another version's."""
     uid = None if has_namespaces else host.first_uid
-    probe = f"import sys; sys.path.append({found.folder!r}); import numpy; print(1)"
-    return found if _ask(host.python, probe, uid) else None
+    probe = f"import sys; sys.path.append({packages.folder!r}); import numpy; print(1)"
+    return _ask(host.python, probe, uid) is not None
 
 
 def _claim_users(settings: SandboxSettings) -> tuple[int, socket.socket]:
@@ -146,17 +155,12 @@ def _candidates(settings: SandboxSettings) -> list[str]:
     return [own, *(p for p in ("/usr/local/bin/python3", "/usr/bin/python3") if Path(p).exists())]
 
 
-def _prefix(python: str, uid: int | None) -> str | None:
-    """Where it has its library; None if it cannot import from it as that user."""
-    return _ask(python, _PROBE, uid)
-
-
 def _ask(python: str, code: str, uid: int | None) -> str | None:
     """What `code` prints, run as that user; None if it fails."""
     become = "" if uid is None else f"import os; os.setgroups([]); os.setuid({uid}); "
     try:
         shown = subprocess.run(
-            [python, *PYTHON_FLAGS, "-c", become + code],
+            [python, *_PROBE_FLAGS, "-c", become + code],
             capture_output=True,
             text=True,
             timeout=_PROBE_TIMEOUT_S,

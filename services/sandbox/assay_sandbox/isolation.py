@@ -10,7 +10,8 @@ from typing import get_args
 
 from prometheus_client import Counter
 
-from assay_sandbox.host import Host, Packages, examine, find_packages
+from assay_sandbox.host import Host, Packages, can_import_numpy, examine, find_packages
+from assay_sandbox.interpreter import make_interpreter
 from assay_sandbox.pool import Pool
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.selftest import find_escapes
@@ -39,10 +40,12 @@ _HOW_TO_GRANT = (
 class Slots:
     """All slots of a server, at one level, between `open` and `close`.
 
-    Slots whose interpreter has scientific packages are made when the first program wants them.
+    All have the same packages. Slots whose interpreter has numpy imported already are made when
+    the first program wants them.
     """
 
     host: Host
+    packages: Packages | None
     isolation: str
     toolchain: Toolchain
     #: Programs that compute at once, and slots of each profile that are always there.
@@ -59,6 +62,7 @@ class Slots:
         self._pool: Pool
         self._scientific: Pool | None = None
         self._making_scientific = asyncio.Lock()
+        self._can_import_numpy: bool | None = None
 
     async def open(self) -> None:
         """Build slots at the level that was asked for, or as far below as the settings allow.
@@ -115,6 +119,10 @@ class Slots:
             self.host.python,
         )
         self.isolation = self._least_that_holds(isolation)
+        self.packages = find_packages(self._settings)
+        home = self._folder.path / isolation
+        home.mkdir(mode=0o755)
+        self._interpreter = make_interpreter(home, self.host, self.packages)
         self.num_slots = self._settings.sandbox_slots
         self.max_slots = self._settings.max_slots
         if self.host.first_uid is None and not has_namespaces and self.num_slots > 1:
@@ -132,7 +140,7 @@ class Slots:
             max_wait_s=self._settings.sandbox_max_wait_s,
             refusal=Saturated,
         )
-        self._pool = self._make_pool(0, None)
+        self._pool = self._make_pool(0, [])
         await self._pool.open()
 
     def _least_that_holds(self, isolation: str) -> str:
@@ -144,7 +152,7 @@ class Slots:
         shares_too_much = self.host.first_uid is None or self._settings.sandbox_loopback
         return "fresh" if isolation == "pooled" and shares_too_much else isolation
 
-    def _make_pool(self, number: int, packages: Packages | None) -> Pool:
+    def _make_pool(self, number: int, imported: list[str]) -> Pool:
         folder = self._folder.path / str(number)
         folder.mkdir(mode=0o755, exist_ok=True)
         config = SlotConfig(
@@ -156,16 +164,19 @@ class Slots:
                 *self._settings.toolchains,
                 # Where Debian's Java keeps its settings.
                 *map(str, Path("/etc").glob("java-*")),
-                *(packages.shown if packages else ()),
+                *(self.packages.shown if self.packages else ()),
             ],
             writable_bytes=self._settings.sandbox_writable_bytes,
             folder=str(folder),
             path=self.toolchain.path,
-            packages=packages.folder if packages else None,
+            python_home=str(self._interpreter),
+            imported=imported,
+            packages=self.packages.folder if self.packages else "",
             loopback=self._settings.sandbox_loopback,
         )
         numbers = range(number * self.max_slots, (number + 1) * self.max_slots)
-        return Pool(self.host.python, config, numbers, self.num_slots, self._rebuilt)
+        python = str(self._interpreter / "bin" / "python")
+        return Pool(python, config, numbers, self.num_slots, self._rebuilt)
 
     async def play(
         self,
@@ -216,24 +227,33 @@ class Slots:
         return _NUM_POOLS * self.max_slots + number
 
     async def _pool_of(self, profile: str) -> Pool:
-        return await self._scientific_pool() if profile == "scientific" else self._pool
-
-    async def _scientific_pool(self) -> Pool:
+        if profile == "std":
+            return self._pool
         async with self._making_scientific:
-            if self._scientific is None:
-                packages = await asyncio.to_thread(
-                    find_packages, self._settings, self.host, self.isolation != FALLBACK
-                )
-                if packages is None:
-                    raise InvalidInput("this host has no scientific packages", field="profile")
-                pool = self._make_pool(1, packages)
-                try:
-                    await pool.open()
-                except SandboxFault:
-                    await pool.close()
-                    raise
-                self._scientific = pool
-        return self._scientific
+            if self._scientific is None and await self._has_numpy():
+                self._scientific = await self._open_scientific()
+        if self._scientific is None and profile == "scientific":
+            raise InvalidInput("this host has no scientific packages", field="profile")
+        return self._scientific or self._pool
+
+    async def _has_numpy(self) -> bool:
+        if self._can_import_numpy is None:
+            self._can_import_numpy = self.packages is not None and await asyncio.to_thread(
+                can_import_numpy,
+                self.packages,
+                self.host,
+                has_namespaces=self.isolation != FALLBACK,
+            )
+        return self._can_import_numpy
+
+    async def _open_scientific(self) -> Pool:
+        pool = self._make_pool(1, ["numpy"])
+        try:
+            await pool.open()
+        except SandboxFault:
+            await pool.close()
+            raise
+        return pool
 
     async def close(self) -> None:
         """End all slots and remove what they lived in."""

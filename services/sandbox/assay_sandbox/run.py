@@ -23,6 +23,8 @@ _KILL_TIMEOUT_S = 3.0
 _ANSWER_TIMEOUT_S = 10.0
 #: Inputs and files above this are written and read in a thread, not on the event loop.
 _LARGE_BYTES = 2**20
+#: For a program that opens /dev/stdout, as another user than the server's.
+_WRITABLE = 0o622
 
 
 @dataclass(frozen=True)
@@ -183,6 +185,8 @@ class Run:
     def _send(self, plan: Plan, channel: int | None, inputs: Inputs) -> list[Drain]:
         pipes = [os.pipe() for _ in range(3)]
         (_, out), (_, err), (_, record) = pipes
+        for fd in (out, err):
+            os.fchmod(fd, _WRITABLE)
         descriptors = [inputs.stdin.fileno(), out, err, record, inputs.body.fileno()]
         if plan.fetch:
             # The patterns are in the file that takes the files: a message could not hold them all.

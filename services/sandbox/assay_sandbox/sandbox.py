@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from assay_sandbox.cases import Question, ask, run_cases, worst_grading
 from assay_sandbox.compiler import CompileFailed, Compiler, Play
-from assay_sandbox.host import Host, needs_packages
+from assay_sandbox.host import Host, is_faster_with_numpy
 from assay_sandbox.isolation import Slots
 from assay_sandbox.metrics import SandboxMetrics
 from assay_sandbox.program import Execution, Program, Records, status_of
@@ -277,9 +277,10 @@ class LocalSandbox:
 
 
 def _profile(request: ProgramRequest) -> str:
+    """The profile to run in; `auto` is the scientific one where this host has it."""
     if request.profile != "auto":
         return request.profile
-    return "scientific" if needs_packages(request) else "std"
+    return "auto" if is_faster_with_numpy(request) else "std"
 
 
 def _to_text(data: bytes) -> tuple[str, bytes | None]:

@@ -26,9 +26,10 @@ _ENVIRONMENT = {
 #: Programs can read the daemon's command line: what it is told comes over the socket.
 _BOOT = """
 import json, socket, sys
+sys.dont_write_bytecode = True
 server = socket.socket(fileno=int(sys.argv[1]))
 config = json.loads(server.recv(65536))
-sys.path.insert(0, config.pop("package"))
+sys.path[0] = config.pop("package")
 from assay_sandbox.slot import daemon
 daemon.main(server, config)
 """

@@ -19,7 +19,7 @@ import sys
 import time
 from typing import Any
 
-from assay_sandbox.slot import files, harness
+from assay_sandbox.slot import ending, files, harness
 
 LENGTH = struct.Struct("!I")
 _MAX_RESULT = 20_000
@@ -35,10 +35,7 @@ class Interpreter:
     def __init__(self, plan: dict[str, Any], channel_fd: int) -> None:
         self.limits = plan["limits"]
         self.channel = socket.socket(fileno=channel_fd)
-        module = type(sys)("__main__")
-        sys.modules["__main__"] = module
-        sys.argv = ["session"]
-        self.names = module.__dict__
+        self.names = harness.become_main(None, [""])
         self.num_cells = 0
         self.life_cpu_s = resource.getrlimit(resource.RLIMIT_CPU)[1]
         self.is_timed = False
@@ -108,19 +105,19 @@ class Interpreter:
         except MemoryError:
             status, message = "memory_limit", "out of memory"
         except SystemExit as error:
-            if harness.exit_status(error):
+            if ending.exit_status(error):
                 status, message = "runtime_error", harness.describe(error)
         except SyntaxError as error:
             here = error.filename == name and error.__traceback__ is not None
             status = "syntax_error" if here else "runtime_error"
             message = harness.describe(error)
-            harness.show(error)
+            ending.report(error)
         except BaseException as error:
             status, message = "runtime_error", harness.describe(error)
-            harness.show(error)
+            ending.report(error)
         finally:
             signal.setitimer(signal.ITIMER_REAL, 0)
-        harness.flush(0)
+        ending.flush_all()
         took_s = time.process_time() - started_s
         texts = {"status": status, "message": _clean(message), "result": result and _clean(result)}
         return texts | {"cpu_time_s": took_s}

@@ -50,14 +50,22 @@ class SlotConfig:
     folder: str
     #: Where programs look for commands.
     path: str
-    #: Where the interpreter finds packages beside its own library.
-    packages: str | None = None
+    #: The virtual environment that programs' interpreter has; in slots it may be elsewhere.
+    python_home: str
+    #: What is imported already when a program begins, and the folder where it is.
+    imported: list[str]
+    packages: str
     #: Whether a program may speak TCP and UDP to itself, in a network of its own.
     loopback: bool = False
 
     @property
     def has_namespaces(self) -> bool:
         return self.isolation != FALLBACK
+
+    @property
+    def own_python_home(self) -> str:
+        """Where programs find their interpreter's folder."""
+        return root.PYTHON if self.has_namespaces else self.python_home
 
     def users(self, slot: int) -> tuple[int, int]:
         """On the host: the slot's own, and its programs'."""
@@ -97,7 +105,7 @@ class Daemon:
             uid, gid = os.geteuid(), os.getegid()
             kernel.unshare(kernel.CLONE_NEWNS | kernel.CLONE_NEWUSER)
             _map_ids(os.getpid(), {0: uid}, {0: gid})
-        root.build(self._folder, self.config.readable)
+        root.build(self._folder, self.config.readable, self.config.python_home)
 
     def serve(self) -> None:
         """Make and end the slots that are asked for until the server is gone."""
@@ -227,12 +235,13 @@ class Daemon:
                 work=root.WORK,
                 writable=root.WRITABLE,
                 writable_bytes=self.config.writable_bytes,
-                path=self.config.path,
+                path=f"{self.config.own_python_home}/bin:{self.config.path}",
                 loopback=self.config.loopback,
             )
         uid = self.config.users(number)[1] if changes_user else os.geteuid()
         work = root.make_work(f"{self._folder}/{number}", uid if changes_user else None)
-        readable = [*root.SHOWN, *self.config.readable, "/dev/zero", "/dev/urandom", "/dev/random"]
+        shown = [*self.config.readable, self.config.python_home]
+        readable = [*root.SHOWN, *shown, "/dev/zero", "/dev/urandom", "/dev/random"]
         return zygote.Rights(
             uid=uid,
             changes_user=changes_user,
@@ -243,7 +252,7 @@ class Daemon:
             work=work,
             writable=(work,),
             writable_bytes=self.config.writable_bytes,
-            path=self.config.path,
+            path=f"{self.config.own_python_home}/bin:{self.config.path}",
             loopback=False,
         )
 
@@ -271,7 +280,8 @@ def main(server: socket.socket, config: dict[str, Any]) -> None:
     os.umask(_UMASK)
     try:
         daemon = Daemon(server, SlotConfig(**config))
-        zygote.warm_up(daemon.config.packages)
+        own = daemon.config
+        zygote.warm_up(own.imported, own.packages, own.own_python_home)
         daemon.open()
     except OSError as error:
         server.send(json.dumps({"error": str(error)}).encode())

@@ -18,14 +18,25 @@ The program shares this process and can forge any of it except what decides a ca
 expected value, which is compared outside.
 """
 
+import _random
+import builtins
+import io
 import marshal
 import os
+import random
 import resource
+import signal
 import sys
+import threading
 import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from importlib.machinery import SourceFileLoader
+from types import ModuleType
 from typing import Any, TextIO
 
-from assay_sandbox.slot import files
+from assay_sandbox.slot import ending, files, frames
 
 MAX_DEPTH = 60
 MAX_TEXT = 400
@@ -33,7 +44,11 @@ MAX_TEXT = 400
 NOT_STARTED = 125
 #: What imported modules want done in forks: arguments of `os.register_at_fork`.
 FORK_HOOKS: list[dict[str, Any]] = []
-_EXIT_HANDLERS_FAILED = 120
+#: What runs a session: put here by the module that imports this one.
+SESSION: list[Callable[[dict[str, Any], int, int], int]] = []
+#: What a program's text is called, in the folder where it starts.
+SCRIPT = "main.py"
+_CHUNK_BYTES = 2**16
 
 
 def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
@@ -41,8 +56,7 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
 
     `channel_fd` is a session's line to the server.
     """
-    with os.fdopen(plan_fd, "rb") as file:
-        plan = marshal.load(file)
+    plan = marshal.loads(read_whole(plan_fd))
     files.put(plan["files"])
     file_bytes = plan["limits"]["file_bytes"]
     resource.setrlimit(resource.RLIMIT_FSIZE, (file_bytes, file_bytes))
@@ -50,17 +64,143 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
         os.write(record_fd, b"begun\n")
         os.set_inheritable(record_fd, False)
         os.execvpe(plan["command"][0], plan["command"], os.environ)
-    import random
+    settle()
+    if channel_fd is not None:
+        return SESSION[0](plan, record_fd, channel_fd)
+    text = plan["code"].encode("utf-8", "surrogatepass")
+    path = f"{os.getcwd()}/{SCRIPT}"
+    if SCRIPT not in plan["files"]:
+        put_script(path, text)
+    arguments = [SCRIPT, *plan["arguments"]]
+    if plan["cases"]:
+        names = become_main(path, arguments)
+        os.write(record_fd, b"begun\n")
+        return Judged(plan, record_fd, names).run(text, path)
+    del plan
+    os.write(record_fd, b"begun\n")
+    return be_program(text, path, arguments, record_fd)
 
-    random.seed()  # a fork has the state of every other one
+
+def be_program(text: bytes, path: str, arguments: list[str], record_fd: int) -> int:
+    """Run a program's text to the end of its process; the exit status."""
+    pid = os.getpid()
+    names = become_main(path, arguments)
+    outcome = load(text, path, names)
+    if not outcome.has_exited:
+        for name in ("__file__", "__cached__"):
+            names.pop(name, None)  # as the interpreter does, before exit handlers run
+    del names  # the last that holds the program's module but the interpreter
+    status = ending.end(outcome.status)
+    # Last: what its exit handlers do with the process decides. Its own forks have no say.
+    if outcome.record and os.getpid() == pid:
+        with suppress(OSError):  # it has closed what it found
+            write_record(record_fd, outcome.record)
+    if outcome.is_interrupted:
+        ending.die_of_interrupt()
+    return status
+
+
+def read_whole(fd: int) -> bytes:
+    """Read a file in memory from its start, and close it."""
+    parts = []
+    while part := os.read(fd, _CHUNK_BYTES):
+        parts.append(part)
+    os.close(fd)
+    return parts[0] if len(parts) == 1 else b"".join(parts)
+
+
+def settle() -> None:
+    """Undo what a fork of a warm interpreter has that a fresh one has not.
+
+    By calls of C where there are any: Python code would be copied page by page.
+    """
     for hooks in FORK_HOOKS:
         os.register_at_fork(**hooks)
-    if channel_fd is not None:
-        from assay_sandbox.slot import cells
+    _random.Random.seed(random._inst)  # type: ignore[attr-defined]  # else all forks have one state
+    if "numpy.random" in sys.modules:
+        sys.modules["numpy.random"].seed()
+    threading._main_thread._native_id = os.getpid()  # type: ignore[attr-defined]
 
-        return cells.run(plan, record_fd, channel_fd)
-    os.write(record_fd, b"begun\n")
-    return Program(plan, record_fd).run()
+
+def settle_interpreter(home: str) -> None:
+    """Make the interpreter look as programs are to see it: its folder is `home` in a slot.
+
+    For the process that slots are forks of. Nothing of this package can be imported from here on.
+    """
+    for path in [path for path in sys.path_importer_cache if not path.startswith(sys.base_prefix)]:
+        del sys.path_importer_cache[path]
+    sys.path[:] = [path.replace(sys.prefix, home, 1) for path in sys.path]
+    sys.executable = sys.executable.replace(sys.prefix, home, 1)
+    sys.prefix = sys.exec_prefix = home
+    sys.dont_write_bytecode = False
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for name in [name for name in sys.modules if name.partition(".")[0] == "assay_sandbox"]:
+        del sys.modules[name]
+    ending.remember_warm()
+    frames.find_thread()
+
+
+def put_script(path: str, text: bytes) -> None:
+    """Write the program's text where its own tracebacks, and its children, look for it."""
+    try:
+        fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
+        os.write(fd, text)
+        os.close(fd)
+    except OSError:
+        return  # its folder is too small for it: it runs all the same
+
+
+def become_main(path: str | None, arguments: list[str]) -> dict[str, Any]:
+    """Make a new `__main__` and return its names, as the interpreter does for a script, or for no file at all."""
+    main = ModuleType("__main__")
+    names = main.__dict__
+    names["__annotations__"] = {}
+    names["__builtins__"] = builtins
+    if path is not None:
+        names["__loader__"] = SourceFileLoader("__main__", path)
+        names["__file__"] = path
+        names["__cached__"] = None
+    sys.modules["__main__"] = main
+    sys.path[0] = "" if path is None else path[: -len(SCRIPT) - 1]
+    sys.argv = arguments
+    sys.orig_argv = [sys.executable, "-X", "utf8", *arguments]
+    return names
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a program's text ended: its exit status, and what the server is told of it."""
+
+    status: int = 0
+    record: str = ""
+    is_interrupted: bool = False
+    has_exited: bool = False
+
+
+def load(text: bytes, path: str, names: dict[str, Any], *, may_exit: bool = True) -> Outcome:
+    """Run a program's text as `__main__`. What it does not catch is shown as the interpreter does.
+
+    Where it may not, SystemExit is a crash as well: nothing could be run after it.
+    """
+    try:
+        code = compile(text, path, "exec", dont_inherit=True)
+    except (SyntaxError, ValueError, RecursionError, OverflowError) as error:
+        return Outcome(ending.report(error), "syntax " + describe(error))
+    except MemoryError as error:
+        return Outcome(ending.report(error), "syntax the program nests too deeply")
+    try:
+        frames.alone(exec, code, names)
+    except SystemExit as error:
+        status = ending.exit_status(error)
+        return Outcome(status, "" if may_exit else "crashed " + describe(error), has_exited=True)
+    except MemoryError as error:
+        return Outcome(ending.report(error), "memory")
+    except BaseException as error:
+        record = "crashed " + describe(error)
+        status = ending.report(error)
+        # An `excepthook` of the program may end it well.
+        return Outcome(status, record if status else "", type(error) is KeyboardInterrupt)
+    return Outcome()
 
 
 def prepare_streams() -> None:
@@ -82,10 +222,19 @@ def prepare_streams() -> None:
 def open_streams(stdin: int, stdout: int, stderr: int) -> tuple[TextIO, TextIO, TextIO]:
     """As the interpreter opens them: UTF-8, with bytes that are none kept as they are."""
     return (
-        open(stdin, encoding="utf-8", errors="surrogateescape", closefd=False),
-        open(stdout, "w", encoding="utf-8", errors="surrogateescape", closefd=False),
-        open(stderr, "w", encoding="utf-8", errors="backslashreplace", closefd=False, buffering=1),
+        open_stream(stdin, "stdin", "r", "surrogateescape"),
+        open_stream(stdout, "stdout", "w", "surrogateescape"),
+        open_stream(stderr, "stderr", "w", "backslashreplace"),
     )
+
+
+def open_stream(fd: int, name: str, mode: str, errors: str) -> TextIO:
+    binary = open(fd, mode + "b", closefd=False)
+    binary.raw.name = f"<{name}>"  # type: ignore[attr-defined]
+    is_error = name == "stderr"
+    text = io.TextIOWrapper(binary, "utf-8", errors, "\n", line_buffering=is_error)
+    text.mode = mode  # type: ignore[misc]
+    return text
 
 
 def round_up(seconds: float) -> int:
@@ -93,44 +242,28 @@ def round_up(seconds: float) -> int:
     return -int(-seconds // 1)
 
 
-class Program:
-    """The program's text, its namespace, and the line to the server."""
+def write_record(record_fd: int, text: str) -> None:
+    os.write(record_fd, (text + "\n").encode("utf-8", "backslashreplace"))
 
-    def __init__(self, plan: dict[str, Any], record_fd: int) -> None:
+
+class Judged:
+    """A program that is asked for its cases once its text has run."""
+
+    def __init__(self, plan: dict[str, Any], record_fd: int, names: dict[str, Any]) -> None:
         self.plan = plan
         self.record_fd = record_fd
         self.cpu_started_s = 0.0
-        module = type(sys)("__main__")
-        sys.modules["__main__"] = module
-        sys.argv = ["main.py", *plan["arguments"]]
-        self.namespace = module.__dict__
+        self.namespace = names
 
-    def run(self) -> int:
-        try:
-            status = 0 if self.load() else 1
-        except SystemExit as error:
-            status = exit_status(error)
-        if not self.plan["cases"]:
-            return self.leave_slowly(status)
-        if status == 0:
+    def run(self, text: bytes, path: str) -> int:
+        outcome = load(text, path, self.namespace, may_exit=False)
+        if outcome.record:
+            self.record(outcome.record)
+        else:
             self.run_cases()
         # Here and now: no exit handler of the program runs after its verdict.
-        return flush(status)
-
-    def leave_slowly(self, status: int) -> int:
-        """End as a program does by itself: threads are awaited, exit handlers run."""
-        import atexit
-        import threading
-
-        try:
-            threading._shutdown()  # type: ignore[attr-defined]  # what the interpreter calls
-            atexit._run_exitfuncs()
-        except SystemExit as error:
-            status = exit_status(error)
-        except BaseException as error:
-            show(error)
-            status = status or _EXIT_HANDLERS_FAILED
-        return flush(status)
+        ending.flush()
+        return outcome.status
 
     def run_cases(self) -> None:
         for index, case in enumerate(self.plan["cases"]):
@@ -140,32 +273,7 @@ class Program:
         self.record("done")
 
     def record(self, text: str) -> None:
-        os.write(self.record_fd, (text + "\n").encode("utf-8", "backslashreplace"))
-
-    def load(self) -> bool:
-        """Run the program itself; false if it cannot be."""
-        try:
-            code = compile(self.plan["code"], "main.py", "exec", dont_inherit=True)
-        except (SyntaxError, ValueError, RecursionError, OverflowError) as error:
-            return self.refuse("syntax " + describe(error), error)
-        except MemoryError as error:
-            return self.refuse("syntax the program nests too deeply", error)
-        try:
-            exec(code, self.namespace)
-        except SystemExit as error:
-            if not self.plan["cases"]:
-                raise
-            return self.refuse("crashed " + describe(error), error)
-        except MemoryError as error:
-            return self.refuse("memory", error)
-        except BaseException as error:
-            return self.refuse("crashed " + describe(error), error)
-        return True
-
-    def refuse(self, text: str, error: BaseException) -> bool:
-        self.record(text)
-        show(error)
-        return False
+        write_record(self.record_fd, text)
 
     def start(self, index: int) -> None:
         self.cpu_started_s = time.process_time()
@@ -203,39 +311,12 @@ class Program:
         self.record("cpu %.6f\n%s %d %s" % (took_s, kind, index, text))
 
 
-def exit_status(error: SystemExit) -> int:
-    """Of sys.exit(code): a number is the status; anything else is shown, and fails."""
-    if error.code is None:
-        return 0
-    if isinstance(error.code, int):
-        return int(error.code) & 0xFF
-    sys.stderr.write("%s\n" % (error.code,))
-    return 1
-
-
-def flush(status: int) -> int:
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except BaseException:
-            status = status or _EXIT_HANDLERS_FAILED
-    return status
-
-
 def describe(error: BaseException) -> str:
     try:
         text = " ".join(str(error).split())[:MAX_TEXT]
     except BaseException:
         text = ""
     return "%s: %s" % (type(error).__name__, text)
-
-
-def show(error: BaseException) -> None:
-    """The traceback on standard error, without this file's frames."""
-    frames = error.__traceback__
-    while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
-        frames = frames.tb_next
-    sys.__excepthook__(type(error), error.with_traceback(frames), frames)
 
 
 def encode(value: Any, depth: int = 0) -> str:

@@ -11,6 +11,8 @@ from assay_sandbox.slot import kernel
 WORK = "/w"
 #: What a program may write to.
 WRITABLE = (WORK, "/tmp", "/dev/shm")
+#: Where programs find their interpreter: a virtual environment.
+PYTHON = "/python"
 #: Shown where the host has them: what interpreters and compilers are made of.
 SHOWN = (
     "/usr",
@@ -44,14 +46,15 @@ _MAX_WORK_FOLDERS = 64
 _KEPT_FLAGS = {8: kernel.MS_NOEXEC, 1024: 0x400, 2048: 0x800, 4096: 0x200000}
 
 
-def build(root: str, extra: list[str]) -> None:
+def build(root: str, extra: list[str], python_home: str) -> None:
     """Put the tree together at `root`, in this process's own mount namespace."""
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", root, "tmpfs", kernel.MS_NOSUID, "size=4m,nr_inodes=4k,mode=755")
     for folder in ("etc", "proc", "dev", *(path.lstrip("/") for path in WRITABLE)):
         os.makedirs(f"{root}/{folder}", exist_ok=True)
     for path in (*SHOWN, *extra):
-        _show(root, path)
+        _show(path, root + path)
+    _show(python_home, root + PYTHON)
     for device in _DEVICES:
         target = f"{root}/dev/{device}"
         _touch(target)
@@ -64,8 +67,7 @@ def build(root: str, extra: list[str]) -> None:
     kernel.mount("", root, flags=kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY)
 
 
-def _show(root: str, path: str) -> None:
-    target = root + path
+def _show(path: str, target: str) -> None:
     if os.path.lexists(target) or not os.path.exists(path):
         return  # the host lacks it, or a folder above it is shown
     os.makedirs(os.path.dirname(target), exist_ok=True)

@@ -18,7 +18,18 @@ import traceback
 from contextlib import suppress
 from dataclasses import dataclass
 
-from assay_sandbox.slot import files, harness, kernel, landlock, memory, root, seccomp, tree, verify
+from assay_sandbox.slot import (
+    cells,
+    files,
+    harness,
+    kernel,
+    landlock,
+    memory,
+    root,
+    seccomp,
+    tree,
+    verify,
+)
 from assay_sandbox.slot.cgroup import Cgroup
 from assay_sandbox.slot.meter import Meter, Place
 from assay_sandbox.slot.verify import Unclean
@@ -97,26 +108,29 @@ class Rights:
     loopback: bool
 
 
-def warm_up(packages: str | None) -> None:
+def warm_up(imported: list[str], packages: str, home: str) -> None:
     """Import what programs will, so that they need not. For the process that slots are forks of.
+
+    `packages` is the folder to import from beside the library, and `home` is where programs find
+    the folder of the interpreter.
 
     What modules want done in every fork is kept for a program's own: in the fork that becomes the
     program, which has no thread and no lock to mend, it would double the time.
     """
     register = os.register_at_fork
     os.register_at_fork = lambda **hooks: harness.FORK_HOOKS.append(hooks)
+    # Found by the path that they have in slots too.
+    own_packages, sys.path[-1] = sys.path[-1], packages
     try:
-        for name in _PRELOADED:
+        for name in (*_PRELOADED, *imported):
             __import__(name)
-        if packages is not None:
-            sys.path.append(packages)
-            import numpy  # type: ignore[import-not-found,unused-ignore]  # noqa: F401
     finally:
+        sys.path[-1] = own_packages
         os.register_at_fork = register
     compile("print(1)", "main.py", "exec")
-    from assay_sandbox.slot import cells  # noqa: F401
-
+    harness.SESSION.append(cells.run)
     harness.prepare_streams()
+    harness.settle_interpreter(home)
 
 
 class Zygote:

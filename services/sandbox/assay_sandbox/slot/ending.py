@@ -1,0 +1,240 @@
+"""How a program ends: what `Py_FinalizeEx` does that a program can see, and nothing else.
+
+The interpreter's own end would write to every page of a fork, and so copy it. Here only what the
+program made itself is taken apart, in the interpreter's order; the modules that were warm before
+the program began stay as they are.
+"""
+
+import _thread
+import atexit
+import builtins
+import gc
+import os
+import signal
+import sys
+import traceback
+import weakref
+from contextlib import suppress
+from types import ModuleType, TracebackType
+from typing import Any
+
+from assay_sandbox.slot import frames
+
+#: Exit status of a program whose output could not be written to the end.
+_FLUSH_FAILED = 120
+_LONG = 2**63
+#: `sys.modules` may be replaced by a program; the interpreter keeps this one.
+_MODULES = sys.modules
+_STANDARD = ("stdin", "stdout", "stderr")
+#: What the interpreter sets to None first, so that nothing is kept alive by it.
+_DROPPED = ("path", "argv", "ps1", "ps2", "last_type", "last_value", "last_traceback")
+_DROPPED += ("path_hooks", "path_importer_cache", "meta_path", "__interactivehook__")
+#: Modules, and names of `sys` and `builtins`, that were there before the program.
+_warm_modules: dict[str, ModuleType] = {}
+_warm_names: dict[ModuleType, dict[str, Any]] = {}
+#: What would be taken apart, for nobody to see, if nothing held it.
+_kept: list[object] = []
+
+
+def remember_warm() -> None:
+    """Note what is no program's own. The last step of warming an interpreter up."""
+    _warm_modules.update(sys.modules)
+    for module in (sys, builtins):
+        _warm_names[module] = dict(vars(module))
+    _kept.extend(getattr(sys, name, None) for name in _DROPPED)
+
+
+def report(error: BaseException) -> int:
+    """Show an exception that nobody caught as the interpreter does; the exit status."""
+    if isinstance(error, SystemExit):
+        return exit_status(error)
+    frames = own_frames(error)
+    error.__traceback__ = frames
+    sys.last_type, sys.last_value, sys.last_traceback = type(error), error, frames
+    try:
+        hook = sys.excepthook
+    except AttributeError:
+        _write_error("sys.excepthook is missing\n")
+        sys.__excepthook__(type(error), error, frames)
+        return 1
+    try:
+        hook(type(error), error, frames)
+    except SystemExit as end:
+        return exit_status(end)
+    except BaseException as second:
+        _write_error("Error in sys.excepthook:\n")
+        second.__context__ = None if second.__context__ is error else second.__context__
+        second.__traceback__ = own_frames(second)
+        sys.__excepthook__(type(second), second, second.__traceback__)
+        _write_error("\nOriginal exception was:\n")
+        sys.__excepthook__(type(error), error, frames)
+    return 1
+
+
+def own_frames(error: BaseException) -> TracebackType | None:
+    """The program's part of a traceback."""
+    frames = error.__traceback__
+    here = os.path.dirname(__file__)
+    while frames is not None and os.path.dirname(frames.tb_frame.f_code.co_filename) == here:
+        frames = frames.tb_next
+    return frames
+
+
+def exit_status(error: SystemExit) -> int:
+    """Of sys.exit(code): a number is the status; anything else is shown, and fails."""
+    code = error.code
+    if code is None:
+        return 0
+    if isinstance(code, int):
+        return (int(code) if -_LONG <= code < _LONG else -1) & 0xFF
+    with suppress(BaseException):
+        _write_error(str(code))
+    _write_error("\n")
+    return 1
+
+
+def _write_error(text: str) -> None:
+    stream = getattr(sys, "stderr", None)
+    if stream is None:
+        os.write(2, text.encode(errors="backslashreplace"))
+        return
+    with suppress(Exception):
+        stream.write(text)
+
+
+def end(status: int) -> int:
+    """End the program: threads, exit handlers, streams, modules. Returns the exit status."""
+    _await_threads()
+    frames.alone(atexit._run_exitfuncs)  # prints what a handler raises
+    if _has_threads():
+        sys.setswitchinterval(1000.0)  # daemon threads get no further from here
+    has_failed = not flush()
+    if gc.isenabled():
+        frames.alone(gc.collect)
+    _drop_modules()
+    return _FLUSH_FAILED if has_failed else status
+
+
+def die_of_interrupt() -> None:
+    """End as the interpreter does that KeyboardInterrupt has ended: by SIGINT."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    os.kill(os.getpid(), signal.SIGINT)
+
+
+def _await_threads() -> None:
+    threading = _MODULES.get("threading")
+    if threading is None or not (_has_threads() or threading._threading_atexits):
+        return
+    try:
+        threading._shutdown()
+    except BaseException as error:
+        _show_ignored(error, threading)
+
+
+def _has_threads() -> bool:
+    return _thread._count() > 0
+
+
+class _Ignored:
+    """The argument of `sys.unraisablehook`, which cannot be made otherwise."""
+
+    err_msg = None
+
+    def __init__(self, error: BaseException, where: object) -> None:
+        self.exc_type = type(error)
+        self.exc_value = error
+        self.exc_traceback = own_frames(error)
+        self.object = where
+
+
+def _show_ignored(error: BaseException, where: object) -> None:
+    ignored = _Ignored(error, where)
+    if sys.unraisablehook is not sys.__unraisablehook__:
+        with suppress(BaseException):
+            sys.unraisablehook(ignored)
+        return
+    shown = traceback.format_exception(error.with_traceback(ignored.exc_traceback))
+    _write_error(f"Exception ignored in: {where!r}\n{''.join(shown)}")
+
+
+def flush() -> bool:
+    """Flush what `sys` has as standard streams; false if one does not take it."""
+    is_flushed = True
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name, None)
+        if stream is None or _is_closed(stream):
+            continue
+        try:
+            stream.flush()
+        except BaseException as error:
+            is_flushed = False
+            if name == "stdout":
+                _show_ignored(error, stream)
+    return is_flushed
+
+
+def flush_all() -> None:
+    """Flush the interpreter's own streams too, and overlook what they do not take."""
+    for name in ("stdout", "__stdout__", "stderr", "__stderr__"):
+        with suppress(BaseException):
+            getattr(sys, name).flush()
+
+
+def _is_closed(stream: object) -> bool:
+    try:
+        return bool(stream.closed)  # type: ignore[attr-defined]
+    except BaseException:
+        return False
+
+
+def _drop_modules() -> None:
+    """Drop the program's modules as the interpreter does: first whole, then name by name."""
+    builtins.__dict__.pop("_", None)
+    for name in _DROPPED:
+        if name in sys.__dict__:
+            sys.__dict__[name] = None
+    for name in _STANDARD:
+        sys.__dict__[name] = getattr(sys, f"__{name}__", None)
+    left = []
+    for name in _own_modules():
+        if isinstance(_MODULES.get(name), ModuleType):
+            left.append(weakref.ref(_MODULES[name]))
+        frames.alone(_MODULES.__setitem__, name, None)
+    _restore(builtins)
+    frames.alone(gc.collect)
+    for reference in reversed(left):
+        module = reference()
+        if module is not None:
+            _clear(module.__dict__)
+    flush_all()
+    sys.stdout = sys.stderr = None  # type: ignore[assignment]  # as the interpreter does
+    _restore(sys)
+
+
+def _own_modules() -> list[str]:
+    """The modules that the program has imported, in that order, after itself."""
+    names = []
+    for name in reversed(_MODULES):  # the last of the warm ones ends it: all are not looked at
+        if _warm_modules.get(name) is _MODULES[name]:
+            break
+        names.append(name)
+    return ["__main__", *reversed(names)]
+
+
+def _clear(names: dict[str, Any]) -> None:
+    """Private names first: what others stand on goes last."""
+    for name in list(names):
+        if isinstance(name, str) and name[:1] == "_" and name[:2] != "__":
+            frames.alone(names.__setitem__, name, None)
+    for name in list(names):
+        if name != "__builtins__":
+            frames.alone(names.__setitem__, name, None)
+
+
+def _restore(module: ModuleType) -> None:
+    """Drop what the program has put into a module of the interpreter."""
+    warm = _warm_names[module]
+    names = vars(module)
+    if len(names) != len(warm):
+        for name in [name for name in names if name not in warm]:
+            frames.alone(names.__delitem__, name)
