@@ -535,7 +535,11 @@ class Limits(Wire):
 
 
 class Status(StrEnum):
-    """How a program ended. `sandbox_error` is our fault and never the program's."""
+    """How a program ended. `sandbox_error` is our fault and never the program's.
+
+    `ungradable`: whether the answer is right cannot be decided without trusting the program, or
+    within the limits of grading. It is not accepted, and it is no fault of the sandbox's.
+    """
 
     ACCEPTED = "accepted"
     WRONG_ANSWER = "wrong_answer"
@@ -545,6 +549,7 @@ class Status(StrEnum):
     TIME_LIMIT = "time_limit"
     MEMORY_LIMIT = "memory_limit"
     OUTPUT_LIMIT = "output_limit"
+    UNGRADABLE = "ungradable"
     SANDBOX_ERROR = "sandbox_error"
 
 

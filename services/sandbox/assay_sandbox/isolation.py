@@ -22,7 +22,9 @@ _log = logging.getLogger(__name__)
 
 #: From least to most.
 LEVELS: tuple[str, ...] = get_args(Isolation)
-_NUM_POOLS = 2
+#: A pool of slots for each, made when it is first needed, but for the first.
+PROFILES = ("std", "scientific", "grader", "scientific grader")
+_NUM_POOLS = len(PROFILES)
 _HOW_TO_GRANT = (
     "slots need user, mount and pid namespaces, with a /proc of their own. In Docker these are "
     "--security-opt seccomp=services/sandbox/seccomp.json, systempaths=unconfined and, on a host "
@@ -48,8 +50,10 @@ class Slots:
         self._rebuilt = rebuilt
         self._folder: WorkFolder
         self._pool: Pool
-        self._scientific: Pool | None = None
-        self._making_scientific = asyncio.Lock()
+        #: The pools of the other profiles, once they are made.
+        self._others: dict[str, Pool] = {}
+        self._making_other = asyncio.Lock()
+        self._packages: Packages | None = None
 
     async def open(self) -> None:
         """Build slots at the level that was asked for, or as far below as the settings allow.
@@ -164,29 +168,32 @@ class Slots:
         return _NUM_POOLS * self.num_slots + number
 
     async def _pool_of(self, profile: str) -> Pool:
-        return await self._scientific_pool() if profile == "scientific" else self._pool
-
-    async def _scientific_pool(self) -> Pool:
-        async with self._making_scientific:
-            if self._scientific is None:
-                packages = await asyncio.to_thread(
-                    find_packages, self._settings, self.host, self.isolation != FALLBACK
-                )
-                if packages is None:
-                    raise InvalidInput("this host has no scientific packages", field="profile")
-                pool = self._make_pool(1, packages)
+        if profile == PROFILES[0]:
+            return self._pool
+        async with self._making_other:
+            if profile not in self._others:
+                packages = await self._find_packages() if "scientific" in profile else None
+                pool = self._make_pool(PROFILES.index(profile), packages)
                 try:
                     await pool.open()
                 except SandboxFault:
                     await pool.close()
                     raise
-                self._scientific = pool
-        return self._scientific
+                self._others[profile] = pool
+        return self._others[profile]
+
+    async def _find_packages(self) -> Packages:
+        if self._packages is None:
+            self._packages = await asyncio.to_thread(
+                find_packages, self._settings, self.host, self.isolation != FALLBACK
+            )
+        if self._packages is None:
+            raise InvalidInput("this host has no scientific packages", field="profile")
+        return self._packages
 
     async def close(self) -> None:
         """End all slots and remove what they lived in."""
-        for pool in (self._pool, self._scientific):
-            if pool is not None:
-                await pool.close()
+        for pool in (self._pool, *self._others.values()):
+            await pool.close()
         self.host.close()
         await asyncio.to_thread(self._folder.remove)

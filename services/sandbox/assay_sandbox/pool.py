@@ -184,7 +184,7 @@ class Pool:
                 on_slot(time.monotonic() - started)
                 run: Run | None = None
                 try:
-                    run = Run(slot.socket, plan, on_record)
+                    run = Run(slot.socket, plan, on_record, plan.channel)
                     return await run.finish()
                 except SandboxFault:
                     if run is not None and run.has_begun:

@@ -32,6 +32,8 @@ class Ending:
     out_of_time: bool
     out_of_output: bool
     out_of_memory: bool
+    #: CPU seconds from the start, or from each `Run.begin_case`, to the next one or to the end.
+    case_cpu_times_s: tuple[float, ...] = ()
     #: What was asked for and found: its content, or why it could not be had.
     files: dict[str, bytes | str] = field(default_factory=dict)
 
@@ -125,6 +127,8 @@ class Plan:
     #: Patterns of files to pick up once the program has ended, and how much they may be in all.
     fetch: tuple[str, ...] = ()
     fetch_bytes: int = 0
+    #: One end of a socket, which the program's process gets a copy of.
+    channel: int | None = None
 
 
 class Run:
@@ -223,6 +227,10 @@ class Run:
             answer = b""
         asyncio.get_running_loop().remove_reader(self._slot.fileno())
         self._answer.set_result(answer)
+
+    def begin_case(self) -> None:
+        """Give the program its whole wall time again, for its next case."""
+        self.clock.restart()
 
     def kill(self) -> None:
         """End the program and all that it started, now."""

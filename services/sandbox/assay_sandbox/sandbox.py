@@ -7,11 +7,12 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from assay_sandbox.cases import Question, ask, run_cases, worst_grading
+from assay_sandbox.cases import Graded, Question, ask, run_cases, worst_grading
 from assay_sandbox.compiler import CompileFailed, Compiler, Play
 from assay_sandbox.host import Host, needs_packages
 from assay_sandbox.isolation import Slots
 from assay_sandbox.metrics import SandboxMetrics
+from assay_sandbox.pairs import Pair
 from assay_sandbox.program import Execution, Program, Records, status_of
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.sessions import Sessions
@@ -35,6 +36,9 @@ from assay_shared.types import (
     TestReport,
     TestRequest,
 )
+
+#: Whose slots grade the programs of a profile: values of numpy's types need numpy.
+_GRADERS = {"std": "grader", "scientific": "scientific grader"}
 
 
 class LocalSandbox:
@@ -112,16 +116,17 @@ class LocalSandbox:
         questions = ask(request.cases, hackable=request.hackable)
         try:
             async with self._built(request) as (program, compilation):
-                results = await self._judge(request, program, questions)
+                graded = await self._judge(request, program, questions)
         except CompileFailed as failed:
             compilation = failed.compilation
-            results = [failed.case_result] * len(request.cases)
+            graded = [Graded(failed.case_result)] * len(request.cases)
+        results = [one.result for one in graded]
         self._metrics.count_cases(kind, results)
         failures = (r.status for r in results if r.status not in (Status.ACCEPTED, None))
         return TestReport(
             status=next(failures, Status.ACCEPTED),
             cases=tuple(results),
-            grading=worst_grading(questions),
+            grading=worst_grading(graded),
             compilation=compilation,
             isolation=self.isolation,
         )
@@ -159,13 +164,15 @@ class LocalSandbox:
 
     async def _judge(
         self, request: TestRequest, program: Program, questions: list[Question]
-    ) -> list[CaseResult]:
+    ) -> list[Graded]:
         num_slots, stop = self.num_slots, request.stop_on_first_failure
         if questions:
-            play = self._player(request.language, _profile(request))
-            return await run_cases(play, program, questions, num_slots=num_slots, stop=stop)
-        results = [result for result, _ in await self._judge_stdin(request, program)]
-        return results + [CaseResult(status=None)] * (len(request.cases) - len(results))
+            profile = _profile(request)
+            play_grader = partial(self._slots.play, _GRADERS[profile])
+            pair = Pair(self._player(request.language, profile), play_grader)
+            return await run_cases(pair, program, questions, num_slots=num_slots, stop=stop)
+        graded = [Graded(result) for result, _ in await self._judge_stdin(request, program)]
+        return graded + [Graded(CaseResult(status=None))] * (len(request.cases) - len(graded))
 
     async def _judge_stdin(self, request: TestRequest, program: Program) -> list[Judged]:
         checker = await self._build_checker(request.checker) if request.checker else None

@@ -6,16 +6,10 @@ The server writes a marshalled plan to one descriptor and reads records, a line 
     syntax <text>               the program does not parse
     crashed <type>: <text>      it raised before any case could run
     memory                      it asked for more memory than its limit
-    start <case>                the case has begun: its time counts from here
-    cpu <seconds>               CPU time of the case whose record comes next
-    value <case> <json>         what the call returned, type-tagged
-    passed <case>               the assertion held
-    failed <case> <text>        the assertion did not hold
-    raised <case> <type>: <text>
-    done                        every case was run
 
-The program shares this process and can forge any of it except what decides a call case: the
-expected value, which is compared outside.
+A program with cases is loaded, and then serves its names to a grader in another slot (`remote`).
+The program shares this process and can forge any of these records: they say no more than that it
+failed.
 """
 
 import marshal
@@ -27,7 +21,6 @@ from typing import Any, TextIO
 
 from assay_sandbox.slot import files
 
-MAX_DEPTH = 60
 MAX_TEXT = 400
 #: Exit status of a process in which the program never began.
 NOT_STARTED = 125
@@ -55,12 +48,16 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
     random.seed()  # a fork has the state of every other one
     for hooks in FORK_HOOKS:
         os.register_at_fork(**hooks)
-    if channel_fd is not None:
+    if plan["part"] == "grader":
+        from assay_sandbox.slot import grader
+
+        return grader.run(plan, record_fd, channel_fd)
+    if channel_fd is not None and plan["session"]:
         from assay_sandbox.slot import cells
 
         return cells.run(plan, record_fd, channel_fd)
     os.write(record_fd, b"begun\n")
-    return Program(plan, record_fd).run()
+    return Program(plan, record_fd, channel_fd).run()
 
 
 def prepare_streams() -> None:
@@ -96,10 +93,11 @@ def round_up(seconds: float) -> int:
 class Program:
     """The program's text, its namespace, and the line to the server."""
 
-    def __init__(self, plan: dict[str, Any], record_fd: int) -> None:
+    def __init__(self, plan: dict[str, Any], record_fd: int, channel_fd: int | None) -> None:
         self.plan = plan
         self.record_fd = record_fd
-        self.cpu_started_s = 0.0
+        #: To the grader that asks for the program's names, where it has cases.
+        self.channel_fd = channel_fd
         module = type(sys)("__main__")
         sys.modules["__main__"] = module
         sys.argv = ["main.py", *plan["arguments"]]
@@ -110,10 +108,12 @@ class Program:
             status = 0 if self.load() else 1
         except SystemExit as error:
             status = exit_status(error)
-        if not self.plan["cases"]:
+        if self.channel_fd is None:
             return self.leave_slowly(status)
         if status == 0:
-            self.run_cases()
+            from assay_sandbox.slot.remote import Remote
+
+            Remote(self.namespace, self.channel_fd).serve()
         # Here and now: no exit handler of the program runs after its verdict.
         return flush(status)
 
@@ -132,13 +132,6 @@ class Program:
             status = status or _EXIT_HANDLERS_FAILED
         return flush(status)
 
-    def run_cases(self) -> None:
-        for index, case in enumerate(self.plan["cases"]):
-            self.start(index)
-            if not self.try_case(index, case):
-                return
-        self.record("done")
-
     def record(self, text: str) -> None:
         os.write(self.record_fd, (text + "\n").encode("utf-8", "backslashreplace"))
 
@@ -153,7 +146,7 @@ class Program:
         try:
             exec(code, self.namespace)
         except SystemExit as error:
-            if not self.plan["cases"]:
+            if self.channel_fd is None:
                 raise
             return self.refuse("crashed " + describe(error), error)
         except MemoryError as error:
@@ -166,44 +159,6 @@ class Program:
         self.record(text)
         show(error)
         return False
-
-    def start(self, index: int) -> None:
-        self.cpu_started_s = time.process_time()
-        until = round_up(self.cpu_started_s + self.plan["limits"]["cpu_time_s"])
-        hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
-        resource.setrlimit(resource.RLIMIT_CPU, (min(until, hard), hard))
-        self.record("start %d" % index)
-
-    def try_case(self, index: int, case: dict[str, Any]) -> bool:
-        """Run one case and record how it went; false if the process is not worth going on with."""
-        try:
-            if "function" in case:
-                function = self.namespace[case["function"]]
-                self.answer("value", index, encode(function(*case["args"])))
-            elif "expression" in case:
-                exec(case["setup"], self.namespace)
-                found = eval(case["expression"], self.namespace)
-                self.answer("value", index, encode(found))
-            else:
-                exec(compile(case["code"], "test.py", "exec", dont_inherit=True), self.namespace)
-                self.answer("passed", index)
-        except MemoryError:
-            self.record("memory")
-            return False
-        except KeyError as error:
-            missing = "function" in case and case["function"] not in self.namespace
-            text = "NameError: no function " + case["function"] if missing else describe(error)
-            self.answer("raised", index, text)
-        except AssertionError as error:
-            kind = "failed" if "code" in case else "raised"
-            self.answer(kind, index, describe(error))
-        except BaseException as error:
-            self.answer("raised", index, describe(error))
-        return True
-
-    def answer(self, kind: str, index: int, text: str = "") -> None:
-        took_s = time.process_time() - self.cpu_started_s
-        self.record("cpu %.6f\n%s %d %s" % (took_s, kind, index, text))
 
 
 def exit_status(error: SystemExit) -> int:
@@ -239,32 +194,3 @@ def show(error: BaseException) -> None:
     while frames is not None and frames.tb_frame.f_code.co_filename == __file__:
         frames = frames.tb_next
     sys.__excepthook__(type(error), error.with_traceback(frames), frames)
-
-
-def encode(value: Any, depth: int = 0) -> str:
-    """JSON with types: exact built-in types only, so that no method of the program's is called."""
-    from _json import encode_basestring_ascii as quote
-
-    if depth > MAX_DEPTH:
-        raise ValueError("the value returned nests too deeply")
-    kind = type(value)
-    if value is None:
-        return "null"
-    if kind is bool:
-        return "true" if value else "false"
-    if kind is int:
-        return repr(value) if -(2**53) < value < 2**53 else '{"int":"%x"}' % value
-    if kind is float:
-        plain = value - value == 0.0
-        return repr(value) if plain else '{"float":"%r"}' % value
-    if kind is str:
-        return quote(value)
-    if kind is list:
-        return "[" + ",".join([encode(item, depth + 1) for item in value]) + "]"
-    if kind in (tuple, set, frozenset):
-        items = ",".join([encode(item, depth + 1) for item in value])
-        return '{"%s":[%s]}' % ("tuple" if kind is tuple else "set", items)
-    if kind is dict:
-        pairs = ["[%s,%s]" % (encode(k, depth + 1), encode(v, depth + 1)) for k, v in value.items()]
-        return '{"dict":[%s]}' % ",".join(pairs)
-    return '{"other":%s}' % quote(kind.__name__)
