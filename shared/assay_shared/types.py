@@ -638,15 +638,24 @@ class ExecutionResult(Wire):
 
 
 class Checker(Wire):
-    """A program that decides whether what another printed is right.
+    """A program that decides whether what another printed is right: sent as `code`, or `named`.
 
     It is run as `checker input output answer`, three files, after the program has ended and where
-    it never was. Exit code 0 says right, 1 or 2 wrong; anything else is the checker's own failure.
+    it never was. Exit code 0 says right, 1 or 2 wrong. A checker that ends otherwise, or that a
+    limit ends, decides nothing: the case is ungradable.
     """
 
-    code: str
+    code: str | None = None
+    #: One of the ready-made checkers, see docs/sandbox.md.
+    named: str | None = Field(default=None, max_length=100)
     language: str = "python"
     limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _one_program(self) -> "Checker":
+        if (self.code is None) == (self.named is None):
+            raise ValueError("a checker has either code or named")
+        return self
 
 
 class TestRequest(ProgramRequest):

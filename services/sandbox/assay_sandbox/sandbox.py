@@ -8,6 +8,7 @@ from functools import partial
 from prometheus_client import CollectorRegistry
 
 from assay_sandbox.cases import Graded, Question, ask, run_cases, worst_grading
+from assay_sandbox.checkers import NAMED
 from assay_sandbox.compiler import CompileFailed, Compiler, Play
 from assay_sandbox.host import Host, needs_packages
 from assay_sandbox.isolation import Slots
@@ -177,11 +178,14 @@ class LocalSandbox:
     async def _judge_stdin(self, request: TestRequest, program: Program) -> list[Judged]:
         checker = await self._build_checker(request.checker) if request.checker else None
         cases = [case for case in request.cases if isinstance(case, StdinCase)]
-        judge = StdinJudge(self._runner(request), program, checker, self.num_slots)
+        play_grader = partial(self._slots.play, _GRADERS["std"])
+        judge = StdinJudge(
+            self._runner(request), program, checker, self.num_slots, play_grader
+        )
         return await judge.judge(cases, stop=request.stop_on_first_failure)
 
     async def _build_checker(self, checker: Checker) -> ReadyChecker:
-        request = ProgramRequest(**checker.model_dump())
+        request = _checker_program(checker)
         try:
             program, _ = await self._build_aside(request)
         except CompileFailed as failed:
@@ -262,6 +266,22 @@ class LocalSandbox:
             },
             isolation=self.isolation,
         )
+
+
+def _checker_program(checker: Checker) -> ProgramRequest:
+    """The checker that is sent, or the ready-made one that is named."""
+    if checker.named is None:
+        return ProgramRequest(
+            code=checker.code or "", language=checker.language, limits=checker.limits
+        )
+    if checker.named not in NAMED:
+        known = ", ".join(sorted(NAMED))
+        raise InvalidInput(
+            f"there is no checker named {checker.named!r}",
+            field="checker.named",
+            hint=f"the ready-made checkers are {known}",
+        )
+    return ProgramRequest(code=NAMED[checker.named], limits=checker.limits)
 
 
 def _profile(request: ProgramRequest) -> str:

@@ -21,7 +21,7 @@ import resource
 import time
 from typing import Any
 
-from assay_sandbox.slot import values
+from assay_sandbox.slot import output, values
 from assay_sandbox.slot.proxies import (
     OutOfMemory,
     ProgramLost,
@@ -165,6 +165,17 @@ def _describe(error: BaseException) -> str:
     return "%s: %s" % (type(error).__name__, text)
 
 
-def run(plan: dict[str, Any], record_fd: int, channel_fd: int) -> int:
+def compare(plan: dict[str, Any], record_fd: int) -> int:
+    """Compare what a program printed, where that is too much for the server."""
+    os.write(record_fd, b"begun\n")
+    got = plan["got"].decode(errors="surrogateescape")
+    same = output.same_output(got, plan["expected"], plan["compare"], plan["tolerance"])
+    os.write(record_fd, b"passed 0\n" if same else b"failed 0\n")
+    return 0
+
+
+def run(plan: dict[str, Any], record_fd: int, channel_fd: int | None) -> int:
     """Be a grader; its exit status."""
+    if channel_fd is None:
+        return compare(plan, record_fd)
     return Grader(plan, record_fd, channel_fd).run()
