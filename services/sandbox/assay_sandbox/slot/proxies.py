@@ -110,25 +110,23 @@ class Handle:
         _facts(self).refuse("a subclass of a class of the program's")
 
     def __instancecheck__(self, value: Any) -> bool:
-        if isinstance(value, wire_error):
-            return False
-        if type(value) not in (Handle, Callable_):
+        if type(value) not in (Handle, CallableHandle):
             if type(value) in _MIRRORED:
                 _facts(self).refuse("whether it is an instance of a class of the program's")
             return False
         return bool(_facts(self).program.ask("op", "isinstance", self, value))
 
     def __subclasscheck__(self, value: Any) -> bool:
-        if type(value) not in (Handle, Callable_):
+        if type(value) not in (Handle, CallableHandle):
             return False
         return bool(_facts(self).program.ask("op", "issubclass", self, value))
 
 
-class wire_error(Exception):
+class RemoteError(Exception):
     """Base of the stand-ins for exceptions of the program's own classes."""
 
 
-class Callable_(Handle):
+class CallableHandle(Handle):
     """A handle of something that can be called."""
 
     __slots__ = ()
@@ -234,27 +232,27 @@ _MIRRORED = frozenset(_MIRRORS.values())
 def same_object(one: Any, other: Any) -> bool:
     """`one is other`, where it can be known."""
     kinds = {type(one), type(other)}
-    if kinds & ({Handle, Callable_} | _MIRRORED) and kinds <= (
-        {Handle, Callable_, type} | _MIRRORED
+    if kinds & ({Handle, CallableHandle} | _MIRRORED) and kinds <= (
+        {Handle, CallableHandle, type} | _MIRRORED
     ):
-        handle = one if isinstance_of_handle(one) else other
-        program = _facts(handle).program if isinstance_of_handle(handle) else None
+        handle = one if is_handle(one) else other
+        program = _facts(handle).program if is_handle(handle) else None
         if program is None:
             raise CannotGrade("identity of an object of the program's")
         program.refuse("identity of an object of the program's")
     return one is other
 
 
-def isinstance_of_handle(value: Any) -> bool:
+def is_handle(value: Any) -> bool:
     """Whether it is a handle, without asking the program."""
-    return type(value) in (Handle, Callable_)
+    return type(value) in (Handle, CallableHandle)
 
 
 def type_of(*args: Any) -> Any:
     """`type(...)`, where it can be known."""
-    if len(args) == 1 and isinstance_of_handle(args[0]):
+    if len(args) == 1 and is_handle(args[0]):
         _facts(args[0]).refuse("the type of an object of the program's")
-    if len(args) == 1 and (type(args[0]) in _MIRRORED or isinstance(args[0], wire_error)):
+    if len(args) == 1 and (type(args[0]) in _MIRRORED or isinstance(args[0], RemoteError)):
         raise CannotGrade("the type of an object of the program's")
     return type(*args)
 
@@ -265,7 +263,7 @@ class ProgramSide:
     def __init__(self, channel_fd: int) -> None:
         self._line = wire.Line(channel_fd)
         self._handles: dict[int, Handle] = {}
-        self._errors: dict[int, type[wire_error]] = {}
+        self._errors: dict[int, type[RemoteError]] = {}
         self._callbacks: list[Any] = []
         self._builtins = {
             id(value): name
@@ -393,7 +391,7 @@ class ProgramSide:
         kind = type(value)
         if kind in _MIRRORED:
             value, kind = value._assay_handle, Handle
-        if kind is Handle or kind is Callable_:
+        if kind is Handle or kind is CallableHandle:
             encoder.write(b"h")
             encoder.put(_facts(value).number, depth)
             return
@@ -445,7 +443,7 @@ class ProgramSide:
         return getattr(sys.modules[module], name)
 
     def _scalar(self, value: Any, handle: Any) -> Any:
-        if type(value) not in _MIRRORS or not isinstance_of_handle(handle):
+        if type(value) not in _MIRRORS or not is_handle(handle):
             raise Malformed("not a scalar")
         made = _MIRRORS[type(value)](value)
         made._assay_handle = handle
@@ -460,18 +458,18 @@ class ProgramSide:
         found = self._handles.get(number)
         if found is None:
             can_call = kind in ("class", "function", "callable")
-            made = Callable_ if can_call else Handle
+            made = CallableHandle if can_call else Handle
             found = self._handles[number] = made(Facts(self, number, kind, name))
         return found
 
     # Exceptions.
 
-    def _error_class(self, number: int, name: str, bases: tuple[str, ...]) -> type[wire_error]:
+    def _error_class(self, number: int, name: str, bases: tuple[str, ...]) -> type[RemoteError]:
         """A class that test code can catch errors of the program's class by."""
         found = self._errors.get(number)
         if found is None:
             base = _builtin_error(bases)
-            kinds = (wire_error,) if base is Exception else (wire_error, base)
+            kinds = (RemoteError,) if base is Exception else (RemoteError, base)
             found = self._errors[number] = type(str(name), kinds, {"_assay_names": bases})
         return found
 
@@ -483,7 +481,7 @@ class ProgramSide:
         if known is None:
             error = base.__new__(base, *args) if base is UnicodeDecodeError else _make(base, args)
             return error
-        if not (isinstance(known, type) and issubclass(known, wire_error)):
+        if not (isinstance(known, type) and issubclass(known, RemoteError)):
             self.refuse("an exception that cannot be read")
         error = _make(known, args)
         error.__dict__["_assay_handle"] = own
@@ -506,8 +504,8 @@ def _error_attribute(self: Any, name: str) -> Any:
     return getattr(handle, name)
 
 
-wire_error.__str__ = _error_text  # type: ignore[method-assign]
-wire_error.__getattr__ = _error_attribute  # type: ignore[attr-defined]
+RemoteError.__str__ = _error_text  # type: ignore[method-assign]
+RemoteError.__getattr__ = _error_attribute  # type: ignore[attr-defined]
 
 
 def _make(kind: type[BaseException], args: Any) -> BaseException:

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from assay_sandbox.slot import wire
-from assay_sandbox.slot.proxies import isinstance_of_handle
+from assay_sandbox.slot.proxies import is_handle
 
 MAX_SHOWN = 200
 
@@ -16,7 +16,7 @@ def same(got: Any, expected: Any) -> bool:
     A numpy array equals the list of its items, and a scalar of numpy the number it holds. NaN
     equals NaN.
     """
-    if isinstance_of_handle(got):
+    if is_handle(got):
         return bool(got == expected)
     if wire.is_numpy_data(got):
         got = got.tolist()
@@ -34,7 +34,7 @@ def same(got: Any, expected: Any) -> bool:
 
 def show(value: object) -> str:
     """For a message: what was returned, cut short."""
-    if isinstance_of_handle(value):
+    if is_handle(value):
         return "an object that stays in the program's process"
     try:
         text = repr(value)
