@@ -44,9 +44,10 @@ class Comparison(StrEnum):
 
     `lines`: trailing whitespace of lines and trailing empty lines do not count. `tokens`: only what
     whitespace separates does. `unordered`: lines in any order. `numbers`: tokens, of which numbers
-    may differ by `tolerance`, absolutely or relatively. `loose`: lines without regard to case and
-    the whitespace around them; one that is a number may differ by less than `tolerance` times what
-    is expected.
+    may differ by `tolerance`, absolutely or relatively to what is expected. `loose`: lines without
+    regard to case and the whitespace around them; one that is a number may differ by less than
+    `tolerance` times what is expected. Numbers are decimal, in ASCII digits; an infinity is close
+    to itself only, and NaN to NaN.
     """
 
     EXACT = "exact"
@@ -70,7 +71,8 @@ class StdinCase(Wire):
 class CallCase(Wire):
     """Call `function(*args)`; it passes if the value returned equals `expected`.
 
-    A returned tuple equals the JSON list of its items. `expected` never enters the sandbox.
+    A returned tuple, or array of numpy's, equals the JSON list of its items. `expected` never enters
+    the program's process.
     """
 
     kind: Literal["call"] = "call"
@@ -82,7 +84,8 @@ class CallCase(Wire):
 class AssertCase(Wire):
     """Test code to run after the program; it passes if nothing is raised.
 
-    Where it is a list of assertions, only their programs' halves are run; see `Grading`.
+    It runs in a process of its own, where the program's names stand for what the program's process
+    has; see `Grading`.
     """
 
     kind: Literal["assert"] = "assert"
@@ -665,7 +668,8 @@ class TestRequest(ProgramRequest):
 
     cases: tuple[TestCase, ...] = Field(min_length=1, max_length=1000)
     stop_on_first_failure: bool = False
-    #: Whether test code that cannot be split may be graded in the program's own process.
+    #: Whether test code that only the program's own process can decide may be graded there. Where
+    #: it may not, such cases are ungradable.
     hackable: bool = True
     #: Judges stdin cases in place of their `compare`.
     checker: Checker | None = None
@@ -684,7 +688,7 @@ class CaseResult(Wire):
     """One case. Its status is null if it did not run because an earlier one failed.
 
     Call and assert cases share a process: their `peak_memory_bytes` is that of the process until
-    its end, their `cpu_time_s` is what the process says of itself.
+    its end.
     """
 
     status: Status | None
@@ -695,7 +699,10 @@ class CaseResult(Wire):
 
 
 class Grading(StrEnum):
-    """Where answers were compared: outside the program's process, or inside it (forgeable)."""
+    """Where answers were compared: outside the program's process, or inside it (forgeable).
+
+    `in_process` if one case had to be run in the program's process, which `hackable` allows.
+    """
 
     OUTSIDE = "outside"
     IN_PROCESS = "in_process"
@@ -715,6 +722,10 @@ class TestReport(Wire):
     @property
     def num_passed(self) -> int:
         return sum(case.status is Status.ACCEPTED for case in self.cases)
+
+    @property
+    def num_ungradable(self) -> int:
+        return sum(case.status is Status.UNGRADABLE for case in self.cases)
 
     @property
     def pass_ratio(self) -> float:

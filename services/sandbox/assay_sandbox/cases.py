@@ -30,6 +30,7 @@ _VERDICTS = {
     b"raised": Status.RUNTIME_ERROR,
     b"memory": Status.MEMORY_LIMIT,
     b"cannot": Status.UNGRADABLE,
+    b"needs": Status.UNGRADABLE,
 }
 
 
@@ -177,11 +178,11 @@ class Sitting:
 
     def _end_case(self, kind: bytes, text: bytes) -> None:
         case = self._questions[len(self._graded)]
-        if kind == b"cannot" and case.may_go_inside and not case.plan["inside"]:
+        if kind == b"needs" and case.may_go_inside and not case.plan["inside"]:
             self.goes_inside = self._is_over = True
             return
         self._add(_VERDICTS[kind], text.decode(errors="replace"))
-        ends = kind in (b"cannot", b"memory")  # what state the program is in is not known
+        ends = kind in (b"cannot", b"needs", b"memory")  # what state the program is in is not known
         failed = kind != b"passed" and self._stop_on_first_failure
         self._is_over = ends or failed or len(self._graded) == len(self._questions)
 
@@ -197,8 +198,8 @@ class Sitting:
             return self._graded
         if grader is not None and not self._grader_has_begun:
             raise SandboxFault(f"a grader never began: {grader.stderr.decode(errors='replace')}")
-        if grader is not None and _ended_by_limit(grader, program):
-            self._add(Status.UNGRADABLE, f"comparing took too much {_ended_by_limit(grader, program)}")
+        if grader is not None and _ended_by_limit(grader):
+            self._add(Status.UNGRADABLE, f"comparing took too much {_ended_by_limit(grader)}")
             return self._graded
         status, message = status_of(ending, self._records, program)
         if status is None:
@@ -228,7 +229,7 @@ class Sitting:
         return result.model_copy(update={"cpu_time_s": cpu_time_s} | memory)
 
 
-def _ended_by_limit(grader: Ending, program: Program) -> str:
+def _ended_by_limit(grader: Ending) -> str:
     """What a grader used up, or "" if it ended by itself."""
     if grader.out_of_memory:
         return "memory"

@@ -179,9 +179,7 @@ class LocalSandbox:
         checker = await self._build_checker(request.checker) if request.checker else None
         cases = [case for case in request.cases if isinstance(case, StdinCase)]
         play_grader = partial(self._slots.play, _GRADERS["std"])
-        judge = StdinJudge(
-            self._runner(request), program, checker, self.num_slots, play_grader
-        )
+        judge = StdinJudge(self._runner(request), program, checker, self.num_slots, play_grader)
         return await judge.judge(cases, stop=request.stop_on_first_failure)
 
     async def _build_checker(self, checker: Checker) -> ReadyChecker:

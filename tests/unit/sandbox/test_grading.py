@@ -142,7 +142,8 @@ RIGHT = {
     ),
     "exception": (
         "def f(x): raise ValueError('no', x)",
-        "try:\n    f(1)\n    assert False\nexcept ValueError as error:\n    assert error.args == ('no', 1)",
+        "try:\n    f(1)\n    assert False\nexcept ValueError as error:\n"
+        "    assert error.args == ('no', 1)",
     ),
     "own exception": (
         "class Base(Exception): pass\nclass Bad(Base):\n def __init__(self, x):\n"
@@ -239,19 +240,18 @@ INSIDE = {
         "from dataclasses import dataclass\n@dataclass\nclass P:\n x: int\ndef f(): return P(1)",
         "assert f() == P(1)",
     ),
-    "truth": ("class A: pass\ndef f(): return A()", "assert f()"),
     "the test's class": (
         "def f(n): return n.v",
         "class N:\n    def __init__(self, v): self.v = v\nassert f(N(3)) == 3",
     ),
-    "a global of the test's": ("def f(): return limit", "limit = 5\nassert f() == 5"),
     "subclass": ("class A:\n def f(self): return 1", "class B(A): pass\nassert B().f() == 1"),
     "random": (
         "import random\ndef f(): return random.random()",
         "import random\nrandom.seed(1)\na = f()\nrandom.seed(1)\nassert f() == a",
     ),
     "arithmetic": (
-        "class V:\n def __init__(self, x): self.x = x\n def __add__(self, o): return V(self.x + o.x)",
+        "class V:\n def __init__(self, x): self.x = x\n"
+        " def __add__(self, o): return V(self.x + o.x)",
         "assert (V(1) + V(2)).x == 3",
     ),
     "nothing": ("def f(): pass", "assert True"),
@@ -296,8 +296,13 @@ async def test_what_cannot_be_graded_outside_is_marked_or_ungradable(
 
 
 async def test_a_case_goes_inside_alone(sandbox: LocalSandbox) -> None:
-    code = "calls = []\ndef f(x):\n calls.append(x)\n return x\nclass E: pass\ndef g(): return E()"
-    tests = ("assert f(1) == 1", "assert f(2) == 2 and g()", "assert f(3) == 4", "assert f(4) == 4")
+    code = "def f(x): return x\nclass E:\n __eq__ = lambda *a: True\ndef g(): return E()"
+    tests = (
+        "assert f(1) == 1",
+        "assert f(2) == 2 and g() == E()",
+        "assert f(3) == 4",
+        "assert f(4) == 4",
+    )
     report = await judge(sandbox, code, *tests)
     assert [case.status for case in report.cases] == [
         Status.ACCEPTED,
@@ -317,7 +322,7 @@ async def test_a_case_goes_inside_alone(sandbox: LocalSandbox) -> None:
         ("def f(): return {'a': None}", {"a": None}, Status.ACCEPTED),
         ("import numpy\ndef f(): return numpy.array([1, 2])", [1, 2], Status.ACCEPTED),
         ("import numpy\ndef f(): return numpy.float64(0.5)", 0.5, Status.ACCEPTED),
-        ("from collections import Counter\ndef f(): return Counter('a')", {"a": 1}, Status.ACCEPTED),
+        ("import collections\ndef f(): return collections.Counter('a')", {"a": 1}, Status.ACCEPTED),
         ("def f(): yield 1", [1], Status.WRONG_ANSWER),
         ("def f(): return f", 1, Status.WRONG_ANSWER),
         ("class A:\n __eq__ = lambda *a: True\ndef f(): return A()", 1, Status.UNGRADABLE),
@@ -332,6 +337,34 @@ async def test_what_a_call_returns_is_compared_with_json(
     case = CallCase.model_validate({"function": "f", "args": (), "expected": expected})
     report = await sandbox.test(TestRequest(code=code, cases=(case,), limits=LIMITS))
     assert (report.status, report.grading) == (status, Grading.OUTSIDE), report
+
+
+#: Where the program could choose to be graded in its process: never, whatever is allowed.
+REFUSED = {
+    "truth": ("class A: pass\ndef f(): return A()", "assert f()"),
+    "always equal": (
+        "class A:\n __eq__ = lambda *a: True\n __hash__ = lambda s: 1\ndef f(): return A()",
+        "assert f() == 1",
+    ),
+    "in a set": ("class A: pass\ndef f(): return A()", "assert {f()} == {1}"),
+    "isinstance": ("class A: pass\ndef f(): return A()", "assert isinstance(f(), int)"),
+    "difference": ("class A:\n __sub__ = lambda *a: 0\ndef f(): return A()", "assert f() - 1 == 0"),
+    "a global of the test's": ("def f(): return limit", "limit = 5\nassert f() == 5"),
+    "own builtins": ("def abs(x): return 0\ndef f(): return 1", "assert abs(f() - 5) == 0"),
+    "own isclose": ("def isclose(*a): return True\ndef f(): return 1", "assert isclose(f(), 5)"),
+    "own module": (
+        "class math:\n isclose = lambda *a: True\ndef f(): return 1",
+        "assert math.isclose(f(), 5)",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", REFUSED)
+async def test_a_program_does_not_choose_where_it_is_graded(
+    sandbox: LocalSandbox, name: str
+) -> None:
+    report = await judge(sandbox, *REFUSED[name])
+    assert (report.status, report.grading) == (Status.UNGRADABLE, Grading.OUTSIDE), report
 
 
 #: Values that are dear to compare, and test code that would be.

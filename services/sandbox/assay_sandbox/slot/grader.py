@@ -10,7 +10,8 @@ program's process (`proxies`), whose code never gets here. Records, a line each:
     failed <case> <text>        its assertion does not hold, or another value was returned
     raised <case> <type>: <text>
     memory <case>               the program ran out of memory
-    cannot <case> <text>        it cannot be graded here
+    cannot <case> <text>        it cannot be graded
+    needs <case> <text>         only the program's process can grade it, as the test code is
     lost <case>                 the program's process ended within it
     done
 """
@@ -92,9 +93,10 @@ class Grader:
         if program.is_lost:
             verdict, text = "lost", ""
         elif program.refusal and verdict != "memory":
-            verdict, text = "cannot", program.refusal
+            verdict = "needs" if program.needs_inside else "cannot"
+            text = program.refusal
         self.record("%s %d %s" % (verdict, index, text))
-        return verdict not in ("lost", "cannot", "memory")
+        return verdict not in ("lost", "cannot", "needs", "memory")
 
     def _verdict_of(self, index: int, case: dict[str, Any]) -> tuple[str, str]:
         try:
@@ -134,8 +136,6 @@ class Grader:
         try:
             exec(code, self._names)
         except Exception as error:
-            if prepared.is_ambient and not isinstance(error, OutOfMemory):
-                raise CannotGrade("it depends on random, or on time") from None
             self._refuse_shared_name(error)
             raise
         if not self._program.was_asked:

@@ -16,7 +16,6 @@ import marshal
 import os
 import resource
 import sys
-import time
 from typing import Any, TextIO
 
 from assay_sandbox.slot import files

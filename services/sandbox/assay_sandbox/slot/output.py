@@ -89,7 +89,8 @@ def _close(got: str, expected: str, tolerance: Decimal) -> bool:
     if first == second:
         return True
     try:
-        scale = max(_CONTEXT.abs(first), _CONTEXT.abs(second), Decimal(1))
+        # By what is expected alone: what is printed must not widen what is allowed.
+        scale = max(_CONTEXT.abs(second), Decimal(1))
         difference = _CONTEXT.abs(_CONTEXT.subtract(first, second))
         return difference <= _CONTEXT.multiply(tolerance, scale)
     except ArithmeticError:  # too large to count with

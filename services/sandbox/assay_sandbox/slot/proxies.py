@@ -15,13 +15,8 @@ from assay_sandbox.slot.wire import CannotEncode, CannotGrade, Decoder, Encoder,
 
 #: Modules that test code may use here: what they do touches nothing but their arguments.
 PURE_MODULES = frozenset(
-    "abc bisect cmath collections copy dataclasses datetime decimal enum fractions functools heapq "
-    "itertools json math numbers numpy operator re statistics string textwrap typing types "
-    "__future__ scipy sympy pandas networkx sklearn hashlib base64 pprint calendar "
-    "typing_extensions mpmath difflib zlib binascii struct array unicodedata".split()
+    ["abc", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "itertools", "json", "math", "numbers", "numpy", "operator", "re", "statistics", "string", "textwrap", "typing", "types", "__future__", "scipy", "sympy", "pandas", "networkx", "sklearn", "hashlib", "base64", "pprint", "calendar", "random", "time", "secrets", "uuid", "typing_extensions", "mpmath", "difflib", "zlib", "binascii", "struct", "array", "unicodedata"]
 )
-#: Whose results differ from process to process: what they make fail is not the program's fault.
-AMBIENT_MODULES = frozenset({"random", "time", "secrets", "uuid"})
 #: Names with which a program could pass for what test code compares by.
 _COMPARERS = frozenset(
     {"isclose", "fabs", "allclose", "array_equal", "approx", "numpy", "np", "pd", "pandas", "sp"}
@@ -29,17 +24,13 @@ _COMPARERS = frozenset(
 _HELPERS = frozenset(dir(builtins)) | sys.stdlib_module_names | _COMPARERS
 #: Methods that are told what is expected.
 _TELLING = frozenset(
-    "startswith endswith count issubset issuperset isdisjoint difference symmetric_difference "
-    "equals match fullmatch almost_equals".split()
+    ["startswith", "endswith", "count", "issubset", "issuperset", "isdisjoint", "difference", "symmetric_difference", "equals", "match", "fullmatch", "almost_equals"]
 )
 _DECIDING = frozenset(
-    "__class__ __eq__ __ne__ __lt__ __le__ __gt__ __ge__ __bool__ __hash__ __contains__ __reduce__ "
-    "__reduce_ex__ __add__ __radd__ __sub__ __rsub__ __mul__ __rmul__ __truediv__ __mod__ __and__ "
-    "__or__ __xor__".split()
+    ["__class__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__", "__hash__", "__contains__", "__reduce__", "__reduce_ex__", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__mod__", "__and__", "__or__", "__xor__"]
 )
 _UNSAFE_BUILTINS = frozenset(
-    "exec eval compile open input breakpoint exit quit globals locals vars setattr delattr "
-    "__import__ help memoryview".split()
+    ["exec", "eval", "compile", "open", "input", "breakpoint", "exit", "quit", "globals", "locals", "vars", "setattr", "delattr", "__import__", "help", "memoryview"]
 )
 _MAX_CONSUMED = 10**6
 _CONSUMED = (
@@ -63,7 +54,7 @@ class OutOfMemory(MemoryError):
 class Handle:
     """An object that stays in the program's process."""
 
-    __slots__ = ("_assay", "__weakref__")
+    __slots__ = ("__weakref__", "_assay")
 
     def __init__(self, *facts: Any) -> None:
         if len(facts) != 1 or not isinstance(facts[0], Facts):
@@ -101,13 +92,14 @@ class Handle:
             return True
         if facts.kind in _PLAIN and not isinstance(other, Handle):
             return False
-        facts.refuse("comparing an object of the program's (%s)" % facts.type_name)
+        reason = "comparing an object of the program's (%s)" % facts.type_name
+        facts.refuse(reason, by_test=is_handle(other))
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __mro_entries__(self, bases: Any) -> NoReturn:
-        _facts(self).refuse("a subclass of a class of the program's")
+        _facts(self).refuse("a subclass of a class of the program's", by_test=True)
 
     def __instancecheck__(self, value: Any) -> bool:
         if type(value) not in (Handle, CallableHandle):
@@ -151,8 +143,8 @@ class Facts:
         #: As which attribute it was read.
         self.name = ""
 
-    def refuse(self, reason: str) -> NoReturn:
-        self.program.refuse(reason)
+    def refuse(self, reason: str, *, by_test: bool = False) -> NoReturn:
+        self.program.refuse(reason, by_test=by_test)
 
 
 def _facts(handle: Handle) -> Facts:
@@ -173,7 +165,8 @@ def _operation(name: str) -> Any:
 
 def _refusing(name: str) -> Any:
     def refuse(self: Handle, *args: Any) -> NoReturn:
-        _facts(self).refuse("%s of an object of the program's" % name)
+        by_test = bool(args) and all(map(is_handle, args))
+        _facts(self).refuse("%s of an object of the program's" % name, by_test=by_test)
 
     return refuse
 
@@ -231,15 +224,11 @@ _MIRRORED = frozenset(_MIRRORS.values())
 
 def same_object(one: Any, other: Any) -> bool:
     """`one is other`, where it can be known."""
-    kinds = {type(one), type(other)}
-    if kinds & ({Handle, CallableHandle} | _MIRRORED) and kinds <= (
-        {Handle, CallableHandle, type} | _MIRRORED
-    ):
-        handle = one if is_handle(one) else other
-        program = _facts(handle).program if is_handle(handle) else None
-        if program is None:
-            raise CannotGrade("identity of an object of the program's")
-        program.refuse("identity of an object of the program's")
+    handles = [value for value in (one, other) if is_handle(value)]
+    if len(handles) == 2:
+        _facts(one).refuse("identity of objects of the program's", by_test=True)
+    if {type(one), type(other)} <= _MIRRORED:
+        _facts(one._assay_handle).refuse("identity of objects of the program's", by_test=True)
     return one is other
 
 
@@ -273,16 +262,24 @@ class ProgramSide:
         self.names: frozenset[str] = frozenset()
         self.used_names: set[str] = set()
         self.refusal = ""
+        self.needs_inside = False
         self.is_lost = False
         self.was_asked = False
 
     def begin_case(self) -> None:
         self.used_names = set()
         self.refusal = ""
+        self.needs_inside = False
         self.was_asked = False
 
-    def refuse(self, reason: str) -> NoReturn:
-        self.refusal = self.refusal or reason
+    def refuse(self, reason: str, *, by_test: bool = False) -> NoReturn:
+        """Give up on the case.
+
+        `by_test`: the test code asks for it, whatever the program does. Only then may the case be
+        run in the program's process: else a program would get there by returning an odd object.
+        """
+        if not self.refusal:
+            self.refusal, self.needs_inside = reason, by_test
         raise CannotGrade(reason)
 
     def await_ready(self) -> None:
@@ -413,7 +410,7 @@ class ProgramSide:
             encoder.write(b"C")
             encoder.put(len(self._callbacks) - 1, depth)
             return
-        self.refuse("an argument of type %s" % kind.__name__)
+        self.refuse("an argument of type %s" % kind.__name__, by_test=True)
 
     def _library_name(self, value: Any) -> tuple[str, str] | None:
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)

@@ -2,12 +2,11 @@
 
 import ast
 
-from assay_sandbox.slot.proxies import AMBIENT_MODULES, PURE_MODULES
+from assay_sandbox.slot.proxies import PURE_MODULES
 
 #: Names that reach out of the values that test code compares.
 _UNSAFE_NAMES = frozenset(
-    "exec eval compile open input breakpoint exit quit globals locals vars dir setattr delattr "
-    "__import__ help __builtins__ __file__ __loader__ __spec__".split()
+    ["exec", "eval", "compile", "open", "input", "breakpoint", "exit", "quit", "globals", "locals", "vars", "dir", "setattr", "delattr", "__import__", "help", "__builtins__", "__file__", "__loader__", "__spec__"]
 )
 _SYS_FACTS = frozenset({"maxsize", "float_info", "maxunicode", "version_info", "byteorder"})
 SAME, TYPE_OF = "__assay_same__", "__assay_type__"
@@ -22,7 +21,6 @@ class Prepared(ast.NodeTransformer):
     """Looks at test code, and replaces identity and `type`, which a stand-in would falsify."""
 
     def __init__(self) -> None:
-        self.is_ambient = False
         self._imported: set[str] = set()
 
     def prepare(self, code: str) -> object:
@@ -48,13 +46,13 @@ class Prepared(ast.NodeTransformer):
         self._import(node.module)
         if node.module == "sys":
             raise OnlyInside("it uses sys")
+        if any(one.name == "seed" for one in node.names):
+            raise OnlyInside("it seeds a generator, which the program's process has its own of")
         return node
 
     def _import(self, module: str) -> None:
         name = module.partition(".")[0]
-        if name in AMBIENT_MODULES:
-            self.is_ambient = True
-        elif name not in PURE_MODULES and name != "sys":
+        if name not in PURE_MODULES and name != "sys":
             raise OnlyInside("it imports %s" % module)
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -69,8 +67,8 @@ class Prepared(ast.NodeTransformer):
                 raise OnlyInside("it changes %s.%s" % (base.id, node.attr))
             if base.id == "sys" and node.attr not in _SYS_FACTS:
                 raise OnlyInside("it uses sys.%s" % node.attr)
-        if node.attr == "random":
-            self.is_ambient = True
+        if node.attr == "seed":
+            raise OnlyInside("it seeds a generator, which the program's process has its own of")
         return self.generic_visit(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
@@ -94,9 +92,13 @@ class Prepared(ast.NodeTransformer):
         if len(node.ops) > 1:
             raise OnlyInside("it compares identity in a chain")
         left, right = node.left, node.comparators[0]
-        if any(isinstance(one, ast.Constant) and type(one.value) in _SINGLETONS for one in (left, right)):
+        if _is_singleton(left) or _is_singleton(right):
             return node
         call: ast.expr = ast.Call(ast.Name(SAME, ast.Load()), [left, right], [])
         if isinstance(node.ops[0], ast.IsNot):
             call = ast.UnaryOp(ast.Not(), call)
         return ast.copy_location(call, node)
+
+
+def _is_singleton(node: ast.expr) -> bool:
+    return isinstance(node, ast.Constant) and type(node.value) in _SINGLETONS

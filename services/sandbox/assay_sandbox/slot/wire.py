@@ -39,10 +39,7 @@ MUTABLE = (
     collections.defaultdict,
 )
 _NAMEDTUPLE_NAMES = frozenset(
-    "__doc__ __slots__ _fields _field_defaults __new__ _make __replace__ _replace __repr__ _asdict "
-    "__getnewargs__ __match_args__ __module__ __annotations__ __orig_bases__ __dict__ __weakref__ "
-    "__static_attributes__ __firstlineno__ __annotate_func__ __annotations_cache__ _field_types"
-    .split()
+    ["__doc__", "__slots__", "_fields", "_field_defaults", "__new__", "_make", "__replace__", "_replace", "__repr__", "_asdict", "__getnewargs__", "__match_args__", "__module__", "__annotations__", "__orig_bases__", "__dict__", "__weakref__", "__static_attributes__", "__firstlineno__", "__annotate_func__", "__annotations_cache__", "_field_types"]
 )  # fmt: skip
 _KEYS, _VALUES, _ITEMS = type({}.keys()), type({}.values()), type({}.items())
 
