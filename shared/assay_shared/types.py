@@ -71,8 +71,8 @@ class StdinCase(Wire):
 class CallCase(Wire):
     """Call `function(*args)`; it passes if the value returned equals `expected`.
 
-    A returned tuple, or array of numpy's, equals the JSON list of its items. `expected` never enters
-    the program's process.
+    A returned tuple, or array of numpy's, equals the JSON list of its items. `expected` never
+    enters the program's process.
     """
 
     kind: Literal["call"] = "call"

@@ -34,7 +34,7 @@ class Program:
         *,
         num_cases: int = 0,
     ) -> Plan:
-        """Return what a slot is told. With cases, a grader asks for the program's names after it."""
+        """Return what a slot is told. With cases, a grader asks for the program's names."""
         limits = self.limits.model_dump()
         memory_bytes = self.limits.memory_bytes + self.language.runtime_bytes
         return Plan(

@@ -106,7 +106,7 @@ RIGHT = {
         "def f(x): return x",
         "METADATA = {'a': 1}\ndef check(candidate):\n    assert candidate(1) == 1\ncheck(f)",
     ),
-    "isclose": ("def f(x): return x / 3", "import math\nassert math.isclose(f(1), 0.3333333333333)"),
+    "isclose": ("def f(x): return x / 3", "import math\nassert math.isclose(f(1), 0.333333333333)"),
     "in place": ("def f(a): a.sort()", "a = [3, 1]\nassert f(a) is None\nassert a == [1, 3]"),
     "nested in place": (
         "def f(m):\n for row in m: row.reverse()\n m.append(m[0])",

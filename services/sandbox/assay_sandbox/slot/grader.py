@@ -1,7 +1,7 @@
 """Judges call and assertion cases, in a slot of its own beside the program's.
 
 Test code is run here as it is, by the interpreter. The program's names in it are asked of the
-program's process (`proxies`), whose code never gets here. Records, a line each:
+program's process (`program_side`), whose code never gets here. Records, a line each:
 
     begun
     start <case>                the case has begun: its time counts from here
@@ -23,13 +23,8 @@ import time
 from typing import Any
 
 from assay_sandbox.slot import output, values
-from assay_sandbox.slot.proxies import (
-    OutOfMemory,
-    ProgramLost,
-    ProgramSide,
-    same_object,
-    type_of,
-)
+from assay_sandbox.slot.handles import same_object, type_of
+from assay_sandbox.slot.program_side import OutOfMemory, ProgramLost, ProgramSide
 from assay_sandbox.slot.testcode import SAME, TYPE_OF, OnlyInside, Prepared
 from assay_sandbox.slot.wire import CannotGrade
 
@@ -68,7 +63,7 @@ class Grader:
         for index, case in enumerate(self._plan["cases"]):
             self._limit_cpu()
             self._program.begin_case()
-            self.record("start %d" % index)
+            self.record(f"start {index}")
             if not self._judge(index, case):
                 return 0
         self.record("done")
@@ -80,7 +75,7 @@ class Grader:
 
     def _limit_cpu(self) -> None:
         """Let the next case have a case's CPU time."""
-        soft, hard = resource.getrlimit(resource.RLIMIT_CPU)
+        _, hard = resource.getrlimit(resource.RLIMIT_CPU)
         until = -int(-(time.process_time() + self._plan["limits"]["cpu_time_s"]) // 1)
         if hard != resource.RLIM_INFINITY:
             until = min(until, hard)
@@ -95,7 +90,7 @@ class Grader:
         elif program.refusal and verdict != "memory":
             verdict = "needs" if program.needs_inside else "cannot"
             text = program.refusal
-        self.record("%s %d %s" % (verdict, index, text))
+        self.record(f"{verdict} {index} {text}")
         return verdict not in ("lost", "cannot", "needs", "memory")
 
     def _verdict_of(self, index: int, case: dict[str, Any]) -> tuple[str, str]:
@@ -117,7 +112,7 @@ class Grader:
     def _call(self, case: dict[str, Any]) -> tuple[str, str]:
         name = case["function"]
         if name not in self._program.names:
-            return "raised", "NameError: no function %s" % name
+            return "raised", f"NameError: no function {name}"
         value = self._program.get(name)(*case["args"])
         if values.same(value, case["expected"]):
             return "passed", ""
@@ -148,11 +143,11 @@ class Grader:
         """A name that the program misses may be one that the test code has here."""
         if isinstance(error, NameError) and error.args:
             text = str(error.args[0])
-            if any("'%s'" % name in text for name in self._names):
+            if any(f"'{name}'" in text for name in self._names):
                 raise CannotGrade("the program uses a name of the test code")
 
     def _run_inside(self, index: int, case: dict[str, Any]) -> tuple[str, str]:
-        self.record("inside %d" % index)
+        self.record(f"inside {index}")
         self._program.ask("exec", case["code"])
         return "passed", ""
 
@@ -162,7 +157,7 @@ def _describe(error: BaseException) -> str:
         text = " ".join(str(error).split())[:_MAX_TEXT]
     except BaseException:
         text = ""
-    return "%s: %s" % (type(error).__name__, text)
+    return f"{type(error).__name__}: {text}"
 
 
 def compare(plan: dict[str, Any], record_fd: int) -> int:

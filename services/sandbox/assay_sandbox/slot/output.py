@@ -1,7 +1,7 @@
 """Whether what a program printed is what was expected, in the way that the case asks for.
 
-Nothing here takes more than linear time, or more memory than a few times the texts' own (`unordered`
-sorts its lines). Small texts are compared in the server, large ones in a slot.
+Nothing here takes more than linear time (`unordered` sorts its lines), or more memory than a few
+times the texts' own. Small texts are compared in the server, large ones in a slot.
 """
 
 import re

@@ -34,7 +34,9 @@ from collections.abc import Callable
 from typing import Any
 
 from assay_sandbox.slot import wire
-from assay_sandbox.slot.wire import CannotEncode, Decoder, Encoder
+from assay_sandbox.slot.decoder import Decoder
+from assay_sandbox.slot.encoder import Encoder
+from assay_sandbox.slot.wire import CannotEncode
 
 #: What a grader may ask of an object, beside calls and attributes.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -108,16 +110,16 @@ class Refused(BaseException):
 
 def scalar_base(value: Any) -> type | None:
     """int, str or float, of an object of a subclass that compares as they do."""
+    bases = type.mro(type(value))
     for base in _SCALARS:
-        if isinstance(value, base):
-            own = itertools.takewhile(lambda kind: kind is not base, type(value).__mro__)
-            plain = all(_compares_plainly(kind, base) for kind in own)
+        if base in bases:
+            plain = all(map(_compares_plainly, bases[: bases.index(base)]))
             return base if plain else None
     return None
 
 
-def _compares_plainly(kind: type, base: type) -> bool:
-    """Whether a class on the way to `base` leaves comparing to it, as members of enums do."""
+def _compares_plainly(kind: type) -> bool:
+    """Whether a class leaves comparing to its bases, as enums do."""
     own = _COMPARING & kind.__dict__.keys()
     return not own or kind.__module__ == "enum"
 
@@ -173,7 +175,7 @@ class Remote:
         try:
             kind, *rest = decoder.loads(data)
         except Exception as error:
-            self._reply(Encoder(self._put), ("cannot", "arguments: %s" % error))
+            self._reply(Encoder(self._put), ("cannot", f"arguments: {error}"))
             return None
         if kind in ("answer", "throw", "refuse"):
             return (kind, *rest)
@@ -217,7 +219,7 @@ class Remote:
         except CannotEncode as error:
             message = Encoder(self._put).dumps(("cannot", str(error), names))
         except BaseException as error:
-            text = "the value cannot be sent: %s" % type(error).__name__
+            text = f"the value cannot be sent: {type(error).__name__}"
             message = Encoder(self._put).dumps(("cannot", text, names))
         self._line.send(message)
 

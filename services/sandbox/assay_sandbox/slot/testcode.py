@@ -2,11 +2,32 @@
 
 import ast
 
-from assay_sandbox.slot.proxies import PURE_MODULES
+from assay_sandbox.slot.program_side import PURE_MODULES
 
 #: Names that reach out of the values that test code compares.
 _UNSAFE_NAMES = frozenset(
-    ["exec", "eval", "compile", "open", "input", "breakpoint", "exit", "quit", "globals", "locals", "vars", "dir", "setattr", "delattr", "__import__", "help", "__builtins__", "__file__", "__loader__", "__spec__"]
+    [
+        "exec",
+        "eval",
+        "compile",
+        "open",
+        "input",
+        "breakpoint",
+        "exit",
+        "quit",
+        "globals",
+        "locals",
+        "vars",
+        "dir",
+        "setattr",
+        "delattr",
+        "__import__",
+        "help",
+        "__builtins__",
+        "__file__",
+        "__loader__",
+        "__spec__",
+    ]
 )
 _SYS_FACTS = frozenset({"maxsize", "float_info", "maxunicode", "version_info", "byteorder"})
 SAME, TYPE_OF = "__assay_same__", "__assay_type__"
@@ -53,20 +74,20 @@ class Prepared(ast.NodeTransformer):
     def _import(self, module: str) -> None:
         name = module.partition(".")[0]
         if name not in PURE_MODULES and name != "sys":
-            raise OnlyInside("it imports %s" % module)
+            raise OnlyInside(f"it imports {module}")
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in _UNSAFE_NAMES:
-            raise OnlyInside("it uses %s" % node.id)
+            raise OnlyInside(f"it uses {node.id}")
         return node
 
     def visit_Attribute(self, node: ast.Attribute) -> ast.AST:
         base = node.value
         if isinstance(base, ast.Name) and base.id in self._imported:
             if not isinstance(node.ctx, ast.Load):
-                raise OnlyInside("it changes %s.%s" % (base.id, node.attr))
+                raise OnlyInside(f"it changes {base.id}.{node.attr}")
             if base.id == "sys" and node.attr not in _SYS_FACTS:
-                raise OnlyInside("it uses sys.%s" % node.attr)
+                raise OnlyInside(f"it uses sys.{node.attr}")
         if node.attr == "seed":
             raise OnlyInside("it seeds a generator, which the program's process has its own of")
         return self.generic_visit(node)

@@ -5,7 +5,7 @@ import math
 from typing import Any
 
 from assay_sandbox.slot import wire
-from assay_sandbox.slot.proxies import is_handle
+from assay_sandbox.slot.handles import is_handle
 
 MAX_SHOWN = 200
 
@@ -39,5 +39,5 @@ def show(value: object) -> str:
     try:
         text = repr(value)
     except Exception:  # an integer of more digits than Python prints, say
-        text = "a %s too long to print" % type(value).__name__
+        text = f"a {type(value).__name__} too long to print"
     return text if len(text) <= MAX_SHOWN else text[:MAX_SHOWN] + "..."

@@ -1,8 +1,4 @@
-"""The grader's side of a program's names: values as they are, and stand-ins for other objects.
-
-A stand-in passes calls, attributes, items and iteration on to the program's process. It refuses
-whatever would let that process decide a verdict: comparing, truth, hashing, arithmetic.
-"""
+"""The program's process, as its grader sees it. Values come as they are, the rest as handles."""
 
 import builtins
 import itertools
@@ -11,26 +7,94 @@ import types
 from typing import Any, NoReturn
 
 from assay_sandbox.slot import wire
-from assay_sandbox.slot.wire import CannotEncode, CannotGrade, Decoder, Encoder, Malformed
+from assay_sandbox.slot.decoder import Decoder
+from assay_sandbox.slot.encoder import Encoder
+from assay_sandbox.slot.handles import (
+    MIRRORED,
+    MIRRORS,
+    CallableHandle,
+    Facts,
+    Handle,
+    RemoteError,
+    is_handle,
+)
+from assay_sandbox.slot.wire import CannotEncode, CannotGrade, Malformed
 
 #: Modules that test code may use here: what they do touches nothing but their arguments.
 PURE_MODULES = frozenset(
-    ["abc", "bisect", "cmath", "collections", "copy", "dataclasses", "datetime", "decimal", "enum", "fractions", "functools", "heapq", "itertools", "json", "math", "numbers", "numpy", "operator", "re", "statistics", "string", "textwrap", "typing", "types", "__future__", "scipy", "sympy", "pandas", "networkx", "sklearn", "hashlib", "base64", "pprint", "calendar", "random", "time", "secrets", "uuid", "typing_extensions", "mpmath", "difflib", "zlib", "binascii", "struct", "array", "unicodedata"]
+    [
+        "abc",
+        "bisect",
+        "cmath",
+        "collections",
+        "copy",
+        "dataclasses",
+        "datetime",
+        "decimal",
+        "enum",
+        "fractions",
+        "functools",
+        "heapq",
+        "itertools",
+        "json",
+        "math",
+        "numbers",
+        "numpy",
+        "operator",
+        "re",
+        "statistics",
+        "string",
+        "textwrap",
+        "typing",
+        "types",
+        "__future__",
+        "scipy",
+        "sympy",
+        "pandas",
+        "networkx",
+        "sklearn",
+        "hashlib",
+        "base64",
+        "pprint",
+        "calendar",
+        "random",
+        "time",
+        "secrets",
+        "uuid",
+        "typing_extensions",
+        "mpmath",
+        "difflib",
+        "zlib",
+        "binascii",
+        "struct",
+        "array",
+        "unicodedata",
+    ]
 )
 #: Names with which a program could pass for what test code compares by.
 _COMPARERS = frozenset(
     {"isclose", "fabs", "allclose", "array_equal", "approx", "numpy", "np", "pd", "pandas", "sp"}
 )
 _HELPERS = frozenset(dir(builtins)) | sys.stdlib_module_names | _COMPARERS
-#: Methods that are told what is expected.
-_TELLING = frozenset(
-    ["startswith", "endswith", "count", "issubset", "issuperset", "isdisjoint", "difference", "symmetric_difference", "equals", "match", "fullmatch", "almost_equals"]
-)
-_DECIDING = frozenset(
-    ["__class__", "__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__bool__", "__hash__", "__contains__", "__reduce__", "__reduce_ex__", "__add__", "__radd__", "__sub__", "__rsub__", "__mul__", "__rmul__", "__truediv__", "__mod__", "__and__", "__or__", "__xor__"]
-)
 _UNSAFE_BUILTINS = frozenset(
-    ["exec", "eval", "compile", "open", "input", "breakpoint", "exit", "quit", "globals", "locals", "vars", "setattr", "delattr", "__import__", "help", "memoryview"]
+    [
+        "exec",
+        "eval",
+        "compile",
+        "open",
+        "input",
+        "breakpoint",
+        "exit",
+        "quit",
+        "globals",
+        "locals",
+        "vars",
+        "setattr",
+        "delattr",
+        "__import__",
+        "help",
+        "memoryview",
+    ]
 )
 _MAX_CONSUMED = 10**6
 _CONSUMED = (
@@ -49,201 +113,6 @@ class ProgramLost(BaseException):
 
 class OutOfMemory(MemoryError):
     """The program has run out of its memory."""
-
-
-class Handle:
-    """An object that stays in the program's process."""
-
-    __slots__ = ("__weakref__", "_assay")
-
-    def __init__(self, *facts: Any) -> None:
-        if len(facts) != 1 or not isinstance(facts[0], Facts):
-            raise CannotGrade("a class of the program has a subclass")
-        object.__setattr__(self, "_assay", facts[0])
-
-    def __getattribute__(self, name: str) -> Any:
-        facts = _facts(self)
-        if name in _DECIDING:
-            facts.refuse("%s of an object of the program's" % name)
-        value = facts.program.ask("attr", self, name)
-        if isinstance(value, Handle):
-            _facts(value).name = name
-        return value
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        _facts(self).program.ask("op", "setattr", self, name, value)
-
-    def __delattr__(self, name: str) -> None:
-        _facts(self).program.ask("op", "delattr", self, name)
-
-    def __iter__(self) -> Any:
-        value = _facts(self).program.ask("op", "iter", self)
-        return value if isinstance(value, Handle) else iter(value)
-
-    def __contains__(self, item: Any) -> bool:
-        facts = _facts(self)
-        if facts.kind != "iterator":
-            facts.refuse("whether something is in an object of the program's")
-        return any(one is item or one == item for one in self)
-
-    def __eq__(self, other: object) -> bool:
-        facts = _facts(self)
-        if self is other and facts.kind in _PLAIN:
-            return True
-        if facts.kind in _PLAIN and not isinstance(other, Handle):
-            return False
-        reason = "comparing an object of the program's (%s)" % facts.type_name
-        facts.refuse(reason, by_test=is_handle(other))
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __mro_entries__(self, bases: Any) -> NoReturn:
-        _facts(self).refuse("a subclass of a class of the program's", by_test=True)
-
-    def __instancecheck__(self, value: Any) -> bool:
-        if type(value) not in (Handle, CallableHandle):
-            if type(value) in _MIRRORED:
-                _facts(self).refuse("whether it is an instance of a class of the program's")
-            return False
-        return bool(_facts(self).program.ask("op", "isinstance", self, value))
-
-    def __subclasscheck__(self, value: Any) -> bool:
-        if type(value) not in (Handle, CallableHandle):
-            return False
-        return bool(_facts(self).program.ask("op", "issubclass", self, value))
-
-
-class RemoteError(Exception):
-    """Base of the stand-ins for exceptions of the program's own classes."""
-
-
-class CallableHandle(Handle):
-    """A handle of something that can be called."""
-
-    __slots__ = ()
-
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        facts = _facts(self)
-        if facts.name in _TELLING and args:
-            facts.refuse("%s of an object of the program's" % facts.name)
-        return facts.program.ask("call", self, args, kwargs)
-
-
-class Facts:
-    """What the grader knows of a handle."""
-
-    __slots__ = ("kind", "name", "number", "program", "type_name")
-
-    def __init__(self, program: "ProgramSide", number: int, kind: str, type_name: str) -> None:
-        self.program = program
-        self.number = number
-        self.kind = kind
-        self.type_name = type_name
-        #: As which attribute it was read.
-        self.name = ""
-
-    def refuse(self, reason: str, *, by_test: bool = False) -> NoReturn:
-        self.program.refuse(reason, by_test=by_test)
-
-
-def _facts(handle: Handle) -> Facts:
-    found: Facts = object.__getattribute__(handle, "_assay")
-    return found
-
-
-#: Kinds of builtin objects that are equal to themselves only.
-_PLAIN = frozenset({"function", "iterator"})
-
-
-def _operation(name: str) -> Any:
-    def ask(self: Handle, *args: Any) -> Any:
-        return _facts(self).program.ask("op", name, self, *args)
-
-    return ask
-
-
-def _refusing(name: str) -> Any:
-    def refuse(self: Handle, *args: Any) -> NoReturn:
-        by_test = bool(args) and all(map(is_handle, args))
-        _facts(self).refuse("%s of an object of the program's" % name, by_test=by_test)
-
-    return refuse
-
-
-for _name in (
-    *("abs", "bytes", "complex", "delitem", "float", "format", "getitem", "index", "int"),
-    *("invert", "len", "neg", "next", "pos", "repr", "reversed", "round", "setitem", "str"),
-):
-    setattr(Handle, "__%s__" % _name, _operation(_name))
-for _name in (
-    *("lt", "le", "gt", "ge", "bool", "hash", "enter", "exit", "await", "aiter", "anext"),
-    *("trunc", "floor", "ceil", "reduce__", "copy", "deepcopy", "aenter", "aexit", "fspath"),
-    *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "and", "or"),
-    *("xor", "lshift", "rshift", "radd", "rsub", "rmul", "rmatmul", "rtruediv", "rfloordiv"),
-    *("rmod", "rdivmod", "rpow", "rand", "ror", "rxor", "rlshift", "rrshift"),
-    *("iadd", "isub", "imul", "imatmul", "itruediv", "ifloordiv", "imod", "ipow", "iand", "ior"),
-    *("ixor", "ilshift", "irshift"),
-):
-    setattr(Handle, "__%s__" % _name, _refusing("__%s__" % _name))
-
-
-class _Mirror:
-    """What the scalars below share: everything but the value is asked of the program."""
-
-    _assay_handle: Handle
-
-    def __getattr__(self, name: str) -> Any:
-        return getattr(self._assay_handle, name)
-
-    def __repr__(self) -> str:
-        return repr(self._assay_handle)
-
-    def __str__(self) -> str:
-        return str(self._assay_handle)
-
-    def __format__(self, spec: str) -> str:
-        return format(self._assay_handle, spec)
-
-
-class _MirrorInt(_Mirror, int):
-    pass
-
-
-class _MirrorStr(_Mirror, str):
-    pass
-
-
-class _MirrorFloat(_Mirror, float):
-    pass
-
-
-_MIRRORS: dict[type, type] = {int: _MirrorInt, str: _MirrorStr, float: _MirrorFloat}
-_MIRRORED = frozenset(_MIRRORS.values())
-
-
-def same_object(one: Any, other: Any) -> bool:
-    """`one is other`, where it can be known."""
-    handles = [value for value in (one, other) if is_handle(value)]
-    if len(handles) == 2:
-        _facts(one).refuse("identity of objects of the program's", by_test=True)
-    if {type(one), type(other)} <= _MIRRORED:
-        _facts(one._assay_handle).refuse("identity of objects of the program's", by_test=True)
-    return one is other
-
-
-def is_handle(value: Any) -> bool:
-    """Whether it is a handle, without asking the program."""
-    return type(value) in (Handle, CallableHandle)
-
-
-def type_of(*args: Any) -> Any:
-    """`type(...)`, where it can be known."""
-    if len(args) == 1 and is_handle(args[0]):
-        _facts(args[0]).refuse("the type of an object of the program's")
-    if len(args) == 1 and (type(args[0]) in _MIRRORED or isinstance(args[0], RemoteError)):
-        raise CannotGrade("the type of an object of the program's")
-    return type(*args)
 
 
 class ProgramSide:
@@ -297,7 +166,7 @@ class ProgramSide:
         helpers = self.used_names & _HELPERS
         if own and helpers and len(self.used_names) > 1:
             # It may be what the test compares with: `def abs(x): return 0`.
-            self.refuse("the program has %s of its own" % ", ".join(sorted(helpers)))
+            self.refuse("the program has {} of its own".format(", ".join(sorted(helpers))))
         if not own:
             self.used_names.discard(name)
         return value
@@ -345,7 +214,7 @@ class ProgramSide:
         except (MemoryError, CannotGrade):
             raise
         except Exception as error:
-            self.refuse("a reply that cannot be read: %s" % type(error).__name__)
+            self.refuse(f"a reply that cannot be read: {type(error).__name__}")
         if type(message) is not tuple or len(message) < 2:
             self.refuse("a reply that cannot be read")
         return message, decoder
@@ -386,11 +255,11 @@ class ProgramSide:
 
     def _put(self, encoder: Encoder, value: Any, depth: int) -> None:
         kind = type(value)
-        if kind in _MIRRORED:
+        if kind in MIRRORED:
             value, kind = value._assay_handle, Handle
         if kind is Handle or kind is CallableHandle:
             encoder.write(b"h")
-            encoder.put(_facts(value).number, depth)
+            encoder.put(object.__getattribute__(value, "_assay").number, depth)
             return
         name = self._builtins.get(id(value))
         if name is not None:
@@ -410,14 +279,13 @@ class ProgramSide:
             encoder.write(b"C")
             encoder.put(len(self._callbacks) - 1, depth)
             return
-        self.refuse("an argument of type %s" % kind.__name__, by_test=True)
+        self.refuse(f"an argument of type {kind.__name__}", by_test=True)
 
     def _library_name(self, value: Any) -> tuple[str, str] | None:
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        if type(module) is str and type(name) is str and _is_pure(module):
-            if getattr(sys.modules.get(module), name, None) is value:
-                return module, name
-        return None
+        if not (type(module) is str and type(name) is str and _is_pure(module)):
+            return None
+        return (module, name) if getattr(sys.modules.get(module), name, None) is value else None
 
     def _get(self, decoder: Decoder, tag: bytes) -> Any:
         if tag == b"B":
@@ -435,14 +303,14 @@ class ProgramSide:
 
     def _library(self, module: str, name: str) -> Any:
         if not _is_pure(module) or not name.isidentifier() or name.startswith("_"):
-            self.refuse("%s.%s is used from the program" % (module, name))
+            self.refuse(f"{module}.{name} is used from the program")
         __import__(module)
         return getattr(sys.modules[module], name)
 
     def _scalar(self, value: Any, handle: Any) -> Any:
-        if type(value) not in _MIRRORS or not is_handle(handle):
+        if type(value) not in MIRRORS or not is_handle(handle):
             raise Malformed("not a scalar")
-        made = _MIRRORS[type(value)](value)
+        made = MIRRORS[type(value)](value)
         made._assay_handle = handle
         return made
 
@@ -488,21 +356,6 @@ class ProgramSide:
                 # A base that the test may catch it by: `type` cannot tell the bases' own numbers.
                 known.__bases__ = tuple(dict.fromkeys((other, *known.__bases__)))
         return error
-
-
-def _error_text(self: Any) -> str:
-    return str(self.__dict__.get("_assay_text", ""))
-
-
-def _error_attribute(self: Any, name: str) -> Any:
-    handle = self.__dict__.get("_assay_handle")
-    if handle is None or name.startswith("__"):
-        raise AttributeError(name)
-    return getattr(handle, name)
-
-
-RemoteError.__str__ = _error_text  # type: ignore[method-assign]
-RemoteError.__getattr__ = _error_attribute  # type: ignore[attr-defined]
 
 
 def _make(kind: type[BaseException], args: Any) -> BaseException:
