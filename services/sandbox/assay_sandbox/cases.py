@@ -56,8 +56,8 @@ def ask(cases: Sequence[TestCase], *, hackable: bool) -> list[Question]:
     found: list[Question] = []
     for case in cases:
         if isinstance(case, CallCase):
-            args = {"args": list(case.args), "expected": case.expected}
-            found.append(Question({"function": case.function} | args))
+            call: dict[str, object] = {"function": case.function, "args": list(case.args)}
+            found.append(Question(call | {"expected": case.expected}))
         elif isinstance(case, AssertCase):
             code = {"code": case.code, "inside": False, "hackable": hackable}
             found.append(Question(code, may_go_inside=hackable))

@@ -212,12 +212,12 @@ def _zone(offset_s: float | None) -> datetime.timezone | None:
 
 def _make_time(*state: Any) -> datetime.time:
     *parts, fold, offset_s = state
-    return datetime.time(*parts, tzinfo=_zone(offset_s), fold=fold)
+    return datetime.time(*parts, _zone(offset_s), fold=fold)
 
 
 def _make_datetime(*state: Any) -> datetime.datetime:
     *parts, fold, offset_s = state
-    return datetime.datetime(*parts, tzinfo=_zone(offset_s), fold=fold)
+    return datetime.datetime(*parts, _zone(offset_s), fold=fold)
 
 
 def _make_bytearray(self: Decoder, depth: int) -> bytearray:

@@ -48,7 +48,8 @@ _NAMEDTUPLE_NAMES = frozenset(
         "_field_types",
     ]
 )
-_KEYS, _VALUES, _ITEMS = type({}.keys()), type({}.values()), type({}.items())
+_NONE: dict[object, object] = {}
+_KEYS, _VALUES, _ITEMS = type(_NONE.keys()), type(_NONE.values()), type(_NONE.items())
 
 
 class Encoder:

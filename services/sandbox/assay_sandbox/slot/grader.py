@@ -105,7 +105,8 @@ class Grader:
         except ProgramLost:
             return "lost", ""
         except AssertionError as error:
-            return "failed", _describe(error)
+            shown = values.show(self._program.last_value)
+            return "failed", f"{_describe(error)}, after {shown} was returned"
         except BaseException as error:
             return "raised", _describe(error)
 

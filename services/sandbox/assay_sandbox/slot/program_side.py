@@ -97,13 +97,14 @@ _UNSAFE_BUILTINS = frozenset(
     ]
 )
 _MAX_CONSUMED = 10**6
+_EMPTY: list[Any] = [[], (), {}, set(), "", range(0)]
 _CONSUMED = (
     types.GeneratorType,
     map,
     filter,
     zip,
     enumerate,
-    *(type(iter(one)) for one in ([], (), {}, set(), "", range(0))),
+    *(type(iter(one)) for one in _EMPTY),
 )
 
 
@@ -134,6 +135,8 @@ class ProgramSide:
         self.needs_inside = False
         self.is_lost = False
         self.was_asked = False
+        #: What the program returned last.
+        self.last_value: Any = None
 
     def begin_case(self) -> None:
         self.used_names = set()
@@ -226,6 +229,7 @@ class ProgramSide:
             value, changed = rest
             for number, contents in changed:
                 wire.refill(decoder.shared[number], contents)
+            self.last_value = value
             return value
         if kind == "raise" and len(rest) == 4:
             raise self._error(*rest)

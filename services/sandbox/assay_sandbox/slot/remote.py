@@ -59,7 +59,7 @@ _OPERATIONS: dict[str, Callable[..., Any]] = {
     "next": next,
     "pos": operator.pos,
     "repr": repr,
-    "reversed": reversed,
+    "reversed": lambda value: reversed(value),
     "round": round,
     "setattr": setattr,
     "setitem": operator.setitem,
@@ -78,6 +78,7 @@ _FUNCTIONS = (
     type(print.__call__),
     type(str.join),
 )
+_EMPTY: list[Any] = [[], (), {}, set(), "", b"", range(0), {}.values(), {}.items()]
 #: Exact types that are equal to themselves only.
 ITERATORS = (
     types.GeneratorType,
@@ -86,7 +87,7 @@ ITERATORS = (
     zip,
     enumerate,
     reversed,
-    *(type(iter(one)) for one in ([], (), {}, set(), "", b"", range(0), {}.values(), {}.items())),
+    *(type(iter(one)) for one in _EMPTY),
     type(iter(range(2**70))),
     type(reversed([])),
     itertools.chain,
@@ -108,7 +109,7 @@ class Refused(BaseException):
     """The grader gave up within a function of the test code that the program called."""
 
 
-def scalar_base(value: Any) -> type | None:
+def scalar_base(value: Any) -> Any:
     """int, str or float, of an object of a subclass that compares as they do."""
     bases = type.mro(type(value))
     for base in _SCALARS:
