@@ -44,9 +44,10 @@ class Comparison(StrEnum):
 
     `lines`: trailing whitespace of lines and trailing empty lines do not count. `tokens`: only what
     whitespace separates does. `unordered`: lines in any order. `numbers`: tokens, of which numbers
-    may differ by `tolerance`, absolutely or relatively. `loose`: lines without regard to case and
-    the whitespace around them; one that is a number may differ by less than `tolerance` times what
-    is expected.
+    may differ by `tolerance`, absolutely or relatively to what is expected. `loose`: lines without
+    regard to case and the whitespace around them; one that is a number may differ by less than
+    `tolerance` times what is expected. Numbers are decimal, in ASCII digits; an infinity is close
+    to itself only, and NaN to NaN.
     """
 
     EXACT = "exact"
@@ -70,7 +71,8 @@ class StdinCase(Wire):
 class CallCase(Wire):
     """Call `function(*args)`; it passes if the value returned equals `expected`.
 
-    A returned tuple equals the JSON list of its items. `expected` never enters the sandbox.
+    A returned tuple, or array of numpy's, equals the JSON list of its items. `expected` never
+    enters the program's process.
     """
 
     kind: Literal["call"] = "call"
@@ -82,7 +84,8 @@ class CallCase(Wire):
 class AssertCase(Wire):
     """Test code to run after the program; it passes if nothing is raised.
 
-    Where it is a list of assertions, only their programs' halves are run; see `Grading`.
+    It runs in a process of its own, where the program's names stand for what the program's process
+    has; see `Grading`.
     """
 
     kind: Literal["assert"] = "assert"
@@ -535,7 +538,11 @@ class Limits(Wire):
 
 
 class Status(StrEnum):
-    """How a program ended. `sandbox_error` is our fault and never the program's."""
+    """How a program ended. `sandbox_error` is our fault and never the program's.
+
+    `ungradable`: whether the answer is right cannot be decided without trusting the program, or
+    within the limits of grading. It is not accepted, and it is no fault of the sandbox's.
+    """
 
     ACCEPTED = "accepted"
     WRONG_ANSWER = "wrong_answer"
@@ -545,6 +552,7 @@ class Status(StrEnum):
     TIME_LIMIT = "time_limit"
     MEMORY_LIMIT = "memory_limit"
     OUTPUT_LIMIT = "output_limit"
+    UNGRADABLE = "ungradable"
     SANDBOX_ERROR = "sandbox_error"
 
 
@@ -633,15 +641,24 @@ class ExecutionResult(Wire):
 
 
 class Checker(Wire):
-    """A program that decides whether what another printed is right.
+    """A program that decides whether what another printed is right: sent as `code`, or `named`.
 
     It is run as `checker input output answer`, three files, after the program has ended and where
-    it never was. Exit code 0 says right, 1 or 2 wrong; anything else is the checker's own failure.
+    it never was. Exit code 0 says right, 1 or 2 wrong. A checker that ends otherwise, or that a
+    limit ends, decides nothing: the case is ungradable.
     """
 
-    code: str
+    code: str | None = None
+    #: One of the ready-made checkers, see docs/sandbox.md.
+    named: str | None = Field(default=None, max_length=100)
     language: str = "python"
     limits: Limits = Limits()
+
+    @model_validator(mode="after")
+    def _one_program(self) -> "Checker":
+        if (self.code is None) == (self.named is None):
+            raise ValueError("a checker has either code or named")
+        return self
 
 
 class TestRequest(ProgramRequest):
@@ -651,7 +668,8 @@ class TestRequest(ProgramRequest):
 
     cases: tuple[TestCase, ...] = Field(min_length=1, max_length=1000)
     stop_on_first_failure: bool = False
-    #: Whether test code that cannot be split may be graded in the program's own process.
+    #: Whether test code that only the program's own process can decide may be graded there. Where
+    #: it may not, such cases are ungradable.
     hackable: bool = True
     #: Judges stdin cases in place of their `compare`.
     checker: Checker | None = None
@@ -670,7 +688,7 @@ class CaseResult(Wire):
     """One case. Its status is null if it did not run because an earlier one failed.
 
     Call and assert cases share a process: their `peak_memory_bytes` is that of the process until
-    its end, their `cpu_time_s` is what the process says of itself.
+    its end.
     """
 
     status: Status | None
@@ -681,7 +699,10 @@ class CaseResult(Wire):
 
 
 class Grading(StrEnum):
-    """Where answers were compared: outside the program's process, or inside it (forgeable)."""
+    """Where answers were compared: outside the program's process, or inside it (forgeable).
+
+    `in_process` if one case had to be run in the program's process, which `hackable` allows.
+    """
 
     OUTSIDE = "outside"
     IN_PROCESS = "in_process"
@@ -701,6 +722,10 @@ class TestReport(Wire):
     @property
     def num_passed(self) -> int:
         return sum(case.status is Status.ACCEPTED for case in self.cases)
+
+    @property
+    def num_ungradable(self) -> int:
+        return sum(case.status is Status.UNGRADABLE for case in self.cases)
 
     @property
     def pass_ratio(self) -> float:

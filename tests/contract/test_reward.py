@@ -102,19 +102,26 @@ components: [{verifier: accepted, weight: 1, options: {forgeable: false}}]
 """
 
 
+#: Only the program's process has what was printed.
+PRINTED = AssertCase(
+    code="import io, contextlib\nout = io.StringIO()\nwith contextlib.redirect_stdout(out):\n"
+    "    print(f(1))\nassert out.getvalue() == '2\\n'"
+)
+
+
 async def test_forgeable_tests_give_no_reward_where_they_are_refused(
     serve: Serve, tmp_path: Path
 ) -> None:
     (tmp_path / "unforgeable.yaml").write_text(UNFORGEABLE)
     sandbox = serve(create_sandbox(SandboxSettings()))
     url = serve(create_reward(RewardSettings(sandbox_url=sandbox, reward_rubrics=tmp_path)))
-    task = make_task("loop", tests=(LOOP,))
+    task = make_task("printed", tests=(PRINTED,))
     right = ("def f(x):\n    return 2 * x\n",)
     assert values(await score(url, ScoreRequest(task=task, answers=right))) == [1.0]
     request = ScoreRequest(task=task, answers=right, rubric="unforgeable")
     (refused,) = await score(url, request)
-    assert isinstance(refused, Unscored)
-    assert "hackable" in refused.failure.message
+    assert values([refused]) == [0.0]
+    assert "1 ungradable: " in str(refused)
     split = request.model_copy(update={"task": DOUBLE})
     assert values(await score(url, split)) == [1.0]
 

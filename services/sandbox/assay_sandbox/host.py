@@ -20,8 +20,8 @@ _PROBE = "import json, random, collections, sys; print(sys.base_prefix); "
 _PROBE += "print('%d.%d' % sys.version_info[:2])"
 _PROBE_TIMEOUT_S = 20
 #: Users of one sandbox, two for each slot, and how many sandboxes may share a machine.
-_RANGE = 2048
-_MAX_SANDBOXES = 16
+_RANGE = 4096
+_MAX_SANDBOXES = 11
 
 
 #: Packages that are shown to programs where no folder of packages is named.

@@ -28,7 +28,16 @@ _log = logging.getLogger(__name__)
 
 #: From least to most.
 LEVELS: tuple[str, ...] = get_args(Isolation)
-_NUM_POOLS = 2
+#: A pool of slots for each, made when it is first needed, but for the first.
+PROFILES = ("std", "scientific", "grader", "scientific grader")
+SCIENTIFIC = "scientific"
+#: Profiles whose slots have numpy imported, and what serves them where this host has none.
+_WITH_NUMPY = {
+    SCIENTIFIC: (SCIENTIFIC, "std"),
+    "auto": (SCIENTIFIC, "std"),
+    "scientific grader": ("scientific grader", "grader"),
+}
+_NUM_POOLS = len(PROFILES)
 _HOW_TO_GRANT = (
     "slots need user, mount and pid namespaces, with a /proc of their own. In Docker these are "
     "--security-opt seccomp=services/sandbox/seccomp.json, systempaths=unconfined and, on a host "
@@ -60,8 +69,9 @@ class Slots:
         self._rebuilt = rebuilt
         self._folder: WorkFolder
         self._pool: Pool
-        self._scientific: Pool | None = None
-        self._making_scientific = asyncio.Lock()
+        #: The pools of the other profiles, once they are made.
+        self._others: dict[str, Pool] = {}
+        self._making_other = asyncio.Lock()
         self._can_import_numpy: bool | None = None
 
     async def open(self) -> None:
@@ -185,14 +195,12 @@ class Slots:
         on_record: Callable[[Run, bytes], None],
         on_slot: Callable[[float], None] = lambda waited_s: None,
         *,
-        channel: int | None = None,
         needs_permit: bool = True,
     ) -> Ending:
         """Run a plan in the next free slot that has the profile's packages.
 
         Args:
             on_slot: is told how long the program has waited, when it gets a slot.
-            channel: a descriptor of which the program gets a copy.
             needs_permit: false for a process that only answers a program which has a permit.
 
         Raises:
@@ -207,9 +215,9 @@ class Slots:
             on_slot(time.monotonic() - started)
 
         if not needs_permit:
-            return await pool.play(plan, on_record, tell, channel=channel)
+            return await pool.play(plan, on_record, tell)
         async with self.permits.enter(client()) as place:
-            return await pool.play(plan, on_record, tell, channel=channel, place=place)
+            return await pool.play(plan, on_record, tell, place=place)
 
     async def hold(self, profile: str, number: int) -> Slot:
         """A slot for one holder alone; `number` is any below 256 that nobody holds.
@@ -227,14 +235,20 @@ class Slots:
         return _NUM_POOLS * self.max_slots + number
 
     async def _pool_of(self, profile: str) -> Pool:
-        if profile == "std":
+        """Return the slots of a profile; the plain ones where this host has no numpy to import."""
+        if profile == PROFILES[0]:
             return self._pool
-        async with self._making_scientific:
-            if self._scientific is None and await self._has_numpy():
-                self._scientific = await self._open_scientific()
-        if self._scientific is None and profile == "scientific":
-            raise InvalidInput("this host has no scientific packages", field="profile")
-        return self._scientific or self._pool
+        async with self._making_other:
+            if profile in _WITH_NUMPY:
+                has_numpy = await self._has_numpy()
+                if profile == SCIENTIFIC and not has_numpy:
+                    raise InvalidInput("this host has no scientific packages", field="profile")
+                profile = _WITH_NUMPY[profile][0 if has_numpy else 1]
+            if profile == PROFILES[0]:
+                return self._pool
+            if profile not in self._others:
+                self._others[profile] = await self._open_other(profile)
+            return self._others[profile]
 
     async def _has_numpy(self) -> bool:
         if self._can_import_numpy is None:
@@ -246,8 +260,9 @@ class Slots:
             )
         return self._can_import_numpy
 
-    async def _open_scientific(self) -> Pool:
-        pool = self._make_pool(1, ["numpy"])
+    async def _open_other(self, profile: str) -> Pool:
+        imported = ["numpy"] if SCIENTIFIC in profile else []
+        pool = self._make_pool(PROFILES.index(profile), imported)
         try:
             await pool.open()
         except SandboxFault:
@@ -257,8 +272,7 @@ class Slots:
 
     async def close(self) -> None:
         """End all slots and remove what they lived in."""
-        for pool in (self._pool, self._scientific):
-            if pool is not None:
-                await pool.close()
+        for pool in (self._pool, *self._others.values()):
+            await pool.close()
         self.host.close()
         await asyncio.to_thread(self._folder.remove)

@@ -88,13 +88,12 @@ class Pool:
         on_record: Callable[[Run, bytes], None],
         on_slot: Callable[[], None] = lambda: None,
         *,
-        channel: int | None = None,
         place: Place | None = None,
     ) -> Ending:
         """Run a plan in the next free slot.
 
         A program whose slot is lost under it is run again, since it can have had no effect outside
-        of the slot; unless it has a `channel` to somebody. One that loses its slot again ended it.
+        of the slot; unless it has a channel to a grader. One that loses its slot again ended it.
 
         Args:
             on_slot: is called when the program gets a slot.
@@ -116,11 +115,13 @@ class Pool:
             run: Run | None = None
             try:
                 on_rest = None if place is None else place.rest
-                run = Run(slot.socket, plan, on_record, channel, inputs=inputs, on_rest=on_rest)
+                run = Run(
+                    slot.socket, plan, on_record, plan.channel, inputs=inputs, on_rest=on_rest
+                )
                 return await run.finish()
             except SandboxFault as error:
                 is_running = run is not None and run.has_begun
-                if channel is not None or (run is not None and not run.is_slot_lost):
+                if plan.channel is not None or (run is not None and not run.is_slot_lost):
                     raise
                 if run is not None and is_running:
                     losses.add(is_own=evidence == self._evidence())

@@ -30,26 +30,27 @@ class Program:
     def plan(
         self,
         stdin: str = "",
-        cases: tuple[dict[str, object], ...] = (),
         fetch: tuple[str, ...] = (),
+        *,
+        num_cases: int = 0,
     ) -> Plan:
-        """For a slot. With `cases`, the harness runs them after the program."""
+        """Return what a slot is told. With cases, a grader asks for the program's names."""
         limits = self.limits.model_dump()
         memory_bytes = self.limits.memory_bytes + self.language.runtime_bytes
         return Plan(
             header={
                 "limits": limits | {"memory_bytes": memory_bytes},
-                "num_cases": len(cases),
-                "session": False,
+                "num_cases": num_cases,
+                # Whether a descriptor of a channel comes along.
+                "has_channel": num_cases > 0,
             },
             body={
                 "code": self.text,
                 "command": [*self.command, *self.arguments] if self.command else [],
                 "arguments": list(self.arguments),
                 "files": dict(self.files),
-                "cases": list(cases),
                 "limits": limits,
-                "session": False,
+                "part": "program",
             },
             stdin=encode(stdin),
             wall_time_s=self.limits.wall_time_s,

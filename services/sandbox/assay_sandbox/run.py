@@ -97,6 +97,8 @@ class Plan:
     #: Patterns of files to pick up once the program has ended, and how much they may be in all.
     fetch: tuple[str, ...] = ()
     fetch_bytes: int = 0
+    #: One end of a socket, which the program's process gets a copy of.
+    channel: int | None = None
 
     @property
     def num_cases(self) -> int:
@@ -270,6 +272,10 @@ class Run:
         if not self._answer.done():
             with suppress(OSError):  # the slot is gone, or has hundreds of these still to read
                 self._slot.send(BEGIN_CASE)
+
+    def begin_case(self) -> None:
+        """Give the program its whole wall time again, for its next case."""
+        self.clock.restart()
 
     def kill(self) -> None:
         """End the program and all that it started, now."""

@@ -7,11 +7,13 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from assay_sandbox.cases import Question, ask, run_cases, worst_grading
+from assay_sandbox.cases import Graded, Question, ask, run_cases, worst_grading
+from assay_sandbox.checkers import NAMED
 from assay_sandbox.compiler import CompileFailed, Compiler, Play
 from assay_sandbox.host import Host, is_faster_with_numpy
 from assay_sandbox.isolation import Slots
 from assay_sandbox.metrics import SandboxMetrics
+from assay_sandbox.pairs import Pair
 from assay_sandbox.program import Execution, Program, Records, status_of
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.sessions import Sessions
@@ -35,6 +37,9 @@ from assay_shared.types import (
     TestReport,
     TestRequest,
 )
+
+#: Whose slots grade the programs of a profile: values of numpy's types need numpy.
+_GRADERS = {"std": "grader", "scientific": "scientific grader", "auto": "scientific grader"}
 
 
 class LocalSandbox:
@@ -133,16 +138,17 @@ class LocalSandbox:
         questions = ask(request.cases, hackable=request.hackable)
         try:
             async with self._built(request) as (program, compilation):
-                results = await self._judge(request, program, questions)
+                graded = await self._judge(request, program, questions)
         except CompileFailed as failed:
             compilation = failed.compilation
-            results = [failed.case_result] * len(request.cases)
+            graded = [Graded(failed.case_result)] * len(request.cases)
+        results = [one.result for one in graded]
         self._metrics.count_cases(kind, results)
         failures = (r.status for r in results if r.status not in (Status.ACCEPTED, None))
         return TestReport(
             status=next(failures, Status.ACCEPTED),
             cases=tuple(results),
-            grading=worst_grading(questions),
+            grading=worst_grading(graded),
             compilation=compilation,
             isolation=self.isolation,
         )
@@ -180,22 +186,25 @@ class LocalSandbox:
 
     async def _judge(
         self, request: TestRequest, program: Program, questions: list[Question]
-    ) -> list[CaseResult]:
+    ) -> list[Graded]:
         num_slots, stop = self.num_slots, request.stop_on_first_failure
         if questions:
-            play = self._player(request.language, _profile(request))
-            return await run_cases(play, program, questions, num_slots=num_slots, stop=stop)
-        results = [result for result, _ in await self._judge_stdin(request, program)]
-        return results + [CaseResult(status=None)] * (len(request.cases) - len(results))
+            profile = _profile(request)
+            play_grader = partial(self._slots.play, _GRADERS[profile], needs_permit=False)
+            pair = Pair(self._player(request.language, profile), play_grader)
+            return await run_cases(pair, program, questions, num_slots=num_slots, stop=stop)
+        graded = [Graded(result) for result, _ in await self._judge_stdin(request, program)]
+        return graded + [Graded(CaseResult(status=None))] * (len(request.cases) - len(graded))
 
     async def _judge_stdin(self, request: TestRequest, program: Program) -> list[Judged]:
         checker = await self._build_checker(request.checker) if request.checker else None
         cases = [case for case in request.cases if isinstance(case, StdinCase)]
-        judge = StdinJudge(self._runner(request), program, checker, self.num_slots)
+        play_grader = partial(self._slots.play, _GRADERS["std"])
+        judge = StdinJudge(self._runner(request), program, checker, self.num_slots, play_grader)
         return await judge.judge(cases, stop=request.stop_on_first_failure)
 
     async def _build_checker(self, checker: Checker) -> ReadyChecker:
-        request = ProgramRequest(**checker.model_dump())
+        request = _checker_program(checker)
         try:
             program, _ = await self._build_aside(request)
         except CompileFailed as failed:
@@ -274,6 +283,22 @@ class LocalSandbox:
             },
             isolation=self.isolation,
         )
+
+
+def _checker_program(checker: Checker) -> ProgramRequest:
+    """The checker that is sent, or the ready-made one that is named."""
+    if checker.named is None:
+        return ProgramRequest(
+            code=checker.code or "", language=checker.language, limits=checker.limits
+        )
+    if checker.named not in NAMED:
+        known = ", ".join(sorted(NAMED))
+        raise InvalidInput(
+            f"there is no checker named {checker.named!r}",
+            field="checker.named",
+            hint=f"the ready-made checkers are {known}",
+        )
+    return ProgramRequest(code=NAMED[checker.named], limits=checker.limits)
 
 
 def _profile(request: ProgramRequest) -> str:

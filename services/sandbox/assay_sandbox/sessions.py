@@ -67,10 +67,10 @@ class Sessions:
         life_s = self._settings.sandbox_session_life_s
         plan = program.plan()
         limits = {"wall_time_s": life_s, "cpu_time_s": life_s}
-        header = plan.header | {"limits": dict(plan.header["limits"]) | limits, "session": True}  # type: ignore[call-overload]
+        header = plan.header | {"limits": dict(plan.header["limits"]) | limits, "has_channel": True}  # type: ignore[call-overload]
         return Plan(
             header=header,
-            body=plan.body | {"session": True},
+            body=plan.body | {"part": "session"},
             stdin=b"",
             wall_time_s=life_s,
             output_bytes=plan.output_bytes,

@@ -12,7 +12,7 @@ from assay_shared.settings import ServiceSettings
 #: From least to most.
 Isolation = Literal["fallback", "pooled", "fresh", "single_use"]
 
-#: Slots of two profiles and of 256 sessions have two users each, of 2048.
+#: Slots of four profiles and of 256 sessions have two users each, of 4096.
 MAX_SLOTS = 384
 #: Slots for each program that computes, if no number is set.
 _SLEEPERS = 8
@@ -42,7 +42,7 @@ class SandboxSettings(ServiceSettings):
     sandbox_writable_bytes: int = Field(default=64 * 2**20, gt=0)
     #: Whether a program may speak TCP and UDP to itself, in a network that has nothing else.
     sandbox_loopback: bool = False
-    #: Started as root, slots take users from here on, two each, or from the next free 2048.
+    #: Started as root, slots take users from here on, two each, or from the next free 4096.
     sandbox_first_uid: int = Field(default=20000, gt=0)
     #: Folder with the packages of the scientific profile; the server's own where it is not set.
     sandbox_packages: Path | None = None

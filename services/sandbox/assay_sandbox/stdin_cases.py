@@ -4,11 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 
-from assay_sandbox.output import same_output
 from assay_sandbox.program import Execution, Program, data_files, encode
-from assay_shared.errors import SandboxFault
+from assay_sandbox.run import Ending, Plan, Run
+from assay_sandbox.slot.output import same_output
+from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.together import together
-from assay_shared.types import CaseResult, Status, StdinCase
+from assay_shared.types import CaseResult, Comparison, Limits, Status, StdinCase
 
 #: Runs a program on an input, and fetches files.
 RunOnce = Callable[[Program, str, tuple[str, ...]], Awaitable[Execution]]
@@ -16,6 +17,10 @@ RunOnce = Callable[[Program, str, tuple[str, ...]], Awaitable[Execution]]
 Judged = tuple[CaseResult, Execution]
 _CHECKER_FILES = ("input", "output", "answer")
 _WRONG = {1, 2}
+#: Larger texts than these are compared in a slot: by words and lines, and by numbers.
+_MAX_HERE_BYTES, _MAX_NUMBERS_BYTES = 2**18, 2**15
+_COMPARE_LIMITS = Limits(cpu_time_s=20.0, wall_time_s=60.0, memory_bytes=2 * 2**30)
+PlayGrader = Callable[[Plan, Callable[[Run, bytes], None]], Awaitable[Ending]]
 
 
 @dataclass(frozen=True)
@@ -26,10 +31,14 @@ class ReadyChecker:
     run: RunOnce
 
     async def check(self, case: StdinCase, stdout: bytes) -> tuple[Status, str]:
-        """Whether it says that `stdout` is right.
+        """Return whether it says that `stdout` is right; ungradable if it says neither.
+
+        A checker that a limit ends, or a signal, or with another exit code, decides nothing: that
+        may be the output's doing, or the checker's own.
 
         Raises:
-            SandboxFault: it decides nothing.
+            InvalidInput: the checker does not parse.
+            SandboxFault: it could not be run.
         """
         contents = (encode(case.stdin), stdout, encode(case.expected_stdout))
         files = data_files(dict(zip(_CHECKER_FILES, contents, strict=True)))
@@ -42,7 +51,10 @@ class ReadyChecker:
             return Status.ACCEPTED, said
         if run.status is Status.RUNTIME_ERROR and run.ending.exit_code in _WRONG:
             return Status.WRONG_ANSWER, said
-        raise SandboxFault(f"the checker decides nothing: {run.status}, {run.message}: {said}")
+        if run.status is Status.SYNTAX_ERROR:
+            raise InvalidInput(f"the checker does not parse: {run.message}", field="checker.code")
+        reason = f"the checker decides nothing: {run.status}, {run.message}: {said}"
+        return Status.UNGRADABLE, reason
 
 
 @dataclass(frozen=True)
@@ -52,12 +64,14 @@ class StdinJudge:
     Args:
         checker: decides in place of a case's `compare`.
         num_slots: runs at once.
+        play_grader: runs a plan where large outputs are compared.
     """
 
     run: RunOnce
     program: Program
     checker: ReadyChecker | None
     num_slots: int
+    play_grader: PlayGrader
 
     async def judge(self, cases: Sequence[StdinCase], *, stop: bool) -> list[Judged]:
         """The results, in order, up to a stop.
@@ -100,7 +114,34 @@ class StdinJudge:
     async def _compare(self, case: StdinCase, stdout: bytes) -> tuple[Status, str]:
         if self.checker is not None:
             return await self.checker.check(case, stdout)
-        # What is no text stays unlike every text.
-        if same_output(stdout.decode(errors="surrogateescape"), case):
+        verdict = await self._same_output(case, stdout)
+        if verdict is None:
+            return Status.UNGRADABLE, "comparing the output took too much time or memory"
+        if verdict:
             return Status.ACCEPTED, ""
         return Status.WRONG_ANSWER, f"printed {stdout[:200].decode(errors='replace')!r}"
+
+    async def _same_output(self, case: StdinCase, stdout: bytes) -> bool | None:
+        """Whether the output is right; None if a limit ended the comparison."""
+        by_numbers = case.compare in (Comparison.NUMBERS, Comparison.LOOSE)
+        limit = _MAX_NUMBERS_BYTES if by_numbers else _MAX_HERE_BYTES
+        if len(stdout) + len(case.expected_stdout) <= limit:
+            # Bytes that are not UTF-8 stay unlike every text.
+            got = stdout.decode(errors="surrogateescape")
+            return same_output(got, case.expected_stdout, case.compare, case.tolerance)
+        if case.compare is Comparison.EXACT:
+            return stdout == encode(case.expected_stdout)
+        plan = replace(self.program, files={}, text=None, limits=_COMPARE_LIMITS).plan()
+        question = {
+            "part": "grader",
+            "got": stdout,
+            "expected": case.expected_stdout,
+            "compare": str(case.compare),
+            "tolerance": case.tolerance,
+        }
+        said: list[bytes] = []
+        plan = replace(plan, body=plan.body | question | {"command": []})
+        ending = await self.play_grader(plan, lambda _, line: said.append(line))
+        if b"begun" not in said:
+            raise SandboxFault(f"a grader never began: {ending.stderr.decode(errors='replace')}")
+        return b"passed 0" in said if len(said) > 1 else None

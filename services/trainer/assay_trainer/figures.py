@@ -30,6 +30,7 @@ _OUTCOME_ORDER = [
     Status.TIME_LIMIT,
     Status.MEMORY_LIMIT,
     Status.OUTPUT_LIMIT,
+    Status.UNGRADABLE,
     Status.SYNTAX_ERROR,
     Status.COMPILE_ERROR,
     "failed",

@@ -7,7 +7,7 @@ import pytest
 
 from assay_sandbox.languages import LANGUAGES, java_names
 from assay_sandbox.sandbox import LocalSandbox
-from assay_shared.errors import InvalidInput, SandboxFault
+from assay_shared.errors import InvalidInput
 from assay_shared.types import (
     Checker,
     ExecutionRequest,
@@ -332,10 +332,32 @@ async def test_a_checker_in_another_language(sandbox: LocalSandbox) -> None:
 async def test_a_checker_that_decides_nothing_is_no_verdict(sandbox: LocalSandbox) -> None:
     for code in ("import os\nos._exit(3)", "import os\nos.abort()", "while True: pass"):
         checker = Checker(code=code, limits=Limits(cpu_time_s=1.0))
-        with pytest.raises(SandboxFault, match="the checker decides nothing"):
-            await check(sandbox, "print(1)", checker)
+        assert await check(sandbox, "print(1)", checker) == [Status.UNGRADABLE] * 2
+    with pytest.raises(InvalidInput, match="does not parse"):
+        await check(sandbox, "print(1)", Checker(code="if"))
     with pytest.raises(InvalidInput, match=r"checker\.code"):
         await check(sandbox, "print(1)", Checker(code="int main(", language="c"))
+
+
+@pytest.mark.parametrize(
+    ("name", "right", "wrong"),
+    [
+        ("tokens_any_order", "2 1\\n3", "1 2 2 3"),
+        ("tokens_any_order_in_lines", "2  1\\n3\\n", "1 3\\n2"),
+        ("lines_any_order", "3\\n1  2", "2 1\\n3"),
+        ("tokens_any_case", "1 2 3", "1 2 4"),
+    ],
+)
+async def test_a_checker_goes_by_name(
+    sandbox: LocalSandbox, name: str, right: str, wrong: str
+) -> None:
+    cases = (StdinCase(stdin="", expected_stdout="1 2\n3"),)
+    for text, status in ((right, Status.ACCEPTED), (wrong, Status.WRONG_ANSWER)):
+        request = TestRequest(code=f"print('{text}')", cases=cases, checker=Checker(named=name))
+        assert (await sandbox.test(request)).status is status
+    unknown = TestRequest(code="", cases=cases, checker=Checker(named="no such"))
+    with pytest.raises(InvalidInput, match="no checker named"):
+        await sandbox.test(unknown)
 
 
 async def test_a_program_never_sees_its_checker_or_the_answer(sandbox: LocalSandbox) -> None:

@@ -421,17 +421,7 @@ async def test_assertions_are_judged_outside(sandbox: LocalSandbox) -> None:
         Status.ACCEPTED,
         Status.RUNTIME_ERROR,
     ]
-    assert report.cases[1].message == "f(4) is [4, 1.3333333333333333]"
-
-
-async def test_what_cannot_be_split_is_refused_where_it_must_not_be_hackable(
-    sandbox: LocalSandbox,
-) -> None:
-    cases = (AssertCase(code="assert f(1) == 2"), AssertCase(code="f()"))
-    with pytest.raises(InvalidInput, match="cases.1.code: .* line 1 is no assertion"):
-        await judge(sandbox, "def f(x): return 2", *cases, hackable=False)
-    report = await judge(sandbox, "def f(x): return 2", cases[0], hackable=False)
-    assert report.status is Status.ACCEPTED
+    assert "[4, 1.3333333333333333]" in report.cases[1].message
 
 
 # Our own faults

@@ -53,7 +53,11 @@ async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) ->
         observation=feedback(report, task.tests[: options.visible_tests], turns_left),
         done=accepted or turns_left == 0,
         parts={"accepted": float(accepted), "pass_ratio": report.pass_ratio},
-        facts={"status": report.status.value, "num_passed": report.num_passed},
+        facts={
+            "status": report.status.value,
+            "num_passed": report.num_passed,
+            "num_ungradable": report.num_ungradable,
+        },
     )
 
 

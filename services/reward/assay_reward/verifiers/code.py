@@ -64,7 +64,13 @@ def measured(report: TestReport, value: float) -> Measured:
     """The value beside what the tests said."""
     forgeable = ", in the program's own process" if report.grading is Grading.IN_PROCESS else ""
     passed = f"{report.num_passed}/{len(report.cases)} tests passed{forgeable}"
-    return Measured(value, report.status, passed)
+    return Measured(value, report.status, passed + _ungradable(report))
+
+
+def _ungradable(report: TestReport) -> str:
+    """How many tests could not be graded, and why the first could not; "" if all were."""
+    reasons = [case.message for case in report.cases if case.status is Status.UNGRADABLE]
+    return f"; {len(reasons)} ungradable: {reasons[0]}" if reasons else ""
 
 
 async def _pass_ratio(candidate: Candidate, options: CodeOptions) -> Measured:

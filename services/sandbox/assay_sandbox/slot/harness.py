@@ -6,16 +6,10 @@ The server writes a marshalled plan to one descriptor and reads records, a line 
     syntax <text>               the program does not parse
     crashed <type>: <text>      it raised before any case could run
     memory                      it asked for more memory than its limit
-    start <case>                the case has begun: its time counts from here
-    cpu <seconds>               CPU time of the case whose record comes next
-    value <case> <json>         what the call returned, type-tagged
-    passed <case>               the assertion held
-    failed <case> <text>        the assertion did not hold
-    raised <case> <type>: <text>
-    done                        every case was run
 
-The program shares this process and can forge any of it except what decides a call case: the
-expected value, which is compared outside.
+A program with cases is loaded, and then serves its names to a grader in another slot (`remote`).
+The program shares this process and can forge any of these records: they say no more than that it
+failed.
 """
 
 import _random
@@ -28,7 +22,6 @@ import resource
 import signal
 import sys
 import threading
-import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -38,14 +31,14 @@ from typing import Any, TextIO
 
 from assay_sandbox.slot import ending, files, frames
 
-MAX_DEPTH = 60
 MAX_TEXT = 400
 #: Exit status of a process in which the program never began.
 NOT_STARTED = 125
 #: What imported modules want done in forks: arguments of `os.register_at_fork`.
 FORK_HOOKS: list[dict[str, Any]] = []
-#: What runs a session: put here by the module that imports this one.
-SESSION: list[Callable[[dict[str, Any], int, int], int]] = []
+#: What a process can be beside a program, and "served", which hands a program's names to a grader.
+#: Filled before programs run: a fork can import nothing of this package.
+PARTS: dict[str, Callable[..., Any]] = {}
 #: What a program's text is called, in the folder where it starts.
 SCRIPT = "main.py"
 _CHUNK_BYTES = 2**16
@@ -65,17 +58,17 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
         os.set_inheritable(record_fd, False)
         os.execvpe(plan["command"][0], plan["command"], os.environ)
     settle()
-    if channel_fd is not None:
-        return SESSION[0](plan, record_fd, channel_fd)
+    if plan["part"] in PARTS:
+        return int(PARTS[plan["part"]](plan, record_fd, channel_fd))
     text = plan["code"].encode("utf-8", "surrogatepass")
     path = f"{os.getcwd()}/{SCRIPT}"
     if SCRIPT not in plan["files"]:
         put_script(path, text)
     arguments = [SCRIPT, *plan["arguments"]]
-    if plan["cases"]:
+    if channel_fd is not None:
         names = become_main(path, arguments)
         os.write(record_fd, b"begun\n")
-        return Judged(plan, record_fd, names).run(text, path)
+        return Judged(channel_fd, record_fd, names).run(text, path)
     del plan
     os.write(record_fd, b"begun\n")
     return be_program(text, path, arguments, record_fd)
@@ -247,68 +240,22 @@ def write_record(record_fd: int, text: str) -> None:
 
 
 class Judged:
-    """A program that is asked for its cases once its text has run."""
+    """A program whose names are served to a grader once its text has run."""
 
-    def __init__(self, plan: dict[str, Any], record_fd: int, names: dict[str, Any]) -> None:
-        self.plan = plan
+    def __init__(self, channel_fd: int, record_fd: int, names: dict[str, Any]) -> None:
+        self.channel_fd = channel_fd
         self.record_fd = record_fd
-        self.cpu_started_s = 0.0
-        self.namespace = names
+        self.names = names
 
     def run(self, text: bytes, path: str) -> int:
-        outcome = load(text, path, self.namespace, may_exit=False)
+        outcome = load(text, path, self.names, may_exit=False)
         if outcome.record:
-            self.record(outcome.record)
+            write_record(self.record_fd, outcome.record)
         else:
-            self.run_cases()
+            PARTS["served"](self.names, self.channel_fd)
         # Here and now: no exit handler of the program runs after its verdict.
         ending.flush()
         return outcome.status
-
-    def run_cases(self) -> None:
-        for index, case in enumerate(self.plan["cases"]):
-            self.start(index)
-            if not self.try_case(index, case):
-                return
-        self.record("done")
-
-    def record(self, text: str) -> None:
-        write_record(self.record_fd, text)
-
-    def start(self, index: int) -> None:
-        self.cpu_started_s = time.process_time()
-        self.record("start %d" % index)
-
-    def try_case(self, index: int, case: dict[str, Any]) -> bool:
-        """Run one case and record how it went; false if the process is not worth going on with."""
-        try:
-            if "function" in case:
-                function = self.namespace[case["function"]]
-                self.answer("value", index, encode(function(*case["args"])))
-            elif "expression" in case:
-                exec(case["setup"], self.namespace)
-                found = eval(case["expression"], self.namespace)
-                self.answer("value", index, encode(found))
-            else:
-                exec(compile(case["code"], "test.py", "exec", dont_inherit=True), self.namespace)
-                self.answer("passed", index)
-        except MemoryError:
-            self.record("memory")
-            return False
-        except KeyError as error:
-            missing = "function" in case and case["function"] not in self.namespace
-            text = "NameError: no function " + case["function"] if missing else describe(error)
-            self.answer("raised", index, text)
-        except AssertionError as error:
-            kind = "failed" if "code" in case else "raised"
-            self.answer(kind, index, describe(error))
-        except BaseException as error:
-            self.answer("raised", index, describe(error))
-        return True
-
-    def answer(self, kind: str, index: int, text: str = "") -> None:
-        took_s = time.process_time() - self.cpu_started_s
-        self.record("cpu %.6f\n%s %d %s" % (took_s, kind, index, text))
 
 
 def describe(error: BaseException) -> str:
@@ -317,32 +264,3 @@ def describe(error: BaseException) -> str:
     except BaseException:
         text = ""
     return "%s: %s" % (type(error).__name__, text)
-
-
-def encode(value: Any, depth: int = 0) -> str:
-    """JSON with types: exact built-in types only, so that no method of the program's is called."""
-    from _json import encode_basestring_ascii as quote
-
-    if depth > MAX_DEPTH:
-        raise ValueError("the value returned nests too deeply")
-    kind = type(value)
-    if value is None:
-        return "null"
-    if kind is bool:
-        return "true" if value else "false"
-    if kind is int:
-        return repr(value) if -(2**53) < value < 2**53 else '{"int":"%x"}' % value
-    if kind is float:
-        plain = value - value == 0.0
-        return repr(value) if plain else '{"float":"%r"}' % value
-    if kind is str:
-        return quote(value)
-    if kind is list:
-        return "[" + ",".join([encode(item, depth + 1) for item in value]) + "]"
-    if kind in (tuple, set, frozenset):
-        items = ",".join([encode(item, depth + 1) for item in value])
-        return '{"%s":[%s]}' % ("tuple" if kind is tuple else "set", items)
-    if kind is dict:
-        pairs = ["[%s,%s]" % (encode(k, depth + 1), encode(v, depth + 1)) for k, v in value.items()]
-        return '{"dict":[%s]}' % ",".join(pairs)
-    return '{"other":%s}' % quote(kind.__name__)

@@ -21,10 +21,12 @@ from dataclasses import dataclass
 from assay_sandbox.slot import (
     cells,
     files,
+    grader,
     harness,
     kernel,
     landlock,
     memory,
+    remote,
     root,
     seccomp,
     tree,
@@ -128,7 +130,7 @@ def warm_up(imported: list[str], packages: str, home: str) -> None:
         sys.path[-1] = own_packages
         os.register_at_fork = register
     compile("print(1)", "main.py", "exec")
-    harness.SESSION.append(cells.run)
+    harness.PARTS.update(session=cells.run, grader=grader.run, served=remote.serve)
     harness.prepare_streams()
     harness.settle_interpreter(home)
 
@@ -350,7 +352,7 @@ class Zygote:
     def _become(self, request: dict[str, object], descriptors: list[int]) -> None:
         """Turn this fork into the program. Does not return."""
         stdin, stdout, stderr, record, plan = descriptors[:5]
-        channel = descriptors[5] if request["session"] else None
+        channel = descriptors[5] if request["has_channel"] else None
         status = harness.NOT_STARTED
         try:
             if self._cgroup is not None:

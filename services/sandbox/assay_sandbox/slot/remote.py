@@ -1,0 +1,338 @@
+"""The program's side of grading: it answers what the grader asks about the program's names.
+
+Each message is a tuple, see `wire`. From the grader:
+
+    ("global", name)                    the value of a global name
+    ("call", function, args, kwargs)    what the function returns
+    ("attr", object, name)              the value of an attribute
+    ("op", name, object, *args)         what one of `_OPERATIONS` returns
+    ("exec", code)                      run test code in here: forgeable, and marked so
+    ("answer", value)                   what a function of the test code returned
+    ("throw", type, args)               what it raised instead
+    ("refuse",)                         it asked what cannot be graded
+
+To the grader, with the program's global names where they have changed, else None:
+
+    ("ready", names)
+    ("value", value, changed containers, names)
+    ("raise", classes, args, text, error, names)
+    ("missing", names)                  there is no such global name
+    ("cannot", text, names)             the value cannot be sent
+    ("callback", number, args, kwargs)
+
+A value that is not sent as such is a handle: a number of an object that stays in this process. All
+of this runs in the program's process, and the program can forge any of it: it decides no more than
+what the program's functions return.
+"""
+
+import builtins
+import itertools
+import operator
+import sys
+import types
+from collections.abc import Callable
+from typing import Any
+
+from assay_sandbox.slot import wire
+from assay_sandbox.slot.decoder import Decoder
+from assay_sandbox.slot.encoder import Encoder
+from assay_sandbox.slot.wire import CannotEncode
+
+#: What a grader may ask of an object, beside calls and attributes.
+_OPERATIONS: dict[str, Callable[..., Any]] = {
+    "abs": abs,
+    "bytes": bytes,
+    "complex": complex,
+    "delattr": delattr,
+    "delitem": operator.delitem,
+    "float": float,
+    "format": format,
+    "getitem": operator.getitem,
+    "index": operator.index,
+    "int": int,
+    "invert": operator.invert,
+    "isinstance": lambda kind, value: kind in type(value).__mro__,
+    "issubclass": lambda kind, value: kind in value.__mro__,
+    "iter": iter,
+    "len": len,
+    "neg": operator.neg,
+    "next": next,
+    "pos": operator.pos,
+    "repr": repr,
+    "reversed": lambda value: reversed(value),
+    "round": round,
+    "setattr": setattr,
+    "setitem": operator.setitem,
+    "str": str,
+}
+_BUILTINS = {
+    id(value): name
+    for name, value in vars(builtins).items()
+    if callable(value) and not name.startswith("_")
+}
+_BUILTIN_VALUES = dict(vars(builtins))
+_FUNCTIONS = (
+    types.FunctionType,
+    types.BuiltinFunctionType,
+    types.MethodType,
+    type(print.__call__),
+    type(str.join),
+)
+_EMPTY: list[Any] = [[], (), {}, set(), "", b"", range(0), {}.values(), {}.items()]
+#: Exact types that are equal to themselves only.
+ITERATORS = (
+    types.GeneratorType,
+    map,
+    filter,
+    zip,
+    enumerate,
+    reversed,
+    *(type(iter(one)) for one in _EMPTY),
+    type(iter(range(2**70))),
+    type(reversed([])),
+    itertools.chain,
+    itertools.count,
+    itertools.cycle,
+    itertools.islice,
+    itertools.permutations,
+    itertools.combinations,
+    itertools.product,
+    itertools.repeat,
+    itertools.takewhile,
+    itertools.accumulate,
+)
+_COMPARING = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"})
+_SCALARS = (int, str, float)
+
+
+class Refused(BaseException):
+    """The grader gave up within a function of the test code that the program called."""
+
+
+def scalar_base(value: Any) -> Any:
+    """int, str or float, of an object of a subclass that compares as they do."""
+    bases = type.mro(type(value))
+    for base in _SCALARS:
+        if base in bases:
+            plain = all(map(_compares_plainly, bases[: bases.index(base)]))
+            return base if plain else None
+    return None
+
+
+def _compares_plainly(kind: type) -> bool:
+    """Whether a class leaves comparing to its bases, as enums do."""
+    own = _COMPARING & kind.__dict__.keys()
+    return not own or kind.__module__ == "enum"
+
+
+def describe_kind(value: Any) -> str:
+    """What sort of object a handle stands for."""
+    kind = type(value)
+    if isinstance(value, types.ModuleType):
+        return "module"
+    if issubclass(kind, type):
+        return "error class" if BaseException in type.mro(value) else "class"
+    if kind in _FUNCTIONS:
+        return "function"
+    if kind in ITERATORS:
+        return "iterator"
+    return "callable" if any("__call__" in one.__dict__ for one in kind.__mro__) else "object"
+
+
+def library_name(value: Any) -> tuple[str, str] | None:
+    """Module and name of a function or class of the standard library."""
+    if not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
+        return None
+    module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if type(module) is not str or type(name) is not str or module == "__main__":
+        return None
+    if module.partition(".")[0] not in (*sys.stdlib_module_names, "numpy"):
+        return None
+    found: Any = sys.modules.get(module)
+    return (module, name) if getattr(found, name, None) is value else None
+
+
+class Remote:
+    """The program's names, served until the grader is gone."""
+
+    def __init__(self, namespace: dict[str, Any], channel_fd: int) -> None:
+        self._namespace = namespace
+        self._line = wire.Line(channel_fd)
+        self._numbers: dict[int, int] = {}
+        self._objects: list[Any] = []
+        self._num_names = -1
+
+    def serve(self) -> None:
+        self._line.send(Encoder(self._put).dumps(("ready", self._new_names())))
+        while self._take_one() is None:
+            pass
+
+    def _take_one(self) -> tuple[Any, ...] | None:
+        """Answer one message; or give back what ends the wait of a callback, or of all."""
+        data = self._line.receive()
+        if data is None:
+            return ("gone",)
+        decoder = Decoder(self._get)
+        try:
+            kind, *rest = decoder.loads(data)
+        except Exception as error:
+            self._reply(Encoder(self._put), ("cannot", f"arguments: {error}"))
+            return None
+        if kind in ("answer", "throw", "refuse"):
+            return (kind, *rest)
+        self._answer(kind, rest, decoder.shared)
+        return None
+
+    def _answer(self, kind: str, rest: list[Any], shared: list[Any]) -> None:
+        encoder = Encoder(self._put)
+        try:
+            before = self._states(shared)
+            if kind == "global" and rest[0] not in self._namespace:
+                reply: tuple[Any, ...] = ("missing",)
+            else:
+                value = self._do(kind, rest)
+                changed = self._changed(shared, before)
+                _adopt(encoder, shared)
+                reply = ("value", value, changed)
+        except CannotEncode as error:
+            reply = ("cannot", str(error))
+        except BaseException as error:
+            reply = self._describe(error)
+        self._reply(encoder, reply)
+
+    def _do(self, kind: str, rest: list[Any]) -> Any:
+        if kind == "call":
+            function, args, kwargs = rest
+            return function(*args, **kwargs)
+        if kind == "global":
+            return self._namespace[rest[0]]
+        if kind == "attr":
+            return getattr(*rest)
+        if kind == "exec":
+            exec(compile(rest[0], "test.py", "exec", dont_inherit=True), self._namespace)
+            return None
+        return _OPERATIONS[rest[0]](*rest[1:])
+
+    def _reply(self, encoder: Encoder, reply: tuple[Any, ...]) -> None:
+        names = self._new_names()
+        try:
+            message = encoder.dumps((*reply, names))
+        except CannotEncode as error:
+            message = Encoder(self._put).dumps(("cannot", str(error), names))
+        except BaseException as error:
+            text = f"the value cannot be sent: {type(error).__name__}"
+            message = Encoder(self._put).dumps(("cannot", text, names))
+        self._line.send(message)
+
+    def _new_names(self) -> tuple[str, ...] | None:
+        if len(self._namespace) == self._num_names:
+            return None
+        self._num_names = len(self._namespace)
+        return tuple(name for name in list(self._namespace) if type(name) is str)
+
+    def _states(self, shared: list[Any]) -> list[bytes]:
+        """What each container of a message has in it, other containers by number."""
+        states = []
+        for container in shared:
+            encoder = Encoder(self._put)
+            _adopt(encoder, shared)
+            states.append(encoder.dumps(wire.contents(container)))
+        return states
+
+    def _changed(self, shared: list[Any], before: list[bytes]) -> tuple[Any, ...]:
+        after = self._states(shared)
+        return tuple(
+            (number, wire.contents(shared[number]))
+            for number, (one, other) in enumerate(zip(before, after, strict=True))
+            if one != other
+        )
+
+    def _describe(self, error: BaseException) -> tuple[Any, ...]:
+        kind = type(error)
+        names = tuple(one.__name__ for one in type.mro(kind))
+        try:
+            text = str(error)[:2000]
+        except BaseException:
+            text = ""
+        own = None if _BUILTIN_VALUES.get(kind.__name__) is kind else error
+        return ("raise", (None if own is None else kind, names), _plain(error.args), text, own)
+
+    # What has no encoding of its own.
+
+    def _put(self, encoder: Encoder, value: Any, depth: int) -> None:
+        name = _BUILTINS.get(id(value))
+        if name is not None:
+            encoder.put_text(b"B", name.encode())
+            return
+        if not isinstance(value, type):
+            base = scalar_base(value)
+            if base is not None:
+                encoder.write(b"S")
+                encoder.put(base.__add__(value, base()), depth + 1)
+                self._put_handle(encoder, value, depth)
+                return
+        library = library_name(value)
+        if library is not None:
+            encoder.write(b"G")
+            encoder.put(library, depth + 1)
+            return
+        self._put_handle(encoder, value, depth)
+
+    def _put_handle(self, encoder: Encoder, value: Any, depth: int) -> None:
+        number = self._numbers.get(id(value))
+        if number is None:
+            number = self._numbers[id(value)] = len(self._objects)
+            self._objects.append(value)
+        kind = describe_kind(value)
+        named = value if isinstance(value, type | types.ModuleType) else type(value)
+        bases: tuple[str, ...] = ()
+        if kind == "error class":
+            bases = tuple(one.__name__ for one in type.mro(value))
+        encoder.write(b"H")
+        encoder.put((number, kind, str(named.__name__), bases), depth + 1)
+
+    def _get(self, decoder: Decoder, tag: bytes) -> Any:
+        if tag == b"h":
+            return self._objects[decoder.whole(0, int)]
+        if tag == b"B":
+            return _BUILTIN_VALUES[decoder.text().decode()]
+        if tag == b"G":
+            module, name = decoder.whole(0, tuple)
+            __import__(module)
+            return getattr(sys.modules[module], name)
+        if tag == b"I":
+            return iter(decoder.items(0))
+        if tag == b"C":
+            return self._callback(decoder.whole(0, int))
+        raise wire.Malformed("an unknown value")
+
+    def _callback(self, number: int) -> Callable[..., Any]:
+        """A function of the test code, from here."""
+
+        def call(*args: Any, **kwargs: Any) -> Any:
+            self._line.send(Encoder(self._put).dumps(("callback", number, args, kwargs)))
+            answer = None
+            while answer is None:
+                answer = self._take_one()
+            if answer[0] == "answer":
+                return answer[1]
+            if answer[0] == "throw":
+                raise answer[1](*answer[2])
+            raise Refused
+
+        return call
+
+
+def serve(names: dict[str, Any], channel_fd: int) -> None:
+    """Answer a grader's requests about a program's names until it has no more."""
+    Remote(names, channel_fd).serve()
+
+
+def _plain(args: Any) -> tuple[Any, ...]:
+    return args if type(args) is tuple else ()
+
+
+def _adopt(encoder: Encoder, shared: list[Any]) -> None:
+    """Let an encoder know containers by the numbers that the grader gave them."""
+    encoder.shared = list(shared)
+    encoder.numbers = {id(value): number for number, value in enumerate(shared)}
