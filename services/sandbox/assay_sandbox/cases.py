@@ -222,7 +222,7 @@ class Sitting:
         return time.monotonic() - self._begun < program.limits.wall_time_s
 
     def _with_usage(self, index: int, result: CaseResult, ending: Ending) -> CaseResult:
-        times = ending.case_cpu_times_s[1:]
+        times = ending.case_cpu_times_s[2:]  # loading the program comes before
         shared_s = ending.cpu_time_s / max(1, len(self._graded))
         cpu_time_s = times[index] if index < len(times) else shared_s
         memory = {"peak_memory_bytes": ending.peak_memory_bytes}

@@ -273,10 +273,6 @@ class Run:
             with suppress(OSError):  # the slot is gone, or has hundreds of these still to read
                 self._slot.send(BEGIN_CASE)
 
-    def begin_case(self) -> None:
-        """Give the program its whole wall time again, for its next case."""
-        self.clock.restart()
-
     def kill(self) -> None:
         """End the program and all that it started, now."""
         if not self._killed and not self._answer.done():

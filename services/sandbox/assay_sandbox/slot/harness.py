@@ -144,7 +144,7 @@ def put_script(path: str, text: bytes) -> None:
 
 
 def become_main(path: str | None, arguments: list[str]) -> dict[str, Any]:
-    """Make a new `__main__` and return its names, as the interpreter does for a script, or for no file at all."""
+    """Make a new `__main__` and return its names; as of a script, or of no file at all."""
     main = ModuleType("__main__")
     names = main.__dict__
     names["__annotations__"] = {}
