@@ -127,7 +127,10 @@ def _add_error_handlers(app: FastAPI, name: str) -> None:
 
     @app.exception_handler(Exception)
     async def unknown(_: Request, error: Exception) -> JSONResponse:
-        return answer(InternalFault(f"{type(error).__name__}: {error}"))
+        response = answer(InternalFault(f"{type(error).__name__}: {error}"))
+        # Starlette raises the error again, and uvicorn then closes the connection.
+        response.headers["connection"] = "close"
+        return response
 
 
 def describe_invalid(error: RequestValidationError) -> InvalidInput:
