@@ -5,6 +5,7 @@ end of the client.
 """
 
 import socket
+import struct
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -14,6 +15,7 @@ from assay_shared.header_limit import HeaderLimit
 SWEEP_S = 1.0
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
+_RESET_AT_CLOSE = struct.pack("ii", 1, 0)
 #: A half-closed client is asked whether it is there, first at once, then again and again.
 _FIRST_LOOK_S = 0.02
 _LOOK_EVERY_S = 0.5
@@ -74,6 +76,9 @@ class Connection(HeaderLimit):
         if num_unsent != self._num_unsent:
             self._num_unsent, self._num_looks = num_unsent, 0
         elif is_late:
+            # Else the kernel would keep megabytes for a client that takes none of them.
+            connection = self.transport.get_extra_info("socket")
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
             self.transport.abort()
 
     def _end_if(self, is_late: bool) -> None:

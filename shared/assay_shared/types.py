@@ -563,12 +563,29 @@ def _from_base64(value: object) -> object:
 
 
 def _check_file_name(name: str) -> str:
+    if "\0" in name or not name.isascii() and not _is_utf8(name):
+        raise ValueError("a file's name must be Unicode text without NUL")
     path = PurePosixPath(name)
-    if name != str(path) or path.is_absolute() or ".." in path.parts or "\0" in name or name == ".":
+    if name != str(path) or path.is_absolute() or ".." in path.parts or name == ".":
         raise ValueError("a file's name must be a plain path below the program's folder")
     if len(path.parts) > 8 or any(len(part.encode()) > 255 for part in path.parts):
         raise ValueError("a file's name may have 8 parts of 255 bytes")
     return name
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_names_together(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse names that a slot's socket does not carry in one message."""
+    if sum(len(name.encode()) for name in names) > MAX_NAMES_BYTES:
+        raise ValueError(f"the names may have {MAX_NAMES_BYTES} bytes together")
+    return names
 
 
 #: Base64 in JSON.
@@ -579,6 +596,11 @@ FileContent = Annotated[
 ]
 FileName = Annotated[str, AfterValidator(_check_file_name)]
 MAX_FILES = 64
+#: Of all names of files to bring back, together.
+MAX_NAMES_BYTES = 16_384
+FetchedNames = Annotated[
+    tuple[FileName, ...], Field(max_length=MAX_FILES), AfterValidator(_check_names_together)
+]
 
 
 class ProgramRequest(Wire):
@@ -599,7 +621,7 @@ class ExecutionRequest(ProgramRequest):
 
     stdin: str = ""
     #: Files to bring back, by name.
-    fetch_files: tuple[FileName, ...] = Field(default=(), max_length=MAX_FILES)
+    fetch_files: FetchedNames = ()
 
 
 class Compilation(Wire):

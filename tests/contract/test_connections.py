@@ -164,5 +164,7 @@ def num_in_flight(service: SandboxProcess) -> int:
     """Requests in hand, but for the one that asks."""
     with urllib.request.urlopen(f"{service.url}/metrics", timeout=20) as response:
         lines = response.read().decode().splitlines()
-    (value,) = (line.split()[-1] for line in lines if line.startswith("assay_http_requests_in_flight"))
+    (value,) = (
+        line.split()[-1] for line in lines if line.startswith("assay_http_requests_in_flight")
+    )
     return int(float(value)) - 1

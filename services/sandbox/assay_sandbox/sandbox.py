@@ -65,8 +65,12 @@ class LocalSandbox:
         self._metrics.slots.set(self.num_slots)
         self._metrics.isolation.labels(self.isolation).info({})
         self._toolchain = self._slots.toolchain
-        cache_bytes = self._settings.sandbox_compile_cache_bytes
-        self._compiler = Compiler(partial(self._slots.play, "std"), self._toolchain, cache_bytes)
+        self._compiler = Compiler(
+            partial(self._slots.play, "std"),
+            self._toolchain,
+            self._settings.sandbox_compile_cache_bytes,
+            self._settings.sandbox_writable_bytes,
+        )
         self.sessions = Sessions(self._settings, self._slots, self._build_session)
 
     async def close(self) -> None:
