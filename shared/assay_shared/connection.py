@@ -91,7 +91,7 @@ class Connection(HeaderLimit):
     def _has_begun_answer(self) -> bool:
         return bool(self.cycle.response_started)
 
-    def eof_received(self) -> bool | None:
+    def eof_received(self) -> bool | None:  # type: ignore[override]  # asyncio's has this type
         """Keep the connection while a whole request waits for its answer; else let it be closed.
 
         A client that has closed both sides looks the same as one that has closed its own. Only

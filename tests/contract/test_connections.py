@@ -67,9 +67,7 @@ def test_a_dripping_head_is_closed_all_the_same(service: SandboxProcess) -> None
         began = time.monotonic()
         connection.sendall(b"GET /health HTTP/1.1\r\nx-a: ")
         with pytest.raises(ConnectionError):
-            while time.monotonic() - began < 20:
-                connection.sendall(b"a")
-                time.sleep(0.1)
+            drip(connection, until=began + 20)
     assert time.monotonic() - began < 10
 
 
@@ -158,6 +156,12 @@ def test_the_work_ends_if_a_half_closed_client_goes_later(service: SandboxProces
     while num_in_flight(service) and time.monotonic() - began < 13:
         time.sleep(0.1)
     assert time.monotonic() - began < 9
+
+
+def drip(connection: socket.socket, until: float) -> None:
+    while time.monotonic() < until:
+        connection.sendall(b"a")
+        time.sleep(0.1)
 
 
 def num_in_flight(service: SandboxProcess) -> int:

@@ -126,8 +126,9 @@ def _add_sessions(
     async def put_file(session: str, name: FileName, request: Request) -> None:
         """Write a file: the body is its content."""
         content = await request.body()
-        if len(content) > settings.sandbox_writable_bytes:
-            raise TooLarge(f"the file is over {settings.sandbox_writable_bytes} bytes", field="name")
+        most_bytes = settings.sandbox_writable_bytes
+        if len(content) > most_bytes:
+            raise TooLarge(f"the file is over {most_bytes} bytes", field="name")
         await opened().put_file(session, client(), name, content)
 
     @app.get(

@@ -4,7 +4,7 @@ Its timeouts are wall time on a machine that may be busy. Here they bound CPU ti
 only twice as far, so that a program is not slow because others are.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -19,6 +19,7 @@ from assay_shared.types import (
     FileName,
     Limits,
     Status,
+    at_most,
 )
 
 _LANGUAGES = {
@@ -47,7 +48,7 @@ class RunCodeRequest(BaseModel):
     compile_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
     run_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
     memory_limit_MB: int = -1  # as it is on the wire
-    files: dict[FileName, FileContent | None] = Field(default={}, max_length=MAX_FILES)
+    files: Annotated[dict[FileName, FileContent | None], at_most(MAX_FILES)] = {}
     fetch_files: FetchedNames = ()
 
 
