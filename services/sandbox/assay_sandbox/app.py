@@ -59,7 +59,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
             "isolation": sandbox.isolation,
             "minimum_isolation": settings.sandbox_minimum_isolation,
             "separate_users": sandbox.host.first_uid is not None,
-            "python": sandbox.host.python,
+            "python": sandbox.python_version,
             "slots": sandbox.num_slots,
         }
 
@@ -92,9 +92,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     return app
 
 
-def _add_sessions(
-    app: FastAPI, settings: SandboxSettings, opened: Callable[[], Sessions]
-) -> None:
+def _add_sessions(app: FastAPI, settings: SandboxSettings, opened: Callable[[], Sessions]) -> None:
     """The routes of sessions. A session is its client's alone."""
 
     @app.post(

@@ -213,3 +213,45 @@ def fuzz(
         console.print(f"left behind: {line}", markup=False, style="red")
     if not seen.is_sound:
         raise typer.Exit(1)
+
+
+@app.command()
+def attacks(
+    duration_s: float = typer.Option(5.0, min=0.5, help="Seconds of each attack."),
+    only: str = typer.Option("", help="Attacks whose name has this text in it."),
+    output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
+    picture: Path | None = typer.Option(None, help="Draw them into this file (PNG)."),
+) -> None:
+    """Attack a sandbox of its own, and show what another client feels of it meanwhile."""
+    import asyncio
+    import json
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from assay_sandbox import attack_bench
+    from assay_sandbox.attacks import ATTACKS
+    from assay_shared.errors import InvalidInput
+    from assay_shared.settings import ServiceSettings, read_settings
+
+    names = [name for name in ATTACKS if only in name]
+    if not names:
+        raise InvalidInput(f"no attack has {only!r} in its name", field="--only")
+    console = Console()
+
+    def show(seen: attack_bench.UnderAttack) -> None:
+        console.print(" | ".join(next(attack_bench.rows([seen]))), markup=False)
+
+    settings = read_settings(ServiceSettings)
+    bench = attack_bench.bench_attacks(names, duration_s, settings, show)
+    isolation, found = asyncio.run(bench)
+    title = f"isolation {isolation}, {duration_s:g} s of each attack"
+    table = Table(*attack_bench.HEADINGS, title=title, title_justify="left")
+    for row in attack_bench.rows(found):
+        table.add_row(*row)
+    console.print(table)
+    if output is not None:
+        facts = {"isolation": isolation, "duration_s": duration_s}
+        output.write_text(json.dumps(facts | {"attacks": [one.facts() for one in found]}, indent=1))
+    if picture is not None:
+        attack_bench.draw(found, title, picture)

@@ -56,9 +56,7 @@ class CompileFailed(Exception):
 class Compiler:
     """Builds programs, and keeps what compilers made up to a number of bytes, last used first."""
 
-    def __init__(
-        self, play: Play, toolchain: Toolchain, cache_bytes: int, room_bytes: int
-    ) -> None:
+    def __init__(self, play: Play, toolchain: Toolchain, cache_bytes: int, room_bytes: int) -> None:
         """`play` runs a plan in some slot, whose folder holds `room_bytes`."""
         self._play = play
         self._toolchain = toolchain

@@ -5,7 +5,7 @@ import os
 import re
 import sys
 import tempfile
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 
@@ -33,7 +33,9 @@ def service_folders() -> Iterator[tuple[Path, Path]]:
 
 
 @asynccontextmanager
-async def own_service(log: Path, temporary: Path) -> AsyncIterator[tuple[str, Footprint]]:
+async def own_service(
+    log: Path, temporary: Path, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[str, Footprint]]:
     """Start a sandbox as a process of its own; yield its address, and what it holds."""
     listener = bind("127.0.0.1", 0)
     command = (sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--fd")
@@ -41,7 +43,7 @@ async def own_service(log: Path, temporary: Path) -> AsyncIterator[tuple[str, Fo
         process = spawn(
             [*command, str(listener.fileno())],
             log=log,
-            environment=dict(os.environ) | {"TMPDIR": str(temporary)},
+            environment={**os.environ, **(environment or {}), "TMPDIR": str(temporary)},
             pass_fds=(listener.fileno(),),
         )
         url = "http://{}:{}".format(*listener.getsockname())

@@ -34,7 +34,8 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from assay_sandbox.slot import daemon; "
+_BOOT = "import sys; sys.path.insert(0, sys.argv.pop(1)); from assay_sandbox.slot import names; "
+_BOOT += "names.hide_paths(); from assay_sandbox.slot import daemon; "
 _BOOT += "daemon.main(int(sys.argv[1]), sys.argv[2])"
 
 

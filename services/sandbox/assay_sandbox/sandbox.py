@@ -1,5 +1,6 @@
 """The sandbox: bounded slots, one program a slot, and the verdicts on them."""
 
+import asyncio
 import glob
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -54,6 +55,7 @@ class LocalSandbox:
         self._toolchain: Toolchain
         self._compiler: Compiler
         self.sessions: Sessions
+        self.python_version = ""
 
     async def open(self) -> None:
         """Build the slots and try to break out of them.
@@ -65,6 +67,7 @@ class LocalSandbox:
         self._metrics.slots.set(self.num_slots)
         self._metrics.isolation.labels(self.isolation).info({})
         self._toolchain = self._slots.toolchain
+        self.python_version = await asyncio.to_thread(self._toolchain.version_of, "python")
         self._compiler = Compiler(
             partial(self._slots.play, "std"),
             self._toolchain,
