@@ -37,6 +37,8 @@ _SHARES = (50, 99, 100)
 _HEALTH_EVERY_S = 0.01
 _PRINT_EVERY_S = 0.05
 _MAX_UNANSWERED = 2000
+#: A question that has no answer by then counts as not right.
+_GIVEN_UP_AFTER_S = 20.0
 _WARM_UP_S = 1.0
 _SETTLE_S = 3.0
 _SPAWN = multiprocessing.get_context("spawn")
@@ -166,14 +168,17 @@ async def _feel(url: str, token: str, duration_s: float, seen: UnderAttack) -> N
     async with _session(token) as session:
 
         async def look() -> bool:
-            async with session.get(f"{url}/health") as response:
+            async with (
+                asyncio.timeout(_GIVEN_UP_AFTER_S),
+                session.get(f"{url}/health") as response,
+            ):
                 return response.status == 200 and bool(await response.read())
 
         async def run() -> bool:
-            answer = await ask(session, url + workload.path, body, workload)
+            async with asyncio.timeout(_GIVEN_UP_AFTER_S):
+                answer = await ask(session, url + workload.path, body, workload)
             return answer.outcome is Outcome.RIGHT
 
-        await run()  # the first one builds slots
         await asyncio.gather(
             _at_fixed_times(look, _HEALTH_EVERY_S, duration_s, seen.health),
             _at_fixed_times(run, _PRINT_EVERY_S, duration_s, seen.program),

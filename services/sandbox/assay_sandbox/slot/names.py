@@ -4,7 +4,7 @@ Frames, tracebacks and modules name the file that they are from. A program share
 the slot's modules, so it can print those names; they say `/assay/...` instead.
 """
 
-import _imp  # type: ignore[import-not-found]  # what the import system itself uses
+import _imp
 import sys
 from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
@@ -19,7 +19,8 @@ def hide_paths() -> None:
     def get_code(self: SourceFileLoader, name: str) -> CodeType | None:
         code = load(self, name)
         if code is not None and _is_own(name):
-            _imp._fix_co_filename(code, _shown(name))
+            # What the import system itself uses for modules that have moved.
+            _imp._fix_co_filename(code, _shown(name))  # type: ignore[attr-defined]
         return code
 
     def exec_module(self: SourceFileLoader, module: ModuleType) -> None:
@@ -27,8 +28,8 @@ def hide_paths() -> None:
         if _is_own(module.__name__):
             _rename(module)
 
-    SourceFileLoader.get_code = get_code  # type: ignore[method-assign]
-    SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign]
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
     for name, module in list(sys.modules.items()):
         if _is_own(name) and name != __name__:
             _rename(module)
