@@ -13,8 +13,8 @@ import uvicorn
 from fastapi import FastAPI
 
 from assay_shared.audit import set_up_audit
+from assay_shared.connection import SWEEP_S, Connection, ConnectionLimits, sweep
 from assay_shared.errors import ConfigError
-from assay_shared.header_limit import HeaderLimit
 from assay_shared.logs import set_up_logging
 from assay_shared.processes import raise_descriptor_limit
 from assay_shared.settings import AnySettings, read_settings
@@ -22,6 +22,8 @@ from assay_shared.tracing import end_tracing, set_up_tracing
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2048
+#: How often uvicorn ticks.
+_TICK_S = 0.1
 
 
 @dataclass(frozen=True)
@@ -64,26 +66,38 @@ def run_service(
         _log.info("listening on http://%s:%d", *listener.getsockname()[:2])
     config = uvicorn.Config(
         app,
-        http=HeaderLimit,
+        http=Connection,
         log_config=None,
         access_log=False,
         backlog=_BACKLOG,
+        timeout_keep_alive=math.ceil(settings.http_idle_s),
         timeout_graceful_shutdown=math.ceil(settings.shutdown_grace_s),
+    )
+    limits = ConnectionLimits(
+        idle_s=settings.http_idle_s, head_s=settings.http_head_s, body_s=settings.http_body_s
     )
     # What was imported stays: a collection that walks all of it would hold up every request for
     # tens of milliseconds.
     gc.collect()
     gc.freeze()
-    _Server(config, app.state.on_stop).run(sockets=listeners)
+    _Server(config, app.state.on_stop, limits).run(sockets=listeners)
     end_tracing()
 
 
 class _Server(uvicorn.Server):
-    """Says when a stop begins."""
+    """Says when a stop begins, and ends connections that do not get on."""
 
-    def __init__(self, config: uvicorn.Config, on_stop: Callable[[], None]) -> None:
+    def __init__(
+        self, config: uvicorn.Config, on_stop: Callable[[], None], limits: ConnectionLimits
+    ) -> None:
         super().__init__(config)
         self._on_stop = on_stop
+        self._limits = limits
+
+    async def on_tick(self, counter: int) -> bool:
+        if counter % round(SWEEP_S / _TICK_S) == 0:
+            sweep(self.server_state.connections, self._limits)
+        return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
         _log.info("stopping: requests in hand may take %s s", self.config.timeout_graceful_shutdown)

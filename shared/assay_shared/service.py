@@ -32,6 +32,8 @@ from assay_shared.settings import ServiceSettings
 _log = logging.getLogger(__name__)
 
 _UNREADABLE = "the body must be JSON, in UTF-8, and must not nest by the hundreds"
+#: Characters of a client's own text in an error.
+_MAX_ECHO = 200
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
 
@@ -127,7 +129,10 @@ def _add_error_handlers(app: FastAPI, name: str) -> None:
 
     @app.exception_handler(Exception)
     async def unknown(_: Request, error: Exception) -> JSONResponse:
-        return answer(InternalFault(f"{type(error).__name__}: {error}"))
+        response = answer(InternalFault(f"{type(error).__name__}: {error}"))
+        # Starlette raises the error again, and uvicorn then closes the connection.
+        response.headers["connection"] = "close"
+        return response
 
 
 def describe_invalid(error: RequestValidationError) -> InvalidInput:
@@ -137,11 +142,19 @@ def describe_invalid(error: RequestValidationError) -> InvalidInput:
         return InvalidInput(
             "the body is no JSON object", hint="send one, with content-type: application/json"
         )
-    where = [str(part) for part in first["loc"] if part != "body"]
-    message = str(first["msg"]).removeprefix("Value error, ")
+    where = ".".join(str(part) for part in first["loc"] if part != "body")
+    message = _short(str(first["msg"]).removeprefix("Value error, "))
     given = first.get("input")
     if isinstance(given, str | int | float | bool):
-        message += f", not {given!r:.80}"
+        shown = given[:_MAX_ECHO] if isinstance(given, str) else given
+        message += f", not {shown!r:.80}"
     others = len(error.errors()) - 1
     hint = f"and {others} more" if others else None
-    return InvalidInput(message, field=".".join(where) or None, hint=hint)
+    return InvalidInput(message, field=_short(where) or None, hint=hint)
+
+
+def _short(text: str) -> str:
+    """Bound a text that may hold a client's own, and make it one that UTF-8 can carry."""
+    if len(text) > _MAX_ECHO:
+        text = f"{text[:_MAX_ECHO]}..."
+    return text.encode(errors="backslashreplace").decode()

@@ -78,6 +78,12 @@ class ServiceSettings(BaseSettings):
     audit_files_kept: int = Field(default=9, ge=1)
     #: Largest request body a service reads.
     body_limit_bytes: int = Field(default=32 * 2**20, gt=0)
+    #: An open connection without a request is closed after this time.
+    http_idle_s: float = Field(default=30.0, ge=1)
+    #: Time for a request's head, from its first byte to its end.
+    http_head_s: float = Field(default=10.0, ge=1)
+    #: Time without a byte of a request's body, or without a byte of the answer being taken.
+    http_body_s: float = Field(default=30.0, ge=1)
     #: Time a stopping service gives to requests in hand.
     shutdown_grace_s: float = Field(default=20.0, gt=0)
 

@@ -571,12 +571,43 @@ def _from_base64(value: object) -> object:
 
 
 def _check_file_name(name: str) -> str:
+    if "\0" in name or not _is_utf8(name):
+        raise ValueError("a file's name must be Unicode text without NUL")
     path = PurePosixPath(name)
-    if name != str(path) or path.is_absolute() or ".." in path.parts or "\0" in name or name == ".":
+    if name != str(path) or path.is_absolute() or ".." in path.parts or name == ".":
         raise ValueError("a file's name must be a plain path below the program's folder")
     if len(path.parts) > 8 or any(len(part.encode()) > 255 for part in path.parts):
         raise ValueError("a file's name may have 8 parts of 255 bytes")
     return name
+
+
+def at_most(number: int) -> BeforeValidator:
+    """Return a check that refuses a longer list or object before its items are looked at.
+
+    Else each of a million wrong items would become an error.
+    """
+
+    def check(value: object) -> object:
+        if isinstance(value, list | tuple | dict) and len(value) > number:
+            raise ValueError(f"may have {number} items, not {len(value)}")
+        return value
+
+    return BeforeValidator(check)
+
+
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_names_together(names: tuple[str, ...]) -> tuple[str, ...]:
+    """Refuse names that a slot's socket does not carry in one message."""
+    if sum(len(name.encode()) for name in names) > MAX_NAMES_BYTES:
+        raise ValueError(f"the names may have {MAX_NAMES_BYTES} bytes together")
+    return names
 
 
 #: Base64 in JSON.
@@ -587,6 +618,13 @@ FileContent = Annotated[
 ]
 FileName = Annotated[str, AfterValidator(_check_file_name)]
 MAX_FILES = 64
+#: Of all names of files to bring back, together.
+MAX_NAMES_BYTES = 16_384
+FetchedNames = Annotated[
+    tuple[FileName, ...], at_most(MAX_FILES), AfterValidator(_check_names_together)
+]
+Files = Annotated[dict[FileName, FileContent], at_most(MAX_FILES)]
+MAX_CASES = 1000
 
 
 class ProgramRequest(Wire):
@@ -597,7 +635,7 @@ class ProgramRequest(Wire):
     #: Which packages a Python program finds; `auto` looks at what it imports.
     profile: Literal["auto", "std", "scientific"] = "auto"
     #: Put beside the program, where it starts.
-    files: dict[FileName, FileContent] = Field(default={}, max_length=MAX_FILES)
+    files: Files = {}
     limits: Limits = Limits()
     compile_limits: Limits = COMPILE_LIMITS
 
@@ -607,7 +645,7 @@ class ExecutionRequest(ProgramRequest):
 
     stdin: str = ""
     #: Files to bring back, by name.
-    fetch_files: tuple[FileName, ...] = Field(default=(), max_length=MAX_FILES)
+    fetch_files: FetchedNames = ()
 
 
 class Compilation(Wire):
@@ -666,7 +704,7 @@ class TestRequest(ProgramRequest):
 
     __test__: ClassVar[bool] = False
 
-    cases: tuple[TestCase, ...] = Field(min_length=1, max_length=1000)
+    cases: Annotated[tuple[TestCase, ...], at_most(MAX_CASES)] = Field(min_length=1)
     stop_on_first_failure: bool = False
     #: Whether test code that only the program's own process can decide may be graded there. Where
     #: it may not, such cases are ungradable.
@@ -736,7 +774,7 @@ class SessionRequest(Wire):
     """A Python interpreter that keeps its names from cell to cell. `limits` are each cell's."""
 
     profile: Literal["std", "scientific"] = "std"
-    files: dict[FileName, FileContent] = Field(default={}, max_length=MAX_FILES)
+    files: Files = {}
     limits: Limits = Limits()
 
 

@@ -1,14 +1,17 @@
 """The sandbox over HTTP, by its own client and in SandboxFusion's format."""
 
 import asyncio
+import base64
 import io
 import json
 import time
+from pathlib import Path
 from typing import Any
 
 import aiohttp
 import pytest
 
+import assay_sandbox
 from assay_sandbox.app import create_app
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.clients import SandboxClient
@@ -258,3 +261,146 @@ async def test_a_session_over_http(url: str) -> None:
             assert answer.status == 204
         async with http.post(f"{path}/execute", json={"code": "1"}) as answer:
             assert answer.status == 404
+
+
+# Mistakes of a client
+
+
+def base64_of(num_bytes: int) -> str:
+    return base64.b64encode(bytes(num_bytes)).decode()
+
+
+def as_json(body: object) -> io.BytesIO:
+    return io.BytesIO(json.dumps(body).encode())
+
+
+JSON = {"content-type": "application/json"}
+ROOM_BYTES = 2**20
+
+
+@pytest.fixture(scope="module")
+def small_url(serve_for_all: Serve) -> str:
+    """A sandbox whose programs have little room for files."""
+    return serve_for_all(create_app(make_settings(sandbox_writable_bytes=ROOM_BYTES)))
+
+
+LONG_NAMES = ["/".join(["[" * 250] * 7 + [f"{n:03}" + "[" * 247]) for n in range(64)]
+
+
+@pytest.mark.parametrize(
+    ("field", "changes"),
+    [
+        ("files", {"files": {"a": "", "a/b": ""}}),
+        ("files", {"files": {"d/e/f": "", "d": "", "x": ""}}),
+        ("files", {"files": {"main.sh/x": ""}, "language": "bash"}),
+        ("files", {"files": dict.fromkeys("abc", base64_of(ROOM_BYTES // 2))}),
+        ("files", {"files": {str(n): "" for n in range(65)}}),
+        ("files", {"files": {str(n): 1 for n in range(50_000)}}),
+        ("files." + "a" * 194 + "...", {"files": {"a" * 256: ""}}),
+        ("fetch_files", {"fetch_files": LONG_NAMES}),
+        ("fetch_files.0", {"fetch_files": ["é" * 128]}),
+        ("fetch_files.0", {"fetch_files": ["a\0b"]}),
+        ("fetch_files.0", {"fetch_files": ["\ud800"]}),
+        ("files.\\ud800.[key]", {"files": {"\ud800": ""}}),
+        ("x" * 200 + "...", {"x" * 100_000: 1}),
+    ],
+)
+@pytest.mark.parametrize("path", ["/v1/execute", "/run_code"])
+async def test_a_clients_mistake_is_a_4xx_with_the_fields_name(
+    small_url: str, path: str, field: str, changes: dict[str, Any]
+) -> None:
+    if path == "/run_code" and field.startswith("x"):
+        pytest.skip("SandboxFusion ignores fields that it does not know")
+    body = {"code": "print(1)", "language": "python"} | changes
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(small_url + path, data=as_json(body), headers=JSON) as response,
+    ):
+        text = await response.text()
+    assert response.status == 422, text[:500]
+    assert json.loads(text)["error"]["param"] == field
+    assert len(text) < 2000
+
+
+async def test_files_that_just_fit_are_put_in_place(small_url: str) -> None:
+    half_bytes = ROOM_BYTES // 2 - 2**16
+    files = dict.fromkeys("ab", base64_of(half_bytes))
+    code = "import os; print(os.path.getsize('a'), os.path.getsize('b'))"
+    sent = as_json({"code": code, "files": files})
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{small_url}/v1/execute", data=sent, headers=JSON) as response,
+    ):
+        assert (await response.json())["stdout"] == f"{half_bytes} {half_bytes}\n"
+
+
+async def test_a_sessions_files_that_cannot_be_are_4xx(small_url: str) -> None:
+    url = small_url
+    async with aiohttp.ClientSession() as client:
+        async with client.post(f"{url}/v1/sessions", json={}) as response:
+            session = f"{url}/v1/sessions/{(await response.json())['id']}"
+        for name, size, status in (
+            ("big", ROOM_BYTES + 1, 413),
+            ("a" * 300, 1, 422),
+            ("a%00b", 1, 422),
+            ("a", 1, 204),
+            ("a/b", 1, 422),
+        ):
+            async with client.put(
+                f"{session}/files/{name}", data=io.BytesIO(bytes(size))
+            ) as response:
+                assert response.status == status, await response.text()
+        async with client.post(
+            f"{url}/v1/sessions", json={"files": {"a": "", "a/b": ""}}
+        ) as response:
+            assert response.status == 422
+        await client.delete(session)
+
+
+# What a reply tells about the host
+
+FAILING = (
+    "1 / 0",
+    "import nix",
+    "open('nix')",
+    "x = = 1",
+    "\0",
+    "def f(): f()\nf()",
+    "import traceback; traceback.print_stack()",
+    "import inspect; print(inspect.stack())",
+    "import faulthandler, os; faulthandler.enable(); os.abort()",
+    "import sys; print([m for n, m in sys.modules.items() if n.startswith('assay')])",
+    "import os; print(os.environ)",
+)
+FAILING_IN = {
+    "bash": "cat nix; nix; env",
+    "cpp17": "#include <nix>\nint main() {}",
+    "c": "int main() { x; }",
+    "java": 'class Main { int x = ""; }',
+    "javascript": "require('nix')",
+}
+
+
+async def test_no_reply_has_a_path_of_the_host(small_url: str) -> None:
+    url = small_url
+    repository = str(Path(assay_sandbox.__file__).parents[3])
+    secret = (repository, "assay-slots-", "assay-unlocked-", "site-packages")
+    bodies: list[tuple[str, dict[str, Any]]] = []
+    for code in FAILING:
+        case = {"kind": "call", "function": "f", "args": [], "expected": 1}
+        inner = f"def f():\n    exec({code!r})"
+        bodies.append(("/v1/execute", {"code": code}))
+        bodies.append(("/run_code", {"code": code, "language": "python"}))
+        bodies += [("/v1/test", {"code": text, "cases": [case]}) for text in (code, inner)]
+    bodies += [("/v1/execute", {"code": t, "language": name}) for name, t in FAILING_IN.items()]
+    async with aiohttp.ClientSession() as client:
+        async with client.get(f"{url}/health") as response:
+            health = await response.json()
+        assert health["python"].startswith("Python 3")
+        in_host = health["isolation"] == "fallback"  # there the work folder is a host folder
+        for path, body in bodies:
+            async with client.post(url + path, json=body) as response:
+                text = await response.text()
+            assert response.status in {200, 422}, text
+            shown = [part for part in secret if part in text]
+            assert shown == ["assay-slots-"] * (in_host and bool(shown)), f"{body}: {text}"

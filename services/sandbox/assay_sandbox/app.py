@@ -26,7 +26,7 @@ from assay_sandbox.settings import SandboxSettings
 from assay_shared import audit
 from assay_shared.access import needs
 from assay_shared.context import client
-from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut
+from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut, TooLarge
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.types import (
@@ -59,7 +59,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
             "isolation": sandbox.isolation,
             "minimum_isolation": settings.sandbox_minimum_isolation,
             "separate_users": sandbox.host.first_uid is not None,
-            "python": sandbox.host.python,
+            "python": sandbox.python_version,
             "slots": sandbox.num_slots,
             "running": sandbox.num_running,
             "sleeping": sandbox.num_sleeping,
@@ -90,12 +90,12 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         """The languages that this host has, with their versions."""
         return sandbox.languages()
 
-    _add_sessions(app, lambda: sandbox.sessions)
+    _add_sessions(app, settings, lambda: sandbox.sessions)
     _add_other_formats(app, lambda: sandbox)
     return app
 
 
-def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
+def _add_sessions(app: FastAPI, settings: SandboxSettings, opened: Callable[[], Sessions]) -> None:
     """The routes of sessions. A session is its client's alone."""
 
     @app.post(
@@ -126,7 +126,11 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
     )
     async def put_file(session: str, name: FileName, request: Request) -> None:
         """Write a file: the body is its content."""
-        await opened().put_file(session, client(), name, await request.body())
+        content = await request.body()
+        most_bytes = settings.sandbox_writable_bytes
+        if len(content) > most_bytes:
+            raise TooLarge(f"the file is over {most_bytes} bytes", field="name")
+        await opened().put_file(session, client(), name, content)
 
     @app.get(
         "/v1/sessions/{session}/files/{name:path}", openapi_extra=needs(Scope.SANDBOX_SESSIONS)

@@ -162,3 +162,96 @@ def soak(
         console.print(line, markup=False, style="red")
     if seen.troubles():
         raise typer.Exit(1)
+
+
+@app.command()
+def fuzz(
+    programs: int = typer.Option(1000, min=1, help="Hostile programs to run."),
+    seed: int = typer.Option(0, help="The same seed makes the same programs."),
+    first: int = typer.Option(0, min=0, help="Number of the first program."),
+    concurrency: int = typer.Option(4, min=1, help="Requests at once."),
+    url: str | None = typer.Option(None, help="The sandbox; one is started if not given."),
+    failures: Path = typer.Option(Path("fuzz-failures"), help="Folder for what failed."),
+    output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
+) -> None:
+    """Attack a sandbox with random hostile programs: none is a sandbox_error, none is felt."""
+    import asyncio
+    import json
+
+    from rich.console import Console
+    from rich.progress import Progress
+    from rich.table import Table
+
+    from assay_sandbox import fuzz as fuzzing
+    from assay_shared.settings import ServiceSettings, read_settings
+
+    console = Console()
+    with Progress(console=console) as progress:
+        task = progress.add_task("fuzz", total=programs)
+
+        def show(seen: fuzzing.Fuzz) -> None:
+            text = f"{seen.failures.total()} failures"
+            progress.update(task, completed=seen.num_programs, description=text)
+
+        settings = read_settings(ServiceSettings)
+        seen = asyncio.run(
+            fuzzing.fuzz(
+                programs, seed, concurrency, settings, url=url, first=first, on_progress=show
+            )
+        )
+    title = f"seed {seed}, isolation {seen.isolation}, {seen.took_s:.0f} s"
+    table = Table(*fuzzing.HEADINGS, title=title, title_justify="left")
+    for row in fuzzing.rows(seen):
+        table.add_row(*row)
+    console.print(table)
+    if output is not None:
+        output.write_text(json.dumps(seen.facts(), indent=1))
+    for path, failure in zip(fuzzing.save(seen, failures), seen.kept, strict=True):
+        line = f"{path}: {failure.kind}, program {failure.number}: {failure.said[:200]}"
+        console.print(line, markup=False, style="red")
+    for line in seen.left:
+        console.print(f"left behind: {line}", markup=False, style="red")
+    if not seen.is_sound:
+        raise typer.Exit(1)
+
+
+@app.command()
+def attacks(
+    duration_s: float = typer.Option(5.0, min=0.5, help="Seconds of each attack."),
+    only: str = typer.Option("", help="Attacks whose name has this text in it."),
+    output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
+    picture: Path | None = typer.Option(None, help="Draw them into this file (PNG)."),
+) -> None:
+    """Attack a sandbox of its own, and show what another client feels of it meanwhile."""
+    import asyncio
+    import json
+
+    from rich.console import Console
+    from rich.table import Table
+
+    from assay_sandbox import attack_bench
+    from assay_sandbox.attacks import ATTACKS
+    from assay_shared.errors import InvalidInput
+    from assay_shared.settings import ServiceSettings, read_settings
+
+    names = [name for name in ATTACKS if only in name]
+    if not names:
+        raise InvalidInput(f"no attack has {only!r} in its name", field="--only")
+    console = Console()
+
+    def show(seen: attack_bench.UnderAttack) -> None:
+        console.print(" | ".join(next(attack_bench.rows([seen]))), markup=False)
+
+    settings = read_settings(ServiceSettings)
+    bench = attack_bench.bench_attacks(names, duration_s, settings, show)
+    isolation, found = asyncio.run(bench)
+    title = f"isolation {isolation}, {duration_s:g} s of each attack"
+    table = Table(*attack_bench.HEADINGS, title=title, title_justify="left")
+    for row in attack_bench.rows(found):
+        table.add_row(*row)
+    console.print(table)
+    if output is not None:
+        facts = {"isolation": isolation, "duration_s": duration_s}
+        output.write_text(json.dumps(facts | {"attacks": [one.facts() for one in found]}, indent=1))
+    if picture is not None:
+        attack_bench.draw(found, title, picture)

@@ -5,6 +5,7 @@ from collections import OrderedDict
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
+from assay_sandbox.checks import check_files
 from assay_sandbox.languages import Commands, Language
 from assay_sandbox.program import (
     Program,
@@ -55,11 +56,12 @@ class CompileFailed(Exception):
 class Compiler:
     """Builds programs, and keeps what compilers made up to a number of bytes, last used first."""
 
-    def __init__(self, play: Play, toolchain: Toolchain, cache_bytes: int) -> None:
-        """`play` runs a plan in some slot."""
+    def __init__(self, play: Play, toolchain: Toolchain, cache_bytes: int, room_bytes: int) -> None:
+        """`play` runs a plan in some slot, whose folder holds `room_bytes`."""
         self._play = play
         self._toolchain = toolchain
         self._cache_bytes = cache_bytes
+        self._room_bytes = room_bytes
         self._cache: OrderedDict[str, Made] = OrderedDict()
         self._num_cached_bytes = 0
         self._flights: SingleFlight[Made] = SingleFlight()
@@ -71,13 +73,16 @@ class Compiler:
 
         Raises:
             CompileFailed: the text is no program.
+            InvalidInput: its files cannot be put beside each other.
             SandboxFault: the compiler could not be run.
         """
         if not language.run:
+            check_files(request.files, self._room_bytes)
             files = data_files(request.files)
             return Program(language, request.limits, text=request.code, files=files), None
         cache = await self._toolchain.prepare(language)
         commands = language.commands(request.code, cache, request.limits.memory_bytes)
+        check_files(request.files | {commands.source: encode(request.code)}, self._room_bytes)
         files = data_files(request.files)
         if not language.compile:
             files |= data_files({commands.source: encode(request.code)})

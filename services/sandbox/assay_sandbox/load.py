@@ -164,7 +164,8 @@ def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
     if (token := settings.token_of("sandbox")) is not None:
         headers["authorization"] = f"Bearer {token}"
     return aiohttp.ClientSession(
-        connector=aiohttp.TCPConnector(limit=0),
+        # Below the time after which services close an idle connection.
+        connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0),
         timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
         headers=headers,
     )

@@ -9,6 +9,7 @@ from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import from_json
 
 from assay_shared.types import (
+    MAX_CASES,
     AssertCase,
     CaseResult,
     Comparison,
@@ -16,9 +17,10 @@ from assay_shared.types import (
     Status,
     StdinCase,
     TestRequest,
+    at_most,
 )
 
-_SOME = Field(min_length=1, max_length=1000)
+_SOME = Field(min_length=1)
 _NOT_PASSED_S = -1.0
 _MEMORY_BYTES = 1024 * 2**20
 #: A module of its own: what is below `if __name__ == "__main__"` does not run, as there.
@@ -68,7 +70,7 @@ class _Request(BaseModel):
 class AssertRequest(_Request):
     """POST /test_program: each test is test code that raises where it fails."""
 
-    tests: Annotated[list[str], BeforeValidator(_parse), _SOME]
+    tests: Annotated[list[str], at_most(MAX_CASES), BeforeValidator(_parse), _SOME]
 
     def to_test(self) -> TestRequest:
         """The request in our own terms."""
@@ -79,7 +81,7 @@ class AssertRequest(_Request):
 class StdioRequest(_Request):
     """POST /test_program_stdio."""
 
-    tests: Annotated[list[IoTest], BeforeValidator(_parse), _SOME]
+    tests: Annotated[list[IoTest], at_most(MAX_CASES), BeforeValidator(_parse), _SOME]
 
     def to_test(self) -> TestRequest:
         """The request in our own terms."""

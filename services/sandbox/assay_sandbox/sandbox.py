@@ -1,5 +1,6 @@
 """The sandbox: bounded slots, one program a slot, and the verdicts on them."""
 
+import asyncio
 import glob
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -62,6 +63,7 @@ class LocalSandbox:
         self._toolchain: Toolchain
         self._compiler: Compiler
         self.sessions: Sessions
+        self.python_version = ""
 
     async def open(self) -> None:
         """Build the slots and try to break out of them.
@@ -76,8 +78,13 @@ class LocalSandbox:
         self._metrics.sleeping.set_function(lambda: permits.num_resting)
         self._metrics.isolation.labels(self.isolation).info({})
         self._toolchain = self._slots.toolchain
-        cache_bytes = self._settings.sandbox_compile_cache_bytes
-        self._compiler = Compiler(partial(self._slots.play, "std"), self._toolchain, cache_bytes)
+        self.python_version = await asyncio.to_thread(self._toolchain.version_of, "python")
+        self._compiler = Compiler(
+            partial(self._slots.play, "std"),
+            self._toolchain,
+            self._settings.sandbox_compile_cache_bytes,
+            self._settings.sandbox_writable_bytes,
+        )
         self.sessions = Sessions(self._settings, self._slots, self._build_session)
 
     async def close(self) -> None:

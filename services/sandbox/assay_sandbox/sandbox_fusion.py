@@ -4,7 +4,7 @@ Its timeouts are wall time on a machine that may be busy. Here they bound CPU ti
 only twice as far, so that a program is not slow because others are.
 """
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -14,10 +14,12 @@ from assay_shared.types import (
     MAX_FILES,
     ExecutionRequest,
     ExecutionResult,
+    FetchedNames,
     FileContent,
     FileName,
     Limits,
     Status,
+    at_most,
 )
 
 _LANGUAGES = {
@@ -46,8 +48,8 @@ class RunCodeRequest(BaseModel):
     compile_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
     run_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
     memory_limit_MB: int = -1  # as it is on the wire
-    files: dict[FileName, FileContent | None] = Field(default={}, max_length=MAX_FILES)
-    fetch_files: list[FileName] = Field(default=[], max_length=MAX_FILES)
+    files: Annotated[dict[FileName, FileContent | None], at_most(MAX_FILES)] = {}
+    fetch_files: FetchedNames = ()
 
 
 class CommandResult(BaseModel):
@@ -88,7 +90,7 @@ def to_execution(request: RunCodeRequest) -> ExecutionRequest:
         language=_LANGUAGES[request.language],
         stdin=request.stdin or "",
         files={name: data for name, data in request.files.items() if data is not None},
-        fetch_files=tuple(request.fetch_files),
+        fetch_files=request.fetch_files,
         limits=Limits(
             cpu_time_s=request.run_timeout,
             wall_time_s=_to_wall_time(request.run_timeout),

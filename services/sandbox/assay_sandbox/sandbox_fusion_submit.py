@@ -17,12 +17,14 @@ from assay_sandbox.sandbox_fusion import (
 )
 from assay_shared.errors import InvalidInput
 from assay_shared.types import (
+    MAX_CASES,
     CaseResult,
     Comparison,
     ExecutionResult,
     Status,
     StdinCase,
     TestRequest,
+    at_most,
 )
 
 _RUN_TIMEOUT_S = 20.0
@@ -79,7 +81,9 @@ def _parse(tests: object) -> object:
 class Problem(BaseModel):
     """A row of their data sets; all but its tests is for people."""
 
-    test: Annotated[list[StdioTest], BeforeValidator(_parse), Field(min_length=1, max_length=1000)]
+    test: Annotated[
+        list[StdioTest], at_most(MAX_CASES), BeforeValidator(_parse), Field(min_length=1)
+    ]
 
 
 class SubmitConfig(BaseModel):

@@ -30,6 +30,8 @@ sys.dont_write_bytecode = True
 server = socket.socket(fileno=int(sys.argv[1]))
 config = json.loads(server.recv(65536))
 sys.path[0] = config.pop("package")
+from assay_sandbox.slot import names
+names.hide_paths()
 from assay_sandbox.slot import daemon
 daemon.main(server, config)
 """

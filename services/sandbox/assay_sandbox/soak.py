@@ -5,14 +5,9 @@ No verdict may be wrong, nothing may grow, and nothing may be left when the serv
 
 import asyncio
 import json
-import os
-import re
-import sys
-import tempfile
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -21,19 +16,19 @@ import aiohttp
 
 from assay_sandbox.footprint import TOLERANCES, Footprint, Growth, Sample, growth
 from assay_sandbox.load import Outcome, ask, open_session
+from assay_sandbox.own_service import (
+    num_rebuilds,
+    own_service,
+    service_folders,
+    wait_until_ready,
+)
 from assay_sandbox.soak_programs import KNOWN, Known, endless
-from assay_shared.errors import SandboxFault
-from assay_shared.processes import end, last_lines, spawn
-from assay_shared.serve import bind
 from assay_shared.settings import ServiceSettings
 
-_START_TIMEOUT_S = 60.0
-_STOP_GRACE_S = 30.0
 _PATIENCE_S = 5.0
 _SAMPLE_EVERY_S = 1.0
 _LEAST_SAMPLES = 50
 _MAX_DETAILS = 20
-_REBUILDS = re.compile(r"^assay_sandbox_slot_rebuilds_total (\S+)", re.MULTILINE)
 
 
 @dataclass
@@ -89,55 +84,15 @@ async def soak(
         SandboxFault: the service does not start, or ended by itself.
     """
     seen = Soak(duration_s, concurrency)
-    with _folders() as (folder, temporary):
+    with service_folders() as (folder, temporary):
         async with (
-            _service(folder / "log", temporary) as (url, footprint),
+            own_service(folder / "log", temporary) as (url, footprint),
             open_session(settings) as session,
         ):
-            await _wait_until_ready(session, url, folder / "log", seen)
+            seen.isolation = await wait_until_ready(session, url, folder / "log")
             await _drive(session, url, footprint, seen, on_sample)
         seen.left = footprint.left(_PATIENCE_S)
     return seen
-
-
-@contextmanager
-def _folders() -> Iterator[tuple[Path, Path]]:
-    """A folder, and one in it that is to be the service's temporary folder."""
-    with tempfile.TemporaryDirectory(prefix="assay-soak-") as name:
-        folder = Path(name)
-        folder.chmod(0o755)  # every slot's user has to reach what is in it
-        temporary = folder / "tmp"
-        temporary.mkdir(mode=0o755)
-        yield folder, temporary
-
-
-@asynccontextmanager
-async def _service(log: Path, temporary: Path) -> AsyncIterator[tuple[str, Footprint]]:
-    """A sandbox of one's own, as a process of its own; its address, and what it holds."""
-    listener = bind("127.0.0.1", 0)
-    command = (sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--fd")
-    with listener:
-        process = spawn(
-            [*command, str(listener.fileno())],
-            log=log,
-            environment=dict(os.environ) | {"TMPDIR": str(temporary)},
-            pass_fds=(listener.fileno(),),
-        )
-        url = "http://{}:{}".format(*listener.getsockname())
-    try:
-        yield url, Footprint(process.pid, temporary)
-    finally:
-        await asyncio.to_thread(end, [process], _STOP_GRACE_S)
-
-
-async def _wait_until_ready(
-    session: aiohttp.ClientSession, url: str, log: Path, seen: Soak
-) -> None:
-    try:
-        async with asyncio.timeout(_START_TIMEOUT_S), session.get(f"{url}/health") as response:
-            seen.isolation = (await response.json())["isolation"]
-    except (aiohttp.ClientError, TimeoutError) as error:
-        raise SandboxFault("\n".join(["no service", *last_lines(log, 5)])) from error
 
 
 async def _drive(
@@ -161,7 +116,7 @@ async def _drive(
             seen.samples.append(await asyncio.to_thread(footprint.sample))
             seen.times_s.append(now_s)
             seen.answered.append(seen.right.total())
-            seen.rebuilds.append(await _num_rebuilds(session, url))
+            seen.rebuilds.append(await num_rebuilds(session, url))
             on_sample(seen)
             await asyncio.sleep(every_s)
 
@@ -182,12 +137,6 @@ async def ask_known(session: aiohttp.ClientSession, url: str, known: Known, seen
     seen.not_right[known.name] += 1
     if len(seen.details) < _MAX_DETAILS:
         seen.details.append(f"{known.name}: {answer.said}")
-
-
-async def _num_rebuilds(session: aiohttp.ClientSession, url: str) -> int:
-    async with session.get(f"{url}/metrics") as response:
-        found = _REBUILDS.search(await response.text())
-    return int(float(found.group(1))) if found else 0
 
 
 PROGRAM_HEADINGS = ["program", "right", "not right"]

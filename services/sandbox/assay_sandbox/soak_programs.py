@@ -145,3 +145,24 @@ def endless() -> Iterator[Known]:
     while True:
         for order in orders:
             yield from order
+
+
+#: Prints what a program before it may have changed: files, attributes, limits, mask, priority.
+_STATE = """\
+import os, resource
+kept = bytearray(100 << 20)
+for folder in (os.getcwd(), os.environ['TMPDIR']):
+    open(folder + '/own', 'w').write('x')
+    print([name for name in os.listdir(folder) if name != 'own'], os.listxattr(folder))
+print(os.nice(0), resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 20, os.umask(0) != 0o777)
+print(len(os.sched_getaffinity(0)) == os.cpu_count(), os.sched_getscheduler(0))"""
+
+#: Programs whose verdict nothing before them may change.
+INNOCENT = (
+    _program("state", 1, Status.ACCEPTED, _STATE, "[] []\n[] []\n0 True True\nTrue 0\n"),
+    *(
+        known
+        for known in KNOWN
+        if known.name.startswith(("accepted", "wrong", "call", "assert", "runtime", "files left"))
+    ),
+)

@@ -55,6 +55,10 @@ class Toolchain:
         found = {name: self._version(language) for name, language in LANGUAGES.items()}
         return {name: text for name, text in found.items() if text is not None}
 
+    def version_of(self, name: str) -> str:
+        """Return what the toolchain of a language that this host has says of itself."""
+        return self._version(self.find(name)) or ""
+
     def find(self, name: str) -> Language:
         """The language called `name`.
 

@@ -1,0 +1,34 @@
+"""What is checked of a request's files before a slot is taken for it."""
+
+from collections.abc import Mapping
+from pathlib import PurePosixPath
+
+from assay_shared.errors import InvalidInput
+
+_PAGE_BYTES = 4096
+#: Kept free for what the program's folder holds beside the files.
+_RESERVE_BYTES = 16 * _PAGE_BYTES
+
+
+def check_files(files: Mapping[str, bytes], room_bytes: int) -> None:
+    """Check that files can stand beside each other in a folder that holds `room_bytes`.
+
+    Raises:
+        InvalidInput: a name is a file and a folder at once, or the files are too much together.
+    """
+    folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
+    both = sorted(folders.intersection(files))
+    if both:
+        raise InvalidInput(
+            f"{both[0]!r:.80} is the name of a file and of a folder",
+            field="files",
+            hint="rename one of them",
+        )
+    pages = sum(-(-len(content) // _PAGE_BYTES) for content in files.values()) + len(folders)
+    most_bytes = room_bytes - _RESERVE_BYTES
+    if files and pages * _PAGE_BYTES > most_bytes:
+        raise InvalidInput(
+            f"the files and the program's text are over {most_bytes} bytes together",
+            field="files",
+            hint="send less, or raise ASSAY_SANDBOX_WRITABLE_BYTES",
+        )

@@ -1,0 +1,52 @@
+"""Where the slots' own modules lie on the host: no program gets to see it.
+
+Frames, tracebacks and modules name the file that they are from. A program shares its process with
+the slot's modules, so it can print those names; they say `/assay/...` instead.
+"""
+
+import _imp
+import sys
+from importlib.machinery import SourceFileLoader
+from types import CodeType, ModuleType
+
+_PACKAGE = "assay_sandbox"
+
+
+def hide_paths() -> None:
+    """Give the package's modules, and all that are imported from now on, names without a path."""
+    load, execute = SourceFileLoader.get_code, SourceFileLoader.exec_module
+
+    def get_code(self: SourceFileLoader, name: str) -> CodeType | None:
+        code = load(self, name)
+        if code is not None and _is_own(name):
+            # What the import system itself uses for modules that have moved.
+            _imp._fix_co_filename(code, _shown(name))  # type: ignore[attr-defined]
+        return code
+
+    def exec_module(self: SourceFileLoader, module: ModuleType) -> None:
+        execute(self, module)
+        if _is_own(module.__name__):
+            _rename(module)
+
+    SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
+    SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
+    for name, module in list(sys.modules.items()):
+        if _is_own(name) and name != __name__:
+            _rename(module)
+
+
+def _is_own(name: str) -> bool:
+    return name.partition(".")[0] == _PACKAGE
+
+
+def _shown(name: str) -> str:
+    return f"/assay/{name.replace('.', '/')}.py"
+
+
+def _rename(module: ModuleType) -> None:
+    path = _shown(module.__name__)
+    module.__file__ = path
+    module.__cached__ = None  # type: ignore[attr-defined]
+    if module.__spec__ is not None:
+        module.__spec__.origin = path
+        module.__spec__.cached = None
