@@ -608,6 +608,8 @@ class Compilation(Wire):
     succeeded: bool
     output: str = ""
     wall_time_s: float = 0.0
+    #: Whether the compiler was ended because it took longer than `compile_limits` allow.
+    out_of_time: bool = False
     cached: bool = False
 
 

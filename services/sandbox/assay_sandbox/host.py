@@ -37,6 +37,28 @@ SCIENTIFIC = (
     "sklearn",
     "joblib",
     "threadpoolctl.py",
+    "matplotlib",
+    "mpl_toolkits",
+    "pylab.py",
+    "PIL",
+    "pillow",
+    "kiwisolver",
+    "contourpy",
+    "cycler",
+    "fontTools",
+    "pyparsing",
+    "packaging",
+    "requests",
+    "urllib3",
+    "certifi",
+    "charset_normalizer",
+    "idna",
+    "pytest",
+    "_pytest",
+    "py.py",
+    "pluggy",
+    "iniconfig",
+    "pygments",
 )
 
 
@@ -102,18 +124,28 @@ def needs_packages(request: ProgramRequest) -> bool:
     return request.language == "python" and any(map(_IMPORTS.search, texts))
 
 
+def packages_folder(settings: SandboxSettings) -> Path | None:
+    """Return the folder of packages that the settings name, or else the one of the server's numpy.
+
+    None where the server has no numpy.
+    """
+    if settings.sandbox_packages is not None:
+        return settings.sandbox_packages
+    numpy = importlib.util.find_spec("numpy")
+    return None if numpy is None or numpy.origin is None else Path(numpy.origin).parents[1]
+
+
 def find_packages(settings: SandboxSettings, host: Host, has_namespaces: bool) -> Packages | None:
     """The packages in the folder that the settings name, or those that the server itself has.
 
     None where there is no numpy that the slots' interpreter can import.
     """
+    folder = packages_folder(settings)
+    if folder is None:
+        return None
     if settings.sandbox_packages is not None:
-        found = Packages(str(settings.sandbox_packages), (str(settings.sandbox_packages),))
+        found = Packages(str(folder), (str(folder),))
     else:
-        numpy = importlib.util.find_spec("numpy")
-        if numpy is None or numpy.origin is None:
-            return None
-        folder = Path(numpy.origin).parents[1]
         beside = (folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs"))
         found = Packages(str(folder), tuple(str(path) for path in beside if path.exists()))
     uid = None if has_namespaces else host.first_uid

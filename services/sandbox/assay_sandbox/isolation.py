@@ -3,12 +3,12 @@
 import asyncio
 import logging
 from collections.abc import Callable
-from pathlib import Path
 from typing import get_args
 
 from prometheus_client import Counter
 
-from assay_sandbox.host import Host, Packages, examine, find_packages
+from assay_sandbox.host import Host, Packages, examine, find_packages, packages_folder
+from assay_sandbox.languages import LANGUAGES
 from assay_sandbox.pool import Pool, Slot
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.selftest import find_escapes
@@ -98,6 +98,7 @@ class Slots:
             make_folder(self._settings, self._folder.path, has_namespaces=has_namespaces),
             self._settings.toolchains,
             self.host.python,
+            packages=str(packages_folder(self._settings) or ""),
         )
         self.num_slots = self._settings.sandbox_slots
         if self.host.first_uid is None and not has_namespaces and self.num_slots > 1:
@@ -120,8 +121,7 @@ class Slots:
                 *self.host.readable,
                 str(self.toolchain.folder),
                 *self._settings.toolchains,
-                # Where Debian's Java keeps its settings.
-                *map(str, Path("/etc").glob("java-*")),
+                *(path for one in LANGUAGES.values() for path in one.needs),
                 *(packages.shown if packages else ()),
             ],
             writable_bytes=self._settings.sandbox_writable_bytes,

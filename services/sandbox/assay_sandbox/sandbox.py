@@ -11,6 +11,7 @@ from assay_sandbox.cases import Question, ask, run_cases, worst_grading
 from assay_sandbox.compiler import CompileFailed, Compiler, Play
 from assay_sandbox.host import Host, needs_packages
 from assay_sandbox.isolation import Slots
+from assay_sandbox.languages import LANGUAGES
 from assay_sandbox.metrics import SandboxMetrics
 from assay_sandbox.program import Execution, Program, Records, status_of
 from assay_sandbox.run import Ending, Plan, Run
@@ -258,8 +259,9 @@ class LocalSandbox:
 
 
 def _profile(request: ProgramRequest) -> str:
-    if request.profile != "auto":
-        return request.profile
+    own = LANGUAGES[request.language].profile
+    if own or request.profile != "auto":
+        return own or request.profile
     return "scientific" if needs_packages(request) else "std"
 
 
