@@ -578,6 +578,20 @@ FileContent = Annotated[
     PlainSerializer(lambda data: base64.b64encode(data).decode(), str, when_used="json"),
 ]
 FileName = Annotated[str, AfterValidator(_check_file_name)]
+
+
+def check_fetch_name(name: str) -> str:
+    """Return the name of a file that may be fetched.
+
+    Raises:
+        ValueError: it leads out of the program's folders.
+    """
+    _check_file_name(name.removeprefix("/tmp/"))
+    return name
+
+
+#: A file that a program left: below its folder, or in its /tmp.
+FetchName = Annotated[str, AfterValidator(check_fetch_name)]
 MAX_FILES = 64
 
 
@@ -599,7 +613,7 @@ class ExecutionRequest(ProgramRequest):
 
     stdin: str = ""
     #: Files to bring back, by name.
-    fetch_files: tuple[FileName, ...] = Field(default=(), max_length=MAX_FILES)
+    fetch_files: tuple[FetchName, ...] = Field(default=(), max_length=MAX_FILES)
 
 
 class Compilation(Wire):

@@ -146,7 +146,9 @@ def find_packages(settings: SandboxSettings, host: Host, has_namespaces: bool) -
     if settings.sandbox_packages is not None:
         found = Packages(str(folder), (str(folder),))
     else:
-        beside = (folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs"))
+        beside = [folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs")]
+        # Some packages, and those that look for plugins, read what is known of an installation.
+        beside += [path for name in SCIENTIFIC for path in folder.glob(f"{name}-*.dist-info")]
         found = Packages(str(folder), tuple(str(path) for path in beside if path.exists()))
     uid = None if has_namespaces else host.first_uid
     probe = f"import sys; sys.path.append({found.folder!r}); import numpy; print(1)"

@@ -140,7 +140,7 @@ INTERPRETED = (
         # Its unit tests run before `main`, in place of which they would run otherwise.
         (*PROGRAM, "--DRT-testmode=run-main"),
         ("ldc2", "--version"),
-        compile=("ldc2", "-O1", "-unittest", "-of=main", "main.d"),
+        compile=("ldc2", "-unittest", "-of=main", "main.d"),
         out_of_memory=re.compile(rb"core\.exception\.OutOfMemoryError|Memory allocation failed"),
         needs=("/etc/ldc2.conf",),
     ),

@@ -4,7 +4,7 @@ import time
 
 import pytest
 
-from assay_sandbox.sandbox_fusion_submit import extract
+from assay_sandbox.sandbox_fusion_extract import extract
 
 
 @pytest.mark.parametrize(

@@ -33,6 +33,7 @@ _LINKS = {
     "dev/stdin": "/proc/self/fd/0",
     "dev/stdout": "/proc/self/fd/1",
     "dev/stderr": "/proc/self/fd/2",
+    "mnt": "/tmp",
 }
 #: A mount keeps these when it is made read-only; they may be locked.
 _KEPT_FLAGS = {8: kernel.MS_NOEXEC, 1024: 0x400, 2048: 0x800, 4096: 0x200000}
@@ -54,7 +55,8 @@ def build(root: str, extra: list[str]) -> None:
         with open(f"{root}/{name}", "w") as file:
             file.write(text)
     for name, target in _LINKS.items():
-        os.symlink(target, f"{root}/{name}")
+        if not os.path.lexists(f"{root}/{name}"):  # something of the host's may be shown below it
+            os.symlink(target, f"{root}/{name}")
     kernel.mount("", root, flags=kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY)
 
 
