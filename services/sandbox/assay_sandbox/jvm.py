@@ -163,10 +163,11 @@ JVM = (
         "kotlin_script",
         "main.kts",
         ("kotlinc", "-J-Xmx1g", "-J-ea", "-nowarn", "-script", "main.kts"),
-        ("kotlinc", "-version"),
+        ("java", "--version"),
         runtime_bytes=1024 * 2**20,
         out_of_memory=_FULL,
         does_not_parse=re.compile(rb"^main\.kts:\d+:\d+: error: ", re.MULTILINE),
         needs=_SETTINGS,
+        tools=("kotlinc",),
     ),
 )

@@ -1,8 +1,8 @@
 """SandboxFusion's wire format, so that its clients (verl's, for one) run against this service.
 
 Its timeouts are wall time on a machine that may be busy. Here they bound CPU time, and wall time
-only twice as far, so that a program is not slow because others are. A program that was longer on
-its way than its timeout and waited for more than half of that time is over its time here too.
+only twice as far, so that a program is not slow because others are. A program that was on its
+way for longer than its timeout, and waited for two thirds of it, is over its time here too.
 """
 
 from pathlib import PurePosixPath
@@ -57,9 +57,9 @@ _COMPILED_IN_RUN = {"csharp", "go_test", "ts", "typescript"}
 _ENDED = {Status.ACCEPTED, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR}
 _DEFAULT_MEMORY_BYTES, _MIN_MEMORY_MB = 1024 * 2**20, 16
 _MAX_CPU_TIME_S = 300.0
-#: A program with a share of CPU time below this was waiting. One that computes has more even where
-#: all slots do: there are fewer than twice as many slots as cores.
-_IDLE_SHARE = 0.5
+#: A program with a share of CPU time below this was waiting. One that computes has more as long as
+#: fewer than three compete for each core; by default there is one slot more than there are cores.
+_IDLE_SHARE = 1 / 3
 #: Where a program may write beside its folder, by the names that it may have for it.
 _FOLDERS = {"/w/": "", "/tmp/": "/tmp/", "/mnt/": "/tmp/"}
 

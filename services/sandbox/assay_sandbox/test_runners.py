@@ -21,6 +21,16 @@ sys.path.insert(0, os.getcwd())
 import pytest
 sys.exit(int(pytest.main(["-p", "no:cacheprovider", "main_test.py"])))
 """
+_JEST_FOLDER = "/usr/share/nodejs/jest"
+_JEST_MAIN = f"{_JEST_FOLDER}/bin/jest.js"
+#: Debian's jest asks node where Debian's libraries are. Other builds of node do not say.
+_JEST_NODE = """
+const known = process.config.variables;
+if (known.node_relative_path === undefined) {
+  const variables = {...known, node_prefix: '/usr', node_relative_path: 'share/nodejs'};
+  Object.defineProperty(process, 'config', {value: {...process.config, variables}});
+}
+"""
 _BABEL = {
     "presets": [
         ["@babel/preset-env", {"targets": {"node": "current"}}],
@@ -31,7 +41,7 @@ _JEST = {
     "rootDir": ".",
     "testEnvironment": "node",
     "transform": {r"\.[cm]?[jt]sx?$": ["babel-jest", _BABEL]},
-    "cacheDirectory": "/tmp/jest",
+    "cacheDirectory": ".jest",
     "haste": {"enableSymlinks": False},
 }
 _GO = "export GO111MODULE=off CGO_ENABLED=0 GOPATH=/usr/share/gocode"
@@ -72,17 +82,21 @@ TEST_RUNNERS = (
             "env",
             f"NODE_PATH={NODE_MODULES}",
             "FORCE_COLOR=0",
-            "jest",
+            "node",
+            "-r",
+            "{cache}/known.js",
+            _JEST_MAIN,
             "--runInBand",
             "--no-watchman",
             "--json",
             f"--outputFile={JEST_REPORT}",
             f"--config={json.dumps(_JEST)}",
         ),
-        ("jest", "--version"),
+        ("node", "-p", f"'jest ' + require('{_JEST_FOLDER}/package.json').version"),
+        prepare=shell(f"cat > known.js <<'END'\n{_JEST_NODE}\nEND"),
         runtime_bytes=512 * 2**20,
         out_of_memory=re.compile(rb"heap out of memory"),
-        tools=("node",),
+        tools=(_JEST_MAIN,),
     ),
     Language(
         "go_test",
@@ -91,7 +105,7 @@ TEST_RUNNERS = (
         ("go", "version"),
         # Links in place of the files: `go` writes beside what it finds in its cache.
         compile=shell(
-            f"{_GO} GOCACHE=/tmp/go HOME=/tmp; cp -rs {{cache}}/go /tmp/go; "
+            f"{_GO} HOME=$TMPDIR GOCACHE=$TMPDIR/.go; cp -rs {{cache}}/go $GOCACHE; "
             "go test -c -o main main_test.go"
         ),
         prepare=shell(_GO_PREPARE),

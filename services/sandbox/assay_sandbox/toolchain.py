@@ -54,7 +54,8 @@ class Toolchain:
         self.path = ":".join([*(f"{prefix}/bin" for prefix in extra), *_SYSTEM_PATH])
         self._python = python
         self._packages = packages
-        self._versions: dict[str, str | None] = {}
+        #: What each command said, where it ran.
+        self._versions: dict[tuple[str, ...], str | None] = {}
         self._preparing: dict[str, asyncio.Lock] = {}
 
     def versions(self) -> dict[str, str]:
@@ -88,19 +89,19 @@ class Toolchain:
         return tool.startswith("./") or shutil.which(tool, path=self.path) is not None
 
     def _version(self, language: Language) -> str | None:
-        if language.name not in self._versions:
-            self._versions[language.name] = self._ask(language)
-        return self._versions[language.name]
-
-    def _ask(self, language: Language) -> str | None:
         if not all(map(self._finds, language.tools)):
             return None
-        command = [word.replace("{python}", self._python) for word in language.version]
+        if language.version not in self._versions:
+            self._versions[language.version] = self._ask(language.version)
+        return self._versions[language.version]
+
+    def _ask(self, version: tuple[str, ...]) -> str | None:
+        command = [word.replace("{python}", self._python) for word in version]
         try:
             shown = self._run(command, "/", _VERSION_TIMEOUT_S)
         except (OSError, subprocess.SubprocessError):
             return None
-        return shown.stdout.partition("\n")[0].strip()
+        return (shown.stdout or shown.stderr).partition("\n")[0].strip()
 
     def _run(
         self, command: list[str], folder: str, timeout_s: float
