@@ -44,7 +44,7 @@ def url(serve: Serve, datasets: Path) -> str:
     return serve(create_app(settings))
 
 
-async def post(url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+async def post(url: str, body: dict[str, Any]) -> tuple[int, Any]:
     async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
         return response.status, await response.json()
 
@@ -308,7 +308,7 @@ async def test_stored_problems_are_listed_asked_and_judged(url: str) -> None:
     _, prompts = await post(f"{url}/get_prompts", body | {"offset": 1})
     assert [prompt["id"] for prompt in prompts] == ["b"]
     _, prompt = await post(f"{url}/get_prompt_by_id", body | {"id": 4})
-    assert (prompt["id"], prompt["labels"]) == (4, {"level": "easy"})  # type: ignore[comparison-overlap]
+    assert (prompt["id"], prompt["labels"]) == (4, {"level": "easy"})
     assert prompt["prompt"].startswith("Add.\n\n")
     submitted = body | {"id": 4, "completion": fenced(ADD)}
     assert (await post(f"{url}/submit", submitted))[1]["accepted"]
