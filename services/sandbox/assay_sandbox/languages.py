@@ -58,7 +58,8 @@ def _cpp(standard: int) -> Language:
 LANGUAGES = {
     language.name: language
     for language in (
-        Language("python", "main.py", (), ("{python}", "--version")),
+        # Fonts are what matplotlib asks for.
+        Language("python", "main.py", (), ("{python}", "--version"), needs=("/etc/fonts",)),
         Language(
             "c",
             "main.c",

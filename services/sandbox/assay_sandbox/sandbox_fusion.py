@@ -2,7 +2,7 @@
 
 Its timeouts are wall time on a machine that may be busy. Here they bound CPU time, and wall time
 only twice as far, so that a program is not slow because others are. A program that was on its
-way for longer than its timeout, and waited for two thirds of it, is over its time here too.
+way for longer than its timeout, and was waiting though a core was free, is over its time too.
 """
 
 from pathlib import PurePosixPath
@@ -57,8 +57,7 @@ _COMPILED_IN_RUN = {"csharp", "go_test", "ts", "typescript"}
 _ENDED = {Status.ACCEPTED, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR}
 _DEFAULT_MEMORY_BYTES, _MIN_MEMORY_MB = 1024 * 2**20, 16
 _MAX_CPU_TIME_S = 300.0
-#: A program with a share of CPU time below this was waiting. One that computes has more as long as
-#: fewer than three compete for each core; by default there is one slot more than there are cores.
+#: A program with a share of CPU time below this was waiting, where a core was free for it.
 _IDLE_SHARE = 1 / 3
 #: Where a program may write beside its folder, by the names that it may have for it.
 _FOLDERS = {"/w/": "", "/tmp/": "/tmp/", "/mnt/": "/tmp/"}
@@ -173,17 +172,23 @@ def _to_wall_time(cpu_time_s: float) -> float:
     return max(2 * cpu_time_s, cpu_time_s + 1)
 
 
-def is_late(result: ExecutionResult, timeout_s: float) -> bool:
-    """Tell whether a program went over its timeout: by computing, or by waiting."""
+def is_late(result: ExecutionResult, timeout_s: float, crowded: float) -> bool:
+    """Tell whether a program went over its timeout: by computing, or by waiting.
+
+    `crowded` is the share of its time in which some process waited for a core. It may have been the
+    program, so that this time does not count as its own waiting.
+    """
     if result.status is Status.TIME_LIMIT:
         return True
     waited = result.cpu_time_s < _IDLE_SHARE * result.wall_time_s
-    return waited and result.wall_time_s > timeout_s
+    return waited and result.wall_time_s * (1 - crowded) > timeout_s
 
 
-def from_result(result: ExecutionResult, request: RunCodeRequest) -> RunCodeResponse:
-    """Return the result in SandboxFusion's words."""
-    late = is_late(result, request.run_timeout)
+def from_result(
+    result: ExecutionResult, request: RunCodeRequest, crowded: float = 0.0
+) -> RunCodeResponse:
+    """Return the result in SandboxFusion's words; `crowded` as in `is_late`."""
+    late = is_late(result, request.run_timeout, crowded)
     succeeded = result.status is Status.ACCEPTED and not late
     response = RunCodeResponse(
         status="Success" if succeeded else "Failed",

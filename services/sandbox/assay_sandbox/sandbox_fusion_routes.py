@@ -4,6 +4,7 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
+from assay_sandbox.pressure import Crowding
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.sandbox_fusion import (
     RunCodeRequest,
@@ -50,13 +51,15 @@ class SandboxFusion:
 
     async def run_code(self, request: RunCodeRequest) -> RunCodeResponse:
         """Run a program once."""
+        crowding = Crowding()
         result = await self._opened().execute(to_execution(request))
-        return from_result(result, request)
+        return from_result(result, request, crowding.share())
 
     async def run_jupyter(self, request: RunJupyterRequest) -> RunJupyterResponse:
         """Run the cells of a notebook."""
+        crowding = Crowding()
         result = await self._opened().execute(to_notebook(request))
-        return await asyncio.to_thread(from_notebook, result, request)
+        return await asyncio.to_thread(from_notebook, result, request, crowding.share())
 
     async def get_prompts(self, request: GetPromptsRequest) -> list[Prompt]:
         """Return what a model is asked, of each problem."""
@@ -75,8 +78,9 @@ class SandboxFusion:
         language = check_language(request.config)
         tests = read_tests(row)
         code = await self._extract(request, language)
+        crowding = Crowding()
         judged = await self._opened().judge_stdin(to_test(request, code, tests))
-        return from_judged(request, code, tests, judged)
+        return from_judged(request, code, tests, judged, crowding.share())
 
     async def _try_with_tests(self, request: SubmitRequest, row: Row) -> SubmitResponse:
         code = await self._extract(request, language_of(row))

@@ -93,12 +93,12 @@ class Notebook:
         for value in values:
             self.displayed.append(bundle(value))
 
-    def show_figures(self, *unused: Any, **more: Any) -> None:
+    def show_figures(self) -> None:
         """Display the figures that are open, and close them."""
         plots = sys.modules.get("matplotlib.pyplot")
         if plots is None:
             return
-        plots.show = self.show_figures  # type: ignore[attr-defined]
+        plots.show = lambda *unused, **more: self.show_figures()  # type: ignore[attr-defined]
         for number in plots.get_fignums():
             figure = plots.figure(number)
             image = io.BytesIO()
