@@ -35,10 +35,12 @@ _JUNIT_PATH = ":".join(
     ]
 )
 _JVM = ("-Xms16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
+#: The same for what a compiler itself runs in.
+_QUICK_START = tuple(f"-J{flag}" for flag in _JVM)
 _RUN = ("java", *_JVM, "-XX:+ExitOnOutOfMemoryError", "-Xss64m", f"-Xmx{MEMORY_MB}m", "-ea")
 _JAVAC = (
     "javac",
-    *(f"-J{flag}" for flag in _JVM),
+    *_QUICK_START,
     "-J-Xmx512m",
     "-proc:none",
     "-encoding",
@@ -152,7 +154,16 @@ JVM = (
         "main.scala",
         (*_RUN, "-cp", f".:./*:{_JARS}/scala-library.jar", "{entry}"),
         ("scalac", "-version"),
-        compile=("scalac", "-nowarn", "-J-Xss16m", "-J-Xmx1g", "-d", ".", "main.scala"),
+        compile=(
+            "scalac",
+            "-nowarn",
+            *_QUICK_START,
+            "-J-Xss16m",
+            "-J-Xmx1g",
+            "-d",
+            ".",
+            "main.scala",
+        ),
         makes=("**/*.class",),
         runtime_bytes=_RUNTIME_BYTES,
         out_of_memory=_FULL,
@@ -162,7 +173,7 @@ JVM = (
     Language(
         "kotlin_script",
         "main.kts",
-        ("kotlinc", "-J-Xmx1g", "-J-ea", "-nowarn", "-script", "main.kts"),
+        ("kotlinc", *_QUICK_START, "-J-Xmx1g", "-J-ea", "-nowarn", "-script", "main.kts"),
         ("java", "--version"),
         runtime_bytes=1024 * 2**20,
         out_of_memory=_FULL,
