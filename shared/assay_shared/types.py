@@ -6,6 +6,7 @@ Every type is frozen and closed: an unknown field is an error at whichever end r
 
 import base64
 import binascii
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import PurePosixPath
 from typing import Annotated, ClassVar, Literal
@@ -603,7 +604,7 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
-def _check_names_together(names: tuple[str, ...]) -> tuple[str, ...]:
+def check_names_together(names: Sequence[str]) -> Sequence[str]:
     """Refuse names that a slot's socket does not carry in one message."""
     if sum(len(name.encode()) for name in names) > MAX_NAMES_BYTES:
         raise ValueError(f"the names may have {MAX_NAMES_BYTES} bytes together")
@@ -617,11 +618,25 @@ FileContent = Annotated[
     PlainSerializer(lambda data: base64.b64encode(data).decode(), str, when_used="json"),
 ]
 FileName = Annotated[str, AfterValidator(_check_file_name)]
+
+
+def check_fetch_name(name: str) -> str:
+    """Return the name of a file that may be fetched.
+
+    Raises:
+        ValueError: it leads out of the program's folders.
+    """
+    _check_file_name(name.removeprefix("/tmp/"))
+    return name
+
+
+#: A file that a program left: below its folder, or in its /tmp.
+FetchName = Annotated[str, AfterValidator(check_fetch_name)]
 MAX_FILES = 64
 #: Of all names of files to bring back, together.
 MAX_NAMES_BYTES = 16_384
 FetchedNames = Annotated[
-    tuple[FileName, ...], at_most(MAX_FILES), AfterValidator(_check_names_together)
+    tuple[FetchName, ...], at_most(MAX_FILES), AfterValidator(check_names_together)
 ]
 Files = Annotated[dict[FileName, FileContent], at_most(MAX_FILES)]
 MAX_CASES = 1000
@@ -654,6 +669,8 @@ class Compilation(Wire):
     succeeded: bool
     output: str = ""
     wall_time_s: float = 0.0
+    #: Whether the compiler was ended because it took longer than `compile_limits` allow.
+    out_of_time: bool = False
     cached: bool = False
 
 

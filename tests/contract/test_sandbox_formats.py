@@ -25,13 +25,33 @@ ADD = "a, b = map(int, input().split())\nprint(a + b)"
 
 
 @pytest.fixture
-def url(serve: Serve) -> str:
-    return serve(create_app(SandboxSettings(sandbox_minimum_isolation="fallback")))
+def datasets(tmp_path: Path) -> Path:
+    """A folder with one data set, of two problems."""
+    folder = tmp_path / "datasets"
+    folder.mkdir()
+    rows = [
+        {"id": 4, "content": "Add.", "labels": '{"level": "easy"}', "test": json.dumps(SUMS)},
+        {"id": "b", "content": "Print 3.", "labels": {}, "test": [prints("3")]},
+    ]
+    text = "".join(json.dumps(row) + "\n" for row in rows)
+    (folder / "code_eval_sums.jsonl").write_text(text)
+    return folder
 
 
-async def post(url: str, body: dict[str, Any]) -> tuple[int, dict[str, Any]]:
+@pytest.fixture
+def url(serve: Serve, datasets: Path) -> str:
+    settings = SandboxSettings(sandbox_minimum_isolation="fallback", sandbox_datasets=datasets)
+    return serve(create_app(settings))
+
+
+async def post(url: str, body: dict[str, Any]) -> tuple[int, Any]:
     async with aiohttp.ClientSession() as session, session.post(url, json=body) as response:
         return response.status, await response.json()
+
+
+async def get(url: str) -> Any:
+    async with aiohttp.ClientSession() as session, session.get(url) as response:
+        return await response.json()
 
 
 # SandboxFusion's judge
@@ -63,7 +83,7 @@ def submission(completion: str, tests: object = SUMS, **config: Any) -> dict[str
 async def submit(url: str, *what: Any, **config: Any) -> dict[str, Any]:
     status, body = await post(f"{url}/submit", submission(*what, **config))
     assert status == 200, body
-    return body
+    return dict(body)
 
 
 async def test_submit_judges_in_their_words(url: str) -> None:
@@ -150,8 +170,9 @@ async def test_submit_names_what_it_does_not_serve(url: str) -> None:
     for config, field in (
         ({"language": "cobol"}, "config.language"),
         ({"language": None}, "config.language"),
-        ({"dataset_type": "AutoEvalDataset"}, "config.dataset_type"),
-        ({"custom_extract_logic": "pass"}, "config.custom_extract_logic"),
+        ({"dataset_type": "HumanEvalDataset"}, "config.dataset_type"),
+        ({"custom_extract_logic": "1 / 0"}, "config.custom_extract_logic"),
+        ({"dataset_type": "AutoEvalDataset"}, "config.provided_data.labels.programming_language"),
         ({"provided_data": None}, "config.provided_data"),
         ({"provided_data": {"test": []}}, "config.provided_data.test"),
         ({"provided_data": {"test": "def f("}}, "config.provided_data.test"),
@@ -179,6 +200,177 @@ async def test_a_judged_program_is_counted_once(url: str) -> None:
         "programs": {"accepted": "5.0"},
         "cases": {"accepted": "1.0", "wrong_answer": "3.0"},
     }
+
+
+# SandboxFusion's other routes
+
+
+async def run_code(url: str, code: str, language: str = "python", **rest: Any) -> dict[str, Any]:
+    body = {"code": code, "language": language} | rest
+    status, answer = await post(f"{url}/run_code", body)
+    assert status == 200, answer
+    return dict(answer)
+
+
+async def test_a_program_that_waits_is_over_its_time_but_none_that_is_slow(url: str) -> None:
+    sleeps = await run_code(url, "import time; time.sleep(3); print(1)", run_timeout=0.3)
+    assert (sleeps["status"], sleeps["run_result"]["status"]) == ("Failed", "TimeLimitExceeded")
+    assert sleeps["run_result"]["return_code"] is None
+    works = "import time\nwhile time.process_time() < 0.3: pass\nprint(1)"
+    assert (await run_code(url, works, run_timeout=2))["status"] == "Success"
+
+
+async def test_a_compiler_without_time_is_no_compile_error(url: str) -> None:
+    code = "constexpr int f(int n) { return n < 2 ? n : f(n - 1) + f(n - 2); }\n"
+    code += "static_assert(f(45) > 0);\nint main() {}"
+    answer = await run_code(url, code, "cpp", compile_timeout=0.2)
+    assert (answer["status"], answer["run_result"]) == ("Failed", None)
+    assert answer["compile_result"]["status"] == "TimeLimitExceeded"
+    answer = await run_code(url, "int main() {", "cpp")
+    assert (answer["status"], answer["run_result"]) == ("Failed", None)
+    assert answer["compile_result"]["status"] == "Finished"
+    assert answer["compile_result"]["return_code"] == 1
+
+
+async def test_files_have_the_names_that_programs_have_for_them(url: str) -> None:
+    health = await get(f"{url}/health")
+    if health["isolation"] == "fallback":
+        pytest.skip("programs have no /tmp of their own in fallback")
+    code = "open('a', 'w').write(open('in/x').read())\n"
+    code += "open('/tmp/b', 'w').write('b')\nopen('/mnt/c', 'w').write('c')"
+    wanted = ["./a", "/w/a", "/tmp/b", "/mnt/c", "/tmp/none"]
+    answer = await run_code(url, code, files={"./in//x": "YQ=="}, fetch_files=wanted)
+    assert answer["files"] == {"./a": "YQ==", "/w/a": "YQ==", "/tmp/b": "Yg==", "/mnt/c": "Yw=="}
+    for names in (["/etc/passwd"], ["/tmp/../etc/passwd"], ["../x"], ["/tmp/"]):
+        body = {"code": "1", "language": "python", "fetch_files": names}
+        status, answer = await post(f"{url}/run_code", body)
+        assert (status, answer["error"]["param"]) == (422, "fetch_files.0"), names
+
+
+async def test_a_notebook_says_of_each_cell_what_jupyter_does(url: str) -> None:
+    cells = [
+        "a = 'hello'",
+        "a",
+        "print(a); import sys; print('warned', file=sys.stderr)",
+        "import os; os.system('echo from a child')",
+        "def f(): raise ValueError('no')\nf()",
+        "1 +",
+        "import asyncio; await asyncio.sleep(0.01); a.upper()",
+        "while True: pass",
+        "display(a); a;",
+        "class P:\n    def _repr_html_(self): return '<b>'\nP()",
+    ]
+    body = {"cells": cells, "cell_timeout": 0.5, "total_timeout": 20}
+    status, answer = await post(f"{url}/run_jupyter", body)
+    assert (status, answer["status"]) == (200, "Success"), answer
+    said = [(c["stdout"], c["stderr"], len(c["display"]), len(c["error"])) for c in answer["cells"]]
+    assert said == [
+        ("", "", 0, 0),
+        ("", "", 1, 0),
+        ("hello\n", "warned\n", 0, 0),
+        ("from a child\n", "", 1, 0),
+        ("", "", 0, 1),
+        ("", "", 0, 1),
+        ("", "", 1, 0),
+        ("", "", 0, 1),
+        ("", "", 1, 0),
+        ("", "", 1, 0),
+    ]
+    shown = [cell["display"][0]["text/plain"] for cell in answer["cells"] if cell["display"]]
+    assert shown[:4] == ["'hello'", "0", "'HELLO'", "'hello'"]
+    assert answer["cells"][-1]["display"][0]["text/html"] == "<b>"
+    error = answer["cells"][4]["error"][0]
+    assert (error["ename"], error["evalue"]) == ("ValueError", "no")
+    assert any("in f" in line for line in error["traceback"])
+    assert [answer["cells"][n]["error"][0]["ename"] for n in (5, 7)] == [
+        "SyntaxError",
+        "CellTimeout",
+    ]
+
+
+async def test_a_notebook_that_does_not_end_has_failed(url: str) -> None:
+    for cells, timeout in ((["import os; os._exit(0)"], 20), (["while True: pass"], 0.5)):
+        body = {"cells": cells, "total_timeout": timeout}
+        status, answer = await post(f"{url}/run_jupyter", body)
+        assert (status, answer["status"], answer["cells"]) == (200, "Failed", [])
+        assert answer["message"]
+    fetched = {"cells": ["open('x', 'w').write('1')"], "fetch_files": ["x"]}
+    _, answer = await post(f"{url}/run_jupyter", fetched)
+    assert answer["files"] == {"x": "MQ=="}
+    status, answer = await post(f"{url}/run_jupyter", {"cells": [1]})
+    assert (status, answer["error"]["param"]) == (422, "cells.0")
+
+
+async def test_stored_problems_are_listed_asked_and_judged(url: str) -> None:
+    assert await get(f"{url}/list_datasets") == ["sums"]
+    body: dict[str, Any] = {"dataset": "sums", "config": {"language": "python"}}
+    assert await post(f"{url}/list_ids", body) == (200, [4, "b"])
+    _, prompts = await post(f"{url}/get_prompts", body | {"offset": 1})
+    assert [prompt["id"] for prompt in prompts] == ["b"]
+    _, prompt = await post(f"{url}/get_prompt_by_id", body | {"id": 4})
+    assert (prompt["id"], prompt["labels"]) == (4, {"level": "easy"})
+    assert prompt["prompt"].startswith("Add.\n\n")
+    submitted = body | {"id": 4, "completion": fenced(ADD)}
+    assert (await post(f"{url}/submit", submitted))[1]["accepted"]
+    assert not (await post(f"{url}/submit", submitted | {"id": "b"}))[1]["accepted"]
+    assert (await post(f"{url}/submit", submitted | {"id": 5}))[0] == 404
+    for name in ("../sums", "none", ""):
+        status, answer = await post(f"{url}/list_ids", body | {"dataset": name})
+        assert (status, answer["error"]["param"]) == (422, "config.provided_data")
+    assert await post(f"{url}/get_metrics", body | {"results": []}) == (200, {})
+    assert await post(f"{url}/get_metrics_function", body) == (200, {"function": None})
+
+
+async def test_a_callers_python_chooses_the_program_in_a_slot(url: str) -> None:
+    logic = (
+        "found = extract_fenced_code(completion)[-1].code\n"
+        "submit_code_blocks([CodeBlock(priority=40, code=found, language='python')])"
+    )
+    completion = fenced("print(0)") + fenced("print(3)")
+    body = await submit(url, completion, [prints("3")], custom_extract_logic=logic)
+    assert (body["extracted_code"], body["accepted"]) == ("print(3)", True)
+    lower = logic.replace("40", "5")
+    body = await submit(url, completion, [prints("3")], custom_extract_logic=lower)
+    assert body["extracted_code"] == "print(0)"
+    # It sees none of the service.
+    logic = "import os\nassert not [n for n in os.environ if n.startswith('ASSAY')]"
+    await submit(url, completion, [prints("3")], custom_extract_logic=logic)
+
+
+async def test_a_completion_is_tested_by_code(url: str) -> None:
+    def problem(test: str, **labels: str) -> dict[str, Any]:
+        asset = json.dumps({"x.txt": "NQ=="})
+        labels = {"programming_language": "python"} | labels
+        return {
+            "id": 1,
+            "content": "Double x.",
+            "labels": json.dumps(labels),
+            "test": json.dumps({"code": test, "asset": asset}),
+        }
+
+    right = problem("assert double(int(open('x.txt').read())) == 10")
+    completion = fenced("def double(x): return 2 * x\nif __name__ == '__main__': 1 / 0")
+    config: dict[str, Any] = {"dataset_type": "AutoEvalDataset", "provided_data": right}
+    for changed, accepted in (
+        ({}, True),
+        ({"provided_data": problem("assert double(2) == 5")}, False),
+        ({"extra": {"append_flag": True}}, True),
+        (
+            {"provided_data": problem("import os; os._exit(0)"), "extra": {"append_flag": True}},
+            False,
+        ),
+    ):
+        body = await submit(url, completion, **(config | changed))
+        assert body["accepted"] is accepted, changed
+        assert body["extracted_code"].startswith("def double")
+    asked = {"dataset": "", "id": 1, "config": config}
+    assert (await post(f"{url}/get_prompt_by_id", asked))[1]["prompt"] == "Double x."
+    body = submission(
+        completion, **(config | {"provided_data": problem("", execution_language="x")})
+    )
+    status, answer = await post(f"{url}/submit", body)
+    assert status == 422
+    assert answer["error"]["param"] == "config.provided_data.labels.execution_language"
 
 
 # open-instruct

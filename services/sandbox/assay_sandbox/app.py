@@ -1,26 +1,25 @@
 """The sandbox over HTTP."""
 
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
-from pydantic import JsonValue
+from pydantic import BaseModel, JsonValue
 
 from assay_sandbox.open_instruct import AssertRequest, Results, StdioRequest, from_cases
 from assay_sandbox.sandbox import LocalSandbox
-from assay_sandbox.sandbox_fusion import (
-    RunCodeRequest,
-    from_result,
-    to_execution,
-    unavailable,
+from assay_sandbox.sandbox_fusion import RunCodeRequest, unavailable
+from assay_sandbox.sandbox_fusion_datasets import (
+    GetPromptByIdRequest,
+    GetPromptsRequest,
+    MetricsFunction,
+    MetricsRequest,
+    Prompt,
 )
-from assay_sandbox.sandbox_fusion_submit import (
-    SubmitRequest,
-    SubmitResponse,
-    from_judged,
-    to_test,
-)
+from assay_sandbox.sandbox_fusion_jupyter import RunJupyterRequest
+from assay_sandbox.sandbox_fusion_routes import SandboxFusion
+from assay_sandbox.sandbox_fusion_submit import SubmitRequest, SubmitResponse
 from assay_sandbox.sessions import Sessions
 from assay_sandbox.settings import SandboxSettings
 from assay_shared import audit
@@ -91,7 +90,8 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         return sandbox.languages()
 
     _add_sessions(app, settings, lambda: sandbox.sessions)
-    _add_other_formats(app, lambda: sandbox)
+    _add_sandbox_fusion(app, lambda: sandbox, settings)
+    _add_open_instruct(app, lambda: sandbox)
     return app
 
 
@@ -150,28 +150,76 @@ def _add_sessions(app: FastAPI, settings: SandboxSettings, opened: Callable[[], 
         await opened().end(session, client())
 
 
-def _add_other_formats(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None:
-    """The routes of other sandboxes, with the statuses that their clients ask again after."""
+def _add_sandbox_fusion(
+    app: FastAPI, opened: Callable[[], LocalSandbox], settings: SandboxSettings
+) -> None:
+    """Add SandboxFusion's routes; 504, the only status that its clients ask again after."""
+    fusion = SandboxFusion(opened, settings.sandbox_datasets)
 
     @app.post("/run_code", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def run_code(request: RunCodeRequest) -> JSONResponse:
         """SandboxFusion's format; 504 where the program could not be run, so that it is retried."""
-        execution = to_execution(request)
+        return await in_their_words(fusion.run_code(request))
+
+    @app.post("/run_jupyter", openapi_extra=needs(Scope.SANDBOX_RUN))
+    async def run_jupyter(request: RunJupyterRequest) -> JSONResponse:
+        """Run the cells of a notebook; 504 as above."""
+        return await in_their_words(fusion.run_jupyter(request))
+
+    async def in_their_words(answer: Awaitable[BaseModel]) -> JSONResponse:
         try:
-            response = from_result(await opened().execute(execution))
+            found, status = await answer, 200
         except InfrastructureError as error:
-            return JSONResponse(unavailable(str(error)).model_dump(mode="json"), status_code=504)
-        return JSONResponse(response.model_dump(mode="json"))
+            found, status = unavailable(str(error)), 504
+        return JSONResponse(found.model_dump(mode="json"), status_code=status)
 
     @app.post("/submit", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def submit(request: SubmitRequest) -> SubmitResponse:
         """SandboxFusion's judge; 504 as above."""
-        test = to_test(request)
         try:
-            judged = await opened().judge_stdin(test)
+            return await fusion.submit(request)
         except InfrastructureError as error:
             raise TimedOut(str(error), retry_after_s=error.retry_after_s) from error
-        return from_judged(request, test.code, judged)
+
+    _add_datasets(app, fusion)
+
+
+def _add_datasets(app: FastAPI, fusion: SandboxFusion) -> None:
+    """Add SandboxFusion's routes for data sets."""
+
+    @app.get("/list_datasets", openapi_extra=needs(Scope.SANDBOX_READ))
+    def list_datasets() -> list[str]:
+        """List the data sets that are stored here."""
+        return fusion.datasets.names()
+
+    @app.post("/list_ids", openapi_extra=needs(Scope.SANDBOX_READ))
+    async def list_ids(request: GetPromptsRequest) -> list[int | str]:
+        """List the problems of a data set."""
+        return await fusion.datasets.ids(request)
+
+    @app.post("/get_prompts", openapi_extra=needs(Scope.SANDBOX_READ))
+    async def get_prompts(request: GetPromptsRequest) -> list[Prompt]:
+        """Return what a model is asked, of each problem."""
+        return await fusion.get_prompts(request)
+
+    @app.post("/get_prompt_by_id", openapi_extra=needs(Scope.SANDBOX_READ))
+    async def get_prompt_by_id(request: GetPromptByIdRequest) -> Prompt:
+        """Return what a model is asked, of one problem."""
+        return await fusion.get_prompt_by_id(request)
+
+    @app.post("/get_metrics", openapi_extra=needs(Scope.SANDBOX_READ))
+    def get_metrics(request: MetricsRequest) -> dict[str, JsonValue]:
+        """Return nothing: no data set that is served has metrics of its own there either."""
+        return {}
+
+    @app.post("/get_metrics_function", openapi_extra=needs(Scope.SANDBOX_READ))
+    def get_metrics_function(request: MetricsRequest) -> MetricsFunction:
+        """Return no function, as above."""
+        return MetricsFunction()
+
+
+def _add_open_instruct(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None:
+    """Add open-instruct's routes."""
 
     @app.post("/test_program", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def test_program(request: AssertRequest) -> Results:

@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from assay_sandbox.checks import check_files
-from assay_sandbox.languages import Commands, Language
+from assay_sandbox.language import Commands, Language
 from assay_sandbox.program import (
     Program,
     Records,
@@ -78,14 +78,13 @@ class Compiler:
         """
         if not language.run:
             check_files(request.files, self._room_bytes)
-            files = data_files(request.files)
-            return Program(language, request.limits, text=request.code, files=files), None
+            return _in_harness(request, language), None
         cache = await self._toolchain.prepare(language)
         commands = language.commands(request.code, cache, request.limits.memory_bytes)
         check_files(request.files | {commands.source: encode(request.code)}, self._room_bytes)
         files = data_files(request.files)
         if not language.compile:
-            files |= data_files({commands.source: encode(request.code)})
+            files |= data_files({commands.source: encode(commands.text)})
             return Program(language, request.limits, commands.run, files=files), None
         made = await self._make(language, commands, request)
         if not made.compilation.succeeded:
@@ -104,7 +103,7 @@ class Compiler:
     async def _compile(
         self, key: str, language: Language, commands: Commands, request: ProgramRequest
     ) -> Made:
-        sources = data_files(request.files | {commands.source: encode(request.code)})
+        sources = data_files(request.files | {commands.source: encode(commands.text)})
         compiler = Program(language, request.compile_limits, commands.compile, files=sources)
         records = Records()
         plan = compiler.plan(fetch=language.makes)
@@ -117,7 +116,10 @@ class Compiler:
         if status not in (None, Status.RUNTIME_ERROR):
             said = f"{message}\n{said}"
         compilation = Compilation(
-            succeeded=status is None, output=said or message, wall_time_s=ending.wall_time_s
+            succeeded=status is None,
+            output=said or message,
+            wall_time_s=ending.wall_time_s,
+            out_of_time=status is Status.TIME_LIMIT,
         )
         made = Made(files, compilation)
         if ending.exit_code >= 0 and not (ending.out_of_time or ending.out_of_memory):
@@ -130,6 +132,14 @@ class Compiler:
         while self._num_cached_bytes > self._cache_bytes:
             _, oldest = self._cache.popitem(last=False)
             self._num_cached_bytes -= oldest.num_bytes
+
+
+def _in_harness(request: ProgramRequest, language: Language) -> Program:
+    files, text = data_files(request.files), request.code
+    if language.driver:
+        files |= data_files({language.source: encode(text)})
+        text = language.driver
+    return Program(language, request.limits, text=text, files=files)
 
 
 def _key(commands: Commands, request: ProgramRequest) -> str:

@@ -38,6 +38,28 @@ SCIENTIFIC = (
     "sklearn",
     "joblib",
     "threadpoolctl.py",
+    "matplotlib",
+    "mpl_toolkits",
+    "pylab.py",
+    "PIL",
+    "pillow",
+    "kiwisolver",
+    "contourpy",
+    "cycler",
+    "fontTools",
+    "pyparsing",
+    "packaging",
+    "requests",
+    "urllib3",
+    "certifi",
+    "charset_normalizer",
+    "idna",
+    "pytest",
+    "_pytest",
+    "py.py",
+    "pluggy",
+    "iniconfig",
+    "pygments",
 )
 
 
@@ -108,18 +130,30 @@ def is_faster_with_numpy(request: ProgramRequest) -> bool:
     return request.language == "python" and is_named
 
 
+def packages_folder(settings: SandboxSettings) -> Path | None:
+    """Return the folder of packages that the settings name, or else the one of the server's numpy.
+
+    None where the server has no numpy.
+    """
+    if settings.sandbox_packages is not None:
+        return settings.sandbox_packages
+    numpy = importlib.util.find_spec("numpy")
+    return None if numpy is None or numpy.origin is None else Path(numpy.origin).parents[1]
+
+
 def find_packages(settings: SandboxSettings) -> Packages | None:
     """The packages in the folder that the settings name, or those that the server itself has.
 
     None where the server has no numpy.
     """
-    if settings.sandbox_packages is not None:
-        return Packages(str(settings.sandbox_packages), (str(settings.sandbox_packages),))
-    numpy = importlib.util.find_spec("numpy")
-    if numpy is None or numpy.origin is None:
+    folder = packages_folder(settings)
+    if folder is None:
         return None
-    folder = Path(numpy.origin).parents[1]
-    beside = (folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs"))
+    if settings.sandbox_packages is not None:
+        return Packages(str(folder), (str(folder),))
+    beside = [folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs")]
+    # Some packages, and those that look for plugins, read what is known of an installation.
+    beside += [path for name in SCIENTIFIC for path in folder.glob(f"{name}-*.dist-info")]
     return Packages(str(folder), tuple(str(path) for path in beside if path.exists()))
 
 

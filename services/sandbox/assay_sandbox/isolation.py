@@ -5,13 +5,20 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from pathlib import Path
 from typing import get_args
 
 from prometheus_client import Counter
 
-from assay_sandbox.host import Host, Packages, can_import_numpy, examine, find_packages
+from assay_sandbox.host import (
+    Host,
+    Packages,
+    can_import_numpy,
+    examine,
+    find_packages,
+    packages_folder,
+)
 from assay_sandbox.interpreter import make_interpreter
+from assay_sandbox.languages import LANGUAGES
 from assay_sandbox.pool import Pool
 from assay_sandbox.run import Ending, Plan, Run
 from assay_sandbox.selftest import find_escapes
@@ -127,6 +134,7 @@ class Slots:
             make_folder(self._settings, self._folder.path, has_namespaces=has_namespaces),
             self._settings.toolchains,
             self.host.python,
+            packages=str(packages_folder(self._settings) or ""),
         )
         self.isolation = self._least_that_holds(isolation)
         self.packages = find_packages(self._settings)
@@ -172,8 +180,7 @@ class Slots:
                 *self.host.readable,
                 str(self.toolchain.folder),
                 *self._settings.toolchains,
-                # Where Debian's Java keeps its settings.
-                *map(str, Path("/etc").glob("java-*")),
+                *(path for one in LANGUAGES.values() for path in one.needs),
                 *(self.packages.shown if self.packages else ()),
             ],
             writable_bytes=self._settings.sandbox_writable_bytes,

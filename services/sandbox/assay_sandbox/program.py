@@ -4,7 +4,7 @@ import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from assay_sandbox.languages import Language
+from assay_sandbox.language import Language
 from assay_sandbox.run import Ending, Plan
 from assay_shared.errors import SandboxFault
 from assay_shared.types import Limits, Status

@@ -13,6 +13,7 @@ from assay_sandbox.checkers import NAMED
 from assay_sandbox.compiler import CompileFailed, Compiler, Play
 from assay_sandbox.host import Host, is_faster_with_numpy
 from assay_sandbox.isolation import Slots
+from assay_sandbox.languages import LANGUAGES
 from assay_sandbox.metrics import SandboxMetrics
 from assay_sandbox.pairs import Pair
 from assay_sandbox.program import Execution, Program, Records, status_of
@@ -310,8 +311,9 @@ def _checker_program(checker: Checker) -> ProgramRequest:
 
 def _profile(request: ProgramRequest) -> str:
     """The profile to run in; `auto` is the scientific one where this host has it."""
-    if request.profile != "auto":
-        return request.profile
+    own = LANGUAGES[request.language].profile
+    if own or request.profile != "auto":
+        return own or request.profile
     return "auto" if is_faster_with_numpy(request) else "std"
 
 

@@ -1,40 +1,95 @@
 """SandboxFusion's wire format, so that its clients (verl's, for one) run against this service.
 
 Its timeouts are wall time on a machine that may be busy. Here they bound CPU time, and wall time
-only twice as far, so that a program is not slow because others are.
+only twice as far, so that a program is not slow because others are. A program that was on its
+way for longer than its timeout, and was waiting though a core was free, is over its time too.
 """
 
+from pathlib import PurePosixPath
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
 
 from assay_shared.errors import InvalidInput
 from assay_shared.types import (
     COMPILE_LIMITS,
     MAX_FILES,
+    Compilation,
     ExecutionRequest,
     ExecutionResult,
-    FetchedNames,
     FileContent,
     FileName,
     Limits,
     Status,
     at_most,
+    check_fetch_name,
+    check_names_together,
 )
 
-_LANGUAGES = {
+#: Their languages, and ours.
+LANGUAGES = {
     "python": "python",
+    "pytest": "pytest",
     "bash": "bash",
     "cpp": "cpp17",
+    "csharp": "csharp",
+    "D_ut": "d",
     "go": "go",
+    "go_test": "go_test",
     "java": "java",
+    "jest": "jest",
+    "junit": "junit",
+    "kotlin_script": "kotlin_script",
+    "lua": "lua",
     "nodejs": "javascript",
+    "js": "javascript",
+    "perl": "perl",
+    "php": "php",
+    "R": "r",
+    "racket": "racket",
+    "ruby": "ruby",
     "rust": "rust",
+    "scala": "scala",
+    "ts": "typescript",
     "typescript": "typescript",
+    "verilog": "verilog",
 }
+#: What a compiler takes for these is part of the run there, and no step of its own.
+_COMPILED_IN_RUN = {"csharp", "go_test", "ts", "typescript"}
 _ENDED = {Status.ACCEPTED, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR}
-_DEFAULT_MEMORY_BYTES = 1024 * 2**20
+_DEFAULT_MEMORY_BYTES, _MIN_MEMORY_MB = 1024 * 2**20, 16
 _MAX_CPU_TIME_S = 300.0
+#: A program with a share of CPU time below this was waiting, where a core was free for it.
+_IDLE_SHARE = 1 / 3
+#: Where a program may write beside its folder, by the names that it may have for it.
+_FOLDERS = {"/w/": "", "/tmp/": "/tmp/", "/mnt/": "/tmp/"}
+
+
+def to_name(name: object) -> str:
+    """Return a file's name in our own terms."""
+    text = str(name)
+    for folder, ours in _FOLDERS.items():
+        if text.startswith(folder):
+            return ours + str(PurePosixPath(text.removeprefix(folder)))
+    return str(PurePosixPath(text))
+
+
+def _is_fetchable(name: str) -> str:
+    check_fetch_name(to_name(name))
+    return name
+
+
+#: Files to put beside a program.
+Files = Annotated[
+    dict[Annotated[FileName, BeforeValidator(to_name)], FileContent | None],
+    at_most(MAX_FILES),
+]
+#: Files to bring back, by the names that the answer has for them.
+FetchFiles = Annotated[
+    list[Annotated[str, AfterValidator(_is_fetchable)]],
+    at_most(MAX_FILES),
+    AfterValidator(check_names_together),
+]
 
 
 class RunCodeRequest(BaseModel):
@@ -48,8 +103,8 @@ class RunCodeRequest(BaseModel):
     compile_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
     run_timeout: float = Field(default=10.0, gt=0, le=_MAX_CPU_TIME_S)
     memory_limit_MB: int = -1  # as it is on the wire
-    files: Annotated[dict[FileName, FileContent | None], at_most(MAX_FILES)] = {}
-    fetch_files: FetchedNames = ()
+    files: Files = {}
+    fetch_files: FetchFiles = []
 
 
 class CommandResult(BaseModel):
@@ -74,34 +129,46 @@ class RunCodeResponse(BaseModel):
 
 
 def to_execution(request: RunCodeRequest) -> ExecutionRequest:
-    """The request in our own terms.
+    """Return the request in our own terms.
 
     Raises:
         InvalidInput: it asks for something that is not served here.
     """
-    if request.language not in _LANGUAGES:
-        known = ", ".join(_LANGUAGES)
+    if request.language not in LANGUAGES:
+        known = ", ".join(LANGUAGES)
         raise InvalidInput(
             f"{request.language!r} is not served", field="language", hint=f"known: {known}"
         )
-    memory_bytes = request.memory_limit_MB * 2**20
     return ExecutionRequest(
         code=request.code,
-        language=_LANGUAGES[request.language],
+        language=LANGUAGES[request.language],
         stdin=request.stdin or "",
         files={name: data for name, data in request.files.items() if data is not None},
-        fetch_files=request.fetch_files,
-        limits=Limits(
-            cpu_time_s=request.run_timeout,
-            wall_time_s=_to_wall_time(request.run_timeout),
-            memory_bytes=memory_bytes if memory_bytes > 0 else _DEFAULT_MEMORY_BYTES,
-        ),
-        compile_limits=COMPILE_LIMITS.model_copy(
-            update={
-                "cpu_time_s": request.compile_timeout,
-                "wall_time_s": _to_wall_time(request.compile_timeout),
-            }
-        ),
+        fetch_files=tuple(dict.fromkeys(map(to_name, request.fetch_files))),
+        limits=to_limits(request.run_timeout, request.memory_limit_MB),
+        compile_limits=_compile_limits(request),
+    )
+
+
+def to_limits(timeout_s: float, memory_mb: int) -> Limits:
+    """Return the limits that stand for one of their timeouts."""
+    return Limits(
+        cpu_time_s=timeout_s,
+        wall_time_s=_to_wall_time(timeout_s),
+        memory_bytes=max(memory_mb, _MIN_MEMORY_MB) * 2**20
+        if memory_mb > 0
+        else _DEFAULT_MEMORY_BYTES,
+    )
+
+
+def _compile_limits(request: RunCodeRequest) -> Limits:
+    if request.language in _COMPILED_IN_RUN:
+        return COMPILE_LIMITS
+    return COMPILE_LIMITS.model_copy(
+        update={
+            "cpu_time_s": request.compile_timeout,
+            "wall_time_s": _to_wall_time(request.compile_timeout),
+        }
     )
 
 
@@ -109,41 +176,67 @@ def _to_wall_time(cpu_time_s: float) -> float:
     return max(2 * cpu_time_s, cpu_time_s + 1)
 
 
-def from_result(result: ExecutionResult) -> RunCodeResponse:
-    """The result in SandboxFusion's words."""
-    late = result.status is Status.TIME_LIMIT
-    succeeded = result.status is Status.ACCEPTED
-    compiled = None
-    if result.compilation is not None:
-        compiled = CommandResult(
-            status="Finished",
-            execution_time=result.compilation.wall_time_s,
-            return_code=0 if result.compilation.succeeded else 1,
-            stdout="",
-            stderr=result.compilation.output,
-        )
+def is_late(result: ExecutionResult, timeout_s: float, crowded: float) -> bool:
+    """Tell whether a program went over its timeout: by computing, or by waiting.
+
+    `crowded` is the share of its time in which some process waited for a core. It may have been the
+    program, so that this time does not count as its own waiting.
+    """
+    if result.status is Status.TIME_LIMIT:
+        return True
+    waited = result.cpu_time_s < _IDLE_SHARE * result.wall_time_s
+    return waited and result.wall_time_s * (1 - crowded) > timeout_s
+
+
+def from_result(
+    result: ExecutionResult, request: RunCodeRequest, crowded: float = 0.0
+) -> RunCodeResponse:
+    """Return the result in SandboxFusion's words; `crowded` as in `is_late`."""
+    late = is_late(result, request.run_timeout, crowded)
+    succeeded = result.status is Status.ACCEPTED and not late
     response = RunCodeResponse(
         status="Success" if succeeded else "Failed",
-        message="" if succeeded else f"{result.status}: {result.message}",
-        compile_result=compiled,
-        files=result.files,
+        message="" if succeeded else _message(result, late=late),
+        files={
+            name: result.files[to_name(name)]
+            for name in request.fetch_files
+            if to_name(name) in result.files
+        },
     )
-    if result.status is Status.COMPILE_ERROR:
-        return response
-    return response.model_copy(
-        update={
-            "run_result": CommandResult(
-                status="TimeLimitExceeded" if late else "Finished",
-                execution_time=result.wall_time_s,
-                # A program over a limit may have ended with 0 before it was killed for it.
-                return_code=result.exit_code if result.status in _ENDED else None,
-                stdout=result.stdout,
-                stderr=result.stderr,
-            )
-        }
+    compiled = None if result.compilation is None else _from_compilation(result.compilation)
+    if request.language not in _COMPILED_IN_RUN:
+        response.compile_result = compiled
+    if result.status is not Status.COMPILE_ERROR:
+        response.run_result = CommandResult(
+            status="TimeLimitExceeded" if late else "Finished",
+            execution_time=result.wall_time_s,
+            # A program over a limit may have ended with 0 before it was killed for it.
+            return_code=result.exit_code if result.status in _ENDED and not late else None,
+            stdout=result.stdout,
+            stderr=result.stderr,
+        )
+    elif request.language in _COMPILED_IN_RUN:
+        response.run_result = compiled
+    return response
+
+
+def _message(result: ExecutionResult, *, late: bool) -> str:
+    if late and result.status is not Status.TIME_LIMIT:
+        return f"{Status.TIME_LIMIT}: {result.wall_time_s:.2f} s of wall time, mostly waiting"
+    return f"{result.status}: {result.message}"
+
+
+def _from_compilation(compilation: Compilation) -> CommandResult:
+    late = compilation.out_of_time
+    return CommandResult(
+        status="TimeLimitExceeded" if late else "Finished",
+        execution_time=compilation.wall_time_s,
+        return_code=None if late else 0 if compilation.succeeded else 1,
+        stdout="",
+        stderr=compilation.output,
     )
 
 
 def unavailable(message: str) -> RunCodeResponse:
-    """For an answer with status 504, the only one that verl's client asks again after."""
+    """Return an answer for status 504, the only one that verl's client asks again after."""
     return RunCodeResponse(status="SandboxError", message=message)

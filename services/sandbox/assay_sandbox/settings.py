@@ -50,6 +50,8 @@ class SandboxSettings(ServiceSettings):
     sandbox_toolchain_folder: Path | None = None
     #: Toolchains beside the system's, each with a bin folder, separated by colons.
     sandbox_toolchains: str = ""
+    #: Folder with a JSON Lines file for each data set that SandboxFusion's routes serve.
+    sandbox_datasets: Path | None = None
     #: How much compiled code is kept for programs that come again.
     sandbox_compile_cache_bytes: int = Field(default=256 * 2**20, ge=0)
 

@@ -8,7 +8,8 @@ import subprocess
 import tempfile
 from pathlib import Path
 
-from assay_sandbox.languages import LANGUAGES, Language, find_language
+from assay_sandbox.language import Language
+from assay_sandbox.languages import LANGUAGES, find_language
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import ConfigError, InvalidInput, SandboxFault
 
@@ -42,12 +43,19 @@ def make_folder(settings: SandboxSettings, work_folder: Path, *, has_namespaces:
 class Toolchain:
     """What slots find on their path, as the server sees it."""
 
-    def __init__(self, folder: Path, extra: tuple[str, ...], python: str) -> None:
-        """`folder` keeps what languages prepare; `extra` are toolchains, each with a bin folder."""
+    def __init__(
+        self, folder: Path, extra: tuple[str, ...], python: str, packages: str | None = None
+    ) -> None:
+        """`folder` keeps what languages prepare; `extra` are toolchains, each with a bin folder.
+
+        `packages` is the folder of Python packages that programs may import.
+        """
         self.folder = folder
         self.path = ":".join([*(f"{prefix}/bin" for prefix in extra), *_SYSTEM_PATH])
         self._python = python
-        self._versions: dict[str, str | None] = {}
+        self._packages = packages
+        #: What each command said, where it ran.
+        self._versions: dict[tuple[str, ...], str | None] = {}
         self._preparing: dict[str, asyncio.Lock] = {}
 
     def versions(self) -> dict[str, str]:
@@ -76,20 +84,28 @@ class Toolchain:
 
     def _has(self, language: Language) -> bool:
         tools = {language.version[0], *(c[0] for c in (language.compile, language.run) if c)}
-        return all(tool.startswith("./") or shutil.which(tool, path=self.path) for tool in tools)
+        return all(map(self._finds, tools | set(language.tools)))
+
+    def _finds(self, tool: str) -> bool:
+        """Tell whether a command is on the path of programs, or a file is there."""
+        if tool.startswith("/"):
+            return Path(tool).exists()
+        return tool.startswith("./") or shutil.which(tool, path=self.path) is not None
 
     def _version(self, language: Language) -> str | None:
-        if language.name not in self._versions:
-            self._versions[language.name] = self._ask(language)
-        return self._versions[language.name]
+        if not all(map(self._finds, language.tools)):
+            return None
+        if language.version not in self._versions:
+            self._versions[language.version] = self._ask(language.version)
+        return self._versions[language.version]
 
-    def _ask(self, language: Language) -> str | None:
-        command = [word.replace("{python}", self._python) for word in language.version]
+    def _ask(self, version: tuple[str, ...]) -> str | None:
+        command = [word.replace("{python}", self._python) for word in version]
         try:
             shown = self._run(command, "/", _VERSION_TIMEOUT_S)
         except (OSError, subprocess.SubprocessError):
             return None
-        return shown.stdout.partition("\n")[0].strip()
+        return (shown.stdout or shown.stderr).partition("\n")[0].strip()
 
     def _run(
         self, command: list[str], folder: str, timeout_s: float
@@ -97,7 +113,12 @@ class Toolchain:
         return subprocess.run(
             command,
             cwd=folder,
-            env={"PATH": self.path, "HOME": folder, "LANG": "C.UTF-8"},
+            env={
+                "PATH": self.path,
+                "HOME": folder,
+                "LANG": "C.UTF-8",
+                "PYTHONPATH": self._packages or "",
+            },
             umask=0o022,
             capture_output=True,
             text=True,

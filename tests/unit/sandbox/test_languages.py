@@ -21,7 +21,7 @@ from tests.unit.sandbox.conftest import MakeSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
-GENEROUS = Limits(cpu_time_s=5.0, wall_time_s=30.0)
+GENEROUS = Limits(cpu_time_s=20.0, wall_time_s=60.0)
 CPP_SUM = (
     "#include <bits/stdc++.h>\n"
     "int main() { int a, b; std::cin >> a >> b; std::cout << a + b << std::endl; }"
@@ -67,9 +67,43 @@ SUMS = {
         "}"
     ),
     "bash": "read a b\necho $((a + b))",
+    "scala": (
+        "object Main extends App {\n"
+        "  println(scala.io.StdIn.readLine().split(' ').map(_.toInt).sum)\n"
+        "}"
+    ),
+    "kotlin_script": "println(readLine()!!.split(' ').map { it.toInt() }.sum())",
+    "csharp": (
+        "class Sum { static void Main() {\n"
+        "    Console.WriteLine(Console.ReadLine().Split().Select(int.Parse).Sum());\n"
+        "} }"
+    ),
+    "php": "echo array_sum(explode(' ', trim(fgets(STDIN)))), PHP_EOL;",
+    "lua": "print(io.read('n') + io.read('n'))",
+    "perl": 'my ($a, $b) = split " ", <STDIN>; print $a + $b, "\\n";',
+    "ruby": "puts gets.split.sum(&:to_i)",
+    "r": "cat(sum(scan(file('stdin'), quiet = TRUE)), '\\n', sep = '')",
+    "racket": "#lang racket\n(displayln (+ (read) (read)))",
+    "d": (
+        "import std.stdio;\n"
+        "unittest { assert(1 + 1 == 2); }\n"
+        'void main() { int a, b; readf(" %d %d", &a, &b); writeln(a + b); }'
+    ),
+    "verilog": (
+        "module tb;\n"
+        "integer a, b, n;\n"
+        'initial begin n = $fscanf(32\'h8000_0000, "%d %d", a, b); $display("%0d", a + b); end\n'
+        "endmodule"
+    ),
 }
 #: Text that no compiler or interpreter takes.
-BROKEN = dict.fromkeys(SUMS, "this is ( no program") | {"typescript": "let x: = ;"}
+BROKEN = dict.fromkeys(SUMS, "this is ( no program") | {
+    "typescript": "let x: = ;",
+    "php": "<?php echo (;",
+    "racket": "#lang racket\n(",
+}
+#: R runs what comes before the place where a text stops being a program.
+del BROKEN["r"]
 CRASHES = {
     "c": "#include <stdlib.h>\nint main() { abort(); }",
     "cpp17": '#include <stdexcept>\nint main() { throw std::runtime_error("no"); }',
@@ -79,6 +113,36 @@ CRASHES = {
     "go": "package main\nfunc main() { panic(1) }",
     "rust": "fn main() { panic!() }",
     "bash": "exit 3",
+    "scala": "object Main extends App { assert(1 == 2) }",
+    "kotlin_script": "throw Exception()",
+    "csharp": "class C { static void Main() { System.Diagnostics.Debug.Assert(1 == 2); } }",
+    "php": "throw new Exception('no');",
+    "lua": "error('no')",
+    "perl": "die 'no'",
+    "ruby": "raise 'no'",
+    "r": "stop('no')",
+    "racket": "#lang racket\n(error 'no)",
+    "d": "unittest { assert(1 == 2); }\nvoid main() {}",
+    "verilog": "module tb; initial $fatal; endmodule",
+}
+#: Tests of one function, with what it should return in place of EXPECTED.
+UNIT_TESTS = {
+    "pytest": "def twice(x): return 2 * x\ndef test_twice(): assert twice(2) == EXPECTED",
+    "jest": (
+        "import { expect, test } from '@jest/globals'\n"
+        "const twice = (x: number): number => 2 * x\n"
+        "test('twice', () => { expect(twice(2)).toBe(EXPECTED) })"
+    ),
+    "junit": (
+        "import org.junit.jupiter.api.Test;\n"
+        "import static org.junit.jupiter.api.Assertions.assertEquals;\n"
+        "public class Twice { static int of(int x) { return 2 * x; } }\n"
+        "class TwiceTest { @Test void twice() { assertEquals(EXPECTED, Twice.of(2)); } }"
+    ),
+    "go_test": (
+        'package main\nimport "testing"\nfunc twice(x int) int { return 2 * x }\n'
+        'func TestTwice(t *testing.T) { if twice(2) != EXPECTED { t.Error("Not equal") } }'
+    ),
 }
 TOO_LARGE = {
     "cpp17": (
@@ -128,6 +192,25 @@ async def test_text_that_is_no_program_is_told_from_one_that_fails(
 async def test_a_crash_is_the_programs_own(sandbox: LocalSandbox, language: str) -> None:
     result = await run(sandbox, language, CRASHES[language])
     assert result.status is Status.RUNTIME_ERROR, result
+
+
+@pytest.mark.parametrize("language", UNIT_TESTS)
+async def test_a_runner_of_tests_tells_whether_they_pass(
+    sandbox: LocalSandbox, language: str
+) -> None:
+    passed = await run(sandbox, language, UNIT_TESTS[language].replace("EXPECTED", "4"))
+    assert passed.status is Status.ACCEPTED, passed
+    failed = await run(sandbox, language, UNIT_TESTS[language].replace("EXPECTED", "5"))
+    assert failed.status is Status.RUNTIME_ERROR, failed
+
+
+async def test_java_assertions_are_on(sandbox: LocalSandbox) -> None:
+    code = "class Helper { int one() { return 1; } } public class Main {\n"
+    code += "    public static void main(String[] a) { assert new Helper().one() == %d : 7; } }"
+    assert (await run(sandbox, "java", code % 1)).status is Status.ACCEPTED
+    wrong = await run(sandbox, "java", code % 2)
+    assert wrong.status is Status.RUNTIME_ERROR
+    assert "AssertionError: 7" in wrong.stderr
 
 
 @pytest.mark.parametrize("language", TOO_LARGE)

@@ -38,6 +38,7 @@ _LINKS = {
     "dev/stdin": "/proc/self/fd/0",
     "dev/stdout": "/proc/self/fd/1",
     "dev/stderr": "/proc/self/fd/2",
+    "mnt": "/tmp",
 }
 #: Entries of a folder that are held while it is emptied.
 _AT_ONCE = 4096
@@ -63,7 +64,8 @@ def build(root: str, extra: list[str], python_home: str) -> None:
         with open(f"{root}/{name}", "w") as file:
             file.write(text)
     for name, target in _LINKS.items():
-        os.symlink(target, f"{root}/{name}")
+        if not os.path.lexists(f"{root}/{name}"):  # something of the host's may be shown below it
+            os.symlink(target, f"{root}/{name}")
     kernel.mount("", root, flags=kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY)
 
 
