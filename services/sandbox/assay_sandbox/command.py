@@ -77,6 +77,7 @@ def prepare() -> None:
 def equivalence(
     data: Path = typer.Option(help="Folder with the data sets.", exists=True, file_okay=False),
     set: list[str] = typer.Option([], help="Only this data set; may be given again."),
+    match: str = typer.Option("", help="Only programs whose name contains this."),
     limit: int | None = typer.Option(None, min=1, help="Only so many of each, drawn by the seed."),
     seed: int = typer.Option(0, help="Decides which are drawn."),
     jobs: int = typer.Option(2, min=1, help="Programs at once."),
@@ -95,7 +96,8 @@ def equivalence(
     from assay_sandbox.equivalence import view
 
     console = Console()
-    options = view.Options(data, tuple(set), limit, seed, jobs, cpu_time_s, url)
+    choice = view.Choice(tuple(set), match, limit, seed)
+    options = view.Options(data, choice, jobs, cpu_time_s, url)
     seen = asyncio.run(view.measure(options, console))
     view.show(seen, console)
     if output is not None:

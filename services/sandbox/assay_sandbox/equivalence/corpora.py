@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -191,18 +192,30 @@ CORPORA: Mapping[str, Callable[[Path], Iterator[Subject]]] = {
 }
 
 
-def subjects_of(names: tuple[str, ...], data: Path, limit: int | None, seed: int) -> list[Subject]:
-    """The subjects of the named data sets; with a limit, a seeded sample of each.
+@dataclass(frozen=True)
+class Choice:
+    """Which subjects: of these data sets (empty: of all), with `match` in their name, and at most
+    `limit` of each set, drawn by `seed`.
+    """
+
+    sets: tuple[str, ...] = ()
+    match: str = ""
+    limit: int | None = None
+    seed: int = 0
+
+
+def subjects_of(choice: Choice, data: Path) -> list[Subject]:
+    """The subjects that are chosen.
 
     Raises:
         DatasetError: a name that is not in `CORPORA`, or a file that cannot be read.
     """
     chosen = []
-    for name in names or tuple(CORPORA):
+    for name in choice.sets or tuple(CORPORA):
         if name not in CORPORA:
             raise DatasetError(f"{name!r} is not one of {', '.join(CORPORA)}", field="--set")
-        found = list(CORPORA[name](data))
-        if limit is not None and limit < len(found):
-            found = Random(f"{seed} {name}").sample(found, limit)
+        found = [subject for subject in CORPORA[name](data) if choice.match in subject.id]
+        if choice.limit is not None and choice.limit < len(found):
+            found = Random(f"{choice.seed} {name}").sample(found, choice.limit)
         chosen += found
     return chosen

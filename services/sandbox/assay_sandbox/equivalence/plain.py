@@ -4,6 +4,7 @@ Nothing protects this machine from them. Only programs of published data sets be
 """
 
 import asyncio
+import importlib.util
 import os
 import re
 import select
@@ -18,13 +19,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_sandbox.equivalence.subjects import Outcome, StdinTest, Subject
-from assay_sandbox.host import Packages
+from assay_sandbox.host import SCIENTIFIC, examine
+from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import Limits, Status
 
 #: Sets the limits of its own process and becomes the program. The stack is that of a slot.
 _LAUNCHER = (
-    'ulimit -c 0 -n 256 -s 65536; ulimit -t "$1"; ulimit -d "$2"; ulimit -f "$3"; shift 3; '
-    'exec "$@"'
+    'set -e; ulimit -c 0; ulimit -n 256; ulimit -s 65536; ulimit -t "$1"; ulimit -d "$2"; '
+    'ulimit -f "$3"; shift 3; exec "$@"'
 )
 _CHUNK_BYTES = 65536
 _CLOSE_TIMEOUT_S = 5.0
@@ -32,6 +34,43 @@ _FILE_BLOCK_BYTES = 512
 _SYNTAX = re.compile(rb"^(SyntaxError|IndentationError|TabError)\b", re.MULTILINE)
 _TRACEBACK = b"Traceback (most recent call last):"
 _LINE_BREAK = re.compile(r"\r\n|\r|\n")
+
+
+@contextmanager
+def plain_interpreter(settings: SandboxSettings) -> Iterator[Path]:
+    """The interpreter that slots are forks of, in a virtual environment with their packages."""
+    host = examine(settings, has_namespaces=True)
+    host.close()
+    python = Path(host.python)
+    with tempfile.TemporaryDirectory(prefix="assay-plain-") as name:
+        home = Path(name)
+        binary = home / "bin" / "python"
+        site = home / "lib" / _version(python) / "site-packages"
+        for folder in (binary.parent, site):
+            folder.mkdir(parents=True)
+        (home / "pyvenv.cfg").write_text(f"home = {python.parent}\n")
+        binary.symlink_to(python)
+        for path in _packages(settings):
+            (site / path.name).symlink_to(path)
+        yield binary
+
+
+def _version(python: Path) -> str:
+    """As folders are named: python3.11."""
+    code = "import sys; print('python%d.%d' % sys.version_info[:2])"
+    shown = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
+    return shown.stdout.strip()
+
+
+def _packages(settings: SandboxSettings) -> list[Path]:
+    if settings.sandbox_packages is not None:
+        return [path for path in settings.sandbox_packages.iterdir() if path.suffix != ".pth"]
+    numpy = importlib.util.find_spec("numpy")
+    if numpy is None or numpy.origin is None:
+        return []
+    folder = Path(numpy.origin).parents[1]
+    beside = [folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs")]
+    return [path for path in beside if path.exists()]
 
 
 @dataclass(frozen=True)
@@ -74,9 +113,8 @@ class PlainPython:
     share most runs.
     """
 
-    def __init__(self, python: str, packages: Packages | None, limits: Limits, jobs: int) -> None:
+    def __init__(self, python: Path, limits: Limits, jobs: int) -> None:
         self._python = python
-        self._packages = packages
         self._limits = limits
         self._places = asyncio.Semaphore(jobs)
         self._known: dict[tuple[str, str], asyncio.Future[Ended]] = {}
@@ -147,7 +185,7 @@ class PlainPython:
 
     def _environment(self, folder: Path, hash_seed: str) -> dict[str, str]:
         """What programs in a slot have too, with folders of this run's own."""
-        environment = {
+        return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(folder / "work"),
             "TMPDIR": str(folder),
@@ -156,13 +194,6 @@ class PlainPython:
             "OMP_NUM_THREADS": "1",
             "OPENBLAS_NUM_THREADS": "1",
         }
-        if self._packages is not None:
-            shown = folder / "packages"
-            shown.mkdir()
-            for path in map(Path, self._packages.shown):
-                (shown / path.name).symlink_to(path)
-            environment["PYTHONPATH"] = str(shown)
-        return environment
 
     def _watch(self, work: Path, stdin: Path, environment: dict[str, str]) -> Ended:
         with _process(self._command(), work, stdin, environment) as process:
@@ -192,8 +223,11 @@ class PlainPython:
         )
 
     def _used_up(self, exit_code: int, cpu_time_s: float) -> bool:
+        """Whether the program and its children used up the CPU time, which one limit cannot stop:
+        each process has a limit of its own.
+        """
         killed = exit_code in (-signal.SIGXCPU, -signal.SIGKILL)
-        return killed and cpu_time_s >= 0.9 * self._limits.cpu_time_s
+        return cpu_time_s > (0.9 if killed else 1.0) * self._limits.cpu_time_s
 
     def _command(self) -> list[str]:
         limits = (
@@ -201,7 +235,7 @@ class PlainPython:
             self._limits.memory_bytes // 1024,
             self._limits.file_bytes // _FILE_BLOCK_BYTES,
         )
-        python = [self._python, "-X", "utf8", "main.py"]
+        python = [str(self._python), "-X", "utf8", "main.py"]
         return ["/bin/sh", "-c", _LAUNCHER, "sh", *map(str, limits), *python]
 
 

@@ -18,6 +18,8 @@ from assay_shared.types import (
 
 #: In place of a status: the sandbox refuses to judge the case, and says so.
 REFUSED = "refused"
+#: A sandbox of this process raises these where a service would answer 500.
+_DEFECTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
 
 @asynccontextmanager
@@ -65,7 +67,7 @@ class SlotPython:
             if subject.way == "script":
                 return await self._execute(subject)
             return await self._test(subject)
-        except AssayError as error:
+        except (AssayError, *_DEFECTS) as error:
             status = REFUSED if isinstance(error, InvalidInput) else Status.SANDBOX_ERROR
             num_cases = max(1, len(subject.cases) + len(subject.tests))
             return Outcome((status,) * num_cases, messages=(f"{type(error).__name__}: {error}",))

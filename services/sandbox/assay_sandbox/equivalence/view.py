@@ -11,12 +11,11 @@ from rich.progress import Progress
 from rich.table import Table
 
 from assay_sandbox.equivalence import report
-from assay_sandbox.equivalence.corpora import subjects_of
+from assay_sandbox.equivalence.corpora import Choice, subjects_of
 from assay_sandbox.equivalence.measure import Comparison, Measurement
-from assay_sandbox.equivalence.plain import PlainPython
+from assay_sandbox.equivalence.plain import PlainPython, plain_interpreter
 from assay_sandbox.equivalence.slot import SlotPython, local_sandbox, remote_sandbox
-from assay_sandbox.equivalence.subjects import limits_of
-from assay_sandbox.host import examine, find_packages
+from assay_sandbox.equivalence.subjects import Subject, limits_of
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.interfaces import Sandbox
 from assay_shared.settings import read_settings
@@ -30,9 +29,7 @@ class Options:
     """What the command line says."""
 
     data: Path
-    sets: tuple[str, ...]
-    limit: int | None
-    seed: int
+    choice: Choice
     jobs: int
     cpu_time_s: float
     url: str | None = None
@@ -40,29 +37,27 @@ class Options:
 
 async def measure(options: Options, console: Console) -> Measurement:
     """Run the chosen subjects both ways and show how far it is."""
-    subjects = subjects_of(options.sets, options.data, options.limit, options.seed)
+    subjects = subjects_of(options.choice, options.data)
     limits = limits_of(options.cpu_time_s)
-    async with _sandbox(options, limits) as sandbox:
-        comparison = Comparison(
-            plain_python(limits, options.jobs), SlotPython(sandbox, limits), limits
-        )
-        with Progress(console=console) as progress:
-            task = progress.add_task("compared", total=len(subjects))
-
-            def show(seen: Measurement) -> None:
-                text = f"{len(seen.unexplained)} unexplained"
-                progress.update(task, completed=seen.num_subjects, description=text)
-
-            return await comparison.measure(subjects, options.jobs, show)
-
-
-def plain_python(limits: Limits, jobs: int) -> PlainPython:
-    """Plain Python by the interpreter, and with the packages, that slots on this host have."""
     settings = read_settings(SandboxSettings)
-    host = examine(settings, has_namespaces=True)
-    host.close()
-    packages = find_packages(settings, host, has_namespaces=True)
-    return PlainPython(host.python, packages, limits, jobs)
+    with plain_interpreter(settings) as python:
+        async with _sandbox(options, limits) as sandbox:
+            plain = PlainPython(python, limits, options.jobs)
+            comparison = Comparison(plain, SlotPython(sandbox, limits), limits)
+            return await _watch(comparison, subjects, options.jobs, console)
+
+
+async def _watch(
+    comparison: Comparison, subjects: Sequence[Subject], jobs: int, console: Console
+) -> Measurement:
+    with Progress(console=console) as progress:
+        task = progress.add_task("compared", total=len(subjects))
+
+        def show(seen: Measurement) -> None:
+            text = f"{len(seen.unexplained)} unexplained"
+            progress.update(task, completed=seen.num_subjects, description=text)
+
+        return await comparison.measure(subjects, jobs, show)
 
 
 def _sandbox(options: Options, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
