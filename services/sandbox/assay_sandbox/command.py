@@ -94,9 +94,10 @@ def equivalence(
     from rich.console import Console
 
     from assay_sandbox.equivalence import view
+    from assay_sandbox.equivalence.corpora import Choice
 
     console = Console()
-    choice = view.Choice(tuple(set), match, limit, seed)
+    choice = Choice(tuple(set), match, limit, seed)
     options = view.Options(data, choice, jobs, cpu_time_s, url)
     seen = asyncio.run(view.measure(options, console))
     view.show(seen, console)
