@@ -8,6 +8,7 @@ from random import Random
 from typing import Any
 
 from assay_sandbox.equivalence.cpython_suite import cpython_subjects
+from assay_sandbox.equivalence.odd_programs import odd_subjects
 from assay_sandbox.equivalence.plain import script_of
 from assay_sandbox.equivalence.subjects import StdinTest, Subject, Way
 from assay_shared.errors import DatasetError
@@ -177,7 +178,7 @@ def _contests(data: Path) -> Iterator[dict[str, Any]]:
     return _rows(data / "code_contests/codecontests_150.jsonl.gz")
 
 
-#: The data sets by name. The last is not in the data folder: Python brings it along.
+#: The data sets by name. The last two are not in the data folder: one is here, one is Python's own.
 CORPORA: Mapping[str, Callable[[Path], Iterator[Subject]]] = {
     "humaneval": humaneval,
     "humaneval_plus": humaneval_plus,
@@ -188,6 +189,7 @@ CORPORA: Mapping[str, Callable[[Path], Iterator[Subject]]] = {
     "model_solutions": model_solutions,
     "code_contests": code_contests,
     "sandboxfusion": sandboxfusion,
+    "odd": odd_subjects,
     "cpython": cpython_subjects,
 }
 
