@@ -153,8 +153,9 @@ class PlainPython:
             statuses=(script_status(ended),),
             exit_code=ended.exit_code,
             stdout=ended.stdout,
-            stderr=ended.stderr.replace(f"{ended.folder}/main.py".encode(), b"main.py"),
+            stderr=ended.stderr,
             cpu_time_s=ended.cpu_time_s,
+            folders=(ended.folder, str(Path(ended.folder).parent), str(self._python.parents[1])),
         )
 
     async def _judge_stdin(self, subject: Subject) -> Outcome:

@@ -4,6 +4,7 @@ A rule sees what differs and may run the program again under plain Python: a cla
 prints the time" has to show itself there.
 """
 
+import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
@@ -16,6 +17,7 @@ Repeat = Callable[[Subject, str], Awaitable[Outcome]]
 #: How often plain Python repeats a script that may print something else each time.
 _NUM_REPEATS = 3
 _SAME_SEED = "0"
+_MAX_TEXT_BYTES = 100_000
 
 
 @dataclass(frozen=True)
@@ -66,6 +68,21 @@ def _differs_where_others_do(text: bytes, others: Sequence[bytes]) -> bool:
     return all(at in varying for at, line in enumerate(own) if line != theirs[0][at])
 
 
+async def _prints_its_folder(evidence: Evidence, repeat: Repeat) -> bool:
+    """Only stdout differs, and only where plain Python prints a path below its own folders."""
+    if evidence.aspects != ("stdout",) or len(evidence.plain.stdout) > _MAX_TEXT_BYTES:
+        return False
+    expected = re.escape(evidence.plain.stdout)
+    for folder in evidence.plain.folders:
+        expected = expected.replace(re.escape(folder.encode()), rb"/[\w./-]+")
+    return re.fullmatch(expected, evidence.slot.stdout) is not None
+
+
+async def _lists_modules(evidence: Evidence, repeat: Repeat) -> bool:
+    """Only stdout differs, of a program that looks which modules are imported already."""
+    return evidence.aspects == ("stdout",) and "in sys.modules" in evidence.subject.code
+
+
 async def _is_refused_as_ungradable(evidence: Evidence, repeat: Repeat) -> bool:
     """With `hackable: false`, test code that has to run inside the process is not judged at all."""
     return evidence.subject.way == "assert outside" and set(evidence.slot.statuses) == {REFUSED}
@@ -87,6 +104,16 @@ RULES = (
         "prints what varies",
         "plain Python itself prints something else each time, in the same lines",
         _prints_what_varies,
+    ),
+    Rule(
+        "prints its folder",
+        "the program prints where it, or the interpreter, lies",
+        _prints_its_folder,
+    ),
+    Rule(
+        "lists what is imported",
+        "the interpreter of a slot is warm: it has imported common modules before the program",
+        _lists_modules,
     ),
     Rule(
         "refused, not judged",

@@ -53,6 +53,8 @@ class Outcome:
     cpu_time_s: float = 0.0
     messages: tuple[str, ...] = ()
     grading: str = ""
+    #: Where the program, and its interpreter, were. Known of plain Python only.
+    folders: tuple[str, ...] = ()
 
     @property
     def is_cut_short(self) -> bool:
