@@ -8,7 +8,7 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
-from assay_sandbox.equivalence.slot import REFUSED
+from assay_sandbox.equivalence.slot import REFUSED, UNGRADABLE
 from assay_sandbox.equivalence.subjects import Outcome, Subject
 from assay_shared.types import Status
 
@@ -83,9 +83,12 @@ async def _lists_modules(evidence: Evidence, repeat: Repeat) -> bool:
     return evidence.aspects == ("stdout",) and "in sys.modules" in evidence.subject.code
 
 
-async def _is_refused_as_ungradable(evidence: Evidence, repeat: Repeat) -> bool:
-    """With `hackable: false`, test code that has to run inside the process is not judged at all."""
-    return evidence.subject.way == "assert outside" and set(evidence.slot.statuses) == {REFUSED}
+async def _is_ungradable(evidence: Evidence, repeat: Repeat) -> bool:
+    """With `hackable: false`, each case that differs is one that the slot refuses to judge."""
+    if evidence.subject.way != "assert outside":
+        return False
+    pairs = zip(evidence.plain.statuses, evidence.slot.statuses, strict=True)
+    return all(slot in (plain, REFUSED, UNGRADABLE) for plain, slot in pairs)
 
 
 def _first_difference(one: Outcome, other: Outcome, status: Status) -> int | None:
@@ -116,9 +119,9 @@ RULES = (
         _lists_modules,
     ),
     Rule(
-        "refused, not judged",
-        "`hackable: false` refuses test code that only the program's own process can evaluate",
-        _is_refused_as_ungradable,
+        "ungradable",
+        "`hackable: false` leaves a case without a verdict where it would have to trust the program",
+        _is_ungradable,
     ),
 )
 

@@ -18,6 +18,8 @@ from assay_shared.types import (
 
 #: In place of a status: the sandbox refuses to judge the case, and says so.
 REFUSED = "refused"
+#: A status without a verdict: a case could be judged by trusting the program only.
+UNGRADABLE = "ungradable"
 #: A sandbox of this process raises these where a service would answer 500.
 _DEFECTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
 
