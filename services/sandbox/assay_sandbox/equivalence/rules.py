@@ -120,7 +120,7 @@ RULES = (
     ),
     Rule(
         "ungradable",
-        "`hackable: false` leaves a case without a verdict where it would have to trust the program",
+        "`hackable: false`: the case cannot be judged without trusting the program",
         _is_ungradable,
     ),
 )
