@@ -87,7 +87,8 @@ def equivalence(
 ) -> None:
     """Run data sets in slots and under plain Python, which does not protect this machine from them.
 
-    Ends with exit code 1 if a difference between the two has no known reason.
+    Ends with exit code 1 if a difference between the two has no known reason. When it is
+    interrupted, it shows what it has compared until then, and ends with exit code 130.
     """
     import asyncio
 
@@ -95,13 +96,19 @@ def equivalence(
 
     from assay_sandbox.equivalence import view
     from assay_sandbox.equivalence.corpora import Choice
+    from assay_sandbox.equivalence.measure import Measurement
 
     console = Console()
     choice = Choice(tuple(set), match, limit, seed)
     options = view.Options(data, choice, jobs, cpu_time_s, url)
-    seen = asyncio.run(view.measure(options, console))
+    seen = Measurement()
+    is_whole = True
+    try:
+        asyncio.run(view.measure(options, console, seen))
+    except KeyboardInterrupt:
+        is_whole = False
     view.show(seen, console)
     if output is not None:
         view.write(seen, output)
-    if seen.unexplained:
-        raise typer.Exit(1)
+    if seen.unexplained or not is_whole:
+        raise typer.Exit(1 if is_whole else 130)

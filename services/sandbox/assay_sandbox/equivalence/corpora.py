@@ -220,4 +220,6 @@ def subjects_of(choice: Choice, data: Path) -> list[Subject]:
         if choice.limit is not None and choice.limit < len(found):
             found = Random(f"{choice.seed} {name}").sample(found, choice.limit)
         chosen += found
+    # Those of a run that is interrupted are of all sets.
+    Random(choice.seed).shuffle(chosen)
     return chosen

@@ -59,16 +59,16 @@ class Comparison:
         self,
         subjects: Sequence[Subject],
         jobs: int,
-        on_subject: Callable[[Measurement], None] = lambda seen: None,
+        seen: Measurement,
+        on_subject: Callable[[], None] = lambda: None,
     ) -> Measurement:
-        """Compare all subjects, `jobs` at once."""
-        seen = Measurement()
+        """Compare all subjects, `jobs` at once, and add each to `seen` when it is done."""
         waiting = iter(subjects)
 
         async def work() -> None:
             for subject in waiting:
                 await self._compare(subject, seen)
-                on_subject(seen)
+                on_subject()
 
         async with asyncio.TaskGroup() as group:
             for _ in range(jobs):

@@ -15,7 +15,7 @@ from assay_sandbox.equivalence.corpora import Choice, subjects_of
 from assay_sandbox.equivalence.measure import Comparison, Measurement
 from assay_sandbox.equivalence.plain import PlainPython, plain_interpreter
 from assay_sandbox.equivalence.slot import SlotPython, local_sandbox, remote_sandbox
-from assay_sandbox.equivalence.subjects import Subject, limits_of
+from assay_sandbox.equivalence.subjects import limits_of
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.interfaces import Sandbox
 from assay_shared.settings import read_settings
@@ -35,8 +35,8 @@ class Options:
     url: str | None = None
 
 
-async def measure(options: Options, console: Console) -> Measurement:
-    """Run the chosen subjects both ways and show how far it is."""
+async def measure(options: Options, console: Console, seen: Measurement) -> None:
+    """Run the chosen subjects both ways, show how far it is, and put into `seen` what comes."""
     subjects = subjects_of(options.choice, options.data)
     limits = limits_of(options.cpu_time_s)
     settings = read_settings(SandboxSettings)
@@ -44,20 +44,14 @@ async def measure(options: Options, console: Console) -> Measurement:
         async with _sandbox(options, limits) as sandbox:
             plain = PlainPython(python, limits, options.jobs)
             comparison = Comparison(plain, SlotPython(sandbox, limits), limits)
-            return await _watch(comparison, subjects, options.jobs, console)
+            with Progress(console=console) as progress:
+                task = progress.add_task("compared", total=len(subjects))
 
+                def show() -> None:
+                    text = f"{len(seen.unexplained)} unexplained"
+                    progress.update(task, completed=seen.num_subjects, description=text)
 
-async def _watch(
-    comparison: Comparison, subjects: Sequence[Subject], jobs: int, console: Console
-) -> Measurement:
-    with Progress(console=console) as progress:
-        task = progress.add_task("compared", total=len(subjects))
-
-        def show(seen: Measurement) -> None:
-            text = f"{len(seen.unexplained)} unexplained"
-            progress.update(task, completed=seen.num_subjects, description=text)
-
-        return await comparison.measure(subjects, jobs, show)
+                await comparison.measure(subjects, options.jobs, seen, show)
 
 
 def _sandbox(options: Options, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
