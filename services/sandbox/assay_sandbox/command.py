@@ -1,4 +1,4 @@
-"""Run untrusted programs with limits: serve, run, prepare."""
+"""Run untrusted programs with limits: serve, run, prepare, equivalence."""
 
 from pathlib import Path
 
@@ -71,3 +71,44 @@ def prepare() -> None:
     toolchain = Toolchain(folder, settings.toolchains, sys.executable)
     names = asyncio.run(toolchain.prepare_all())
     print(f"ready in {folder}: {', '.join(names) or 'nothing is needed'}")
+
+
+@app.command()
+def equivalence(
+    data: Path = typer.Option(help="Folder with the data sets.", exists=True, file_okay=False),
+    set: list[str] = typer.Option([], help="Only this data set; may be given again."),
+    match: str = typer.Option("", help="Only programs whose name contains this."),
+    limit: int | None = typer.Option(None, min=1, help="Only so many of each, drawn by the seed."),
+    seed: int = typer.Option(0, help="Decides which are drawn."),
+    jobs: int = typer.Option(2, min=1, help="Programs at once."),
+    cpu_time_s: float = typer.Option(10.0, min=1, max=300, help="CPU time of each program."),
+    url: str | None = typer.Option(None, help="A running sandbox; else one is made here."),
+    output: Path | None = typer.Option(None, help="Write all differences to this file, as JSON."),
+) -> None:
+    """Run data sets in slots and under plain Python, which does not protect this machine from them.
+
+    Ends with exit code 1 if a difference between the two has no known reason. When it is
+    interrupted, it shows what it has compared until then, and ends with exit code 130.
+    """
+    import asyncio
+
+    from rich.console import Console
+
+    from assay_sandbox.equivalence import view
+    from assay_sandbox.equivalence.corpora import Choice
+    from assay_sandbox.equivalence.measure import Measurement
+
+    console = Console()
+    choice = Choice(tuple(set), match, limit, seed)
+    options = view.Options(data, choice, jobs, cpu_time_s, url)
+    seen = Measurement()
+    is_whole = True
+    try:
+        asyncio.run(view.measure(options, console, seen))
+    except KeyboardInterrupt:
+        is_whole = False
+    view.show(seen, console)
+    if output is not None:
+        view.write(seen, output)
+    if seen.unexplained or not is_whole:
+        raise typer.Exit(1 if is_whole else 130)

@@ -1,0 +1,92 @@
+"""What is run both ways, and what comes of one run."""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from assay_shared.types import Limits, Status
+
+#: How a subject is run: as a script, or judged by cases of one kind.
+Way = Literal["script", "stdin", "assert", "assert outside"]
+WAYS: tuple[Way, ...] = ("script", "stdin", "assert", "assert outside")
+
+#: These statuses say that a limit ended the program, at a moment that depends on the machine.
+LIMITS = (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
+
+
+@dataclass(frozen=True)
+class StdinTest:
+    """The input of a program and the output that its data set expects."""
+
+    stdin: str
+    expected_stdout: str
+
+
+@dataclass(frozen=True)
+class Subject:
+    """A program of a data set, and one way to run it.
+
+    A `script` reads `stdin` and ends by itself. The others are judged: `stdin` by `tests`, `assert`
+    by `cases`, which are test code to run after the program. `assert outside` is the same test code
+    with `hackable: false`.
+    """
+
+    id: str
+    corpus: str
+    way: Way
+    code: str
+    stdin: str = ""
+    cases: tuple[str, ...] = ()
+    tests: tuple[StdinTest, ...] = ()
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What one run showed: of a script one status, of a judged program one for each case.
+
+    `exit_code` is None for a judged program. `messages` explain the statuses to people.
+    """
+
+    statuses: tuple[str, ...]
+    exit_code: int | None = None
+    stdout: bytes = b""
+    stderr: bytes = b""
+    cpu_time_s: float = 0.0
+    messages: tuple[str, ...] = ()
+    grading: str = ""
+    #: Where the program, and its interpreter, were. Known of plain Python only.
+    folders: tuple[str, ...] = ()
+
+    @property
+    def is_cut_short(self) -> bool:
+        return any(status in LIMITS for status in self.statuses)
+
+
+def aspects_that_differ(plain: Outcome, slot: Outcome) -> tuple[str, ...]:
+    """Names what is not equal, among `status`, `exit status` and `stdout`.
+
+    Where both were ended by the same limit, only the statuses are compared: how much was printed
+    until then depends on the machine.
+    """
+    if plain.statuses != slot.statuses:
+        found = ["status"]
+    elif plain.is_cut_short:
+        return ()
+    else:
+        found = []
+    if plain.exit_code != slot.exit_code:
+        found.append("exit status")
+    if plain.stdout != slot.stdout:
+        found.append("stdout")
+    return tuple(found)
+
+
+def limits_of(cpu_time_s: float) -> Limits:
+    """The limits of both ways. Wall time is generous: other work on the machine must not decide."""
+    return Limits(
+        cpu_time_s=cpu_time_s,
+        wall_time_s=min(600.0, 10 * cpu_time_s + 30),
+        memory_bytes=2**30,
+        output_bytes=8 * 2**20,
+        file_bytes=64 * 2**20,
+        processes=64,
+    )
