@@ -237,19 +237,21 @@ HOARDS = {
         "    m.madvise(mmap.MADV_DONTNEED)\n"
     ),
     "shared memory of children": (
-        "import mmap\nfor _ in range(9):\n"
+        "import mmap\nready, done = os.pipe()\nfor _ in range(9):\n"
         "    m = mmap.mmap(-1, 100 << 20)\n"
         "    if os.fork() == 0:\n"
         "        for i in range(0, 100 << 20, 4096): m[i] = 1\n"
-        "        time.sleep(5); os._exit(0)\n"
+        "        os.write(done, b'1'); time.sleep(9); os._exit(0)\n"
         "    m.close()\n"
+        "for _ in range(9): os.read(ready, 1)\n"
     ),
     "processes": (
-        "for _ in range(9):\n"
+        "ready, done = os.pipe()\nfor _ in range(9):\n"
         "    if os.fork() == 0:\n"
         "        kept = bytearray(100 << 20)\n"
         "        for i in range(0, 100 << 20, 4096): kept[i] = 1\n"
-        "        time.sleep(5); os._exit(0)\n"
+        "        os.write(done, b'1'); time.sleep(9); os._exit(0)\n"
+        "for _ in range(9): os.read(ready, 1)\n"
     ),
 }  # fmt: skip
 
