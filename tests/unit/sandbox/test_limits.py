@@ -63,8 +63,8 @@ async def run(
     process = start("10001" if "10001" in rest else "0", isolation, folder)
     url = await asyncio.to_thread(find_url, process)
     yield lambda code, **more: asyncio.to_thread(post, url, ask(code, **more))
-    process.kill()
-    process.wait()
+    process.terminate()
+    process.wait(timeout=30)
     assert process.stderr is not None
     process.stderr.close()
 
