@@ -13,6 +13,9 @@ from pathlib import Path
 import pytest
 import pytest_asyncio
 
+from assay_sandbox.languages import LANGUAGES
+from assay_sandbox.program import Program
+from assay_sandbox.run import Run as SlotRun
 from assay_sandbox.sandbox import LocalSandbox
 from assay_shared.types import (
     CallCase,
@@ -324,3 +327,19 @@ async def test_each_case_has_the_cpu_limit_and_no_more(sandbox: LocalSandbox) ->
 async def test_a_case_within_its_cpu_time_is_not_killed(sandbox: LocalSandbox) -> None:
     report = await sandbox.test(judge("def f():\n    burn(0.97)\n    return 1\n", 3))
     assert [case.status for case in report.cases] == [Status.ACCEPTED] * 3, report
+
+
+async def test_a_slot_says_when_its_program_is_idle_and_when_not(folder: Path) -> None:
+    sandbox = await open_sandbox(sandbox_isolation="pooled", sandbox_work_folder=folder)
+    said: list[bool] = []
+    code = f"{PRELUDE}time.sleep(0.5)\nburn(0.5)\ntime.sleep(0.5)\nprint('done')"
+    plan = Program(LANGUAGES["python"], LIMITS, text=code).plan()
+    slot = await sandbox._slots.hold("std", 0)
+    slot_run = SlotRun(slot.socket, plan, lambda _run, _line: None)
+    slot_run.on_idle = said.append
+    assert (await slot_run.finish()).stdout == b"done\n"
+    await sandbox._slots.let_go("std", 0)
+    await sandbox.close()
+    # A loaded machine may give a burning program too little to show: it is idle for a moment.
+    assert len(said) >= 3
+    assert said == [index % 2 == 0 for index in range(len(said))]
