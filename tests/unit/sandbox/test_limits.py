@@ -338,6 +338,7 @@ async def test_a_slot_says_when_its_program_is_idle_and_when_not(folder: Path) -
     slot_run = SlotRun(slot.socket, plan, lambda _run, _line: None)
     slot_run.on_idle = said.append
     assert (await slot_run.finish()).stdout == b"done\n"
+    slot.socket.close()
     await sandbox._slots.let_go("std", 0)
     await sandbox.close()
     # A loaded machine may give a burning program too little to show: it is idle for a moment.
