@@ -123,6 +123,8 @@ FACTS = {
     "peak_memory_bytes": 0,
     "out_of_memory": False,
     "out_of_memory_around": False,
+    "out_of_cpu": False,
+    "case_cpu_times_s": [],
 }
 
 

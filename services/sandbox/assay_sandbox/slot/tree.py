@@ -15,6 +15,7 @@ _PARENT, _WAITED, _START = 1, slice(13, 15), 19
 _CPU_CLOCK = 2
 #: What whole ticks of two counters may hide.
 _ROUNDING_S = 2 / _TICKS_PER_S
+_SHORTEST_LIFE_S = 0.001
 
 
 def children(pid: int) -> list[int]:
@@ -59,10 +60,18 @@ class _Seen:
     own_s: float
     #: Of children that it has waited for, and theirs.
     waited_s: float
+    #: How many of its kind there were since the look before, for each one that is seen: more than
+    #: one if it began after that look.
+    weight: float = 1.0
 
     @property
     def cpu_time_s(self) -> float:
         return self.own_s + self.waited_s
+
+    def age_s(self, now: float) -> float:
+        """How long it has lived. When it began is known to a tick: half of one is taken off."""
+        lived_s = now - (int(self.started) + 0.5) / _TICKS_PER_S
+        return max(lived_s, self.own_s, _SHORTEST_LIFE_S)
 
 
 def _see(pid: int) -> _Seen | None:
@@ -78,22 +87,55 @@ def _see(pid: int) -> _Seen | None:
     return _Seen(int(fields[_PARENT]), fields[_START], own_s, waited_s)
 
 
+@dataclass
+class _Debt:
+    """CPU time of children that have ended, and is not yet in the account of their parent."""
+
+    owed_s: float = 0.0
+    weighed_s: float = 0.0
+    paid_s: float = 0.0
+
+    def settle(self, ended: list[_Seen], paid_s: float, hidden_s: float) -> float:
+        """Take what has ended and what was paid since the last look; return what nobody pays.
+
+        Up to `hidden_s` may have been paid and not be shown.
+        """
+        self.owed_s += sum(seen.cpu_time_s for seen in ended)
+        self.weighed_s += sum(seen.cpu_time_s * seen.weight for seen in ended)
+        self.paid_s += paid_s
+        missing_s = self.owed_s - self.paid_s
+        if 0.0 < missing_s <= hidden_s:
+            return 0.0
+        lost_s = missing_s * self.weighed_s / self.owed_s if missing_s > 0.0 else 0.0
+        # Children that no look saw have paid too: that covers for no others later on.
+        self.owed_s = self.weighed_s = 0.0
+        self.paid_s = min(hidden_s, -missing_s) if missing_s < 0.0 else 0.0
+        return lost_s
+
+
 class CpuCount:
     """The CPU time of everything below a process that waits for none of it meanwhile.
 
     A process that its parent waits for is in the parent's account. One that nobody waits for
     (SIGCHLD is ignored) leaves no account when it ends: it counts with what it had used at the
-    last look. So what such processes use after the last look at them is missed.
+    last look and, if it was seen once, for as many like it as went unseen. Looks come at times
+    that a program cannot foresee, so this is right on average.
     """
 
     def __init__(self) -> None:
         self._seen: dict[int, _Seen] = {}
+        self._looked = _now()
+        self._debts: dict[int, _Debt] = {}
         self._lost_s = 0.0
         self._total_s = 0.0
 
     def look(self, pids: list[int]) -> float:
         """CPU seconds so far; `pids` are the processes that there are now."""
         found = {pid: seen for pid in pids if (seen := _see(pid)) is not None}
+        now = _now()
+        for pid in found.keys() - self._seen.keys():
+            found[pid].weight = max(1.0, (now - self._looked) / found[pid].age_s(now))
+        self._looked = now
         self._lost_s += self._find_lost_s(found)
         self._seen = found
         total_s = sum(seen.cpu_time_s for seen in found.values()) + self._lost_s
@@ -106,18 +148,19 @@ class CpuCount:
 
     def _find_lost_s(self, found: dict[int, _Seen]) -> float:
         """What has ended since the last look and is in no account of a process that lives."""
-        owed_s: dict[int, float] = {}
+        owed: dict[int, list[_Seen]] = {}
         for pid, seen in self._seen.items():
             if not _is_same(found.get(pid), seen):
-                heir = self._living_ancestor(seen, found)
-                owed_s[heir] = owed_s.get(heir, 0.0) + seen.cpu_time_s
+                owed.setdefault(self._living_ancestor(seen, found), []).append(seen)
+        self._debts = {pid: debt for pid, debt in self._debts.items() if pid in found}
         lost_s = 0.0
-        for pid, seconds in owed_s.items():
-            paid_s = 0.0
+        for pid in owed.keys() | self._debts.keys():
+            debt = self._debts.setdefault(pid, _Debt())
+            paid_s, hidden_s = 0.0, 0.0
             if pid in found and pid in self._seen:
                 paid_s = found[pid].waited_s - self._seen[pid].waited_s
-            missing_s = seconds - paid_s
-            lost_s += missing_s if missing_s > _ROUNDING_S or paid_s == 0.0 else 0.0
+                hidden_s = _ROUNDING_S
+            lost_s += debt.settle(owed.get(pid, []), paid_s, hidden_s)
         return lost_s
 
     def _living_ancestor(self, seen: _Seen, found: dict[int, _Seen]) -> int:
@@ -126,6 +169,11 @@ class CpuCount:
         while parent in self._seen and not _is_same(found.get(parent), self._seen[parent]):
             parent = self._seen[parent].parent
         return parent
+
+
+def _now() -> float:
+    """On the clock that the start of processes is told by."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
 def _is_same(now: _Seen | None, then: _Seen) -> bool:
