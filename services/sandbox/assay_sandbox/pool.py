@@ -147,7 +147,10 @@ class Pool:
     async def _take(self) -> Slot:
         """Return a free slot; build one if there is none. First come, first served."""
         if self._free:
-            return self._free.pop()
+            slot = self._free.pop()
+            if not self._free and not self._num_builds and self._spare:
+                self._start_build(self._spare.pop())  # the next program need not wait for it
+            return slot
         turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         if self._spare and self._num_builds < len(self._waiting):
@@ -251,7 +254,7 @@ class Pool:
         self._spare.append(number)
 
     def _is_wanted(self) -> bool:
-        return self._num_alive <= self._num_kept or bool(self._waiting)
+        return self._num_alive <= self._num_kept or bool(self._waiting) or not self._free
 
     async def close(self) -> None:
         """End all slots."""
