@@ -5,7 +5,7 @@ import math
 import os
 from dataclasses import dataclass
 
-_MAX_BYTES = 4096
+_MAX_BYTES = 65536
 _NUMBERS = ("cpu_time_s", "wall_time_s", "clean_time_s", "peak_memory_bytes")
 _FLAGS = ("killed_by_server", "out_of_memory", "out_of_memory_around")
 _MAX_STATUS = 0xFFFF

@@ -157,14 +157,12 @@ class Slots:
         on_record: Callable[[Run, bytes], None],
         on_slot: Callable[[float], None] = lambda waited_s: None,
         *,
-        channel: int | None = None,
         needs_permit: bool = True,
     ) -> Ending:
         """Run a plan in the next free slot that has the profile's packages.
 
         Args:
             on_slot: is told how long the program has waited, when it gets a slot.
-            channel: a descriptor of which the program gets a copy.
             needs_permit: false for a process that only answers a program which has a permit.
 
         Raises:
@@ -179,9 +177,9 @@ class Slots:
             on_slot(time.monotonic() - started)
 
         if not needs_permit:
-            return await pool.play(plan, on_record, tell, channel=channel)
+            return await pool.play(plan, on_record, tell)
         async with self.permits.enter(client()) as place:
-            return await pool.play(plan, on_record, tell, channel=channel, place=place)
+            return await pool.play(plan, on_record, tell, place=place)
 
     async def hold(self, profile: str, number: int) -> Slot:
         """A slot for one holder alone; `number` is any below 256 that nobody holds.

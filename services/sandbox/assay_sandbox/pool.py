@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter
 
-from assay_sandbox.run import Ending, Plan, Run, write_inputs
+from assay_sandbox.run import Ending, Inputs, Plan, Run, write_inputs
 from assay_sandbox.slot import cgroup
 from assay_sandbox.slot.daemon import SlotConfig
 from assay_sandbox.slot_daemon import Daemon, DaemonLost, Slot
@@ -88,13 +88,13 @@ class Pool:
         on_record: Callable[[Run, bytes], None],
         on_slot: Callable[[], None] = lambda: None,
         *,
-        channel: int | None = None,
         place: Place | None = None,
     ) -> Ending:
         """Run a plan in the next free slot.
 
         A program whose slot is lost under it is run again, since it can have had no effect outside
-        of the slot; unless it has a `channel` to somebody. One that loses its slot again ended it.
+        of the slot; unless its plan has a `channel` to somebody. One that loses its slot again has
+        ended it.
 
         Args:
             on_slot: is called when the program gets a slot.
@@ -106,23 +106,19 @@ class Pool:
         losses = Losses()
         for _ in range(self._max_slots + 1):
             evidence = self._evidence()
-            inputs = await write_inputs(plan)
-            try:
-                slot = await self._take()
-            except BaseException:
-                inputs.close()
-                raise
+            slot, inputs = await self._take_for(plan)
             on_slot()
             run: Run | None = None
             try:
                 on_rest = None if place is None else place.rest
-                run = Run(slot.socket, plan, on_record, channel, inputs=inputs, on_rest=on_rest)
+                run = Run(
+                    slot.socket, plan, on_record, plan.channel, inputs=inputs, on_rest=on_rest
+                )
                 return await run.finish()
             except SandboxFault as error:
-                is_running = run is not None and run.has_begun
-                if channel is not None or (run is not None and not run.is_slot_lost):
+                if plan.channel is not None or (run is not None and not run.is_slot_lost):
                     raise
-                if run is not None and is_running:
+                if run is not None and run.has_begun:
                     losses.add(is_own=evidence == self._evidence())
                     if losses.are_own:
                         return run.ending_of_lost_slot()
@@ -135,6 +131,14 @@ class Pool:
                 if place is not None:
                     place.rest(False)
         raise SandboxFault("no slot takes a program")
+
+    async def _take_for(self, plan: Plan) -> tuple[Slot, Inputs]:
+        inputs = await write_inputs(plan)
+        try:
+            return await self._take(), inputs
+        except BaseException:
+            inputs.close()
+            raise
 
     def _evidence(self) -> tuple[object, ...]:
         """What changes when slots are lost by something other than a program: the daemon's death,

@@ -91,6 +91,8 @@ class Plan:
     #: Patterns of files to pick up once the program has ended, and how much they may be in all.
     fetch: tuple[str, ...] = ()
     fetch_bytes: int = 0
+    #: One end of a socket, which the program's process gets a copy of.
+    channel: int | None = None
 
     @property
     def num_cases(self) -> int:

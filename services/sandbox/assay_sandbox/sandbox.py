@@ -97,6 +97,11 @@ class LocalSandbox:
         """Programs and cells that use no CPU time now."""
         return self._slots.permits.num_resting
 
+    def load(self) -> dict[str, int]:
+        """Return how many programs and cells run, sleep and wait now."""
+        counts = (self.num_running, self.num_sleeping, self.num_waiting)
+        return dict(zip(("running", "sleeping", "waiting"), counts, strict=True))
+
     @property
     def num_waiting(self) -> int:
         """Requests that wait for their turn, and programs of others that wait for a permit."""

@@ -3,8 +3,9 @@
 import asyncio
 import math
 import time
-from collections.abc import Awaitable
+from collections.abc import Coroutine
 from contextlib import AsyncExitStack
+from typing import TypeVar
 
 import pytest
 
@@ -28,8 +29,11 @@ async def run(sandbox: LocalSandbox, client: str, code: str) -> tuple[ExecutionR
     return result, time.monotonic() - started
 
 
-def start(work: Awaitable[object]) -> "asyncio.Task[object]":
-    return asyncio.ensure_future(work)
+T = TypeVar("T")
+
+
+def start(work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
+    return asyncio.create_task(work)
 
 
 async def test_sleepers_of_one_client_do_not_keep_anothers_program_waiting(
@@ -43,7 +47,7 @@ async def test_sleepers_of_one_client_do_not_keep_anothers_program_waiting(
     assert (result.stdout, result.status) == ("1\n", Status.ACCEPTED)
     assert waited_s < 1.0
     assert not any(one.done() for one in sleepers)
-    for result, _ in await asyncio.gather(*sleepers):  # type: ignore[misc]
+    for result, _ in await asyncio.gather(*sleepers):
         assert result.stdout == "slept\n"
     assert (sandbox.num_running, sandbox.num_sleeping, sandbox.num_waiting) == (0, 0, 0)
 
@@ -77,7 +81,7 @@ async def test_extra_slots_take_programs_again(make_sandbox: MakeSandbox) -> Non
     sandbox = await make_sandbox(sandbox_slots=1, sandbox_max_slots=4)
     for _ in range(2):
         work = [start(run(sandbox, "one", SLEEP.format(0.6))) for _ in range(6)]
-        for result, _ in await asyncio.gather(*work):  # type: ignore[misc]
+        for result, _ in await asyncio.gather(*work):
             assert result.stdout == "slept\n"
 
 

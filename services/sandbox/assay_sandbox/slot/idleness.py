@@ -28,7 +28,7 @@ class Idleness:
         """Compare what the program has used so far with the last look; report a change."""
         now = time.monotonic()
         used_s = cpu_time_s - self._cpu_time_s
-        is_idle = used_s < _IDLE_SHARE * (now - self._looked_at) and not _wants_cpu()
+        is_idle = used_s < _IDLE_SHARE * (now - self._looked_at) and not wants_cpu()
         self._looked_at, self._cpu_time_s = now, cpu_time_s
         if is_idle != self._is_idle:
             self._is_idle = is_idle
@@ -36,7 +36,7 @@ class Idleness:
                 self._server.send(IDLE if is_idle else BUSY, socket.MSG_DONTWAIT)
 
 
-def _wants_cpu() -> bool:
+def wants_cpu() -> bool:
     """Return whether a thread below this process is ready to run. On a busy machine it may be
     ready for long and have used no CPU time.
     """
