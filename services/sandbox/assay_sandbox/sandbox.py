@@ -275,7 +275,10 @@ class LocalSandbox:
             compilation=compilation,
             files=found,
             refused_files={
-                name: str(ending.files.get(name, "there is no such file"))
+                name: str(
+                    ending.files.get(name)
+                    or ending.files.get(glob.escape(name), "there is no such file")
+                )
                 for name in fetch
                 if name not in found
             },
