@@ -60,9 +60,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
             "separate_users": sandbox.host.first_uid is not None,
             "python": sandbox.python_version,
             "slots": sandbox.num_slots,
-            "running": sandbox.num_running,
-            "sleeping": sandbox.num_sleeping,
-            "waiting": sandbox.num_waiting,
+            **sandbox.load(),
         }
 
     app = create_service(

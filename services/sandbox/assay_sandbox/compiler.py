@@ -15,8 +15,9 @@ from assay_sandbox.program import (
     executables,
     status_of,
 )
-from assay_sandbox.run import Ending, Plan, Run
+from assay_sandbox.run import NOT_PICKED_UP, Ending, Plan, Run
 from assay_sandbox.toolchain import Toolchain
+from assay_shared.errors import SandboxFault
 from assay_shared.single_flight import SingleFlight
 from assay_shared.types import CaseResult, Compilation, ProgramRequest, Status
 
@@ -110,6 +111,8 @@ class Compiler:
         ending = await self._play(plan, lambda _, line: records.take(line))
         status, message = status_of(ending, records, compiler)
         files = {name: data for name, data in ending.files.items() if isinstance(data, bytes)}
+        if any(data == NOT_PICKED_UP for data in ending.files.values() if isinstance(data, str)):
+            raise SandboxFault("what a compiler made could not be picked up in time")
         if status is None and not files:
             status, message = Status.COMPILE_ERROR, "the compiler made nothing"
         said = (ending.stdout + ending.stderr).decode(errors="replace")[:_OUTPUT_CHARACTERS]

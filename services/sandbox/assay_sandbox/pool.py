@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from prometheus_client import Counter
 
-from assay_sandbox.run import Ending, Plan, Run, write_inputs
+from assay_sandbox.run import Ending, Inputs, Plan, Run, write_inputs
 from assay_sandbox.slot import cgroup
 from assay_sandbox.slot.daemon import SlotConfig
 from assay_sandbox.slot_daemon import Daemon, DaemonLost, Slot
@@ -93,7 +93,8 @@ class Pool:
         """Run a plan in the next free slot.
 
         A program whose slot is lost under it is run again, since it can have had no effect outside
-        of the slot; unless it has a channel to a grader. One that loses its slot again ended it.
+        of the slot; unless its plan has a `channel` to a grader. One that loses its slot again has
+        ended it.
 
         Args:
             on_slot: is called when the program gets a slot.
@@ -105,12 +106,7 @@ class Pool:
         losses = Losses()
         for _ in range(self._max_slots + 1):
             evidence = self._evidence()
-            inputs = await write_inputs(plan)
-            try:
-                slot = await self._take()
-            except BaseException:
-                inputs.close()
-                raise
+            slot, inputs = await self._take_for(plan)
             on_slot()
             run: Run | None = None
             try:
@@ -120,10 +116,9 @@ class Pool:
                 )
                 return await run.finish()
             except SandboxFault as error:
-                is_running = run is not None and run.has_begun
                 if plan.channel is not None or (run is not None and not run.is_slot_lost):
                     raise
-                if run is not None and is_running:
+                if run is not None and run.has_begun:
                     losses.add(is_own=evidence == self._evidence())
                     if losses.are_own:
                         return run.ending_of_lost_slot()
@@ -137,6 +132,14 @@ class Pool:
                     place.rest(False)
         raise SandboxFault("no slot takes a program")
 
+    async def _take_for(self, plan: Plan) -> tuple[Slot, Inputs]:
+        inputs = await write_inputs(plan)
+        try:
+            return await self._take(), inputs
+        except BaseException:
+            inputs.close()
+            raise
+
     def _evidence(self) -> tuple[object, ...]:
         """What changes when slots are lost by something other than a program: the daemon's death,
         and processes that were killed for memory around all slots.
@@ -148,7 +151,10 @@ class Pool:
     async def _take(self) -> Slot:
         """Return a free slot; build one if there is none. First come, first served."""
         if self._free:
-            return self._free.pop()
+            slot = self._free.pop()
+            if not self._free and not self._num_builds and self._spare:
+                self._start_build(self._spare.pop())  # the next program need not wait for it
+            return slot
         turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
         if self._spare and self._num_builds < len(self._waiting):
@@ -252,7 +258,7 @@ class Pool:
         self._spare.append(number)
 
     def _is_wanted(self) -> bool:
-        return self._num_alive <= self._num_kept or bool(self._waiting)
+        return self._num_alive <= self._num_kept or bool(self._waiting) or not self._free
 
     async def close(self) -> None:
         """End all slots."""

@@ -17,6 +17,8 @@ from assay_sandbox.slot.zygote import MARSHAL_VERSION, MAX_MESSAGE_BYTES
 from assay_sandbox.streams import Capture, Drain, RecordLines
 from assay_shared.errors import SandboxFault
 
+#: Stands for files that a slot did not get to the end of in time.
+NOT_PICKED_UP = "it could not be picked up"
 #: How long a killed program may take to be gone before its slot is given up.
 _KILL_TIMEOUT_S = 3.0
 #: The same, with its files to pick up, while the request is still there.
@@ -334,7 +336,7 @@ class Run:
         else:
             found = _load_files(self._fetched)
         if found is None:
-            return dict.fromkeys(self._plan.fetch, "it could not be picked up")
+            return dict.fromkeys(self._plan.fetch, NOT_PICKED_UP)
         return found
 
     def _close_fetched(self) -> None:

@@ -110,6 +110,11 @@ class LocalSandbox:
         """Programs and cells that use no CPU time now."""
         return self._slots.permits.num_resting
 
+    def load(self) -> dict[str, int]:
+        """Return how many programs and cells run, sleep and wait now."""
+        counts = (self.num_running, self.num_sleeping, self.num_waiting)
+        return dict(zip(("running", "sleeping", "waiting"), counts, strict=True))
+
     @property
     def num_waiting(self) -> int:
         """Requests that wait for their turn, and programs of others that wait for a permit."""
@@ -285,7 +290,10 @@ class LocalSandbox:
             compilation=compilation,
             files=found,
             refused_files={
-                name: str(ending.files.get(name, "there is no such file"))
+                name: str(
+                    ending.files.get(name)
+                    or ending.files.get(glob.escape(name), "there is no such file")
+                )
                 for name in fetch
                 if name not in found
             },

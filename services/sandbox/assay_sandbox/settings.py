@@ -28,7 +28,9 @@ class SandboxSettings(ServiceSettings):
     #: Serve with less than `sandbox_isolation` only down to this; else refuse to start.
     sandbox_minimum_isolation: Isolation = "pooled"
     #: Programs that compute at once.
-    sandbox_slots: int = Field(default_factory=lambda: (os.cpu_count() or 1) + 1, gt=0, le=256)
+    sandbox_slots: int = Field(
+        default_factory=lambda: (os.cpu_count() or 1) + 1, gt=0, le=MAX_SLOTS
+    )
     #: Programs that are there at once, with those that sleep; eight times as many if not set.
     sandbox_max_slots: int | None = Field(default=None, gt=0, le=MAX_SLOTS)
     #: Requests that may wait, and for how long; beyond it, one gets 503.

@@ -428,7 +428,7 @@ async def test_assertions_are_judged_outside(sandbox: LocalSandbox) -> None:
 
 
 async def test_a_full_queue_refuses_at_once(make_sandbox: MakeSandbox) -> None:
-    sandbox = await make_sandbox(sandbox_slots=1, sandbox_max_waiting=1)
+    sandbox = await make_sandbox(sandbox_slots=1, sandbox_max_slots=1, sandbox_max_waiting=1)
     code = "import time\ntime.sleep(0.5)"
     results = await asyncio.gather(*(run(sandbox, code) for _ in range(6)), return_exceptions=True)
     refused = [r for r in results if isinstance(r, Overloaded)]

@@ -4,10 +4,16 @@ Both are done with the program's own rights: nothing that it could not do itself
 """
 
 import errno
+import fnmatch
 import glob
 import os
 import stat
+from collections.abc import Iterator
 from contextlib import suppress
+
+#: Begins a pattern of files in all folders.
+_ANYWHERE = "**/"
+_MAX_DEPTH = 64
 
 
 def put(files: dict[str, tuple[bytes, int]]) -> None:
@@ -55,10 +61,28 @@ def _is_behind_link(name: str) -> bool:
 def _matches(patterns: list[str]) -> list[str]:
     names: set[str] = set()
     for pattern in patterns:
-        # A program can nest folders deeper than glob can follow; what is there is not found then.
-        with suppress(RecursionError, OSError):
-            names.update(map(os.path.normpath, glob.iglob(pattern, recursive=True)))
+        if pattern.startswith(_ANYWHERE):
+            names.update(_below("", pattern.removeprefix(_ANYWHERE)))
+        else:
+            names.update(map(os.path.normpath, glob.iglob(pattern)))
     return sorted(name for name in names if os.path.lexists(name))
+
+
+def _below(top: str, pattern: str) -> Iterator[str]:
+    """The files of that pattern in a folder and in those below it, without deeper ones than
+    `_MAX_DEPTH`: a program can nest folders until looking through them takes minutes.
+    """
+    waiting = [(top, 0)]
+    while waiting:
+        folder, depth = waiting.pop()
+        with suppress(OSError), os.scandir(folder or ".") as entries:
+            for entry in entries:
+                path = os.path.join(folder, entry.name)
+                if not entry.is_dir(follow_symlinks=False):
+                    if fnmatch.fnmatchcase(entry.name, pattern):
+                        yield path
+                elif depth < _MAX_DEPTH:
+                    waiting.append((path, depth + 1))
 
 
 def _read(name: str, max_bytes: int) -> bytes | str:

@@ -16,6 +16,8 @@ _CPU_CLOCK = 2
 #: What whole ticks of two counters may hide.
 _ROUNDING_S = 2 / _TICKS_PER_S
 _SHORTEST_LIFE_S = 0.001
+#: A program with more threads than this is taken for busy: looking at all would take long.
+_MAX_THREADS = 256
 
 
 def children(pid: int) -> list[int]:
@@ -49,6 +51,28 @@ def members(root: int, *, is_alone: bool) -> list[int]:
             found += below
             waiting += below
     return found
+
+
+def wants_cpu(root: int) -> bool:
+    """Return whether a thread below `root` is ready to run.
+
+    On a busy machine it may be ready for long and have used no CPU time.
+    """
+    waiting, num_threads = children(root), 0
+    while waiting:
+        pid = waiting.pop()
+        with suppress(OSError):  # it has just ended
+            threads = os.listdir(f"/proc/{pid}/task")
+            num_threads += len(threads)
+            if num_threads > _MAX_THREADS or any(_is_ready(pid, one) for one in threads):
+                return True
+            waiting += children(pid)
+    return False
+
+
+def _is_ready(pid: int, thread: str) -> bool:
+    with open(f"/proc/{pid}/task/{thread}/stat", "rb") as file:
+        return file.read().rpartition(b") ")[2].startswith(b"R")
 
 
 @dataclass

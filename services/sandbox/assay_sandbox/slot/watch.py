@@ -7,6 +7,7 @@ import signal
 import socket
 import time
 
+from assay_sandbox.slot import tree
 from assay_sandbox.slot.meter import Meter
 
 #: Messages of the server beside requests: end the program; its next case begins.
@@ -119,7 +120,7 @@ class Watch:
     def _end_window(self, now: float, used_s: float) -> None:
         cores = (used_s - self._window_used_s) / (now - self._window_started)
         self._window_started, self._window_used_s = now, used_s
-        is_idle = cores < _IDLE_CORES
+        is_idle = cores < _IDLE_CORES and not tree.wants_cpu(os.getpid())
         if is_idle == self._is_idle:
             return
         try:
