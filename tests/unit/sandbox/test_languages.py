@@ -5,7 +5,8 @@ import time
 
 import pytest
 
-from assay_sandbox.languages import LANGUAGES, java_names
+from assay_sandbox.jvm import java_names
+from assay_sandbox.languages import LANGUAGES
 from assay_sandbox.sandbox import LocalSandbox
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.types import (
