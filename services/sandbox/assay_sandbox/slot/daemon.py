@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, tree, zygote
+from assay_sandbox.slot.rights import Rights
 
 #: The one level without namespaces.
 FALLBACK = "fallback"
@@ -214,10 +215,10 @@ class Daemon:
         finally:
             os._exit(1)
 
-    def _rights(self, number: int) -> zygote.Rights:
+    def _rights(self, number: int) -> Rights:
         changes_user = self.config.first_uid is not None
         if self.config.has_namespaces:
-            return zygote.Rights(
+            return Rights(
                 uid=_PROGRAM_UID if changes_user else 0,
                 changes_user=changes_user,
                 has_namespaces=True,
@@ -233,7 +234,7 @@ class Daemon:
         uid = self.config.users(number)[1] if changes_user else os.geteuid()
         work = root.make_work(f"{self._folder}/{number}", uid if changes_user else None)
         readable = [*root.SHOWN, *self.config.readable, "/dev/zero", "/dev/urandom", "/dev/random"]
-        return zygote.Rights(
+        return Rights(
             uid=uid,
             changes_user=changes_user,
             has_namespaces=False,

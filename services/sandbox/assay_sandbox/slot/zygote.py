@@ -17,10 +17,10 @@ import time
 import traceback
 from collections.abc import Callable
 from contextlib import suppress
-from dataclasses import dataclass
 
 from assay_sandbox.slot import files, harness, kernel, landlock, root, seccomp, tree, verify
 from assay_sandbox.slot.cgroup import Cgroup, num_killed
+from assay_sandbox.slot.rights import Rights
 from assay_sandbox.slot.verify import Unclean
 
 #: What the server sends beside requests: end the program that runs.
@@ -79,28 +79,6 @@ _PRELOADED = [
     "typing",
     "warnings",
 ]
-
-
-@dataclass(frozen=True)
-class Rights:
-    """What a slot's programs may do, decided by the daemon. Ids are those inside the slot."""
-
-    uid: int
-    #: Whether the first process may take on other ids.
-    changes_user: bool
-    has_namespaces: bool
-    filter: kernel.SyscallFilter
-    ruleset_fd: int | None
-    #: Counts what is killed for memory in the group that all slots share, if they have none each.
-    events_fd: int | None
-    work: str
-    #: Emptied after each program; in memory and this large each, where there are namespaces.
-    writable: tuple[str, ...]
-    writable_bytes: int
-    #: Where programs look for commands.
-    path: str
-    #: Whether each program has a network of its own, with nothing in it but itself.
-    loopback: bool
 
 
 def warm_up(packages: str | None) -> None:
@@ -406,11 +384,7 @@ def _limit_data(limits: dict[str, float]) -> None:
 
 
 def play_slot(server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str) -> None:
-    """Be a slot until the server is gone. Does not return once the slot is ready.
-
-    What goes wrong then is never an answer: the server sees the socket close, and has the slot
-    built anew.
-    """
+    """Be a slot until the server is gone. What goes wrong once it is ready is never an answer."""
     zygote = Zygote(server, rights, cgroup, isolation)
     zygote.settle()
     status = 1
