@@ -96,10 +96,10 @@ def assert_it_works_and_holds(service: Service) -> None:
         assert "ESCAPED" not in answer["stdout"], name
 
 
-def test_the_composed_service_is_pooled_without_any_privilege() -> None:
+def test_the_composed_service_gives_each_program_namespaces_without_any_privilege() -> None:
     with composed() as service:
         health = service.health()
-        assert (health["isolation"], health["minimum_isolation"]) == ("pooled", "pooled")
+        assert (health["isolation"], health["minimum_isolation"]) == ("fresh", "pooled")
         assert_it_works_and_holds(service)
         status = compose("exec", "--no-TTY", "sandbox", "cat", "/proc/1/status").stdout
         assert "\nUid:\t10001\t" in status

@@ -19,6 +19,7 @@ from prometheus_client import CollectorRegistry
 
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.settings import SandboxSettings
+from assay_shared.errors import AssayError
 from assay_shared.types import ExecutionRequest, Limits
 
 USER = 10001
@@ -107,16 +108,21 @@ async def _serve(settings: SandboxSettings) -> None:
     sandbox = LocalSandbox(settings, CollectorRegistry())
     await sandbox.open()
     try:
-        print(json.dumps({"isolation": sandbox.isolation}), flush=True)
+        _send({"isolation": sandbox.isolation})
         while line := await asyncio.to_thread(sys.stdin.readline):
             request = ExecutionRequest(code=json.loads(line), limits=LIMITS)
             try:
                 result = (await sandbox.execute(request)).model_dump(mode="json")
-            except Exception as error:
+            except AssayError as error:
                 result = {"status": f"{type(error).__name__}: {error}", "stdout": ""}
-            print(json.dumps(result), flush=True)
+            _send(result)
     finally:
         await sandbox.close()
+
+
+def _send(message: dict[str, Any]) -> None:
+    sys.stdout.write(json.dumps(message) + "\n")
+    sys.stdout.flush()
 
 
 if __name__ == "__main__":

@@ -1,8 +1,12 @@
 """Hostile programs at every level of isolation: the verdict, and that nothing of them is left."""
 
 import asyncio
-from collections.abc import AsyncIterator
+import socket
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
 import pytest_asyncio
@@ -14,6 +18,7 @@ from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
 
 LIMITS = Limits(cpu_time_s=1.0, wall_time_s=1.5, memory_bytes=256 * 2**20, output_bytes=2**20)
+ROOT = Path(__file__).parents[2]
 ENDED = {Status.TIME_LIMIT, Status.RUNTIME_ERROR, Status.MEMORY_LIMIT}
 REFUSED = {Status.RUNTIME_ERROR}
 #: How soon after a program's end nothing of it may be left.
@@ -158,6 +163,27 @@ ABUSES = {
         "time.sleep(0.1)",
         {Status.ACCEPTED},
     ),
+    "closes its folder": Abuse(
+        "import os\ntry: os.chmod('.', 0)\nexcept OSError: pass", {Status.ACCEPTED}
+    ),
+    "marks its folders": Abuse(
+        "import os\n"
+        "for folder in ('.', '/tmp', '/dev/shm'):\n"
+        "    try: os.setxattr(folder, 'user.a', b'leak')\n"
+        "    except OSError: pass",
+        {Status.ACCEPTED},
+    ),
+    "limits its parent": refused(
+        "import os, resource\nresource.prlimit(os.getppid(), resource.RLIMIT_AS, (1, 1))"
+    ),
+    "slows its parent": refused("import os\nos.setpriority(os.PRIO_PROCESS, os.getppid(), 19)"),
+    "interrupts its parent": Abuse(
+        "import os, signal, time\n"
+        "try: os.kill(os.getppid(), signal.SIGINT)\n"
+        "except OSError: pass\n"
+        "time.sleep(0.1)",
+        {Status.ACCEPTED},
+    ),
     "ptrace": denied(101, "16", "os.getppid()", "0", "0"),
     "unshare a user namespace": denied(272, "0x10000000"),
     "clone into a user namespace": denied(56, "0x10000000 | 17", "0", "0", "0", "0"),
@@ -173,7 +199,8 @@ ABUSES = {
 }
 CHECK = (
     "import os\n"
-    "seen = [os.listdir(f) for f in dict.fromkeys((os.getcwd(), os.environ['TMPDIR']))]\n"
+    "folders = list(dict.fromkeys((os.getcwd(), os.environ['TMPDIR'])))\n"
+    "seen = [look(f) for f in folders for look in (os.listdir, os.listxattr)]\n"
     "if os.environ['TMPDIR'] == '/tmp':\n"
     "    seen.append(os.listdir('/dev/shm'))\n"
     "    seen.append([p for p in os.listdir('/proc') if p.isdigit()][3:])\n"
@@ -250,3 +277,71 @@ async def test_neighbours_of_a_fork_bomb_go_on(sandbox: LocalSandbox) -> None:
         assert (await bomb).status in ENDED
     finally:
         await both.close()
+
+
+REACH_SOCKETS = """
+import socket
+stream, datagram = {paths!r}
+try:
+    client = socket.socket(socket.AF_UNIX)
+    client.connect(stream)
+    print(client.recv(99))
+except OSError as error: print(error.errno)
+try:
+    pair = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)
+    pair[0].sendto(b"reached", datagram)
+    print("sent")
+except OSError as error: print(error.errno)
+"""
+
+
+@dataclass(frozen=True)
+class HostSockets:
+    """Sockets that every user of this machine may reach by path."""
+
+    paths: tuple[str, str]
+    datagram: socket.socket
+
+
+@pytest.fixture
+def host_sockets() -> Iterator[HostSockets]:
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        socket.socket(socket.AF_UNIX) as stream,
+        socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagram,
+    ):
+        Path(folder).chmod(0o777)
+        paths = (f"{folder}/stream", f"{folder}/datagram")
+        for listener, path in zip((stream, datagram), paths, strict=True):
+            listener.bind(path)
+            Path(path).chmod(0o777)
+        stream.listen()
+        datagram.setblocking(False)
+        yield HostSockets(paths, datagram)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_sockets_of_this_machine_are_out_of_reach(
+    sandbox: LocalSandbox, host_sockets: HostSockets
+) -> None:
+    result = await run(sandbox, REACH_SOCKETS.format(paths=host_sockets.paths))
+    assert result.status is Status.ACCEPTED
+    assert result.stdout.split() in (["97", "97"], ["2", "2"])
+    with pytest.raises(BlockingIOError):
+        host_sockets.datagram.recv(9)
+
+
+@pytest.mark.asyncio(loop_scope="module")
+async def test_a_slots_processes_do_not_show_what_the_service_told_them(
+    sandbox: LocalSandbox,
+) -> None:
+    code = (
+        "for who in ('1', 'self'):\n"
+        "    for name in ('cmdline', 'environ'):\n"
+        "        try: print(repr(open(f'/proc/{who}/{name}', 'rb').read()))\n"
+        "        except OSError: print('closed')\n"
+    )
+    shown = (await run(sandbox, code)).stdout
+    assert len(shown.splitlines()) == 4
+    for told in (sys.base_prefix, str(ROOT), "readable", "first_uid", "OPENBLAS"):
+        assert told not in shown, shown

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, tree, zygote
+from assay_sandbox.slot.rights import Rights
 
 #: The one level without namespaces.
 FALLBACK = "fallback"
@@ -222,10 +223,10 @@ class Daemon:
         finally:
             os._exit(1)
 
-    def _rights(self, number: int) -> zygote.Rights:
+    def _rights(self, number: int) -> Rights:
         changes_user = self.config.first_uid is not None
         if self.config.has_namespaces:
-            return zygote.Rights(
+            return Rights(
                 uid=_PROGRAM_UID if changes_user else 0,
                 changes_user=changes_user,
                 has_namespaces=True,
@@ -242,7 +243,7 @@ class Daemon:
         work = root.make_work(f"{self._folder}/{number}", uid if changes_user else None)
         shown = [*self.config.readable, self.config.python_home]
         readable = [*root.SHOWN, *shown, "/dev/zero", "/dev/urandom", "/dev/random"]
-        return zygote.Rights(
+        return Rights(
             uid=uid,
             changes_user=changes_user,
             has_namespaces=False,

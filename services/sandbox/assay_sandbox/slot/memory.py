@@ -3,19 +3,13 @@
 man pages: proc_pid_statm(5), proc_pid_maps(5).
 """
 
-import errno
 import os
-import struct
 from collections.abc import Iterable
 
 _PAGE_BYTES = os.sysconf("SC_PAGESIZE")
 #: How memory that processes share is named among a process's mappings, where no folder has it.
 _SHARED = (b"/dev/zero (deleted)", b"/memfd:", b"/SYSV")
 _FIELDS = 6
-_MEMFD_CREATE = {"x86_64": 319, "aarch64": 279}
-#: Instructions of a seccomp filter: load the call's number, compare it, return a verdict.
-_LOAD, _EQUAL, _RETURN = 0x20, 0x15, 0x06
-_ALLOW, _ERROR = 0x7FFF0000, 0x00050000
 
 
 class MemoryCount:
@@ -49,20 +43,6 @@ class MemoryCount:
     def _in_folders(self) -> int:
         facts = map(os.statvfs, self._folders)
         return sum((fact.f_blocks - fact.f_bfree) * fact.f_frsize for fact in facts)
-
-
-def refusal_of_files() -> bytes:
-    """A seccomp filter that refuses files in memory that have no folder: memfd_create(2).
-
-    What is written to one, and is mapped by no process, nothing counts but a control group.
-    """
-    lines = (
-        (_LOAD, 0, 0, 0),
-        (_EQUAL, 0, 1, _MEMFD_CREATE[os.uname().machine]),
-        (_RETURN, 0, 0, _ERROR | errno.ENOSYS),
-        (_RETURN, 0, 0, _ALLOW),
-    )
-    return b"".join(struct.pack("<HBBI", *line) for line in lines)
 
 
 def _pages(pid: int) -> tuple[int, int]:

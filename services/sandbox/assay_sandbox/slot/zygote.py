@@ -16,7 +16,6 @@ import sys
 import time
 import traceback
 from contextlib import suppress
-from dataclasses import dataclass
 
 from assay_sandbox.slot import (
     cells,
@@ -25,7 +24,6 @@ from assay_sandbox.slot import (
     harness,
     kernel,
     landlock,
-    memory,
     remote,
     root,
     seccomp,
@@ -34,6 +32,7 @@ from assay_sandbox.slot import (
 )
 from assay_sandbox.slot.cgroup import Cgroup
 from assay_sandbox.slot.meter import Meter, Place
+from assay_sandbox.slot.rights import Rights
 from assay_sandbox.slot.verify import Unclean
 from assay_sandbox.slot.watch import BEGIN_CASE, KILL, Watch
 
@@ -86,28 +85,6 @@ _PRELOADED = [
     "typing",
     "warnings",
 ]
-
-
-@dataclass(frozen=True)
-class Rights:
-    """What a slot's programs may do, decided by the daemon. Ids are those inside the slot."""
-
-    uid: int
-    #: Whether the first process may take on other ids.
-    changes_user: bool
-    has_namespaces: bool
-    filter: kernel.SyscallFilter
-    ruleset_fd: int | None
-    #: Counts what is killed for memory in the group that all slots share, if they have none each.
-    events_fd: int | None
-    work: str
-    #: Emptied after each program; in memory and this large each, where there are namespaces.
-    writable: tuple[str, ...]
-    writable_bytes: int
-    #: Where programs look for commands.
-    path: str
-    #: Whether each program has a network of its own, with nothing in it but itself.
-    loopback: bool
 
 
 def warm_up(imported: list[str], packages: str, home: str) -> None:
@@ -183,8 +160,6 @@ class Zygote:
             self._is_alone = landlock.version() >= landlock.SCOPE_VERSION
             if self._is_alone:
                 landlock.restrict_signals()
-        if self._cgroup is None:
-            kernel.SyscallFilter(memory.refusal_of_files()).put_on()
         self._baseline = verify.Baseline(
             rights.writable,
             has_namespaces=rights.has_namespaces,
@@ -411,11 +386,7 @@ def _limit_data(limits: dict[str, float]) -> None:
 
 
 def play_slot(server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str) -> None:
-    """Be a slot until the server is gone. Does not return once the slot is ready.
-
-    What goes wrong then is never an answer: the server sees the socket close, and has the slot
-    built anew.
-    """
+    """Be a slot until the server is gone. What goes wrong once it is ready is never an answer."""
     zygote = Zygote(server, rights, cgroup, isolation)
     zygote.settle()
     status = 1
