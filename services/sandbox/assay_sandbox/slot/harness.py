@@ -23,11 +23,9 @@ import builtins
 import io
 import marshal
 import os
-import random
 import resource
 import signal
 import sys
-import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
@@ -112,14 +110,16 @@ def read_whole(fd: int) -> bytes:
 def settle() -> None:
     """Undo what a fork of a warm interpreter has that a fresh one has not.
 
-    By calls of C where there are any: Python code would be copied page by page.
+    By calls of C where there are any: Python code would be copied page by page. `threading` and
+    `random` are not imported above, because their hooks would then run in every fork.
     """
+    modules = sys.modules
     for hooks in FORK_HOOKS:
         os.register_at_fork(**hooks)
-    _random.Random.seed(random._inst)  # type: ignore[attr-defined]  # else all forks have one state
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
-    threading._main_thread._native_id = os.getpid()  # type: ignore[attr-defined]
+    _random.Random.seed(modules["random"]._inst)  # else all forks have one state
+    if "numpy.random" in modules:
+        modules["numpy.random"].seed()
+    modules["threading"]._main_thread._native_id = os.getpid()
 
 
 def settle_interpreter(home: str) -> None:
