@@ -34,8 +34,8 @@ _ENVIRONMENT = {
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-_BOOT = "import sys; sys.dont_write_bytecode = True; sys.path[0] = sys.argv.pop(1); from assay_sandbox.slot import daemon; "
-_BOOT += "daemon.main(int(sys.argv[1]), sys.argv[2])"
+_BOOT = "import sys; sys.dont_write_bytecode = True; sys.path[0] = sys.argv.pop(1); "
+_BOOT += "from assay_sandbox.slot import daemon; daemon.main(int(sys.argv[1]), sys.argv[2])"
 
 
 class Slot:

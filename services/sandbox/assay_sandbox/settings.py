@@ -35,7 +35,7 @@ class SandboxSettings(ServiceSettings):
     sandbox_writable_bytes: int = Field(default=64 * 2**20, gt=0)
     #: Started as root, slots take users from here on, two each, or from the next free 2048.
     sandbox_first_uid: int = Field(default=20000, gt=0)
-    #: Folder with the packages of the scientific profile; the server's own where it is not set.
+    #: Folder with the packages that programs may import; the server's own where it is not set.
     sandbox_packages: Path | None = None
     #: Folder for what compilers need once (precompiled headers); the user's cache if not set.
     sandbox_toolchain_folder: Path | None = None

@@ -15,7 +15,6 @@ import resource
 import signal
 import socket
 import struct
-import sys
 import time
 from typing import Any
 

@@ -151,7 +151,7 @@ def put_script(path: str, text: bytes) -> None:
 
 
 def become_main(path: str | None, arguments: list[str]) -> dict[str, Any]:
-    """Make a new `__main__` and return its names, as the interpreter does for a script, or for no file at all."""
+    """Make a new `__main__` as the interpreter does, for a script or no file; return its names."""
     main = ModuleType("__main__")
     names = main.__dict__
     names["__annotations__"] = {}
@@ -229,7 +229,7 @@ def open_streams(stdin: int, stdout: int, stderr: int) -> tuple[TextIO, TextIO, 
 
 
 def open_stream(fd: int, name: str, mode: str, errors: str) -> TextIO:
-    binary = open(fd, mode + "b", closefd=False)
+    binary = open(fd, mode + "b", closefd=False)  # noqa: SIM115  # as long as the process
     binary.raw.name = f"<{name}>"  # type: ignore[attr-defined]
     is_error = name == "stderr"
     text = io.TextIOWrapper(binary, "utf-8", errors, "\n", line_buffering=is_error)
