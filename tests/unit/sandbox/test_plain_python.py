@@ -163,8 +163,9 @@ Ended = tuple[int | None, str, str]
 
 @cache
 def _interpreter(host: Host, folder: Path) -> Path:
-    packages = find_packages(SandboxSettings())
-    return make_interpreter(folder, host, packages) / "bin" / "python"
+    own = folder / host.python.replace("/", "-")
+    own.mkdir()
+    return make_interpreter(own, host, find_packages(SandboxSettings())) / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
