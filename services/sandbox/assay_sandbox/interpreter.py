@@ -4,7 +4,6 @@ Programs find in it the packages that they may import, and nothing else of the h
 installed beside the interpreter, nor what `.pth` files there would run.
 """
 
-import os
 from pathlib import Path
 
 from assay_sandbox.host import Host, Packages
@@ -24,7 +23,7 @@ def make_interpreter(folder: Path, host: Host, packages: Packages | None) -> Pat
     site = made / "lib" / f"python{host.version}" / "site-packages"
     for part in (binaries, site):
         part.mkdir(parents=True)
-    settings = _SETTINGS.format(home=os.path.dirname(host.python), version=host.version)
+    settings = _SETTINGS.format(home=Path(host.python).parent, version=host.version)
     (made / "pyvenv.cfg").write_text(settings)
     for name in ("python", "python3", f"python{host.version}"):
         (binaries / name).symlink_to(host.python)

@@ -46,7 +46,7 @@ class SandboxSettings(ServiceSettings):
     sandbox_loopback: bool = False
     #: Started as root, slots take users from here on, two each, or from the next free 4096.
     sandbox_first_uid: int = Field(default=20000, gt=0)
-    #: Folder with the packages of the scientific profile; the server's own where it is not set.
+    #: Folder with the packages that programs may import; the server's own where it is not set.
     sandbox_packages: Path | None = None
     #: Folder for what compilers need once (precompiled headers); the user's cache if not set.
     sandbox_toolchain_folder: Path | None = None

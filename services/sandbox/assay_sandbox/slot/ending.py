@@ -27,8 +27,10 @@ _LONG = 2**63
 _MODULES = sys.modules
 _STANDARD = ("stdin", "stdout", "stderr")
 #: What the interpreter sets to None first, so that nothing is kept alive by it.
-_DROPPED = ("path", "argv", "ps1", "ps2", "last_type", "last_value", "last_traceback")
-_DROPPED += ("path_hooks", "path_importer_cache", "meta_path", "__interactivehook__")
+_DROPPED = [
+    *("path", "argv", "ps1", "ps2", "last_type", "last_value", "last_traceback"),
+    *("path_hooks", "path_importer_cache", "meta_path", "__interactivehook__"),
+]
 #: Modules, and names of `sys` and `builtins`, that were there before the program.
 _warm_modules: dict[str, ModuleType] = {}
 _warm_names: dict[ModuleType, dict[str, Any]] = {}
@@ -151,7 +153,7 @@ def _show_ignored(error: BaseException, where: object) -> None:
     ignored = _Ignored(error, where)
     if sys.unraisablehook is not sys.__unraisablehook__:
         with suppress(BaseException):
-            sys.unraisablehook(ignored)
+            sys.unraisablehook(ignored)  # type: ignore[arg-type]  # as far as hooks look
         return
     shown = traceback.format_exception(error.with_traceback(ignored.exc_traceback))
     _write_error(f"Exception ignored in: {where!r}\n{''.join(shown)}")
@@ -207,7 +209,7 @@ def _drop_modules() -> None:
         if module is not None:
             _clear(module.__dict__)
     flush_all()
-    sys.stdout = sys.stderr = None  # type: ignore[assignment]  # as the interpreter does
+    sys.stdout = sys.stderr = None  # as the interpreter does
     _restore(sys)
 
 

@@ -17,11 +17,9 @@ import builtins
 import io
 import marshal
 import os
-import random
 import resource
 import signal
 import sys
-import threading
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -105,14 +103,16 @@ def read_whole(fd: int) -> bytes:
 def settle() -> None:
     """Undo what a fork of a warm interpreter has that a fresh one has not.
 
-    By calls of C where there are any: Python code would be copied page by page.
+    By calls of C where there are any: Python code would be copied page by page. `threading` and
+    `random` are not imported above, because their hooks would then run in every fork.
     """
+    modules = sys.modules
     for hooks in FORK_HOOKS:
         os.register_at_fork(**hooks)
-    _random.Random.seed(random._inst)  # type: ignore[attr-defined]  # else all forks have one state
-    if "numpy.random" in sys.modules:
-        sys.modules["numpy.random"].seed()
-    threading._main_thread._native_id = os.getpid()  # type: ignore[attr-defined]
+    _random.Random.seed(modules["random"]._inst)  # else all forks have one state
+    if "numpy.random" in modules:
+        modules["numpy.random"].seed()
+    modules["threading"]._main_thread._native_id = os.getpid()
 
 
 def settle_interpreter(home: str) -> None:
@@ -144,7 +144,7 @@ def put_script(path: str, text: bytes) -> None:
 
 
 def become_main(path: str | None, arguments: list[str]) -> dict[str, Any]:
-    """Make a new `__main__` and return its names; as of a script, or of no file at all."""
+    """Make a new `__main__` as the interpreter does, for a script or no file; return its names."""
     main = ModuleType("__main__")
     names = main.__dict__
     names["__annotations__"] = {}
@@ -222,7 +222,7 @@ def open_streams(stdin: int, stdout: int, stderr: int) -> tuple[TextIO, TextIO, 
 
 
 def open_stream(fd: int, name: str, mode: str, errors: str) -> TextIO:
-    binary = open(fd, mode + "b", closefd=False)
+    binary = open(fd, mode + "b", closefd=False)  # noqa: SIM115  # as long as the process
     binary.raw.name = f"<{name}>"  # type: ignore[attr-defined]
     is_error = name == "stderr"
     text = io.TextIOWrapper(binary, "utf-8", errors, "\n", line_buffering=is_error)
