@@ -112,6 +112,9 @@ class Program:
         if status == 0:
             from assay_sandbox.slot.remote import Remote
 
+            # A case's CPU time is the slot's to watch: this limit is all cases' together.
+            hard = resource.getrlimit(resource.RLIMIT_CPU)[1]
+            resource.setrlimit(resource.RLIMIT_CPU, (hard, hard))
             Remote(self.namespace, self.channel_fd).serve()
         # Here and now: no exit handler of the program runs after its verdict.
         return flush(status)
