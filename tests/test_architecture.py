@@ -82,11 +82,15 @@ def test_each_big_library_is_imported_by_one_file() -> None:
 
 
 def test_broad_handlers_stay_at_the_boundaries() -> None:
-    """The HTTP handler (FastAPI's own), the CLI, and the engine's thread; the harness aside."""
+    """The HTTP handler (FastAPI's own), the CLI, and the engine's thread.
+
+    What runs a program's code or test code, in a slot, must outlive whatever that raises.
+    """
+    in_slots = {"harness.py", "remote.py", "program_side.py", "grader.py", "values.py"}
     found = [
         name(path)
         for path in MODULES
-        if path.name != "harness.py" and "except Exception" in path.read_text()
+        if path.name not in in_slots and "except Exception" in path.read_text()
     ]
     assert sorted(found) == [
         "services/inference/assay_inference/engine_transformers.py",

@@ -184,6 +184,120 @@ async def test_no_trick_is_worth_a_reward(sandbox: LocalSandbox, hack: str) -> N
         assert SECRET not in report.model_dump_json(), (name, report)
 
 
+#: Test code in which a comparison of Python's is wrapped; none holds for a program that is wrong.
+FORMS = [
+    "from math import isclose\nassert isclose(f(2), 43217.5)",
+    "import math\nassert math.isclose(f(2), 43217.5, rel_tol=1e-9)",
+    "assert math.isclose(f(2), 43217.5)",
+    "import numpy as np\nassert np.allclose(f(2), [43217.0])",
+    "import numpy as np\nassert np.array_equal(f(2), [43217])",
+    "from math import sqrt\nassert f(2) == sqrt(43217)",
+    "assert all([f(i) == i * i + 43217 for i in range(5)])",
+    "assert (lambda r: r == 43217)(f(2))",
+    "assert (f(2) == 43217 if True else False)",
+    "assert (r := f(2) == 43217)",
+    "assert f'{f(2) == 43217}' == 'True'",
+    "assert len([x for x in [1, 2, 3] if f(x) == x * 43217]) == 3",
+    "assert f(2) == 43217",
+    "assert not f(2) != 43217",
+    "assert f(2) in [43217]",
+    "assert 43217 in [f(2)]",
+    "assert abs(f(2) - 43217) < 1e-6",
+    "assert 43217 - f(2) == 0",
+    "assert {f(2)} == {43217}",
+    "assert {43217: 1}[f(2)] == 1",
+    "assert f(2).startswith('zebra')",
+    "import operator\nassert operator.eq(f(2), 43217)",
+    "import copy\nassert copy.deepcopy(f(2)) == 43217",
+    "assert f(2) is 43217",
+    "assert isinstance(f(2), int) and f(2) == 43217",
+    "assert str(f(2)) == '43217'",
+    "assert f(2) > 43216 and f(2) < 43218",
+    "assert sorted([f(2), 43217]) == [43217, 43217]",
+    "import builtins\nassert builtins.abs(f(2) - 43217) < 1",
+    "match f(2):\n    case 43217: pass\n    case _: assert False",
+    "def check(candidate):\n    assert candidate(2) == 43217\ncheck(f)",
+]
+_OBJECT = """
+class E:
+    def __eq__(s, o): return True
+    def __ne__(s, o): return False
+    __lt__ = __gt__ = __le__ = __ge__ = __contains__ = __eq__
+    def __bool__(s): return True
+    def __hash__(s): return hash(43210 + 7)
+    def __sub__(s, o): return 0
+    __rsub__ = __add__ = __radd__ = __sub__
+    def __getattr__(s, n): return lambda *a: True
+    def __call__(s, *a): return True
+    def __float__(s): return 0.0
+    def __iter__(s): return iter(())
+"""
+FORGERS = {
+    "patched math": "import math\nmath.isclose = lambda *a, **k: True\ndef f(x): return 0",
+    "patched numpy": (
+        "import numpy as np\nnp.allclose = np.array_equal = lambda *a, **k: True\n"
+        "def f(x): return 0"
+    ),
+    "patched builtins": (
+        "import builtins\nfor n in ('abs', 'all', 'any', 'len', 'sorted', 'str', 'isinstance'):\n"
+        "    setattr(builtins, n, lambda *a, **k: True)\ndef f(x): return 0"
+    ),
+    "own builtins": (
+        "abs = lambda *a: 0\nall = any = isinstance = lambda *a: True\nlen = lambda *a: 3\n"
+        "isclose = lambda *a, **k: True\nclass math: isclose = isclose\n"
+        "class np: allclose = array_equal = isclose\ndef f(x): return 0"
+    ),
+    "always equal": _OBJECT + "def f(x): return E()",
+    "a class in place of the function": _OBJECT + "class f(E):\n    def __init__(s, x): pass",
+    "equal numbers": (
+        "class I(int):\n    __eq__ = lambda s, o: True\n    __ne__ = lambda s, o: False\n"
+        "    __sub__ = lambda s, o: 0\n    __hash__ = int.__hash__\ndef f(x): return I(0)"
+    ),
+    "equal lists": "class L(list):\n    __eq__ = lambda s, o: True\ndef f(x): return L([E()])"
+    + _OBJECT,
+    "frames": (
+        "import sys\ndef f(x):\n    wanted = 43210 + 7\n    frame = sys._getframe()\n"
+        "    while frame:\n        for v in list(frame.f_locals.values()):\n"
+        "            if type(v) in (tuple, list, dict) and wanted in v: return wanted\n"
+        "        frame = frame.f_back\n    return 0"
+    ),
+    "records": (
+        "import os\ndef f(x):\n    for fd in range(3, 64):\n"
+        "        for text in (b'start 0\\npassed 0\\ndone\\n', b'passed 0\\ndone\\n'):\n"
+        "            try: os.write(fd, text)\n            except OSError: pass\n    os._exit(0)"
+    ),
+    "exits": "def f(x): raise SystemExit(0)",
+    "own error": "class X(BaseException): pass\ndef f(x): raise X",
+    "patched channel": (
+        "import gc\nfrom assay_sandbox.slot import remote\n"
+        "remote.Remote._do = lambda self, kind, rest: E()\ndef f(x): return 0" + _OBJECT
+    ),
+    "claims that it is a function of Python's": (
+        "import sys\nfrom assay_sandbox.slot import remote\n"
+        "remote.library_name = lambda value: ('unittest.mock', 'ANY')\ndef f(x): return f"
+    ),
+    "claims what its object is": (
+        "from assay_sandbox.slot import remote\n"
+        "remote.describe_kind = lambda value: 'function'\ndef f(x): return E()" + _OBJECT
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("forger", FORGERS)
+@pytest.mark.asyncio(loop_scope="module")
+async def test_no_form_of_an_assertion_can_be_forged(sandbox: LocalSandbox, forger: str) -> None:
+    cases = tuple(AssertCase(code=form) for form in FORMS)
+    for hackable in (False, True):
+        request = {"code": FORGERS[forger], "cases": cases, "limits": LIMITS, "hackable": hackable}
+        report = await sandbox.test(TestRequest.model_validate(request))
+        accepted = [
+            form
+            for form, case in zip(FORMS, report.cases, strict=True)
+            if case.status is Status.ACCEPTED
+        ]
+        assert accepted == []
+
+
 @pytest.mark.parametrize("kind", CASES)
 @pytest.mark.asyncio(loop_scope="module")
 async def test_the_answer_itself_is_worth_it(sandbox: LocalSandbox, kind: str) -> None:

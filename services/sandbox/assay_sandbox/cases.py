@@ -186,7 +186,7 @@ class Sitting:
         failed = kind != b"passed" and self._stop_on_first_failure
         self._is_over = ends or failed or len(self._graded) == len(self._questions)
 
-    def _add(self, status: Status, message: str) -> None:
+    def _add(self, status: Status | None, message: str) -> None:
         took_s = 0.0 if self._begun is None else time.monotonic() - self._begun
         result = CaseResult(status=status, message=message, wall_time_s=took_s)
         self._graded.append(Graded(result, self._grading))
@@ -194,6 +194,12 @@ class Sitting:
 
     def _finish(self, ending: Ending, grader: Ending | None, program: Program) -> list[Graded]:
         """What is known once both processes have ended."""
+        last = self._graded[-1].result if self._graded else None
+        if ending.out_of_output and last is not None and last.status is Status.RUNTIME_ERROR:
+            # Its output had no reader any more, which it was told before it was killed.
+            self._graded.pop()
+            self._add(*status_of(ending, self._records, program))
+            return self._graded
         if self._is_over:
             return self._graded
         if grader is not None and not self._grader_has_begun:

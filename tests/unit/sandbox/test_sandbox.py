@@ -311,7 +311,7 @@ async def test_call_cases_are_compared_outside(sandbox: LocalSandbox) -> None:
     assert report.grading is Grading.OUTSIDE
 
 
-async def test_test_code_that_cannot_be_split_is_graded_in_process(sandbox: LocalSandbox) -> None:
+async def test_test_code_is_plain_python(sandbox: LocalSandbox) -> None:
     report = await judge(
         sandbox,
         "def f(x):\n    return x + 1\n",
@@ -327,7 +327,7 @@ async def test_test_code_that_cannot_be_split_is_graded_in_process(sandbox: Loca
         Status.RUNTIME_ERROR,
     ]
     assert "not three" in report.cases[1].message
-    assert report.grading is Grading.IN_PROCESS
+    assert report.grading is Grading.OUTSIDE
 
 
 async def test_a_case_that_ends_the_process_is_judged_and_the_next_goes_on(

@@ -20,8 +20,8 @@ def has_tests(task: Task, options: Config) -> None:
 
 
 class CodeOptions(Config):
-    """`forgeable: false` leaves answers without a reward where test code has to run in the
-    program's own process: what equals anything could pass it."""
+    """`forgeable: false` makes tests ungradable, and so not passed, where only the program's own
+    process could run them: what equals anything could pass them there."""
 
     forgeable: bool = True
 
@@ -33,7 +33,6 @@ async def run_tests(
 
     Raises:
         SandboxFault: a test could not be run.
-        InvalidInput: the tests are forgeable, and may not be.
     """
     code = whole_program(task, answer)
     report = await sandbox.test(TestRequest(code=code, cases=task.tests, hackable=forgeable))

@@ -4,12 +4,14 @@ import collections
 import datetime
 import decimal
 import fractions
+import re
 import struct
 from collections.abc import Callable
 from typing import Any
 
 from assay_sandbox.slot.wire import COUNT, MAX_DEPTH, PLAIN_KINDS, CannotGrade, Malformed
 
+_DTYPE = re.compile(r"[<>|=][biufcSUmM][0-9]{1,9}(\[[0-9]*[a-zA-Zμ]{1,3}\])?")
 _FLOAT = struct.Struct("!d")
 _COMPLEX = struct.Struct("!dd")
 
@@ -91,7 +93,7 @@ def _get_pairs(make: Callable[[], Any]) -> Any:
         value = self.number(make())
         for _ in range(self.count()):
             key = self.get(depth + 1)
-            dict.__setitem__(value, key, self.get(depth + 1))
+            value[key] = self.get(depth + 1)
         return value
 
     return get
@@ -121,7 +123,10 @@ def _get_deque(self: Decoder, depth: int) -> Any:
 def _dtype(self: Decoder) -> Any:
     import numpy
 
-    dtype = numpy.dtype(self.text().decode())
+    name = self.text().decode()
+    if not _DTYPE.fullmatch(name):
+        raise Malformed("not a type of plain data")
+    dtype = numpy.dtype(name)
     if dtype.kind not in PLAIN_KINDS or dtype.fields is not None:
         raise Malformed("an array of objects")
     return dtype
@@ -211,13 +216,13 @@ def _zone(offset_s: float | None) -> datetime.timezone | None:
 
 
 def _make_time(*state: Any) -> datetime.time:
-    *parts, fold, offset_s = state
-    return datetime.time(*parts, _zone(offset_s), fold=fold)
+    hour, minute, second, microsecond, fold, offset_s = state
+    return datetime.time(hour, minute, second, microsecond, _zone(offset_s), fold=fold)
 
 
 def _make_datetime(*state: Any) -> datetime.datetime:
-    *parts, fold, offset_s = state
-    return datetime.datetime(*parts, _zone(offset_s), fold=fold)
+    year, month, day, *rest = state
+    return datetime.datetime.combine(datetime.date(year, month, day), _make_time(*rest))
 
 
 def _make_bytearray(self: Decoder, depth: int) -> bytearray:

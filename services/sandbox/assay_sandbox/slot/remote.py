@@ -75,8 +75,8 @@ _FUNCTIONS = (
     types.FunctionType,
     types.BuiltinFunctionType,
     types.MethodType,
-    type(print.__call__),
-    type(str.join),
+    types.MethodWrapperType,
+    types.MethodDescriptorType,
 )
 _EMPTY: list[Any] = [[], (), {}, set(), "", b"", range(0), {}.values(), {}.items()]
 #: Exact types that are equal to themselves only.

@@ -67,13 +67,15 @@ class Prepared(ast.NodeTransformer):
         self._import(node.module)
         if node.module == "sys":
             raise OnlyInside("it uses sys")
+        if any(one.name in _UNSAFE_NAMES for one in node.names):
+            raise OnlyInside("it uses what acts on its process")
         if any(one.name == "seed" for one in node.names):
             raise OnlyInside("it seeds a generator, which the program's process has its own of")
         return node
 
     def _import(self, module: str) -> None:
         name = module.partition(".")[0]
-        if name not in PURE_MODULES and name != "sys":
+        if name not in PURE_MODULES and name not in ("sys", "builtins"):
             raise OnlyInside(f"it imports {module}")
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
@@ -88,6 +90,8 @@ class Prepared(ast.NodeTransformer):
                 raise OnlyInside(f"it changes {base.id}.{node.attr}")
             if base.id == "sys" and node.attr not in _SYS_FACTS:
                 raise OnlyInside(f"it uses sys.{node.attr}")
+        if node.attr in _UNSAFE_NAMES:
+            raise OnlyInside(f"it uses {node.attr}")
         if node.attr == "seed":
             raise OnlyInside("it seeds a generator, which the program's process has its own of")
         return self.generic_visit(node)

@@ -128,7 +128,7 @@ def refill(value: Any, new: tuple[Any, ...]) -> None:
     if isinstance(value, dict):
         value.clear()
         for key, item in new:
-            dict.__setitem__(value, key, item)
+            value[key] = item
     elif isinstance(value, set):
         value.clear()
         value.update(new)
