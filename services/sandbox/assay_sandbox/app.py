@@ -93,7 +93,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     return app
 
 
-def _add_sessions(app: FastAPI, settings: SandboxSettings, opened: Callable[[], Sessions]) -> None:
+def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int) -> None:
     """The routes of sessions. A session is its client's alone."""
 
     @app.post(
