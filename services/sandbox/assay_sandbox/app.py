@@ -124,8 +124,7 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int)
     )
     async def put_file(session: str, name: FileName, request: Request) -> None:
         """Write a file: the body is its content."""
-        content = await request.body()
-        check_size(content, room_bytes)
+        content = check_size(await request.body(), room_bytes)
         await opened().put_file(session, client(), name, content)
 
     @app.get(

@@ -34,11 +34,12 @@ def check_files(files: Mapping[str, bytes], room_bytes: int) -> None:
         )
 
 
-def check_size(content: bytes, room_bytes: int) -> None:
-    """Check that one file can be in a folder that holds `room_bytes`.
+def check_size(content: bytes, room_bytes: int) -> bytes:
+    """Return a file's content if it can be in a folder that holds `room_bytes`.
 
     Raises:
         TooLarge: it cannot.
     """
     if len(content) > room_bytes:
         raise TooLarge(f"the file is over {room_bytes} bytes", field="name")
+    return content
