@@ -301,7 +301,7 @@ LONG_NAMES = ["/".join(["[" * 250] * 7 + [f"{n:03}" + "[" * 247]) for n in range
         ("fetch_files.0", {"fetch_files": ["é" * 128]}),
         ("fetch_files.0", {"fetch_files": ["a\0b"]}),
         ("fetch_files.0", {"fetch_files": ["\ud800"]}),
-        ("files.\\ud800.[key]", {"files": {"\ud800": ""}}),
+        ("files.\ufffd\ufffd\ufffd.[key]", {"files": {"\ud800": ""}}),
         ("x" * 200 + "...", {"x" * 100_000: 1}),
     ],
 )

@@ -7,6 +7,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, JsonValue
 
+from assay_sandbox.checks import check_size
 from assay_sandbox.open_instruct import AssertRequest, Results, StdioRequest, from_cases
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.sandbox_fusion import RunCodeRequest, unavailable
@@ -25,7 +26,7 @@ from assay_sandbox.settings import SandboxSettings
 from assay_shared import audit
 from assay_shared.access import needs
 from assay_shared.context import client
-from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut, TooLarge
+from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.types import (
@@ -87,13 +88,13 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         """The languages that this host has, with their versions."""
         return sandbox.languages()
 
-    _add_sessions(app, settings, lambda: sandbox.sessions)
+    _add_sessions(app, lambda: sandbox.sessions, settings.sandbox_writable_bytes)
     _add_sandbox_fusion(app, lambda: sandbox, settings)
     _add_open_instruct(app, lambda: sandbox)
     return app
 
 
-def _add_sessions(app: FastAPI, settings: SandboxSettings, opened: Callable[[], Sessions]) -> None:
+def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int) -> None:
     """The routes of sessions. A session is its client's alone."""
 
     @app.post(
@@ -124,10 +125,7 @@ def _add_sessions(app: FastAPI, settings: SandboxSettings, opened: Callable[[], 
     )
     async def put_file(session: str, name: FileName, request: Request) -> None:
         """Write a file: the body is its content."""
-        content = await request.body()
-        most_bytes = settings.sandbox_writable_bytes
-        if len(content) > most_bytes:
-            raise TooLarge(f"the file is over {most_bytes} bytes", field="name")
+        content = check_size(await request.body(), room_bytes)
         await opened().put_file(session, client(), name, content)
 
     @app.get(

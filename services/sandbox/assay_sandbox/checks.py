@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from pathlib import PurePosixPath
 
-from assay_shared.errors import InvalidInput
+from assay_shared.errors import InvalidInput, TooLarge
 
 _PAGE_BYTES = 4096
 #: Kept free for what the program's folder holds beside the files.
@@ -32,3 +32,14 @@ def check_files(files: Mapping[str, bytes], room_bytes: int) -> None:
             field="files",
             hint="send less, or raise ASSAY_SANDBOX_WRITABLE_BYTES",
         )
+
+
+def check_size(content: bytes, room_bytes: int) -> bytes:
+    """Return a file's content if it can be in a folder that holds `room_bytes`.
+
+    Raises:
+        TooLarge: it cannot.
+    """
+    if len(content) > room_bytes:
+        raise TooLarge(f"the file is over {room_bytes} bytes", field="name")
+    return content

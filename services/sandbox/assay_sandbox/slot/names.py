@@ -31,7 +31,7 @@ def hide_paths() -> None:
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
     SourceFileLoader.exec_module = exec_module  # type: ignore[method-assign, assignment]
     for name, module in list(sys.modules.items()):
-        if _is_own(name) and name != __name__:
+        if _is_own(name):
             _rename(module)
 
 
