@@ -90,7 +90,7 @@ def _printing(row: Mapping[str, Any]) -> str:
         f"for arguments in json.loads({inputs!r}):",
         "    try:",
         f"        print(repr({row['entry_point']}(*arguments)))",
-        "    except Exception as error:",
+        "    except BaseException as error:",
         "        print(type(error), error)",
     )
     return "\n".join(lines) + "\n"
