@@ -166,6 +166,10 @@ class ProgramSide:
         self.used_names.add(name)
         value = self.ask("global", name)
         own = type(value) is not types.ModuleType
+        if is_handle(value):
+            facts = object.__getattribute__(value, "_assay")
+            if facts.kind == "module" and facts.type_name == name:
+                self.refuse(f"the test uses {name} of the program's process", by_test=True)
         helpers = self.used_names & _HELPERS
         if own and helpers and len(self.used_names) > 1:
             # It may be what the test compares with: `def abs(x): return 0`.
