@@ -204,6 +204,7 @@ CHECK = (
     "if os.environ['TMPDIR'] == '/tmp':\n"
     "    seen.append(os.listdir('/dev/shm'))\n"
     "    seen.append([p for p in os.listdir('/proc') if p.isdigit()][3:])\n"
+    "seen = [[name for name in one if name != 'main.py'] for one in seen]\n"
     "print([s for s in seen if s])\n"
 )
 

@@ -70,7 +70,7 @@ while True:
 _FILES = """\
 import os
 folders = {os.getcwd(), os.environ['TMPDIR']}
-print([name for folder in folders for name in os.listdir(folder)])
+print([name for folder in folders for name in os.listdir(folder) if name != 'main.py'])
 for folder in folders:
     os.makedirs(folder + '/deep/er')
     for number in range(20):
@@ -153,7 +153,8 @@ import os, resource
 kept = bytearray(100 << 20)
 for folder in (os.getcwd(), os.environ['TMPDIR']):
     open(folder + '/own', 'w').write('x')
-    print([name for name in os.listdir(folder) if name != 'own'], os.listxattr(folder))
+    left = set(os.listdir(folder)) - {'own', 'main.py'}
+    print(sorted(left), os.listxattr(folder))
 print(os.nice(0), resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 20, os.umask(0) != 0o777)
 print(len(os.sched_getaffinity(0)) == os.cpu_count(), os.sched_getscheduler(0))"""
 

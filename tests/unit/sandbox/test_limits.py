@@ -335,8 +335,7 @@ async def test_a_slot_says_when_its_program_is_idle_and_when_not(folder: Path) -
     code = f"{PRELUDE}time.sleep(0.5)\nburn(0.5)\ntime.sleep(0.5)\nprint('done')"
     plan = Program(LANGUAGES["python"], LIMITS, text=code).plan()
     slot = await sandbox._slots.hold("std", 0)
-    slot_run = SlotRun(slot.socket, plan, lambda _run, _line: None)
-    slot_run.on_idle = said.append
+    slot_run = SlotRun(slot.socket, plan, lambda _run, _line: None, on_rest=said.append)
     assert (await slot_run.finish()).stdout == b"done\n"
     slot.socket.close()
     await sandbox._slots.let_go("std", 0)

@@ -6,6 +6,7 @@ import decimal
 import fractions
 import math
 import random
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -40,7 +41,7 @@ def make(rng: random.Random, depth: int) -> Any:
     items = [make(rng, depth - 1) for _ in range(rng.randrange(4))]
     keys = [rng.choice([1, "a", (2, "b"), None, b"k", 2.5]) for _ in items]
     pairs = dict(zip(keys, items, strict=True))
-    kinds = [
+    kinds: list[Callable[[], object]] = [
         *(lambda: items, lambda: tuple(items), lambda: pairs, lambda: set(keys)),
         *(lambda: frozenset(keys), lambda: collections.OrderedDict(pairs), lambda: P(items, pairs)),
         *(lambda: collections.deque(items, 9), lambda: collections.Counter(keys)),
