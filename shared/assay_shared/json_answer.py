@@ -12,6 +12,7 @@ from starlette.types import Send
 _LARGE = 128 * 2**10
 #: Characters of one text, or bytes of one content, at once. Base64 needs threes.
 _PIECE = 3 * 2**16
+_NUMBERS = frozenset({int, float, bool})
 
 
 async def send_json(send: Send, value: object, status: int) -> None:
@@ -24,7 +25,7 @@ async def send_json(send: Send, value: object, status: int) -> None:
             await asyncio.sleep(0)
         await send({"type": "http.response.body", "body": b""})
         return
-    body = b"".join(_write(value))
+    body = _dump(value) if isinstance(value, BaseModel) else b"".join(_write(value))
     length = (b"content-length", b"%d" % len(body))
     headers = [length, (b"content-type", b"application/json")]
     await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -38,8 +39,17 @@ def _size(value: object) -> int:
     if isinstance(value, BaseModel):
         value = value.__dict__
     if isinstance(value, dict):
-        return sum(map(_size, value.values()))
-    return sum(map(_size, value)) if isinstance(value, list | tuple) else 0
+        value = value.values()
+    elif not isinstance(value, list | tuple):
+        return 0
+    size = 0
+    for item in value:
+        kind = type(item)
+        if kind is str or kind is bytes:
+            size += len(item)
+        elif item and kind not in _NUMBERS:
+            size += _size(item)
+    return size
 
 
 def _gather(pieces: Iterator[bytes]) -> Iterator[bytes]:
@@ -79,7 +89,11 @@ def _write_model(model: BaseModel) -> Iterator[bytes]:
     if _size(model) > _LARGE:
         yield from _write_object(model.__dict__)
     else:
-        yield model.__pydantic_serializer__.to_json(model)
+        yield _dump(model)
+
+
+def _dump(model: BaseModel) -> bytes:
+    return model.__pydantic_serializer__.to_json(model)
 
 
 def _write_object(items: dict[str, object]) -> Iterator[bytes]:

@@ -14,11 +14,13 @@ from fastapi.routing import APIRoute
 from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.responses import Response
+from starlette.routing import Match
 from starlette.types import Receive, Scope, Send
 
 from assay_shared.json_answer import send_json
 from assay_shared.json_body import InvalidBody, Problem, Unreadable, check_presence, read_body
 from assay_shared.large_bodies import LargeBodies
+from assay_shared.middleware import find_header
 
 #: Above it, a body is read in another process.
 _LARGE_BYTES = 64 * 2**10
@@ -34,21 +36,37 @@ def use_json_routes(app: FastAPI) -> LargeBodies:
     return app.state.large_bodies  # type: ignore[no-any-return]
 
 
+def put_first(app: FastAPI) -> None:
+    """Let the router look at the fastest routes before all others; to be called after those."""
+    app.router.routes.sort(key=lambda route: not (isinstance(route, JsonRoute) and route.is_exact))
+
+
 class JsonRoute(APIRoute):
     """A route that FastAPI declares, and that is served without it where its shape allows that.
 
-    That is: an `async` endpoint that takes one model as its body, beside texts from the path. What it
-    returns is a response, or is sent as it is: nothing is left out for the sake of its declaration.
+    That is: an `async` endpoint that takes one model as its body, beside texts from the path. What
+    it returns is a response, or is sent as it is: no field is left out because of its declaration.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
         model = self._find_model()
+        #: Whether a look at the path says all: no other route can be meant.
+        self.is_exact = model is not None and "{" not in path
         if model is not None:
             self._model = model
             self._body_name = self.dependant.body_params[0].name
             self._texts = [(one.name, one.alias) for one in self.dependant.path_params]
             self.app = self._serve
+
+    def matches(self, scope: Scope) -> tuple[Match, Scope]:
+        """As Starlette does, without a regular expression where the path has no parameters."""
+        if not self.is_exact or scope.get("root_path") or scope["type"] != "http":
+            return super().matches(scope)
+        if scope["path"] != self.path:
+            return Match.NONE, {}
+        found = {"endpoint": self.endpoint, "path_params": {}, "route": self}
+        return Match.FULL if scope["method"] in self.methods else Match.PARTIAL, found
 
     def _find_model(self) -> type[BaseModel] | None:
         """Return the model of the body, if this route's shape allows to serve it here."""
@@ -76,7 +94,7 @@ class JsonRoute(APIRoute):
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         chunks = await _receive_body(receive)
-        problem = check_presence(any(chunks), _content_type(scope))
+        problem = check_presence(any(chunks), find_header(scope, b"content-type"))
         request = problem or await self._read(chunks, scope["app"].state.large_bodies)
         if isinstance(request, Problem):
             raise InvalidBody(request)
@@ -103,13 +121,6 @@ def _is_default(response_class: object) -> bool:
 
 def _is_model(kind: object) -> bool:
     return isinstance(kind, type) and issubclass(kind, BaseModel)
-
-
-def _content_type(scope: Scope) -> str:
-    for name, value in scope["headers"]:
-        if name == b"content-type":
-            return str(value, "latin-1")
-    return ""
 
 
 async def _receive_body(receive: Receive) -> list[bytes]:

@@ -27,7 +27,7 @@ from assay_shared import audit
 from assay_shared.access import needs
 from assay_shared.context import client
 from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut
-from assay_shared.json_route import use_json_routes
+from assay_shared.json_route import put_first, use_json_routes
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.types import (
@@ -94,6 +94,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     _add_sessions(app, lambda: sandbox.sessions, settings.sandbox_writable_bytes)
     _add_sandbox_fusion(app, lambda: sandbox, settings)
     _add_open_instruct(app, lambda: sandbox)
+    put_first(app)
     return app
 
 
