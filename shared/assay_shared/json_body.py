@@ -7,7 +7,6 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-
 #: With more errors than this, what was sent is not repeated.
 _SHOWN_ERRORS = 1000
 
