@@ -59,7 +59,7 @@ RIGHT = {
     ),
     "a set's order": (
         "def f(s): return tuple(s)\ndef g(): return {30, 1, 17, 9, 5, 25, 10**9}",
-        "for s in ({1, 2, 3, 4, 5, 33, 20, 10, 15}, {'ab', 'c', 'd', 'q'}, set(range(0, 999, 7))):\n"
+        "for s in ({1, 2, 3, 33, 20, 10, 15}, {'ab', 'c', 'd', 'q'}, set(range(0, 999, 7))):\n"
         "    assert f(s) == tuple(s)\n    assert f(frozenset(s)) == tuple(frozenset(s))\n"
         "assert list(g()) == list({30, 1, 17, 9, 5, 25, 10**9})",
     ),
