@@ -178,3 +178,11 @@ async def test_sessions_are_counted_and_end_by_themselves(make_sandbox: MakeSand
         session = await start(sandbox)
         assert (await cells(sandbox, session, "1 + 1"))[0].result == "2"
         await sessions.end(session, ME)
+
+
+async def test_a_fork_of_a_cell_does_not_answer(sandbox: LocalSandbox) -> None:
+    session = await start(sandbox)
+    codes = ("import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nx = 1", "x, pid > 0")
+    results = await cells(sandbox, session, *codes)
+    assert [result.status for result in results] == [Status.ACCEPTED] * 2
+    assert results[1].result == "(1, True)"
