@@ -32,8 +32,9 @@ _CORES = max(1, len(os.sched_getaffinity(0)))
 class Watch:
     """The limits of one program, compared with what it uses until it ends.
 
-    The CPU limit is that of a case. A program that is run without cases is one case. The allowance
-    starts anew with each `BEGIN_CASE` that the server sends, and with nothing else.
+    The CPU limit is that of a case. A program that is run without cases is one case, and each cell
+    of a session is one. The allowance starts anew with each `BEGIN_CASE` that the server sends, and
+    with nothing else.
     """
 
     def __init__(

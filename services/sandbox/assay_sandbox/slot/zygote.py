@@ -219,7 +219,8 @@ class Zygote:
         pid = os.fork()
         if pid == 0:
             self._become(request, descriptors)
-        watch = Watch(self._server, meter, limits["cpu_time_s"], limits["wall_time_s"])
+        case_cpu_s = limits.get("cell_cpu_time_s", limits["cpu_time_s"])
+        watch = Watch(self._server, meter, case_cpu_s, limits["wall_time_s"])
         self._await_end(pid, watch)
         _, status, usage = os.wait4(pid, 0)
         ended = time.monotonic()
