@@ -5,7 +5,7 @@ VENV := .venv
 STAMP := $(VENV)/.installed
 EXTRAS := sandbox judge reward inference worker trainer traces
 
-.PHONY: install demo up test check audit sbom fix clean lock dashboards vllm-cpu images compose-test chart
+.PHONY: install demo up test nightly check audit sbom fix clean lock dashboards vllm-cpu images compose-test chart
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -23,6 +23,15 @@ up: $(STAMP)  ## start all services and stay until Ctrl-C
 
 test: $(STAMP)  ## run the test suite
 	$(VENV)/bin/pytest
+
+# ASSAY_DATA names the folder with the data sets. What each writes stays in nightly/.
+nightly: $(STAMP)  ## hours: every corpus both ways, 100,000 hostile programs, an hour of soak
+	@test -n "$(ASSAY_DATA)" || { echo "set ASSAY_DATA to the folder with the data sets" >&2; exit 2; }
+	mkdir -p nightly
+	$(VENV)/bin/assay sandbox equivalence --data "$(ASSAY_DATA)" --output nightly/equivalence.json
+	$(VENV)/bin/assay bench attacks --output nightly/attacks.json
+	$(VENV)/bin/assay bench fuzz --programs 100000 --output nightly/fuzz.json
+	$(VENV)/bin/assay bench soak --duration-s 3600 --output nightly/soak.json --picture nightly/soak.png
 
 check: $(STAMP)  ## lint, types, import rules, architecture and secret scan; changes nothing
 	$(VENV)/bin/ruff check .

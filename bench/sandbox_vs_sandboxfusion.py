@@ -1,89 +1,162 @@
-"""This sandbox and SandboxFusion side by side: same programs, same load, bursts in turn.
+"""Sandboxes side by side: the same programs, the same load by wrk, bursts in turn.
 
-Start both by yourself, on the same machine, then:
+Start them by yourself on the same machine, then name each with its format and address; ratios are
+to the first one:
 
-    python bench/sandbox_vs_sandboxfusion.py --ours http://127.0.0.1:8002 \\
-        --theirs http://127.0.0.1:8080 --output bench/results/sandbox_vs_sandboxfusion.json
+    python bench/sandbox_vs_sandboxfusion.py now=assay=http://127.0.0.1:8002 \\
+        before=assay=http://127.0.0.1:8012 theirs=sandboxfusion=http://127.0.0.1:8080 \\
+        --output bench/results/sandbox_vs_sandboxfusion.json
 
-A burst on one is followed by a burst on the other, so that whatever else the machine does meets
-both. Only right answers count. The ratio is that of the medians; its spread is that of the bursts.
+A burst on one is followed by a burst on the next, so that whatever else the machine does meets all
+of them. Only right answers count. A ratio is that of the medians; its spread is that of the bursts.
+Needs wrk (Debian: wrk).
 """
 
 import argparse
-import asyncio
 import json
+import os
+import re
 import statistics
+import subprocess
+from collections.abc import Iterator
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from assay_sandbox.load import WORKLOADS, Format, Program, Step, put_load
-from assay_shared.settings import ServiceSettings, read_settings
+from assay_sandbox.load import WORKLOADS, Format, Program
 
 POINTS = [(Program.PRINT, 1), (Program.PRINT, 8), (Program.PRINT, 64), (Program.JUDGE, 8)]
+#: How often each text stands in a right answer.
+NEEDS = {
+    (Format.ASSAY, Program.PRINT): {'"status":"accepted"': 1, r'"stdout":"1\n"': 1},
+    (Format.ASSAY, Program.JUDGE): {'"status":"accepted"': 21},
+    (Format.SANDBOX_FUSION, Program.PRINT): {'"status":"Success"': 1, r'"stdout":"1\n"': 1},
+    (Format.SANDBOX_FUSION, Program.JUDGE): {'"accepted":true': 1, '"passed":true': 20},
+}
+_SCRIPT = Path(__file__).with_name("sandbox.lua")
+_LINE = re.compile(r"([\d.]+) right/s, (\d+) not right, p50 ([\d.]+) ms, p99 ([\d.]+) ms")
+#: wrk ends by itself after the burst and at most this long for the last answers.
+_GRACE_S = 60.0
 
 
-async def compare(
-    urls: dict[Format, str], num_bursts: int, burst_s: float, settings: ServiceSettings
-) -> list[dict[str, object]]:
-    rows = []
+@dataclass(frozen=True)
+class Service:
+    """A running sandbox."""
+
+    name: str
+    format: Format
+    url: str
+
+
+@dataclass
+class Seen:
+    """What wrk saw of one service at one point, burst by burst."""
+
+    per_s: list[float] = field(default_factory=list)
+    p50_ms: list[float] = field(default_factory=list)
+    p99_ms: list[float] = field(default_factory=list)
+    num_not_right: int = 0
+
+    def add(self, output: str) -> None:
+        found = _LINE.search(output)
+        if found is None:
+            raise SystemExit(f"wrk says nothing of its answers: {output}")
+        self.per_s.append(float(found[1]))
+        self.num_not_right += int(found[2])
+        self.p50_ms.append(float(found[3]))
+        self.p99_ms.append(float(found[4]))
+
+
+def burst(service: Service, program: Program, concurrency: int, burst_s: float) -> str:
+    """Put load on a service and return what wrk prints."""
+    key = (service.format, program)
+    needs = "\n".join(f"{times} {text}" for text, times in NEEDS[key].items())
+    target = service.url.rstrip("/") + WORKLOADS[key].path
+    done = subprocess.run(
+        [
+            "wrk",
+            "-t1",
+            f"-c{concurrency}",
+            f"-d{burst_s:g}",
+            "--timeout",
+            "60s",
+            "-s",
+            str(_SCRIPT),
+            target,
+        ],
+        env=os.environ | {"BODY": json.dumps(WORKLOADS[key].body), "NEEDS": needs},
+        capture_output=True,
+        text=True,
+        timeout=burst_s + _GRACE_S,
+        check=True,
+    )
+    return done.stdout
+
+
+def compare(
+    services: list[Service], num_bursts: int, burst_s: float
+) -> Iterator[dict[str, object]]:
+    """Yield the facts of each point: what was seen of each service, and ratios to the first."""
     for program, concurrency in POINTS:
-        seen: dict[Format, list[Step]] = {name: [] for name in urls}
+        seen = {service.name: Seen() for service in services}
         for _ in range(num_bursts):
-            for name, url in urls.items():
-                workload = WORKLOADS[name, program]
-                seen[name] += await put_load(url, workload, [concurrency], burst_s, settings)
-        rows.append(row(program, concurrency, seen))
-        print(line(rows[-1]), flush=True)
-    return rows
+            for service in services:
+                seen[service.name].add(burst(service, program, concurrency, burst_s))
+        first = seen[services[0].name]
+        yield {
+            "program": program,
+            "concurrency": concurrency,
+            "seen": {name: asdict(one) for name, one in seen.items()},
+            "ratios": {name: ratio(first, one) for name, one in list(seen.items())[1:]},
+        }
 
 
-def row(program: Program, concurrency: int, seen: dict[Format, list[Step]]) -> dict[str, object]:
-    ours, theirs = (sorted(step.per_s for step in seen[name]) for name in Format)
-    p50s = {name: statistics.median(s.percentile(50) or 0.0 for s in seen[name]) for name in Format}
-    failed = {
-        name: sum(s.num_wrong + s.num_refused + s.num_errors for s in seen[name]) for name in Format
-    }
+def ratio(first: Seen, other: Seen) -> dict[str, float]:
+    """Return how many times as many right answers a second, with the spread of the bursts."""
+    pairs = [one / two for one, two in zip(first.per_s, other.per_s, strict=True) if two]
     return {
-        "program": program,
-        "concurrency": concurrency,
-        "ours_per_s": ours,
-        "theirs_per_s": theirs,
-        "ours_p50_ms": p50s[Format.ASSAY],
-        "theirs_p50_ms": p50s[Format.SANDBOX_FUSION],
-        "ratio": statistics.median(ours) / statistics.median(theirs),
-        "ratio_low": ours[0] / theirs[-1],
-        "ratio_high": ours[-1] / theirs[0] if theirs[0] else float("inf"),
-        "ours_not_right": failed[Format.ASSAY],
-        "theirs_not_right": failed[Format.SANDBOX_FUSION],
+        "median": statistics.median(first.per_s) / max(statistics.median(other.per_s), 1e-9),
+        "lowest": min(pairs, default=float("inf")),
+        "highest": max(pairs, default=float("inf")),
     }
 
 
 def line(facts: dict[str, object]) -> str:
-    return (
-        "| {program} | {concurrency} | {ours:.0f} | {ours_p50_ms:.1f} | {theirs:.1f} | "
-        "{theirs_p50_ms:.0f} | {ratio:.1f} ({ratio_low:.1f} to {ratio_high:.1f}) | "
-        "{ours_not_right} / {theirs_not_right} |"
-    ).format(
-        **facts,
-        ours=statistics.median(facts["ours_per_s"]),  # type: ignore[arg-type]
-        theirs=statistics.median(facts["theirs_per_s"]),  # type: ignore[arg-type]
-    )
+    """Return the point as a row of a table in Markdown."""
+    cells = [str(facts["program"]), str(facts["concurrency"])]
+    seen: dict[str, dict[str, list[float]]] = facts["seen"]  # type: ignore[assignment]
+    for one in seen.values():
+        cells.append(f"{statistics.median(one['per_s']):.1f}/s")
+        cells.append(f"{statistics.median(one['p50_ms']):.1f} ms")
+    ratios: dict[str, dict[str, float]] = facts["ratios"]  # type: ignore[assignment]
+    cells += ["{median:.2f} ({lowest:.2f} to {highest:.2f})".format(**r) for r in ratios.values()]
+    return f"| {' | '.join([*cells, str([one['num_not_right'] for one in seen.values()])])} |"
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--ours", default="http://127.0.0.1:8002")
-    parser.add_argument("--theirs", default="http://127.0.0.1:8080")
+    parser.add_argument("services", nargs="+", help="NAME=assay|sandboxfusion=URL, two or more")
     parser.add_argument("--bursts", type=int, default=5)
     parser.add_argument("--burst-s", type=float, default=2.0)
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
-    urls = {Format.ASSAY: arguments.ours, Format.SANDBOX_FUSION: arguments.theirs}
-    print("| program | at once | ours/s | p50 ms | theirs/s | p50 ms | ratio | not right |")
-    print("|---|---|---|---|---|---|---|---|")
-    settings = read_settings(ServiceSettings)
-    rows = asyncio.run(compare(urls, arguments.bursts, arguments.burst_s, settings))
+    services = [
+        Service(name, Format(form), url)
+        for name, form, url in (text.split("=", 2) for text in arguments.services)
+    ]
+    names = [cell for one in services for cell in (one.name, "p50")]
+    heading = [
+        "program",
+        "at once",
+        *names,
+        *(f"{services[0].name}/{s.name}" for s in services[1:]),
+    ]
+    print(f"| {' | '.join([*heading, 'not right'])} |", flush=True)
+    print("|---" * (len(heading) + 1) + "|", flush=True)
+    rows = []
+    for facts in compare(services, arguments.bursts, arguments.burst_s):
+        rows.append(facts)
+        print(line(facts), flush=True)
     if arguments.output:
-        arguments.output.parent.mkdir(parents=True, exist_ok=True)
         arguments.output.write_text(json.dumps(rows, indent=1) + "\n")
 
 

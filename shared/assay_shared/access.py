@@ -17,14 +17,13 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from starlette.datastructures import Headers
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
 from assay_shared.context import client_scope
 from assay_shared.errors import AssayError, Forbidden, Overloaded, Unauthorized
-from assay_shared.middleware import OPEN_PATHS, answer_error
+from assay_shared.middleware import OPEN_PATHS, answer_error, find_header
 from assay_shared.scopes import ClientKey, Scope
 
 #: Every key may read what routes there are.
@@ -170,7 +169,7 @@ def _burst(requests_per_minute: int | None) -> float:
 
 def _given_token(scope: Connection) -> str:
     """What a request shows, or nothing, which is no client's token."""
-    scheme, _, credentials = Headers(scope=scope).get("authorization", "").partition(" ")
+    scheme, _, credentials = find_header(scope, b"authorization").partition(" ")
     if scheme.lower() == "bearer":
         return credentials.strip()
     if scheme.lower() == "basic" and scope["method"] in _FOR_BROWSERS:

@@ -1,10 +1,10 @@
 """Ids that follow one piece of work through every hop and into every log line."""
 
-import uuid
+import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import NamedTuple
+from typing import Generic, NamedTuple, TypeVar
 
 REQUEST_ID_HEADER = "x-request-id"
 PRIORITY_HEADER = "x-assay-priority"
@@ -28,6 +28,25 @@ class Purpose(NamedTuple):
         return {name: value for name, value in given.items() if value}
 
 
+T = TypeVar("T")
+
+
+class _Within(Generic[T]):
+    """A block in which a variable has a value: a third of what it costs as a generator."""
+
+    __slots__ = ("_token", "_value", "_variable")
+
+    def __init__(self, variable: ContextVar[T], value: T) -> None:
+        self._variable = variable
+        self._value = value
+
+    def __enter__(self) -> None:
+        self._token = self._variable.set(self._value)
+
+    def __exit__(self, *_: object) -> None:
+        self._variable.reset(self._token)
+
+
 _request_id: ContextVar[str | None] = ContextVar("request_id", default=None)
 _client: ContextVar[str] = ContextVar("client", default="")
 _purpose: ContextVar[Purpose | None] = ContextVar("purpose", default=None)
@@ -40,7 +59,7 @@ def request_id() -> str | None:
 
 
 def new_request_id() -> str:
-    return uuid.uuid4().hex
+    return os.urandom(16).hex()
 
 
 def client() -> str:
@@ -48,14 +67,9 @@ def client() -> str:
     return _client.get()
 
 
-@contextmanager
-def client_scope(name: str) -> Iterator[None]:
+def client_scope(name: str) -> _Within[str]:
     """Within it, work is done for this client."""
-    token = _client.set(name)
-    try:
-        yield
-    finally:
-        _client.reset(token)
+    return _Within(_client, name)
 
 
 def purpose() -> Purpose:
@@ -68,24 +82,14 @@ def set_purpose(purpose: Purpose) -> None:
     _purpose.set(purpose)
 
 
-@contextmanager
-def purpose_scope(purpose: Purpose) -> Iterator[None]:
+def purpose_scope(purpose: Purpose) -> _Within[Purpose | None]:
     """Within it, generations are asked for with this purpose."""
-    token = _purpose.set(purpose)
-    try:
-        yield
-    finally:
-        _purpose.reset(token)
+    return _Within(_purpose, purpose)
 
 
-@contextmanager
-def request_scope(identifier: str) -> Iterator[None]:
+def request_scope(identifier: str) -> _Within[str | None]:
     """Within it, clients send `identifier` on and log lines bear it."""
-    token = _request_id.set(identifier)
-    try:
-        yield
-    finally:
-        _request_id.reset(token)
+    return _Within(_request_id, identifier)
 
 
 @contextmanager

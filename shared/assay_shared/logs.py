@@ -4,12 +4,19 @@ import json
 import logging
 import sys
 import time
+from functools import lru_cache
 
 from assay_shared.context import current_log_fields
 
 _ENCODER = json.JSONEncoder(default=str)
 # What a LogRecord always has; anything else was given as `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
+
+
+@lru_cache(maxsize=2)
+def _to_second(seconds: int) -> str:
+    """Return the time of many lines, but for its fraction."""
+    return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 class JsonFormatter(logging.Formatter):
@@ -21,8 +28,7 @@ class JsonFormatter(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, object] = {
-            "time": time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(record.created))
-            + f".{int(record.msecs):03d}Z",
+            "time": f"{_to_second(int(record.created))}.{int(record.msecs):03d}Z",
             "level": record.levelname.lower(),
             "service": self._service,
             "logger": record.name,

@@ -32,11 +32,24 @@ class ServiceMetrics:
             buckets=LATENCY_BUCKETS_S,
             registry=self.registry,
         )
-        self.in_flight = Gauge(
+        self.num_in_flight = 0
+        Gauge(
             "assay_http_requests_in_flight",
             "Requests being answered.",
             registry=self.registry,
-        )
+        ).set_function(lambda: self.num_in_flight)
+        #: What is counted for a method, a route and a status: looking it up costs more than that.
+        self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         Info("assay_service", "Which service this is.", registry=self.registry).info(
             {"service": service, "version": version}
         )
+
+    def count(self, method: str, route: str, status: int, took_s: float) -> None:
+        """Count a request that was answered."""
+        key = (method, route, status)
+        counted = self._counted.get(key)
+        if counted is None:
+            number = self.requests.labels(method, route, str(status))
+            counted = self._counted[key] = (number, self.latency_s.labels(route))
+        counted[0].inc()
+        counted[1].observe(took_s)

@@ -8,7 +8,7 @@ import logging
 import math
 import time
 
-from starlette.datastructures import Headers, MutableHeaders
+from starlette.datastructures import Headers
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from assay_shared import hops, tracing
@@ -30,6 +30,16 @@ _MAX_ID_LENGTH = 128
 #: What others call such a request too; no standard has a number for it.
 _CLIENT_GONE = 499
 _WATCH_AFTER_S = 0.05
+_ID_HEADER = REQUEST_ID_HEADER.encode()
+_BAGGAGE_HEADER = hops.BAGGAGE_HEADER.encode()
+
+
+def find_header(scope: Scope, name: bytes) -> str:
+    """Return the first header of this name, which is in lower case; "" if there is none."""
+    for given, value in scope["headers"]:
+        if given == name:
+            return str(value, "latin-1")
+    return ""
 
 
 class Observe:
@@ -47,29 +57,29 @@ class Observe:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        headers = Headers(scope=scope)
-        identifier = headers.get(REQUEST_ID_HEADER, "")[:_MAX_ID_LENGTH]
+        identifier = find_header(scope, _ID_HEADER)[:_MAX_ID_LENGTH]
         with (
             request_scope(identifier or new_request_id()),
             client_scope((scope.get("client") or ("",))[0]),
-            hops.incoming(headers.get(hops.BAGGAGE_HEADER)),
-            self._metrics.in_flight.track_inprogress(),
+            hops.incoming(find_header(scope, _BAGGAGE_HEADER)),
         ):
             if not tracing.is_on() or scope["path"] in OPEN_PATHS:
                 return await self._observed(scope, receive, send)
-            with tracing.serving(scope["method"], headers) as span:
+            with tracing.serving(scope["method"], Headers(scope=scope)) as span:
                 await self._observed(scope, receive, send)
                 span.rename(f"{scope['method']} {_route(scope)}")
 
     async def _observed(self, scope: Scope, receive: Receive, send: Send) -> None:
         started = time.perf_counter()
         status, has_begun = 500, False
+        self._metrics.num_in_flight += 1
 
         async def send_with_id(message: Message) -> None:
             nonlocal status, has_begun
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
-                MutableHeaders(scope=message)[REQUEST_ID_HEADER] = request_id() or ""
+                own = (_ID_HEADER, (request_id() or "").encode("latin-1"))
+                message["headers"] = [*message["headers"], own]
             await send(message)
 
         try:
@@ -82,12 +92,11 @@ class Observe:
             error = NotReady("the service stops before this was done", retry_after_s=1.0)
             await answer_error(error, self._service, send_with_id)
         finally:
+            self._metrics.num_in_flight -= 1
             self._record(scope, status, time.perf_counter() - started)
 
     def _record(self, scope: Scope, status: int, took_s: float) -> None:
-        route = _route(scope)
-        self._metrics.requests.labels(scope["method"], route, str(status)).inc()
-        self._metrics.latency_s.labels(route).observe(took_s)
+        self._metrics.count(scope["method"], _route(scope), status, took_s)
         if scope["path"] not in OPEN_PATHS:
             _log.info(
                 "%s %s %d",
@@ -173,7 +182,7 @@ class BodyLimit:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] != "http":
             return await self._app(scope, receive, send)
-        announced = Headers(scope=scope).get("content-length", "0")
+        announced = find_header(scope, b"content-length")
         if announced.isdigit() and int(announced) > self._limit_bytes:
             return await answer_error(self._too_large(), self._service, send)
         num_read = 0

@@ -25,6 +25,7 @@ from assay_shared.errors import (
     NotReady,
     to_body,
 )
+from assay_shared.json_body import InvalidBody
 from assay_shared.metrics import ServiceMetrics
 from assay_shared.middleware import BodyLimit, CancelOnDisconnect, Observe
 from assay_shared.settings import ServiceSettings
@@ -148,7 +149,8 @@ def describe_invalid(error: RequestValidationError) -> InvalidInput:
     if isinstance(given, str | int | float | bool):
         shown = given[:_MAX_ECHO] if isinstance(given, str) else given
         message += f", not {shown!r:.80}"
-    others = len(error.errors()) - 1
+    number = error.num_errors if isinstance(error, InvalidBody) else len(error.errors())
+    others = number - 1
     hint = f"and {others} more" if others else None
     return InvalidInput(message, field=_short(where) or None, hint=hint)
 

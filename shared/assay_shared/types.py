@@ -685,6 +685,8 @@ class ExecutionResult(Wire):
     exit_code: int | None = None
     cpu_time_s: float = 0.0
     wall_time_s: float = 0.0
+    #: In which it neither computed nor waited for a core, to 0.1 s: it slept, or waited for others.
+    idle_time_s: float = 0.0
     peak_memory_bytes: int | None = None
     message: str = ""
     #: Null for languages that have no compiler.

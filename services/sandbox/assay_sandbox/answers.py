@@ -6,7 +6,8 @@ import os
 from dataclasses import dataclass
 
 _MAX_BYTES = 65536
-_NUMBERS = ("cpu_time_s", "wall_time_s", "clean_time_s", "peak_memory_bytes")
+_TIMES = ("cpu_time_s", "wall_time_s", "idle_time_s", "clean_time_s")
+_NUMBERS = (*_TIMES, "peak_memory_bytes")
 _FLAGS = ("killed_by_server", "out_of_cpu", "out_of_memory", "out_of_memory_around")
 _CASES = "case_cpu_times_s"
 _MAX_STATUS = 0xFFFF
@@ -20,6 +21,8 @@ class Answer:
     status: int
     cpu_time_s: float
     wall_time_s: float
+    #: In which it neither computed nor waited for a core; counted to 0.1 s.
+    idle_time_s: float
     clean_time_s: float
     peak_memory_bytes: int
     killed_by_server: bool
@@ -41,10 +44,8 @@ def read_answer(message: bytes) -> Answer | None:
         return None
     return Answer(
         status=facts["status"],
-        cpu_time_s=float(facts["cpu_time_s"]),
-        wall_time_s=float(facts["wall_time_s"]),
-        clean_time_s=float(facts["clean_time_s"]),
         peak_memory_bytes=int(facts["peak_memory_bytes"]),
+        **{name: float(facts[name]) for name in _TIMES},
         **{name: facts[name] for name in _FLAGS},
         case_cpu_times_s=tuple(map(float, facts[_CASES])),
     )

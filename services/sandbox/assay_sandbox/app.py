@@ -27,6 +27,7 @@ from assay_shared import audit
 from assay_shared.access import needs
 from assay_shared.context import client
 from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut
+from assay_shared.json_route import put_first, use_json_routes
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.types import (
@@ -52,6 +53,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         sandbox = LocalSandbox(settings, app.state.metrics.registry)
         await sandbox.open()
         yield
+        await large_bodies.close()
         await sandbox.close()
 
     def health() -> dict[str, JsonValue]:
@@ -72,6 +74,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         cancel_on_disconnect=True,
         body_limit_bytes=settings.sandbox_body_limit_bytes,
     )
+    large_bodies = use_json_routes(app)
 
     @app.post("/v1/execute", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def execute(request: ExecutionRequest) -> ExecutionResult:
@@ -91,6 +94,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     _add_sessions(app, lambda: sandbox.sessions, settings.sandbox_writable_bytes)
     _add_sandbox_fusion(app, lambda: sandbox, settings)
     _add_open_instruct(app, lambda: sandbox)
+    put_first(app)
     return app
 
 
@@ -152,22 +156,21 @@ def _add_sandbox_fusion(
     """Add SandboxFusion's routes; 504, the only status that its clients ask again after."""
     fusion = SandboxFusion(opened, settings.sandbox_datasets)
 
-    @app.post("/run_code", openapi_extra=needs(Scope.SANDBOX_RUN))
-    async def run_code(request: RunCodeRequest) -> JSONResponse:
+    @app.post("/run_code", response_model=None, openapi_extra=needs(Scope.SANDBOX_RUN))
+    async def run_code(request: RunCodeRequest) -> BaseModel | JSONResponse:
         """SandboxFusion's format; 504 where the program could not be run, so that it is retried."""
         return await in_their_words(fusion.run_code(request))
 
-    @app.post("/run_jupyter", openapi_extra=needs(Scope.SANDBOX_RUN))
-    async def run_jupyter(request: RunJupyterRequest) -> JSONResponse:
+    @app.post("/run_jupyter", response_model=None, openapi_extra=needs(Scope.SANDBOX_RUN))
+    async def run_jupyter(request: RunJupyterRequest) -> BaseModel | JSONResponse:
         """Run the cells of a notebook; 504 as above."""
         return await in_their_words(fusion.run_jupyter(request))
 
-    async def in_their_words(answer: Awaitable[BaseModel]) -> JSONResponse:
+    async def in_their_words(answer: Awaitable[BaseModel]) -> BaseModel | JSONResponse:
         try:
-            found, status = await answer, 200
+            return await answer
         except InfrastructureError as error:
-            found, status = unavailable(str(error)), 504
-        return JSONResponse(found.model_dump(mode="json"), status_code=status)
+            return JSONResponse(unavailable(str(error)).model_dump(mode="json"), status_code=504)
 
     @app.post("/submit", openapi_extra=needs(Scope.SANDBOX_RUN))
     async def submit(request: SubmitRequest) -> SubmitResponse:

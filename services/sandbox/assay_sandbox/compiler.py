@@ -1,5 +1,6 @@
 """Turns a request's text into something that runs: for compiled languages in a slot, and once."""
 
+import asyncio
 import hashlib
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
@@ -23,6 +24,8 @@ from assay_shared.types import CaseResult, Compilation, ProgramRequest, Status
 
 Play = Callable[[Plan, Callable[[Run, bytes], None]], Awaitable[Ending]]
 _OUTPUT_CHARACTERS = 20_000
+#: In a text above this, names are not looked for on the event loop.
+_LARGE_CHARACTERS = 10_000
 
 
 @dataclass(frozen=True)
@@ -81,7 +84,7 @@ class Compiler:
             check_files(request.files, self._room_bytes)
             return _in_harness(request, language), None
         cache = await self._toolchain.prepare(language)
-        commands = language.commands(request.code, cache, request.limits.memory_bytes)
+        commands = await _fill_in(language, request, cache)
         check_files(request.files | {commands.source: encode(request.code)}, self._room_bytes)
         files = data_files(request.files)
         if not language.compile:
@@ -135,6 +138,14 @@ class Compiler:
         while self._num_cached_bytes > self._cache_bytes:
             _, oldest = self._cache.popitem(last=False)
             self._num_cached_bytes -= oldest.num_bytes
+
+
+async def _fill_in(language: Language, request: ProgramRequest, cache: str) -> Commands:
+    """Return the commands for a program; in a thread where its text is large."""
+    arguments = (request.code, cache, request.limits.memory_bytes)
+    if len(request.code) > _LARGE_CHARACTERS:
+        return await asyncio.to_thread(language.commands, *arguments)
+    return language.commands(*arguments)
 
 
 def _in_harness(request: ProgramRequest, language: Language) -> Program:

@@ -53,20 +53,26 @@ _FULL = re.compile(rb"java\.lang\.OutOfMemoryError")
 _RUNTIME_BYTES = 256 * 2**20
 _SETTINGS = ("/etc/java-11-openjdk", "/etc/java-17-openjdk", "/etc/java-21-openjdk")
 
+#: Names are looked for in so many characters of a text, which bounds the time that it takes.
+_LOOKED_AT = 2**18
+#: Comments and texts in quotes. What is not closed goes to the end, so that no part is read twice.
 _JAVA_NOISE = re.compile(
-    r'//[^\n]*|/\*.*?\*/|"""(?:\\.|.)*?"""|"(?:\\.|[^"\\\n])*"|\'(?:\\.|[^\'\\\n])+\'', re.DOTALL
+    r"//[^\n]*+|/\*.*?(?:\*/|\Z)"
+    r'|"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|"(?:[^"\\\n]|\\.)*+"?'
+    r"|'(?:[^'\\\n]|\\.)*+'?",
+    re.DOTALL,
 )
 _JAVA_PART = re.compile(
     r"(?P<public>\bpublic\s+(?:(?:final|abstract|sealed|strictfp)\s+)*)?"
     r"\b(?:class|record|enum|interface)\s+(?P<name>\w+)"
     r"|(?P<brace>[{}])|(?P<main>\bvoid\s+main\s*\()"
 )
-_JAVA_PACKAGE = re.compile(r"^\s*package\s+([\w.]+)\s*;", re.MULTILINE)
+_JAVA_PACKAGE = re.compile(r"^[ \t]*package\s++([\w.]++)\s*+;", re.MULTILINE)
 
 
 def java_names(code: str) -> tuple[str, str]:
     """The file that javac wants the text in, and the class that has `main`."""
-    code = _JAVA_NOISE.sub(" ", code)
+    code = _JAVA_NOISE.sub(" ", code[:_LOOKED_AT])
     public: str | None = None
     entry: str | None = None
     declared: str | None = None
@@ -93,11 +99,12 @@ _SCALA_ENTRY = re.compile(
     r"|^[ \t]*(?:case\s+)?object\s+(\w+)|(\bdef\s+main\s*\()",
     re.MULTILINE,
 )
-_SCALA_PACKAGE = re.compile(r"^\s*package\s+([\w.]+)\s*$", re.MULTILINE)
+_SCALA_PACKAGE = re.compile(r"^[ \t]*package[ \t]++([\w.]++)[ \t\r]*+$", re.MULTILINE)
 
 
 def scala_names(code: str) -> tuple[str, str]:
     """Return the file's name, and the object that is an App or has `main`."""
+    code = code[:_LOOKED_AT]
     package = _SCALA_PACKAGE.search(code)
     prefix = f"{package.group(1)}." if package else ""
     last = "Main"

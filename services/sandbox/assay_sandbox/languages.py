@@ -33,7 +33,9 @@ _NODE = (
     "main.js",
 )
 _NODE_FULL = re.compile(rb"heap out of memory|RangeError: (?:Array buffer|Invalid string)")
-_NODE_REFUSED = re.compile(rb"SyntaxError: [^\n]*\n\s+at (?:wrapSafe|internalCompileFunction)\b")
+_NODE_REFUSED = re.compile(
+    rb"^SyntaxError: [^\n]*+\n[ \t]++at (?:wrapSafe|internalCompileFunction)\b", re.MULTILINE
+)
 _CPP_FLAGS = "-O2 -std=c++{standard} -pipe"
 #: A header of its own name that includes the system's: compiled, it is read in its place.
 _CPP_PREPARE = (

@@ -38,6 +38,8 @@ class Ending:
     stderr: bytes
     cpu_time_s: float
     wall_time_s: float
+    #: In which it neither computed nor waited for a core; counted to 0.1 s.
+    idle_time_s: float
     #: From the program's end until nothing of it was left.
     clean_time_s: float
     peak_memory_bytes: int
@@ -363,6 +365,7 @@ class Run:
             stderr=bytes(self.stderr.data),
             cpu_time_s=answer.cpu_time_s,
             wall_time_s=answer.wall_time_s,
+            idle_time_s=answer.idle_time_s,
             clean_time_s=answer.clean_time_s,
             peak_memory_bytes=answer.peak_memory_bytes,
             # A program that had ended when its time was over was only cleaned up after.
@@ -384,6 +387,7 @@ class Run:
             stderr=bytes(self.stderr.data),
             cpu_time_s=0.0,
             wall_time_s=took_s,
+            idle_time_s=0.0,
             clean_time_s=0.0,
             peak_memory_bytes=0,
             out_of_time=False,

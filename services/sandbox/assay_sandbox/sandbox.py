@@ -285,6 +285,7 @@ class LocalSandbox:
             exit_code=ending.exit_code,
             cpu_time_s=ending.cpu_time_s,
             wall_time_s=ending.wall_time_s,
+            idle_time_s=ending.idle_time_s,
             peak_memory_bytes=ending.peak_memory_bytes,
             message=run.message,
             compilation=compilation,

@@ -1,8 +1,8 @@
 """SandboxFusion's wire format, so that its clients (verl's, for one) run against this service.
 
 Its timeouts are wall time on a machine that may be busy. Here they bound CPU time, and wall time
-only twice as far, so that a program is not slow because others are. A program that was on its
-way for longer than its timeout, and was waiting though a core was free, is over its time too.
+only twice as far, so that a program is not slow because others are. Time in which a program sleeps
+counts as there: what it computed and slept together is bounded by its timeout.
 """
 
 from pathlib import PurePosixPath
@@ -59,8 +59,6 @@ _COMPILED_IN_RUN = {"csharp", "go_test", "ts", "typescript"}
 _ENDED = {Status.ACCEPTED, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR}
 _DEFAULT_MEMORY_BYTES, _MIN_MEMORY_MB = 1024 * 2**20, 16
 _MAX_CPU_TIME_S = 300.0
-#: A program with a share of CPU time below this was waiting, where a core was free for it.
-_IDLE_SHARE = 1 / 3
 #: Where a program may write beside its folder, by the names that it may have for it.
 _FOLDERS = {"/w/": "", "/tmp/": "/tmp/", "/mnt/": "/tmp/"}
 
@@ -176,23 +174,17 @@ def _to_wall_time(cpu_time_s: float) -> float:
     return max(2 * cpu_time_s, cpu_time_s + 1)
 
 
-def is_late(result: ExecutionResult, timeout_s: float, crowded: float) -> bool:
-    """Tell whether a program went over its timeout: by computing, or by waiting.
+def is_late(result: ExecutionResult, timeout_s: float) -> bool:
+    """Tell whether a program would be over its timeout on a host that is its own.
 
-    `crowded` is the share of its time in which some process waited for a core. It may have been the
-    program, so that this time does not count as its own waiting.
+    The time in which it wanted a core and had none does not count: that is the doing of others.
     """
-    if result.status is Status.TIME_LIMIT:
-        return True
-    waited = result.cpu_time_s < _IDLE_SHARE * result.wall_time_s
-    return waited and result.wall_time_s * (1 - crowded) > timeout_s
+    return result.status is Status.TIME_LIMIT or result.cpu_time_s + result.idle_time_s > timeout_s
 
 
-def from_result(
-    result: ExecutionResult, request: RunCodeRequest, crowded: float = 0.0
-) -> RunCodeResponse:
-    """Return the result in SandboxFusion's words; `crowded` as in `is_late`."""
-    late = is_late(result, request.run_timeout, crowded)
+def from_result(result: ExecutionResult, request: RunCodeRequest) -> RunCodeResponse:
+    """Return the result in SandboxFusion's words."""
+    late = is_late(result, request.run_timeout)
     succeeded = result.status is Status.ACCEPTED and not late
     response = RunCodeResponse(
         status="Success" if succeeded else "Failed",
@@ -222,7 +214,8 @@ def from_result(
 
 def _message(result: ExecutionResult, *, late: bool) -> str:
     if late and result.status is not Status.TIME_LIMIT:
-        return f"{Status.TIME_LIMIT}: {result.wall_time_s:.2f} s of wall time, mostly waiting"
+        used = f"{result.cpu_time_s:.2f} s of CPU time and {result.idle_time_s:.1f} s of sleep"
+        return f"{Status.TIME_LIMIT}: {used}"
     return f"{result.status}: {result.message}"
 
 

@@ -92,14 +92,12 @@ def _as_run(request: RunJupyterRequest) -> RunCodeRequest:
     )
 
 
-def from_notebook(
-    result: ExecutionResult, request: RunJupyterRequest, crowded: float
-) -> RunJupyterResponse:
+def from_notebook(result: ExecutionResult, request: RunJupyterRequest) -> RunJupyterResponse:
     """Return what became of the notebook in SandboxFusion's words.
 
     This parses what the notebook's process wrote, which may be anything.
     """
-    run = from_result(result, _as_run(request), crowded)
+    run = from_result(result, _as_run(request))
     response = RunJupyterResponse(status="Failed", message=run.message, driver=run.run_result)
     if run.status != "Success":
         return response

@@ -4,7 +4,6 @@ import asyncio
 from collections.abc import Callable
 from pathlib import Path
 
-from assay_sandbox.pressure import Crowding
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.sandbox_fusion import (
     RunCodeRequest,
@@ -51,15 +50,13 @@ class SandboxFusion:
 
     async def run_code(self, request: RunCodeRequest) -> RunCodeResponse:
         """Run a program once."""
-        crowding = Crowding()
         result = await self._opened().execute(to_execution(request))
-        return from_result(result, request, crowding.share())
+        return from_result(result, request)
 
     async def run_jupyter(self, request: RunJupyterRequest) -> RunJupyterResponse:
         """Run the cells of a notebook."""
-        crowding = Crowding()
         result = await self._opened().execute(to_notebook(request))
-        return await asyncio.to_thread(from_notebook, result, request, crowding.share())
+        return await asyncio.to_thread(from_notebook, result, request)
 
     async def get_prompts(self, request: GetPromptsRequest) -> list[Prompt]:
         """Return what a model is asked, of each problem."""
@@ -78,9 +75,8 @@ class SandboxFusion:
         language = check_language(request.config)
         tests = read_tests(row)
         code = await self._extract(request, language)
-        crowding = Crowding()
         judged = await self._opened().judge_stdin(to_test(request, code, tests))
-        return from_judged(request, code, tests, judged, crowding.share())
+        return from_judged(request, code, tests, judged)
 
     async def _try_with_tests(self, request: SubmitRequest, row: Row) -> SubmitResponse:
         code = await self._extract(request, language_of(row))

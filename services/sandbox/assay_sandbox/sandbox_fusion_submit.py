@@ -158,14 +158,13 @@ def from_judged(
     code: str,
     tests: list[StdioTest],
     judged: list[tuple[CaseResult, ExecutionResult]],
-    crowded: float,
 ) -> SubmitResponse:
-    """Return the verdicts on `code` in SandboxFusion's words; `crowded` as in `is_late`."""
+    """Return the verdicts on `code` in SandboxFusion's words."""
     config = request.config
     run_code = _run_code(config, code)
     results: list[JudgedTest] = []
     for test, (result, execution) in zip(tests, judged, strict=False):
-        info = from_result(execution, run_code, crowded)
+        info = from_result(execution, run_code)
         passed = result.status is Status.ACCEPTED and info.status == "Success"
         whole = not passed or config.extra.get("return_full_case", False)
         results.append(

@@ -119,6 +119,7 @@ FACTS = {
     "status": 0,
     "cpu_time_s": 0.0,
     "wall_time_s": 0.0,
+    "idle_time_s": 0.0,
     "clean_time_s": 0.0,
     "peak_memory_bytes": 0,
     "out_of_memory": False,

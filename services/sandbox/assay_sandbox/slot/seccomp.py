@@ -36,8 +36,8 @@ _ABOUT_ANOTHER = {
     "sched_setaffinity": 0,
     "sched_setattr": 0,
     "sched_setparam": 0,
-    "sched_setscheduler": 0,
 }
+_SCHED_OTHER = 0
 _CHANGES_MODE = {"chmod": 1, "fchmod": 1, "fchmodat": 2, "fchmodat2": 2}
 _CHANGES_ATTRIBUTES = (
     "setxattr",
@@ -160,6 +160,9 @@ def _by_argument(rules: Rules) -> dict[str, list[bytes]]:
             _Test(0, (_AF_UNIX,)), _Test(1, kinds, _SOCKET_TYPE), error=errno.EAFNOSUPPORT
         ),
     }
+    # What all have already, for a thread by its number: Mono sets it for each that it starts.
+    as_it_is = [_load(1), _step(_EQUAL, _SCHED_OTHER, 0, 1), *_allow()]
+    decided["sched_setscheduler"] = as_it_is + _require(_Test(0, (0,)))
     for name, argument in _ABOUT_ANOTHER.items():
         decided[name] = _require(_Test(argument, (0,)))
     for name, argument in _CHANGES_MODE.items():

@@ -48,6 +48,8 @@ class Watch:
         #: What was used in each case that has ended.
         self._cases_s: list[float] = []
         self._is_idle = False
+        #: How long the program has neither computed nor waited for a core.
+        self.idle_time_s = 0.0
         self._window_started = time.monotonic()
         self._window_used_s = 0.0
         #: As of the last look.
@@ -119,9 +121,11 @@ class Watch:
         return self.out_of_memory or self.out_of_cpu or now > self._deadline
 
     def _end_window(self, now: float, used_s: float) -> None:
-        cores = (used_s - self._window_used_s) / (now - self._window_started)
+        length_s = now - self._window_started
+        cores = (used_s - self._window_used_s) / length_s
         self._window_started, self._window_used_s = now, used_s
         is_idle = cores < _IDLE_CORES and not tree.wants_cpu(os.getpid())
+        self.idle_time_s += length_s if is_idle else 0.0
         if is_idle == self._is_idle:
             return
         try:

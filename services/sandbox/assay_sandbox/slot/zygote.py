@@ -238,6 +238,7 @@ class Zygote:
             "cpu_time_s": cpu_time_s,
             "case_cpu_times_s": [max(0.0, round(one, 6)) for one in case_cpu_times_s],
             "wall_time_s": ended - started,
+            "idle_time_s": watch.idle_time_s,
             "clean_time_s": time.monotonic() - ended,
             "peak_memory_bytes": max(meter.peak_memory_bytes(), usage.ru_maxrss * 1024),
             "out_of_cpu": watch.out_of_cpu,

@@ -1,0 +1,121 @@
+"""Values cut into parts that are small, so that no single step of putting them together is long.
+
+A part is one of: `(LEAVES, [value, ...])`, `(OPEN, kind)` which begins a list, dict, tuple or
+model, and `(CLOSE, None)` which ends it.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Any
+
+from pydantic import BaseModel
+
+LEAVES, OPEN, CLOSE = 0, 1, 2
+Part = tuple[int, Any]
+#: Values in one part.
+_MOST = 10_000
+
+
+class Cutter:
+    """Cuts one value."""
+
+    def __init__(self) -> None:
+        #: Of what is too much for one part, by identity: else it is weighed at each level above it.
+        self._weights: dict[int, int] = {}
+
+    def cut(self, value: object) -> Iterator[Part]:
+        """Return a value as parts, in order."""
+        if self._weigh(value) <= _MOST or not isinstance(value, list | tuple | dict | BaseModel):
+            yield LEAVES, [value]
+            return
+        kind: object = type(value)
+        items: Any = value
+        if isinstance(value, dict):
+            items = _sides(value)
+        elif isinstance(value, BaseModel):
+            kind = (type(value), value.model_fields_set, value.model_extra)
+            items = _sides(value.__dict__)
+        yield OPEN, kind
+        yield from self._cut_items(items)
+        yield CLOSE, None
+
+    def _cut_items(self, items: Iterable[object]) -> Iterator[Part]:
+        leaves: list[object] = []
+        weight = 0
+        for item in items:
+            added = self._weigh(item)
+            if leaves and weight + added > _MOST:
+                yield LEAVES, leaves
+                leaves, weight = [], 0
+            if added > _MOST:
+                yield from self.cut(item)
+            else:
+                leaves.append(item)
+                weight += added
+        if leaves:
+            yield LEAVES, leaves
+
+    def _weigh(self, value: object) -> int:
+        """Return how many values there are in it; a long text counts as many."""
+        if isinstance(value, str | bytes):
+            return 1 + len(value) // 64
+        if isinstance(value, BaseModel):
+            value = value.__dict__
+        if not isinstance(value, list | tuple | dict):
+            return 1
+        known = self._weights.get(id(value))
+        if known is not None:
+            return known
+        items = _sides(value) if isinstance(value, dict) else value
+        weight = 1 + sum(map(self._weigh, items))
+        if weight > _MOST:
+            self._weights[id(value)] = weight
+        return weight
+
+
+def _sides(value: dict[Any, Any]) -> Iterator[object]:
+    """Return keys and values by turns."""
+    return (side for pair in value.items() for side in pair)
+
+
+class Joiner:
+    """Puts parts together again."""
+
+    def __init__(self) -> None:
+        self._open: list[tuple[Any, list[Any]]] = [(list, [])]
+
+    def add(self, part: Part) -> None:
+        """Take the next part."""
+        what, content = part
+        if what == LEAVES:
+            self._open[-1][1].extend(content)
+        elif what == OPEN:
+            self._open.append((content, []))
+        else:
+            kind, items = self._open.pop()
+            self._open[-1][1].append(_build(kind, items))
+
+    def value(self) -> Any:
+        """Return the whole, after the last part."""
+        ((_, (value,)),) = self._open
+        return value
+
+
+def _build(kind: Any, items: list[Any]) -> object:
+    if kind is list:
+        return items
+    if kind is tuple:
+        return tuple(items)
+    named = dict(zip(items[::2], items[1::2], strict=True))
+    if kind is dict:
+        return named
+    model, fields_set, extra = kind
+    built = model.__new__(model)
+    built.__setstate__(
+        {
+            "__dict__": named,
+            "__pydantic_fields_set__": fields_set,
+            "__pydantic_extra__": extra,
+            "__pydantic_private__": None,
+        }
+    )
+    return built  # type: ignore[no-any-return]
