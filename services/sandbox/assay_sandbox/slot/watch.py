@@ -1,4 +1,16 @@
-"""Watches one program from the slot's first process: ends it at a limit, tells when it is idle."""
+"""Watches one program from the slot's first process: ends it at a limit, tells when it is idle.
+
+While it runs, each of these messages is one byte, and a message of its own:
+
+from the server
+    K   end the program now
+    C   its next case begins: the CPU limit, which is that of a case, counts from here
+
+to the server, before the answer (which is never one byte long)
+    I   the program has become idle: over the last 0.1 s it and all that it started have
+        used less than a tenth of one core. A program begins as busy.
+    B   it is busy again: it has used more in a window of 0.1 s
+"""
 
 import math
 import os
