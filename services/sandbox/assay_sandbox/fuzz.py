@@ -15,6 +15,7 @@ from typing import Any
 
 import aiohttp
 
+from assay_sandbox.footprint import Footprint, Growth, Sample, growth
 from assay_sandbox.fuzz_programs import Attack, attack
 from assay_sandbox.load import open_session
 from assay_sandbox.own_service import num_rebuilds, own_service, service_folders, wait_until_ready
@@ -30,6 +31,8 @@ _MAX_SAID = 2000
 _MAX_KEPT_OF_A_KIND = 5
 _MAX_SHRINK_RUNS = 40
 _NUM_RECENT = 12
+#: Fewer looks at what the service holds than this show how it warms up, and no leak.
+_MIN_SAMPLES = 20
 
 
 @dataclass(frozen=True)
@@ -63,10 +66,18 @@ class Fuzz:
     kept: list[Failure] = field(default_factory=list)
     rebuilds: int = 0
     left: list[str] = field(default_factory=list)
+    #: What the service held of its machine, a look every few programs; of an own service only.
+    samples: list[Sample] = field(default_factory=list)
+
+    @property
+    def growth(self) -> dict[str, Growth]:
+        """What the service held early and late; nothing for a run that is too short to say."""
+        return growth(self.samples) if len(self.samples) >= _MIN_SAMPLES else {}
 
     @property
     def is_sound(self) -> bool:
-        return not self.failures and not self.left
+        grew = any(one.is_too_much for one in self.growth.values())
+        return not (self.failures or self.left or grew)
 
     def add(self, failure: Failure) -> bool:
         """Count a failure; return whether it was kept."""
@@ -79,7 +90,8 @@ class Fuzz:
     def facts(self) -> dict[str, object]:
         """For JSON: everything but the requests."""
         known = asdict(self) | {"verdicts": dict(self.verdicts), "failures": dict(self.failures)}
-        del known["kept"]
+        del known["kept"], known["samples"]
+        known["growth"] = {name: asdict(one) for name, one in self.growth.items()}
         return known | {"per_s": self.num_programs / max(self.took_s, 1e-9)}
 
 
@@ -95,8 +107,15 @@ class Said:
 class Fuzzer:
     """Asks one service."""
 
-    def __init__(self, session: aiohttp.ClientSession, url: str, seen: Fuzz) -> None:
+    def __init__(
+        self,
+        session: aiohttp.ClientSession,
+        url: str,
+        seen: Fuzz,
+        footprint: Footprint | None = None,
+    ) -> None:
         self._session = session
+        self._footprint = footprint
         self._url = url.rstrip("/")
         self.seen = seen
         self._recent: deque[int] = deque(maxlen=_NUM_RECENT)
@@ -128,6 +147,8 @@ class Fuzzer:
             self.seen.rebuilds = await num_rebuilds(self._session, self._url)
         except (aiohttp.ClientError, TimeoutError):
             self.seen.failures["no metrics"] += 1
+        if self._footprint is not None:
+            self.seen.samples.append(await asyncio.to_thread(self._footprint.sample))
 
     async def _attack(self, one: Attack) -> None:
         self._recent.append(one.number)
@@ -266,18 +287,18 @@ async def fuzz(
     """
     seen = Fuzz(seed)
 
-    async def drive(url: str, log: Path | None) -> None:
+    async def drive(url: str, log: Path | None, footprint: Footprint | None) -> None:
         async with open_session(settings) as session:
             seen.isolation = await wait_until_ready(session, url, log)
-            fuzzer = Fuzzer(session, url, seen)
+            fuzzer = Fuzzer(session, url, seen, footprint)
             await _drive(fuzzer, first, num_programs, concurrency, on_progress)
 
     if url is not None:
-        await drive(url, None)
+        await drive(url, None, None)
         return seen
     with service_folders() as (folder, temporary):
         async with own_service(folder / "log", temporary) as (url, footprint):
-            await drive(url, folder / "log")
+            await drive(url, folder / "log", footprint)
         seen.left = footprint.left(_PATIENCE_S)
     return seen
 
@@ -306,6 +327,9 @@ def rows(seen: Fuzz) -> Iterator[list[str]]:
         yield [verdict, str(times)]
     yield ["innocent programs", str(seen.num_innocent)]
     yield ["slots built anew", str(seen.rebuilds)]
+    for name, one in seen.growth.items():
+        word = "GREW: " if one.is_too_much else ""
+        yield [f"{word}{name}, early and late", f"{one.early:.0f} {one.late:.0f}"]
     for kind, times in seen.failures.most_common():
         yield [f"FAILED: {kind}", str(times)]
 

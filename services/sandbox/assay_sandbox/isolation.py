@@ -238,6 +238,10 @@ class Slots:
         """End a slot that was held."""
         await (await self._pool_of(profile)).let_go(self._held_number(number))
 
+    async def evidence_of(self, profile: str) -> Callable[[], object]:
+        """Return a look at what changes when slots are lost by something other than a program."""
+        return (await self._pool_of(profile)).evidence
+
     def _held_number(self, number: int) -> int:
         return _NUM_POOLS * self.max_slots + number
 

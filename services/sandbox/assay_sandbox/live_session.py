@@ -8,11 +8,11 @@ import math
 import secrets
 import socket
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 
 from assay_sandbox.program import Program, Records, status_of
-from assay_sandbox.run import Ending, Plan, Run
+from assay_sandbox.run import Ending, Plan, Run, SlotLost
 from assay_sandbox.slot.cells import LENGTH
 from assay_sandbox.slot.zygote import MARSHAL_VERSION
 from assay_sandbox.streams import Capture
@@ -61,14 +61,21 @@ class LiveSession:
     """One session, from here. Its cells and files come one after the other."""
 
     def __init__(
-        self, client: str, request: SessionRequest, program: Program, slot_number: int
+        self,
+        client: str,
+        request: SessionRequest,
+        program: Program,
+        slot_number: int,
+        evidence: Callable[[], object],
     ) -> None:
+        """`evidence` changes when slots are lost by something other than what runs in them."""
         self.id = secrets.token_hex(16)
         self.client = client
         self.request = request
         self.slot_number = slot_number
         self.started = self.used = time.monotonic()
         self._program = program
+        self._evidence = evidence
         self._records = Records()
         self._turn = asyncio.Lock()
         #: Whether the process uses no CPU time, and what the running cell lends to others then.
@@ -83,6 +90,7 @@ class LiveSession:
     async def begin(self, slot: socket.socket, plan: Plan) -> None:
         """Start the interpreter in its slot."""
         self._slot = slot
+        self._evidence_before = self._evidence()
         ours, theirs = socket.socketpair()
         with theirs:
             self._run = SessionRun(
@@ -129,6 +137,9 @@ class LiveSession:
     async def _execute(self, code: str) -> CellResult:
         started = time.monotonic()
         self._take_output()
+        if not self._ending.done():
+            self._evidence_before = self._evidence()
+            self._run.begin_cell()
         ended = False
         reply: dict[str, object] = {}
         try:
@@ -203,13 +214,26 @@ class LiveSession:
             asking.cancel()
         timed_out = not asking.done() and not self._ending.done()
         self._run.kill()
-        ending = await self._ending
+        ending = await self._await_ending()
         if timed_out or ending.out_of_time:
             raise SessionEnded(Status.TIME_LIMIT, "the session did not stop in time")
         status, message = status_of(ending, self._records, self._program)
         raise SessionEnded(
             status or Status.RUNTIME_ERROR, message or "the session ended its process"
         )
+
+    async def _await_ending(self) -> Ending:
+        """Return how the process ended; one that nothing else can have ended has lost its slot.
+
+        Raises:
+            SandboxFault: the slot was lost by no fault of the session, as far as is known.
+        """
+        try:
+            return await self._ending
+        except SlotLost:
+            if self._evidence() != self._evidence_before:
+                raise
+            return self._run.ending_of_lost_slot()
 
     async def _exchange(self, command: dict[str, object]) -> tuple[dict[str, object], bytes]:
         if "content" in command:

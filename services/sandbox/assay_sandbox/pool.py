@@ -105,7 +105,7 @@ class Pool:
         """
         losses = Losses()
         for _ in range(self._max_slots + 1):
-            evidence = self._evidence()
+            evidence = self.evidence()
             slot, inputs = await self._take_for(plan)
             on_slot()
             run: Run | None = None
@@ -119,7 +119,7 @@ class Pool:
                 if run is not None and not run.is_slot_lost:
                     raise
                 if run is not None and run.has_begun:
-                    losses.add(is_own=evidence == self._evidence())
+                    losses.add(is_own=evidence == self.evidence())
                     is_first_own = plan.channel is not None and losses.num_own
                     if losses.are_own or is_first_own:
                         return run.ending_of_lost_slot()
@@ -133,6 +133,14 @@ class Pool:
                     place.rest(False)
         raise SandboxFault("no slot takes a program")
 
+    def evidence(self) -> tuple[object, ...]:
+        """What changes when slots are lost by something other than a program: the daemon's death,
+        and processes that were killed for memory around all slots.
+        """
+        is_daemon_gone = self._daemon is None or self._daemon.has_ended
+        killed = None if self._events_fd is None else cgroup.num_killed(self._events_fd)
+        return self._daemon, is_daemon_gone, killed
+
     async def _take_for(self, plan: Plan) -> tuple[Slot, Inputs]:
         inputs = await write_inputs(plan)
         try:
@@ -140,14 +148,6 @@ class Pool:
         except BaseException:
             inputs.close()
             raise
-
-    def _evidence(self) -> tuple[object, ...]:
-        """What changes when slots are lost by something other than a program: the daemon's death,
-        and processes that were killed for memory around all slots.
-        """
-        is_daemon_gone = self._daemon is None or self._daemon.has_ended
-        killed = None if self._events_fd is None else cgroup.num_killed(self._events_fd)
-        return self._daemon, is_daemon_gone, killed
 
     async def _take(self) -> Slot:
         """Return a free slot; build one if there is none. First come, first served."""

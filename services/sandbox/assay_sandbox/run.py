@@ -12,6 +12,7 @@ from dataclasses import dataclass, field
 from io import FileIO
 
 from assay_sandbox.answers import Answer, read_answer
+from assay_sandbox.clock import Clock
 from assay_sandbox.slot.watch import BEGIN_CASE, BUSY, IDLE, KILL
 from assay_sandbox.slot.zygote import MARSHAL_VERSION, MAX_MESSAGE_BYTES
 from assay_sandbox.streams import Capture, Drain, RecordLines
@@ -56,37 +57,6 @@ class Ending:
     forged_records: bool = False
     #: Whether it took the slot along, every time it was run.
     ended_its_slot: bool = False
-
-
-class Clock:
-    """Ends a program that is over its wall time; `restart` gives it the whole time again.
-
-    The timer only wakes: `catch_up` then reads what the program has said until now, which may have
-    restarted the clock. A server that was late itself never ends a program early.
-    """
-
-    def __init__(
-        self, limit_s: float, catch_up: Callable[[], None], on_end: Callable[[], None]
-    ) -> None:
-        self._limit_s = limit_s
-        self.catch_up = catch_up
-        self._on_end = on_end
-        self._started = time.monotonic()
-        self._timer = asyncio.get_running_loop().call_later(limit_s, self._wake)
-
-    def _wake(self) -> None:
-        self.catch_up()
-        left_s = self._started + self._limit_s - time.monotonic()
-        if left_s > 0:
-            self._timer = asyncio.get_running_loop().call_later(left_s, self._wake)
-        else:
-            self._on_end()
-
-    def restart(self) -> None:
-        self._started = time.monotonic()
-
-    def stop(self) -> None:
-        self._timer.cancel()
 
 
 @dataclass(frozen=True)
@@ -273,6 +243,10 @@ class Run:
         and from each call to the next. A case over its CPU limit is killed: `Ending.out_of_cpu`.
         """
         self.clock.restart()
+        self.begin_cell()
+
+    def begin_cell(self) -> None:
+        """Give the program its CPU time again, as `begin_case` does, but no wall time."""
         if not self._answer.done():
             with suppress(OSError):  # the slot is gone, or has hundreds of these still to read
                 self._slot.send(BEGIN_CASE)

@@ -2,17 +2,24 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
+from contextlib import suppress
+from typing import Any, TypeVar
 
 from assay_sandbox.isolation import Slots
 from assay_sandbox.live_session import LiveSession
 from assay_sandbox.program import Program
 from assay_sandbox.run import Plan
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.errors import Conflict, NotFound, SandboxFault, Saturated
+from assay_shared.errors import Conflict, InvalidInput, NotFound, SandboxFault, Saturated
 from assay_shared.types import CellResult, Session, SessionRequest
 
+T = TypeVar("T")
+
 _SWEEP_S = 1.0
+#: By how much a cell may be over its CPU time before the slot ends its session. The cell's own
+#: clock, which leaves the session as it is, rings once a second and may be early once.
+_CELL_GRACE_S = 2.5
 
 
 class Sessions:
@@ -31,6 +38,7 @@ class Sessions:
         self._live: dict[str, LiveSession] = {}
         self._free_numbers = list(range(settings.sandbox_max_sessions))
         self._sweeper: asyncio.Task[None] | None = None
+        self._tasks: set[asyncio.Task[Any]] = set()
 
     def __len__(self) -> int:
         return len(self._live)
@@ -49,10 +57,20 @@ class Sessions:
                 hint="end one that is no longer needed",
                 retry_after_s=1.0,
             )
-        number = self._free_numbers.pop()
+        creating = self._start(self._create(request, client, self._free_numbers.pop()))
+        try:
+            session = await asyncio.shield(creating)
+        except asyncio.CancelledError:
+            # A slot whose building has begun is built to the end, or its number would be in use.
+            self._start(self._drop(creating))
+            raise
+        return self._describe(session)
+
+    async def _create(self, request: SessionRequest, client: str, number: int) -> LiveSession:
         try:
             program = await self._build(request)
-            session = LiveSession(client, request, program, number)
+            evidence = await self._slots.evidence_of(request.profile)
+            session = LiveSession(client, request, program, number, evidence)
             slot = await self._slots.hold(request.profile, number)
             await session.begin(slot.socket, self._plan(program))
         except BaseException:
@@ -61,12 +79,28 @@ class Sessions:
         self._live[session.id] = session
         if self._sweeper is None:
             self._sweeper = asyncio.create_task(self._sweep())
-        return self._describe(session)
+        return session
+
+    async def _drop(self, creating: asyncio.Task[LiveSession]) -> None:
+        """End a session that nobody waits for any more."""
+        with suppress(SandboxFault, InvalidInput):
+            await self._end(await creating)
+
+    def _start(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
+        """Do what must not stop half-way when the client goes away."""
+        task = asyncio.create_task(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+        return task
 
     def _plan(self, program: Program) -> Plan:
         life_s = self._settings.sandbox_session_life_s
         plan = program.plan()
-        limits = {"wall_time_s": life_s, "cpu_time_s": life_s}
+        limits = {
+            "wall_time_s": life_s,
+            "cpu_time_s": life_s,
+            "cell_cpu_time_s": program.limits.cpu_time_s + _CELL_GRACE_S,
+        }
         header = plan.header | {"limits": dict(plan.header["limits"]) | limits, "has_channel": True}  # type: ignore[call-overload]
         return Plan(
             header=header,
@@ -134,8 +168,10 @@ class Sessions:
         await self._end(self._find(identifier, client))
 
     async def _end(self, session: LiveSession) -> None:
-        if self._live.pop(session.id, None) is None:
-            return
+        if self._live.pop(session.id, None) is not None:
+            await asyncio.shield(self._start(self._give_up(session)))
+
+    async def _give_up(self, session: LiveSession) -> None:
         await session.end()
         await self._slots.let_go(session.request.profile, session.slot_number)
         self._free_numbers.append(session.slot_number)
@@ -152,5 +188,6 @@ class Sessions:
         """End all of them."""
         if self._sweeper is not None:
             self._sweeper.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
         for session in list(self._live.values()):
             await self._end(session)

@@ -39,9 +39,10 @@ WITHOUT_GROUPS = """
 uid=$1; folder=$2; shift 2
 mount -t tmpfs -o mode=755 none /sys/fs/cgroup
 mount --bind /root "$folder"
-mount -t tmpfs -o mode=755 none /root
+home=/root
+mount -t tmpfs -o mode=755 none $home
 for name in $(ls -A "$folder"); do
-    mkdir -p "/root/$name" && mount --bind "$folder/$name" "/root/$name" 2>/dev/null
+    mkdir -p "$home/$name" && mount --bind "$folder/$name" "$home/$name" 2>/dev/null
 done
 exec setpriv --reuid $uid --regid $uid --clear-groups "$@"
 """

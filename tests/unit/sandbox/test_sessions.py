@@ -1,6 +1,8 @@
 """Interpreters that keep their names from cell to cell."""
 
 import asyncio
+import socket
+from contextlib import suppress
 
 import pytest
 
@@ -180,9 +182,72 @@ async def test_sessions_are_counted_and_end_by_themselves(make_sandbox: MakeSand
         await sessions.end(session, ME)
 
 
-async def test_a_fork_of_a_cell_does_not_answer(sandbox: LocalSandbox) -> None:
+#: What a cell can do against its own CPU clock.
+DEAF = "import signal\nsignal.signal(signal.SIGXCPU, signal.SIG_IGN)\n"
+BURN = "import time\nwhile time.process_time() < {0}: pass"
+CHILD_BURNS = DEAF + "import os\nif os.fork() == 0:\n    while True: pass\nos.wait()"
+
+
+@pytest.mark.parametrize("code", [DEAF + "while True: pass", CHILD_BURNS])
+async def test_a_cell_that_ignores_its_cpu_clock_ends_its_session(
+    sandbox: LocalSandbox, code: str
+) -> None:
+    limits = QUICK.limits.model_copy(update={"cpu_time_s": 0.5, "wall_time_s": 60.0})
+    session = await start(sandbox, QUICK.model_copy(update={"limits": limits}))
+    (result,) = await cells(sandbox, session, code)
+    assert (result.status, result.ended) == (Status.TIME_LIMIT, True), result
+    assert "0.5 s of CPU time" in result.message
+
+
+async def test_a_child_that_comes_to_the_end_of_its_cell_ends(sandbox: LocalSandbox) -> None:
     session = await start(sandbox)
-    codes = ("import os\npid = os.fork()\nif pid: os.waitpid(pid, 0)\nx = 1", "x, pid > 0")
-    results = await cells(sandbox, session, *codes)
-    assert [result.status for result in results] == [Status.ACCEPTED] * 2
-    assert results[1].result == "(1, True)"
+    forked, failed, after = await cells(
+        sandbox,
+        session,
+        "import os\npid = os.fork()\nos.waitpid(pid, 0)[1] if pid else None",
+        "if (pid := os.fork()) == 0: raise ValueError\nos.waitpid(pid, 0)[1] >> 8",
+        "'one'",
+    )
+    assert [one.result for one in (forked, failed, after)] == ["0", "1", "'one'"]
+    await sandbox.sessions.end(session, ME)
+
+
+async def test_each_cell_has_the_cpu_limit_to_itself(sandbox: LocalSandbox) -> None:
+    limits = QUICK.limits.model_copy(update={"wall_time_s": 60.0})
+    session = await start(sandbox, QUICK.model_copy(update={"limits": limits}))
+    results = await cells(sandbox, session, *(BURN.format(0.7 * n) for n in range(1, 7)))
+    assert [result.status for result in results] == [Status.ACCEPTED] * 6, results
+    await sandbox.sessions.end(session, ME)
+
+
+async def test_a_session_that_loses_its_slot_ends_with_a_verdict(sandbox: LocalSandbox) -> None:
+    session = await start(sandbox)
+    cell = asyncio.create_task(cells(sandbox, session, "import time\ntime.sleep(60)"))
+    await asyncio.sleep(0.3)
+    live = sandbox.sessions._live[session]
+    live._slot.shutdown(socket.SHUT_RDWR)  # as the death of the slot's first process does
+    (result,) = await cell
+    assert (result.status, result.ended) == (Status.RUNTIME_ERROR, True), result
+    assert "slot" in result.message
+    with pytest.raises(NotFound):
+        await cells(sandbox, session, "1")
+
+
+async def test_a_client_that_goes_away_leaves_no_session(make_sandbox: MakeSandbox) -> None:
+    sandbox = await make_sandbox(sandbox_max_sessions=1)
+    for wait_s in (0.0, 0.001, 0.01, 0.03):
+        creating = asyncio.create_task(start(sandbox))
+        await asyncio.sleep(wait_s)
+        creating.cancel()
+        with suppress(asyncio.CancelledError):
+            await sandbox.sessions.end(await creating, ME)
+        while tasks := list(sandbox.sessions._tasks):
+            await asyncio.gather(*tasks)
+    assert len(sandbox.sessions) == 0
+    session = await start(sandbox)
+    ending = asyncio.create_task(sandbox.sessions.end(session, ME))
+    await asyncio.sleep(0)
+    ending.cancel()
+    await asyncio.gather(*sandbox.sessions._tasks)
+    session = await start(sandbox)
+    assert (await cells(sandbox, session, "1 + 1"))[0].result == "2"

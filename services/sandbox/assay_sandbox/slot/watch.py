@@ -1,4 +1,16 @@
-"""Watches one program from the slot's first process: ends it at a limit, tells when it is idle."""
+"""Watches one program from the slot's first process: ends it at a limit, tells when it is idle.
+
+While it runs, each of these messages is one byte, and a message of its own:
+
+from the server
+    K   end the program now
+    C   its next case begins: the CPU limit, which is that of a case, counts from here
+
+to the server, before the answer (which is never one byte long)
+    I   the program has become idle: over the last 0.1 s it and all that it started have
+        used less than a tenth of one core. A program begins as busy.
+    B   it is busy again: it has used more in a window of 0.1 s
+"""
 
 import math
 import os
@@ -34,8 +46,9 @@ _CORES = max(1, len(os.sched_getaffinity(0)))
 class Watch:
     """The limits of one program, compared with what it uses until it ends.
 
-    The CPU limit is that of a case. A program that is run without cases is one case. The allowance
-    starts anew with each `BEGIN_CASE` that the server sends, and with nothing else.
+    The CPU limit is that of a case. A program that is run without cases is one case, and each cell
+    of a session is one. The allowance starts anew with each `BEGIN_CASE` that the server sends, and
+    with nothing else.
     """
 
     def __init__(

@@ -219,7 +219,8 @@ class Zygote:
         pid = os.fork()
         if pid == 0:
             self._become(request, descriptors)
-        watch = Watch(self._server, meter, limits["cpu_time_s"], limits["wall_time_s"])
+        case_cpu_s = limits.get("cell_cpu_time_s", limits["cpu_time_s"])
+        watch = Watch(self._server, meter, case_cpu_s, limits["wall_time_s"])
         self._await_end(pid, watch)
         _, status, usage = os.wait4(pid, 0)
         ended = time.monotonic()
@@ -273,19 +274,7 @@ class Zygote:
             self._left = f"a folder cannot be emptied: {error}"
 
     def _await_end(self, pid: int, watch: Watch) -> None:
-        """Return when the program itself has ended, or was killed: see `Watch`.
-
-        While it runs, each of these messages is one byte, and a message of its own:
-
-        from the server
-            K   end the program now
-            C   its next case begins: the CPU limit, which is that of a case, counts from here
-
-        to the server, before the answer (which is never one byte long)
-            I   the program has become idle: over the last 0.1 s it and all that it started have
-                used less than a tenth of one core. A program begins as busy.
-            B   it is busy again: it has used more in a window of 0.1 s
-        """
+        """Return when the program itself has ended, or was killed: see `Watch`."""
         watch.wait(pid)
         if watch.is_server_gone:
             self._kill_all()
