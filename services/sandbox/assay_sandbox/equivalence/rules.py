@@ -20,10 +20,6 @@ _SAME_SEED = "0"
 _MAX_TEXT_BYTES = 100_000
 #: Of the CPU time: one run of a program may take so much less than another.
 _NEAR = 0.7
-_TAKES_APART = {
-    ("odd", "builtins are removed"),
-    ("odd", "modules of the interpreter are changed"),
-}
 
 
 @dataclass(frozen=True)
@@ -97,11 +93,6 @@ async def _lists_modules(evidence: Evidence, repeat: Repeat) -> bool:
     return evidence.aspects == ("stdout",) and "in sys.modules" in evidence.subject.code
 
 
-async def _takes_apart(evidence: Evidence, repeat: Repeat) -> bool:
-    """One of the two programs that break what ends a program here."""
-    return (evidence.subject.corpus, evidence.subject.id) in _TAKES_APART
-
-
 async def _is_ungradable(evidence: Evidence, repeat: Repeat) -> bool:
     """With `hackable: false`, each case that differs is one that the slot refuses to judge."""
     if evidence.subject.way != "assert outside":
@@ -136,11 +127,6 @@ RULES = (
         "lists what is imported",
         "the interpreter of a slot is warm: it has imported common modules before the program",
         _lists_modules,
-    ),
-    Rule(
-        "takes the interpreter apart",
-        "in a slot Python code ends a program: it needs builtins that these two programs break",
-        _takes_apart,
     ),
     Rule(
         "ungradable",
