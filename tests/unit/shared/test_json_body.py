@@ -1,4 +1,4 @@
-"""A body that the validator reads itself is taken, and refused, as Python's parser would have it."""
+"""The validator takes and refuses a body's bytes as Python's own parser does."""
 
 import json
 
