@@ -59,12 +59,27 @@ class Comparison(StrEnum):
     LOOSE = "loose"
 
 
+def _is_utf8(text: str) -> bool:
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
+
+
+def _check_utf8(text: str) -> str:
+    """Refuse half characters: bytes that are not UTF-8 are read as such ones."""
+    if not _is_utf8(text):
+        raise ValueError("must be Unicode text without lone surrogates")
+    return text
+
+
 class StdinCase(Wire):
     """Run the program on `stdin`; it passes if what it prints is `expected_stdout`."""
 
     kind: Literal["stdin"] = "stdin"
     stdin: str
-    expected_stdout: str
+    expected_stdout: Annotated[str, AfterValidator(_check_utf8)]
     compare: Comparison = Comparison.LINES
     tolerance: float = Field(default=1e-6, ge=0, le=1)
 
@@ -594,14 +609,6 @@ def at_most(number: int) -> BeforeValidator:
         return value
 
     return BeforeValidator(check)
-
-
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
 
 
 def check_names_together(names: Sequence[str]) -> Sequence[str]:

@@ -20,7 +20,7 @@ from functools import partial
 from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
-from assay_sandbox.slot import frames
+from assay_sandbox.slot import frames, kernel
 
 # A program may take these apart: what ends it has its own.
 globals()["__builtins__"] = vars(builtins).copy()
@@ -133,17 +133,22 @@ def _write_error(text: str) -> None:
 
 def end(status: int) -> int:
     """End the program: threads, exit handlers, streams, modules. Returns the exit status."""
-    if _ends_unseen():
-        return status if flush() else _FLUSH_FAILED
+    has_failed = not (flush() if _ends_unseen() else _end_seen())
+    kernel.flush_streams()
+    return _FLUSH_FAILED if has_failed else status
+
+
+def _end_seen() -> bool:
+    """Take the program apart, as what it leaves may notice; whether its output was written."""
     _await_threads()
     frames.alone(_run_handlers)  # prints what a handler raises
     if _has_threads():
         sys.setswitchinterval(1000.0)  # daemon threads get no further from here
-    has_failed = not flush()
+    is_written = flush()
     if _is_collecting():
         frames.alone(_collect)
     _drop_modules()
-    return _FLUSH_FAILED if has_failed else status
+    return is_written
 
 
 def die_of_interrupt() -> None:

@@ -124,6 +124,11 @@ def change_root(new_root: str) -> None:
     os.chdir("/")
 
 
+def flush_streams() -> None:
+    """Write what libraries in C have printed and not yet written, as exit(3) does."""
+    _libc.fflush(None)
+
+
 def die_with_parent() -> None:
     check(_libc.prctl(_PR_SET_PDEATHSIG, 9, 0, 0, 0), "prctl PDEATHSIG")
 

@@ -6,7 +6,7 @@ times the texts' own. Small texts are compared in the server, large ones in a sl
 
 import re
 from collections.abc import Callable, Iterator
-from decimal import Context, Decimal
+from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from itertools import zip_longest
 
 #: Below it, what is expected counts as this much: nothing is within a share of 0.
@@ -16,7 +16,7 @@ _WORD = re.compile(r"\S+")
 _NUMBER = re.compile(r"[+-]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?")
 _INFINITY = re.compile(r"([+-]?)inf(?:inity)?", re.IGNORECASE)
 _NAN = re.compile(r"[+-]?nan", re.IGNORECASE)
-_CONTEXT = Context(prec=40)
+_CONTEXT = Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def same_output(got: str, expected: str, compare: str, tolerance: float) -> bool:

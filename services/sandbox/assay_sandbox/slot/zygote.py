@@ -48,11 +48,12 @@ _CLEAN_TIMEOUT_S = 1.0
 _PICK_UP_TIMEOUT_S = 5.0
 _exit = os._exit
 _FOR_ONE_PROGRAM = kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
+#: Soft and hard. A program may ask for a larger stack, as many do: it counts as memory.
 _FIXED_LIMITS = (
-    (resource.RLIMIT_NOFILE, 256),
-    (resource.RLIMIT_STACK, 64 * 2**20),
-    (resource.RLIMIT_CORE, 0),
-    (resource.RLIMIT_MEMLOCK, 0),
+    (resource.RLIMIT_NOFILE, 256, 256),
+    (resource.RLIMIT_STACK, 64 * 2**20, resource.RLIM_INFINITY),
+    (resource.RLIMIT_CORE, 0, 0),
+    (resource.RLIMIT_MEMLOCK, 0, 0),
 )
 #: What programs import most: paid for once.
 _PRELOADED = [
@@ -150,8 +151,13 @@ class Zygote:
         verify.forget_handlers()
         if self._cgroup is not None and self._cgroup.cpu is not None:
             self._cgroup.cpu.hold_slot()
-        for kind, limit in _FIXED_LIMITS:
-            resource.setrlimit(kind, (limit, limit))
+        for kind, soft, hard in _FIXED_LIMITS:
+            ceiling = resource.getrlimit(kind)[1]  # the service may have been given less
+            wanted = [n for n in (hard, ceiling) if n != resource.RLIM_INFINITY]
+            hard = min(wanted, default=resource.RLIM_INFINITY)
+            resource.setrlimit(
+                kind, (soft if hard == resource.RLIM_INFINITY else min(soft, hard), hard)
+            )
         if rights.changes_user:
             os.setgroups([])
         if rights.changes_user and not rights.has_namespaces:
