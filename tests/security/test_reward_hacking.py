@@ -234,6 +234,16 @@ class E:
     def __float__(s): return 0.0
     def __iter__(s): return iter(())
 """
+#: Finds the program's side of the channel in the frames above it.
+_SIDE = """
+import os, socket, sys
+def channel():
+    frame = sys._getframe()
+    while frame:
+        found = frame.f_locals.get("self")
+        if type(found).__name__ == "Remote": return found._exchange
+        frame = frame.f_back
+"""
 FORGERS = {
     "patched math": "import math\nmath.isclose = lambda *a, **k: True\ndef f(x): return 0",
     "patched numpy": (
@@ -274,6 +284,36 @@ FORGERS = {
     "patched channel": (
         "import gc\nfrom assay_sandbox.slot import remote\n"
         "remote.Remote._do = lambda self, kind, rest: E()\ndef f(x): return 0" + _OBJECT
+    ),
+    "sends bytes that are no message": (
+        _SIDE + "def f(x):\n    channel()._line._socket.sendall(b'\\0' * 8)\n    return 0"
+    ),
+    "sends the start of a huge message": (
+        _SIDE + "def f(x):\n    channel()._line._socket.sendall(b'\\xff' * 64)\n    return 0"
+    ),
+    "closes the channel": _SIDE + "def f(x):\n    channel()._line._socket.close()\n    return 0",
+    "puts another socket in its place": (
+        _SIDE + "def f(x):\n    a, b = socket.socketpair()\n    b.sendall(b'x' * 999)\n"
+        "    os.dup2(a.fileno(), channel()._line._socket.fileno())\n    return 0"
+    ),
+    "answers several times": (
+        _SIDE + "def f(x):\n    for value in (0, 1, True, None):\n"
+        "        channel().send(['value', value, None])\n    return 0"
+    ),
+    "answers from a fork too": (
+        _SIDE + "def f(x):\n    if os.fork() == 0:\n"
+        "        channel().send(['value', True, None])\n        os._exit(0)\n    return 0"
+    ),
+    "changes containers that are not its own": (
+        _SIDE + "def f(x):\n    wanted = (43210 + 7,)\n"
+        "    channel()._changes = lambda: ((0, wanted), (99, wanted), (-1, wanted))\n    return [0]"
+    ),
+    "keeps what there is not": (
+        _SIDE + "def f(x):\n    channel()._prune = lambda: [0, 0, 5, 2**32 - 1]\n    return [0]"
+    ),
+    "says that the exit was asked for": (
+        _SIDE + "def f(x):\n    names = ('SystemExit', 'BaseException')\n"
+        "    channel().send(['raise', (None, names), (), '', None, None])"
     ),
     "claims that it is a function of Python's": (
         "import sys\nfrom assay_sandbox.slot import remote\n"

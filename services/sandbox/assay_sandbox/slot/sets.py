@@ -27,8 +27,9 @@ _HASH_BITS = 2**64 - 1
 
 def table_size(value: Any) -> int:
     """Return how many places the table of a set has."""
-    more = type(value).__sizeof__(value) - _BARE_BYTES
-    return int(more) // _ENTRY_BYTES if more > 0 else _SMALLEST
+    kind = set if isinstance(value, set) else frozenset
+    more = kind.__sizeof__(value) - _BARE_BYTES
+    return more // _ENTRY_BYTES if more > 0 else _SMALLEST
 
 
 def fill(value: set[Any], items: list[Any], size: int) -> bool:
