@@ -21,7 +21,7 @@ _PROBE += "print('%d.%d' % sys.version_info[:2])"
 _PROBE_TIMEOUT_S = 20
 #: Users of one sandbox, two for each slot, and how many sandboxes may share a machine.
 _RANGE = 4096
-_MAX_SANDBOXES = 11
+_MAX_SANDBOXES = 32
 
 
 #: Packages that are shown to programs where no folder of packages is named.

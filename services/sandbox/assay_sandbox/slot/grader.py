@@ -35,14 +35,31 @@ class Names(dict[str, Any]):
     """Globals of test code: its own names, then the program's, then Python's."""
 
     def __init__(self, program: ProgramSide) -> None:
-        super().__init__({"__name__": "__main__", SAME: same_object, TYPE_OF: type_of})
-        self["__builtins__"] = builtins
+        own = {"__name__": "__main__", "__builtins__": builtins}
+        super().__init__(own | {SAME: same_object, TYPE_OF: type_of})
         self._program = program
 
     def __missing__(self, name: str) -> Any:
-        if name in self._program.names and not name.startswith("__"):
+        if self._program.has(name):
             return self._program.get(name)
         raise KeyError(name)
+
+    def __setitem__(self, name: str, value: Any) -> None:
+        """Set a name where plain Python would: there is one namespace for program and test."""
+        is_shared = self._program.has(name)
+        if is_shared:
+            self._program.set(name, value)
+        if is_shared and not self._program.is_library(value):
+            self.pop(name, None)
+        else:
+            super().__setitem__(name, value)
+
+    def __delitem__(self, name: str) -> None:
+        if self._program.has(name):
+            self._program.delete(name)
+            self.pop(name, None)
+        else:
+            super().__delitem__(name)
 
 
 class Grader:
@@ -133,6 +150,8 @@ class Grader:
             if case["hackable"]:
                 return self._run_inside(index, case)
             return "cannot", str(error) or "the test code nests too deeply"
+        if shared := sorted(filter(self._program.has, prepared.global_names)):
+            return "cannot", f"a function of the test sets {', '.join(shared)} of the program"
         try:
             exec(code, self._names)
         except Exception as error:

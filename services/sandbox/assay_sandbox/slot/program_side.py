@@ -178,6 +178,23 @@ class ProgramSide:
             self.used_names.discard(name)
         return value
 
+    def has(self, name: str) -> bool:
+        """Whether the program has a global of that name that test code may see."""
+        return name in self.names and not name.startswith("__")
+
+    def set(self, name: str, value: Any) -> None:
+        """Give one of the program's global names another value: test code shares them."""
+        was_asked = self.was_asked
+        if isinstance(value, types.ModuleType):
+            self.ask("import", name, value.__name__)
+        else:
+            self.ask("set", name, value)
+        self.was_asked = was_asked
+
+    def delete(self, name: str) -> None:
+        """Delete one of the program's global names."""
+        self.ask("delete", name)
+
     def ask(self, *request: Any) -> Any:
         """The program's answer to a request, see `remote`."""
         if self.is_lost:
@@ -276,6 +293,11 @@ class ProgramSide:
             encoder.put(len(self._callbacks) - 1, depth)
             return
         self.refuse(f"an argument of type {kind.__name__}", by_test=True)
+
+    def is_library(self, value: Any) -> bool:
+        """Whether test code's own is used here: a module, or what one has brought."""
+        is_builtin = id(value) in self._builtins
+        return isinstance(value, types.ModuleType) or is_builtin or bool(self._library_name(value))
 
     def _library_name(self, value: Any) -> tuple[str, str] | None:
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)

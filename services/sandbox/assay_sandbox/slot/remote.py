@@ -218,6 +218,17 @@ class Remote:
             return self._namespace[rest[0]]
         if kind == "attr":
             return getattr(*rest)
+        if kind == "set":
+            self._namespace[rest[0]] = rest[1]
+            return None
+        if kind == "import":
+            __import__(rest[1])
+            self._namespace[rest[0]] = sys.modules[rest[1]]
+            return None
+        if kind == "delete":
+            del self._namespace[rest[0]]
+            self._num_names = -1
+            return None
         if kind == "exec":
             exec(compile(rest[0], "test.py", "exec", dont_inherit=True), self._namespace)
             return None
@@ -231,7 +242,7 @@ class Remote:
 
     def _describe(self, error: BaseException) -> list[Any]:
         kind = type(error)
-        names = tuple(one.__name__ for one in type.mro(kind))
+        names = _class_names(kind)
         try:
             text = str(error)[:2000]
         except BaseException:
@@ -269,7 +280,7 @@ class Remote:
         named = value if isinstance(value, type | types.ModuleType) else type(value)
         bases: tuple[str, ...] = ()
         if kind == "error class":
-            bases = tuple(one.__name__ for one in type.mro(value))
+            bases = _class_names(value)
         encoder.write(b"H")
         encoder.put((number, kind, str(named.__name__), bases), depth + 1)
 
@@ -308,6 +319,16 @@ class Remote:
 def serve(names: dict[str, Any], channel_fd: int) -> None:
     """Answer a grader's requests about a program's names until it has no more."""
     Remote(names, channel_fd).serve()
+
+
+def _class_names(kind: type) -> tuple[str, ...]:
+    """Return the names of a class and its bases; marked, if only the name is a builtin's."""
+    return tuple(
+        one.__name__
+        if _BUILTIN_VALUES.get(one.__name__, one) is one
+        else f"{one.__module__}.{one.__name__}"
+        for one in type.mro(kind)
+    )
 
 
 def _plain(args: Any) -> tuple[Any, ...]:

@@ -43,6 +43,8 @@ class Prepared(ast.NodeTransformer):
 
     def __init__(self) -> None:
         self._imported: set[str] = set()
+        #: What functions declare as global: they set it without being asked.
+        self.global_names: set[str] = set()
 
     def prepare(self, code: str) -> object:
         """The code object to run.
@@ -77,6 +79,10 @@ class Prepared(ast.NodeTransformer):
         name = module.partition(".")[0]
         if name not in PURE_MODULES and name not in ("sys", "builtins"):
             raise OnlyInside(f"it imports {module}")
+
+    def visit_Global(self, node: ast.Global) -> ast.AST:
+        self.global_names.update(node.names)
+        return node
 
     def visit_Name(self, node: ast.Name) -> ast.AST:
         if node.id in _UNSAFE_NAMES:
