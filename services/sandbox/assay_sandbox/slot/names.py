@@ -10,11 +10,12 @@ from importlib.machinery import SourceFileLoader
 from types import CodeType, ModuleType
 
 _PACKAGE = "assay_sandbox"
+_LOAD, _EXECUTE = SourceFileLoader.get_code, SourceFileLoader.exec_module
 
 
 def hide_paths() -> None:
-    """Give the package's modules, and all that are imported from now on, names without a path."""
-    load, execute = SourceFileLoader.get_code, SourceFileLoader.exec_module
+    """Give the package's modules names without a path: those that are imported before `finish`."""
+    load, execute = _LOAD, _EXECUTE
 
     def get_code(self: SourceFileLoader, name: str) -> CodeType | None:
         code = load(self, name)
@@ -33,6 +34,15 @@ def hide_paths() -> None:
     for name, module in list(sys.modules.items()):
         if _is_own(name):
             _rename(module)
+
+
+def finish() -> None:
+    """Let modules be imported as Python does, when the package has imported all of its own.
+
+    Else a traceback of a program would show frames from here.
+    """
+    SourceFileLoader.get_code = _LOAD  # type: ignore[method-assign]
+    SourceFileLoader.exec_module = _EXECUTE  # type: ignore[method-assign]
 
 
 def _is_own(name: str) -> bool:

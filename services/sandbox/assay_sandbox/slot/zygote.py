@@ -25,6 +25,7 @@ from assay_sandbox.slot import (
     harness,
     kernel,
     landlock,
+    names,
     remote,
     root,
     seccomp,
@@ -112,6 +113,7 @@ def warm_up(imported: list[str], packages: str, home: str) -> None:
     compile("print(1)", "main.py", "exec")
     harness.PARTS.update(session=cells.run, grader=grader.run, served=remote.serve)
     harness.prepare_streams()
+    names.finish()
     harness.settle_interpreter(home)
 
 
