@@ -36,6 +36,7 @@ SCIENTIFIC = (
     "six.py",
     "networkx",
     "sklearn",
+    "scikit_learn.libs",
     "joblib",
     "cloudpickle",
     "narwhals",

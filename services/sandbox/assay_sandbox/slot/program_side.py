@@ -238,8 +238,8 @@ class ProgramSide:
         if kind == "value" and len(rest) == 2:
             self.last_value = rest[0]
             return rest[0]
-        if kind == "raise" and len(rest) == 5:
-            raise self._error(*rest[:4])
+        if kind == "raise" and len(rest) == 7:
+            raise self._error(*rest[:6])
         if kind == "missing":
             raise KeyError
         if kind == "cannot" and type(rest[0]) is str:
@@ -356,31 +356,38 @@ class ProgramSide:
             found = self._errors[number] = type(str(name), kinds, {"_assay_names": bases})
         return found
 
-    def _error(self, classes: Any, args: Any, text: Any, own: Any) -> BaseException:
+    def _error(
+        self, classes: Any, args: Any, text: Any, own: Any, state: Any, cause: Any
+    ) -> BaseException:
         known, names = classes
         base = _builtin_error(names)
         if base is MemoryError:
             return OutOfMemory()
-        if known is None:
-            error = base.__new__(base, *args) if base is UnicodeDecodeError else _make(base, args)
-            return error
-        if not (isinstance(known, type) and issubclass(known, RemoteError)):
+        kind = base if known is None else known
+        if not (isinstance(kind, type) and issubclass(kind, BaseException)):
             self.refuse("an exception that cannot be read")
-        error = _make(known, args)
-        error.__dict__["_assay_handle"] = own
-        error.__dict__["_assay_text"] = str(text)
-        for other in self._errors.values():
-            if known.__name__ != other.__name__ and other.__name__ in names:
-                # A base that the test may catch it by: `type` cannot tell the bases' own numbers.
-                known.__bases__ = tuple(dict.fromkeys((other, *known.__bases__)))
+        error = self._rebuilt(kind, args, state)
+        if isinstance(error, RemoteError):
+            error.__dict__.update(_assay_handle=own, _assay_text=str(text))
+            self._find_bases(kind, names)
+        if type(cause) is list and len(cause) == 6:
+            error.__cause__ = self._error(*cause)
         return error
 
+    def _rebuilt(self, kind: type[BaseException], args: Any, state: Any) -> BaseException:
+        try:
+            error = kind(*args)
+            if type(state) is dict:
+                error.__dict__.update(state)
+        except (TypeError, ValueError):
+            self.refuse(f"an exception that cannot be built again: {kind.__name__}")
+        return error
 
-def _make(kind: type[BaseException], args: Any) -> BaseException:
-    try:
-        return kind(*args)
-    except TypeError:
-        return Exception(*args)
+    def _find_bases(self, kind: type[BaseException], names: Any) -> None:
+        """Add the bases that the test may catch it by: a base is known by its name alone."""
+        for other in self._errors.values():
+            if kind.__name__ != other.__name__ and other.__name__ in names:
+                kind.__bases__ = tuple(dict.fromkeys((other, *kind.__bases__)))
 
 
 def _builtin_error(names: Any) -> type[BaseException]:

@@ -15,7 +15,7 @@ To the grader, with the program's global names where they have changed, else Non
 
     ("ready", names)
     ("value", value, names)
-    ("raise", classes, args, text, error, names)
+    ("raise", classes, args, text, error, state, cause, names)
     ("missing", names)                  there is no such global name
     ("cannot", text, names)             the value cannot be sent
     ("callback", number, args, kwargs)
@@ -105,6 +105,10 @@ ITERATORS = (
 )
 _COMPARING = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge__", "__hash__"})
 _SCALARS = (int, str, float)
+
+
+#: How many causes of an exception, and causes of those, come along.
+_MAX_CAUSES = 3
 
 
 class Refused(BaseException):
@@ -240,15 +244,21 @@ class Remote:
         self._num_names = len(self._namespace)
         return tuple(name for name in list(self._namespace) if type(name) is str)
 
-    def _describe(self, error: BaseException) -> list[Any]:
+    def _describe(self, error: BaseException, depth: int = 0) -> list[Any]:
         kind = type(error)
-        names = _class_names(kind)
+        is_builtin = _BUILTIN_VALUES.get(kind.__name__) is kind
+        is_known = is_builtin or library_name(kind) is not None
         try:
             text = str(error)[:2000]
         except BaseException:
             text = ""
-        own = None if _BUILTIN_VALUES.get(kind.__name__) is kind else error
-        return ["raise", (None if own is None else kind, names), _plain(error.args), text, own]
+        args, state = _parts(error) if is_known else (_plain(error.args), None)
+        cause = error.__cause__
+        described = None
+        if cause is not None and depth < _MAX_CAUSES:
+            described = self._describe(cause, depth + 1)[1:]
+        classes = (None if is_builtin else kind, _class_names(kind))
+        return ["raise", classes, args, text, None if is_known else error, state, described]
 
     # What has no encoding of its own.
 
@@ -329,6 +339,15 @@ def _class_names(kind: type) -> tuple[str, ...]:
         else f"{one.__module__}.{one.__name__}"
         for one in type.mro(kind)
     )
+
+
+def _parts(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
+    """Return what an exception of Python's own classes is built from, and its attributes."""
+    try:
+        _, args, *rest = error.__reduce__()
+    except Exception:
+        return _plain(error.args), None
+    return _plain(args), rest[0] if rest and type(rest[0]) is dict else None
 
 
 def _plain(args: Any) -> tuple[Any, ...]:
