@@ -129,4 +129,4 @@ def _build(kind: Any, items: list[Any]) -> object:
             "__pydantic_private__": None,
         }
     )
-    return built  # type: ignore[no-any-return]
+    return built

@@ -1,4 +1,4 @@
-"""A body that the validator reads itself is taken, and refused, as Python's parser would have it."""
+"""A body that the validator reads itself means what it means to Python's own parser."""
 
 import json
 
