@@ -1,7 +1,7 @@
 """Values cut into parts that are small, so that no single step of putting them together is long.
 
-A part is one of: `(LEAVES, [value, ...])`, `(OPEN, kind)` which begins a list, dict, tuple or
-model, and `(CLOSE, None)` which ends it.
+A part is one of: `(LEAVES, [value, ...])`, `(OPEN, kind)` which begins a list, dict, tuple,
+model or long text, and `(CLOSE, None)` which ends it.
 """
 
 from collections.abc import Iterable, Iterator
@@ -13,6 +13,8 @@ LEAVES, OPEN, CLOSE = 0, 1, 2
 Part = tuple[int, Any]
 #: Values in one part.
 _MOST = 10_000
+#: Characters or bytes in one part.
+_PIECE = 2**18
 _FLAT = frozenset({int, float, bool, type(None)})
 
 
@@ -25,6 +27,11 @@ class Cutter:
 
     def cut(self, value: object) -> Iterator[Part]:
         """Return a value as parts, in order."""
+        if isinstance(value, str | bytes) and len(value) > _PIECE:
+            yield OPEN, type(value)
+            yield from ((LEAVES, [value[at : at + _PIECE]]) for at in range(0, len(value), _PIECE))
+            yield CLOSE, None
+            return
         if self._weigh(value) <= _MOST or not isinstance(value, list | tuple | dict | BaseModel):
             yield LEAVES, [value]
             return
@@ -116,6 +123,8 @@ def _build(kind: Any, items: list[Any]) -> object:
         return items
     if kind is tuple:
         return tuple(items)
+    if kind in (str, bytes):
+        return kind().join(items)
     named = dict(zip(items[::2], items[1::2], strict=True))
     if kind is dict:
         return named
@@ -129,4 +138,4 @@ def _build(kind: Any, items: list[Any]) -> object:
             "__pydantic_private__": None,
         }
     )
-    return built  # type: ignore[no-any-return]
+    return built

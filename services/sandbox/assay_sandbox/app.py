@@ -56,21 +56,11 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         await large_bodies.close()
         await sandbox.close()
 
-    def health() -> dict[str, JsonValue]:
-        return {
-            "isolation": sandbox.isolation,
-            "minimum_isolation": settings.sandbox_minimum_isolation,
-            "separate_users": sandbox.host.first_uid is not None,
-            "python": sandbox.python_version,
-            "slots": sandbox.num_slots,
-            **sandbox.load(),
-        }
-
     app = create_service(
         "sandbox",
         settings,
         lifespan,
-        health=health,
+        health=lambda: _describe(sandbox, settings),
         cancel_on_disconnect=True,
         body_limit_bytes=settings.sandbox_body_limit_bytes,
     )
@@ -96,6 +86,18 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     _add_open_instruct(app, lambda: sandbox)
     put_first(app)
     return app
+
+
+def _describe(sandbox: LocalSandbox, settings: SandboxSettings) -> dict[str, JsonValue]:
+    """Return what /health says beside what all services do."""
+    return {
+        "isolation": sandbox.isolation,
+        "minimum_isolation": settings.sandbox_minimum_isolation,
+        "separate_users": sandbox.host.first_uid is not None,
+        "python": sandbox.python_version,
+        "slots": sandbox.num_slots,
+        **sandbox.load(),
+    }
 
 
 def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int) -> None:

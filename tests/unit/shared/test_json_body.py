@@ -1,4 +1,4 @@
-"""The validator takes and refuses a body's bytes as Python's own parser does."""
+"""A body that the validator reads itself means what it means to Python's own parser."""
 
 import json
 
