@@ -7,6 +7,9 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+#: With more errors than this, what was sent is not repeated.
+_SHOWN_ERRORS = 1000
+
 
 @dataclass(frozen=True)
 class Problem:
@@ -70,10 +73,13 @@ def _read_slowly(model: type[BaseModel], body: bytes) -> BaseModel | Problem:
 
 
 def _first(error: ValidationError) -> Problem:
-    first = error.errors(include_url=False)[0]
+    # Each of a million errors would be written out, for the sake of one.
+    is_short = error.error_count() <= _SHOWN_ERRORS
+    first = error.errors(include_url=False, include_context=False, include_input=is_short)[0]
     if first["loc"] == () and first["type"] == "model_type":
         return _no_object()
-    given = first["input"] if isinstance(first["input"], str | int | float | bool) else None
+    given = first.get("input")
+    given = given if isinstance(given, str | int | float | bool) else None
     said = {"type": first["type"], "msg": first["msg"], "loc": ("body", *first["loc"])}
     return Problem(said | {"input": given}, error.error_count())
 

@@ -13,6 +13,7 @@ LEAVES, OPEN, CLOSE = 0, 1, 2
 Part = tuple[int, Any]
 #: Values in one part.
 _MOST = 10_000
+_FLAT = frozenset({int, float, bool, type(None)})
 
 
 class Cutter:
@@ -35,7 +36,10 @@ class Cutter:
             kind = (type(value), value.model_fields_set, value.model_extra)
             items = _sides(value.__dict__)
         yield OPEN, kind
-        yield from self._cut_items(items)
+        if isinstance(items, list | tuple) and _is_flat(items):
+            yield from ((LEAVES, items[at : at + _MOST]) for at in range(0, len(items), _MOST))
+        else:
+            yield from self._cut_items(items)
         yield CLOSE, None
 
     def _cut_items(self, items: Iterable[object]) -> Iterator[Part]:
@@ -65,11 +69,18 @@ class Cutter:
         known = self._weights.get(id(value))
         if known is not None:
             return known
-        items = _sides(value) if isinstance(value, dict) else value
-        weight = 1 + sum(map(self._weigh, items))
+        if isinstance(value, dict):
+            weight = 1 + sum(map(self._weigh, _sides(value)))
+        else:
+            weight = 1 + (len(value) if _is_flat(value) else sum(map(self._weigh, value)))
         if weight > _MOST:
             self._weights[id(value)] = weight
         return weight
+
+
+def _is_flat(items: Iterable[object]) -> bool:
+    """Tell whether there are only numbers in it, at the speed of C: most large lists are so."""
+    return _FLAT.issuperset(map(type, items))
 
 
 def _sides(value: dict[Any, Any]) -> Iterator[object]:

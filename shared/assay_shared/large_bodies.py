@@ -5,6 +5,7 @@ import asyncio
 import pickle
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 
 from pydantic import BaseModel
 
@@ -29,7 +30,7 @@ class LargeBodies:
 
     async def close(self) -> None:
         """End the process."""
-        self._kill()
+        await self._kill()
 
     async def read(self, model: type[BaseModel], chunks: Sequence[bytes]) -> BaseModel | Problem:
         """Return a body as `model`, or what is wrong with it.
@@ -57,7 +58,7 @@ class LargeBodies:
         except Unreadable:
             raise
         except BaseException:
-            self._kill()  # what it would say next belongs to a request that is gone
+            await self._kill()  # what it would say next belongs to a request that is gone
             raise
 
     async def _start(self) -> asyncio.subprocess.Process:
@@ -72,10 +73,12 @@ class LargeBodies:
             )
         return self._worker
 
-    def _kill(self) -> None:
-        if self._worker is not None and self._worker.returncode is None:
-            self._worker.kill()
-        self._worker = None
+    async def _kill(self) -> None:
+        worker, self._worker = self._worker, None
+        if worker is not None:
+            with suppress(ProcessLookupError):
+                worker.kill()
+            await worker.communicate()  # what it still said, which is at most a pipe's content
 
     async def _write(
         self,

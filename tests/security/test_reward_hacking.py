@@ -217,6 +217,8 @@ FORMS = [
     "import builtins\nassert builtins.abs(f(2) - 43217) < 1",
     "match f(2):\n    case 43217: pass\n    case _: assert False",
     "def check(candidate):\n    assert candidate(2) == 43217\ncheck(f)",
+    "assert all(map(lambda i: f(i) == i + 43217, range(3)))",
+    "for value in map(f, [1, 2]):\n    assert value == 43217",
 ]
 _OBJECT = """
 class E:
@@ -267,6 +269,7 @@ FORGERS = {
         "            try: os.write(fd, text)\n            except OSError: pass\n    os._exit(0)"
     ),
     "exits": "def f(x): raise SystemExit(0)",
+    "ends the loop around it": "def f(x): raise StopIteration",
     "own error": "class X(BaseException): pass\ndef f(x): raise X",
     "patched channel": (
         "import gc\nfrom assay_sandbox.slot import remote\n"

@@ -166,7 +166,8 @@ INNOCENT = """
 import os, resource, signal, subprocess, tempfile
 assert len(bytearray(100 << 20)) == 100 << 20
 assert subprocess.call(['true']) == 0
-print(sorted(set(os.listdir('.')) - {'main.py'}), os.listxattr('.'), oct(os.stat('.').st_mode & 0o700))
+print(sorted(set(os.listdir('.')) - {'main.py'}), os.listxattr('.'))
+print(oct(os.stat('.').st_mode & 0o700))
 print(os.getpriority(os.PRIO_PROCESS, 0), os.sched_getscheduler(0), len(os.sched_getaffinity(0)))
 print(resource.getrlimit(resource.RLIMIT_AS), resource.getrlimit(resource.RLIMIT_NOFILE))
 print(signal.getsignal(signal.SIGINT), os.uname().nodename == 'leak', os.umask(0o22))

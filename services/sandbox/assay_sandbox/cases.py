@@ -13,8 +13,9 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from assay_sandbox.pairs import Pair
+from assay_sandbox.pool import Losses
 from assay_sandbox.program import Program, Records, status_of
-from assay_sandbox.run import Ending, Plan, Run
+from assay_sandbox.run import Ending, Plan, Run, SlotLost
 from assay_shared.errors import SandboxFault
 from assay_shared.together import together
 from assay_shared.types import AssertCase, CallCase, CaseResult, Grading, Status, TestCase
@@ -97,11 +98,22 @@ async def _run_share(
 ) -> list[Graded]:
     left = list(questions)
     graded: list[Graded] = []
+    losses = Losses()
     while left:
         sitting = Sitting(left, stop)
-        new = await sitting.run(pair, program)
+        try:
+            new = await sitting.run(pair, program)
+        except SlotLost:
+            losses.add(is_own=False)
+            if losses.are_too_many:
+                raise
+            continue
         graded += new
         left = left[len(new) :]
+        if sitting.lost is not None:
+            losses.add(is_own=True)
+            if losses.are_own:
+                return graded + [Graded(sitting.lost)] * len(left)
         if sitting.goes_inside:
             left[0] = replace(left[0], plan=left[0].plan | {"inside": True})
         if stop and graded and graded[-1].result.status is not Status.ACCEPTED:
@@ -123,11 +135,13 @@ class Sitting:
         self._begun: float | None = None
         self._grading = Grading.OUTSIDE
         self._program: Run | None = None
+        #: The result of the next case if a slot is lost under it again.
+        self.lost: CaseResult | None = None
         #: Whether the next case is to be run again, in the program's process.
         self.goes_inside = False
 
     async def run(self, pair: Pair, program: Program) -> list[Graded]:
-        """Return at least one result, unless `goes_inside` is true afterwards."""
+        """Return at least one result, unless `goes_inside` or `lost` says why not afterwards."""
         num_cases = len(self._questions)
         plans = (program.plan(num_cases=num_cases), self._grader_plan(program))
         ending, grader_ending = await pair.play(*plans, self._take_program, self._take_grader)
@@ -202,6 +216,9 @@ class Sitting:
             return self._graded
         if self._is_over:
             return self._graded
+        if ending.ended_its_slot or (grader is not None and grader.ended_its_slot):
+            self.lost = _lost(ending)
+            return self._graded
         if grader is not None and not self._grader_has_begun:
             raise SandboxFault(f"a grader never began: {grader.stderr.decode(errors='replace')}")
         if grader is not None and _ended_by_limit(grader):
@@ -233,6 +250,15 @@ class Sitting:
         cpu_time_s = times[index] if index < len(times) else shared_s
         memory = {"peak_memory_bytes": ending.peak_memory_bytes}
         return result.model_copy(update={"cpu_time_s": cpu_time_s} | memory)
+
+
+def _lost(ending: Ending) -> CaseResult:
+    """The result of a case under which the program's slot, or the grader's, is lost each time."""
+    if ending.ended_its_slot:
+        message = "the program ended its slot each time it was run"
+        return CaseResult(status=Status.RUNTIME_ERROR, message=message)
+    message = "the slot that compares was lost each time"
+    return CaseResult(status=Status.UNGRADABLE, message=message)
 
 
 def _ended_by_limit(grader: Ending) -> str:

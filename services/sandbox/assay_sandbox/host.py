@@ -37,6 +37,8 @@ SCIENTIFIC = (
     "networkx",
     "sklearn",
     "joblib",
+    "cloudpickle",
+    "narwhals",
     "threadpoolctl.py",
     "matplotlib",
     "mpl_toolkits",

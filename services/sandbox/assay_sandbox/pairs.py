@@ -68,7 +68,8 @@ class Pair:
         """How both ended; None for a grader whose program had ended before it could begin.
 
         Raises:
-            SandboxFault: one of the slots was lost, or none takes a program.
+            SlotLost: one of the slots was lost by what may be no doing of the program.
+            SandboxFault: no slot takes a program.
         """
         program_end, grader_end = socket.socketpair()
         begun, ended = asyncio.Event(), asyncio.Event()

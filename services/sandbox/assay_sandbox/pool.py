@@ -93,8 +93,8 @@ class Pool:
         """Run a plan in the next free slot.
 
         A program whose slot is lost under it is run again, since it can have had no effect outside
-        of the slot; unless its plan has a `channel` to a grader. One that loses its slot again has
-        ended it.
+        of the slot. One that loses its slot again has ended it. With a `channel` the first loss is
+        the end, see `Ending.ended_its_slot`: who joined it with another has to run both again.
 
         Args:
             on_slot: is called when the program gets a slot.
@@ -116,13 +116,14 @@ class Pool:
                 )
                 return await run.finish()
             except SandboxFault as error:
-                if plan.channel is not None or (run is not None and not run.is_slot_lost):
+                if run is not None and not run.is_slot_lost:
                     raise
                 if run is not None and run.has_begun:
                     losses.add(is_own=evidence == self.evidence())
-                    if losses.are_own:
+                    is_first_own = plan.channel is not None and losses.num_own
+                    if losses.are_own or is_first_own:
                         return run.ending_of_lost_slot()
-                    if losses.are_too_many:
+                    if losses.are_too_many or plan.channel is not None:
                         raise
                 _log.warning("slot %d was lost: %s", slot.number, error)
             finally:

@@ -179,7 +179,8 @@ def is_late(result: ExecutionResult, timeout_s: float) -> bool:
 
     The time in which it wanted a core and had none does not count: that is the doing of others.
     """
-    return result.status is Status.TIME_LIMIT or result.cpu_time_s + result.idle_time_s > timeout_s
+    took_s = min(result.wall_time_s, result.cpu_time_s + result.idle_time_s)
+    return result.status is Status.TIME_LIMIT or took_s > timeout_s
 
 
 def from_result(result: ExecutionResult, request: RunCodeRequest) -> RunCodeResponse:

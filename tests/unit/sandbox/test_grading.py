@@ -57,6 +57,37 @@ RIGHT = {
         "from collections import namedtuple\nP = namedtuple('P', 'x y')\ndef f(): return P(1, 2)",
         "assert f() == (1, 2)\nassert f().x == 1 and f()._asdict() == {'x': 1, 'y': 2}",
     ),
+    "a set's order": (
+        "def f(s): return tuple(s)\ndef g(): return {30, 1, 17, 9, 5, 25, 10**9}",
+        "for s in ({1, 2, 3, 33, 20, 10, 15}, {'ab', 'c', 'd', 'q'}, set(range(0, 999, 7))):\n"
+        "    assert f(s) == tuple(s)\n    assert f(frozenset(s)) == tuple(frozenset(s))\n"
+        "assert list(g()) == list({30, 1, 17, 9, 5, 25, 10**9})",
+    ),
+    "a list that the program holds": (
+        "S = None\ndef make():\n global S\n S = []\n return S\ndef size(): return len(S)\n"
+        "def get(): return S\ndef add(): S.append([])",
+        "q = make()\nq.append(1)\nassert size() == 1 and get() is q\nq.append(q)\n"
+        "assert get()[1] is q\nadd()\nassert len(q) == 3\nq[2].append(4)\n"
+        "assert get()[2] == [4]\nq.clear()\nassert size() == 0",
+    ),
+    "an argument that the program holds": (
+        "K = []\ndef keep(x): K.append(x)\ndef add(): K[0].append(5)\n"
+        "def total(): return sum(map(len, K))",
+        "a = [1]\nkeep(a)\nadd()\nassert a == [1, 5]\na.append(2)\nassert total() == 3\n"
+        "b = {1: [2]}\nkeep(b)\nb[2] = 0\nassert total() == 5",
+    ),
+    "an attribute that is a list": (
+        "class A:\n def __init__(s): s.items = []\n def n(s): return len(s.items)",
+        "a = A()\na.items.append(1)\nassert a.n() == 1 and a.items is a.items",
+    ),
+    "a list, and a function of the test that changes it": (
+        "def f(x, call):\n call(x)\n return x",
+        "x = []\nassert f(x, lambda one: one.append(1)) is x\nassert x == [1]",
+    ),
+    "a list that is changed by what raises": (
+        "def f(x):\n x.append(1)\n raise ValueError",
+        "x = []\ntry: f(x)\nexcept ValueError: pass\nassert x == [1]",
+    ),
     "bytes": ("def f(): return b'a\\xff'", "assert f() == b'a\\xff'\nassert f() != 'a'"),
     "bytearray": ("def f(): return bytearray(b'a')", "assert f() == b'a'"),
     "complex": ("def f(): return 1 + 2j", "assert f() == 1 + 2j and abs(f() - (1 + 2j)) == 0"),

@@ -5,7 +5,7 @@ import time
 
 import pytest
 
-from assay_sandbox.jvm import java_names
+from assay_sandbox.jvm import java_names, scala_names
 from assay_sandbox.languages import LANGUAGES
 from assay_sandbox.sandbox import LocalSandbox
 from assay_shared.errors import InvalidInput
@@ -23,8 +23,8 @@ from tests.unit.sandbox.conftest import MakeSandbox
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 GENEROUS = Limits(cpu_time_s=20.0, wall_time_s=60.0)
-#: Their runtimes do not start where a program has no root folder of its own.
-NEED_NAMESPACES = {"csharp", "pytest"}
+#: Their runtimes read /proc/self/maps, which programs cannot where they see the host's /proc.
+NEED_NAMESPACES = {"csharp"}
 CPP_SUM = (
     "#include <bits/stdc++.h>\n"
     "int main() { int a, b; std::cin >> a >> b; std::cout << a + b << std::endl; }"
@@ -326,6 +326,37 @@ async def test_java_is_started_where_main_is() -> None:
         "Y.java", "Y",
     )  # fmt: skip
     assert java_names("package a.b;\npublic final class C { void main(") == ("C.java", "a.b.C")
+    assert java_names('class S { String s = """\n\\""" class T {\n"""; void main(') == (
+        "S.java", "S",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize("start", ["", "/*", '"', "'", '"""', "package "])
+@pytest.mark.parametrize(
+    "again",
+    ["/*", "*/", '"', "'", "\\", '\\"', "'\\'", '"""\\', "\n", " ", "{", "class A ", "package a\n"],
+)
+async def test_no_text_hides_its_names_for_long(start: str, again: str) -> None:
+    text = start + again * (1_000_000 // len(again))
+    started = time.process_time()
+    java_names(text)
+    scala_names(text)
+    assert time.process_time() - started < 2.0
+
+
+@pytest.mark.parametrize("again", ["SyntaxError: ", "SyntaxError: \n", "lua: main.lua:1: ", "\n"])
+async def test_no_message_is_searched_for_long(again: str) -> None:
+    said = (again * (1_000_000 // len(again))).encode()
+    patterns = {
+        pattern
+        for language in LANGUAGES.values()
+        for pattern in (language.out_of_memory, language.does_not_parse)
+        if pattern is not None
+    }
+    started = time.process_time()
+    for pattern in patterns:
+        pattern.search(said)
+    assert time.process_time() - started < 2.0
 
 
 # Packages

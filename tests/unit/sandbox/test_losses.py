@@ -103,6 +103,17 @@ async def test_cases_whose_slot_is_killed_are_judged_in_the_second_run(
     assert [case.status for case in report.cases] == [accepted, accepted, wrong]
 
 
+async def test_cases_that_lose_each_slot_end_them_themselves(make_sandbox: MakeSandbox) -> None:
+    sandbox = await make_sandbox(sandbox_slots=1)
+    code = "import time\ndef f(x):\n    time.sleep(x)\n    return x"
+    tests = ["assert f(0) == 0", "assert f(1) == 1"]
+    cases = [{"kind": "assert", "code": test} for test in tests]
+    request = TestRequest.model_validate({"code": code, "cases": cases})
+    report, _ = await asyncio.gather(sandbox.test(request), kill_slots_under(2))
+    assert [case.status for case in report.cases] == [Status.ACCEPTED, Status.RUNTIME_ERROR]
+    assert report.cases[1].message == "the program ended its slot each time it was run"
+
+
 async def test_a_program_that_loses_each_slot_ends_them_itself(make_sandbox: MakeSandbox) -> None:
     """Nothing else of the service ends meanwhile, so the verdict is the program's."""
     sandbox = await make_sandbox(sandbox_slots=1)

@@ -93,3 +93,27 @@ def test_no_message_does_more_than_fail() -> None:
             pass
         except (KeyError, AttributeError, ArithmeticError, LookupError) as error:
             raise AssertionError(bytes(message)) from error
+
+
+@pytest.mark.parametrize("kind", ["small", "large", "text", "pairs"])
+def test_a_set_keeps_its_order(kind: str) -> None:
+    rng = random.Random(kind)
+    makers: dict[str, Callable[[], object]] = {
+        "small": lambda: rng.randrange(-50, 200),
+        "large": lambda: rng.randrange(10**12),
+        "text": lambda: "".join(rng.choices("abcdefghij", k=5)),
+        "pairs": lambda: (rng.randrange(10), rng.randrange(10)),
+    }
+    lost = 0
+    for number in range(200):
+        items = [makers[kind]() for _ in range(rng.choice([2, 5, 9, 20, 60]))]
+        value = set(items) if number % 2 else set(frozenset(items))
+        if number % 3 == 0:
+            value.difference_update(items[::3])
+        try:
+            found = there(value)
+        except CannotGrade:
+            lost += 1
+            continue
+        assert list(found) == list(value)
+    assert lost <= 4

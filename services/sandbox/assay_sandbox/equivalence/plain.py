@@ -4,7 +4,6 @@ They may read and write what this process may. Only programs of published data s
 """
 
 import asyncio
-import importlib.util
 import os
 import re
 import select
@@ -19,7 +18,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_sandbox.equivalence.subjects import Outcome, StdinTest, Subject
-from assay_sandbox.host import SCIENTIFIC, examine
+from assay_sandbox.host import examine, find_packages
+from assay_sandbox.interpreter import make_interpreter
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import Limits, Status
 
@@ -32,6 +32,10 @@ _LAUNCHER = (
 _AS_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--net")
 _CHUNK_BYTES = 65536
 _CLOSE_TIMEOUT_S = 5.0
+_LOOK_EVERY_S = 0.1
+#: The kernel counts whole ticks for `ulimit -t`: on a busy machine several times what was used.
+#: So that is the last resort, for the program's children too; `_wait` ends the program.
+_SPARE = 5
 _FILE_BLOCK_BYTES = 512
 _SYNTAX = re.compile(rb"^(SyntaxError|IndentationError|TabError)\b", re.MULTILINE)
 _TRACEBACK = b"Traceback (most recent call last):"
@@ -43,36 +47,8 @@ def plain_interpreter(settings: SandboxSettings) -> Iterator[Path]:
     """The interpreter that slots are forks of, in a virtual environment with their packages."""
     host = examine(settings, has_namespaces=True)
     host.close()
-    python = Path(host.python)
     with tempfile.TemporaryDirectory(prefix="assay-plain-") as name:
-        home = Path(name)
-        binary = home / "bin" / "python"
-        site = home / "lib" / _version(python) / "site-packages"
-        for folder in (binary.parent, site):
-            folder.mkdir(parents=True)
-        (home / "pyvenv.cfg").write_text(f"home = {python.parent}\n")
-        binary.symlink_to(python)
-        for path in _packages(settings):
-            (site / path.name).symlink_to(path)
-        yield binary
-
-
-def _version(python: Path) -> str:
-    """As folders are named: python3.11."""
-    code = "import sys; print('python%d.%d' % sys.version_info[:2])"
-    shown = subprocess.run([python, "-I", "-c", code], capture_output=True, text=True, check=True)
-    return shown.stdout.strip()
-
-
-def _packages(settings: SandboxSettings) -> list[Path]:
-    if settings.sandbox_packages is not None:
-        return [path for path in settings.sandbox_packages.iterdir() if path.suffix != ".pth"]
-    numpy = importlib.util.find_spec("numpy")
-    if numpy is None or numpy.origin is None:
-        return []
-    folder = Path(numpy.origin).parents[1]
-    beside = [folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs")]
-    return [path for path in beside if path.exists()]
+        yield make_interpreter(Path(name), host, find_packages(settings)) / "bin" / "python"
 
 
 @dataclass(frozen=True)
@@ -208,7 +184,7 @@ class PlainPython:
             readers = [threading.Thread(target=one.read, daemon=True) for one in captures]
             for reader in readers:
                 reader.start()
-            has_ended = _wait(process.pid, self._limits.wall_time_s)
+            has_ended = _wait(process.pid, self._limits)
             _kill_group(process.pid)
             _, status, usage = os.wait4(process.pid, 0)
             process.returncode = os.waitstatus_to_exitcode(status)
@@ -221,21 +197,14 @@ class PlainPython:
             stdout=bytes(captures[0].data),
             stderr=bytes(captures[1].data),
             cpu_time_s=cpu_time_s,
-            out_of_time=not has_ended or self._used_up(process.returncode, cpu_time_s),
+            out_of_time=not has_ended or cpu_time_s > self._limits.cpu_time_s,
             out_of_output=out_of_output,
             folder=str(work),
         )
 
-    def _used_up(self, exit_code: int, cpu_time_s: float) -> bool:
-        """Whether the program and its children used up the CPU time, which one limit cannot stop:
-        each process has a limit of its own.
-        """
-        killed = exit_code in (-signal.SIGXCPU, -signal.SIGKILL)
-        return cpu_time_s > (0.9 if killed else 1.0) * self._limits.cpu_time_s
-
     def _command(self) -> list[str]:
         limits = (
-            max(1, round(self._limits.cpu_time_s)),
+            round(_SPARE * self._limits.cpu_time_s) + 1,
             self._limits.memory_bytes // 1024,
             self._limits.file_bytes // _FILE_BLOCK_BYTES,
         )
@@ -339,17 +308,22 @@ def _own_end(pipe: object) -> int:
     return os.dup(pipe.fileno())  # type: ignore[attr-defined]  # Popen gives pipes here
 
 
-def _wait(pid: int, timeout_s: float) -> bool:
+def _wait(pid: int, limits: Limits) -> bool:
     """Whether the process ended in time; it is not reaped, so that its id stays its own."""
     pidfd = os.pidfd_open(pid)
     try:
-        deadline = time.monotonic() + timeout_s
-        while (left_s := deadline - time.monotonic()) > 0:
-            if select.select([pidfd], [], [], left_s)[0]:
+        deadline = time.monotonic() + limits.wall_time_s
+        while time.monotonic() < deadline and _cpu_time_s(pid) < limits.cpu_time_s:
+            if select.select([pidfd], [], [], _LOOK_EVERY_S)[0]:
                 return True
         return False
     finally:
         os.close(pidfd)
+
+
+def _cpu_time_s(pid: int) -> float:
+    """What a process has used, as the scheduler counts it: MAKE_PROCESS_CPUCLOCK of Linux."""
+    return time.clock_gettime((~pid << 3) | 2)
 
 
 def _kill_group(pid: int) -> None:

@@ -18,10 +18,8 @@ Repeat = Callable[[Subject, str], Awaitable[Outcome]]
 _NUM_REPEATS = 3
 _SAME_SEED = "0"
 _MAX_TEXT_BYTES = 100_000
-_TAKES_APART = {
-    ("odd", "builtins are removed"),
-    ("odd", "modules of the interpreter are changed"),
-}
+#: Of the CPU time: one run of a program may take so much less than another.
+_NEAR = 0.7
 
 
 @dataclass(frozen=True)
@@ -49,7 +47,7 @@ async def _near_time_limit(evidence: Evidence, repeat: Repeat) -> bool:
     one, other = evidence.plain, evidence.slot
     if _first_difference(one, other, Status.TIME_LIMIT) is None:
         return False
-    return min(one.cpu_time_s, other.cpu_time_s) > 0.4 * evidence.cpu_limit_s
+    return min(one.cpu_time_s, other.cpu_time_s) > _NEAR * evidence.cpu_limit_s
 
 
 async def _prints_what_varies(evidence: Evidence, repeat: Repeat) -> bool:
@@ -95,11 +93,6 @@ async def _lists_modules(evidence: Evidence, repeat: Repeat) -> bool:
     return evidence.aspects == ("stdout",) and "in sys.modules" in evidence.subject.code
 
 
-async def _takes_apart(evidence: Evidence, repeat: Repeat) -> bool:
-    """One of the two programs that break what ends a program here."""
-    return (evidence.subject.corpus, evidence.subject.id) in _TAKES_APART
-
-
 async def _is_ungradable(evidence: Evidence, repeat: Repeat) -> bool:
     """With `hackable: false`, each case that differs is one that the slot refuses to judge."""
     if evidence.subject.way != "assert outside":
@@ -117,7 +110,7 @@ def _first_difference(one: Outcome, other: Outcome, status: Status) -> int | Non
 RULES = (
     Rule(
         "near the time limit",
-        "one way used up its CPU time and the other was within 60% of the limit",
+        "one way used up its CPU time and the other at least 70% of it",
         _near_time_limit,
     ),
     Rule(
@@ -134,11 +127,6 @@ RULES = (
         "lists what is imported",
         "the interpreter of a slot is warm: it has imported common modules before the program",
         _lists_modules,
-    ),
-    Rule(
-        "takes the interpreter apart",
-        "in a slot Python code ends a program: it needs builtins that these two programs break",
-        _takes_apart,
     ),
     Rule(
         "ungradable",

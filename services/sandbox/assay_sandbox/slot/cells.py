@@ -120,7 +120,7 @@ class Interpreter:
             signal.setitimer(signal.ITIMER_REAL, 0)
         ending.flush_all()
         if os.getpid() != self.pid:
-            os._exit(status != "accepted")  # a child of the cell: the line to the server is not its
+            os._exit(status != "accepted")  # a fork: the session itself answers
         took_s = time.process_time() - started_s
         texts = {"status": status, "message": _clean(message), "result": result and _clean(result)}
         return texts | {"cpu_time_s": took_s}

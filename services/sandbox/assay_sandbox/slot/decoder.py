@@ -9,9 +9,11 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
+from assay_sandbox.slot import sets
 from assay_sandbox.slot.wire import COUNT, MAX_DEPTH, PLAIN_KINDS, CannotGrade, Malformed
 
 _DTYPE = re.compile(r"[<>|=][biufcSUmM][0-9]{1,9}(\[[0-9]*[a-zA-Zμ]{1,3}\])?")
+_UNKNOWN_ORDER = "a set whose order is not known in another process"
 _FLOAT = struct.Struct("!d")
 _COMPLEX = struct.Struct("!dd")
 
@@ -97,6 +99,22 @@ def _get_pairs(make: Callable[[], Any]) -> Any:
         return value
 
     return get
+
+
+def _get_set(self: Decoder, depth: int) -> set[Any]:
+    value: set[Any] = self.number(set())
+    size = self.count()
+    if not sets.fill(value, self.items(depth), size):
+        raise CannotGrade(_UNKNOWN_ORDER)
+    return value
+
+
+def _get_frozenset(self: Decoder, depth: int) -> frozenset[Any]:
+    size = self.count()
+    value = sets.freeze(self.items(depth), size)
+    if value is None:
+        raise CannotGrade(_UNKNOWN_ORDER)
+    return value
 
 
 def _get_defaultdict(self: Decoder, depth: int) -> Any:
@@ -244,9 +262,9 @@ _GETTERS: dict[bytes, Callable[[Decoder, int], Any]] = {
     b"b": lambda self, depth: self.text(),
     b"a": _make_bytearray,
     b"t": lambda self, depth: tuple(self.items(depth)),
-    b"z": lambda self, depth: frozenset(self.items(depth)),
+    b"z": _get_frozenset,
     b"l": _get_sequence(list, "append"),
-    b"e": _get_sequence(set, "add"),
+    b"e": _get_set,
     b"d": _get_pairs(dict),
     b"u": _get_pairs(collections.Counter),
     b"o": _get_pairs(collections.OrderedDict),

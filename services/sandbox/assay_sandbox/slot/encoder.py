@@ -9,6 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
+from assay_sandbox.slot import sets
 from assay_sandbox.slot.wire import (
     COUNT,
     MAX_BYTES,
@@ -63,6 +64,11 @@ class Encoder:
         self.parts: list[bytes] = []
         self.num_bytes = 0
 
+    def adopt(self, shared: list[Any]) -> None:
+        """Know containers by the numbers that both sides have for them."""
+        self.shared = list(shared)
+        self.numbers = {id(value): number for number, value in enumerate(shared)}
+
     def dumps(self, value: object) -> bytes:
         """The message for one value; raises CannotEncode."""
         self.parts, self.num_bytes = [], 0
@@ -115,6 +121,13 @@ class Encoder:
 
 def _put_int(self: Encoder, value: int, depth: int) -> None:
     self.put_text(b"i", value.to_bytes(value.bit_length() // 8 + 1, "little", signed=True))
+
+
+def _put_set(tag: bytes) -> Callable[[Encoder, Any, int], None]:
+    def put(self: Encoder, value: Any, depth: int) -> None:
+        self.put_items(tag + COUNT.pack(sets.table_size(value)), value, depth)
+
+    return put
 
 
 def _put_pairs(tag: bytes) -> Callable[[Encoder, dict[Any, Any], int], None]:
@@ -200,8 +213,8 @@ _PUTTERS: dict[type, Callable[[Encoder, Any, int], None]] = {
     bytearray: lambda self, value, depth: self.put_text(b"a", bytes(value)),
     tuple: lambda self, value, depth: self.put_items(b"t", value, depth),
     list: lambda self, value, depth: self.put_items(b"l", value, depth),
-    set: lambda self, value, depth: self.put_items(b"e", value, depth),
-    frozenset: lambda self, value, depth: self.put_items(b"z", value, depth),
+    set: _put_set(b"e"),
+    frozenset: _put_set(b"z"),
     dict: _put_pairs(b"d"),
     collections.Counter: _put_pairs(b"u"),
     collections.OrderedDict: _put_pairs(b"o"),

@@ -14,15 +14,32 @@ import signal
 import sys
 import traceback
 import weakref
-from contextlib import suppress
-from types import ModuleType, TracebackType
+from collections import defaultdict, deque
+from collections.abc import Callable
+from functools import partial
+from types import BuiltinFunctionType, CellType, FunctionType, MethodType, ModuleType, TracebackType
 from typing import Any
 
 from assay_sandbox.slot import frames
 
+# A program may take these apart: what ends it has its own.
+globals()["__builtins__"] = vars(builtins).copy()
+_collect, _is_collecting = gc.collect, gc.isenabled
+_count, _stats, _new_objects = gc.get_count, gc.get_stats, gc.get_objects
+_num_handlers, _run_handlers = atexit._ncallbacks, atexit._run_exitfuncs
+_num_threads, _write, _folder_of = _thread._count, os.write, os.path.dirname
+
 #: Exit status of a program whose output could not be written to the end.
 _FLUSH_FAILED = 120
 _LONG = 2**63
+#: Objects of these types, and of no other, end unseen. Those that the collector does not know, such
+#: as numbers and text, do too.
+_SILENT = {
+    *(dict, list, tuple, set, frozenset, deque, defaultdict),
+    *(FunctionType, BuiltinFunctionType, MethodType, CellType, ModuleType),
+}
+#: More new objects than this are not looked at one by one.
+_MAX_LOOKED_AT = 1000
 #: `sys.modules` may be replaced by a program; the interpreter keeps this one.
 _MODULES = sys.modules
 _STANDARD = ("stdin", "stdout", "stderr")
@@ -34,12 +51,21 @@ _DROPPED = [
 #: Modules, and names of `sys` and `builtins`, that were there before the program.
 _warm_modules: dict[str, ModuleType] = {}
 _warm_names: dict[ModuleType, dict[str, Any]] = {}
+#: What `threading` does at the end, unless a program changes it.
+_warm_shutdown: list[Callable[[], None]] = []
+#: How often the collector has looked at what is not new, when the program began.
+_num_collections: list[int] = []
 #: What would be taken apart, for nobody to see, if nothing held it.
 _kept: list[object] = []
 
 
-def remember_warm() -> None:
-    """Note what is no program's own. The last step of warming an interpreter up."""
+def remember_warm(silent: list[type]) -> None:
+    """Note what is no program's own. The last step of warming an interpreter up.
+
+    `silent` are types of objects that the harness makes for a program.
+    """
+    _SILENT.update(silent)
+    _warm_shutdown[:] = [sys.modules["threading"]._shutdown]
     _warm_modules.update(sys.modules)
     for module in (sys, builtins):
         _warm_names[module] = dict(vars(module))
@@ -76,8 +102,8 @@ def report(error: BaseException) -> int:
 def own_frames(error: BaseException) -> TracebackType | None:
     """The program's part of a traceback."""
     frames = error.__traceback__
-    here = os.path.dirname(__file__)
-    while frames is not None and os.path.dirname(frames.tb_frame.f_code.co_filename) == here:
+    here = _folder_of(__file__)
+    while frames is not None and _folder_of(frames.tb_frame.f_code.co_filename) == here:
         frames = frames.tb_next
     return frames
 
@@ -89,8 +115,7 @@ def exit_status(error: SystemExit) -> int:
         return 0
     if isinstance(code, int):
         return (int(code) if -_LONG <= code < _LONG else -1) & 0xFF
-    with suppress(BaseException):
-        _write_error(str(code))
+    quietly(lambda: _write_error(str(code)))
     _write_error("\n")
     return 1
 
@@ -98,21 +123,25 @@ def exit_status(error: SystemExit) -> int:
 def _write_error(text: str) -> None:
     stream = getattr(sys, "stderr", None)
     if stream is None:
-        os.write(2, text.encode(errors="backslashreplace"))
+        _write(2, text.encode(errors="backslashreplace"))
         return
-    with suppress(Exception):
+    try:
         stream.write(text)
+    except Exception:
+        return
 
 
 def end(status: int) -> int:
     """End the program: threads, exit handlers, streams, modules. Returns the exit status."""
+    if _ends_unseen():
+        return status if flush() else _FLUSH_FAILED
     _await_threads()
-    frames.alone(atexit._run_exitfuncs)  # prints what a handler raises
+    frames.alone(_run_handlers)  # prints what a handler raises
     if _has_threads():
         sys.setswitchinterval(1000.0)  # daemon threads get no further from here
     has_failed = not flush()
-    if gc.isenabled():
-        frames.alone(gc.collect)
+    if _is_collecting():
+        frames.alone(_collect)
     _drop_modules()
     return _FLUSH_FAILED if has_failed else status
 
@@ -123,18 +152,55 @@ def die_of_interrupt() -> None:
     os.kill(os.getpid(), signal.SIGINT)
 
 
+def prepare_begin() -> None:
+    """Note what the next fork finds: the collector does not look at it there."""
+    gc.freeze()
+    _num_collections[:] = _count_collections()
+
+
+def _ends_unseen() -> bool:
+    """Whether nothing that is left can notice that it is dropped: most programs leave so little.
+
+    Looks at what the collector knows since `prepare_begin`; a program that has hidden that from it,
+    or has collected, is not one of them.
+    """
+    if _num_handlers() or _num_threads() or not _is_shutdown_idle():
+        return False
+    names = vars(sys)
+    if names.get("stdout") is not _warm_names[sys]["stdout"]:
+        return False
+    if names.get("modules") is not _MODULES or len(_MODULES) != len(_warm_modules):
+        return False
+    if _count()[0] > _MAX_LOOKED_AT or _count_collections() != _num_collections:
+        return False
+    found = _new_objects()
+    return _SILENT.issuperset(map(type, found)) and _MODULES.get("__main__") in found
+
+
+def _count_collections() -> list[int]:
+    return [one["collections"] for one in _stats()[1:]]
+
+
 def _await_threads() -> None:
-    threading = _MODULES.get("threading")
-    if threading is None or not (_has_threads() or threading._threading_atexits):
+    if not _has_threads() and _is_shutdown_idle():
         return
+    threading = _MODULES["threading"]
     try:
         threading._shutdown()
     except BaseException as error:
         _show_ignored(error, threading)
 
 
+def _is_shutdown_idle() -> bool:
+    """Whether `threading` would do nothing at the end without threads."""
+    threading = _MODULES.get("threading")
+    if threading is None:
+        return True
+    return threading._shutdown is _warm_shutdown[0] and not threading._threading_atexits
+
+
 def _has_threads() -> bool:
-    return _thread._count() > 0
+    return _num_threads() > 0
 
 
 class _Ignored:
@@ -152,8 +218,7 @@ class _Ignored:
 def _show_ignored(error: BaseException, where: object) -> None:
     ignored = _Ignored(error, where)
     if sys.unraisablehook is not sys.__unraisablehook__:
-        with suppress(BaseException):
-            sys.unraisablehook(ignored)  # type: ignore[arg-type]  # as far as hooks look
+        quietly(lambda: sys.unraisablehook(ignored))  # type: ignore[arg-type]  # as far as hooks look
         return
     shown = traceback.format_exception(error.with_traceback(ignored.exc_traceback))
     _write_error(f"Exception ignored in: {where!r}\n{''.join(shown)}")
@@ -178,8 +243,21 @@ def flush() -> bool:
 def flush_all() -> None:
     """Flush the interpreter's own streams too, and overlook what they do not take."""
     for name in ("stdout", "__stdout__", "stderr", "__stderr__"):
-        with suppress(BaseException):
-            getattr(sys, name).flush()
+        quietly(partial(_flush, name))
+    for name in ("stdout", "stderr"):  # dropped by the program, they end with what they hold
+        quietly(_warm_names[sys][name].flush)
+
+
+def quietly(call: Callable[[], object]) -> None:
+    """Call, and overlook what it raises. `contextlib.suppress` is a program's to change."""
+    try:
+        call()
+    except BaseException:
+        return
+
+
+def _flush(name: str) -> None:
+    getattr(sys, name).flush()
 
 
 def _is_closed(stream: object) -> bool:
@@ -203,7 +281,8 @@ def _drop_modules() -> None:
             left.append(weakref.ref(_MODULES[name]))
         frames.alone(_MODULES.__setitem__, name, None)
     _restore(builtins)
-    frames.alone(gc.collect)
+    builtins.__dict__.update(_warm_names[builtins])  # the interpreter's own are there again
+    frames.alone(_collect)
     for reference in reversed(left):
         module = reference()
         if module is not None:

@@ -5,11 +5,16 @@ There is no API for it: it takes two writes to the thread's state, at places tha
 CPython 3.11 and checked before they are used. Elsewhere the call is an ordinary one.
 """
 
+import builtins
 import ctypes
 import sys
 from collections.abc import Callable
 from types import FrameType
 from typing import Any
+
+# A program may take these apart: what comes after it has its own.
+globals()["__builtins__"] = vars(builtins).copy()
+_get_limit, _set_limit = sys.getrecursionlimit, sys.setrecursionlimit
 
 _POINTER = ctypes.sizeof(ctypes.c_void_p)
 #: Of PyThreadState (Include/cpython/pystate.h).
@@ -59,7 +64,7 @@ def alone(builtin: Callable[..., Any], *arguments: Any) -> Any:
     if not _thread:
         return builtin(*arguments)
     remaining = ctypes.c_int.from_address(_thread + _REMAINING)
-    extra = sys.getrecursionlimit() - remaining.value + _OWN_LEVELS
+    extra = _get_limit() - remaining.value + _OWN_LEVELS
     # No Python call in between: it might have an evaluation of its own.
     evaluation = ctypes.c_void_p.from_address(_thread + _CFRAME).value
     current = ctypes.c_void_p.from_address((evaluation or 0) + _CURRENT)
@@ -70,6 +75,6 @@ def alone(builtin: Callable[..., Any], *arguments: Any) -> Any:
         return builtin(*arguments)
     finally:
         current.value = saved
-        if sys.getrecursionlimit() < _LEAST_LIMIT:  # what comes after needs more
-            sys.setrecursionlimit(_LEAST_LIMIT)
+        if _get_limit() < _LEAST_LIMIT:  # what comes after needs more
+            _set_limit(_LEAST_LIMIT)
         remaining.value -= extra

@@ -60,6 +60,10 @@ class Grader:
             self._program.await_ready()
         except ProgramLost:
             return 0
+        except CannotGrade as error:
+            self.record("start 0")
+            self.record(f"cannot 0 {error}")
+            return 0
         for index, case in enumerate(self._plan["cases"]):
             self._limit_cpu()
             self._program.begin_case()

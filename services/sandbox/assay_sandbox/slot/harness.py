@@ -21,13 +21,16 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
-from contextlib import suppress
 from dataclasses import dataclass
 from importlib.machinery import SourceFileLoader
 from types import ModuleType
 from typing import Any, TextIO
 
 from assay_sandbox.slot import ending, files, frames
+
+# A program may take these apart: what comes after it has its own.
+globals()["__builtins__"] = vars(builtins).copy()
+_own_pid, _write = os.getpid, os.write
 
 MAX_TEXT = 400
 #: Exit status of a process in which the program never began.
@@ -74,7 +77,7 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
 
 def be_program(text: bytes, path: str, arguments: list[str], record_fd: int) -> int:
     """Run a program's text to the end of its process; the exit status."""
-    pid = os.getpid()
+    pid = _own_pid()
     names = become_main(path, arguments)
     outcome = load(text, path, names)
     if not outcome.has_exited:
@@ -83,9 +86,8 @@ def be_program(text: bytes, path: str, arguments: list[str], record_fd: int) -> 
     del names  # the last that holds the program's module but the interpreter
     status = ending.end(outcome.status)
     # Last: what its exit handlers do with the process decides. Its own forks have no say.
-    if outcome.record and os.getpid() == pid:
-        with suppress(OSError):  # it has closed what it found
-            write_record(record_fd, outcome.record)
+    if outcome.record and _own_pid() == pid:
+        ending.quietly(lambda: write_record(record_fd, outcome.record))  # unless it is closed
     if outcome.is_interrupted:
         ending.die_of_interrupt()
     return status
@@ -129,7 +131,7 @@ def settle_interpreter(home: str) -> None:
     signal.signal(signal.SIGINT, signal.default_int_handler)
     for name in [name for name in sys.modules if name.partition(".")[0] == "assay_sandbox"]:
         del sys.modules[name]
-    ending.remember_warm()
+    ending.remember_warm([SourceFileLoader, Outcome])
     frames.find_thread()
 
 
@@ -236,7 +238,7 @@ def round_up(seconds: float) -> int:
 
 
 def write_record(record_fd: int, text: str) -> None:
-    os.write(record_fd, (text + "\n").encode("utf-8", "backslashreplace"))
+    _write(record_fd, (text + "\n").encode("utf-8", "backslashreplace"))
 
 
 class Judged:
@@ -248,7 +250,10 @@ class Judged:
         self.names = names
 
     def run(self, text: bytes, path: str) -> int:
+        pid = os.getpid()
         outcome = load(text, path, self.names, may_exit=False)
+        if os.getpid() != pid:
+            return ending.end(outcome.status)  # a fork: the program itself serves its names
         if outcome.record:
             write_record(self.record_fd, outcome.record)
         else:

@@ -6,9 +6,9 @@ import sys
 import types
 from typing import Any, NoReturn
 
-from assay_sandbox.slot import wire
 from assay_sandbox.slot.decoder import Decoder
 from assay_sandbox.slot.encoder import Encoder
+from assay_sandbox.slot.exchange import Exchange
 from assay_sandbox.slot.handles import (
     MIRRORED,
     MIRRORS,
@@ -120,7 +120,7 @@ class ProgramSide:
     """The program's process, from here. `refusal` and `is_lost` stay: test code may catch much."""
 
     def __init__(self, channel_fd: int) -> None:
-        self._line = wire.Line(channel_fd)
+        self._exchange = Exchange(channel_fd, self._put, self._get)
         self._handles: dict[int, Handle] = {}
         self._errors: dict[int, type[RemoteError]] = {}
         self._callbacks: list[Any] = []
@@ -156,9 +156,9 @@ class ProgramSide:
 
     def await_ready(self) -> None:
         """Return once the program has loaded; raises ProgramLost if it ended before."""
-        message = self._receive()[0]
-        if message[0] != "ready":
-            raise Malformed("not ready")
+        message = self._receive()
+        if len(message) != 2 or message[0] != "ready":
+            self.refuse("a reply that cannot be read")
         self._take_names(message[1])
 
     def get(self, name: str) -> Any:
@@ -185,61 +185,49 @@ class ProgramSide:
         if self.refusal:
             raise CannotGrade(self.refusal)
         self.was_asked = True
-        encoder = self._send(request)
+        self._send(list(request))
         while True:
-            reply, decoder = self._receive(encoder)
-            if reply[0] != "callback":
-                return self._read(reply, decoder)
-            self._call_back(*reply[1:4])
+            reply = self._receive()
+            if reply[0] != "callback" or len(reply) != 4:
+                return self._read(*reply)
+            self._call_back(*reply[1:])
 
-    def _send(self, message: tuple[Any, ...]) -> Encoder:
-        encoder = Encoder(self._put)
+    def _send(self, message: list[Any]) -> None:
         try:
-            data = encoder.dumps(message)
+            self._exchange.send(message)
         except CannotEncode as error:
             self.refuse(str(error))
-        try:
-            self._line.send(data)
         except OSError:
             self.is_lost = True
             raise ProgramLost from None
-        return encoder
 
-    def _receive(self, encoder: Encoder | None = None) -> tuple[Any, Decoder]:
-        decoder = Decoder(self._get)
-        if encoder is not None:
-            decoder.shared = list(encoder.shared)
+    def _receive(self) -> list[Any]:
+        """The next message. What the program sends can do no more here than to be refused."""
         try:
-            data = self._line.receive()
+            message = self._exchange.receive()
         except OSError:
-            data = None
-        if data is None:
-            self.is_lost = True
-            raise ProgramLost
-        try:
-            message = decoder.loads(data)
-        except (MemoryError, CannotGrade):
-            raise
+            message = None
+        except (MemoryError, CannotGrade) as error:
+            self.refuse(str(error) or "the value is too large")
         except Exception as error:
             self.refuse(f"a reply that cannot be read: {type(error).__name__}")
-        if type(message) is not tuple or len(message) < 2:
-            self.refuse("a reply that cannot be read")
-        return message, decoder
+        if message is None:
+            self.is_lost = True
+            raise ProgramLost
+        return message
 
-    def _read(self, reply: tuple[Any, ...], decoder: Decoder) -> Any:
-        kind, *rest, names = reply
-        self._take_names(names)
+    def _read(self, kind: Any, *rest: Any) -> Any:
+        self._take_names(rest[-1] if rest else None)
         if kind == "value" and len(rest) == 2:
-            value, changed = rest
-            for number, contents in changed:
-                wire.refill(decoder.shared[number], contents)
-            self.last_value = value
-            return value
-        if kind == "raise" and len(rest) == 4:
-            raise self._error(*rest)
+            self.last_value = rest[0]
+            return rest[0]
+        if kind == "raise" and len(rest) == 5:
+            raise self._error(*rest[:4])
         if kind == "missing":
             raise KeyError
-        self.refuse(str(rest[0]) if rest else "a reply that cannot be read")
+        if kind == "cannot" and type(rest[0]) is str:
+            self.refuse(rest[0])
+        self.refuse("a reply that cannot be read")
 
     def _take_names(self, names: Any) -> None:
         if type(names) is tuple:
@@ -249,15 +237,15 @@ class ProgramSide:
         """Let the program call a function of the test code."""
         try:
             value = self._callbacks[number](*args, **kwargs)
-            self._send(("answer", value))
+            self._send(["answer", value])
         except CannotGrade:
-            self._line.send(Encoder(self._put).dumps(("refuse",)))
+            self._send(["refuse"])
         except Exception as error:
             kind = type(error)
             if getattr(builtins, kind.__name__, None) is not kind:
                 self.refusal = self.refusal or "the test raises an exception of its own"
                 kind = RuntimeError
-            self._send(("throw", kind, error.args))
+            self._send(["throw", kind, error.args])
 
     # What has no encoding of its own.
 

@@ -1,6 +1,6 @@
 """The program's side of grading: it answers what the grader asks about the program's names.
 
-Each message is a tuple, see `wire`. From the grader:
+Each message is a list, see `exchange`. From the grader:
 
     ("global", name)                    the value of a global name
     ("call", function, args, kwargs)    what the function returns
@@ -14,7 +14,7 @@ Each message is a tuple, see `wire`. From the grader:
 To the grader, with the program's global names where they have changed, else None:
 
     ("ready", names)
-    ("value", value, changed containers, names)
+    ("value", value, names)
     ("raise", classes, args, text, error, names)
     ("missing", names)                  there is no such global name
     ("cannot", text, names)             the value cannot be sent
@@ -28,15 +28,17 @@ what the program's functions return.
 import builtins
 import itertools
 import operator
+import os
 import sys
 import types
 from collections.abc import Callable
 from typing import Any
 
-from assay_sandbox.slot import wire
+from assay_sandbox.slot import ending, wire
 from assay_sandbox.slot.decoder import Decoder
 from assay_sandbox.slot.encoder import Encoder
-from assay_sandbox.slot.wire import CannotEncode
+from assay_sandbox.slot.exchange import Exchange
+from assay_sandbox.slot.wire import CannotEncode, CannotGrade
 
 #: What a grader may ask of an object, beside calls and attributes.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
@@ -157,50 +159,58 @@ class Remote:
 
     def __init__(self, namespace: dict[str, Any], channel_fd: int) -> None:
         self._namespace = namespace
-        self._line = wire.Line(channel_fd)
+        self._exchange = Exchange(channel_fd, self._put, self._get)
         self._numbers: dict[int, int] = {}
         self._objects: list[Any] = []
         self._num_names = -1
+        self._pid = os.getpid()
 
     def serve(self) -> None:
-        self._line.send(Encoder(self._put).dumps(("ready", self._new_names())))
+        self._exchange.send(["ready", self._new_names()])
         while self._take_one() is None:
             pass
 
-    def _take_one(self) -> tuple[Any, ...] | None:
+    def _take_one(self) -> list[Any] | None:
         """Answer one message; or give back what ends the wait of a callback, or of all."""
-        data = self._line.receive()
-        if data is None:
-            return ("gone",)
-        decoder = Decoder(self._get)
         try:
-            kind, *rest = decoder.loads(data)
-        except Exception as error:
-            self._reply(Encoder(self._put), ("cannot", f"arguments: {error}"))
+            message = self._exchange.receive()
+        except (Exception, CannotGrade) as error:
+            self._give_up(f"arguments: {error}")
             return None
-        if kind in ("answer", "throw", "refuse"):
-            return (kind, *rest)
-        self._answer(kind, rest, decoder.shared)
+        if message is None:
+            return ["gone"]
+        if message[0] in ("answer", "throw", "refuse"):
+            return message
+        self._answer(message)
         return None
 
-    def _answer(self, kind: str, rest: list[Any], shared: list[Any]) -> None:
-        encoder = Encoder(self._put)
+    def _answer(self, message: list[Any]) -> None:
+        """Answer a request. Nothing here holds on to a value: see `Exchange`."""
         try:
-            before = self._states(shared)
-            if kind == "global" and rest[0] not in self._namespace:
-                reply: tuple[Any, ...] = ("missing",)
+            if message[0] == "global" and message[1] not in self._namespace:
+                reply: list[Any] = ["missing"]
             else:
-                value = self._do(kind, rest)
-                changed = self._changed(shared, before)
-                _adopt(encoder, shared)
-                reply = ("value", value, changed)
-        except CannotEncode as error:
-            reply = ("cannot", str(error))
+                reply = ["value", self._do(*message)]
         except BaseException as error:
             reply = self._describe(error)
-        self._reply(encoder, reply)
+        if os.getpid() != self._pid:
+            ending.flush()
+            os._exit(0)  # a fork: the program itself answers
+        message.clear()
+        reply.append(self._new_names())
+        try:
+            self._exchange.send(reply)
+        except CannotEncode as error:
+            self._give_up(str(error))
+        except OSError:
+            raise
+        except BaseException as error:
+            self._give_up(f"the value cannot be sent: {type(error).__name__}")
 
-    def _do(self, kind: str, rest: list[Any]) -> Any:
+    def _give_up(self, reason: str) -> None:
+        self._exchange.send(["cannot", reason, None], with_changes=False)
+
+    def _do(self, kind: str, *rest: Any) -> Any:
         if kind == "call":
             function, args, kwargs = rest
             return function(*args, **kwargs)
@@ -213,41 +223,13 @@ class Remote:
             return None
         return _OPERATIONS[rest[0]](*rest[1:])
 
-    def _reply(self, encoder: Encoder, reply: tuple[Any, ...]) -> None:
-        names = self._new_names()
-        try:
-            message = encoder.dumps((*reply, names))
-        except CannotEncode as error:
-            message = Encoder(self._put).dumps(("cannot", str(error), names))
-        except BaseException as error:
-            text = f"the value cannot be sent: {type(error).__name__}"
-            message = Encoder(self._put).dumps(("cannot", text, names))
-        self._line.send(message)
-
     def _new_names(self) -> tuple[str, ...] | None:
         if len(self._namespace) == self._num_names:
             return None
         self._num_names = len(self._namespace)
         return tuple(name for name in list(self._namespace) if type(name) is str)
 
-    def _states(self, shared: list[Any]) -> list[bytes]:
-        """What each container of a message has in it, other containers by number."""
-        states = []
-        for container in shared:
-            encoder = Encoder(self._put)
-            _adopt(encoder, shared)
-            states.append(encoder.dumps(wire.contents(container)))
-        return states
-
-    def _changed(self, shared: list[Any], before: list[bytes]) -> tuple[Any, ...]:
-        after = self._states(shared)
-        return tuple(
-            (number, wire.contents(shared[number]))
-            for number, (one, other) in enumerate(zip(before, after, strict=True))
-            if one != other
-        )
-
-    def _describe(self, error: BaseException) -> tuple[Any, ...]:
+    def _describe(self, error: BaseException) -> list[Any]:
         kind = type(error)
         names = tuple(one.__name__ for one in type.mro(kind))
         try:
@@ -255,7 +237,7 @@ class Remote:
         except BaseException:
             text = ""
         own = None if _BUILTIN_VALUES.get(kind.__name__) is kind else error
-        return ("raise", (None if own is None else kind, names), _plain(error.args), text, own)
+        return ["raise", (None if own is None else kind, names), _plain(error.args), text, own]
 
     # What has no encoding of its own.
 
@@ -310,7 +292,7 @@ class Remote:
         """A function of the test code, from here."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
-            self._line.send(Encoder(self._put).dumps(("callback", number, args, kwargs)))
+            self._exchange.send(["callback", number, args, kwargs])
             answer = None
             while answer is None:
                 answer = self._take_one()
@@ -330,9 +312,3 @@ def serve(names: dict[str, Any], channel_fd: int) -> None:
 
 def _plain(args: Any) -> tuple[Any, ...]:
     return args if type(args) is tuple else ()
-
-
-def _adopt(encoder: Encoder, shared: list[Any]) -> None:
-    """Let an encoder know containers by the numbers that the grader gave them."""
-    encoder.shared = list(shared)
-    encoder.numbers = {id(value): number for number, value in enumerate(shared)}

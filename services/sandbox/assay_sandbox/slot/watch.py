@@ -32,6 +32,8 @@ CPU_GRACE_S = 0.01
 _WINDOW_S = 0.1
 #: A program that uses less of one core than this is idle.
 _IDLE_CORES = 0.1
+#: One that uses less than this is looked at: it may sleep for the rest of the time.
+_HALF_IDLE_CORES = 0.5
 #: No two looks at what a program uses are closer than this: what it may exceed a limit by.
 _SHORTEST_S = 0.005
 #: The server keeps the wall clock; this ends a program that the server forgot.
@@ -62,6 +64,7 @@ class Watch:
         self._is_idle = False
         #: How long the program has neither computed nor waited for a core.
         self.idle_time_s = 0.0
+        self._sleeps = False
         self._window_started = time.monotonic()
         self._window_used_s = 0.0
         #: As of the last look.
@@ -85,12 +88,18 @@ class Watch:
             while True:
                 ready = [fd for fd, _ in poll.poll(math.ceil(self._until_next_look_s() * 1000))]
                 if pidfd in ready:
+                    self._count_rest()
                     return
                 if self._must_end(has_message=bool(ready)):
                     break
         finally:
             os.close(pidfd)
         os.kill(pid, signal.SIGKILL)
+
+    def _count_rest(self) -> None:
+        """Count what is left of the last window: one that slept has woken up only to end."""
+        if self._sleeps:
+            self.idle_time_s += time.monotonic() - self._window_started
 
     def finish(self, cpu_time_s: float) -> list[float]:
         """Take the total of a program that has ended; return what each of its cases has used."""
@@ -134,10 +143,13 @@ class Watch:
 
     def _end_window(self, now: float, used_s: float) -> None:
         length_s = now - self._window_started
-        cores = (used_s - self._window_used_s) / length_s
+        window_used_s = used_s - self._window_used_s
+        cores = window_used_s / length_s
         self._window_started, self._window_used_s = now, used_s
-        is_idle = cores < _IDLE_CORES and not tree.wants_cpu(os.getpid())
-        self.idle_time_s += length_s if is_idle else 0.0
+        self._sleeps = cores < _HALF_IDLE_CORES and not tree.wants_cpu(os.getpid())
+        if self._sleeps:
+            self.idle_time_s += length_s - window_used_s
+        is_idle = self._sleeps and cores < _IDLE_CORES
         if is_idle == self._is_idle:
             return
         try:

@@ -10,15 +10,20 @@ identity and cycles survive.
 """
 
 import collections
+import operator
 import socket
 import struct
 import sys
 from typing import Any
 
+from assay_sandbox.slot import sets
+
 MAX_DEPTH = 200
 MAX_BYTES = 64 * 2**20
 LENGTH = struct.Struct("!Q")
 _CHUNK_BYTES = 2**20
+#: As much is read at a time: one call of the kernel for most messages.
+_AHEAD_BYTES = 2**12
 COUNT = struct.Struct("!I")
 _FLOAT = struct.Struct("!d")
 _COMPLEX = struct.Struct("!dd")
@@ -82,6 +87,7 @@ class Line:
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
+        self._ahead = b""
 
     def send(self, message: bytes) -> None:
         self._socket.sendall(LENGTH.pack(len(message)) + message)
@@ -97,14 +103,16 @@ class Line:
         return self._read(length)
 
     def _read(self, length: int) -> bytes | None:
-        data = self._socket.recv(min(length, _CHUNK_BYTES))
-        if len(data) == length:
-            return data
-        parts, missing = [data], length - len(data)
-        while missing and parts[-1]:
-            parts.append(self._socket.recv(min(missing, _CHUNK_BYTES)))
-            missing -= len(parts[-1])
-        return None if missing else b"".join(parts)
+        parts, missing = [self._ahead], length - len(self._ahead)
+        while missing > 0:
+            part = self._socket.recv(min(max(missing, _AHEAD_BYTES), _CHUNK_BYTES))
+            if not part:
+                return None
+            parts.append(part)
+            missing -= len(part)
+        data = parts[0] if len(parts) == 1 else b"".join(parts)
+        self._ahead = data[length:]
+        return data[:length]
 
 
 def contents(value: Any) -> tuple[Any, ...]:
@@ -116,7 +124,33 @@ def contents(value: Any) -> tuple[Any, ...]:
     if is_numpy_data(value):
         data = b"" if value.dtype.kind == "O" else value.tobytes()
         return (value.dtype.str, value.shape, data, _objects(value))
+    if isinstance(value, set):
+        return (sets.table_size(value), *value)
     return tuple(value)
+
+
+def snapshot(value: Any) -> tuple[Any, ...]:
+    """The very objects that a container has in it: what differs from it has changed."""
+    if isinstance(value, dict):
+        return (*value, *value.values())
+    return contents(value)
+
+
+def is_changed(value: Any, before: tuple[Any, ...]) -> bool:
+    """Whether a container has something else in it than when a snapshot was taken."""
+    now = snapshot(value)
+    if isinstance(value, set | list | dict | collections.deque):
+        if type(value) is set:
+            now, before = now[1:], before[1:]
+        return len(now) != len(before) or not all(map(operator.is_, now, before))
+    if is_numpy_data(value) and value.dtype.kind == "O":
+        now, before = now[1:2] + now[3], before[1:2] + before[3]
+        return len(now) != len(before) or not all(map(_is_same, now, before))
+    return now != before
+
+
+def _is_same(one: Any, other: Any) -> bool:
+    return one is other or (type(one) is tuple and one == other)
 
 
 def _objects(value: Any) -> tuple[Any, ...]:
@@ -131,7 +165,8 @@ def refill(value: Any, new: tuple[Any, ...]) -> None:
             value[key] = item
     elif isinstance(value, set):
         value.clear()
-        value.update(new)
+        if not sets.fill(value, list(new[1:]), new[0]):
+            raise CannotGrade("a set whose order is not known in another process")
     elif isinstance(value, list | collections.deque):
         value.clear()
         value.extend(new)

@@ -19,6 +19,7 @@ from contextlib import suppress
 
 from assay_sandbox.slot import (
     cells,
+    ending,
     files,
     grader,
     harness,
@@ -45,6 +46,7 @@ NUM_DESCRIPTORS = 6
 #: Longer than this, and the slot is given up.
 _CLEAN_TIMEOUT_S = 1.0
 _PICK_UP_TIMEOUT_S = 5.0
+_exit = os._exit
 _FOR_ONE_PROGRAM = kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
 _FIXED_LIMITS = (
     (resource.RLIMIT_NOFILE, 256),
@@ -215,6 +217,7 @@ class Zygote:
         request = marshal.loads(message)
         limits = request["limits"]
         meter = Meter(self._place, limits["memory_bytes"])
+        ending.prepare_begin()
         started = time.monotonic()
         pid = os.fork()
         if pid == 0:
@@ -336,7 +339,7 @@ class Zygote:
             signal.signal(signal.SIGINT, signal.default_int_handler)  # as programs expect it
             status = harness.run(plan, record, channel)
         finally:
-            os._exit(status)
+            _exit(status)  # `os` may be changed by the program
 
     def _give_up_rights(self) -> None:
         rights = self._rights

@@ -1,0 +1,90 @@
+"""The validator takes and refuses a body's bytes as Python's own parser does."""
+
+import json
+
+import pytest
+from pydantic import BaseModel, ValidationError
+
+from assay_shared.json_body import Problem, Unreadable, check_presence, read_body
+from assay_shared.types import ExecutionRequest, TestRequest
+
+CALL = b'{"code":"","cases":[{"kind":"call","function":"f","args":[%s],"expected":null}]}'
+ARGUMENTS = (
+    *(b"NaN", b"Infinity", b"-Infinity", b"1e400", b"-0", b"-0.0", b"5e-324", b"1.0"),
+    *(b"12345678901234567890123", b"9" * 4300, b'"\\ud800"', b'"\\ud83d\\ude00"', b'"\\u0000"'),
+    *(b'{"a":1,"a":2}', b"[" * 150 + b"]" * 150, b"[" * 240 + b"]" * 240),
+    *(b"01", b"1.", b"nan", b"[1,]", b'"\x01"', b'"\\u'),
+)
+BODIES = (
+    *(b'{"code":"x","code":"y"}', b'{"code":1}', b'{"code":"x","zz":1}', b'{"code":"\\ud800"}'),
+    *(b'\xef\xbb\xbf{"code":"x"}', '{"code":"x"}'.encode("utf-16"), b'{"code":"x"} '),
+    *(b'{"code":"x","files":{"a":"!!"}}', b'{"code":"x","files":{"a":"YQ=="}}'),
+    *(b'{"code":"x","files":{"a":1}}', b'{"code":"x","files":{"\\ud800":"YQ=="}}'),
+    *(b'{"code":"x","limits":{"cpu_time_s":"1"}}', b'{"code":"x","limits":{"cpu_time_s":true}}'),
+    *(b'{"code":"x","limits":{"processes":1.0}}', b'{"code":"x","limits":{"processes":1.5}}'),
+    *(b'{"code":"x","limits":{"cpu_time_s":NaN}}', b'{"code":"x","fetch_files":["a","b"]}'),
+    *(b'{"code":"x","fetch_files":"ab"}', b'{"code":"x","profile":"no"}', b'{"code":"x"}x'),
+)
+
+
+def by_python(model: type[BaseModel], body: bytes) -> str:
+    try:
+        return repr(model.model_validate(json.loads(body)))
+    except json.JSONDecodeError:
+        return "no JSON"
+    except ValidationError as error:
+        return f"{error.errors()[0]['loc']}"
+
+
+def by_us(model: type[BaseModel], body: bytes) -> str:
+    found = read_body(model, body)
+    if not isinstance(found, Problem):
+        return repr(found)
+    if found.error["type"] == "json_invalid":
+        return "no JSON"
+    return f"{found.error['loc'][1:]}"
+
+
+@pytest.mark.parametrize("argument", ARGUMENTS)
+def test_an_argument_means_what_python_reads(argument: bytes) -> None:
+    body = CALL % argument
+    assert by_us(TestRequest, body) == by_python(TestRequest, body)
+
+
+@pytest.mark.parametrize("body", BODIES)
+def test_a_body_means_what_python_reads(body: bytes) -> None:
+    assert by_us(ExecutionRequest, body) == by_python(ExecutionRequest, body)
+
+
+@pytest.mark.parametrize("argument", [b"[" * 100_000, b"9" * 5000, b'"\xff"'])
+def test_what_python_cannot_read_is_unreadable(argument: bytes) -> None:
+    with pytest.raises(Unreadable):
+        read_body(TestRequest, CALL % argument)
+
+
+def test_the_errors_are_counted_and_one_is_shown() -> None:
+    body = b'{"code":1,' + b",".join(b'"k%d":1' % number for number in range(5000)) + b"}"
+    found = read_body(ExecutionRequest, body)
+    assert isinstance(found, Problem)
+    assert (found.error["loc"], found.num_errors) == (("body", "code"), 5001)
+
+
+@pytest.mark.parametrize(
+    ("content_type", "is_json"),
+    [
+        ("application/json", True),
+        ("Application/JSON; charset=utf-8", True),
+        ("application/problem+json", True),
+        ("text/plain", False),
+        ("application/x-www-form-urlencoded", False),
+        ("", False),
+    ],
+)
+def test_only_what_is_said_to_be_json_is_read(content_type: str, *, is_json: bool) -> None:
+    assert (check_presence(True, content_type) is None) is is_json
+
+
+def test_a_body_may_not_be_missing() -> None:
+    problem = check_presence(False, "application/json")
+    assert problem is not None
+    assert problem.error["type"] == "missing"
