@@ -8,7 +8,7 @@ import asyncio
 import json
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,8 @@ from assay_shared.settings import ServiceSettings
 _HUNG_AFTER_S = 30.0
 _INNOCENT_EVERY = 5
 _LOOK_EVERY = 50
+#: After so many programs all have ended, and what the service holds is looked at.
+_REST_EVERY = 100
 _PATIENCE_S = 5.0
 _MAX_SAID = 2000
 _MAX_KEPT_OF_A_KIND = 5
@@ -66,7 +68,7 @@ class Fuzz:
     kept: list[Failure] = field(default_factory=list)
     rebuilds: int = 0
     left: list[str] = field(default_factory=list)
-    #: What the service held of its machine, a look every few programs; of an own service only.
+    #: What the service held of its machine, after each hundred of programs; of an own service only.
     samples: list[Sample] = field(default_factory=list)
 
     @property
@@ -124,7 +126,19 @@ class Fuzzer:
         self, first: int, num_programs: int, concurrency: int, on_progress: Callable[[], None]
     ) -> None:
         """Send the hostile programs, and an innocent one after every few of them."""
-        numbers = iter(range(first, first + num_programs))
+        end = first + num_programs
+        for start in range(first, end, _REST_EVERY):
+            numbers = range(start, min(start + _REST_EVERY, end))
+            await self._run_some(numbers, concurrency, on_progress)
+            await self._sample()
+        await self._look()
+        for known in INNOCENT * 3:
+            await self._ask_innocent(known, end)
+
+    async def _run_some(
+        self, chosen: Iterable[int], concurrency: int, on_progress: Callable[[], None]
+    ) -> None:
+        numbers = iter(chosen)
 
         async def work() -> None:
             for number in numbers:
@@ -138,17 +152,17 @@ class Fuzzer:
         async with asyncio.TaskGroup() as group:
             for _ in range(concurrency):
                 group.create_task(work())
-        await self._look()
-        for known in INNOCENT * 3:
-            await self._ask_innocent(known, first + num_programs)
+
+    async def _sample(self) -> None:
+        """Look at what the service holds. Nothing runs in it now."""
+        if self._footprint is not None:
+            self.seen.samples.append(await asyncio.to_thread(self._footprint.sample))
 
     async def _look(self) -> None:
         try:
             self.seen.rebuilds = await num_rebuilds(self._session, self._url)
         except (aiohttp.ClientError, TimeoutError):
             self.seen.failures["no metrics"] += 1
-        if self._footprint is not None:
-            self.seen.samples.append(await asyncio.to_thread(self._footprint.sample))
 
     async def _attack(self, one: Attack) -> None:
         self._recent.append(one.number)

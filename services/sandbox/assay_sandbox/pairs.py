@@ -11,6 +11,46 @@ from assay_shared.together import together
 Play = Callable[[Plan, Callable[[Run, bytes], None]], Awaitable[Ending]]
 
 
+class JointRest:
+    """The permit of a program, which is lent to others only while its grader computes nothing too.
+
+    A grader that computes for long would else take a core beside those that permits stand for.
+    """
+
+    def __init__(self) -> None:
+        self._lend: Callable[[bool], None] | None = None
+        self._program: Run | None = None
+        self._is_program_idle = False
+        #: No grader is there yet.
+        self._is_grader_idle = True
+
+    def join_program(self, run: Run) -> None:
+        """Take part in what a program says of its rests; it may have been put in another slot."""
+        if run is not self._program:
+            self._program, self._lend = run, run.on_rest
+            run.on_rest = self._rest_program
+
+    def join_grader(self, run: Run) -> None:
+        if run.on_rest is None:
+            run.on_rest = self.rest_grader
+
+    def _rest_program(self, is_idle: bool) -> None:
+        self._is_program_idle = is_idle
+        self._settle()
+
+    def rest_grader(self, is_idle: bool) -> None:
+        self._is_grader_idle = is_idle
+        self._settle()
+
+    def _settle(self) -> None:
+        if self._lend is not None:
+            self._lend(self._is_program_idle and self._is_grader_idle)
+
+    def leave_program(self) -> None:
+        """Lend nothing more: the program has ended, and its permit with it."""
+        self._lend = None
+
+
 @dataclass(frozen=True)
 class Pair:
     """Runs plans two by two. A grader's slot is only asked for when the program has its own."""
@@ -33,14 +73,17 @@ class Pair:
         """
         program_end, grader_end = socket.socketpair()
         begun, ended = asyncio.Event(), asyncio.Event()
+        joint = JointRest()
 
         def take_program(run: Run, line: bytes) -> None:
             program_end.close()  # else the grader would not notice when the program is gone
             begun.set()
+            joint.join_program(run)
             on_program(run, line)
 
         def take_grader(run: Run, line: bytes) -> None:
             grader_end.close()
+            joint.join_grader(run)
             on_grader(run, line)
 
         async def run_program() -> Ending:
@@ -48,6 +91,7 @@ class Pair:
                 plan = replace(program, channel=program_end.fileno())
                 return await self.play_program(plan, take_program)
             finally:
+                joint.leave_program()
                 program_end.close()
                 ended.set()
                 begun.set()
@@ -57,9 +101,11 @@ class Pair:
                 await begun.wait()
                 if ended.is_set():
                     return None
+                joint.rest_grader(False)  # it begins as busy, and starting it is work too
                 plan = replace(grader, channel=grader_end.fileno())
                 return await self.play_grader(plan, take_grader)
             finally:
+                joint.rest_grader(True)
                 grader_end.close()
 
         works: list[Ending | None] = await together([run_program(), run_grader()])

@@ -138,7 +138,7 @@ class Run:
         self._slot = slot
         self._plan = plan
         self._on_record = on_record
-        self._on_rest = on_rest
+        self.on_rest = on_rest
         self._forged_records = False
         self._started = time.monotonic()
         self._out_of_output = False
@@ -230,8 +230,8 @@ class Run:
         except OSError:
             message = b""
         if message in (IDLE, BUSY):
-            if self._on_rest is not None:
-                self._on_rest(message == IDLE)
+            if self.on_rest is not None:
+                self.on_rest(message == IDLE)
             return
         self._end_with(read_answer(message))
 

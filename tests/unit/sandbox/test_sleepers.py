@@ -12,7 +12,14 @@ import pytest
 from assay_sandbox.sandbox import LocalSandbox
 from assay_shared.admission import Gate, Place
 from assay_shared.context import client_scope
-from assay_shared.types import ExecutionRequest, ExecutionResult, SessionRequest, Status
+from assay_shared.types import (
+    AssertCase,
+    ExecutionRequest,
+    ExecutionResult,
+    SessionRequest,
+    Status,
+    TestRequest,
+)
 from tests.unit.sandbox.conftest import MakeSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -60,6 +67,22 @@ async def test_programs_that_compute_do_so_in_turns(make_sandbox: MakeSandbox) -
         await asyncio.sleep(0.02)
         most = max(most, sandbox.num_running + sandbox.num_sleeping)
     assert most == 1
+
+
+async def test_a_grader_that_computes_keeps_the_permit_of_its_program(
+    make_sandbox: MakeSandbox,
+) -> None:
+    sandbox = await make_sandbox(sandbox_slots=1)
+    work = "import time\nfor _ in range(15 * 10**6): pass\nassert f() == 1"
+    case = AssertCase(code=work)
+    request = TestRequest(code="def f(): return 1", cases=(case,))
+    judging = [start(sandbox.test(request)) for _ in range(2)]
+    most = 0
+    while not all(one.done() for one in judging):
+        await asyncio.sleep(0.02)
+        most = max(most, sandbox.num_running + sandbox.num_sleeping)
+    assert most == 1
+    assert [one.result().status for one in judging] == [Status.ACCEPTED] * 2
 
 
 async def test_cells_that_sleep_lend_their_permit(make_sandbox: MakeSandbox) -> None:
