@@ -32,6 +32,7 @@ _num_threads, _write, _folder_of = _thread._count, os.write, os.path.dirname
 #: Exit status of a program whose output could not be written to the end.
 _FLUSH_FAILED = 120
 _LONG = 2**63
+_SWITCH_S = 1e-4
 #: Objects of these types, and of no other, end unseen. Those that the collector does not know, such
 #: as numbers and text, do too.
 _SILENT = {
@@ -143,7 +144,8 @@ def _end_seen() -> bool:
     _await_threads()
     frames.alone(_run_handlers)  # prints what a handler raises
     if _has_threads():
-        sys.setswitchinterval(1000.0)  # daemon threads get no further from here
+        # Each write lets daemon threads run: they must give way again at once.
+        sys.setswitchinterval(_SWITCH_S)
     is_written = flush()
     if _is_collecting():
         frames.alone(_collect)
