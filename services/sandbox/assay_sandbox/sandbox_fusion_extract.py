@@ -3,6 +3,7 @@
 import json
 from collections.abc import Awaitable, Callable, Iterator
 from functools import cache
+from itertools import islice
 from pathlib import Path
 from typing import Annotated
 
@@ -81,8 +82,8 @@ def _is_in(language: str, tag: str) -> bool:
 
 
 def find_blocks(completion: str, language: str) -> list[CodeBlock]:
-    """Return the blocks of a completion, in a time that grows with its length alone."""
-    blocks = list(_fenced(completion.split("\n")))
+    """Return the first blocks of a completion, in a time that grows with its length alone."""
+    blocks = list(islice(_fenced(completion.split("\n")), _MAX_BLOCKS))
     if not blocks:
         code = _extract_unfenced(completion, language)
         blocks = [CodeBlock(priority=_UNFENCED, language=language, code=code)] if code else []

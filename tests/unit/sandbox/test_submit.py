@@ -5,7 +5,7 @@ import time
 import pytest
 
 from assay_sandbox.sandbox_fusion import is_late
-from assay_sandbox.sandbox_fusion_extract import extract
+from assay_sandbox.sandbox_fusion_extract import extract, find_blocks
 from assay_shared.types import ExecutionResult, Status
 
 
@@ -33,6 +33,10 @@ def test_no_completion_takes_long(text: str) -> None:
     started = time.perf_counter()
     extract(text, "python")
     assert time.perf_counter() - started < 5
+
+
+def test_blocks_are_counted() -> None:
+    assert len(find_blocks("```\nx\n```\n" * 5000, "python")) == 1000
 
 
 @pytest.mark.parametrize(
