@@ -66,7 +66,7 @@ class JsonRoute(APIRoute):
         if scope["path"] != self.path:
             return Match.NONE, {}
         found = {"endpoint": self.endpoint, "path_params": {}, "route": self}
-        return Match.FULL if scope["method"] in self.methods else Match.PARTIAL, found
+        return Match.FULL if scope["method"] in (self.methods or ()) else Match.PARTIAL, found
 
     def _find_model(self) -> type[BaseModel] | None:
         """Return the model of the body, if this route's shape allows to serve it here."""
@@ -90,7 +90,7 @@ class JsonRoute(APIRoute):
         if any(one.field_info.metadata for one in wants.path_params):
             return None
         model = wants.body_params[0].field_info.annotation
-        return model if _is_model(model) else None
+        return model if isinstance(model, type) and issubclass(model, BaseModel) else None
 
     async def _serve(self, scope: Scope, receive: Receive, send: Send) -> None:
         chunks = await _receive_body(receive)
@@ -117,10 +117,6 @@ class JsonRoute(APIRoute):
 
 def _is_default(response_class: object) -> bool:
     return isinstance(response_class, DefaultPlaceholder)
-
-
-def _is_model(kind: object) -> bool:
-    return isinstance(kind, type) and issubclass(kind, BaseModel)
 
 
 async def _receive_body(receive: Receive) -> list[bytes]:

@@ -45,7 +45,10 @@ def read_answer(message: bytes) -> Answer | None:
     return Answer(
         status=facts["status"],
         peak_memory_bytes=int(facts["peak_memory_bytes"]),
-        **{name: float(facts[name]) for name in _TIMES},
+        cpu_time_s=float(facts["cpu_time_s"]),
+        wall_time_s=float(facts["wall_time_s"]),
+        idle_time_s=float(facts["idle_time_s"]),
+        clean_time_s=float(facts["clean_time_s"]),
         **{name: facts[name] for name in _FLAGS},
         case_cpu_times_s=tuple(map(float, facts[_CASES])),
     )

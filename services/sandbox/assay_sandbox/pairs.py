@@ -65,19 +65,18 @@ class Pair:
         on_program: Callable[[Run, bytes], None],
         on_grader: Callable[[Run, bytes], None],
     ) -> tuple[Ending, Ending | None]:
-        """How both ended; None for a grader whose program had ended before it could begin.
+        """Return how both ended; None for a grader whose program had ended before it could begin.
 
         Raises:
-            SlotLost: one of the slots was lost by what may be no doing of the program.
-            SandboxFault: no slot takes a program.
+            SandboxFault: no slot takes a program, or one was lost (SlotLost), maybe by others.
         """
         program_end, grader_end = socket.socketpair()
-        begun, ended = asyncio.Event(), asyncio.Event()
+        begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         joint = JointRest()
 
         def take_program(run: Run, line: bytes) -> None:
             program_end.close()  # else the grader would not notice when the program is gone
-            begun.set()
+            _set(begun, True)
             joint.join_program(run)
             on_program(run, line)
 
@@ -93,13 +92,11 @@ class Pair:
             finally:
                 joint.leave_program()
                 program_end.close()
-                ended.set()
-                begun.set()
+                _set(begun, False)
 
         async def run_grader() -> Ending | None:
             try:
-                await begun.wait()
-                if ended.is_set():
+                if not await begun:
                     return None
                 joint.rest_grader(False)  # it begins as busy, and starting it is work too
                 plan = replace(grader, channel=grader_end.fileno())
@@ -108,7 +105,11 @@ class Pair:
                 joint.rest_grader(True)
                 grader_end.close()
 
-        works: list[Ending | None] = await together([run_program(), run_grader()])
-        first, second = works
-        assert first is not None
-        return first, second
+        ends: list[Ending | None] = await together([run_program(), run_grader()])
+        assert ends[0] is not None
+        return ends[0], ends[1]
+
+
+def _set(future: asyncio.Future[bool], value: bool) -> None:
+    if not future.done():
+        future.set_result(value)

@@ -49,7 +49,9 @@ class ReadyChecker:
         said = (run.ending.stdout + run.ending.stderr)[:200].decode(errors="replace").strip()
         if run.status is Status.ACCEPTED:
             return Status.ACCEPTED, said
-        if run.status is Status.RUNTIME_ERROR and run.ending.exit_code in _WRONG:
+        # A Python checker that raises ends with 1 too: that is its own fault, and no answer.
+        by_itself = run.message == f"exit code {run.ending.exit_code}"
+        if run.status is Status.RUNTIME_ERROR and by_itself and run.ending.exit_code in _WRONG:
             return Status.WRONG_ANSWER, said
         if run.status is Status.SYNTAX_ERROR:
             raise InvalidInput(f"the checker does not parse: {run.message}", field="checker.code")

@@ -72,7 +72,7 @@ async def test_a_name_that_is_only_set_is_no_question_to_the_program(
 
 
 async def test_the_smallest_number_is_not_zero(sandbox: LocalSandbox) -> None:
-    case = StdinCase(stdin="", expected_stdout="0", compare="numbers", tolerance=0)  # type: ignore[arg-type]
+    case = StdinCase(stdin="", expected_stdout="0", compare="numbers", tolerance=0)
     report = await sandbox.test(TestRequest(code="print('1e-7000000')", cases=(case,)))
     assert report.status is Status.WRONG_ANSWER
 

@@ -22,7 +22,9 @@ def some_value(draw: random.Random, depth: int) -> JsonValue:
         return [some_value(draw, depth - 1) for _ in range(draw.choice([0, 3, 60]))]
     if kind == 5:
         return {str(n): some_value(draw, depth - 1) for n in range(draw.choice([0, 2, 40]))}
-    return [draw.random(), "text" * draw.choice([0, 9, 999_999]), None, list(range(30_000))][kind]
+    text = "text" * draw.choice([0, 9, 999_999])
+    plain: list[JsonValue] = [draw.random(), text, None, list(range(30_000))]
+    return plain[kind]
 
 
 @pytest.mark.parametrize("seed", range(5))

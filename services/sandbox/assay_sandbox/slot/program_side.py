@@ -78,22 +78,8 @@ _COMPARERS = frozenset(
 _HELPERS = frozenset(dir(builtins)) | sys.stdlib_module_names | _COMPARERS
 _UNSAFE_BUILTINS = frozenset(
     [
-        "exec",
-        "eval",
-        "compile",
-        "open",
-        "input",
-        "breakpoint",
-        "exit",
-        "quit",
-        "globals",
-        "locals",
-        "vars",
-        "setattr",
-        "delattr",
-        "__import__",
-        "help",
-        "memoryview",
+        *("exec", "eval", "compile", "open", "input", "breakpoint", "exit", "quit", "globals"),
+        *("locals", "vars", "setattr", "delattr", "__import__", "help", "memoryview"),
     ]
 )
 _MAX_CONSUMED = 10**6

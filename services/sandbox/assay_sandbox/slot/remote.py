@@ -344,10 +344,13 @@ def _class_names(kind: type) -> tuple[str, ...]:
 def _parts(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
     """Return what an exception of Python's own classes is built from, and its attributes."""
     try:
-        _, args, *rest = error.__reduce__()
+        reduced = error.__reduce__()
     except Exception:
+        reduced = ""
+    if type(reduced) is not tuple or len(reduced) < 2:
         return _plain(error.args), None
-    return _plain(args), rest[0] if rest and type(rest[0]) is dict else None
+    state = reduced[2] if len(reduced) > 2 else None
+    return _plain(reduced[1]), state if type(state) is dict else None
 
 
 def _plain(args: Any) -> tuple[Any, ...]:
