@@ -29,6 +29,8 @@ _PATIENCE_S = 5.0
 _SAMPLE_EVERY_S = 1.0
 _LEAST_SAMPLES = 50
 _MAX_DETAILS = 20
+#: Slots do not come and go with the load: what grows is kept by mistake.
+_FIXED = {"ASSAY_SANDBOX_MAX_SLOTS": "1"}
 
 
 @dataclass
@@ -86,7 +88,7 @@ async def soak(
     seen = Soak(duration_s, concurrency)
     with service_folders() as (folder, temporary):
         async with (
-            own_service(folder / "log", temporary) as (url, footprint),
+            own_service(folder / "log", temporary, _FIXED) as (url, footprint),
             open_session(settings) as session,
         ):
             seen.isolation = await wait_until_ready(session, url, folder / "log")

@@ -16,6 +16,8 @@ from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
 from tests.unit.sandbox.conftest import MakeSandbox
 from tests.unit.sandbox.test_losses import slot_processes
 
+pytestmark = pytest.mark.asyncio(loop_scope="module")
+
 LIMITS = Limits(cpu_time_s=5.0, wall_time_s=10.0)
 
 
