@@ -80,3 +80,32 @@ async def test_the_smallest_number_is_not_zero(sandbox: LocalSandbox) -> None:
 async def test_what_is_expected_is_text() -> None:
     with pytest.raises(ValueError, match="lone surrogates"):
         StdinCase(stdin="", expected_stdout="\udcff")
+
+
+DATACLASS = "from dataclasses import dataclass\n@dataclass\nclass P:\n    x: int\n    y: int = 0"
+NAMED = "from collections import namedtuple\nP = namedtuple('P', 'a b')\ndef f(): return P(1, 2)"
+
+
+@pytest.mark.parametrize(
+    ("code", "test"),
+    [
+        (DATACLASS, "from dataclasses import asdict\nassert asdict(P(1)) == {'x': 1, 'y': 0}"),
+        (DATACLASS, "match P(1, 2):\n    case P(x=1, y=2): pass\n    case _: assert 0"),
+        (DATACLASS, "assert P(1) == P(1, 0)"),
+    ],
+)
+async def test_a_test_that_looks_into_the_programs_objects_runs_in_its_process(
+    sandbox: LocalSandbox, code: str, test: str
+) -> None:
+    request = TestRequest(code=code, cases=(AssertCase(code=test),))
+    report = await sandbox.test(request)
+    assert (report.status, report.grading) == (Status.ACCEPTED, Grading.IN_PROCESS)
+    refused = await sandbox.test(request.model_copy(update={"hackable": False}))
+    assert refused.status is Status.UNGRADABLE
+
+
+async def test_a_class_is_not_guessed_of_a_named_tuple(sandbox: LocalSandbox) -> None:
+    tests = ("assert f() == P(1, 2) == (1, 2)", "assert isinstance(f(), P)")
+    cases = tuple(AssertCase(code=test) for test in tests)
+    report = await sandbox.test(TestRequest(code=NAMED, cases=cases, hackable=False))
+    assert [case.status for case in report.cases] == [Status.ACCEPTED, Status.UNGRADABLE]

@@ -134,9 +134,8 @@ def _write_error(text: str) -> None:
 
 def end(status: int) -> int:
     """End the program: threads, exit handlers, streams, modules. Returns the exit status."""
-    has_failed = not (flush() if _ends_unseen() else _end_seen())
-    kernel.flush_streams()
-    return _FLUSH_FAILED if has_failed else status
+    is_written = flush() if _ends_unseen() else _end_seen()
+    return status if is_written else _FLUSH_FAILED
 
 
 def _end_seen() -> bool:
@@ -150,6 +149,7 @@ def _end_seen() -> bool:
     if _is_collecting():
         frames.alone(_collect)
     _drop_modules()
+    kernel.flush_streams()  # only what a program has loaded prints in C
     return is_written
 
 

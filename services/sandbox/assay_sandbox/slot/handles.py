@@ -113,7 +113,8 @@ class Handle:
 
     def __instancecheck__(self, value: Any) -> bool:
         if type(value) not in (Handle, CallableHandle):
-            if type(value) in MIRRORED:
+            # A named tuple comes as one of a class that was made here.
+            if type(value) in MIRRORED or (isinstance(value, tuple) and type(value) is not tuple):
                 _facts(self).refuse("whether it is an instance of a class of the program's")
             return False
         return bool(_facts(self).program.ask("op", "isinstance", self, value))

@@ -28,7 +28,6 @@ PURE_MODULES = frozenset(
         "cmath",
         "collections",
         "copy",
-        "dataclasses",
         "datetime",
         "decimal",
         "enum",

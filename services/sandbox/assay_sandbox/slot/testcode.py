@@ -1,6 +1,7 @@
 """What test code does that only the program's own process can do, found before it is run."""
 
 import ast
+import builtins
 
 from assay_sandbox.slot.program_side import PURE_MODULES
 
@@ -100,6 +101,11 @@ class Prepared(ast.NodeTransformer):
             raise OnlyInside(f"it uses {node.attr}")
         if node.attr == "seed":
             raise OnlyInside("it seeds a generator, which the program's process has its own of")
+        return self.generic_visit(node)
+
+    def visit_MatchClass(self, node: ast.MatchClass) -> ast.AST:
+        if not (isinstance(node.cls, ast.Name) and hasattr(builtins, node.cls.id)):
+            raise OnlyInside("it matches the pattern of a class")
         return self.generic_visit(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
