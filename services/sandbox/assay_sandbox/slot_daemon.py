@@ -19,6 +19,8 @@ _STOP_TIMEOUT_S = 5.0
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PATH": "/usr/bin:/bin",
+    # Else each fork looks up the functions that it calls for the first time.
+    "LD_BIND_NOW": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
