@@ -5,6 +5,7 @@ it started are gone and its folders are empty. It never reads a program's text: 
 nothing of one program is in the memory of the next.
 """
 
+import _signal  # type: ignore[import-not-found]
 import gc
 import json
 import marshal
@@ -318,7 +319,8 @@ class Zygote:
             if self._cgroup is None:
                 _limit_data(request["limits"])  # type: ignore[arg-type]
             self._give_up_rights()
-            signal.signal(signal.SIGINT, signal.default_int_handler)  # as programs expect it
+            # As programs expect it. By C's own: `signal.signal` would touch pages of `enum`.
+            _signal.signal(signal.SIGINT, _signal.default_int_handler)
             status = harness.run(plan, record, channel)
         finally:
             _exit(status)  # `os` may be changed by the program
