@@ -41,6 +41,16 @@ ROWS = [
         True,
     ),
     (
+        "import re\ndef f(text): return re.search('a', text)",
+        "assert f('cat') and not f('dog') and f('cat').group() == 'a'",
+        True,
+    ),
+    (
+        "import re\ndef f(text): return re.search('a', text)",
+        "assert not f('cat')",
+        False,
+    ),
+    (
         "class ValueError(Exception): pass\ndef f(): raise ValueError('x')",
         "import builtins\ntry: f()\nexcept builtins.ValueError: pass",
         False,

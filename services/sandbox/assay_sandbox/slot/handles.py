@@ -111,6 +111,12 @@ class Handle:
     def __ne__(self, other: object) -> bool:
         return not self == other
 
+    def __bool__(self) -> bool:
+        facts = _facts(self)
+        if facts.kind != "match":
+            facts.refuse("__bool__ of an object of the program's")
+        return True  # a match of `re` is always true: the program could as well have said so
+
     def __instancecheck__(self, value: Any) -> bool:
         if type(value) not in (Handle, CallableHandle):
             # A named tuple comes as one of a class that was made here.
@@ -192,7 +198,7 @@ for _name in (
 ):
     setattr(Handle, f"__{_name}__", _operation(_name))
 for _name in (
-    *("lt", "le", "gt", "ge", "bool", "hash", "enter", "exit", "await", "aiter", "anext"),
+    *("lt", "le", "gt", "ge", "hash", "enter", "exit", "await", "aiter", "anext"),
     *("trunc", "floor", "ceil", "reduce__", "copy", "deepcopy", "aenter", "aexit", "fspath"),
     *("add", "sub", "mul", "matmul", "truediv", "floordiv", "mod", "divmod", "pow", "and", "or"),
     *("xor", "lshift", "rshift", "radd", "rsub", "rmul", "rmatmul", "rtruediv", "rfloordiv"),

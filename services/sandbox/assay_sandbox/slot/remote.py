@@ -29,6 +29,7 @@ import builtins
 import itertools
 import operator
 import os
+import re
 import sys
 import types
 from collections.abc import Callable
@@ -142,6 +143,8 @@ def describe_kind(value: Any) -> str:
         return "function"
     if kind in ITERATORS:
         return "iterator"
+    if kind is re.Match:
+        return "match"
     return "callable" if any("__call__" in one.__dict__ for one in kind.__mro__) else "object"
 
 
