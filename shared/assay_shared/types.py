@@ -708,8 +708,9 @@ class Checker(Wire):
     """A program that decides whether what another printed is right: sent as `code`, or `named`.
 
     It is run as `checker input output answer`, three files, after the program has ended and where
-    it never was. Exit code 0 says right, 1 or 2 wrong. A checker that ends otherwise, or that a
-    limit ends, decides nothing: the case is ungradable.
+    it never was. Exit code 0 says right, 1 or 2 wrong. One in Python that raises says wrong if it
+    accepts the expected output. A checker that ends otherwise decides nothing: the case is
+    ungradable.
     """
 
     code: str | None = None

@@ -33,30 +33,38 @@ class ReadyChecker:
     async def check(self, case: StdinCase, stdout: bytes) -> tuple[Status, str]:
         """Return whether it says that `stdout` is right; ungradable if it says neither.
 
-        A checker that a limit ends, or a signal, or with another exit code, decides nothing: that
-        may be the output's doing, or the checker's own.
+        A checker that raises on `stdout` says that it is wrong, if it accepts the expected output:
+        it works, and could not read what it got. Otherwise, as when a limit or a signal ends it or
+        it ends with another exit code, it decides nothing.
 
         Raises:
             InvalidInput: the checker does not parse.
             SandboxFault: it could not be run.
         """
+        run = await self._run_on(case, stdout)
+        said = (run.ending.stdout + run.ending.stderr)[:200].decode(errors="replace").strip()
+        if run.status is Status.ACCEPTED:
+            return Status.ACCEPTED, said
+        if run.status is Status.SYNTAX_ERROR:
+            raise InvalidInput(f"the checker does not parse: {run.message}", field="checker.code")
+        if run.status is Status.RUNTIME_ERROR and run.ending.exit_code in _WRONG:
+            by_itself = run.message == f"exit code {run.ending.exit_code}"
+            if by_itself or await self._accepts_the_expected(case):
+                return Status.WRONG_ANSWER, said
+        reason = f"the checker decides nothing: {run.status}, {run.message}: {said}"
+        return Status.UNGRADABLE, reason
+
+    async def _accepts_the_expected(self, case: StdinCase) -> bool:
+        run = await self._run_on(case, encode(case.expected_stdout))
+        return run.status is Status.ACCEPTED
+
+    async def _run_on(self, case: StdinCase, stdout: bytes) -> Execution:
         contents = (encode(case.stdin), stdout, encode(case.expected_stdout))
         files = data_files(dict(zip(_CHECKER_FILES, contents, strict=True)))
         ready = replace(
             self.program, files={**self.program.files, **files}, arguments=_CHECKER_FILES
         )
-        run = await self.run(ready, "", ())
-        said = (run.ending.stdout + run.ending.stderr)[:200].decode(errors="replace").strip()
-        if run.status is Status.ACCEPTED:
-            return Status.ACCEPTED, said
-        # A Python checker that raises ends with 1 too: that is its own fault, and no answer.
-        by_itself = run.message == f"exit code {run.ending.exit_code}"
-        if run.status is Status.RUNTIME_ERROR and by_itself and run.ending.exit_code in _WRONG:
-            return Status.WRONG_ANSWER, said
-        if run.status is Status.SYNTAX_ERROR:
-            raise InvalidInput(f"the checker does not parse: {run.message}", field="checker.code")
-        reason = f"the checker decides nothing: {run.status}, {run.message}: {said}"
-        return Status.UNGRADABLE, reason
+        return await self.run(ready, "", ())
 
 
 @dataclass(frozen=True)

@@ -420,8 +420,10 @@ PARTS = Checker(
 )
 
 
-async def check(sandbox: LocalSandbox, code: str, checker: Checker) -> list[Status | None]:
-    cases = tuple(StdinCase(stdin=str(n), expected_stdout="secret") for n in (5, 7))
+async def check(
+    sandbox: LocalSandbox, code: str, checker: Checker, expected: str = "secret"
+) -> list[Status | None]:
+    cases = tuple(StdinCase(stdin=str(n), expected_stdout=expected) for n in (5, 7))
     report = await sandbox.test(TestRequest(code=code, cases=cases, checker=checker))
     return [case.status for case in report.cases]
 
@@ -430,8 +432,9 @@ async def test_a_checker_decides(sandbox: LocalSandbox) -> None:
     right = "n = int(input())\nprint(1, n - 1)"
     assert await check(sandbox, right, PARTS) == [Status.ACCEPTED] * 2
     assert await check(sandbox, "print(2, 3)", PARTS) == [Status.ACCEPTED, Status.WRONG_ANSWER]
-    # What it cannot read makes it raise, which is exit code 1.
-    assert await check(sandbox, "print('x')", PARTS) == [Status.WRONG_ANSWER] * 2
+    # It raises on what it cannot read: wrong, unless it raises on the expected output too.
+    judged = await check(sandbox, "print('x')", PARTS, expected="2 3")
+    assert judged == [Status.WRONG_ANSWER, Status.UNGRADABLE]
     assert await check(sandbox, "1 / 0", PARTS) == [Status.RUNTIME_ERROR] * 2
 
 
@@ -484,6 +487,6 @@ async def test_a_program_never_sees_its_checker_or_the_answer(sandbox: LocalSand
         "import os, sys\n"
         "print(sys.argv, [name for name in os.listdir('.')], 'answer' in os.listdir('.'))"
     )
-    wanted = "['main.py'] [] False\n"
+    wanted = "['main.py'] ['main.py'] False\n"
     checker = Checker(code=f"import sys\nsys.exit(open('output').read() != {wanted!r})")
     assert await check(sandbox, code, checker) == [Status.ACCEPTED] * 2
