@@ -17,6 +17,17 @@ CHAINS = (
 )
 #: Program, test code, and whether plain Python says that the test passes.
 ROWS = [
+    (CALLS_G, "def g(): return f()\nf()", False),
+    (
+        f"{CALLS_G}\ndef h(): return 2",
+        "def g(): return f()\ntry: f()\nexcept RecursionError: assert h() == 2",
+        True,
+    ),
+    (
+        f"{CALLS_G}\ndef h(): return 2",
+        "def g(): return f()\ntry: f()\nexcept RecursionError: assert h() == 3",
+        False,
+    ),
     (READS_X, "x = 9\nassert f() == 9", True),
     (READS_X, "x = 9\nassert f() == 5", False),
     (READS_X, "del x\nassert f() == 5", False),

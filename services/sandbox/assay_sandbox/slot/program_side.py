@@ -18,7 +18,7 @@ from assay_sandbox.slot.handles import (
     RemoteError,
     is_handle,
 )
-from assay_sandbox.slot.wire import CannotEncode, CannotGrade, Malformed
+from assay_sandbox.slot.wire import CannotEncode, CannotGrade, Malformed, need_frames
 
 #: Modules that test code may use here: what they do touches nothing but their arguments.
 PURE_MODULES = frozenset(
@@ -186,6 +186,7 @@ class ProgramSide:
             raise ProgramLost
         if self.refusal:
             raise CannotGrade(self.refusal)
+        need_frames()
         self.was_asked = True
         self._send(list(request))
         while True:

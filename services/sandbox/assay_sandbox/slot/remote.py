@@ -194,6 +194,7 @@ class Remote:
     def _answer(self, message: list[Any]) -> None:
         """Answer a request. Nothing here holds on to a value: see `Exchange`."""
         try:
+            wire.need_frames()
             if message[0] == "global" and message[1] not in self._namespace:
                 reply: list[Any] = ["missing"]
             else:
@@ -316,6 +317,7 @@ class Remote:
         """A function of the test code, from here."""
 
         def call(*args: Any, **kwargs: Any) -> Any:
+            wire.need_frames()
             self._exchange.send(["callback", number, args, kwargs])
             answer = None
             while answer is None:

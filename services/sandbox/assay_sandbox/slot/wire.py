@@ -24,6 +24,8 @@ LENGTH = struct.Struct("!Q")
 _CHUNK_BYTES = 2**20
 #: As much is read at a time: one call of the kernel for most messages.
 _AHEAD_BYTES = 2**12
+#: Calls that sending a message and reading its answer may nest.
+_NUM_FRAMES = 80
 COUNT = struct.Struct("!I")
 _FLOAT = struct.Struct("!d")
 _COMPLEX = struct.Struct("!dd")
@@ -51,6 +53,16 @@ class CannotGrade(BaseException):
 
 class Malformed(Exception):
     """A message that no encoder has written."""
+
+
+def need_frames(count: int = _NUM_FRAMES) -> None:
+    """Return if a message can be sent and its answer be read, at this depth of calls.
+
+    Raises:
+        RecursionError: and no message is left half read, which would lose count of the answers.
+    """
+    if count:
+        need_frames(count - 1)
 
 
 def is_numpy_data(value: object) -> bool:
