@@ -58,6 +58,36 @@ def test_values_arrive_as_they_were() -> None:
         assert type(found).__name__ == type(value).__name__
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        list(range(-50, 50)),
+        [2**63 - 1, -(2**63)] * 10,
+        [2**63] * 20,
+        [0.1, -0.0, float("inf"), 1e-320] * 5,
+        ["", "caf\u00e9", "\ud83d", "\ude00", "\x00", "\U0001f600"] * 4,
+        [""] * 20,
+        [True, False] * 10,
+        [1, 1.0] * 10,
+        [[*range(20)], [*"abcdefghijklmnopqrstu"]] * 2,
+    ],
+)
+@pytest.mark.parametrize("kind", [list, tuple, collections.deque])
+def test_many_plain_values_arrive_as_they_were(kind: Any, items: list[Any]) -> None:
+    found = there(kind(items))
+    assert (type(found), list(map(repr, found))) == (kind, list(map(repr, items)))
+
+
+def test_large_containers_are_read_as_blocks() -> None:
+    for items in (list(range(10**5)), list(map(str, range(10**5))), [0.5] * 10**5):
+        assert len(Encoder(fail).dumps(items)) < 17 * 10**5
+        assert there(items) == items
+        assert there(dict.fromkeys(items).keys()) == dict.fromkeys(items).keys()
+    assert there(set(range(10**5))) == set(range(10**5))
+    with pytest.raises(CannotGrade):
+        there(set(map(str, range(10**5))))
+
+
 def test_nan_identity_and_cycles_survive() -> None:
     assert math.isnan(there([float("nan")])[0])
     assert math.copysign(1, there(-0.0)) == -1

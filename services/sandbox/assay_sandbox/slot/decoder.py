@@ -9,7 +9,7 @@ import struct
 from collections.abc import Callable
 from typing import Any
 
-from assay_sandbox.slot import sets
+from assay_sandbox.slot import packing, sets
 from assay_sandbox.slot.wire import COUNT, MAX_DEPTH, PLAIN_KINDS, CannotGrade, Malformed
 
 _DTYPE = re.compile(r"[<>|=][biufcSUmM][0-9]{1,9}(\[[0-9]*[a-zA-Zμ]{1,3}\])?")
@@ -64,7 +64,12 @@ class Decoder:
         return getter(self, depth)
 
     def items(self, depth: int) -> list[Any]:
-        return [self.get(depth + 1) for _ in range(self.count())]
+        """The next count, and as many values."""
+        count = self.count()
+        if count and self._data[self._at : self._at + 1] == packing.TAG:
+            self._at += 1
+            return packing.unpack(self.take(1), count, self.take)
+        return [self.get(depth + 1) for _ in range(count)]
 
     def number(self, value: Any) -> Any:
         """Give a container the next number."""
@@ -79,26 +84,27 @@ class Decoder:
         return value
 
 
-def _get_sequence(make: Callable[[], Any], add: str) -> Any:
-    def get(self: Decoder, depth: int) -> Any:
-        value = self.number(make())
-        put = getattr(value, add)
-        for _ in range(self.count()):
-            put(self.get(depth + 1))
-        return value
-
-    return get
+def _get_list(self: Decoder, depth: int) -> list[Any]:
+    value: list[Any] = self.number([])
+    value += self.items(depth)
+    return value
 
 
 def _get_pairs(make: Callable[[], Any]) -> Any:
     def get(self: Decoder, depth: int) -> Any:
         value = self.number(make())
-        for _ in range(self.count()):
-            key = self.get(depth + 1)
-            value[key] = self.get(depth + 1)
+        _fill_pairs(self, value, depth)
         return value
 
     return get
+
+
+def _fill_pairs(self: Decoder, value: dict[Any, Any], depth: int) -> None:
+    keys, values = self.items(depth), self.items(depth)
+    if len(keys) != len(values):
+        raise Malformed("not as many values as keys")
+    for key, item in zip(keys, values, strict=True):
+        value[key] = item
 
 
 def _get_set(self: Decoder, depth: int) -> set[Any]:
@@ -121,9 +127,7 @@ def _get_defaultdict(self: Decoder, depth: int) -> Any:
     value: Any = self.number(collections.defaultdict())
     if self.take(1) != b"d":
         raise Malformed("no items")
-    for _ in range(self.count()):
-        key = self.get(depth + 1)
-        value[key] = self.get(depth + 1)
+    _fill_pairs(self, value, depth)
     value.default_factory = self.get(depth + 1)
     return value
 
@@ -133,8 +137,7 @@ def _get_deque(self: Decoder, depth: int) -> Any:
     value: Any = self.number(collections.deque(maxlen=maxlen))
     if self.take(1) != b"l":
         raise Malformed("no items")
-    for _ in range(self.count()):
-        value.append(self.get(depth + 1))
+    value += self.items(depth)
     return value
 
 
@@ -263,7 +266,7 @@ _GETTERS: dict[bytes, Callable[[Decoder, int], Any]] = {
     b"a": _make_bytearray,
     b"t": lambda self, depth: tuple(self.items(depth)),
     b"z": _get_frozenset,
-    b"l": _get_sequence(list, "append"),
+    b"l": _get_list,
     b"e": _get_set,
     b"d": _get_pairs(dict),
     b"u": _get_pairs(collections.Counter),

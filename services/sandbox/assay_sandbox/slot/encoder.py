@@ -9,7 +9,7 @@ import sys
 from collections.abc import Callable
 from typing import Any
 
-from assay_sandbox.slot import sets
+from assay_sandbox.slot import packing, sets
 from assay_sandbox.slot.wire import (
     COUNT,
     MAX_BYTES,
@@ -110,8 +110,12 @@ class Encoder:
         return False
 
     def put_items(self, tag: bytes, items: Any, depth: int) -> None:
-        """Write a tag, a count and the items."""
+        """Write a tag, a count and the items: as one, if they are many plain ones of one type."""
         self.write(tag, COUNT.pack(len(items)))
+        packed = packing.pack(items)
+        if packed is not None:
+            self.write(packing.TAG, *packed)
+            return
         for item in items:
             self.put(item, depth + 1)
 
@@ -132,10 +136,8 @@ def _put_set(tag: bytes) -> Callable[[Encoder, Any, int], None]:
 
 def _put_pairs(tag: bytes) -> Callable[[Encoder, dict[Any, Any], int], None]:
     def put(self: Encoder, value: dict[Any, Any], depth: int) -> None:
-        self.write(tag, COUNT.pack(len(value)))
-        for key, item in value.items():
-            self.put(key, depth + 1)
-            self.put(item, depth + 1)
+        self.put_items(tag, value.keys(), depth)
+        self.put_items(b"", value.values(), depth)
 
     return put
 

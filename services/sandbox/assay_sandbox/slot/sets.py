@@ -9,13 +9,16 @@ such a table. What was built is checked: None, not a set in another order, is wh
 import operator
 from collections.abc import Iterable, Iterator
 from graphlib import CycleError, TopologicalSorter
-from itertools import chain
+from itertools import chain, permutations
 from typing import Any
 
 _BARE_BYTES = set.__sizeof__(set())
 _ENTRY_BYTES = 16
 _SMALLEST = 8
-_LARGEST = 2**20
+#: Of more items it takes seconds to find out where in the table they lie.
+_MAX_ITEMS = 2**14
+#: So few are tried in every order.
+_MAX_PERMUTED = 5
 #: A larger table may be of another size, if only the items are in their order.
 _EXACT = 1024
 #: How CPython looks for a place: it tries neighbors first, then mixes in bits of the hash.
@@ -48,7 +51,7 @@ def fill(value: set[Any], items: list[Any], size: int) -> bool:
         layout.build(value)
         if is_in_order(value, items):
             return True
-    for source in sources:
+    for source in (*sources, *_permutations(items)):
         value.clear()
         value.update(source)
         if is_in_order(value, items):
@@ -61,17 +64,22 @@ def freeze(items: list[Any], size: int) -> frozenset[Any] | None:
     for found in (frozenset(items), frozenset(frozenset(items)), frozenset(set(items))):
         if is_in_order(found, items):
             return found
+    sources: list[Iterable[Any]] = []
     layout = _Layout.find(items, size)
-    if layout is None:
-        return None
-    built: set[Any] = set()
-    layout.build(built)
-    order = layout.in_order_of_adding()
-    for source in (order, set(order), built):
+    if layout is not None:
+        built: set[Any] = set()
+        layout.build(built)
+        order = layout.in_order_of_adding()
+        sources = [order, set(order), built]
+    for source in chain(sources, _permutations(items)):
         found = frozenset(source)
         if is_in_order(found, items):
             return found
     return None
+
+
+def _permutations(items: list[Any]) -> Iterable[tuple[Any, ...]]:
+    return permutations(items) if len(items) <= _MAX_PERMUTED else ()
 
 
 def is_in_order(value: Iterable[Any], items: list[Any]) -> bool:
@@ -105,7 +113,7 @@ class _Layout:
     @classmethod
     def find(cls, items: list[Any], size: int) -> "_Layout | None":
         """The likeliest layout that has the items in their order."""
-        if size & (size - 1) or not _SMALLEST <= size <= max(_LARGEST // 16, 4 * len(items)):
+        if size & (size - 1) or not _SMALLEST <= size <= 4 * _MAX_ITEMS or len(items) > _MAX_ITEMS:
             return None
         columns = [_candidates(item, size) for item in items]
         chosen = _ascending(columns)
