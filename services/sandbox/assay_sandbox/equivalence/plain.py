@@ -23,10 +23,11 @@ from assay_sandbox.interpreter import make_interpreter
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import Limits, Status
 
-#: Sets the limits of its own process and becomes the program. The stack is that of a slot.
+#: Sets the limits of its own process and becomes the program. The stack is that of a slot. What a
+#: shell's background job ignores is not ignored by the program.
 _LAUNCHER = (
     'set -e; ulimit -c 0; ulimit -n 256; ulimit -s 65536; ulimit -t "$1"; ulimit -d "$2"; '
-    'ulimit -f "$3"; shift 3; exec "$@"'
+    'ulimit -f "$3"; shift 3; exec env --default-signal "$@"'
 )
 #: An ordinary user without a network, as in a slot, where this process is root.
 _AS_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--net")
