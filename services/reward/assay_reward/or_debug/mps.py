@@ -55,7 +55,8 @@ def _told(error: ValidationError) -> str:
     """The first thing that is wrong, in a line."""
     first = error.errors()[0]
     if first["type"] == "string_pattern_mismatch":
-        return f"{str(first["input"])[:64]!r} is no word of letters, digits and _, up to 64"
+        name = str(first["input"])[:64]
+        return f"the name {name!r} is no word of letters, digits and _, up to 64"
     return first["msg"]
 
 

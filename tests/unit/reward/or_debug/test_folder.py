@@ -9,7 +9,8 @@ import psutil
 import pytest
 
 from assay_reward.or_debug import instance, mps
-from assay_reward.or_debug.generator import folder, recheck
+from assay_reward.or_debug import recheck
+from assay_reward.or_debug.generator import folder
 from assay_reward.or_debug.generator.cells import cells
 from assay_shared.errors import DatasetError, InvalidInput
 from tests.conftest import wait_until
