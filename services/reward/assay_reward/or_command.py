@@ -101,7 +101,7 @@ def import_(
         shown=Shown(_one_of(shown, tuple(Shown), "shown")),
         num_processes=processes or len(os.sched_getaffinity(0)),
     )
-    with Progress(console=Console(stderr=True)) as progress:
+    with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("problems", total=None)
         made = import_set(
             output, order, lambda done, total: progress.update(bar, completed=done, total=total)

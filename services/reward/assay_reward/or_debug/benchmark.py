@@ -77,9 +77,12 @@ def read_cells(folder: Path) -> tuple[Cell, ...]:
     Raises: DatasetError for a folder that is no benchmark, or was not written to its end.
     """
     must_be_benchmark(folder)
+    folder = folder.parent if folder.is_file() else folder
     path = folder / MANIFEST
     if not path.is_file():
-        raise DatasetError("no manifest", field=str(path), hint=HINT)
+        is_part = (folder.parent / MANIFEST).is_file()
+        hint = f"{folder.parent} has one: check it whole" if is_part else HINT
+        raise DatasetError(f"no {MANIFEST}", field=str(folder), hint=hint)
     try:
         return _Manifest.model_validate_json(path.read_bytes()).cells
     except ValidationError as error:
@@ -95,6 +98,8 @@ def must_be_benchmark(given: Path) -> None:
     if (folder / DATASET).is_file() and not (folder / TASKS).is_file():
         hint = f"assay or-debug import {folder} --output NEW_FOLDER, and give that"
         raise DatasetError("a published set, not a benchmark", field=str(given), hint=hint)
+    if given.is_file() and given.suffix == ".gz":
+        raise DatasetError("packed with gzip", field=str(given), hint="gunzip it")
     if given.is_file() and given.suffix != ".jsonl":
         hint = f"give the benchmark's folder, or a {TASKS} in it"
         raise DatasetError("neither a folder nor a tasks file", field=str(given), hint=hint)

@@ -12,6 +12,8 @@ from assay_reward.or_debug import mps_text
 from assay_reward.or_debug.model import Column, Model, Row
 from assay_shared.errors import DatasetError, InvalidInput, SolverFault
 
+#: Significant ones, as HiGHS writes them.
+DIGITS = 15
 #: What HiGHS says of a column whose lower bound is above its upper one.
 CROSSED = re.compile(r"Col\s+\d+ has inconsistent bounds")
 
@@ -111,6 +113,30 @@ def write(model: Model, path: Path) -> None:
         or highs.writeModel(str(path)) == HighsStatus.kError
     ):
         raise SolverFault(f"HiGHS cannot write {path}")
+
+
+def as_written(model: Model) -> Model:
+    """`model` as a file of ours gives it back: published files hold more digits."""
+
+    def kept(value: float) -> float:
+        return float(format(value, f".{DIGITS}g"))
+
+    def sides(part: Row | Column) -> dict[str, float]:
+        return {"lower": kept(part.lower), "upper": kept(part.upper)}
+
+    return model.replaced(
+        columns=tuple(
+            column.model_copy(update=sides(column) | {"cost": kept(column.cost)})
+            for column in model.columns
+        ),
+        rows=tuple(
+            row.model_copy(
+                update=sides(row)
+                | {"coefficients": {name: kept(one) for name, one in row.coefficients.items()}}
+            )
+            for row in model.rows
+        ),
+    )
 
 
 def text(model: Model) -> str:

@@ -63,7 +63,7 @@ def check(folder: Path, problem: Problem, name: str) -> Checked:
         difficulty=problem.difficulty,
     )
     try:
-        broken = mps.read(folder / problem.model_file)
+        broken = mps.as_written(mps.read(folder / problem.model_file))
         found = found.model_copy(update={"is_read": True})
         if is_feasible(broken, LIMIT_S):
             return _at_fault(found, "the model is feasible as published")

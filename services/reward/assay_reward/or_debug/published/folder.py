@@ -12,7 +12,7 @@ from assay_reward.or_debug import benchmark, tasks
 from assay_reward.or_debug.instance import DIFFICULTIES, Instance
 from assay_reward.or_debug.pool import pool
 from assay_reward.or_debug.published.checking import Checked, check
-from assay_reward.or_debug.published.problems import folder_of, read_problems
+from assay_reward.or_debug.published.problems import Problem, folder_of, read_problems
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task, Wire
 
@@ -80,8 +80,10 @@ def import_set(output: Path, order: Order, on_progress: OnProgress) -> Imported:
     output that has something in it.
     """
     source = folder_of(order.source)
+    problems = read_problems(source)
     benchmark.must_be_new(output)
-    found = check_set(source, order.num_processes, on_progress)
+    output.mkdir(parents=True, exist_ok=True)
+    found = check_set(source, problems, order.num_processes, on_progress)
     left_out = {one.problem_id: "; ".join(one.faults) for one in found if not one.is_sound}
     sound = [one.instance for one in found if one.is_sound and one.instance is not None]
     if not sound:
@@ -108,9 +110,11 @@ def import_set(output: Path, order: Order, on_progress: OnProgress) -> Imported:
     return manifest
 
 
-def check_set(source: Path, num_processes: int, on_progress: OnProgress) -> list[Checked]:
-    """Every problem of a set with its instance and findings, in order. Raises: DatasetError."""
-    problems, name = read_problems(source), set_name(source)
+def check_set(
+    source: Path, problems: Sequence[Problem], num_processes: int, on_progress: OnProgress
+) -> list[Checked]:
+    """Every problem of the set in `source` with its instance and findings, in order."""
+    name = set_name(source)
     found = []
     with pool(num_processes) as workers:
         answers = workers.map(check, repeat(source), problems, repeat(name), chunksize=BATCH)

@@ -53,6 +53,8 @@ def folder_of(given: Path) -> Path:
     if not given.exists():
         raise DatasetError("no such file or folder", field=str(given), hint=SHAPE)
     if given.is_file():
+        if given.suffix == ".gz":
+            raise DatasetError("packed with gzip", field=str(given), hint="gunzip it")
         if given.name != DATASET:
             raise DatasetError(f"not a {DATASET}", field=str(given), hint=SHAPE)
         return given.parent
