@@ -151,7 +151,11 @@ def _kind_of_subset(problem: Problem, model: Model) -> Subset:
         return "unknown"
     if found:
         return "irreducible"
-    return "feasible" if is_feasible(part(model, named_members(model, claim)), LIMIT_S) else "reducible"
+    return (
+        "feasible"
+        if is_feasible(part(model, named_members(model, claim)), LIMIT_S)
+        else "reducible"
+    )
 
 
 def _name(edit: Edit) -> str:

@@ -62,7 +62,9 @@ def folder_of(given: Path) -> Path:
         return given
     if (given / MANIFEST).is_file():
         told = "a benchmark in our own form"
-        raise DatasetError(told, field=str(given), hint="check, evaluate or demonstrate it as it is")
+        raise DatasetError(
+            told, field=str(given), hint="check, evaluate or demonstrate it as it is"
+        )
     inside = sorted(path.parent.name for path in given.glob(f"*/{DATASET}"))
     hint = f"there is one in {', '.join(inside[:8])}" if inside else SHAPE
     raise DatasetError(f"there is no {DATASET}", field=str(given), hint=hint)
