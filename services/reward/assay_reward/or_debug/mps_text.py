@@ -104,9 +104,9 @@ def _check_bound(fields: list[str], columns: set[str], bounded: set[str], where:
         raise DatasetError(f"no column is called {fields[min(2, num_named - 1)]:.60}", field=where)
     if kind not in UNNUMBERED:
         _check_numbers(fields[-1:], where, infinite=True)
-        if kind == "UP" and fields[-1].startswith("-") and column not in bounded:
-            if float(fields[-1].replace("d", "e").replace("D", "e")) < 0:
-                told = f"{column} has a negative upper bound and no lower one"
-                raise DatasetError(told, field=where, hint="readers differ: add its LO or MI")
+        is_lone = kind == "UP" and column not in bounded
+        if is_lone and re.match(r"-[^eEdD]*[1-9]", fields[-1]):
+            told = f"{column} has a negative upper bound and no lower one"
+            raise DatasetError(told, field=where, hint="readers differ: add its LO or MI")
     if kind in LOWER:
         bounded.add(column)

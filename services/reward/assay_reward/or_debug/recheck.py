@@ -5,8 +5,8 @@ from pathlib import Path
 
 from assay_reward.or_debug import mps
 from assay_reward.or_debug.benchmark import DATASET, MODELS, Cell, digests_of, read_cells
-from assay_reward.or_debug.pool import pool
 from assay_reward.or_debug.instance import Instance, apply, load
+from assay_reward.or_debug.pool import pool
 from assay_reward.or_debug.solver import Engine, solve
 from assay_shared.errors import DatasetError, InvalidInput
 from assay_shared.types import Wire

@@ -8,8 +8,7 @@ from pathlib import Path
 import psutil
 import pytest
 
-from assay_reward.or_debug import instance, mps
-from assay_reward.or_debug import recheck
+from assay_reward.or_debug import instance, mps, recheck
 from assay_reward.or_debug.generator import folder
 from assay_reward.or_debug.generator.cells import cells
 from assay_shared.errors import DatasetError, InvalidInput

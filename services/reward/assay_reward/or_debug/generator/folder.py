@@ -13,8 +13,8 @@ from pydantic import Field, JsonValue
 from assay_reward.or_debug import benchmark, tasks
 from assay_reward.or_debug.generator.cells import Cell
 from assay_reward.or_debug.generator.making import MAX_ATTEMPTS, Made, make
-from assay_reward.or_debug.pool import pool
 from assay_reward.or_debug.instance import Instance
+from assay_reward.or_debug.pool import pool
 from assay_reward.or_debug.solver import Engine
 from assay_shared.errors import AssayError, DatasetError
 from assay_shared.types import Wire

@@ -9,7 +9,7 @@ from assay_reward.or_debug.disguise import Disguised, disguise
 from assay_reward.or_debug.draft import Draft
 from assay_reward.or_debug.episode_metrics import claim_irreducible, named_members
 from assay_reward.or_debug.iis import Irreducible, irreducible, is_irreducible, part
-from assay_reward.or_debug.instance import DropRow, Edit, Instance, SetColumn, SetRow, apply
+from assay_reward.or_debug.instance import Edit, Instance, SetColumn, SetRow, apply
 from assay_reward.or_debug.model import Model
 from assay_reward.or_debug.published.fixes import read_fix
 from assay_reward.or_debug.published.problems import Problem
