@@ -96,7 +96,7 @@ def broken() -> dict[str, tuple[Model, str]]:
 def write_set(folder: Path) -> Path:
     """Write the set and return its folder."""
     (folder / "models").mkdir(parents=True)
-    entries = []
+    entries: list[dict[str, object]] = []
     for kind, (model, fix) in broken().items():
         name = f"mip_type{kind}_00{len(entries)}"
         mps.write(model, folder / "models" / f"{name}.mps")

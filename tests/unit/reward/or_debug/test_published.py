@@ -201,6 +201,8 @@ def test_every_form_of_a_published_fix_is_read(
         ("Remove contradicting constraint x", "no row x"),
         ("Remove chain constraints: c1, c2 and more besides", "unknown form"),
         ("CASCADING CONFLICT: " + "a" * 3000, "unknown form"),
+        (told("H", x1="x").replace("LB = -0.0", "LB = inf"), "no lower side"),
+        (told("I", bound_c45f59_u="c1").replace("= 14.0", "= inf"), "no lower side"),
     ],
 )
 def test_a_fix_that_cannot_be_done_is_refused_by_name(text: str, told: str) -> None:
@@ -232,6 +234,18 @@ def test_problems_that_are_none_are_left_out_each_with_its_reason(
     assert reasons["005"] == "the published fix gives 39, the stated optimum is 39.5"
     assert reasons["006"] == "the model is infeasible after the published fix"
     assert made.num_instances == 3
+
+
+def test_a_problem_whose_names_are_words_of_the_rules_is_left_out(
+    published: Path, tmp_path: Path
+) -> None:
+    """They could not be told from a name that gives the mistake away."""
+    copy = shutil.copytree(published, tmp_path / "copy")
+    file = copy / "models" / "mip_typeD_003.mps"
+    file.write_text(file.read_text().replace("c_key_lower", "reasoning"))
+    made = imported(copy, tmp_path / "new")
+    assert made.left_out.keys() == {"mip_typeD_003"}
+    assert "the prompt says what is wrong: ['reasoning']" in made.left_out["mip_typeD_003"]
 
 
 def set_of(folder: Path, *entries: dict[str, object]) -> Path:

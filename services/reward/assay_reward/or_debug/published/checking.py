@@ -1,5 +1,6 @@
 """Each published problem made an instance, and each claim that it makes tried."""
 
+import time
 from pathlib import Path
 from random import Random
 from typing import Literal
@@ -14,14 +15,30 @@ from assay_reward.or_debug.model import Model
 from assay_reward.or_debug.published.fixes import read_fix
 from assay_reward.or_debug.published.problems import Problem
 from assay_reward.or_debug.solver import Outcome, is_feasible, solve
-from assay_shared.errors import InfrastructureError, InvalidInput
-from assay_shared.types import Wire
+from assay_reward.or_debug.tasks import to_task
+from assay_shared.errors import InfrastructureError, InvalidInput, TimedOut
+from assay_shared.types import Role, Wire
 
-LIMIT_S = 30.0
+#: For one question to a solver, and for all about one problem.
+LIMIT_S, PROBLEM_LIMIT_S = 30.0, 120.0
 #: The files hold more digits than ours do, and their optima come from another solver.
 AGREEMENT = 1e-4
 
 Subset = Literal["irreducible", "reducible", "feasible", "unknown"]
+
+
+class Clock:
+    """The time that one problem has."""
+
+    def __init__(self) -> None:
+        self._ends = time.monotonic() + PROBLEM_LIMIT_S
+
+    def left(self) -> float:
+        """Seconds for the next question. Raises: TimedOut where there are none."""
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise TimedOut(f"one problem takes more than {PROBLEM_LIMIT_S:g} s")
+        return min(left, LIMIT_S)
 
 
 class Checked(Wire):
@@ -62,30 +79,36 @@ def check(folder: Path, problem: Problem, name: str) -> Checked:
         error_type=problem.error_type,
         difficulty=problem.difficulty,
     )
+    clock = Clock()
     try:
         broken = mps.as_written(mps.read(folder / problem.model_file))
         found = found.model_copy(update={"is_read": True})
-        if is_feasible(broken, LIMIT_S):
+        if is_feasible(broken, clock.left()):
             return _at_fault(found, "the model is feasible as published")
-        subset = _kind_of_subset(problem, broken)
+        subset = _kind_of_subset(problem, broken, clock)
         found = found.model_copy(update={"is_infeasible": True, "published_iis": subset})
         fix = read_fix(problem.ground_truth_fix, broken)
         found = found.model_copy(update={"is_fix_read": True})
-        return _repaired(found, problem, broken, fix, name)
+        return _repaired(found, problem, broken, fix, name, clock)
     except (InvalidInput, InfrastructureError) as error:
         return _at_fault(found, str(error))
 
 
 def _repaired(
-    found: Checked, problem: Problem, broken: Model, fix: tuple[Edit, ...], name: str
+    found: Checked,
+    problem: Problem,
+    broken: Model,
+    fix: tuple[Edit, ...],
+    name: str,
+    clock: Clock,
 ) -> Checked:
-    best = solve(apply(fix, broken), LIMIT_S)
+    best = solve(apply(fix, broken), clock.left())
     is_restored = _is_optimum(best, problem)
     found = found.model_copy(
         update={
             "is_feasible_after": best.status != "infeasible",
             "is_restored": is_restored,
-            "single_fix": is_restored and _one_is_enough(fix, broken, problem),
+            "single_fix": is_restored and _one_is_enough(fix, broken, problem, clock),
         }
     )
     if not best.is_optimal:
@@ -98,15 +121,19 @@ def _repaired(
     blamed = tuple(dict.fromkeys(_name(edit) for edit in fix))
     draft = Draft(apply(fix, broken), broken, blamed, fix)
     disguised = disguise(Random(problem.problem_id), draft)
-    subset = irreducible(disguised.broken, LIMIT_S)
-    if not is_irreducible(disguised.broken, subset.rows, subset.bounds, LIMIT_S):
+    subset = irreducible(disguised.broken, clock.left())
+    if not is_irreducible(disguised.broken, subset.rows, subset.bounds, clock.left()):
         found = _at_fault(found, "no subset is proved to be irreducible")
-    return found.model_copy(update={"instance": _instance(problem, disguised, subset, name)})
+    instance = _instance(problem, disguised, subset, name, clock)
+    to_task(instance, Role.TEST)  # raises where the prompt would tell what is wrong
+    return found.model_copy(update={"instance": instance})
 
 
-def _instance(problem: Problem, disguised: Disguised, subset: Irreducible, name: str) -> Instance:
+def _instance(
+    problem: Problem, disguised: Disguised, subset: Irreducible, name: str, clock: Clock
+) -> Instance:
     rows = subset.rows
-    repairs = [row for row in rows if is_feasible(disguised.broken.without_row(row), LIMIT_S)]
+    repairs = [row for row in rows if is_feasible(disguised.broken.without_row(row), clock.left())]
     return Instance(
         id=f"{name}.{problem.problem_id}",
         error_type=problem.error_type,
@@ -133,27 +160,27 @@ def _is_optimum(best: Outcome, problem: Problem) -> bool:
     )
 
 
-def _one_is_enough(fix: tuple[Edit, ...], broken: Model, problem: Problem) -> bool:
+def _one_is_enough(fix: tuple[Edit, ...], broken: Model, problem: Problem, clock: Clock) -> bool:
     """Whether one of several edits alone gives the stated optimum."""
     return len(fix) > 1 and any(
-        _is_optimum(solve(apply((edit,), broken), LIMIT_S), problem) for edit in fix
+        _is_optimum(solve(apply((edit,), broken), clock.left()), problem) for edit in fix
     )
 
 
-def _kind_of_subset(problem: Problem, model: Model) -> Subset:
+def _kind_of_subset(problem: Problem, model: Model, clock: Clock) -> Subset:
     rows, columns = problem.iis_constraints, problem.iis_bounds
     known = set(rows) <= model.rows_by_name.keys() and set(columns) <= model.columns_by_name.keys()
     if not known or not (rows or columns):
         return "unknown"
     claim = (*rows, *columns)
-    found = claim_irreducible(model, claim, LIMIT_S)
+    found = claim_irreducible(model, claim, clock.left())
     if found is None:
         return "unknown"
     if found:
         return "irreducible"
     return (
         "feasible"
-        if is_feasible(part(model, named_members(model, claim)), LIMIT_S)
+        if is_feasible(part(model, named_members(model, claim)), clock.left())
         else "reducible"
     )
 

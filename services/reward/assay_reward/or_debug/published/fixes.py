@@ -4,6 +4,8 @@ import math
 import re
 from collections.abc import Callable
 
+from pydantic import ValidationError
+
 from assay_reward.or_debug.instance import DropRow, Edit, SetColumn, SetRow
 from assay_reward.or_debug.model import Column, Model, Row
 from assay_shared.errors import InvalidInput
@@ -22,7 +24,11 @@ def read_fix(text: str, model: Model) -> tuple[Edit, ...]:
     """
     for form, read in FORMS:
         if match := form.fullmatch(text):
-            return read(match, model)
+            try:
+                return read(match, model)
+            except ValidationError as error:
+                told = error.errors()[0]["msg"]
+                raise InvalidInput(told, field="ground_truth_fix") from None
     raise InvalidInput(f"a fix of an unknown form: {text[:160]!r}", field="ground_truth_fix")
 
 
