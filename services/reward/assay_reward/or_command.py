@@ -1,4 +1,4 @@
-"""Debug optimisation models: generate, check, demonstrate, evaluate."""
+"""Debug optimisation models: generate, import, check, demonstrate, evaluate."""
 
 import os
 from pathlib import Path
@@ -11,14 +11,20 @@ from assay_reward.evaluate_command import evaluate
 if TYPE_CHECKING:
     from assay_reward.or_debug.generator.cells import Cell
     from assay_reward.or_debug.generator.folder import Manifest
-    from assay_reward.or_debug.generator.recheck import CellCheck
+    from assay_reward.or_debug.published.folder import Imported
+    from assay_reward.or_debug.recheck import CellCheck
     from assay_reward.or_debug.solver import Engine
+    from assay_shared.types import Role
 
 #: More than any generated model takes.
 _SOLVE_TIMEOUT_S = 10.0
 
 app = typer.Typer(help="Debug optimisation models.", no_args_is_help=True, add_completion=False)
 app.command()(evaluate)
+MaxTurns = Annotated[int, typer.Option(min=1, max=64, help="Replies in a task.")]
+Shows = Annotated[
+    str, typer.Option(help="In prompts: rules (and the model), model (alone), size (of it alone).")
+]
 Processes = Annotated[
     int | None, typer.Option(min=1, max=256, help="Processes; as many as there are cores.")
 ]
@@ -34,11 +40,8 @@ def generate(
     confirm: Annotated[
         str, typer.Option(help="The engine that has to agree on each instance, or none.")
     ] = "scip",
-    max_turns: Annotated[int, typer.Option(min=1, max=64, help="Replies in a task.")] = 8,
-    shown: Annotated[
-        str,
-        typer.Option(help="In prompts: rules (and the model), model (alone), size (of it alone)."),
-    ] = "rules",
+    max_turns: MaxTurns = 8,
+    shown: Shows = "rules",
     max_attempts: Annotated[
         int, typer.Option(min=1, help="How often to draw anew for one instance.")
     ] = 200,
@@ -71,20 +74,59 @@ def generate(
     print(f"{manifest.num_instances} instances in {output}, digest {manifest.digest[:16]}")
 
 
-@app.command()
-def check(
-    folder: Annotated[Path, typer.Argument(help="A folder that `generate` made.")],
-    engine: Annotated[str, typer.Option(help="highs, scip or gurobi.")] = "scip",
+@app.command("import")
+def import_(
+    source: Annotated[Path, typer.Argument(help="A published set: dataset.json and MPS files.")],
+    output: Annotated[Path, typer.Option(help="A new folder to write to.")],
+    role: Annotated[
+        str, typer.Option(help="Of all tasks: test, train, validation; or split among these.")
+    ] = "test",
+    seed: Annotated[int, typer.Option(help="Which tasks get which role in a split.")] = 0,
+    max_turns: MaxTurns = 8,
+    shown: Shows = "rules",
     processes: Processes = None,
 ) -> None:
-    """Check a generated folder from its files, with another solver."""
+    """Import a published set: check what it claims, and write its sound problems as tasks."""
     from rich.console import Console
     from rich.progress import Progress
 
-    from assay_reward.or_debug.generator import recheck
-    from assay_reward.or_debug.generator.folder import read_manifest
+    from assay_reward.or_debug.published.folder import Order, import_set
+    from assay_reward.or_debug.tasks import Shown
 
-    total = read_manifest(folder).num_instances
+    order = Order(
+        source=source,
+        role=_role(role),
+        seed=seed,
+        max_turns=max_turns,
+        shown=Shown(_one_of(shown, tuple(Shown), "shown")),
+        num_processes=processes or len(os.sched_getaffinity(0)),
+    )
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("problems", total=None)
+        made = import_set(
+            output, order, lambda done, total: progress.update(bar, completed=done, total=total)
+        )
+    _show(_table_of_claims(made))
+    for problem, reason in made.left_out.items():
+        print(f"left out: {problem}: {reason}")
+    print(f"{made.num_instances} of {made.num_problems} problems in {output}", end=", ")
+    print(f"digest {made.digest[:16]}")
+
+
+@app.command()
+def check(
+    folder: Annotated[Path, typer.Argument(help="A folder of `generate` or `import`.")],
+    engine: Annotated[str, typer.Option(help="highs, scip or gurobi.")] = "scip",
+    processes: Processes = None,
+) -> None:
+    """Check a benchmark from its files, with another solver."""
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from assay_reward.or_debug import recheck
+    from assay_reward.or_debug.benchmark import read_cells
+
+    total = sum(cell.num_instances for cell in read_cells(folder))
     with Progress(console=Console(stderr=True)) as progress:
         bar = progress.add_task("instances", total=total)
         found = recheck.recheck(
@@ -99,24 +141,23 @@ def check(
 
 @app.command()
 def demonstrate(
-    tasks: Annotated[Path, typer.Argument(help="A cell's tasks.jsonl.")],
+    tasks: Annotated[Path, typer.Argument(help="A benchmark, or one tasks.jsonl of it.")],
     output: Annotated[Path, typer.Option(help="File for the demonstrations (JSONL).")],
     mistake_rate: Annotated[
         float, typer.Option(min=0, max=1, help="Share of episodes that end in a mistake.")
     ] = 0.5,
     seed: Annotated[int, typer.Option(help="Which episodes, and which mistakes.")] = 0,
 ) -> None:
-    """Write whole episodes, for a policy to learn the form of replies from."""
+    """Write whole episodes of tasks for training, to learn the form of replies from."""
     from rich.progress import track
 
     from assay_reward.or_debug.demonstrations import demonstrations
     from assay_reward.or_debug.episode import Episodes
+    from assay_reward.or_debug.evaluation import read_tasks
     from assay_reward.or_debug.tasks import save
-    from assay_shared.json_lines import read_json_lines
-    from assay_shared.types import Task
+    from assay_shared.types import Role
 
-    found = list(read_json_lines(tasks, Task.model_validate, lambda task: task.id))
-    shown = track(found, description="playing", transient=True)
+    shown = track(read_tasks(tasks, Role.TRAIN), description="playing", transient=True)
     played = Episodes(_SOLVE_TIMEOUT_S)
     rows = list(demonstrations(shown, played, mistake_rate=mistake_rate, seed=seed))
     save(rows, output)
@@ -171,6 +212,15 @@ def _one_of(name: str, known: tuple[str, ...], option: str) -> str:
     return name
 
 
+def _role(name: str) -> "Role | None":
+    """None where the tasks are to be split."""
+    from assay_shared.types import Role
+
+    roles = (Role.TEST, Role.TRAIN, Role.VALIDATION)
+    name = _one_of(name, (*roles, "split"), "role")
+    return None if name == "split" else Role(name)
+
+
 def _table_of_cells(manifest: "Manifest") -> object:
     from rich.table import Table
 
@@ -208,4 +258,27 @@ def _table_of_checks(checks: "tuple[CellCheck, ...]") -> object:
             len(cell.problems),
         )
         table.add_row(cell.name, *map(str, numbers))
+    return table
+
+
+def _table_of_claims(made: "Imported") -> object:
+    from rich.table import Table
+
+    table = Table("type")
+    headings = ("problems", "read", "infeasible", "own IIS irreducible", "fix read")
+    for heading in (*headings, "feasible after", "restored", "one edit enough", "sound"):
+        table.add_column(heading)
+    for claims in made.claims:
+        numbers = (
+            claims.num_problems,
+            claims.num_read,
+            claims.num_infeasible,
+            claims.num_iis_irreducible,
+            claims.num_fix_read,
+            claims.num_feasible_after,
+            claims.num_restored,
+            claims.num_single_fix,
+            claims.num_sound,
+        )
+        table.add_row(claims.error_type, *map(str, numbers))
     return table

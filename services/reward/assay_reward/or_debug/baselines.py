@@ -11,6 +11,7 @@ from assay_reward.or_debug.policy import Script, Scripted
 _ROWS = re.compile(r"^subject to:\n((?:  .*\n)*)", re.MULTILINE)
 _NAME = re.compile(r"^ *(\w+):", re.MULTILINE)
 _MEMBERS = re.compile(r"^Rows: (.*)$", re.MULTILINE)
+_BOUND = re.compile(r"^bound (\w+) [<>]=", re.MULTILINE)
 _HUGE = "1000000"
 
 
@@ -57,6 +58,14 @@ def relax_everything(prompt: str, rng: Random) -> Script:
     yield "Action: SUBMIT()"
 
 
+def open_bounds(prompt: str, rng: Random) -> Script:
+    """Open the bounds of variable after variable in the irreducible set until it is feasible."""
+    for column in dict.fromkeys(_BOUND.findall((yield "Action: GET_IIS()"))):
+        if is_optimal((yield f"Action: UPDATE_BOUNDS({column}, -inf, inf)")):
+            break
+    yield "Action: SUBMIT()"
+
+
 def drop_all_members(prompt: str, rng: Random) -> Script:
     """Drop every row of the irreducible set, and blame them all."""
     members = members_of((yield "Action: GET_IIS()"))
@@ -92,6 +101,7 @@ TRIVIAL = {
     "drop_all_members": drop_all_members,
     "drop_random_member": drop_random_member,
     "first_row": first_row,
+    "open_bounds": open_bounds,
     "relax_everything": relax_everything,
     "submit_at_once": submit_at_once,
 }

@@ -1,11 +1,13 @@
 """Episodes to learn the form of a reply from: look, then repair, some of them with a mistake."""
 
+import math
 from collections.abc import Iterable, Iterator
 from random import Random
 
 from assay_reward.or_debug.actions import Action, ActionName
 from assay_reward.or_debug.episode import Episodes
-from assay_reward.or_debug.instance import Instance, SetColumn
+from assay_reward.or_debug.instance import Instance, SetColumn, SetRow
+from assay_reward.or_debug.model import Row
 from assay_reward.or_debug.tasks import ENVIRONMENT
 from assay_shared.errors import DatasetError
 from assay_shared.types import Message, Role, Task
@@ -69,18 +71,27 @@ def _replies(instance: Instance, draw: Random, mistake: str | None) -> list[str]
 
 
 def _repair(instance: Instance, name: str) -> str:
-    """Take a row of the root cause out; give a column its old bounds back."""
+    """Give a column its old bounds back, a row its old right-hand side; else take the row out."""
     for edit in instance.fix:
+        if isinstance(edit, SetRow) and edit.row.name == name:
+            return _row_repair(instance.model.row(name), edit.row)
         if isinstance(edit, SetColumn) and edit.column.name == name:
             bounds = (edit.column.lower, edit.column.upper)
             return _said(Action(ActionName.UPDATE_BOUNDS, target=name, values=bounds))
     return _said(Action(ActionName.DROP, target=name))
 
 
+def _row_repair(broken: Row, right: Row) -> str:
+    if broken.coefficients == right.coefficients and broken.sense == right.sense != "range":
+        value = right.upper if math.isinf(right.lower) else right.lower
+        return _said(Action(ActionName.UPDATE_RHS, target=right.name, values=(value,)))
+    return _said(Action(ActionName.DROP, target=right.name))
+
+
 def _mistaken(instance: Instance, draw: Random, mistake: str) -> str:
-    if mistake == "no_action":
-        return f"{_MARK} DROP()"
     rows = [row.name for row in instance.model.rows if row.name not in instance.root_cause]
+    if mistake == "no_action" or not rows:
+        return f"{_MARK} DROP()"
     wrong = [name for name in rows if name in instance.iis.rows] or rows
     return _said(Action(ActionName.DROP, target=draw.choice(wrong)))
 

@@ -129,7 +129,7 @@ def claim_irreducible(model: Model, claim: Iterable[str], time_limit_s: float) -
         left_s = deadline - time.monotonic()
         if left_s <= 0:
             raise TimedOut("no time left for the claim")
-        return is_feasible(part(model, _members(model, subset)), left_s)
+        return is_feasible(part(model, named_members(model, subset)), left_s)
 
     try:
         if not names or feasible(names):
@@ -139,7 +139,8 @@ def claim_irreducible(model: Model, claim: Iterable[str], time_limit_s: float) -
         return None
 
 
-def _members(model: Model, names: Iterable[str]) -> Irreducible:
+def named_members(model: Model, names: Iterable[str]) -> Irreducible:
+    """The rows named, and both bounds of the columns. Raises: InvalidInput for another name."""
     rows, bounds = [], []
     for name in names:
         if name in model.rows_by_name:

@@ -6,14 +6,16 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from pydantic import Field, ValidationError
+from pydantic import Field
 
 from assay_reward.environments.or_debug import NAME
 from assay_reward.or_debug.actions import instructions
+from assay_reward.or_debug.benchmark import HINT, TASKS, must_be_benchmark
 from assay_reward.or_debug.players import Players
 from assay_reward.or_debug.policy import Policy
 from assay_reward.playing import played_in
 from assay_shared.errors import DatasetError, InfrastructureError, to_failure
+from assay_shared.json_lines import read_json_lines
 from assay_shared.together import together
 from assay_shared.types import Failure, Role, Task, Wire
 
@@ -50,30 +52,26 @@ def cell_of(task: Task) -> str:
     return f"{task.tags.get('error_type', '?')}/{task.tags.get('difficulty', '?')}"
 
 
-def read_tasks(folder: Path, role: Role | None, max_per_cell: int | None) -> list[Task]:
-    """The tasks in all `tasks.jsonl` of a benchmark; of each cell the first `max_per_cell`.
+def read_tasks(given: Path, role: Role | None, max_per_cell: int | None = None) -> list[Task]:
+    """The tasks in all `tasks.jsonl` of a benchmark, or in one; of each cell the first
+    `max_per_cell`.
 
     Raises:
-        DatasetError: a cell has none, or a line is no task of this environment.
+        DatasetError: a cell has none, or a line is no task of this environment; or it is no
+            benchmark, with what to do instead.
     """
-    cells = [cell for cell in sorted(folder.glob("type_*")) if cell.is_dir()]
-    files = [cell / "tasks.jsonl" for cell in cells] or [_only_file(folder)]
+    must_be_benchmark(given)
+    cells = [cell for cell in sorted(given.glob("type_*")) if cell.is_dir()]
+    files = [cell / TASKS for cell in cells] or [given / TASKS if given.is_dir() else given]
     return [task for file in files for task in _chosen(file, role, max_per_cell)]
-
-
-def _only_file(folder: Path) -> Path:
-    return folder / "tasks.jsonl" if folder.is_dir() else folder
 
 
 def _chosen(file: Path, role: Role | None, max_per_cell: int | None) -> list[Task]:
     """The tasks of one file; a cell is never left out because it is empty."""
     tasks = [task for task in _read(file) if role is None or task.role is role]
     if not tasks:
-        raise DatasetError(
-            f"there are no tasks of role {role}" if role else "there are no tasks",
-            field=str(file),
-            hint="assay or-debug generate",
-        )
+        wanted = f"there are no tasks of role {role}" if role else "there are no tasks"
+        raise DatasetError(wanted, field=str(file), hint="another --role")
     counts: dict[str, int] = {}
     chosen = []
     for task in tasks:
@@ -84,18 +82,16 @@ def _chosen(file: Path, role: Role | None, max_per_cell: int | None) -> list[Tas
 
 
 def _read(file: Path) -> Iterable[Task]:
-    try:
-        lines = file.read_text().splitlines()
-    except OSError as error:
-        raise DatasetError(f"cannot be read: {error}", field=str(file)) from error
-    for number, line in enumerate(lines, 1):
-        try:
-            task = Task.model_validate_json(line)
-        except ValidationError as error:
-            raise DatasetError(error.errors()[0]["msg"], field=f"{file}:{number}") from None
-        if task.environment is None or task.environment.name != NAME:
-            raise DatasetError(f"task {task.id} is not played in {NAME}", field=f"{file}:{number}")
-        yield task
+    if not file.is_file():
+        raise DatasetError("no such file", field=str(file), hint=HINT)
+    return read_json_lines(file, _task, lambda task: task.id)
+
+
+def _task(row: object) -> Task:
+    task = Task.model_validate(row)
+    if task.environment is None or task.environment.name != NAME:
+        raise DatasetError(f"task {task.id} is not played in {NAME}")
+    return task
 
 
 def with_max_turns(task: Task, max_turns: int | None) -> Task:

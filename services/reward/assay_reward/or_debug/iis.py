@@ -95,6 +95,8 @@ def part(model: Model, members: Irreducible) -> Model:
     for column, _ in sides:
         model.column(column)
     used = {name for row in rows for name in row.coefficients} | {column for column, _ in sides}
+    # A model has a column, and one without bounds excludes nothing.
+    used = used or {model.columns[0].name}
     columns = tuple(
         column.model_copy(
             update={
@@ -106,7 +108,7 @@ def part(model: Model, members: Irreducible) -> Model:
         for column in model.columns
         if column.name in used
     )
-    return model.replaced(columns=columns or model.columns[:1], rows=rows)
+    return model.replaced(columns=columns, rows=rows)
 
 
 def _of_highs(model: Model, time_limit_s: float) -> Irreducible | None:

@@ -9,7 +9,9 @@ LABEL_WORDS = re.compile(
     r"sabot\w*|\w*_?chain_(?:constr|cycle)\w*|\w*multi_constr\w*|\w*hidden_(?:root|aux|link)\w*"
     r"|\w*_force_\w*|\w*c_key_(?:upper|lower)\w*|ground[ _-]?truth\w*|error[ _-]?type\w*|inject\w*"
     r"|tamper\w*|flipped|contradict\w*|direction error|type change|(?:easy|medium|hard) problem"
-    r"|\btype[ _][A-I]\b|requires 2\+ fixes|multi-constraint conflict|challenging problem",
+    r"|\btype[ _][A-I]\b|requires 2\+ fixes|multi-constraint conflict|challenging problem"
+    r"|cascad\w*|iis-incomplete|symptom\w*|optimal selection|mdp-advantage"
+    r"|single-step repairs|multi-step reasoning|\w*type[A-I]_\d+",
     re.IGNORECASE,
 )
 #: A name that tells nothing: a letter or two, and a number.

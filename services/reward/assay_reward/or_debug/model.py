@@ -75,17 +75,17 @@ class Sided(Wire):
     lower: LowerSide = -math.inf
     upper: UpperSide = math.inf
 
-    @model_validator(mode="after")
-    def _sides_are_ordered(self) -> Self:
-        if self.lower > self.upper:
-            raise ValueError(f"{self.name}: lower {self.lower} is above upper {self.upper}")
-        return self
-
 
 class Row(Sided):
     """`lower <= sum of coefficients[column] * column <= upper`."""
 
     coefficients: dict[Name, Coefficient]
+
+    @model_validator(mode="after")
+    def _sides_are_ordered(self) -> Self:
+        if self.lower > self.upper:
+            raise ValueError(f"{self.name}: lower {self.lower} is above upper {self.upper}")
+        return self
 
     @property
     def sense(self) -> Sense:
@@ -114,7 +114,10 @@ class Row(Sided):
 
 
 class Column(Sided):
-    """A variable between its bounds. `cost` is its coefficient in the objective."""
+    """A variable between its bounds. `cost` is its coefficient in the objective.
+
+    A lower bound above the upper one makes the model infeasible: it is a mistake to be found.
+    """
 
     lower: LowerSide = 0.0
     is_integer: bool = False

@@ -1,23 +1,39 @@
 """Models as MPS files, read and written by HiGHS itself; the names are kept."""
 
+import re
 import tempfile
 from pathlib import Path
 
 import numpy as np
 from highspy import Highs, HighsLp, HighsStatus, HighsVarType, MatrixFormat, ObjSense
+from pydantic import ValidationError
 
+from assay_reward.or_debug import mps_text
 from assay_reward.or_debug.model import Column, Model, Row
 from assay_shared.errors import DatasetError, InvalidInput, SolverFault
 
+#: Significant ones, as HiGHS writes them.
+DIGITS = 15
+#: What HiGHS says of a column whose lower bound is above its upper one.
+CROSSED = re.compile(r"Col\s+\d+ has inconsistent bounds")
+
 
 def read(path: Path) -> Model:
-    """The model in an MPS file.
+    """The model in an MPS file. A column whose bounds exclude each other is one of it.
 
-    Raises: DatasetError for a file that is not there or no MPS, and for what a `Model` has not:
-    an objective's constant, semi-continuous columns, names that are not words.
+    Raises: DatasetError for a file that is not there or no MPS, for one that HiGHS reads as
+    something else than it says, and for what a `Model` has not: an objective's constant,
+    semi-continuous columns, names that are not words.
     """
-    highs = _silent()
-    if not path.is_file() or highs.readModel(str(path)) != HighsStatus.kOk:
+    mps_text.check(path)
+    highs, warnings = _silent(), list[str]()
+    highs.setOptionValue("output_flag", True)
+    highs.setOptionValue("log_to_console", False)
+    highs.cbLogging.subscribe(lambda event: warnings.extend(_warnings(event.message)))
+    status = highs.readModel(str(path))
+    if warnings:
+        raise DatasetError(f"not a readable MPS file: {warnings[0]}", field=str(path))
+    if status == HighsStatus.kError:
         raise DatasetError("not a readable MPS file", field=str(path))
     lp = highs.getLp()
     if lp.offset_:
@@ -26,24 +42,43 @@ def read(path: Path) -> Model:
     if not set(kinds) <= {HighsVarType.kContinuous, HighsVarType.kInteger}:
         raise DatasetError("only continuous and integer columns are supported", field=str(path))
     try:
-        return Model(
-            columns=tuple(
-                Column(
-                    name=name,
-                    lower=low,
-                    upper=high,
-                    cost=cost,
-                    is_integer=kind == HighsVarType.kInteger,
-                )
-                for name, low, high, cost, kind in zip(
-                    lp.col_names_, lp.col_lower_, lp.col_upper_, lp.col_cost_, kinds, strict=True
-                )
-            ),
-            rows=_rows(lp),
-            maximise=lp.sense_ == ObjSense.kMaximize,
-        )
-    except ValueError as error:
-        raise DatasetError(f"not a usable model: {error}", field=str(path)) from error
+        return _model(lp, kinds)
+    except ValidationError as error:
+        raise DatasetError(f"not a usable model: {_told(error)}", field=str(path)) from None
+
+
+def _warnings(message: str) -> list[str]:
+    """What HiGHS says of a file, but for bounds that exclude each other: those are no fault."""
+    is_told = message.lstrip().startswith(("WARNING:", "ERROR:"))
+    return [" ".join(message.split())] if is_told and not CROSSED.search(message) else []
+
+
+def _told(error: ValidationError) -> str:
+    """The first thing that is wrong, in a line."""
+    first = error.errors()[0]
+    if first["type"] == "string_pattern_mismatch":
+        name = str(first["input"])[:64]
+        return f"the name {name!r} is no word of letters, digits and _, up to 64"
+    return first["msg"]
+
+
+def _model(lp: HighsLp, kinds: list[HighsVarType]) -> Model:
+    """Raises: ValidationError for what is no `Model`."""
+    columns = zip(lp.col_names_, lp.col_lower_, lp.col_upper_, lp.col_cost_, kinds, strict=True)
+    return Model(
+        columns=tuple(
+            Column(
+                name=name,
+                lower=low,
+                upper=high,
+                cost=cost,
+                is_integer=kind == HighsVarType.kInteger,
+            )
+            for name, low, high, cost, kind in columns
+        ),
+        rows=_rows(lp),
+        maximise=lp.sense_ == ObjSense.kMaximize,
+    )
 
 
 def _rows(lp: HighsLp) -> tuple[Row, ...]:
@@ -78,6 +113,30 @@ def write(model: Model, path: Path) -> None:
         or highs.writeModel(str(path)) == HighsStatus.kError
     ):
         raise SolverFault(f"HiGHS cannot write {path}")
+
+
+def as_written(model: Model) -> Model:
+    """`model` as a file of ours gives it back: published files hold more digits."""
+
+    def kept(value: float) -> float:
+        return float(format(value, f".{DIGITS}g"))
+
+    def sides(part: Row | Column) -> dict[str, float]:
+        return {"lower": kept(part.lower), "upper": kept(part.upper)}
+
+    return model.replaced(
+        columns=tuple(
+            column.model_copy(update=sides(column) | {"cost": kept(column.cost)})
+            for column in model.columns
+        ),
+        rows=tuple(
+            row.model_copy(
+                update=sides(row)
+                | {"coefficients": {name: kept(one) for name, one in row.coefficients.items()}}
+            )
+            for row in model.rows
+        ),
+    )
 
 
 def text(model: Model) -> str:

@@ -8,8 +8,8 @@ from pathlib import Path
 import psutil
 import pytest
 
-from assay_reward.or_debug import instance, mps
-from assay_reward.or_debug.generator import folder, recheck
+from assay_reward.or_debug import benchmark, instance, mps, recheck
+from assay_reward.or_debug.generator import folder
 from assay_reward.or_debug.generator.cells import cells
 from assay_shared.errors import DatasetError, InvalidInput
 from tests.conftest import wait_until
@@ -49,14 +49,14 @@ def test_the_same_seed_gives_the_same_bytes_in_any_process(generated: Path, tmp_
 
 
 def test_a_folder_holds_what_its_manifest_says(generated: Path) -> None:
-    manifest = folder.read_manifest(generated)
+    manifest = folder.Manifest.model_validate_json((generated / "manifest.json").read_text())
     assert (manifest.seed, manifest.per_cell, manifest.num_instances) == (2, 3, 6)
     assert manifest.confirmed_by == "scip"
     assert set(manifest.versions) == {"highspy", "pyscipopt"}
     assert [cell.name for cell in manifest.cells] == ["type_B_easy", "type_D_easy"]
     for cell in manifest.cells:
         path = generated / cell.name
-        assert folder.digests_of(path) == cell.digests
+        assert benchmark.digests_of(path) == cell.digests
         instances = instance.load(path / "dataset.json")
         assert len(instances) == cell.num_instances == 3
         for one in instances:
@@ -138,4 +138,4 @@ def test_a_folder_in_use_and_options_that_mean_nothing_are_refused(
         assert done.returncode == 2
         assert said in done.stderr
     with pytest.raises(DatasetError, match="no manifest"):
-        folder.read_manifest(tmp_path)
+        benchmark.read_cells(tmp_path)

@@ -1,7 +1,5 @@
 """A benchmark on disk: a folder per cell, and one manifest of what was made from what."""
 
-import hashlib
-import json
 from collections import Counter
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
@@ -12,29 +10,26 @@ from statistics import median
 
 from pydantic import Field, JsonValue
 
-from assay_reward.or_debug import mps, tasks
+from assay_reward.or_debug import benchmark, tasks
 from assay_reward.or_debug.generator.cells import Cell
 from assay_reward.or_debug.generator.making import MAX_ATTEMPTS, Made, make
-from assay_reward.or_debug.generator.pool import pool
-from assay_reward.or_debug.instance import Instance, save
+from assay_reward.or_debug.instance import Instance
+from assay_reward.or_debug.pool import pool
 from assay_reward.or_debug.solver import Engine
-from assay_shared.errors import AssayError, DatasetError, InvalidInput
+from assay_shared.errors import AssayError, DatasetError
 from assay_shared.types import Wire
 
-MANIFEST, DATASET, TASKS, MODELS = "manifest.json", "dataset.json", "tasks.jsonl", "models"
 #: Instances that a process makes before it reports.
 BATCH = 5
 
 
-class CellReport(Wire):
-    """What is in a cell, and what it took. `digests` are SHA-256 by file; of models, of all."""
+class CellReport(benchmark.Cell):
+    """What is in a cell, and what it took."""
 
-    name: str
     error_type: str
     difficulty: str
     num_mistakes: int
     shape: dict[str, JsonValue]
-    num_instances: int
     num_lp: int
     num_mip: int
     #: Instances of whose mistakes none could be blamed on a single other row as well.
@@ -47,7 +42,6 @@ class CellReport(Wire):
     num_iis_rows: tuple[float, float, float]
     #: How often something was drawn that made no instance, by reason.
     rejected: dict[str, int]
-    digests: dict[str, str]
 
 
 class Manifest(Wire):
@@ -93,11 +87,9 @@ def generate(output: Path, order: Order, on_progress: OnProgress) -> Manifest:
     Raises: InvalidInput for a folder that has something in it; DatasetError for a cell that cannot
     be filled, with its name and counts.
     """
-    if output.exists() and any(output.iterdir()):
-        raise InvalidInput("the folder is not empty", field="output", hint="choose a new one")
+    benchmark.must_be_new(output)
     made = _make_all(order, on_progress)
     reports = tuple(_write(output / cell.name, cell, made[cell], order) for cell in order.cells)
-    digests = json.dumps([report.digests for report in reports], sort_keys=True)
     manifest = Manifest(
         seed=order.seed,
         per_cell=order.per_cell,
@@ -107,30 +99,10 @@ def generate(output: Path, order: Order, on_progress: OnProgress) -> Manifest:
         versions=_versions(order.confirm),
         num_instances=sum(report.num_instances for report in reports),
         cells=reports,
-        digest=hashlib.sha256(digests.encode()).hexdigest(),
+        digest=benchmark.digest_of(reports),
     )
-    (output / MANIFEST).write_text(manifest.model_dump_json(indent=1) + "\n")
+    benchmark.write_manifest(output, manifest)
     return manifest
-
-
-def read_manifest(folder: Path) -> Manifest:
-    """Raises: DatasetError for a folder that was not generated, or not to its end."""
-    path = folder / MANIFEST
-    if not path.is_file():
-        raise DatasetError("no manifest", field=str(path), hint="assay or-debug generate")
-    try:
-        return Manifest.model_validate_json(path.read_text())
-    except ValueError as error:
-        raise DatasetError(f"not a manifest: {error}", field=str(path)) from error
-
-
-def digests_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of a cell's files as they are."""
-    models = hashlib.sha256()
-    for path in sorted((folder / MODELS).glob("*.mps")):
-        models.update(path.name.encode() + b"\0" + path.read_bytes())
-    files = {name: hashlib.sha256((folder / name).read_bytes()) for name in (DATASET, TASKS)}
-    return {name: digest.hexdigest() for name, digest in (files | {MODELS: models}).items()}
 
 
 def _make_all(order: Order, on_progress: OnProgress) -> dict[Cell, list[Made]]:
@@ -162,14 +134,12 @@ def _make_batch(order: Order, cell: Cell, numbers: range) -> list[Made]:
 
 
 def _write(folder: Path, cell: Cell, made: Sequence[Made], order: Order) -> CellReport:
-    (folder / MODELS).mkdir(parents=True)
     instances = [one.instance for one in made]
-    for instance in instances:
-        mps.write(instance.model, folder / MODELS / f"{instance.id}.mps")
-    save(instances, folder / DATASET)
-    tasks.save(tasks.of_cell(instances, order.seed, order.max_turns, order.shown), folder / TASKS)
+    digests = benchmark.write_cell(
+        folder, instances, tasks.of_cell(instances, order.seed, order.max_turns, order.shown)
+    )
     rejected = sum((one.rejected for one in made), Counter[str]())
-    return _report(cell, instances, rejected, digests_of(folder))
+    return _report(cell, instances, rejected, digests)
 
 
 def _report(

@@ -4,15 +4,9 @@ from collections.abc import Callable
 from pathlib import Path
 
 from assay_reward.or_debug import mps
-from assay_reward.or_debug.generator.folder import (
-    DATASET,
-    MODELS,
-    Manifest,
-    digests_of,
-    read_manifest,
-)
-from assay_reward.or_debug.generator.pool import pool
+from assay_reward.or_debug.benchmark import DATASET, MODELS, Cell, digests_of, read_cells
 from assay_reward.or_debug.instance import Instance, apply, load
+from assay_reward.or_debug.pool import pool
 from assay_reward.or_debug.solver import Engine, solve
 from assay_shared.errors import DatasetError, InvalidInput
 from assay_shared.types import Wire
@@ -59,10 +53,9 @@ def recheck(
 
     Raises: DatasetError for a folder without manifest, or a file that cannot be read.
     """
-    manifest = read_manifest(folder)
     with pool(num_processes) as workers:
         found = []
-        for report in manifest.cells:
+        for report in read_cells(folder):
             path = folder / report.name
             instances = load(path / DATASET)
             arguments = [(path / MODELS, instance, engine) for instance in instances]
@@ -70,7 +63,7 @@ def recheck(
             for answer in workers.map(_ask, arguments, chunksize=BATCH):
                 answers.append(answer)
                 on_progress(1)
-            found.append(_finding(folder, manifest, report.name, instances, answers))
+            found.append(_finding(folder, report, instances, answers))
     return tuple(found)
 
 
@@ -93,13 +86,8 @@ def _ask(argument: tuple[Path, Instance, Engine]) -> _Answers:
 
 
 def _finding(
-    folder: Path,
-    manifest: Manifest,
-    name: str,
-    instances: tuple[Instance, ...],
-    answers: list[_Answers],
+    folder: Path, report: Cell, instances: tuple[Instance, ...], answers: list[_Answers]
 ) -> CellCheck:
-    report = next(cell for cell in manifest.cells if cell.name == name)
     problems = [
         f"{instance.id}: {field}"
         for instance, answer in zip(instances, answers, strict=True)
@@ -108,10 +96,10 @@ def _finding(
     ]
     if len(instances) != report.num_instances:
         problems.append(f"{len(instances)} instances, the manifest says {report.num_instances}")
-    if digests_of(folder / name) != report.digests:
+    if digests_of(folder / report.name) != report.digests:
         problems.append("the files are not those that the manifest tells of")
     return CellCheck(
-        name=name,
+        name=report.name,
         num_instances=len(instances),
         num_same_model=sum(answer.is_same_model for answer in answers),
         num_infeasible=sum(answer.is_infeasible for answer in answers),

@@ -1,0 +1,191 @@
+"""Each published problem made an instance, and each claim that it makes tried."""
+
+import time
+from pathlib import Path
+from random import Random
+from typing import Literal
+
+from assay_reward.or_debug import mps
+from assay_reward.or_debug.disguise import Disguised, disguise
+from assay_reward.or_debug.draft import Draft
+from assay_reward.or_debug.episode_metrics import claim_irreducible, named_members
+from assay_reward.or_debug.iis import Irreducible, irreducible, is_irreducible, part
+from assay_reward.or_debug.instance import Edit, Instance, SetColumn, SetRow, apply
+from assay_reward.or_debug.model import Model
+from assay_reward.or_debug.published.fixes import read_fix
+from assay_reward.or_debug.published.problems import Problem
+from assay_reward.or_debug.solver import Outcome, is_feasible, solve
+from assay_reward.or_debug.tasks import to_task
+from assay_shared.errors import InfrastructureError, InvalidInput, TimedOut
+from assay_shared.types import Role, Wire
+
+#: For one question to a solver, and for all about one problem.
+LIMIT_S, PROBLEM_LIMIT_S = 30.0, 120.0
+#: The files hold more digits than ours do, and their optima come from another solver.
+AGREEMENT = 1e-4
+
+Subset = Literal["irreducible", "reducible", "feasible", "unknown"]
+
+
+class Clock:
+    """The time that one problem has."""
+
+    def __init__(self) -> None:
+        self._ends = time.monotonic() + PROBLEM_LIMIT_S
+
+    def left(self) -> float:
+        """Seconds for the next question. Raises: TimedOut where there are none."""
+        left = self._ends - time.monotonic()
+        if left <= 0:
+            raise TimedOut(f"one problem takes more than {PROBLEM_LIMIT_S:g} s")
+        return min(left, LIMIT_S)
+
+
+class Checked(Wire):
+    """A problem's instance, and which of its claims hold.
+
+    It is sound where `faults` is empty; there is an instance of every problem that could be made
+    one, unsound ones included. `published_iis` is what the published subset is: `unknown` where it
+    names what is not in the model, or no solver could tell in time. `single_fix` is whether one
+    edit of several is enough to give the optimum back.
+    """
+
+    problem_id: str
+    error_type: str
+    difficulty: str
+    instance: Instance | None = None
+    is_read: bool = False
+    is_infeasible: bool = False
+    is_fix_read: bool = False
+    is_feasible_after: bool = False
+    is_restored: bool = False
+    published_iis: Subset = "unknown"
+    single_fix: bool = False
+    faults: tuple[str, ...] = ()
+
+    @property
+    def is_sound(self) -> bool:
+        return not self.faults
+
+
+def check(folder: Path, problem: Problem, name: str) -> Checked:
+    """Make an instance of `problem` under neutral names, and try its claims.
+
+    `name` is the set's: ids of problems are used again in other sets. Rows and columns are
+    shuffled by the problem's id. What goes against a claim is a fault; no fault is raised.
+    """
+    found = Checked(
+        problem_id=problem.problem_id,
+        error_type=problem.error_type,
+        difficulty=problem.difficulty,
+    )
+    clock = Clock()
+    try:
+        broken = mps.as_written(mps.read(folder / problem.model_file))
+        found = found.model_copy(update={"is_read": True})
+        if is_feasible(broken, clock.left()):
+            return _at_fault(found, "the model is feasible as published")
+        subset = _kind_of_subset(problem, broken, clock)
+        found = found.model_copy(update={"is_infeasible": True, "published_iis": subset})
+        fix = read_fix(problem.ground_truth_fix, broken)
+        found = found.model_copy(update={"is_fix_read": True})
+        return _repaired(found, problem, broken, fix, name, clock)
+    except (InvalidInput, InfrastructureError) as error:
+        return _at_fault(found, str(error))
+
+
+def _repaired(
+    found: Checked,
+    problem: Problem,
+    broken: Model,
+    fix: tuple[Edit, ...],
+    name: str,
+    clock: Clock,
+) -> Checked:
+    best = solve(apply(fix, broken), clock.left())
+    is_restored = _is_optimum(best, problem)
+    found = found.model_copy(
+        update={
+            "is_feasible_after": best.status != "infeasible",
+            "is_restored": is_restored,
+            "single_fix": is_restored and _one_is_enough(fix, broken, problem, clock),
+        }
+    )
+    if not best.is_optimal:
+        return _at_fault(found, f"the model is {best.status} after the published fix")
+    if not is_restored:
+        stated = f"{problem.original_objective:.8g}"
+        found = _at_fault(
+            found, f"the published fix gives {best.objective:.8g}, the stated optimum is {stated}"
+        )
+    blamed = tuple(dict.fromkeys(_name(edit) for edit in fix))
+    draft = Draft(apply(fix, broken), broken, blamed, fix)
+    disguised = disguise(Random(problem.problem_id), draft)
+    subset = irreducible(disguised.broken, clock.left())
+    if not is_irreducible(disguised.broken, subset.rows, subset.bounds, clock.left()):
+        found = _at_fault(found, "no subset is proved to be irreducible")
+    instance = _instance(problem, disguised, subset, name, clock)
+    to_task(instance, Role.TEST)  # raises where the prompt would tell what is wrong
+    return found.model_copy(update={"instance": instance})
+
+
+def _instance(
+    problem: Problem, disguised: Disguised, subset: Irreducible, name: str, clock: Clock
+) -> Instance:
+    rows = subset.rows
+    repairs = [row for row in rows if is_feasible(disguised.broken.without_row(row), clock.left())]
+    return Instance(
+        id=f"{name}.{problem.problem_id}",
+        error_type=problem.error_type,
+        difficulty=problem.difficulty,
+        model=disguised.broken,
+        original_objective=problem.original_objective,
+        root_cause=disguised.root_cause,
+        fix=disguised.fix,
+        iis=subset,
+        num_single_repairs=len(repairs),
+        names=disguised.names,
+        tags={"kind": problem.problem_type, "set": name},
+    )
+
+
+def _at_fault(found: Checked, fault: str) -> Checked:
+    return found.model_copy(update={"faults": (*found.faults, fault)})
+
+
+def _is_optimum(best: Outcome, problem: Problem) -> bool:
+    expected = problem.original_objective
+    return best.objective is not None and abs(best.objective - expected) <= AGREEMENT * max(
+        1.0, abs(expected)
+    )
+
+
+def _one_is_enough(fix: tuple[Edit, ...], broken: Model, problem: Problem, clock: Clock) -> bool:
+    """Whether one of several edits alone gives the stated optimum."""
+    return len(fix) > 1 and any(
+        _is_optimum(solve(apply((edit,), broken), clock.left()), problem) for edit in fix
+    )
+
+
+def _kind_of_subset(problem: Problem, model: Model, clock: Clock) -> Subset:
+    rows, columns = problem.iis_constraints, problem.iis_bounds
+    known = set(rows) <= model.rows_by_name.keys() and set(columns) <= model.columns_by_name.keys()
+    if not known or not (rows or columns):
+        return "unknown"
+    claim = (*rows, *columns)
+    found = claim_irreducible(model, claim, clock.left())
+    if found is None:
+        return "unknown"
+    if found:
+        return "irreducible"
+    return (
+        "feasible"
+        if is_feasible(part(model, named_members(model, claim)), clock.left())
+        else "reducible"
+    )
+
+
+def _name(edit: Edit) -> str:
+    if isinstance(edit, SetRow):
+        return edit.row.name
+    return edit.column.name if isinstance(edit, SetColumn) else edit.name
