@@ -1,6 +1,6 @@
 import pytest
-
 from assay_reward.quantity import last_quantity, parse_quantity
+
 from assay_reward.verifiers.math import MATH, same_number
 from assay_shared.symbolic import Symbolic
 from tests.unit.reward.measuring import measure

@@ -1,7 +1,6 @@
 from fractions import Fraction
 
 import pytest
-
 from assay_shared.numbers import last_number, parse_number
 
 
