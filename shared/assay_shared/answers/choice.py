@@ -80,10 +80,8 @@ class Options:
         found: dict[str, str | None] = {}
         for letter, text in zip(LETTERS, self.texts, strict=False):
             key = option_key(text)
-            folded = key.casefold()
-            found[folded] = None if folded in found else letter
-            if key != folded:
-                found[key] = letter
+            for written in {key, key.casefold()}:
+                found[written] = None if written in found else letter
         return found
 
     def letter(self, name: str) -> str | None:
@@ -93,12 +91,13 @@ class Options:
 
 def option_key(text: str) -> str:
     """What two ways of writing an option's text have in common."""
-    return words_key(words_of(plain(text)))
+    return words_key(words_of(plain(text.translate(_DECORATION))))
 
 
-def same_options(texts: Sequence[str]) -> bool:
-    """Whether two of the options say the same."""
-    return len({option_key(text) for text in texts}) < len(texts)
+def is_there_twice(texts: Sequence[str], letter: str) -> bool:
+    """Whether another option says the same as that of the letter."""
+    keys = [option_key(text) for text in texts]
+    return keys.count(keys[LETTERS.index(letter)]) > 1
 
 
 def chosen_letter(text: str, options: Options) -> str | None:
@@ -140,7 +139,7 @@ def _first_line(head: str, lines: list[str], options: Options) -> str | None:
 
 def _bare(line: str) -> str:
     """The line without emphasis, LaTeX and quotation marks."""
-    bare = " ".join(line.translate(_DECORATION).split())
+    bare = " ".join(line.translate(_DECORATION).split()).strip("_")
     return (
         words_of(plain(bare)) + ("." if bare.endswith(".") else "")
         if "\\" in bare or "$" in bare

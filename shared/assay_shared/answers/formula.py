@@ -187,7 +187,7 @@ class _Writer:
         if token in ("(", "[", "{"):
             return f"({self._group(token, {'(': ')', '[': ']', '{': '}'}[token], depth)})"
         if token == "|" and until != "|":
-            return rf"\left|{self._group('|', '|', depth)}\right|"
+            return f"(|{self._group('|', '|', depth)}|)"
         self._next()
         if token and token[0] in "0123456789.":
             return _number(token)
@@ -319,10 +319,13 @@ def _proven(first: str, second: str) -> bool:
     from math_verify import verify
 
     is_real = not re.search(r"(?<![A-Za-z\\])i(?![A-Za-z])", f"{first} {second}")
-    one, other = (
-        latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
-        for text in (first, second)
-    )
+    try:
+        one, other = (
+            latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
+            for text in (first, second)
+        )
+    except Exception:  # the parser raises bare exceptions for what it cannot read
+        return False
     exact = _rational(one), _rational(other)
     if None not in exact:
         return exact[0] == exact[1]

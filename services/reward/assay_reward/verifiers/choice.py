@@ -5,7 +5,7 @@ from functools import cached_property
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier, task_check
-from assay_shared.answers.choice import LETTERS, Options, chosen_letter, same_options
+from assay_shared.answers.choice import LETTERS, Options, chosen_letter, is_there_twice
 from assay_shared.types import Status, Task
 
 
@@ -21,8 +21,8 @@ class Choices(BaseModel):
     def _is_an_option(self) -> "Choices":
         if self.answer not in LETTERS[: len(self.options)]:
             raise ValueError(f"there is no option {self.answer} among {len(self.options)}")
-        if same_options(self.options):
-            raise ValueError("two options are the same")
+        if is_there_twice(self.options, self.answer):
+            raise ValueError("another option says the same as the right one")
         return self
 
     @cached_property
