@@ -91,7 +91,7 @@ class Options:
 
 def option_key(text: str) -> str:
     """What two ways of writing an option's text have in common."""
-    return words_key(words_of(plain(text.translate(_DECORATION))))
+    return words_key(words_of(plain(text.translate(_DECORATION))), fold=False)
 
 
 def is_there_twice(texts: Sequence[str], letter: str) -> bool:
@@ -156,10 +156,11 @@ def named_option(text: str, options: Options) -> str | None:
     labelled = _LABEL.fullmatch(bare)
     if labelled is None or (letter := options.letter(labelled["letter"])) is None:
         return by_text
-    said = (labelled["rest"] or "").strip(" -–")
+    said = (labelled["rest"] or "").removeprefix("- ").removeprefix("– ").strip()
     if said:
-        return letter if _by_text(said, options) == letter else by_text
-    return letter if by_text in (None, letter) else None
+        return letter if _is_text_of(said, letter, options) else by_text
+    exactly = options.by_key.get(option_key(bare), letter)
+    return letter if exactly == letter or by_text == letter else None
 
 
 def _by_text(text: str, options: Options) -> str | None:
@@ -225,7 +226,7 @@ def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
             return letter, start + label.end() + ends.end()
         if _REASON.match(rest):
             return letter, start + label.end()
-        said = re.match(r"[.:,]? ?[-–]? ?", rest)
+        said = re.match(r"[.:,]?(?: [-–](?= ))? ?", rest)
         return _followed_by_text(rest[said.end() if said else 0 :], letter, options), start + len(
             line
         )
@@ -237,10 +238,12 @@ def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
 
 def _followed_by_text(rest: str, letter: str, options: Options) -> str | None:
     """The letter, if its option's text follows and then nothing else of the sentence."""
-    own = options.texts[LETTERS.index(letter)]
-    written = option_key(own).casefold()
     sentence = re.split(r"[.!](?:\s|$)", rest, maxsplit=1)[0]
-    for said in (sentence, rest, re.split(r",? (?:because|since)\b", sentence, maxsplit=1)[0]):
-        if option_key(said).casefold() == written:
-            return letter
-    return None
+    reasoned = re.split(r",? (?:because|since)\b", sentence, maxsplit=1)[0]
+    said = (sentence, rest.rstrip(". "), reasoned)
+    return letter if any(_is_text_of(text, letter, options) for text in said) else None
+
+
+def _is_text_of(text: str, letter: str, options: Options) -> bool:
+    own = options.texts[LETTERS.index(letter)]
+    return option_key(text).casefold() == option_key(own).casefold()

@@ -35,7 +35,11 @@ _QUANTITY = re.compile(
 _PART_BEFORE = re.compile(
     r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|[\w}\])]|\d[\s,;]|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z"
 )
-_PART_AFTER = re.compile(r"\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|[^\W\d_]")
+_PART_AFTER = re.compile(
+    r"\s(?:halves|thirds|quarters|\w{3,12}ths|hundreds?|thousands?|millions?|billions?|dozens?"
+    r"|scores|pairs|times|over|point|squared|cubed|factorial|below|or|to)\b|"
+    r"\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|[^\W\d_]"
+)
 
 
 class Extract(StrEnum):

@@ -109,7 +109,8 @@ def _without_latex(text: str) -> str:
         text = _STYLED.sub(r"\1", text)
         text = _UPRIGHT.sub(rf" {OPEN}\1{CLOSE}", text)
         text = _COMMAND.sub(_command, text)
-    return text.replace("~", " ").replace("{,}", ",")
+        text = text.replace("~", " ")
+    return text.replace("{,}", ",")
 
 
 def _command(found: re.Match[str]) -> str:

@@ -35,7 +35,8 @@ class Quantity:
     def equals(self, other: "Quantity") -> bool | None:
         """Whether both say the same; None where that cannot be told.
 
-        Where one side has no unit the numbers decide; a percentage then also equals its hundredth.
+        Where one side has no unit the numbers decide. 50% is 0.5 then, and also 50; but 0.5% is
+        not 0.5: a number below one would be a share.
         Known units of one dimension are converted. Units of different things, and two different
         units that are not known, tell nothing.
         """
@@ -51,9 +52,10 @@ class Quantity:
         assert self.unit is not None
         if not self.unit.is_sure:
             return None
-        if self.value == bare.value:
-            return True
-        return self.unit.is_percent and self.value / 100 == bare.value
+        if not self.unit.is_percent:
+            return self.value == bare.value
+        same = self.value == bare.value and abs(bare.value) >= 1
+        return same or self.value / 100 == bare.value
 
 
 @lru_cache(maxsize=4096)

@@ -288,10 +288,17 @@ def _bracketed(text: str, depth: int) -> Value:
         return Formula(text)
     parts = _split(inner, marks, {",", ";"})
     if opened == "\\{":
-        return _several(parts, depth) if parts else Formula("\\emptyset")
+        return _set(parts, depth)
     if len(parts) == 1 and (opened, closed) == ("(", ")"):
         return value_of(parts[0], depth + 1)
     return Ordered(opened, tuple(value_of(part, depth + 1) for part in parts), closed)
+
+
+def _set(parts: list[str], depth: int) -> Value:
+    """The set of the parts; that of the empty set is not the empty set."""
+    if parts == ["\\emptyset"]:
+        return Several((Formula("\\emptyset"),))
+    return _several(parts, depth) if parts else Formula("\\emptyset")
 
 
 def _unbracketed(text: str) -> tuple[str, str, str]:
