@@ -245,5 +245,6 @@ def _followed_by_text(rest: str, letter: str, options: Options) -> str | None:
 
 
 def _is_text_of(text: str, letter: str, options: Options) -> bool:
-    own = options.texts[LETTERS.index(letter)]
-    return option_key(text).casefold() == option_key(own).casefold()
+    key, own = option_key(text), option_key(options.texts[LETTERS.index(letter)])
+    folded = key.casefold()
+    return key == own or (folded == own.casefold() and options.by_key[folded] == letter)

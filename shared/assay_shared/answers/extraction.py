@@ -17,7 +17,7 @@ _FENCE = re.compile(r"```[\w+-]*+[ \t]*+\n")
 _BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
 _BRACE = re.compile(r"[{}]")
 _CLAIM = re.compile(
-    r"\b(?:answer|result|solution)\b(?:\s(?:is|are|equals|would be|must be|should be))?+"
+    r"\b(?:answer|result|solution)\b(?:\s(?:is|are|equals|would be|must be|should be)\b(?!n't))?+"
     r"[ \t]*+(?:[:=][ \t]*+)?+(?:\*\*[ \t]*+)?+([^\n]++)",
     re.IGNORECASE,
 )
@@ -33,7 +33,8 @@ _QUANTITY = re.compile(
 )
 #: A number with one of these beside it is a part of a formula, or one of several.
 _PART_BEFORE = re.compile(
-    r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|[\w}\])]|\d[\s,;]|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z"
+    r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|\d[,;]?+\s|\d[,;]|\d:|\\[A-Za-z]++"
+    r"|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z|[\w})\]]\Z"
 )
 _PART_AFTER = re.compile(
     r"\s(?:halves|thirds|quarters|\w{3,12}ths|hundreds?|thousands?|millions?|billions?|dozens?"

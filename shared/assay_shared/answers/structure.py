@@ -232,7 +232,9 @@ def _split_all(text: str, marks: list[_Mark]) -> list[str]:
 def _equation(text: str, sides: list[str], depth: int) -> Value:
     names = [_name(side) for side in sides[:-1]]
     if all(name is not None for name in names):
-        return Named(frozenset(filter(None, names)), value_of(sides[-1], depth + 1))
+        # "We get x" names x.
+        known = {name for side in sides[:-1] for name in (_name(side), _name(side.split()[-1]))}
+        return Named(frozenset(filter(None, known)), value_of(sides[-1], depth + 1))
     if len(sides) == 2 and all(sides) and not _is_words(text):
         return Relation(tuple(sides), ("=",))
     return Words(text)

@@ -69,8 +69,8 @@ _TABLE = (
 _UNITS = {
     name: (dimension, Fraction(size)) for dimension, size, names in _TABLE for name in names.split()
 }
-#: How the units of the table are written.
-UNIT_NAMES = frozenset(_UNITS)
+#: How the units of the table are written in a sentence, in which "in" is no inch.
+UNIT_NAMES = frozenset(_UNITS) - frozenset(("in", "A", "t", "V", "N", "K", "J", "W"))
 #: These dimensions are made of others: a length's power, a length in a time.
 _MADE = {
     "area": (("length", 2),),
