@@ -96,7 +96,7 @@ def own_renderings(gold: str) -> dict[str, str]:
         "tagged": f"Some thought.\n<answer>{gold}</answer>",
         "marked": f"Some thought.\n#### {gold}",
         "in text": rf"\boxed{{\text{{{gold}}}}}" if gold.replace(" ", "").isalpha() else "",
-        "dfrac": rf"\boxed{{{gold.replace('frac', 'dfrac').replace('ddfrac', 'dfrac')}}}",
+        "dfrac": rf"\boxed{{{gold.replace(chr(92) + 'frac', chr(92) + 'dfrac')}}}",
         "spaced": rf"\boxed{{ {_spaced(gold)} }}",
     }
     found |= _of_number(gold)
@@ -112,7 +112,7 @@ def _spaced(gold: str) -> str:
 
 def number_of(gold: str) -> Fraction | None:
     """The value of a plain whole number, decimal or LaTeX fraction: by rules of its own."""
-    bare = gold.replace(",", "").replace("$", "").replace("\\", "").strip()
+    bare = gold.replace(",", "").replace("$", "").replace("\\", "").replace("_", "x").strip()
     if "," in gold and not re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", gold.strip("$\\ ")):
         return None
     if (parts := re.fullmatch(r"(-?)[dt]?frac\{(\d+)\}\{(\d+)\}", bare)) is not None:
@@ -128,7 +128,7 @@ def _of_number(gold: str) -> dict[str, str]:
     if value is None:
         return {}
     found = {
-        "with a unit": rf"It weighs \boxed{{{gold}\text{{ units}}}}.",
+        "with a unit": "" if "$" in gold else rf"It weighs \boxed{{{gold}\text{{ units}}}}.",
         "in a sentence": f"First 3 of them, and so on. The answer is {gold}.",
     }
     if value.denominator == 1:
@@ -212,6 +212,10 @@ async def compare(answer: str, reference: str, symbolic: Symbolic) -> bool:
 async def grade_row(table: Table, golds: list[str], at: int, symbolic: Symbolic) -> None:
     """Compares one gold answer with all its renderings and with answers that are wrong."""
     gold, rng = golds[at], random.Random(at)
+    if not gold.strip():
+        table.rows["not gradable"] += 1
+        table.failed.append(("no reference", gold, ""))
+        return
     others = {f"row {n} further": golds[(at + n) % len(golds)] for n in range(1, _NEIGHBOURS + 1)}
     wrong = {n: whole_reference(t) for n, t in others.items()} | changed(gold, rng)
     wrong = {
