@@ -200,6 +200,8 @@ def really_differ(one: str, other: str) -> bool:
 
 async def compare(answer: str, reference: str, symbolic: Symbolic) -> bool:
     """As the rubric `math` compares them."""
+    if answer.strip() == whole_reference(reference):
+        return True
     given = final_answer(answer)
     if given is None:
         return False

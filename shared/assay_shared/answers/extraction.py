@@ -38,7 +38,8 @@ _PART_BEFORE = re.compile(
 )
 _PART_AFTER = re.compile(
     r"\s(?:halves|thirds|quarters|\w{3,12}ths|hundreds?|thousands?|millions?|billions?|dozens?"
-    r"|scores|pairs|times|over|point|squared|cubed|factorial|below|or|to)\b|"
+    r"|scores|pairs|times|over|point|squared|cubed|factorial|below|or|to"
+    r"|(?:is|was) (?:wrong|incorrect|not)|isn't|wasn't)\b|"
     r"\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|[^\W\d_]"
 )
 
@@ -158,7 +159,7 @@ def final_answer(text: str) -> str | None:
     for find in (last_boxed, last_tagged, last_marked):
         found = find(text)
         if found is not None:
-            return final_answer(found) if find is last_tagged else found
+            return found
     bare = text.strip()
     if not bare or (len(bare) <= _MAX_SHORT and "\n" not in bare and _is_value(bare)):
         return bare or None

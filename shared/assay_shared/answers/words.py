@@ -11,7 +11,7 @@ _HYPHEN = re.compile(r"(?<=[^\W\d_][^\W\d_])-(?=[^\W\d_]{2})")
 _QUOTED = re.compile(r"""(?<![\w'])(["'])(?=\w)([^"']*)\1(?!\w)""")
 #: "A" is an article before a word in lower case, not in "vitamin A", "a b" or "a few".
 _ARTICLE = re.compile(
-    r"(?:(?<=\s)|^)(?:[Tt]he|THE|an|An|a|A(?=\s[a-z]))\s(?!few\b|little\b|lot\b)(?=\w{2})"
+    r"(?:(?<=\s)|^)(?:[Tt]he|THE|an|An|a|A(?=\s[a-z]))\s(?!few\b|little\b|lot\b)(?=\w{2}|\d)"
 )
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
 

@@ -13,6 +13,8 @@ def _has_value(task: Task, options: NoOptions) -> None:
 async def _math(candidate: Candidate, options: NoOptions) -> Measured:
     """1 if the final value of an answer equals the reference's, else 0."""
     expected = whole_reference(reference_of(candidate.task))
+    if candidate.text.strip() == expected:
+        return Measured(1.0, Status.ACCEPTED, "the reference itself")
     given = final_answer(candidate.text)
     if given is None:
         return Measured(0.0, Status.WRONG_ANSWER, "no value found")
