@@ -72,16 +72,15 @@ class Table:
     def line(self) -> str:
         pairs = self.pairs
         return (
-            f"| {self.name} | {self.rows.total():,} | {self.rows['right']:,} | {self.rows['wrong']:,}"
-            f" | {self.rows['not gradable']:,} | {pairs['right']:,} of {pairs['own']:,}"
-            f" | {pairs['mistaken']:,} of {pairs['other']:,} |"
+            f"| {self.name} | {self.rows.total():,} | {self.rows['right']:,}"
+            f" | {self.rows['wrong']:,} | {self.rows['not gradable']:,}"
+            f" | {pairs['right']:,} of {pairs['own']:,} | {pairs['mistaken']:,} of {pairs['other']:,} |"
         )
 
 
 def rows_of(path: Path) -> Iterator[dict[str, Any]]:
     """The objects of a file with one JSON object a line."""
-    opened = gzip.open(path, "rb") if path.suffix == ".gz" else path.open("rb")
-    with opened as lines:
+    with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
         for line in lines:
             yield json.loads(line)
 
@@ -373,7 +372,7 @@ def _grade_choice(table: Table, texts: tuple[str, ...], letter: str) -> None:
 def report(tables: list[Table]) -> str:
     """The table in Markdown, and below it how often each way went wrong."""
     lines = [
-        "| set | rows | right | wrong | not gradable | own answer found equal | others found equal |",
+        "| set | rows | right | wrong | not gradable | own found equal | others found equal |",
         "|---|---|---|---|---|---|---|",
         *(table.line() for table in tables),
         "",

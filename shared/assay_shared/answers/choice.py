@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from assay_shared.answers.equality import NeedsProof, settled
-from assay_shared.answers.extraction import last_boxed, last_marked, last_tagged
+from assay_shared.answers.extraction import last_boxed, last_marked, last_match, last_tagged
 from assay_shared.answers.latex import plain, words_of
 from assay_shared.answers.words import words_key
 
@@ -21,14 +21,14 @@ _LABEL = re.compile(
     re.IGNORECASE | re.DOTALL,
 )
 _SAYS = (
-    r"(?: (?:is|was|are|will be|must be|should be|would be|has to be|=))?"
-    r"(?: (?:therefore|thus|hence|clearly|then|indeed|simply|definitely))?"
-    r"(?: ?[:：])? ?(?:option |choice |letter |answer )?"
+    r"(?:\ (?:is|was|are|will\ be|must\ be|should\ be|would\ be|has\ to\ be|=))?"
+    r"(?:\ (?:therefore|thus|hence|clearly|then|indeed|simply|definitely))?"
+    r"(?:\ ?[:：])?\ ?(?:option\ |choice\ |letter\ |answer\ )?"
 )
 _CLAIM = re.compile(
     rf"""
-    \b(?:answer|correct\ (?:option|choice|one|response)|(?:best|right)\ (?:option|choice|one|answer)
-      |my\ choice|solution(?=\ is|\ ?[:：])|choice(?=\ is|\ ?[:：])|option(?=\ is|\ ?[:：])) {_SAYS.replace(" ", chr(92) + " ")}
+    \b(?:answer|correct\ (?:option|choice|one|response)|(?:best|right)\ (?:option|choice|one)
+      |my\ choice|(?:solution|choice|option)(?=\ is|\ ?[:：])) {_SAYS}
     | \b(?:I|we)(?:\ (?:would|will|shall|must)|'ll|'d)?\ (?:choose|pick|select|chose|go\ with|say)
       \ (?:option\ |choice\ |answer\ )?
     | (?:^|(?<=[.!?]\ ))(?:(?:so|thus|hence|therefore),?\ (?:it\ is\ |it's\ |it\ must\ be\ )?
@@ -43,26 +43,29 @@ _CLAIM = re.compile(
 #: "B is correct": the letter comes first.
 _CORRECT = re.compile(
     r"(?<![\w/|&])(?:option |choice |answer )?\(?(?P<letter>[A-Z])\)? (?:is|must be) (?:the )?"
-    r"(?:(?:only |most )?(?:correct|right|best|true|appropriate)(?: (?:answer|option|choice|one|statement))?)"
+    r"(?:only |most )?(?:correct|right|best|true|appropriate)"
+    r"(?: (?:answer|option|choice|one|statement))?"
     r"(?=[.!,;]|$| because| since)",
     re.IGNORECASE,
 )
 _DOUBT = re.compile(
-    r"\b(?:not|never|no|neither|nor|if|unless|whether|either|or|and|maybe|perhaps|possibly|probably|might|may|"
-    r"could|suppose|assume|assuming|suppose|eliminate|exclude|guess|isn't|don't|doesn't|can't|cannot|"
-    r"wouldn't|unlikely|worst|least|some|someone|people|claims?|claimed|argues?|rule out|ruled out|why|wrong|incorrect|else)\b|n't\b|不|非",
+    r"\b(?:not|never|no|neither|nor|if|unless|whether|either|or|and|maybe|perhaps|possibly|probably"
+    r"|might|may|could|suppose|assume|assuming|eliminate|exclude|guess|can't|cannot|unlikely|worst"
+    r"|least|some|someone|people|claims?|claimed|argues?|rule out|ruled out|why|wrong|incorrect"
+    r"|else)\b|n't\b|不|非",
     re.IGNORECASE,
 )
 _RETRACTED = re.compile(
-    r"\A\W*(?:or|no|not|but|and|nope)\b|\b(?:wait|actually|correction|sorry|mistaken?|instead|alternatively|"
-    r"second thought|scratch that|maybe|perhaps|possibly|could also|might be|not sure|unsure|just kidding|guess|"
-    r"or (?:option )?\(?[A-Z](?!\w)|"
-    r"(?:that|this|it|which)(?: is|'s| was| seems) (?:wrong|incorrect|false|not))\b",
+    r"\A\W*(?:or|no|not|but|and|nope)\b|\b(?:wait|actually|correction|sorry|mistaken?|instead"
+    r"|alternatively|second thought|scratch that|maybe|perhaps|possibly|could also|might be"
+    r"|not sure|unsure|just kidding|guess|or (?:option )?\(?[A-Z](?!\w)"
+    r"|(?:that|this|it|which)(?: is|'s| was| seems) (?:wrong|incorrect|false|not))\b",
     re.IGNORECASE,
 )
 _REASON = re.compile(
     r",? (?:because|since|as|for the reason|due to|which|where)\b|,? (?:is|being) correct\b"
 )
+_SENTENCES = re.compile(r"[.!?;:\n]\s|,\s(?:so|thus|hence|therefore|and)\b|\n")
 #: "Answer:" may stand on a line of its own.
 _BREAK = re.compile(r"(?::?\n)?")
 _END = re.compile(r"[.!]?(?:\Z|(?<=[.!])\s)")
@@ -140,11 +143,9 @@ def _first_line(head: str, lines: list[str], options: Options) -> str | None:
 def _bare(line: str) -> str:
     """The line without emphasis, LaTeX and quotation marks."""
     bare = " ".join(line.translate(_DECORATION).split()).strip("_")
-    return (
-        words_of(plain(bare)) + ("." if bare.endswith(".") else "")
-        if "\\" in bare or "$" in bare
-        else bare
-    )
+    if "\\" not in bare and "$" not in bare:
+        return bare
+    return words_of(plain(bare)) + "." * bare.endswith(".")
 
 
 def named_option(text: str, options: Options) -> str | None:
@@ -187,12 +188,8 @@ def _surely_same(one: str, other: str) -> bool:
 
 def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
     """Whether the text claims an option, and the one that it claims last."""
-    claim = None
-    for claim in _CLAIM.finditer(text):
-        pass
-    correct = None
-    for correct in _CORRECT.finditer(text):
-        pass
+    claim = last_match(_CLAIM, text)
+    correct = last_match(_CORRECT, text)
     if correct is not None and (claim is None or correct.end() >= claim.end()):
         letter = options.letter(correct["letter"])
         start, end = correct.start(), correct.end()
@@ -208,9 +205,7 @@ def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
 
 def _doubted(text: str, start: int) -> bool:
     """Whether the sentence that leads to a claim hedges or denies it."""
-    sentence = re.split(
-        r"[.!?;:\n]\s|,\s(?:so|thus|hence|therefore|and)\b|\n", text[max(0, start - 200) : start]
-    )[-1]
+    sentence = _SENTENCES.split(text[max(0, start - 200) : start])[-1]
     return _DOUBT.search(sentence) is not None
 
 
@@ -227,9 +222,8 @@ def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
         if _REASON.match(rest):
             return letter, start + label.end()
         said = re.match(r"[.:,]?(?: [-–](?= ))? ?", rest)
-        return _followed_by_text(rest[said.end() if said else 0 :], letter, options), start + len(
-            line
-        )
+        rest = rest[said.end() if said else 0 :]
+        return _followed_by_text(rest, letter, options), start + len(line)
     sentence = re.split(r"[.!?](?:\s|$)", line, maxsplit=1)[0]
     if line[len(sentence) :].startswith("?"):
         return None, start

@@ -1,5 +1,7 @@
 """Whether an answer equals a reference: at once where it can be told, else with formulas."""
 
+import itertools
+import re
 from collections.abc import Callable
 from functools import lru_cache
 
@@ -107,9 +109,7 @@ def _packed(text: str) -> str:
 
 @lru_cache(maxsize=1024)
 def _unbraced(text: str) -> str:
-    from re import sub
-
-    return sub(r"([_^])\{(\w)\}", r"\1\2", text)
+    return re.sub(r"([_^])\{(\w)\}", r"\1\2", text)
 
 
 def _formula(value: Value) -> str | None:
@@ -129,7 +129,8 @@ def _formula(value: Value) -> str | None:
 
 def _same_several(one: Value, other: Value, prove: Prove) -> bool | None:
     """The same values in any order, each as often."""
-    assert isinstance(one, Several) and isinstance(other, Several)
+    assert isinstance(one, Several)
+    assert isinstance(other, Several)
     if one.joined_by != other.joined_by or len(one.items) != len(other.items):
         return None
     if len(one.items) > _MAX_ITEMS:
@@ -160,14 +161,16 @@ def _proven_match(item: Value, left: list[Value], prove: Prove) -> int | None:
 
 
 def _same_ordered(one: Value, other: Value, prove: Prove) -> bool | None:
-    assert isinstance(one, Ordered) and isinstance(other, Ordered)
+    assert isinstance(one, Ordered)
+    assert isinstance(other, Ordered)
     if (one.opened, one.closed) != (other.opened, other.closed):
         return None
     return _each_same(one.items, other.items, prove)
 
 
 def _same_matrix(one: Value, other: Value, prove: Prove) -> bool | None:
-    assert isinstance(one, Matrix) and isinstance(other, Matrix)
+    assert isinstance(one, Matrix)
+    assert isinstance(other, Matrix)
     if [len(row) for row in one.rows] != [len(row) for row in other.rows]:
         return None
     cells = [tuple(cell for row in matrix.rows for cell in row) for matrix in (one, other)]
@@ -192,7 +195,8 @@ def _each_same(ones: tuple[Value, ...], others: tuple[Value, ...], prove: Prove)
 
 def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
     """The same relations between the same differences, an equation's with either sign."""
-    assert isinstance(one, Relation) and isinstance(other, Relation)
+    assert isinstance(one, Relation)
+    assert isinstance(other, Relation)
     if one.relations != other.relations:
         return None
     if one.sides == other.sides:
@@ -208,7 +212,7 @@ def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
 
 def _differences(relation: Relation) -> list[str]:
     sides = [words_of(side) for side in relation.sides]
-    return [f"({right})-({left})" for left, right in zip(sides, sides[1:], strict=False)]
+    return [f"({right})-({left})" for left, right in itertools.pairwise(sides)]
 
 
 _BY_KIND: tuple[tuple[type, Callable[[Value, Value, Prove], bool | None]], ...] = (

@@ -1,6 +1,7 @@
 """Which part of a text is its answer."""
 
 import re
+from collections import deque
 from enum import StrEnum
 
 from assay_shared.answers.latex import plain
@@ -22,9 +23,9 @@ _CLAIM = re.compile(
     re.IGNORECASE,
 )
 _MATHS = re.compile(
-    r"\$\$([^$]++)\$\$|\$([^$\n]++)\$|\\\(((?:[^\\]|\\[^)(])*+)\\\)|\\\[((?:[^\\]|\\[^\][])*+)\\\]"
+    r"\$\$([^$]++)\$\$|\$([^$\n]++)\$"
+    r"|\\\(((?:[^\\]|\\[^)(])*+)\\\)|\\\[((?:[^\\]|\\[^\][])*+)\\\]"
 )
-_SENTENCE_END = re.compile(r"\.(?=\s|$)")
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+(?:/[1-9]\d*+)?+|\.\d++"
 _SCALED = r"(?:\s(?:dozen|hundred|thousand|million|billion|trillion)\b)?+"
 _UNIT = "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse=True))
@@ -42,6 +43,9 @@ _PART_AFTER = re.compile(
     r"|(?:is|was) (?:wrong|incorrect|not)|isn't|wasn't)\b|"
     r"\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|[^\W\d_]"
 )
+
+
+_SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
 
 class Extract(StrEnum):
@@ -75,7 +79,7 @@ def extract(text: str, part: Extract) -> str | None:
 
 
 def last_boxed(text: str) -> str | None:
-    """The content of the last outermost \\boxed{...}, braces balanced; of an unclosed one its line."""
+    """The content of the last outermost \\boxed{...}; of one that is not closed, its line."""
     if "boxed" not in text and "fbox" not in text:
         return None
     found: str | None = None
@@ -172,11 +176,15 @@ def final_answer(text: str) -> str | None:
     return standing
 
 
+def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
+    """The last place where the pattern is in the text from `start` on."""
+    last = deque(pattern.finditer(text, start), maxlen=1)
+    return last[0] if last else None
+
+
 def _claimed(text: str) -> str | None:
     """What the last "the answer is" says, if that is a value."""
-    found = None
-    for found in _CLAIM.finditer(text):
-        pass
+    found = last_match(_CLAIM, text)
     if found is None or found.end() < len(text.rstrip()):
         return None
     said = found[1].strip().strip("*").strip()
@@ -195,9 +203,7 @@ def _is_value(text: str) -> bool:
 
 def _last_standing(text: str) -> str | None:
     """The last formula between delimiters, or number outside of them, that is no part of more."""
-    maths = None
-    for maths in _MATHS.finditer(text):
-        pass
+    maths = last_match(_MATHS, text)
     after = maths.end() if maths is not None else 0
     number = last_quantity(text, after)
     if number is not None or maths is None:
@@ -208,18 +214,13 @@ def _last_standing(text: str) -> str | None:
 
 def _is_one_of_several(text: str, maths: re.Match[str]) -> bool:
     before = text[max(0, maths.start() - 12) : maths.start()]
-    return (
-        re.search(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z", before)
-        is not None
-    )
+    return _SEVERAL.search(before) is not None
 
 
 def last_quantity(text: str, start: int = 0) -> str | None:
     """The last number from `start` on, with its sign, its currency and its unit where it is known;
     None if it is a part of a formula, or one of several."""
-    found = None
-    for found in _QUANTITY.finditer(text, start):
-        pass
+    found = last_match(_QUANTITY, text, start)
     if found is None:
         return None
     before = text[max(start, found.start() - 12) : found.start()]

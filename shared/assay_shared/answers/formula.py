@@ -148,7 +148,7 @@ class _Writer:
         return 0 <= at < len(self._tokens) and self._tokens[at][0] in "0123456789."
 
     def _is_plain_fraction(self) -> bool:
-        """Whether the next tokens are \\frac{1}{2} with whole numbers: with one before it, mixed."""
+        """Whether a fraction of whole numbers follows: with a number before it, it is mixed."""
         ahead = self._tokens[self._place + 1 : self._place + 7]
         return [t if t in "{}" else "0" * t.isdigit() for t in ahead] == list("{0}{0}")
 
@@ -324,7 +324,7 @@ def _proven(first: str, second: str) -> bool:
             latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
             for text in (first, second)
         )
-    except Exception:  # the parser raises bare exceptions for what it cannot read
+    except Exception:  # noqa: BLE001  # the parser raises no other for what it cannot read
         return False
     exact = _rational(one), _rational(other)
     if None not in exact:

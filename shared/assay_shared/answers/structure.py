@@ -114,7 +114,7 @@ class Named:
 
 @dataclass(frozen=True)
 class Relation:
-    """Sides with a relation between each two, which all point the same way: "<", "<=", "=", "!="."""
+    """Sides with a relation between each two, all of one direction: "<", "<=" or "="."""
 
     sides: tuple[str, ...]
     relations: tuple[str, ...]
@@ -154,6 +154,11 @@ def value_of(text: str, depth: int = 0) -> Value:
         return Words(text)
     if tokens & _SEPARATORS:
         return _several(_split(text, marks, _SEPARATORS), depth)
+    return _one_value(text, marks, tokens, depth)
+
+
+def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
+    """A text without separators or relations outside its brackets."""
     if "\\in" in tokens:
         return _member(text, marks, depth)
     if "\\cup" in tokens:

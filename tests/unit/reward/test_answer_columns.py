@@ -3,8 +3,6 @@
 import json
 from pathlib import Path
 
-import pytest
-
 from assay_reward.verifiers.choice import CHOICE
 from assay_reward.verifiers.math import MATH
 from assay_shared.symbolic import Symbolic

@@ -119,6 +119,7 @@ async def test_a_judge_that_fails_leaves_open_answers_alone_without_a_score() ->
 
 # Choice
 
+
 async def test_the_right_choice_scores_1() -> None:
     checks = {"choice": {"options": ["Paris", "Rome"], "answer": "B"}}
     assert await measure(CHOICE, "B", "A", "Rome", "A or B", checks=checks) == [1, 0, 1, 0]

@@ -5,7 +5,7 @@ import time
 import pytest
 
 from assay_shared.answers.choice import Options, chosen_letter
-from assay_shared.answers.extraction import final_answer, fenced, last_tagged
+from assay_shared.answers.extraction import fenced, final_answer, last_tagged
 
 CITIES = Options(("Paris", "London", "Rome", "New York"))
 NUMBERS = Options(("-5", "5", "i", "-i"))
@@ -35,16 +35,16 @@ def test_the_usual_ways_choose_an_option(text: str) -> None:
 The answer is B\C;The answer is B, possibly C;A B C D;B A;\boxed{};\boxed{B, C};A) London;B) Rome;E
 The answer is a city;The answer is B vitamins are bad, so C;The answer is B-ish;Β;В;Ｂ;not London
 Option B is wrong. Option C is right.;Option C is right, option B is wrong.;I would eliminate B
-Is the answer B? No, it is C.;If the answer is B then contradiction.;The answer is B) London or C) Rome
+Is the answer B? No, it is C.;If the answer is B then contradiction.
+The answer is B) London or C) Rome
 The answer is B **or** C;My choice a b c;A quick thought;The answer is a mystery;I do not know
 The answer is not B;I do not think the answer is B;B?;The answer is B?;Maybe B;The answer may be B
 Either A or B;B is not the correct answer;The answer is B. Wait, C.;The answer is B. No, C.;Bob
 Answer: B\nActually, it is C;The answer is B. That is wrong.;All but B;If B were true, it would be C
 The answer is C, not B;B is correct or C is correct;London or Rome;Londonderry;I cannot choose B
 The answer is B because I guess, or C;A) Paris\nB) London;A\nB;The worst choice is B;B+;B-;b or c
-Some say the answer is B.;A student claims the answer is B.;The answer isn't B;Vitamin B;B... no, C""".replace(
-        "\n", ";"
-    ).split(";"),
+Some say the answer is B.;A student claims the answer is B.;The answer isn't B;Vitamin B
+B... no, C""".replace("\n", ";").split(";"),
 )
 def test_hedges_negations_and_several_options_choose_none(text: str) -> None:
     assert chosen_letter(text.replace(r"\n", "\n"), CITIES) != "B"
@@ -69,8 +69,9 @@ def test_signs_count_in_options(text: str, letter: str | None) -> None:
 
 @pytest.mark.parametrize(
     "part",
-    ["\n", " ", "The answer is\n", "a", "1,", "$", r"\boxed{", r"\boxed{}", "<answer>", "####", "```\n",
-     "(", "{", "- ", "B or ", "so, ", "Answer: ", '"', "!", "1/", "=", r"\text{", "choice is "],
+    ["\n", " ", "The answer is\n", "a", "1,", "$", r"\boxed{", r"\boxed{}", "<answer>", "####",
+     "```\n", "(", "{", "- ", "B or ", "so, ", "Answer: ", '"', "!", "1/", "=",
+     r"\text{", "choice is "],
 )  # fmt: skip
 def test_no_text_is_slow_to_read(part: str) -> None:
     text = "The answer is" + part * (400_000 // len(part)) + "x"

@@ -87,9 +87,9 @@ def test_units_of_different_things_tell_nothing(one: str, other: str) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    """5 or 6|5, 6|5 6|5 is not 6|1,00|12,34|+-5|2x|3a|5i|3 pi|5 hundredths|5 thirds|5 sixths|5k|5 bn
-5 over seven|5 point two|5 times x|5 squared|5 factorial|2 PM|7:30|5 below zero|5 is wrong|7²|²|1/0
-5 \\pm 2|5!|101_2|5 less one|1e999|x""".replace("\n", "|").split("|"),
+    """5 or 6|5, 6|5 6|5 is not 6|1,00|12,34|+-5|2x|3a|5i|3 pi|5 hundredths|5 thirds|5 sixths|5k
+5 bn|5 over seven|5 point two|5 times x|5 squared|5 factorial|2 PM|7:30|5 below zero|5 is wrong|7²
+²|1/0|5 \\pm 2|5!|101_2|5 less one|1e999|x""".replace("\n", "|").split("|"),
 )
 def test_what_is_not_one_number_with_a_unit_is_no_quantity(text: str) -> None:
     assert parse_quantity(text) is None
@@ -124,7 +124,5 @@ def test_values_are_exact() -> None:
         ("5 hundredths", None),
     ],
 )
-def test_the_last_number_keeps_its_unit_and_is_no_part_of_more(
-    text: str, last: str | None
-) -> None:
+def test_the_last_number_keeps_its_unit_and_is_no_part_of_more(text: str, last: str | None) -> None:
     assert last_quantity(text) == last

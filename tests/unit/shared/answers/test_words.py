@@ -26,9 +26,8 @@ def test_case_articles_and_closing_marks_do_not_count(one: str, other: str) -> N
     "pair",
     """-5|5;1.5|15;3.14|314;x+y|x-y;a>b|a<b;1/2|12;2^3|23;10:30|1030;50%|50;C++|C;C#|C;n!|n;5!|5
 A+|A;A-|A;vitamin A|vitamin;+1|1;a b|b;MPa|mPa;US|us;Paris?|Paris;second president|third president
-a few|few;not safe|safe;x_1|x1;1,5|15;(1)|1;Ca2+|Ca2-;10^-3|10^3;~p|p;p & q|p q;$5|5;#1|1;K|k""".replace(
-        "\n", ";"
-    ).split(";"),
+a few|few;not safe|safe;x_1|x1;1,5|15;(1)|1;Ca2+|Ca2-;10^-3|10^3;~p|p;p & q|p q;$5|5;#1|1
+K|k""".replace("\n", ";").split(";"),
 )
 def test_digits_signs_operators_and_words_do(pair: str) -> None:
     one, _, other = pair.partition("|")
