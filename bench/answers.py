@@ -74,7 +74,8 @@ class Table:
         return (
             f"| {self.name} | {self.rows.total():,} | {self.rows['right']:,}"
             f" | {self.rows['wrong']:,} | {self.rows['not gradable']:,}"
-            f" | {pairs['right']:,} of {pairs['own']:,} | {pairs['mistaken']:,} of {pairs['other']:,} |"
+            f" | {pairs['right']:,} of {pairs['own']:,}"
+            f" | {pairs['mistaken']:,} of {pairs['other']:,} |"
         )
 
 

@@ -3,11 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cached_property, lru_cache
 
-from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.answers.extraction import last_boxed, last_marked, last_match, last_tagged
 from assay_shared.answers.latex import plain, words_of
+from assay_shared.answers.quantity import parse_quantity
 from assay_shared.answers.words import words_key
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -15,6 +15,9 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _MAX_SEARCHED = 8192
 _MAX_OPTION = 1000
 _DECORATION = str.maketrans("（）", "()", '*`_"“”')
+_DECORATED = re.compile('[（）*`"“”]')
+#: How much longer than an option's text a way of writing it may be.
+_MAX_LONGER = 24
 _LABEL = re.compile(
     r"(?:(?:the )?(?:correct |final |best |right )?(?:option|choice|answer)(?: is)?[:：]? ?)?"
     r"[(\[]?(?P<letter>[A-Za-z])[)\]]?[.:,]?(?P<rest>(?<=[)\].:,])(?: .*)?|(?: [-–] .*)?)",
@@ -48,6 +51,7 @@ _CORRECT = re.compile(
     r"(?=[.!,;]|$| because| since)",
     re.IGNORECASE,
 )
+_PRAISE = re.compile(r"(?i:correct|right|best|true|appropriate)")
 _DOUBT = re.compile(
     r"\b(?:not|never|no|neither|nor|if|unless|whether|either|or|and|maybe|perhaps|possibly|probably"
     r"|might|may|could|suppose|assume|assuming|eliminate|exclude|guess|can't|cannot|unlikely|worst"
@@ -87,6 +91,10 @@ class Options:
                 found[written] = None if written in found else letter
         return found
 
+    @cached_property
+    def longest(self) -> int:
+        return max(map(len, self.texts))
+
     def letter(self, name: str) -> str | None:
         upper = name.upper()
         return upper if upper in LETTERS[: len(self.texts)] else None
@@ -94,7 +102,11 @@ class Options:
 
 def option_key(text: str) -> str:
     """What two ways of writing an option's text have in common."""
-    return words_key(words_of(plain(text.translate(_DECORATION))), fold=False)
+    return words_key(words_of(plain(_undecorated(text))), fold=False)
+
+
+def _undecorated(text: str) -> str:
+    return text.translate(_DECORATION) if _DECORATED.search(text) else text
 
 
 def is_there_twice(texts: Sequence[str], letter: str) -> bool:
@@ -140,9 +152,10 @@ def _first_line(head: str, lines: list[str], options: Options) -> str | None:
     return named
 
 
+@lru_cache(maxsize=1024)
 def _bare(line: str) -> str:
     """The line without emphasis, LaTeX and quotation marks."""
-    bare = " ".join(line.translate(_DECORATION).split()).strip("_")
+    bare = " ".join(_undecorated(line).split()).strip("_")
     if "\\" not in bare and "$" not in bare:
         return bare
     return words_of(plain(bare)) + "." * bare.endswith(".")
@@ -165,31 +178,27 @@ def named_option(text: str, options: Options) -> str | None:
 
 
 def _by_text(text: str, options: Options) -> str | None:
+    if len(text) > options.longest + _MAX_LONGER:
+        return None
     key = option_key(text)
     for written in (key, key.casefold()):
         if written in options.by_key:
             return options.by_key[written]
-    if len(text) > 100 or not any(character.isdigit() for character in text):
+    number = parse_quantity(text)
+    if number is None:
         return None
     equal = [
         letter
         for letter, option in zip(LETTERS, options.texts, strict=False)
-        if _surely_same(text, option)
+        if (other := parse_quantity(option)) is not None and number.equals(other)
     ]
     return equal[0] if len(equal) == 1 else None
-
-
-def _surely_same(one: str, other: str) -> bool:
-    try:
-        return settled(one, other) is True
-    except NeedsProof:
-        return False
 
 
 def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
     """Whether the text claims an option, and the one that it claims last."""
     claim = last_match(_CLAIM, text)
-    correct = last_match(_CORRECT, text)
+    correct = last_match(_CORRECT, text) if _PRAISE.search(text) else None
     if correct is not None and (claim is None or correct.end() >= claim.end()):
         letter = options.letter(correct["letter"])
         start, end = correct.start(), correct.end()

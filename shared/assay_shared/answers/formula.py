@@ -328,7 +328,7 @@ def _proven(first: str, second: str) -> bool:
         return False
     exact = _rational(one), _rational(other)
     if None not in exact:
-        return exact[0] == exact[1]
+        return bool(exact[0] == exact[1])
     if not _agree(one, other):
         return False
     # Its own alarms are off: the process has a limit from outside.
