@@ -1,11 +1,10 @@
-"""Decides without a model: the answer is the reference, normalised, or the same number."""
+"""Decides without a model: the answer is surely the reference, or it is wrong."""
 
 from assay_judge.forms import Ask, Finding
 from assay_judge.provider import Asking
+from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.errors import JudgeFault
-from assay_shared.numbers import parse_number
 from assay_shared.types import JudgeForm, JudgeRequest, Label
-from assay_shared.words import normalise
 
 
 class MissingReference(JudgeFault):
@@ -40,8 +39,8 @@ class ReferenceProvider:
 
 
 def equal(answer: str, reference: str) -> bool:
-    """The same number where the reference is one; else the same words."""
-    expected = parse_number(reference)
-    if expected is not None:
-        return parse_number(answer) == expected
-    return normalise(answer) == normalise(reference)
+    """Whether they are surely the same value or words."""
+    try:
+        return settled(answer, reference) is True
+    except NeedsProof:
+        return False

@@ -4,14 +4,14 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 
 from assay_judge.config import Check
+from assay_shared.answers.equality import NeedsProof, settled
+from assay_shared.answers.quantity import parse_quantity
+from assay_shared.answers.words import same_words
 from assay_shared.errors import AssayError
-from assay_shared.numbers import parse_number
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import JudgeRequest, Label, Verdict
-from assay_shared.words import normalise
 
 _CHOICE = re.compile(r"\(?([A-Ja-j])\)?[.:)]?")
-_FORMULA = re.compile(r"[\\^_{}=+*/]|\$")
 
 
 class Verifier:
@@ -41,16 +41,17 @@ class Verifier:
         return None
 
     async def _exact(self, answer: str, reference: str) -> Label | None:
-        """The same words. Other words may say the same."""
-        same = normalise(answer) == normalise(reference) != ""
-        return Label.CORRECT if same else None
+        """The same words, numbers and signs. Other words may say the same."""
+        return Label.CORRECT if same_words(answer, reference) else None
 
     async def _number(self, answer: str, reference: str) -> Label | None:
-        """Two plain numbers are equal or not; a number in a sentence is left open."""
-        given, expected = parse_number(answer), parse_number(reference)
+        """Two numbers are equal or not; a number in a sentence is left open, and so are different
+        units that cannot be compared."""
+        given, expected = parse_quantity(answer), parse_quantity(reference)
         if given is None or expected is None:
             return None
-        return Label.CORRECT if given == expected else Label.INCORRECT
+        same = given.equals(expected)
+        return None if same is None else _label(same)
 
     async def _choice(self, answer: str, reference: str) -> Label | None:
         """The letter of a choice, alone."""
@@ -58,16 +59,19 @@ class Verifier:
         if given is None or expected is None:
             return None
         same = given[1].upper() == expected[1].upper()
-        return Label.CORRECT if same else Label.INCORRECT
+        return _label(same)
 
     async def _equal_formulas(self, answer: str, reference: str) -> Label | None:
-        """Formulas that math-verify finds equal. That it does not is no proof."""
-        if not (_FORMULA.search(answer) and _FORMULA.search(reference)):
-            return None
+        """Formulas that are proven equal. That they are not is no proof of the contrary."""
         try:
-            same = await self._symbolic.equal(
-                f"${answer.strip('$ ')}$", f"${reference.strip('$ ')}$"
-            )
-        except AssayError:  # a formula that is too hard is one more that is left open
-            return None
+            same = settled(answer, reference) is True
+        except NeedsProof:
+            try:
+                same = await self._symbolic.equal(answer, reference)
+            except AssayError:  # a formula that is too hard is one more that is left open
+                return None
         return Label.CORRECT if same else None
+
+
+def _label(same: bool) -> Label:
+    return Label.CORRECT if same else Label.INCORRECT

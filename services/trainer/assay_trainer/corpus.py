@@ -4,7 +4,7 @@ from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from assay_shared.numbers import parse_number
+from assay_shared.answers.quantity import parse_quantity
 from assay_shared.types import Task
 from assay_shared.words import normalise
 
@@ -78,5 +78,5 @@ def _kind(task: Task) -> str:
 def value_of(task: Task) -> object:
     """What an answer must come to, as far as it can be told without the rubric."""
     text = task.reference or task.gold or ""
-    number = parse_number(text)
-    return normalise(text) if number is None else number
+    quantity = parse_quantity(text)
+    return normalise(text) if quantity is None else quantity.value

@@ -153,6 +153,19 @@ async def test_checks_decide_first_and_a_model_is_asked_for_the_rest() -> None:
     assert model.asked == [0]
 
 
+_NEARLY = (
+    ("5", "-5"),
+    ("15", "1.5"),
+    ("x-y", "x+y"),
+    ("a<b", "a>b"),
+    ("12", "1/2"),
+    ("23", "2^3"),
+    ("1030", "10:30"),
+    ("50", "50%"),
+    ("C", "C++"),
+)
+
+
 @pytest.mark.parametrize(
     ("check", "answer", "reference", "label"),
     [
@@ -161,7 +174,11 @@ async def test_checks_decide_first_and_a_model_is_asked_for_the_rest() -> None:
         ("choice", "B because", "B", None),
         ("number", "1,000", "1000.0", Label.CORRECT),
         ("number", "about 7", "7", None),
+        ("number", "50%", "0.5", Label.CORRECT),
+        ("number", "5 km", "5000 m", Label.CORRECT),
+        ("number", "5 km", "5 kg", None),
         ("exact", "The cat!", "cat", Label.CORRECT),
+        *(("exact", one, other, None) for one, other in _NEARLY),
         ("exact", "dog", "cat", None),
         ("exact", "!", "?", None),
         ("symbolic", r"\frac{1}{2}", r"\frac{2}{4}", Label.CORRECT),

@@ -3,7 +3,7 @@ import pytest
 from assay_reward.measurement import Instruments, Measured, Meter, Sitting
 from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO, CodeOptions, whole_program
 from assay_reward.verifiers.judged import JUDGE
-from assay_reward.verifiers.math import MATH, final_value, same_number
+from assay_reward.verifiers.math import MATH
 from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault
 from assay_shared.symbolic import Symbolic
 from tests.fakes import FakeJudge, FakeSandbox, make_task
@@ -68,40 +68,6 @@ def test_answers_become_whole_programs(prefix: str, answer: str, program: str) -
 # Math
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("27", "27"),
-        ("3 + 4 = 7", "7"),
-        ("first 12, then\n#### 1,234", "1,234"),
-        (r"so \boxed{\frac{1}{2}} it is, 3", r"\frac{1}{2}"),
-        (r"\boxed{1} and \boxed{2}", "2"),
-        (r"\boxed{1", "1"),
-        ("the answer is -3.5.", "-3.5"),
-        ("no number", None),
-        ("", None),
-    ],
-)
-def test_the_final_value_of_a_text(text: str, value: str | None) -> None:
-    assert final_value(text) == value
-
-
-@pytest.mark.parametrize(
-    ("one", "other", "same"),
-    [
-        ("7", "7.0", True),
-        ("1,000", "1000", True),
-        ("$5", "5", True),
-        ("1/2", "0.5", True),
-        ("7", "8", False),
-        ("x", "7", None),
-        ("9" * 1000, "7", None),
-    ],
-)
-def test_numbers_are_compared_exactly(one: str, other: str, same: bool | None) -> None:
-    assert same_number(one, other) is same
-
-
 async def test_formulas_are_compared_by_value(symbolic: Symbolic) -> None:
     answers = (r"\boxed{\frac{2}{4}}", r"\boxed{\frac{1}{3}}", "0.5")
     found = await measure(MATH, *answers, symbolic=symbolic, reference=r"\boxed{\frac{1}{2}}")
@@ -116,6 +82,24 @@ async def test_a_hostile_formula_ends_in_a_failure_and_not_in_a_score() -> None:
     finally:
         symbolic.close()
     assert found == [None]
+
+
+async def test_a_reference_is_taken_whole(symbolic: Symbolic) -> None:
+    right = (r"\boxed{\frac12}", "0.5", r"The answer is $\frac{1}{2}$.", r"\boxed{50\%}")
+    wrong = (r"\boxed{2}", "1", r"\boxed{1}", r"\boxed{\frac{2}{1}}")
+    found = await measure(MATH, *right, *wrong, symbolic=symbolic, reference=r"\frac{1}{2}")
+    assert found == [1.0] * 4 + [0.0] * 4
+
+
+async def test_a_reference_that_marks_its_answer_is_read_there(symbolic: Symbolic) -> None:
+    for reference in (r"So 1 + 2 = \boxed{3}", "So 1 + 2 = 3\n#### 3"):
+        found = await measure(MATH, "3", "1", symbolic=symbolic, reference=reference)
+        assert found == [1.0, 0.0]
+
+
+async def test_an_answer_that_names_several_values_has_none_of_them(symbolic: Symbolic) -> None:
+    several = (r"\boxed{5 or 6}", r"\boxed{5, 6}", r"\boxed{5 6}", r"\boxed{6 \pm 1}")
+    assert await measure(MATH, *several, symbolic=symbolic, reference="6") == [0.0] * 4
 
 
 async def test_math_without_a_reference_is_the_callers_fault() -> None:

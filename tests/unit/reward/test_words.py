@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from assay_reward.measurement import Measured
-from assay_reward.verifiers.choice import CHOICE, Choices, chosen_letter
+from assay_reward.verifiers.choice import CHOICE
 from assay_reward.verifiers.exact_match import EXACT_MATCH
 from assay_reward.verifiers.f1 import F1
 from assay_reward.verifiers.json_schema import JSON_SCHEMA
@@ -68,15 +68,14 @@ QUESTION: dict[str, Any] = {"reference": "It was signed in Paris on 3 May 1921"}
 
 async def test_only_answers_that_words_leave_open_go_to_the_judge_and_in_one_request() -> None:
     judge = FakeJudge()
-    exact = "it was signed in paris, on 3 May 1921"
-    near = "it was signed in Paris on the 3 May of 1921"
+    exact = "it was signed in Paris on 3 may 1921."
+    near = "It was signed in the Paris on the 3 May 1921"
     answers = (exact, near, "", "Berlin", "the French capital")
     found = await find(QA, *answers, judge=judge, **QUESTION)
     assert [one.value for one in found if isinstance(one, Measured)] == [1, 1, 0, 0, 0]
     assert [request.answers for request in judge.requests] == [("Berlin", "the French capital")]
     details = [one.detail for one in found if isinstance(one, Measured)]
-    assert details[0] == "exact match"
-    assert details[1].startswith("F1 of 0.9")
+    assert details[:2] == ["exact match", "exact match"]
     assert details[2:] == ["empty, by words", "INCORRECT by fake", "INCORRECT by fake"]
 
 
@@ -86,12 +85,31 @@ async def test_only_answers_that_words_leave_open_go_to_the_judge_and_in_one_req
         "It was not signed in Paris on 3 May 1921",
         "It was signed in Paris on 4 May 1921",
         "Paris was signed in It on 3 May 1921",
+        "It was signed in Rome on 3 May 1921",
+        "It was signed in Paris before 3 May 1921",
+        "It was signed in Paris on 3 May 1921 by nobody",
     ],
 )
-async def test_what_f1_cannot_see_is_left_to_the_judge(answer: str) -> None:
+async def test_one_other_word_is_left_to_the_judge(answer: str) -> None:
     judge = FakeJudge()
     assert await measure(QA, answer, judge=judge, **QUESTION) == [0]
     assert len(judge.requests) == 1
+
+
+@pytest.mark.parametrize(
+    "pair", ["-5|5", "1.5|15", "x+y|x-y", "a>b|a<b", "1/2|12", "10:30|1030", "C++|C", "0.5%|0.5"]
+)
+async def test_digits_signs_and_operators_are_never_dropped(pair: str) -> None:
+    judge = FakeJudge()
+    reference, _, answer = pair.partition("|")
+    assert await measure(QA, answer, judge=judge, reference=reference) == [0]
+    assert len(judge.requests) == 1
+
+
+async def test_the_same_number_needs_no_judge() -> None:
+    judge = FakeJudge()
+    assert await measure(QA, "$1,000.00", "10^3", judge=judge, reference="1000") == [1, 0]
+    assert [request.answers for request in judge.requests] == [("10^3",)]
 
 
 async def test_a_judge_that_fails_leaves_open_answers_alone_without_a_score() -> None:
@@ -100,39 +118,6 @@ async def test_a_judge_that_fails_leaves_open_answers_alone_without_a_score() ->
 
 
 # Choice
-
-CAPITALS = Choices(options=("Paris", "Rome", "Oslo", "The Hague"), answer="B")
-
-
-@pytest.mark.parametrize(
-    ("text", "letter"),
-    [
-        ("B", "B"),
-        ("(b)", None),
-        ("(B).", "B"),
-        ("**B**", "B"),
-        ("Rome", "B"),
-        ("rome.", "B"),
-        ("B) Rome", "B"),
-        ("B) Paris", None),
-        ("hague", "D"),
-        ("A is wrong, so the answer is B.", "B"),
-        ("Answer: B", "B"),
-        ("Answer: A\nOh no.\nThe correct answer is (B)", "B"),
-        (r"First \boxed{A}, then \boxed{B}", "B"),
-        (r"\boxed{\text{B}}", None),
-        ("the answer is A or B", None),
-        ("Answer: A, B", None),
-        ("Answer: A/B/C/D", None),
-        ("A B C D", None),
-        ("Paris Rome Oslo", None),
-        ("E", None),
-        ("", None),
-        ("I do not know", None),
-    ],
-)
-def test_a_choice_is_one_letter_or_one_options_text(text: str, letter: str | None) -> None:
-    assert chosen_letter(text, CAPITALS) == letter
 
 
 async def test_the_right_choice_scores_1() -> None:
@@ -144,7 +129,7 @@ async def test_the_right_choice_scores_1() -> None:
     ("check", "message"),
     [
         ({"options": ["x", "y"], "answer": "C"}, "there is no option C among 2"),
-        ({"options": ["x", "X."], "answer": "A"}, "two options are the same"),
+        ({"options": ["x", "x."], "answer": "A"}, "another option says the same"),
         ({"options": ["x"], "answer": "A"}, "task.checks.choice.options: .*at least 2"),
         ({"options": ["x", "y"]}, "task.checks.choice.answer: Field required"),
         (None, "task.checks.choice: task t says nothing for choice"),

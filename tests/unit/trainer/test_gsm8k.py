@@ -10,8 +10,8 @@ from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
 from assay_shared.admission import Gate
+from assay_shared.answers.quantity import parse_quantity
 from assay_shared.errors import DatasetError, RoleError
-from assay_shared.numbers import parse_number
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import Role, Scored, ScoreRequest, Task
 from assay_trainer.config import Gsm8kSource
@@ -90,7 +90,7 @@ async def test_every_worked_answer_is_right_and_no_other_rows_is(
     assert len(found) == num_rows
     assert [task.id for task, _, own, _ in found if own != 1.0] == []
     equal = [
-        float(parse_number(task.reference or "") == parse_number(other.reference or ""))
+        float(parse_quantity(task.reference or "") == parse_quantity(other.reference or ""))
         for task, other, _, _ in found
     ]
     assert [others for *_, others in found] == equal

@@ -3,8 +3,8 @@
 import re
 from dataclasses import dataclass
 
-from assay_reward.extraction import FENCED
 from assay_reward.measurement import Candidate, Measured, Meter, Verifier
+from assay_shared.answers.extraction import fenced
 from assay_shared.config import Config
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.interfaces import Sandbox
@@ -90,8 +90,8 @@ def whole_program(task: Task, answer: str) -> str:
     An answer that defines the prefix's last function anew stands after a stub of it; any other
     is the rest of that function.
     """
-    fenced = FENCED.search(answer)
-    code = fenced.group(1) if fenced else answer
+    blocks = fenced(answer)
+    code = blocks[0] if blocks else answer
     if not task.code_prefix:
         return code
     wanted = _LAST_FUNCTION.findall(task.code_prefix)

@@ -2,8 +2,8 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay_reward.extraction import Extract, extract
 from assay_reward.measurement import Candidate, Measured, Verifier, reference_of, task_check
+from assay_shared.answers.extraction import Extract, extract
 from assay_shared.config import Config
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Status, Task

@@ -2,9 +2,9 @@
 
 from collections import Counter
 
-from assay_reward.extraction import extract
 from assay_reward.measurement import Candidate, Measured, Verifier
 from assay_reward.verifiers.exact_match import MatchOptions, references_of
+from assay_shared.answers.extraction import extract
 from assay_shared.types import Status, Task
 from assay_shared.words import normalise
 

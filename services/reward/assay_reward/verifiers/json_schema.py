@@ -4,9 +4,9 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from assay_reward.extraction import Extract, extract
 from assay_reward.measurement import Candidate, Measured, Verifier, task_check
 from assay_reward.schemas import parse_json, schema_of
+from assay_shared.answers.extraction import Extract, extract
 from assay_shared.config import Config
 from assay_shared.types import Status, Task
 

@@ -1,45 +1,29 @@
-"""Answers with one value: equal to the reference as quantities, or else as formulas."""
+"""Answers with one value: equal to the reference as numbers, as texts, or else as formulas."""
 
-from assay_reward.extraction import last_boxed, last_marked
 from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier, reference_of
-from assay_reward.quantity import last_quantity, parse_quantity
-from assay_shared.errors import InvalidInput
+from assay_shared.answers.equality import NeedsProof, settled
+from assay_shared.answers.extraction import final_answer, whole_reference
 from assay_shared.types import Status, Task
 
 
 def _has_value(task: Task, options: NoOptions) -> None:
-    if final_value(reference_of(task)) is None:
-        raise InvalidInput(f"task {task.id} has no value to compare with", field="task.reference")
+    reference_of(task)
 
 
 async def _math(candidate: Candidate, options: NoOptions) -> Measured:
     """1 if the final value of an answer equals the reference's, else 0."""
-    expected = final_value(reference_of(candidate.task))
-    given = final_value(candidate.text)
-    if given is None or expected is None:
+    expected = whole_reference(reference_of(candidate.task))
+    if candidate.text.strip() == expected:
+        return Measured(1.0, Status.ACCEPTED, "the reference itself")
+    given = final_answer(candidate.text)
+    if given is None:
         return Measured(0.0, Status.WRONG_ANSWER, "no value found")
-    equal = same_number(given, expected)
-    if equal is None:
-        equal = await candidate.instruments.symbolic.equal(f"${given}$", f"${expected}$")
+    try:
+        equal = settled(given, expected) is True
+    except NeedsProof:
+        equal = await candidate.instruments.symbolic.equal(given, expected)
     outcome = Status.ACCEPTED if equal else Status.WRONG_ANSWER
     return Measured(float(equal), outcome, f"found {given[:80]}")
-
-
-def final_value(text: str) -> str | None:
-    """The last \\boxed{}, else what follows the last ####, else the last number, if any."""
-    boxed = last_boxed(text)
-    if boxed is not None:
-        return boxed
-    marked = last_marked(text)
-    if marked is not None:
-        return marked
-    return last_quantity(text)
-
-
-def same_number(one: str, other: str) -> bool | None:
-    """Whether both are the same quantity; None if either is not plainly a number."""
-    first, second = parse_quantity(one), parse_quantity(other)
-    return None if first is None or second is None else first.equals(second)
 
 
 MATH = Verifier(_math, NoOptions, _has_value)

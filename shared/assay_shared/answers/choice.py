@@ -1,0 +1,253 @@
+"""Which option of a multiple choice a text chooses; none where it hedges or names several."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+
+from assay_shared.answers.extraction import last_boxed, last_marked, last_match, last_tagged
+from assay_shared.answers.latex import plain, words_of
+from assay_shared.answers.quantity import parse_quantity
+from assay_shared.answers.words import words_key
+
+LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#: A choice stands at the end of a text, or at its start; what lies between is not searched.
+_MAX_SEARCHED = 8192
+_MAX_OPTION = 1000
+_DECORATION = str.maketrans("（）", "()", '*`_"“”')
+_DECORATED = re.compile('[（）*`"“”]')
+#: How much longer than an option's text a way of writing it may be.
+_MAX_LONGER = 24
+_LABEL = re.compile(
+    r"(?:(?:the )?(?:correct |final |best |right )?(?:option|choice|answer)(?: is)?[:：]? ?)?"
+    r"[(\[]?(?P<letter>[A-Za-z])[)\]]?[.:,]?(?P<rest>(?<=[)\].:,])(?: .*)?|(?: [-–] .*)?)",
+    re.IGNORECASE | re.DOTALL,
+)
+_SAYS = (
+    r"(?:\ (?:is|was|are|will\ be|must\ be|should\ be|would\ be|has\ to\ be|=))?"
+    r"(?:\ (?:therefore|thus|hence|clearly|then|indeed|simply|definitely))?"
+    r"(?:\ ?[:：])?\ ?(?:option\ |choice\ |letter\ |answer\ )?"
+)
+_CLAIM = re.compile(
+    rf"""
+    \b(?:answer|correct\ (?:option|choice|one|response)|(?:best|right)\ (?:option|choice|one)
+      |my\ choice|(?:solution|choice|option)(?=\ is|\ ?[:：])) {_SAYS}
+    | \b(?:I|we)(?:\ (?:would|will|shall|must)|'ll|'d)?\ (?:choose|pick|select|chose|go\ with|say)
+      \ (?:option\ |choice\ |answer\ )?
+    | (?:^|(?<=[.!?]\ ))(?:(?:so|thus|hence|therefore),?\ (?:it\ is\ |it's\ |it\ must\ be\ )?
+      |it\ is\ |it's\ |it\ must\ be\ )(?:option\ )?
+    | (?:答案|选|選)(?:应该|應該)?(?:是|为|為|选|選)?\ ?[:：]?\ ?
+    | \b(?:respuesta|réponse|antwort|risposta|resposta|ответ|odpowiedź|antwoord|svar|cevap)
+      (?:\ (?:correcta|correcte|corretta|correta))?(?:\ (?:es|est|ist|è|é|är|er))?\ ?[:：]?\ ?
+    | (?:答え|正解|정답)(?:は|은)?\ ?[:：]?\ ?
+    """,
+    re.IGNORECASE | re.VERBOSE,
+)
+#: "B is correct": the letter comes first.
+_CORRECT = re.compile(
+    r"(?<![\w/|&])(?:option |choice |answer )?\(?(?P<letter>[A-Z])\)? (?:is|must be) (?:the )?"
+    r"(?:only |most )?(?:correct|right|best|true|appropriate)"
+    r"(?: (?:answer|option|choice|one|statement))?"
+    r"(?=[.!,;]|$| because| since)",
+    re.IGNORECASE,
+)
+_PRAISE = re.compile(r"(?i:correct|right|best|true|appropriate)")
+_DOUBT = re.compile(
+    r"\b(?:not|never|no|neither|nor|if|unless|whether|either|or|and|maybe|perhaps|possibly|probably"
+    r"|might|may|could|suppose|assume|assuming|eliminate|exclude|guess|can't|cannot|unlikely|worst"
+    r"|least|some|someone|people|claims?|claimed|argues?|rule out|ruled out|why|wrong|incorrect"
+    r"|else)\b|n't\b|不|非",
+    re.IGNORECASE,
+)
+_RETRACTED = re.compile(
+    r"\A\W*(?:or|no|not|but|and|nope)\b|\b(?:wait|actually|correction|sorry|mistaken?|instead"
+    r"|alternatively|second thought|scratch that|maybe|perhaps|possibly|could also|might be"
+    r"|not sure|unsure|just kidding|guess|or (?:option )?\(?[A-Z](?!\w)"
+    r"|(?:that|this|it|which)(?: is|'s| was| seems) (?:wrong|incorrect|false|not))\b",
+    re.IGNORECASE,
+)
+_REASON = re.compile(
+    r",? (?:because|since|as|for the reason|due to|which|where)\b|,? (?:is|being) correct\b"
+)
+_SENTENCES = re.compile(r"[.!?;:\n]\s|,\s(?:so|thus|hence|therefore|and)\b|\n")
+#: "Answer:" may stand on a line of its own.
+_BREAK = re.compile(r"(?::?\n)?")
+_END = re.compile(r"[.!]?(?:\Z|(?<=[.!])\s)")
+
+
+@dataclass(frozen=True)
+class Options:
+    """The texts of the options, in order."""
+
+    texts: tuple[str, ...]
+
+    @cached_property
+    def by_key(self) -> dict[str, str | None]:
+        """The letter of each option by its text; None for a text that two share but for case."""
+        found: dict[str, str | None] = {}
+        for letter, text in zip(LETTERS, self.texts, strict=False):
+            key = option_key(text)
+            for written in {key, key.casefold()}:
+                found[written] = None if written in found else letter
+        return found
+
+    @cached_property
+    def longest(self) -> int:
+        return max(map(len, self.texts))
+
+    def letter(self, name: str) -> str | None:
+        upper = name.upper()
+        return upper if upper in LETTERS[: len(self.texts)] else None
+
+
+def option_key(text: str) -> str:
+    """What two ways of writing an option's text have in common."""
+    return words_key(words_of(plain(_undecorated(text))), fold=False)
+
+
+def _undecorated(text: str) -> str:
+    return text.translate(_DECORATION) if _DECORATED.search(text) else text
+
+
+def is_there_twice(texts: Sequence[str], letter: str) -> bool:
+    """Whether another option says the same as that of the letter."""
+    keys = [option_key(text) for text in texts]
+    return keys.count(keys[LETTERS.index(letter)]) > 1
+
+
+def chosen_letter(text: str, options: Options) -> str | None:
+    """The letter of the option that a text chooses; None where it does not choose exactly one.
+
+    In this order: what is boxed, tagged as the answer, or behind ####; the whole text; the last
+    "the answer is B" or its like; the last line; the first line. Each names an option by its
+    letter, by its text, or by both.
+    """
+    head, text = text[:_MAX_OPTION], text[-_MAX_SEARCHED:]
+    for find in (last_boxed, last_tagged, last_marked):
+        marked = find(text)
+        if marked is not None:
+            return named_option(marked, options)
+    whole = named_option(text, options)
+    if whole is not None:
+        return whole
+    lines = [bare for line in text.splitlines() if (bare := _bare(line))]
+    if not lines:
+        return None
+    has_claim, claimed = _last_claim("\n".join(lines), options)
+    if has_claim:
+        return claimed
+    if len(lines) < 2:
+        return None
+    last = named_option(lines[-1], options)
+    if last is None:
+        return _first_line(head, lines, options)
+    return last if named_option(lines[-2], options) in (None, last) else None
+
+
+def _first_line(head: str, lines: list[str], options: Options) -> str | None:
+    """The option that the first line names, if the others do not take it back."""
+    named = named_option(head.strip().partition("\n")[0], options)
+    if named is None or _RETRACTED.search(" ".join(lines[1:])):
+        return None
+    return named
+
+
+@lru_cache(maxsize=1024)
+def _bare(line: str) -> str:
+    """The line without emphasis, LaTeX and quotation marks."""
+    bare = " ".join(_undecorated(line).split()).strip("_")
+    if "\\" not in bare and "$" not in bare:
+        return bare
+    return words_of(plain(bare)) + "." * bare.endswith(".")
+
+
+def named_option(text: str, options: Options) -> str | None:
+    """The letter of the option that a text is: "B", "(b)", "Option B", "B) London", "London"."""
+    bare = _bare(text.strip()) if len(text) <= _MAX_OPTION else ""
+    if not bare:
+        return None
+    by_text = _by_text(bare, options)
+    labelled = _LABEL.fullmatch(bare)
+    if labelled is None or (letter := options.letter(labelled["letter"])) is None:
+        return by_text
+    said = (labelled["rest"] or "").removeprefix("- ").removeprefix("– ").strip()
+    if said:
+        return letter if _is_text_of(said, letter, options) else by_text
+    exactly = options.by_key.get(option_key(bare), letter)
+    return letter if exactly == letter or by_text == letter else None
+
+
+def _by_text(text: str, options: Options) -> str | None:
+    if len(text) > options.longest + _MAX_LONGER:
+        return None
+    key = option_key(text)
+    for written in (key, key.casefold()):
+        if written in options.by_key:
+            return options.by_key[written]
+    number = parse_quantity(text)
+    if number is None:
+        return None
+    equal = [
+        letter
+        for letter, option in zip(LETTERS, options.texts, strict=False)
+        if (other := parse_quantity(option)) is not None and number.equals(other)
+    ]
+    return equal[0] if len(equal) == 1 else None
+
+
+def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
+    """Whether the text claims an option, and the one that it claims last."""
+    claim = last_match(_CLAIM, text)
+    correct = last_match(_CORRECT, text) if _PRAISE.search(text) else None
+    if correct is not None and (claim is None or correct.end() >= claim.end()):
+        letter = options.letter(correct["letter"])
+        start, end = correct.start(), correct.end()
+    elif claim is not None:
+        letter, end = _said(text, claim.end(), options)
+        start = claim.start()
+    else:
+        return False, None
+    if letter is None or _doubted(text, start) or _RETRACTED.search(text[end:]):
+        return True, None
+    return True, letter
+
+
+def _doubted(text: str, start: int) -> bool:
+    """Whether the sentence that leads to a claim hedges or denies it."""
+    sentence = _SENTENCES.split(text[max(0, start - 200) : start])[-1]
+    return _DOUBT.search(sentence) is not None
+
+
+def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
+    """The option that a claim names from `start` on, and where the claim ends."""
+    start += len(_BREAK.match(text, start).group())  # type: ignore[union-attr]  # it may be empty
+    line, _, _ = text[start : start + _MAX_OPTION].partition("\n")
+    label = re.match(r"[(\[]?([A-Za-z])(?![\w'])[)\]]?", line)
+    if label is not None and (letter := options.letter(label[1])) is not None:
+        rest = line[label.end() :]
+        ends = _END.match(rest)
+        if ends is not None:
+            return letter, start + label.end() + ends.end()
+        if _REASON.match(rest):
+            return letter, start + label.end()
+        said = re.match(r"[.:,]?(?: [-–](?= ))? ?", rest)
+        rest = rest[said.end() if said else 0 :]
+        return _followed_by_text(rest, letter, options), start + len(line)
+    sentence = re.split(r"[.!?](?:\s|$)", line, maxsplit=1)[0]
+    if line[len(sentence) :].startswith("?"):
+        return None, start
+    return _by_text(sentence, options), start + len(sentence)
+
+
+def _followed_by_text(rest: str, letter: str, options: Options) -> str | None:
+    """The letter, if its option's text follows and then nothing else of the sentence."""
+    sentence = re.split(r"[.!](?:\s|$)", rest, maxsplit=1)[0]
+    reasoned = re.split(r",? (?:because|since)\b", sentence, maxsplit=1)[0]
+    said = (sentence, rest.rstrip(". "), reasoned)
+    return letter if any(_is_text_of(text, letter, options) for text in said) else None
+
+
+def _is_text_of(text: str, letter: str, options: Options) -> bool:
+    key, own = option_key(text), option_key(options.texts[LETTERS.index(letter)])
+    folded = key.casefold()
+    return key == own or (folded == own.casefold() and options.by_key[folded] == letter)

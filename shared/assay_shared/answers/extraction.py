@@ -1,0 +1,229 @@
+"""Which part of a text is its answer."""
+
+import re
+from collections import deque
+from enum import StrEnum
+
+from assay_shared.answers.latex import plain
+from assay_shared.answers.quantity import quantity_of
+from assay_shared.answers.structure import Named, Words, value_of
+from assay_shared.answers.units import UNIT_NAMES
+
+#: An answer stands at the end of a text; what stands further ahead is not searched.
+_MAX_SEARCHED = 16_384
+_MAX_SHORT = 200
+_MARKED = re.compile(r"####[ \t]*+(\S[^\n]*+)")
+_ANSWER = re.compile(r"<(/?)answer>", re.IGNORECASE)
+_FENCE = re.compile(r"```[\w+-]*+[ \t]*+\n")
+_BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
+_BRACE = re.compile(r"[{}]")
+_CLAIM = re.compile(
+    r"\b(?:answer|result|solution)\b(?:\s(?:is|are|equals|would be|must be|should be)\b(?!n't))?+"
+    r"[ \t]*+(?:[:=][ \t]*+)?+(?:\*\*[ \t]*+)?+([^\n]++)",
+    re.IGNORECASE,
+)
+_MATHS = re.compile(
+    r"\$\$([^$]++)\$\$|\$([^$\n]++)\$"
+    r"|\\\(((?:[^\\]|\\[^)(])*+)\\\)|\\\[((?:[^\\]|\\[^\][])*+)\\\]"
+)
+_NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+(?:/[1-9]\d*+)?+|\.\d++"
+_SCALED = r"(?:\s(?:dozen|hundred|thousand|million|billion|trillion)\b)?+"
+_UNIT = "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse=True))
+_QUANTITY = re.compile(
+    rf"(?:(?<![\w)}}\]])[-+−])?+\\?[$€£¥]?+-?(?:{_NUMBER}){_SCALED}(?:\s?\\?(?:{_UNIT})(?![^\W\d_]))?+"
+)
+#: A number with one of these beside it is a part of a formula, or one of several.
+_PART_BEFORE = re.compile(
+    r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|\d[,;]?+\s|\d[,;]|\d:|\\[A-Za-z]++"
+    r"|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z|[\w})\]]\Z"
+)
+_PART_AFTER = re.compile(
+    r"\s(?:halves|thirds|quarters|\w{3,12}ths|hundreds?|thousands?|millions?|billions?|dozens?"
+    r"|scores|pairs|times|over|point|squared|cubed|factorial|below|or|to"
+    r"|(?:is|was) (?:wrong|incorrect|not)|isn't|wasn't)\b|"
+    r"\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|[^\W\d_]"
+)
+
+
+_SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
+
+
+class Extract(StrEnum):
+    """What is compared: all of the text, its last line, or the last of what is marked as the
+    answer: by <answer>...</answer>, by \\\\boxed{...}, after ####, or between fences.
+    """
+
+    WHOLE = "whole"
+    LAST_LINE = "last_line"
+    TAGGED = "tagged"
+    BOXED = "boxed"
+    MARKED = "marked"
+    FENCED = "fenced"
+
+
+def extract(text: str, part: Extract) -> str | None:
+    """The part of the text without the space around it; None if it is not there."""
+    match part:
+        case Extract.WHOLE:
+            return text.strip()
+        case Extract.LAST_LINE:
+            return text.strip().rpartition("\n")[2].strip()
+        case Extract.BOXED:
+            return last_boxed(text)
+        case Extract.MARKED:
+            return last_marked(text)
+        case Extract.TAGGED:
+            return last_tagged(text)
+        case Extract.FENCED:
+            return last_fenced(text)
+
+
+def last_boxed(text: str) -> str | None:
+    """The content of the last outermost \\boxed{...}; of one that is not closed, its line."""
+    if "boxed" not in text and "fbox" not in text:
+        return None
+    found: str | None = None
+    place = 0
+    while (start := _BOX.search(text, place)) is not None:
+        end = _closing(text, start.end())
+        if end is None:  # nor is any brace before it closed: what follows is inside
+            unclosed = text[start.end() :].partition("\n")[0]
+            return (unclosed if found is None else found).strip()
+        found, place = text[start.end() : end], end
+    return found.strip() if found is not None else None
+
+
+def _closing(text: str, start: int) -> int | None:
+    """Where the brace that was opened before `start` is closed."""
+    depth = 1
+    for brace in _BRACE.finditer(text, start):
+        depth += 1 if brace.group() == "{" else -1
+        if depth == 0:
+            return brace.start()
+    return None
+
+
+def last_marked(text: str) -> str | None:
+    """What follows the last #### on its line."""
+    if "####" not in text:
+        return None
+    found = _MARKED.findall(text)
+    return str(found[-1]).strip() if found else None
+
+
+def last_tagged(text: str) -> str | None:
+    """What stands between the last <answer> and </answer> that belong together."""
+    if "<" not in text:
+        return None
+    found: str | None = None
+    start: int | None = None
+    for tag in _ANSWER.finditer(text):
+        if not tag[1]:
+            start = tag.end() if start is None else start
+        elif start is not None:
+            found, start = text[start : tag.start()].strip(), None
+    return found
+
+
+def last_fenced(text: str) -> str | None:
+    """What stands between the last two ``` that belong together."""
+    blocks = fenced(text)
+    return blocks[-1].strip() if blocks else None
+
+
+def fenced(text: str) -> list[str]:
+    """What stands between fences of ```, block by block, without the line of the first fence."""
+    blocks: list[str] = []
+    place = 0
+    while (opened := _FENCE.search(text, place)) is not None:
+        closed = text.find("```", opened.end())
+        if closed < 0:
+            break
+        blocks.append(text[opened.end() : closed])
+        place = closed + 3
+    return blocks
+
+
+def whole_reference(text: str) -> str:
+    """A reference as it stands, unless it marks its answer with \\\\boxed{} or ####."""
+    boxed = last_boxed(text)
+    if boxed is not None:
+        return boxed
+    marked = last_marked(text)
+    return text.strip() if marked is None else marked
+
+
+def final_answer(text: str) -> str | None:
+    """What a text gives as its answer to a question with one value; None if it gives none.
+
+    In this order: the last \\\\boxed{}, <answer></answer>, what follows the last ####, the whole
+    text if it is a value, what "the answer is" says, the last formula or number that stands alone.
+    """
+    text = text[-_MAX_SEARCHED:]
+    for find in (last_boxed, last_tagged, last_marked):
+        found = find(text)
+        if found is not None:
+            return found
+    bare = text.strip()
+    if not bare or (len(bare) <= _MAX_SHORT and "\n" not in bare and _is_value(bare)):
+        return bare or None
+    claimed = _claimed(text)
+    if claimed is not None:
+        return claimed
+    standing = _last_standing(text)
+    if standing is None and len(bare) <= _MAX_SHORT and "\n" not in bare:
+        return bare
+    return standing
+
+
+def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
+    """The last place where the pattern is in the text from `start` on."""
+    last = deque(pattern.finditer(text, start), maxlen=1)
+    return last[0] if last else None
+
+
+def _claimed(text: str) -> str | None:
+    """What the last "the answer is" says, if that is a value."""
+    found = last_match(_CLAIM, text)
+    if found is None or found.end() < len(text.rstrip()):
+        return None
+    said = found[1].strip().strip("*").strip()
+    if len(said) <= _MAX_SHORT and _is_value(said):
+        return said
+    return None
+
+
+def _is_value(text: str) -> bool:
+    """Whether the text is a number or a formula, alone or as the value of a name."""
+    value = value_of(plain(text))
+    if isinstance(value, Named):
+        value = value.value
+    return not isinstance(value, Words)
+
+
+def _last_standing(text: str) -> str | None:
+    """The last formula between delimiters, or number outside of them, that is no part of more."""
+    maths = last_match(_MATHS, text)
+    after = maths.end() if maths is not None else 0
+    number = last_quantity(text, after)
+    if number is not None or maths is None:
+        return number
+    said = next(group for group in maths.groups() if group is not None)
+    return None if _is_one_of_several(text, maths) else said.strip()
+
+
+def _is_one_of_several(text: str, maths: re.Match[str]) -> bool:
+    before = text[max(0, maths.start() - 12) : maths.start()]
+    return _SEVERAL.search(before) is not None
+
+
+def last_quantity(text: str, start: int = 0) -> str | None:
+    """The last number from `start` on, with its sign, its currency and its unit where it is known;
+    None if it is a part of a formula, or one of several."""
+    found = last_match(_QUANTITY, text, start)
+    if found is None:
+        return None
+    before = text[max(start, found.start() - 12) : found.start()]
+    if _PART_BEFORE.search(before) or _PART_AFTER.match(text, found.end()):
+        return None
+    return found.group() if quantity_of(plain(found.group())) is not None else None

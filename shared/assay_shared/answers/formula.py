@@ -1,0 +1,366 @@
+"""Equality of two formulas, proven by math-verify.
+
+Its parser drops what it does not know and reads two numbers side by side as a sum. So a formula is
+first written without doubt: every product with its sign, decimals as fractions, variables numbered.
+What that cannot read is not handed on.
+"""
+
+import random
+import re
+from typing import Any
+
+_MAX_DEPTH = 24
+_MAX_TOKENS = 400
+_DIGITS = 60
+_TOKEN = re.compile(r"\s+|\d+(?:\.\d+)?|\.\d+|\\[A-Za-z]+|[A-Za-z]+|[-+*/^_!(){}\[\]|'°%]")
+_FUNCTIONS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "sinh",
+        "cosh",
+        "tanh",
+        "ln",
+        "log",
+        "exp",
+    ]
+)
+_CONSTANTS = {"pi": r"\pi", "e": "e", "i": "i"}
+_GREEK = frozenset(
+    [
+        "alpha",
+        "beta",
+        "gamma",
+        "delta",
+        "epsilon",
+        "varepsilon",
+        "zeta",
+        "eta",
+        "theta",
+        "vartheta",
+        "iota",
+        "kappa",
+        "lambda",
+        "mu",
+        "nu",
+        "xi",
+        "rho",
+        "sigma",
+        "tau",
+        "upsilon",
+        "phi",
+        "varphi",
+        "chi",
+        "psi",
+        "omega",
+        "Gamma",
+        "Delta",
+        "Theta",
+        "Lambda",
+        "Xi",
+        "Sigma",
+        "Phi",
+        "Psi",
+        "Omega",
+        "emptyset",
+        "infty",
+    ]
+)
+_PLAIN_NAMES = frozenset(("sqrt", "pi", "infty", "theta", "alpha")) | _FUNCTIONS
+_CALLED = frozenset("fghFGHPE")
+_OPERATORS = {"+": "+", "-": "-", "*": r"\cdot", "cdot": r"\cdot", "/": "/", "div": "/"}
+
+
+class Unreadable(ValueError):
+    """The text is no formula of the kinds that are compared."""
+
+
+class _Writer:
+    """Writes one formula for the parser. `symbols` numbers the variables of both sides."""
+
+    def __init__(self, text: str, symbols: dict[str, int]) -> None:
+        self._tokens = _tokens(text)
+        self._symbols = symbols
+        self._place = 0
+
+    def write(self) -> str:
+        written = self._sum(0)
+        if self._place < len(self._tokens):
+            raise Unreadable(self._tokens[self._place])
+        return written
+
+    def _peek(self) -> str:
+        return self._tokens[self._place] if self._place < len(self._tokens) else ""
+
+    def _next(self) -> str:
+        token = self._peek()
+        self._place += 1
+        return token
+
+    def _expect(self, token: str) -> None:
+        if self._next() != token:
+            raise Unreadable(f"no {token}")
+
+    def _sum(self, depth: int, until: str = "") -> str:
+        """Terms with their signs, up to a token that no term begins with."""
+        if depth > _MAX_DEPTH:
+            raise Unreadable("nested too deep")
+        written: list[str] = []
+        while True:
+            if self._peek() in ("+", "-"):
+                written.append(self._next())
+                if self._peek() in ("+", "-"):
+                    raise Unreadable("two signs")
+            written.append(self._product(depth, until))
+            if self._peek() not in ("+", "-"):
+                return " ".join(written)
+
+    def _product(self, depth: int, until: str) -> str:
+        written = [self._power(depth, until)]
+        was_number = self._is_number(-1)
+        while (token := self._peek()) and token != until and token not in ")]}+-":
+            if token in _OPERATORS:
+                written.append(_OPERATORS[self._next()])
+                sign = self._next() if self._peek() == "-" else ""
+                factor = self._power(depth, until)
+                written.append(f"({sign}{factor})" if sign else factor)
+            else:
+                if self._is_number(0):
+                    raise Unreadable("a number behind a factor")
+                mixed = was_number and token == "frac" and self._is_plain_fraction()
+                factor = self._power(depth, until)
+                if mixed:
+                    written[-1] = f"({written[-1]}+{factor})"
+                else:
+                    written += [r"\cdot", factor]
+            was_number = self._is_number(-1)
+        return " ".join(written)
+
+    def _is_number(self, offset: int) -> bool:
+        at = self._place + offset
+        return 0 <= at < len(self._tokens) and self._tokens[at][0] in "0123456789."
+
+    def _is_plain_fraction(self) -> bool:
+        """Whether a fraction of whole numbers follows: with a number before it, it is mixed."""
+        ahead = self._tokens[self._place + 1 : self._place + 7]
+        return [t if t in "{}" else "0" * t.isdigit() for t in ahead] == list("{0}{0}")
+
+    def _power(self, depth: int, until: str) -> str:
+        base = self._atom(depth, until)
+        while self._peek() in ("^", "!", "°", "%"):
+            token = self._next()
+            if token == "^":
+                base = f"({base})^{{{self._argument(depth)}}}"
+            elif token == "!":
+                base = f"({base})!"
+            else:
+                part = r"\frac{\pi}{180}" if token == "°" else r"\frac{1}{100}"
+                base = rf"(({base}) \cdot {part})"
+        return base
+
+    def _argument(self, depth: int) -> str:
+        """What a power, a root or a fraction takes: a group, or one digit, letter or command."""
+        if self._peek() == "{":
+            return self._group("{", "}", depth)
+        token = self._peek()
+        if self._is_number(0) and len(token) > 1 and token.isdigit():
+            self._tokens[self._place : self._place + 1] = [token[0], token[1:]]
+        if token == "-":
+            return self._next() + self._argument(depth)
+        return self._atom(depth + 1, "")
+
+    def _group(self, opened: str, closed: str, depth: int) -> str:
+        self._expect(opened)
+        written = self._sum(depth + 1, closed)
+        self._expect(closed)
+        return written
+
+    def _atom(self, depth: int, until: str) -> str:
+        token = self._peek()
+        if token in ("(", "[", "{"):
+            return f"({self._group(token, {'(': ')', '[': ']', '{': '}'}[token], depth)})"
+        if token == "|" and until != "|":
+            return f"(|{self._group('|', '|', depth)}|)"
+        self._next()
+        if token and token[0] in "0123456789.":
+            return _number(token)
+        if token == "frac":
+            return rf"\frac{{{self._argument(depth)}}}{{{self._argument(depth)}}}"
+        if token == "binom":
+            return rf"\binom{{{self._argument(depth)}}}{{{self._argument(depth)}}}"
+        if token == "sqrt":
+            root = f"[{self._group('[', ']', depth)}]" if self._peek() == "[" else ""
+            return rf"\sqrt{root}{{{self._argument(depth)}}}"
+        if token in _FUNCTIONS:
+            return self._function(token, depth, until)
+        return self._symbol(token, depth)
+
+    def _function(self, name: str, depth: int, until: str) -> str:
+        power = base = ""
+        while self._peek() in ("^", "_"):
+            if self._next() == "^":
+                power = self._argument(depth)
+            else:
+                base = self._argument(depth)
+        if base and name != "log":
+            raise Unreadable("a function with an index")
+        argument = self._called(depth, until)
+        if name == "exp":
+            written = f"(e)^{{{argument}}}"
+        else:
+            written = rf"\{name}{f'_{{{base}}}' if base else ''}({argument})"
+        if power.replace(" ", "") == "-1":
+            raise Unreadable("an inverse or a reciprocal")
+        return f"({written})^{{{power}}}" if power else written
+
+    def _called(self, depth: int, until: str) -> str:
+        """A function's argument: in brackets, or the factors up to the next sign."""
+        if self._peek() in ("(", "{"):
+            return self._atom(depth + 1, until)
+        written = [self._power(depth + 1, until)]
+        while (
+            (token := self._peek())
+            and token != until
+            and (self._is_letter(token) or token == "frac")
+        ):
+            written.append(self._power(depth + 1, until))
+        return r" \cdot ".join(written)
+
+    def _is_letter(self, token: str) -> bool:
+        return token not in _FUNCTIONS and (
+            (len(token) == 1 and token.isalpha()) or token in _GREEK or token == "pi"
+        )
+
+    def _symbol(self, token: str, depth: int) -> str:
+        if not (token.isalpha() and (len(token) == 1 or token in _GREEK or token == "pi")):
+            raise Unreadable(token or "the end")
+        name = token
+        if self._peek() == "_":
+            self._next()
+            name += f"_{self._argument(depth)}"
+        while self._peek() == "'":
+            name += self._next()
+        if name in _CONSTANTS:
+            return _CONSTANTS[name]
+        if token in _CALLED and self._peek() == "(":
+            name += self._group("(", ")", depth)
+        return f"x_{{{self._symbols.setdefault(name, len(self._symbols) + 1)}}}"
+
+
+def _tokens(text: str) -> list[str]:
+    tokens: list[str] = []
+    place = 0
+    for found in _TOKEN.finditer(text):
+        if found.start() != place:
+            raise Unreadable(text[place])
+        place = found.end()
+        token = found.group()
+        if token.isspace():
+            if tokens and tokens[-1][0].isdigit() and text[place : place + 1].isdigit():
+                raise Unreadable("two numbers")
+        elif token[0] == "\\":
+            tokens.append(token[1:])
+        elif token.isalpha() and token not in _PLAIN_NAMES:
+            tokens.extend(token)
+        else:
+            tokens.append(token)
+    if place != len(text) or not tokens or len(tokens) > _MAX_TOKENS:
+        raise Unreadable("not a formula")
+    return tokens
+
+
+def _number(token: str) -> str:
+    whole, dot, digits = token.partition(".")
+    return rf"\frac{{{int(whole + digits)}}}{{{10 ** len(digits)}}}" if dot else str(int(whole))
+
+
+def equal_formulas(one: str, other: str) -> bool:
+    """Whether both plain formulas are the same value for every value of their variables."""
+    symbols: dict[str, int] = {}
+    try:
+        first, second = (_Writer(text, symbols).write() for text in _angles(one, other))
+    except Unreadable:
+        return False
+    if first == second:
+        return True
+    if any(symbols.get(name) for name in ("infty", "emptyset")):
+        return False
+    return _proven(first, second)
+
+
+def is_formula(text: str) -> bool:
+    """Whether a plain text can be compared as a formula."""
+    try:
+        _Writer(text, {}).write()
+    except Unreadable:
+        return False
+    return True
+
+
+def _angles(one: str, other: str) -> tuple[str, str]:
+    """Without the degree sign where the other side has neither degrees nor pi."""
+    both = []
+    for text, against in ((one, other), (other, one)):
+        told = "°" in against or "pi" in against
+        both.append(text if told else text.replace("°", ""))
+    return both[0], both[1]
+
+
+def _proven(first: str, second: str) -> bool:
+    """First by numbers, which tells almost all that differ, then by math-verify."""
+    from latex2sympy2_extended.latex2sympy2 import latex2sympy
+    from math_verify import verify
+
+    is_real = not re.search(r"(?<![A-Za-z\\])i(?![A-Za-z])", f"{first} {second}")
+    try:
+        one, other = (
+            latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
+            for text in (first, second)
+        )
+    except Exception:  # noqa: BLE001  # the parser raises no other for what it cannot read
+        return False
+    exact = _rational(one), _rational(other)
+    if None not in exact:
+        return bool(exact[0] == exact[1])
+    if not _agree(one, other):
+        return False
+    # Its own alarms are off: the process has a limit from outside.
+    return bool(
+        verify(one, other, float_rounding=_DIGITS, numeric_precision=_DIGITS, timeout_seconds=None)
+    )
+
+
+def _rational(formula: Any) -> Any:
+    """The exact value of a formula that is a rational number; else None."""
+    value = formula.doit() if not formula.free_symbols else formula
+    return value if value.is_Rational else None
+
+
+def _agree(one: Any, other: Any) -> bool:
+    """Whether both have the same values, to many digits, wherever both have one."""
+    generator = random.Random(1)
+    symbols = sorted(one.free_symbols | other.free_symbols, key=str)
+    compared = 0
+    for _ in range(4 if symbols else 1):
+        point = {symbol: _point(generator) for symbol in symbols}
+        values = [formula.subs(point).evalf(_DIGITS) for formula in (one, other)]
+        if not all(value.is_number and value.is_finite for value in values):
+            continue
+        scale = max(abs(values[0]), abs(values[1]))
+        if abs(values[0] - values[1]) > scale * 10 ** -(_DIGITS // 2):
+            return False
+        compared += 1
+    return compared > 0
+
+
+def _point(generator: random.Random) -> Any:
+    from sympy import Rational
+
+    return Rational(generator.randint(-4000, 4000) or 1, 1009)

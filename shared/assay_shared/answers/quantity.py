@@ -1,0 +1,98 @@
+"""Numbers with what stands beside them: 5 km, $5, 50%, 1,000 and their forms in LaTeX."""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from assay_shared.answers.latex import CLOSE, DOLLAR, OPEN, plain
+from assay_shared.answers.numbers import leading_number
+from assay_shared.answers.units import Unit, parse_unit
+
+_CURRENCIES = f"$€£¥{DOLLAR}"
+_SCALES = {
+    "dozen": 12,
+    "hundred": 100,
+    "thousand": 10**3,
+    "million": 10**6,
+    "billion": 10**9,
+    "trillion": 10**12,
+}
+_SCALED = re.compile(rf"[\s{OPEN}]*+({'|'.join(_SCALES)})\b{CLOSE}?", re.IGNORECASE)
+_START = re.compile(
+    rf"(?P<sign>[-+]?)\s?(?P<currency>[{_CURRENCIES}]?)\s?(?P<inner>[-+]?)\s?(?=[\d.\\])"
+)
+_MAX_LENGTH = 200
+
+
+@dataclass(frozen=True)
+class Quantity:
+    """A number with its unit, if it has one."""
+
+    value: Fraction
+    unit: Unit | None = None
+
+    def equals(self, other: "Quantity") -> bool | None:
+        """Whether both say the same; None where that cannot be told.
+
+        Where one side has no unit the numbers decide. 50% is 0.5 then, and also 50; but 0.5% is
+        not 0.5: a number below one would be a share.
+        Known units of one dimension are converted. Units of different things, and two different
+        units that are not known, tell nothing.
+        """
+        if self.unit is None and other.unit is None:
+            return self.value == other.value
+        if self.unit is None or other.unit is None:
+            return self._equals_bare(other) if other.unit is None else other._equals_bare(self)
+        if self.unit.is_known and self.unit.powers == other.unit.powers:
+            return self.value * self.unit.size == other.value * other.unit.size
+        return self.value == other.value if self.unit.text == other.unit.text else None
+
+    def _equals_bare(self, bare: "Quantity") -> bool | None:
+        assert self.unit is not None
+        if not self.unit.is_sure:
+            return None
+        if not self.unit.is_percent:
+            return self.value == bare.value
+        same = self.value == bare.value and abs(bare.value) >= 1
+        return same or self.value / 100 == bare.value
+
+
+@lru_cache(maxsize=4096)
+def parse_quantity(text: str) -> Quantity | None:
+    """The exact value and the unit of a text that is one number; None if it is anything else."""
+    if len(text) > _MAX_LENGTH:
+        return None
+    return quantity_of(plain(text))
+
+
+@lru_cache(maxsize=4096)
+def quantity_of(text: str) -> Quantity | None:
+    """As `parse_quantity`, of a plain text."""
+    start = _START.match(text) if len(text) <= _MAX_LENGTH else None
+    if start is None or (start["sign"] and start["inner"]):
+        return None
+    rest = text[start.end() :]
+    found = leading_number(rest)
+    if found is None:
+        return None
+    value, tail = found[0], rest[found[1] :]
+    scaled = _SCALED.match(tail)
+    if scaled is not None:
+        value *= _SCALES[scaled[1].lower()]
+        tail = tail[scaled.end() :]
+    if "-" in (start["sign"], start["inner"]):
+        value = -value
+    return _with_unit(value, start["currency"], tail)
+
+
+def _with_unit(value: Fraction, currency: str, tail: str) -> Quantity | None:
+    unit = parse_unit(tail, abs(value) == 1) if tail.strip() else None
+    if unit is None and tail.strip():
+        return None
+    if not currency:
+        return Quantity(value, unit)
+    money = parse_unit("$" if currency == DOLLAR else currency)
+    if unit is not None and money is not None and unit.powers != money.powers:
+        return None
+    return Quantity(value, money)

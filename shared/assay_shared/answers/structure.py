@@ -1,0 +1,335 @@
+"""What a plain text is: a number, a list, a tuple or interval, a matrix, a relation, or words."""
+
+import re
+from dataclasses import dataclass
+from functools import lru_cache
+
+from assay_shared.answers.latex import CLOSE, OPEN, words_of
+from assay_shared.answers.quantity import Quantity, quantity_of
+
+_MAX_LENGTH = 2000
+_MAX_DEPTH = 8
+
+_TOKEN = re.compile(
+    r"\\[{}]|\\(?:pm|cup|in|langle|rangle|le|ge|ne)(?![A-Za-z])|\\begin\{|\\end\{|\\[A-Za-z]++|\\.|"
+    r"[(){}\[\],;=<>]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])"
+)
+_OPENS = {"(": ")]", "[": ")]", "{": "}", "\\{": "\\}", "\\langle": ("\\rangle",), "\\begin{": ""}
+_CLOSES = frozenset((")", "]", "}", "\\}", "\\rangle"))
+_SEPARATORS = frozenset((",", ";", "and", "or"))
+_RELATIONS = {"<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
+_MATRIX = re.compile(r"\\begin\{([pbvBV]?matrix|array)\}(.*)\\end\{\1\}", re.DOTALL)
+_COLUMNS = re.compile(r"\s*\{[clr|\s]*\}")
+_NAME = re.compile(
+    r"(?:\\?[A-Za-z]{1,12})(?:_\{?\w{1,8}\}?)?'*(?:\([A-Za-z](?:,\s?[A-Za-z]){0,3}\))?"
+    r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+"
+)
+#: A text with one of these is words; so is one of several letters alone.
+_RUN = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{4,}|(?<=[\uE000 ])[A-Za-z]{3,}")
+_FUNCTIONS = frozenset(
+    [
+        "sqrt",
+        "sinh",
+        "cosh",
+        "tanh",
+        "asin",
+        "acos",
+        "atan",
+        "arcsin",
+        "arccos",
+        "arctan",
+        "infty",
+        "theta",
+        "alpha",
+    ]
+)
+_SHORT_WORDS = frozenset(
+    [
+        "sin",
+        "cos",
+        "tan",
+        "cot",
+        "sec",
+        "csc",
+        "log",
+        "exp",
+        "max",
+        "min",
+        "gcd",
+        "lcm",
+        "and",
+        "det",
+        "deg",
+        "mod",
+    ]
+)
+_ONLY_LETTERS = re.compile(r"[A-Za-z]{2,}")
+
+
+@dataclass(frozen=True)
+class Formula:
+    """An expression that math-verify may read."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Words:
+    """A text in a language, or anything else that is only equal to itself."""
+
+    text: str
+
+
+@dataclass(frozen=True)
+class Several:
+    """Values in no order: a set, a list of solutions, a union's parts."""
+
+    items: tuple["Value", ...]
+    joined_by: str = ","
+
+
+@dataclass(frozen=True)
+class Ordered:
+    """A tuple, a point or an interval, with its brackets."""
+
+    opened: str
+    items: tuple["Value", ...]
+    closed: str
+
+
+@dataclass(frozen=True)
+class Matrix:
+    """Values in rows."""
+
+    rows: tuple[tuple["Value", ...], ...]
+
+
+@dataclass(frozen=True)
+class Named:
+    """A value that a name is given: x = 5."""
+
+    names: frozenset[str]
+    value: "Value"
+
+
+@dataclass(frozen=True)
+class Relation:
+    """Sides with a relation between each two, all of one direction: "<", "<=" or "="."""
+
+    sides: tuple[str, ...]
+    relations: tuple[str, ...]
+
+
+Value = Quantity | Formula | Words | Several | Ordered | Matrix | Named | Relation
+
+
+@dataclass(frozen=True)
+class _Mark:
+    """A token outside all brackets, and where it stands."""
+
+    token: str
+    start: int
+    end: int
+
+
+@lru_cache(maxsize=2048)
+def value_of(text: str, depth: int = 0) -> Value:
+    """The value that a plain text writes."""
+    text = text.strip()
+    number = quantity_of(text)
+    if number is not None:
+        return number
+    if len(text) > _MAX_LENGTH or depth > _MAX_DEPTH:
+        return Words(text)
+    marks = _outer_marks(text)
+    if marks is None:
+        return Words(text)
+    tokens = {mark.token for mark in marks}
+    if tokens & {"=", *_RELATIONS} and not tokens & _SEPARATORS:
+        return _relation(text, marks, depth)
+    matrix = _MATRIX.fullmatch(text)
+    if matrix is not None:
+        return _matrix(matrix[2], depth)
+    if _is_words(text):
+        return Words(text)
+    if tokens & _SEPARATORS:
+        return _several(_split(text, marks, _SEPARATORS), depth)
+    return _one_value(text, marks, tokens, depth)
+
+
+def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
+    """A text without separators or relations outside its brackets."""
+    if "\\in" in tokens:
+        return _member(text, marks, depth)
+    if "\\cup" in tokens:
+        parts = tuple(value_of(part, depth + 1) for part in _split(text, marks, {"\\cup"}))
+        return Several(parts, "\\cup")
+    if "\\pm" in tokens:
+        return _plus_minus(text, marks, depth)
+    return _bracketed(text, depth)
+
+
+def _outer_marks(text: str) -> list[_Mark] | None:
+    """The separators, relations and signs outside all brackets; None where brackets do not fit."""
+    marks: list[_Mark] = []
+    stack: list[str] = []
+    for found in _TOKEN.finditer(text):
+        token = found.group()
+        if token in _OPENS:
+            stack.append(token)
+        elif token == "\\end{":
+            if not stack or stack.pop() != "\\begin{":
+                return None
+            stack.append("{")
+        elif token in _CLOSES:
+            if not stack:
+                return None
+            if stack[-1] == "\\begin{" and token == "}":
+                continue
+            if token not in _OPENS[stack.pop()]:
+                return None
+        elif not stack:
+            marks.append(_Mark(token, found.start(), found.end()))
+    return None if stack else marks
+
+
+def _split(text: str, marks: list[_Mark], by: frozenset[str] | set[str]) -> list[str]:
+    parts, place = [], 0
+    for mark in marks:
+        if mark.token in by:
+            parts.append(text[place : mark.start].strip(f" {OPEN}{CLOSE}"))
+            place = mark.end
+    parts.append(text[place:].strip(f" {OPEN}{CLOSE}"))
+    return [part for part in parts if part]
+
+
+def _several(parts: list[str], depth: int) -> Value:
+    if len(parts) == 1:
+        return value_of(parts[0], depth + 1)
+    return Several(tuple(value_of(part, depth + 1) for part in parts))
+
+
+def _relation(text: str, marks: list[_Mark], depth: int) -> Value:
+    """A name's value, an interval of one variable, or a relation."""
+    used = [mark for mark in marks if mark.token == "=" or mark.token in _RELATIONS]
+    sides = [side.strip() for side in _split_all(text, used)]
+    if any(mark.token == "\\ne" or not side for mark, side in zip(used, sides[1:], strict=True)):
+        return Words(text)
+    if all(mark.token == "=" for mark in used):
+        return _equation(text, sides, depth)
+    relations = [_RELATIONS.get(mark.token, "=") for mark in used]
+    if not sides[0] or "=" in relations or _is_words(text):
+        return Words(text)
+    if all(relation.startswith(">") for relation in relations):
+        sides.reverse()
+        relations = [relation.replace(">", "<") for relation in reversed(relations)]
+    if not all(relation.startswith("<") for relation in relations):
+        return Words(text)
+    return _interval(sides, relations, depth) or Relation(tuple(sides), tuple(relations))
+
+
+def _split_all(text: str, marks: list[_Mark]) -> list[str]:
+    starts = [0, *(mark.end for mark in marks)]
+    ends = [*(mark.start for mark in marks), len(text)]
+    return [text[start:end] for start, end in zip(starts, ends, strict=True)]
+
+
+def _equation(text: str, sides: list[str], depth: int) -> Value:
+    names = [_name(side) for side in sides[:-1]]
+    if all(name is not None for name in names):
+        # "We get x" names x.
+        known = {name for side in sides[:-1] for name in (_name(side), _name(side.split()[-1]))}
+        return Named(frozenset(filter(None, known)), value_of(sides[-1], depth + 1))
+    if len(sides) == 2 and all(sides) and not _is_words(text):
+        return Relation(tuple(sides), ("=",))
+    return Words(text)
+
+
+def _name(side: str) -> str | None:
+    """The side of an equation without spaces, if it is a name."""
+    name = words_of(side).strip()
+    if not _NAME.fullmatch(name) or {"not", "is", "or", "and"} & set(name.lower().split()):
+        return None
+    return name.replace(" ", "").replace("{", "").replace("}", "")
+
+
+def _interval(sides: list[str], relations: list[str], depth: int) -> Value | None:
+    """The interval that inequalities of one variable say: 0 < x <= 1 is (0, 1]."""
+    if len(sides) == 2:
+        if _name(sides[0]):
+            sides, relations = ["-\\infty", *sides], ["<", *relations]
+        elif _name(sides[1]):
+            sides, relations = [*sides, "\\infty"], [*relations, "<"]
+    if len(sides) != 3 or (name := _name(sides[1])) is None:
+        return None
+    opened = "[" if relations[0] == "<=" else "("
+    closed = "]" if relations[1] == "<=" else ")"
+    ends = (value_of(sides[0], depth + 1), value_of(sides[2], depth + 1))
+    return Named(frozenset((name,)), Ordered(opened, ends, closed))
+
+
+def _member(text: str, marks: list[_Mark], depth: int) -> Value:
+    """x \\in [0, 1] gives a name to the set."""
+    sides = _split(text, marks, {"\\in"})
+    if len(sides) == 2 and (name := _name(sides[0])) is not None:
+        return Named(frozenset((name,)), value_of(sides[1], depth + 1))
+    return Words(text)
+
+
+def _plus_minus(text: str, marks: list[_Mark], depth: int) -> Value:
+    """Both values, of a text with one plus-minus sign."""
+    signs = [mark for mark in marks if mark.token == "\\pm"]
+    if len(signs) > 1:
+        return Words(text)
+    start, end = text[: signs[0].start], text[signs[0].end :]
+    both = (f"{start} + {end}" if start.strip() else end, f"{start} - {end}")
+    return Several(tuple(value_of(one, depth + 1) for one in both))
+
+
+def _bracketed(text: str, depth: int) -> Value:
+    opened, closed, inner = _unbracketed(text)
+    if not opened:
+        return Words(text) if _is_words(text) else Formula(text)
+    marks = _outer_marks(inner)
+    if marks is None:  # the brackets are not one pair: (x+1)(x-1)
+        return Formula(text)
+    parts = _split(inner, marks, {",", ";"})
+    if opened == "\\{":
+        return _set(parts, depth)
+    if len(parts) == 1 and (opened, closed) == ("(", ")"):
+        return value_of(parts[0], depth + 1)
+    return Ordered(opened, tuple(value_of(part, depth + 1) for part in parts), closed)
+
+
+def _set(parts: list[str], depth: int) -> Value:
+    """The set of the parts; that of the empty set is not the empty set."""
+    if parts == ["\\emptyset"]:
+        return Several((Formula("\\emptyset"),))
+    return _several(parts, depth) if parts else Formula("\\emptyset")
+
+
+def _unbracketed(text: str) -> tuple[str, str, str]:
+    """The brackets around a text and what stands between; empty brackets where there are none."""
+    for opened, ends in (("\\{", ("\\}",)), ("\\langle", ("\\rangle",)), ("(", ")]"), ("[", ")]")):
+        if text.startswith(opened):
+            for closed in ends:
+                if text.endswith(closed):
+                    return opened, closed, text[len(opened) : -len(closed)]
+    return "", "", text
+
+
+def _matrix(inner: str, depth: int) -> Value:
+    inner = _COLUMNS.sub("", inner, count=1) if inner.lstrip().startswith("{") else inner
+    rows = [row for row in inner.split("\\\\") if row.strip()]
+    cells = tuple(tuple(value_of(cell, depth + 1) for cell in row.split("&")) for row in rows)
+    return Matrix(cells)
+
+
+def _is_words(text: str) -> bool:
+    """Whether a text is in a language, and no formula: its letters would be variables."""
+    if _ONLY_LETTERS.fullmatch(words_of(text).replace(" ", "")):
+        return True
+    for found in _RUN.finditer(text):
+        if found.group().lower() not in _FUNCTIONS | _SHORT_WORDS:
+            return True
+    return False

@@ -1,0 +1,293 @@
+"""Units of measurement, as they stand behind a number."""
+
+import re
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from assay_shared.answers.latex import CLOSE, DOLLAR, OPEN
+
+#: What is measured, how much of that dimension's own unit the unit is, and how it is written.
+#: "Pounds" are of mass or of money: they equal nothing but pounds.
+_TABLE = (
+    ("length", "1", "m meter meters metre metres"),
+    ("length", "1000", "km kms kilometer kilometers kilometre kilometres"),
+    ("length", "1/10", "dm decimeter decimeters decimetre decimetres"),
+    ("length", "1/100", "cm centimeter centimeters centimetre centimetres"),
+    ("length", "1/1000", "mm millimeter millimeters millimetre millimetres"),
+    ("length", "1/1000000000", "nm nanometer nanometers nanometre nanometres"),
+    ("length", "1609.344", "mi mile miles"),
+    ("length", "0.3048", "ft foot feet"),
+    ("length", "0.0254", "in inch inches"),
+    ("length", "0.9144", "yd yard yards"),
+    ("area", "4046.8564224", "acre acres"),
+    ("area", "10000", "ha hectare hectares"),
+    ("mass", "1", "g gram grams"),
+    ("mass", "1000", "kg kgs kilogram kilograms"),
+    ("mass", "1/1000", "mg milligram milligrams"),
+    ("mass", "453.59237", "lb lbs"),
+    ("mass", "28.349523125", "oz ounce ounces"),
+    ("mass", "1000000", "t ton tons tonne tonnes"),
+    ("time", "1", "s sec secs second seconds"),
+    ("time", "1/1000", "ms millisecond milliseconds"),
+    ("time", "60", "min mins minute minutes"),
+    ("time", "3600", "h hr hrs hour hours"),
+    ("time", "86400", "day days"),
+    ("time", "604800", "week weeks"),
+    ("months", "1", "month months"),
+    ("months", "12", "year years yr yrs"),
+    ("volume", "1/1000", "L l liter liters litre litres"),
+    ("volume", "1/1000000", "mL ml milliliter milliliters millilitre millilitres"),
+    ("volume", "0.003785411784", "gallon gallons"),
+    ("speed", "0.44704", "mph"),
+    ("speed", "5/18", "kph kmh"),
+    ("dollars", "1", "$ dollar dollars usd"),
+    ("dollars", "1/100", "¢ cent cents"),
+    ("euros", "1", "€ euro euros eur"),
+    ("sterling", "1", "£ gbp"),
+    ("yen", "1", "¥ yen jpy"),
+    ("angle", "1", "° degree degrees deg"),
+    ("radians", "1", "rad rads radian radians"),
+    ("percent", "1", "% percent"),
+    ("pounds", "1", "pound pounds"),
+    ("celsius", "1", "celsius °C"),
+    ("fahrenheit", "1", "fahrenheit °F"),
+    ("kelvin", "1", "K kelvin kelvins"),
+    ("force", "1", "N newton newtons"),
+    ("energy", "1", "J joule joules"),
+    ("energy", "1000", "kJ kilojoule kilojoules"),
+    ("power", "1", "W watt watts"),
+    ("power", "1000", "kW kilowatt kilowatts"),
+    ("pressure", "1", "Pa pascal pascals"),
+    ("pressure", "1000", "kPa"),
+    ("frequency", "1", "Hz hertz"),
+    ("frequency", "1000", "kHz"),
+    ("potential", "1", "V volt volts"),
+    ("current", "1", "A ampere amperes amps"),
+    ("amount", "1", "mol moles"),
+)
+_UNITS = {
+    name: (dimension, Fraction(size)) for dimension, size, names in _TABLE for name in names.split()
+}
+#: How the units of the table are written in a sentence, in which "in" is no inch.
+UNIT_NAMES = frozenset(_UNITS) - frozenset(("in", "A", "t", "V", "N", "K", "J", "W"))
+#: These dimensions are made of others: a length's power, a length in a time.
+_MADE = {
+    "area": (("length", 2),),
+    "volume": (("length", 3),),
+    "speed": (("length", 1), ("time", -1)),
+}
+_POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
+_TOKEN = re.compile(
+    r"°[CF]\b|[A-Za-z]++|[°%¢€£¥$]|\^\{?-?\d\}?|(?<=[A-Za-z])[23](?!\d)|/|\\cdot|\*|\."
+)
+#: "5 thirds" and "5 times x" are other numbers, "5 is wrong" and "5 or six" are none.
+_NO_NOUNS = frozenset(
+    [
+        "halves",
+        "thirds",
+        "quarters",
+        "fourths",
+        "fifths",
+        "sixths",
+        "sevenths",
+        "eighths",
+        "ninths",
+        "tenths",
+        "hundredths",
+        "thousandths",
+        "millionths",
+        "billionths",
+        "ones",
+        "twos",
+        "threes",
+        "fours",
+        "fives",
+        "sixes",
+        "sevens",
+        "eights",
+        "nines",
+        "tens",
+        "dozens",
+        "scores",
+        "hundreds",
+        "thousands",
+        "millions",
+        "billions",
+        "trillions",
+        "pairs",
+        "couples",
+        "times",
+        "plus",
+        "minus",
+        "less",
+        "squares",
+        "squared",
+        "cubes",
+        "cubed",
+        "roots",
+        "powers",
+        "factorials",
+        "factors",
+        "logs",
+        "primes",
+        "multiples",
+        "percents",
+        "or",
+        "and",
+        "to",
+        "not",
+        "nor",
+        "no",
+        "but",
+        "than",
+        "more",
+        "over",
+        "under",
+        "below",
+        "above",
+        "point",
+        "with",
+        "without",
+        "by",
+        "from",
+        "if",
+        "is",
+        "are",
+        "was",
+        "were",
+        "isn't",
+        "aren't",
+        "never",
+        "choose",
+        "mod",
+        "modulo",
+        "divided",
+        "multiplied",
+        "per",
+        "wrong",
+        "off",
+        "short",
+        "half",
+        "twice",
+        "double",
+        "triple",
+        "thirty",
+        "digits",
+        "places",
+        "decimals",
+        "negatives",
+    ]
+)
+_PLURALS = frozenset(
+    [
+        "people",
+        "men",
+        "women",
+        "children",
+        "mice",
+        "geese",
+        "feet",
+        "teeth",
+        "sheep",
+        "fish",
+        "persons",
+    ]
+)
+_WORD = r"[A-Za-z][a-z'-]{2,24}"
+_NOUN = re.compile(rf"(?:{_WORD} ){{0,3}}{_WORD}")
+
+
+@dataclass(frozen=True)
+class Unit:
+    """What stands behind a number. `powers` has the dimensions of a known unit, `size` how much it
+    is of their own units; of an unknown unit there is only its `text`. `is_sure`: it cannot be a
+    variable, as the single letter in "5 m" can."""
+
+    text: str
+    powers: tuple[tuple[str, int], ...] = ()
+    size: Fraction = Fraction(1)
+    is_sure: bool = True
+
+    @property
+    def is_known(self) -> bool:
+        return bool(self.powers)
+
+    @property
+    def is_percent(self) -> bool:
+        return self.powers == (("percent", 1),)
+
+
+@lru_cache(maxsize=4096)
+def parse_unit(tail: str, one: bool = False) -> Unit | None:
+    """The unit that a plain text behind a number is; None where it may be anything else.
+
+    A known unit, or up to four words that end in a plural: red apples. Behind 1 any noun will do.
+    """
+    if len(tail) > 120:
+        return None
+    apart = tail[:1] in (" ", OPEN)
+    text = " ".join(tail.replace(OPEN, " ").replace(CLOSE, " ").replace(DOLLAR, "$").split())
+    known = _known(text, upright=OPEN in tail)
+    if known is not None:
+        return known
+    if not apart or not _NOUN.fullmatch(text):
+        return None
+    words = text.lower().split()
+    if _NO_NOUNS.intersection(words) or any(word.endswith("ths") for word in words):
+        return None
+    return Unit(_singular(" ".join(words))) if one or _is_plural(words[-1]) else None
+
+
+def _is_plural(word: str) -> bool:
+    return word in _PLURALS or (
+        len(word) > 3 and word.endswith("s") and not word.endswith(("ss", "us", "is"))
+    )
+
+
+def _singular(text: str) -> str:
+    return text[:-1] if text.endswith("s") and not text.endswith("ss") else text
+
+
+def _known(text: str, upright: bool) -> Unit | None:
+    """Units of the table, their powers, products and ratios: km/h, square feet, m s^{-2}."""
+    powers: dict[str, int] = {}
+    size, sign, power, num_names, longest = Fraction(1), 1, 1, 0, 0
+    last: tuple[str, Fraction] | None = None
+    place = 0
+    for token in _TOKEN.finditer(text):
+        if text[place : token.start()].strip():
+            return None
+        place, word = token.end(), token.group()
+        if word in ("/", "per"):
+            sign = -1
+        elif word in ("\\cdot", "*", "."):
+            continue
+        elif word[0] == "^" or word in ("2", "3") or (word in ("squared", "cubed") and last):
+            if last is None:
+                return None
+            raised = _POWERS.get(word) or int(word.strip("^{}"))
+            step = (raised - 1) * (sign if raised > 0 else 1)
+            size *= last[1] ** step
+            _add(powers, last[0], step)
+            last = None
+        elif word in _POWERS:
+            power = _POWERS[word]
+        else:
+            found = _UNITS.get(word) or (_UNITS.get(word.lower()) if len(word) > 2 else None)
+            if found is None:
+                return None
+            size *= found[1] ** (power * sign)
+            _add(powers, found[0], power * sign)
+            last, power, num_names = found, 1, num_names + 1
+            longest = max(longest, len(word) if word.isalpha() else 2)
+    if text[place:].strip() or not num_names or power != 1:
+        return None
+    sure = upright or longest > 1 or num_names > 1
+    made = tuple(sorted((name, number) for name, number in powers.items() if number))
+    return Unit(text, made, size, sure) if made else None
+
+
+def _add(powers: dict[str, int], dimension: str, power: int) -> None:
+    for name, number in _MADE.get(dimension, ((dimension, 1),)):
+        powers[name] = powers.get(name, 0) + number * power

@@ -1,0 +1,83 @@
+"""Multiple choice: what chooses an option, and what chooses none."""
+
+import time
+
+import pytest
+
+from assay_shared.answers.choice import Options, chosen_letter
+from assay_shared.answers.extraction import fenced, final_answer, last_tagged
+
+CITIES = Options(("Paris", "London", "Rome", "New York"))
+NUMBERS = Options(("-5", "5", "i", "-i"))
+
+
+@pytest.mark.parametrize(
+    "text",
+    r"""B;b;(B);(b);[B];B.;B);\boxed{B};\boxed{\text{B}};\boxed{\textbf{(B)}};\boxed{\text{London}}
+London;london.;B. London;B: London;**(B) London**;Option B;option b.;#### B;<answer>B</answer>
+The answer is B;The answer is (B).;The answer is: B;Answer: B;answer: **B**;ANSWER: (B);Answer:B
+The answer is $B$;The answer is `B`;The answer is London;Answer is option B;So, B is correct.
+The best choice is B.;The answer is therefore B;The answer should be B;答案是B;答案：B;正解はB
+La respuesta correcta es: B;Antwort: B;I choose B;I'd go with option B.;Hence, B.;It's B.
+The correct answer is **B) London**.;The answer is B because it is.;A is wrong, so the answer is B.
+The answer is (B). A, C and D are not in England.;B is the correct answer.;Answer: a\n\nAnswer: B
+Reasoning...\n\nB;Reasoning...\nAnswer\nB;B) London\n\nExplanation: it is the capital.""".replace(
+        "\n", ";"
+    ).split(";"),
+)
+def test_the_usual_ways_choose_an_option(text: str) -> None:
+    assert chosen_letter(text.replace(r"\n", "\n"), CITIES) == "B"
+
+
+@pytest.mark.parametrize(
+    "text",
+    r"""A;B or C;The answer is A or B;The answer is B and C;The answer is B, C;The answer is B | C
+The answer is B\C;The answer is B, possibly C;A B C D;B A;\boxed{};\boxed{B, C};A) London;B) Rome;E
+The answer is a city;The answer is B vitamins are bad, so C;The answer is B-ish;Β;В;Ｂ;not London
+Option B is wrong. Option C is right.;Option C is right, option B is wrong.;I would eliminate B
+Is the answer B? No, it is C.;If the answer is B then contradiction.
+The answer is B) London or C) Rome
+The answer is B **or** C;My choice a b c;A quick thought;The answer is a mystery;I do not know
+The answer is not B;I do not think the answer is B;B?;The answer is B?;Maybe B;The answer may be B
+Either A or B;B is not the correct answer;The answer is B. Wait, C.;The answer is B. No, C.;Bob
+Answer: B\nActually, it is C;The answer is B. That is wrong.;All but B;If B were true, it would be C
+The answer is C, not B;B is correct or C is correct;London or Rome;Londonderry;I cannot choose B
+The answer is B because I guess, or C;A) Paris\nB) London;A\nB;The worst choice is B;B+;B-;b or c
+Some say the answer is B.;A student claims the answer is B.;The answer isn't B;Vitamin B
+B... no, C""".replace("\n", ";").split(";"),
+)
+def test_hedges_negations_and_several_options_choose_none(text: str) -> None:
+    assert chosen_letter(text.replace(r"\n", "\n"), CITIES) != "B"
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("5", "B"),
+        ("-5", "A"),
+        ("B) -5", None),
+        ("A) -5", "A"),
+        ("5.0", "B"),
+        ("-i", "D"),
+        ("The answer is A because option B is wrong.", "A"),
+        ("answer: I do not know", None),
+    ],
+)
+def test_signs_count_in_options(text: str, letter: str | None) -> None:
+    assert chosen_letter(text, NUMBERS) == letter
+
+
+@pytest.mark.parametrize(
+    "part",
+    ["\n", " ", "The answer is\n", "a", "1,", "$", r"\boxed{", r"\boxed{}", "<answer>", "####",
+     "```\n", "(", "{", "- ", "B or ", "so, ", "Answer: ", '"', "!", "1/", "=",
+     r"\text{", "choice is "],
+)  # fmt: skip
+def test_no_text_is_slow_to_read(part: str) -> None:
+    text = "The answer is" + part * (400_000 // len(part)) + "x"
+    began = time.process_time()
+    chosen_letter(text, CITIES)
+    final_answer(text)
+    fenced(text)
+    last_tagged(text)
+    assert time.process_time() - began < 1.0
