@@ -97,12 +97,13 @@ def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
     return [tuple((i + shift) % num_answers for i in range(num_answers)) for shift in shifts]
 
 
-def _schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    properties["reason"] = {"type": "string", "pattern": _REASON}
+def _schema(template: Template, **properties: dict[str, Any]) -> dict[str, Any]:
+    reason = {"reason": {"type": "string", "pattern": _REASON}}
+    ordered = reason | properties if template.asks_reason_first else properties | reason
     return {
         "type": "object",
-        "properties": properties,
-        "required": list(properties),
+        "properties": ordered,
+        "required": list(ordered),
         "additionalProperties": False,
     }
 
@@ -136,7 +137,7 @@ def _ask_binary(request: JudgeRequest, template: Template, answer: str) -> Ask:
             answer=_data(answer),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(verdict={"type": "string", "enum": list(Label)}, **certainty),
+        _schema(template, verdict={"type": "string", "enum": list(Label)}, **certainty),
         read,
         template.digest,
         {word: Finding(label) for word, label in _COMPATIBLE.items()},
@@ -170,7 +171,9 @@ def _ask_grades(request: JudgeRequest, template: Template, answer: str) -> Ask:
             criteria="\n".join(map(_describe, request.criteria)),
             grades=", ".join(f'"{name}": a whole number' for name in scales),
         ),
-        _schema(**{name: {"type": "integer", "enum": list(s)} for name, s in scales.items()}),
+        _schema(
+            template, **{name: {"type": "integer", "enum": list(s)} for name, s in scales.items()}
+        ),
         read,
         template.digest,
     )
@@ -206,7 +209,7 @@ def _ask_pair(request: JudgeRequest, template: Template, order: tuple[int, int])
             second=_data(request.answers[order[1]]),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(better={"type": "string", "enum": list(places)}),
+        _schema(template, better={"type": "string", "enum": list(places)}),
         read,
         template.digest,
     )
@@ -241,7 +244,7 @@ def _ask_best(request: JudgeRequest, template: Template, order: tuple[int, ...])
             answers="\n\n".join(shown),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(best={"type": "integer", "enum": list(numbers)}),
+        _schema(template, best={"type": "integer", "enum": list(numbers)}),
         read,
         template.digest,
     )

@@ -1,8 +1,10 @@
 """Prompts: a file each, known by its name and by the hash of its text."""
 
 import hashlib
+import re
 import string
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from assay_shared.errors import ConfigError, InvalidInput
@@ -30,6 +32,14 @@ class Template:
     def asks_certainty(self) -> bool:
         """Whether a reply has `confidence`."""
         return '"confidence"' in self.text
+
+    @cached_property
+    def asks_reason_first(self) -> bool:
+        """Whether the reply's object starts with its reason.
+
+        A model that is held to a schema writes the fields in the schema's order.
+        """
+        return re.search(r'\{\{\s*"reason"', self.text) is not None
 
     def fill(self, **values: str) -> str:
         return self.text.format_map(values)

@@ -1,3 +1,4 @@
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -17,6 +18,18 @@ def test_each_form_has_a_prompt_and_an_operator_may_add_more(tmp_path: Path) -> 
     assert strict.digest not in own.values()
     with pytest.raises(InvalidInput, match="template: no template 'x' for binary.*strict"):
         templates.find(JudgeForm.BINARY, "x")
+
+
+@pytest.mark.parametrize("form", JudgeForm)
+def test_a_reason_first_prompt_differs_in_the_reply_alone(form: JudgeForm) -> None:
+    own = Templates(None).find(form, None)
+    first = Templates(None).find(form, "reason_first")
+    assert (own.asks_reason_first, first.asks_reason_first) == (False, True)
+    *lines, reply = own.text.rstrip().splitlines()
+    *same, turned = first.text.rstrip().splitlines()
+    assert lines == same
+    assert turned.startswith('{{"reason": "one sentence", ')
+    assert Counter(turned) == Counter(reply)
 
 
 @pytest.mark.parametrize(
