@@ -10,21 +10,14 @@ import json
 import random
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, TypeVar
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
+from assay_judge.bench.names import SetName
 from assay_shared.errors import DatasetError
 from assay_shared.json_lines import read_json_lines
-
-
-class SetName(StrEnum):
-    LLMBAR = "llmbar"
-    JUDGEBENCH = "judgebench"
-    RMBENCH = "rmbench"
-
 
 #: Of RM-Bench: whether the better answer has the plainer style (hard), the same, or the richer one.
 Difficulty = Literal["easy", "normal", "hard"]

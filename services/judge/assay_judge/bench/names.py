@@ -1,0 +1,21 @@
+"""The names of sets and prompts; they load nothing."""
+
+from enum import StrEnum
+
+
+class SetName(StrEnum):
+    LLMBAR = "llmbar"
+    JUDGEBENCH = "judgebench"
+    RMBENCH = "rmbench"
+
+
+class Reason(StrEnum):
+    """Where the judge is asked for its reason."""
+
+    AFTER = "after"
+    BEFORE = "before"
+
+    @property
+    def template(self) -> str | None:
+        """The name of the prompt that asks so."""
+        return "reason_first" if self is Reason.BEFORE else None
