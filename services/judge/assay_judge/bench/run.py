@@ -30,7 +30,7 @@ from assay_shared.types import JudgeForm
 RESULTS, IDENTITY = "results.jsonl", "bench.json"
 _NUM_FAILURES_SHOWN = 5
 #: What may change before a bench is resumed: it changes when requests are sent, not which.
-_MAY_CHANGE = {
+_MAY_CHANGE: dict[str, Any] = {
     "ceiling": True,
     "deadline_s": True,
     "chain": {"__all__": {"limits", "timeout_s", "attempts", "api_key_env", "api_key_file"}},
