@@ -332,17 +332,16 @@ def bench(tmp_path: Path) -> Bencher:
     """As the command does it, without a process of its own."""
 
     def run(name: SetName = SetName.LLMBAR, **options: Any) -> Bench:
-        folders = {"data": tmp_path / "data", "output": tmp_path / "report"}
-        plan = Plan(name, **folders, config=tmp_path / "judge.yaml", **options)
-        return run_bench(plan)
+        folders = tmp_path / "data", tmp_path / "report"
+        return run_bench(Plan(name, *folders, tmp_path / "judge.yaml", **options))
 
     return run
 
 
 def write_config(folder: Path, url: str, **options: object) -> None:
     price = {"input_per_million": 1.0, "output_per_million": 5.0}
-    provider = {"kind": "openai", "name": "planted", "base_url": f"{url}/v1", "model": "planted-7b"}
-    provider |= {"attempts": 1, "price": price} | options
+    endpoint = {"kind": "openai", "base_url": f"{url}/v1", "model": "planted-7b"}
+    provider = {"name": "planted", "attempts": 1, "price": price} | endpoint | options
     (folder / "judge.yaml").write_text(yaml.safe_dump({"chain": [provider]}))
 
 

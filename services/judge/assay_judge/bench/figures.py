@@ -50,7 +50,7 @@ def _groups(arm: Arm) -> dict[str, Measures]:
 
 def _title(bench: Bench, what: str) -> str:
     judges = ", ".join(bench.chain.values())
-    return f"{what}: {short(judges)} on {bench.set} (95% intervals)"
+    return f"{what}: {short(judges)} on {bench.set.shown} (95% intervals)"
 
 
 def _draw_accuracy(bench: Bench, path: Path) -> None:
@@ -62,7 +62,7 @@ def _draw_accuracy(bench: Bench, path: Path) -> None:
     ax.set_xlim(-0.02, 1.02)
     ax.axvline(0.5, color=INK, linewidth=1, linestyle=":")
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
-    ax.set_xlabel("verdicts that name the better answer; dotted: a judge that looks at neither")
+    ax.set_xlabel("share of verdicts that name the better answer; 50% is chance")
     ax.set_title(_title(bench, "Accuracy"), loc="left")
     save(figure, path)
 
@@ -89,7 +89,7 @@ def _draw_orders(bench: Bench, path: Path) -> None:
     )
     for (reason, arm), ax in zip(bench.arms.items(), axes[:, 0], strict=True):
         _draw_bars(ax, _groups(arm))
-        ax.set_title(f"Both orders of {bench.set}, {_SERIES[reason]}", loc="left")
+        ax.set_title(f"Both orders of {bench.set.shown}, {_SERIES[reason]}", loc="left")
     axes[-1, 0].set_xlabel("share of pairs")
     patches = [Patch(color=colour, label=label) for label, colour in _PARTS.values()]
     figure.legend(handles=patches, frameon=False, loc="outside lower center", ncols=3)
@@ -126,16 +126,15 @@ def _draw_styles(bench: Bench, path: Path) -> None:
         _draw_matrix(ax, arm.styles)
         ax.set_title(_SERIES[reason], loc="left", fontsize=10)
     axes[0, 0].set_ylabel("style of the better answer")
-    figure.suptitle(
-        "Accuracy by style; above the diagonal the worse answer has the richer one (hard)",
-        fontsize=10,
-    )
+    where = "below the diagonal the better answer has the richer style (easy), above it the plainer"
+    title = f"{_title(bench, 'Accuracy by style')}\n{where} (hard)"
+    figure.suptitle(title, fontsize=10, x=0.01, ha="left")
     save(figure, path)
 
 
 def _draw_matrix(ax: Axes, styles: Sequence[Sequence[Estimate | None]]) -> None:
     values = [[one.value if one else float("nan") for one in row] for row in styles]
-    ax.imshow(values, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto")
+    ax.imshow(values, cmap="RdYlGn", vmin=0, vmax=1, aspect="auto", alpha=0.75)
     for y, row in enumerate(styles):
         for x, one in enumerate(row):
             text = f"{one.value:.0%}\n[{one.low:.0%}, {one.high:.0%}]" if one else "none"

@@ -8,6 +8,11 @@ class SetName(StrEnum):
     JUDGEBENCH = "judgebench"
     RMBENCH = "rmbench"
 
+    @property
+    def shown(self) -> str:
+        """The name that its authors use."""
+        return {"llmbar": "LLMBar", "judgebench": "JudgeBench", "rmbench": "RM-Bench"}[self]
+
 
 class Reason(StrEnum):
     """Where the judge is asked for its reason."""

@@ -56,7 +56,7 @@ def _main_cells(one: Measures) -> list[str]:
 
 def _lines(bench: Bench, pictures: dict[str, str]) -> Iterator[str]:
     judges = ", ".join(f"{name} ({model})" for name, model in bench.chain.items())
-    yield f"# {judges} on {bench.set}"
+    yield f"# {judges} on {bench.set.shown}"
     yield ""
     yield from _how(bench)
     yield from table(SUMMARY, summary_rows(bench))

@@ -183,7 +183,9 @@ def _differences(of: dict[Reason, list[Result]]) -> dict[str, Any]:
 
 def _show(console: Console, plan: Plan, bench: Bench) -> None:
     heading, *rows = zip(SUMMARY, *summary_rows(bench), strict=True)
-    table = Table(*heading, title=f"{bench.num_pairs} pairs of {bench.set}", title_justify="left")
+    table = Table(
+        *heading, title=f"{bench.num_pairs} pairs of {bench.set.shown}", title_justify="left"
+    )
     for row in rows:
         table.add_row(*row)
     console.print(table)
