@@ -484,6 +484,8 @@ def test_an_endpoint_that_fails_gives_failures_and_no_measure(
     write_lines(tmp_path / "data/llmbar/set.jsonl", map(llmbar_row, range(6)))
     one = bench().arms[Reason.AFTER].overall
     assert (one.outcomes.failed, one.accuracy, known(one.failed).value) == (6, None, 1.0)
+    report = (tmp_path / "report/report.md").read_text()
+    assert ("accuracy.png" in report, "orders.png" in report) == (False, True)
 
 
 def test_a_chain_without_a_model_is_refused(tmp_path: Path, bench: Bencher) -> None:

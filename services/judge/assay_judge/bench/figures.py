@@ -30,14 +30,12 @@ _BAR_IN, _FRAME_IN = 0.32, 1.75
 def draw(bench: Bench, folder: Path) -> dict[str, str]:
     """Draw all that can be drawn into `folder`; file names by title."""
     folder.mkdir(parents=True, exist_ok=True)
-    drawn = {
-        "Accuracy": "accuracy.png",
-        "What both orders came to": "orders.png",
-        "Position bias": "position.png",
-    }
-    _draw_accuracy(bench, folder / "accuracy.png")
+    drawn = {"What both orders came to": "orders.png"}
     _draw_orders(bench, folder / "orders.png")
-    _draw_position(bench, folder / "position.png")
+    if any(arm.overall.accuracy for arm in bench.arms.values()):
+        drawn = {"Accuracy": "accuracy.png"} | drawn | {"Position bias": "position.png"}
+        _draw_accuracy(bench, folder / "accuracy.png")
+        _draw_position(bench, folder / "position.png")
     if any(arm.styles for arm in bench.arms.values()):
         _draw_styles(bench, folder / "styles.png")
         drawn["Accuracy by style"] = "styles.png"
