@@ -446,7 +446,7 @@ def test_results_of_another_chain_are_not_mixed(
     write_config(tmp_path, url)
     write_lines(tmp_path / "data/llmbar/set.jsonl", map(llmbar_row, range(4)))
     bench()
-    write_config(tmp_path, url, timeout_s=5.0)
+    write_config(tmp_path, url, timeout_s=5.0, limits={"concurrency": 2}, cooldown_s=1.0)
     bench()
     write_config(tmp_path, url, temperature=1.0)
     with pytest.raises(Conflict, match="report has results of another chain .choose another"):
@@ -454,6 +454,9 @@ def test_results_of_another_chain_are_not_mixed(
     write_config(tmp_path, url)
     write_lines(tmp_path / "data/llmbar/set.jsonl", map(llmbar_row, range(5)))
     with pytest.raises(Conflict, match="another digest"):
+        bench()
+    (tmp_path / "report/bench.json").write_text("{}")
+    with pytest.raises(ConfigError, match="bench.json is not of a bench"):
         bench()
     (tmp_path / "report/bench.json").unlink()
     with pytest.raises(Conflict, match="report exists"):

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, ValidationError
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 from rich.table import Table
@@ -23,7 +23,7 @@ from assay_judge.bench.sets import Pair, PairSet, read_set
 from assay_judge.config import JudgeConfig
 from assay_judge.templates import Templates
 from assay_shared.config import load_config
-from assay_shared.errors import Conflict
+from assay_shared.errors import ConfigError, Conflict
 from assay_shared.run_folder import write_atomically
 from assay_shared.types import JudgeForm
 
@@ -33,7 +33,12 @@ _NUM_FAILURES_SHOWN = 5
 _MAY_CHANGE: dict[str, Any] = {
     "ceiling": True,
     "deadline_s": True,
-    "chain": {"__all__": {"limits", "timeout_s", "attempts", "api_key_env", "api_key_file"}},
+    "chain": {
+        "__all__": {
+            *("limits", "timeout_s", "attempts", "open_after", "cooldown_s", "requirement"),
+            *("api_key_env", "api_key_file"),
+        }
+    },
 }
 
 
@@ -123,7 +128,10 @@ def _claim(folder: Path, identity: Identity) -> None:
             raise Conflict(f"{folder} exists", hint="choose another folder with --output")
         write_atomically(path, identity.model_dump_json(indent=2) + "\n")
         return
-    there = Identity.model_validate_json(path.read_bytes())
+    try:
+        there = Identity.model_validate_json(path.read_bytes())
+    except ValidationError as error:
+        raise ConfigError(f"{path} is not of a bench: {error.errors()[0]['msg']}") from None
     for name in Identity.model_fields:
         if getattr(there, name) != getattr(identity, name):
             raise Conflict(
