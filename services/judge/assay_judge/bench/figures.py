@@ -47,8 +47,11 @@ def _groups(arm: Arm) -> dict[str, Measures]:
 
 
 def _title(bench: Bench, what: str) -> str:
-    judges = ", ".join(bench.chain.values())
-    return f"{what}: {short(judges)} on {bench.set.shown} (95% intervals)"
+    return f"{what}: {_who(bench)} (95% intervals)"
+
+
+def _who(bench: Bench) -> str:
+    return f"{short(', '.join(bench.chain.values()))} on {bench.set.shown}"
 
 
 def _draw_accuracy(bench: Bench, path: Path) -> None:
@@ -87,7 +90,7 @@ def _draw_orders(bench: Bench, path: Path) -> None:
     )
     for (reason, arm), ax in zip(bench.arms.items(), axes[:, 0], strict=True):
         _draw_bars(ax, _groups(arm))
-        ax.set_title(f"Both orders of {bench.set.shown}, {_SERIES[reason]}", loc="left")
+        ax.set_title(f"{_who(bench)}, both orders: {_SERIES[reason]}", loc="left", fontsize=11)
     axes[-1, 0].set_xlabel("share of pairs")
     patches = [Patch(color=colour, label=label) for label, colour in _PARTS.values()]
     figure.legend(handles=patches, frameon=False, loc="outside lower center", ncols=3)
