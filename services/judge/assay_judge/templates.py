@@ -1,10 +1,8 @@
 """Prompts: a file each, known by its name and by the hash of its text."""
 
 import hashlib
-import re
 import string
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 
 from assay_shared.errors import ConfigError, InvalidInput
@@ -18,6 +16,10 @@ _NEEDED = {
     JudgeForm.PAIRWISE: {"question", "first", "second"},
     JudgeForm.BEST_OF: {"question", "answers"},
 }
+#: Where a template names what a reply decides.
+_DECISIONS = ('"verdict"', '"better"', '"best"', "{grades}")
+#: Of the names of built-in templates: the reason is asked for before the decision.
+REASONED = "reasoned"
 _ALLOWED = {form: names | {"reference"} for form, names in _NEEDED.items()}
 
 
@@ -33,13 +35,11 @@ class Template:
         """Whether a reply has `confidence`."""
         return '"confidence"' in self.text
 
-    @cached_property
+    @property
     def asks_reason_first(self) -> bool:
-        """Whether the reply's object starts with its reason.
-
-        A model that is held to a schema writes the fields in the schema's order.
-        """
-        return re.search(r'\{\{\s*"reason"', self.text) is not None
+        """Whether a reply gives its reason before what it decides."""
+        reason = self.text.rfind('"reason"')
+        return 0 <= reason < max(self.text.rfind(key) for key in _DECISIONS)
 
     def fill(self, **values: str) -> str:
         return self.text.format_map(values)

@@ -15,6 +15,7 @@ from assay_judge.judge import JudgeChain, make_chain
 from assay_judge.ledger import ProcessLedger, Spending
 from assay_judge.limits_process import ProcessLimits
 from assay_judge.shared_state import SharedState
+from assay_judge.templates import REASONED
 from assay_shared.admission import Gate
 from assay_shared.errors import BudgetExceeded, ConfigError
 from assay_shared.together import together
@@ -22,6 +23,11 @@ from assay_shared.types import Abstention, JudgeForm, JudgeRequest
 
 _NEVER = 2**62
 _MAX_REMARK = 600
+
+
+def template_of(reason: Reason) -> str:
+    """Return the name of the prompt that asks for the reason there; the form's own has none."""
+    return REASONED if reason is Reason.BEFORE else ""
 
 
 class BenchLedger(ProcessLedger):
@@ -106,7 +112,7 @@ class Asking:
             question=pair.question,
             answers=pair.answers,
             form=JudgeForm.PAIRWISE,
-            template=reason.template,
+            template=template_of(reason),
             run=run,
         )
         judgement = (await self.chain.judge(request)).judgements[0]

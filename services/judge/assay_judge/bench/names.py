@@ -19,8 +19,3 @@ class Reason(StrEnum):
 
     AFTER = "after"
     BEFORE = "before"
-
-    @property
-    def template(self) -> str | None:
-        """The name of the prompt that asks so."""
-        return "reason_first" if self is Reason.BEFORE else None

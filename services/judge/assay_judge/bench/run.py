@@ -14,7 +14,7 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from assay_judge.bench import measures
-from assay_judge.bench.ask import Asking, BenchLedger, bench_config, make_asked_chain
+from assay_judge.bench.ask import Asking, BenchLedger, bench_config, make_asked_chain, template_of
 from assay_judge.bench.names import Reason, SetName
 from assay_judge.bench.record import Arm, Bench
 from assay_judge.bench.report import REPORT, SUMMARY, summary_rows, write_report
@@ -115,7 +115,7 @@ def _progress(console: Console) -> Progress:
 
 def _identity(found: PairSet, config: JudgeConfig) -> Identity:
     templates = Templates(config.templates)
-    prompts = {one: templates.find(JudgeForm.PAIRWISE, one.template).digest for one in Reason}
+    prompts = {one: templates.find(JudgeForm.PAIRWISE, template_of(one)).digest for one in Reason}
     chain = config.model_dump(mode="json", exclude=_MAY_CHANGE)
     return Identity(set=found.name, digest=found.digest, chain=chain, prompts=prompts)
 
