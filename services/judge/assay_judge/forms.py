@@ -16,6 +16,7 @@ _MAX_ROTATIONS = 4
 _MAX_REASON = 600
 #: Held to `maxLength` alone, a model may write raw control characters, which JSON forbids; and more
 #: than 128 repetitions are too many for vLLM's grammar compiler, which then answers 500.
+_LONG_REASON = r'^[^"\\\x00-\x1f\x7f]*$'
 _REASON = r'^[^"\\\x00-\x1f\x7f]{0,100}$'
 _CLOSING = re.compile(r"</(?=\s*(question|reference|answer|first|second)\b)", re.IGNORECASE)
 _COMPATIBLE = {"True": Label.CORRECT, "False": Label.INCORRECT}
@@ -98,12 +99,16 @@ def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _schema(template: Template, **properties: dict[str, Any]) -> dict[str, Any]:
-    reason = {"reason": {"type": "string", "pattern": _REASON}}
-    ordered = reason | properties if template.asks_reason_first else properties | reason
+    """Return the schema of a reply, its keys in the order in which the template asks for them."""
+    if template.asks_reason_first:
+        # A reason of any length comes before what it is the reason of.
+        properties = {"reason": {"type": "string", "pattern": _LONG_REASON}} | properties
+    else:
+        properties["reason"] = {"type": "string", "pattern": _REASON}
     return {
         "type": "object",
-        "properties": ordered,
-        "required": list(ordered),
+        "properties": properties,
+        "required": list(properties),
         "additionalProperties": False,
     }
 
@@ -163,6 +168,7 @@ def _ask_grades(request: JudgeRequest, template: Template, answer: str) -> Ask:
         grades = {name: int(_choice(reply, name, scale)) for name, scale in scales.items()}
         return Finding(grades, _reason(reply))
 
+    grades = {name: {"type": "integer", "enum": list(scale)} for name, scale in scales.items()}
     return Ask(
         template.fill(
             question=_data(request.question),
@@ -171,9 +177,7 @@ def _ask_grades(request: JudgeRequest, template: Template, answer: str) -> Ask:
             criteria="\n".join(map(_describe, request.criteria)),
             grades=", ".join(f'"{name}": a whole number' for name in scales),
         ),
-        _schema(
-            template, **{name: {"type": "integer", "enum": list(s)} for name, s in scales.items()}
-        ),
+        _schema(template, **grades),
         read,
         template.digest,
     )
