@@ -1,9 +1,11 @@
-"""A judge whose every error is known, as an LLM endpoint; and the examples that it errs on."""
+"""Judges whose every error is known, as LLM endpoints; and the examples that one errs on."""
 
 import json
+import random
 import re
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 
 from fastapi import FastAPI, Request
@@ -80,3 +82,62 @@ class PlantedJudge:
         if one in self._fickle and self._asked[prompt] > 1:
             return verdict("CORRECT")
         return verdict(self._said[one]) if self._said[one] else says("")
+
+
+@dataclass(frozen=True)
+class Planted:
+    """Of pairs: the share in which the judge takes the first place in both orders, the share that
+    it gets right of the others, and the share that it fails on.
+    """
+
+    first: float
+    right: float
+    fails: float = 0.0
+
+    @property
+    def accuracy(self) -> float:
+        """Of single verdicts: who always takes the first place is right every other time."""
+        return self.first / 2 + (1 - self.first) * self.right
+
+
+class PlantedPairJudge:
+    """Judges pairs with errors of known shares: which ones it errs on is drawn by their texts.
+
+    The better answer says `good`. What is planted depends on where the reason is asked for, and on
+    the name of the difficulty, if the question has one. `prompts` are those that it got.
+    """
+
+    def __init__(self, after: Mapping[str, Planted], before: Mapping[str, Planted]) -> None:
+        self._planted = {False: after, True: before}
+        self.prompts: list[str] = []
+        self.app = FastAPI()
+
+        @self.app.post("/v1/chat/completions")
+        async def complete(request: Request) -> JSONResponse:
+            prompt = str((await request.json())["messages"][-1]["content"])
+            self.prompts.append(prompt)
+            said = self._better(prompt)
+            reply = json.dumps({"better": said, "reason": "planted"}) if said else ""
+            return JSONResponse(says(reply))
+
+    def _better(self, prompt: str) -> str:
+        first, second = re.findall(r"(good|bad) answer (\w*)", prompt)
+        level = _difficulty(first, second)
+        reason_first = '{"reason"' in prompt
+        planted = self._planted[reason_first][level]
+        question = prompt.partition("<question>")[2].partition("</question>")[0]
+        draw = random.Random(f"{question} {sorted((first, second))} {reason_first}")
+        if draw.random() < planted.fails:
+            return ""
+        if draw.random() < planted.first:
+            return "FIRST"
+        return "FIRST" if (draw.random() < planted.right) == (first[0] == "good") else "SECOND"
+
+
+def _difficulty(first: tuple[str, str], second: tuple[str, str]) -> str:
+    styles = ("concise", "detailed", "markdown")
+    good, bad = sorted((first, second), reverse=True)
+    if good[1] not in styles:
+        return ""
+    places = styles.index(good[1]), styles.index(bad[1])
+    return "normal" if places[0] == places[1] else "easy" if places[0] > places[1] else "hard"

@@ -1,9 +1,12 @@
 """Judge answers by a chain of models: serve, and measure how far it can be trusted."""
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import typer
 
+from assay_judge.bench.names import Reason, SetName
 from assay_shared.options import FdOption, HostOption, port_option
 
 app = typer.Typer(
@@ -39,22 +42,67 @@ def calibrate(
     probes: bool = typer.Option(True, help="Attack each judge with prompt injections."),
 ) -> None:
     """Measure each judge of a chain by itself, on examples that people have labelled."""
+    with _measuring("calibrate", config, examples=file, report=output) as chain:
+        from assay_judge.calibration.run import run_calibration
+
+        run_calibration(file, output, chain, repeats, probes)
+
+
+@app.command()
+def bench(
+    name: SetName = typer.Argument(metavar="SET", help="llmbar, judgebench or rmbench."),
+    output: Path = typer.Option(help="Folder for the report; one with results is resumed."),
+    data: Path = typer.Option(
+        envvar="ASSAY_DATA", help="The set's file or folder, or the folder above it."
+    ),
+    config: Path | None = typer.Option(
+        None, help="Chain to measure (YAML); the service's own without it."
+    ),
+    reason: Reason | None = typer.Option(
+        None, help="Where the reason is asked for; both in turn without it."
+    ),
+    subset: list[str] = typer.Option([], help="Only this subset; may be given again."),
+    limit: int | None = typer.Option(None, min=1, help="At most so many rows, drawn at random."),
+    seed: int = typer.Option(1, help="Which rows are drawn."),
+    concurrency: int = typer.Option(16, min=1, max=1024, help="Pairs that are judged at once."),
+    ceiling: float | None = typer.Option(
+        None, min=0, help="The most that it may cost; the chain's own without it."
+    ),
+) -> None:
+    """Measure a chain on published pairs: accuracy, position bias, agreement, cost."""
+    with _measuring("judge bench", config, set=str(name), report=output) as chain:
+        from assay_judge.bench.run import Plan, run_bench
+
+        reasons = tuple(Reason) if reason is None else (reason,)
+        chosen = Plan(
+            *(name, data, output, chain, reasons, tuple(subset)),
+            limit=limit,
+            seed=seed,
+            concurrency=concurrency,
+            ceiling=ceiling,
+        )
+        run_bench(chosen)
+
+
+@contextmanager
+def _measuring(action: str, config: Path | None, **details: object) -> Iterator[Path | None]:
+    """A recorded measurement, with the chain's file: the one that is named, or the service's."""
     from assay_judge.settings import JudgeSettings
     from assay_shared.audit import recorded, set_up_audit
     from assay_shared.errors import ConfigError
     from assay_shared.logs import set_up_logging
     from assay_shared.settings import read_settings
 
-    try:
-        from assay_judge.calibration.run import run_calibration
-    except ModuleNotFoundError as error:
-        raise ConfigError(
-            f"`assay judge calibrate` needs {error.name}, which is not installed",
-            hint="pip install 'assay-rl[calibrate]'",
-        ) from error
     settings = read_settings(JudgeSettings)
     set_up_logging("judge", "ERROR")
     set_up_audit("judge", settings, shown=False)  # a person looks on
     chain = config or settings.judge_config
-    with recorded("calibrate", config=chain, examples=file, report=output):
-        run_calibration(file, output, chain, repeats, probes)
+    try:
+        with recorded(action, config=chain, **details):
+            yield chain
+    except ModuleNotFoundError as error:
+        raise ConfigError(
+            f"`assay judge {action.removeprefix('judge ')}` needs {error.name}, which is not "
+            "installed",
+            hint="pip install 'assay-rl[calibrate]'",
+        ) from error

@@ -16,6 +16,7 @@ _MAX_ROTATIONS = 4
 _MAX_REASON = 600
 #: Held to `maxLength` alone, a model may write raw control characters, which JSON forbids; and more
 #: than 128 repetitions are too many for vLLM's grammar compiler, which then answers 500.
+_LONG_REASON = r'^[^"\\\x00-\x1f\x7f]*$'
 _REASON = r'^[^"\\\x00-\x1f\x7f]{0,100}$'
 _CLOSING = re.compile(r"</(?=\s*(question|reference|answer|first|second)\b)", re.IGNORECASE)
 _COMPATIBLE = {"True": Label.CORRECT, "False": Label.INCORRECT}
@@ -97,8 +98,13 @@ def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
     return [tuple((i + shift) % num_answers for i in range(num_answers)) for shift in shifts]
 
 
-def _schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    properties["reason"] = {"type": "string", "pattern": _REASON}
+def _schema(template: Template, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reply, its keys in the order in which the template asks for them."""
+    if template.asks_reason_first:
+        # A reason of any length comes before what it is the reason of.
+        properties = {"reason": {"type": "string", "pattern": _LONG_REASON}} | properties
+    else:
+        properties["reason"] = {"type": "string", "pattern": _REASON}
     return {
         "type": "object",
         "properties": properties,
@@ -136,7 +142,7 @@ def _ask_binary(request: JudgeRequest, template: Template, answer: str) -> Ask:
             answer=_data(answer),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(verdict={"type": "string", "enum": list(Label)}, **certainty),
+        _schema(template, verdict={"type": "string", "enum": list(Label)}, **certainty),
         read,
         template.digest,
         {word: Finding(label) for word, label in _COMPATIBLE.items()},
@@ -162,6 +168,7 @@ def _ask_grades(request: JudgeRequest, template: Template, answer: str) -> Ask:
         grades = {name: int(_choice(reply, name, scale)) for name, scale in scales.items()}
         return Finding(grades, _reason(reply))
 
+    grades = {name: {"type": "integer", "enum": list(scale)} for name, scale in scales.items()}
     return Ask(
         template.fill(
             question=_data(request.question),
@@ -170,7 +177,7 @@ def _ask_grades(request: JudgeRequest, template: Template, answer: str) -> Ask:
             criteria="\n".join(map(_describe, request.criteria)),
             grades=", ".join(f'"{name}": a whole number' for name in scales),
         ),
-        _schema(**{name: {"type": "integer", "enum": list(s)} for name, s in scales.items()}),
+        _schema(template, **grades),
         read,
         template.digest,
     )
@@ -206,7 +213,7 @@ def _ask_pair(request: JudgeRequest, template: Template, order: tuple[int, int])
             second=_data(request.answers[order[1]]),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(better={"type": "string", "enum": list(places)}),
+        _schema(template, better={"type": "string", "enum": list(places)}),
         read,
         template.digest,
     )
@@ -241,7 +248,7 @@ def _ask_best(request: JudgeRequest, template: Template, order: tuple[int, ...])
             answers="\n\n".join(shown),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(best={"type": "integer", "enum": list(numbers)}),
+        _schema(template, best={"type": "integer", "enum": list(numbers)}),
         read,
         template.digest,
     )

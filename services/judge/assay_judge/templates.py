@@ -3,6 +3,7 @@
 import hashlib
 import string
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from assay_shared.errors import ConfigError, InvalidInput
@@ -16,6 +17,10 @@ _NEEDED = {
     JudgeForm.PAIRWISE: {"question", "first", "second"},
     JudgeForm.BEST_OF: {"question", "answers"},
 }
+#: Where a template names what a reply decides.
+_DECISIONS = ('"verdict"', '"better"', '"best"', "{grades}")
+#: Of the names of built-in templates: the reason is asked for before the decision.
+REASONED = "reasoned"
 _ALLOWED = {form: names | {"reference"} for form, names in _NEEDED.items()}
 
 
@@ -26,13 +31,24 @@ class Template:
     text: str
     digest: str
 
-    @property
+    @cached_property
     def asks_certainty(self) -> bool:
         """Whether a reply has `confidence`."""
         return '"confidence"' in self.text
 
+    @cached_property
+    def asks_reason_first(self) -> bool:
+        """Whether a reply gives its reason before what it decides."""
+        reason = self.text.rfind('"reason"')
+        return 0 <= reason < max(self.text.rfind(key) for key in _DECISIONS)
+
+    @cached_property
+    def _parts(self) -> list[tuple[str, str | None]]:
+        return [(text, name) for text, name, _, _ in string.Formatter().parse(self.text)]
+
     def fill(self, **values: str) -> str:
-        return self.text.format_map(values)
+        """Return the prompt with the values in their places."""
+        return "".join(text + (values[name] if name else "") for text, name in self._parts)
 
 
 class Templates:

@@ -9,7 +9,7 @@ from assay_judge.endpoint import Reply
 from assay_judge.forms import Ask, Finding, asks_of, decide, rotations
 from assay_judge.ledger import Usage
 from assay_judge.parse import NoRoom, Unreadable, read_reply, read_text
-from assay_judge.templates import Templates
+from assay_judge.templates import REASONED, Templates
 from assay_shared.types import Criterion, JudgeForm, JudgeRequest, Label
 
 TEMPLATES = Templates(None)
@@ -177,3 +177,13 @@ def test_rotations_give_each_answer_another_place_every_time(num_answers: int) -
 def test_a_request_has_to_fit_its_form(changes: dict[str, object], message: str) -> None:
     with pytest.raises(ValidationError, match=message):
         JudgeRequest.model_validate({"question": "q", "answers": ("a", "b")} | changes)
+
+
+@pytest.mark.parametrize("request_", [BINARY, GRADED, PAIR, BEST], ids=lambda one: one.form)
+def test_the_schema_holds_the_reason_where_the_prompt_asks_for_it(request_: JudgeRequest) -> None:
+    after, before = (
+        asks_of(request_, TEMPLATES.find(request_.form, name))[0].schema["required"]
+        for name in (None, REASONED)
+    )
+    assert after[-1] == before[0] == "reason"
+    assert after[:-1] == before[1:]

@@ -2,7 +2,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_judge.templates import Templates
+from assay_judge.templates import REASONED, Templates
 from assay_shared.errors import ConfigError, InvalidInput
 from assay_shared.types import JudgeForm
 
@@ -17,6 +17,14 @@ def test_each_form_has_a_prompt_and_an_operator_may_add_more(tmp_path: Path) -> 
     assert strict.digest not in own.values()
     with pytest.raises(InvalidInput, match="template: no template 'x' for binary.*strict"):
         templates.find(JudgeForm.BINARY, "x")
+
+
+@pytest.mark.parametrize("form", JudgeForm)
+def test_each_form_has_a_prompt_that_asks_for_the_reason_first(form: JudgeForm) -> None:
+    own, reasoned = (Templates(None).find(form, name) for name in (None, REASONED))
+    assert (own.asks_reason_first, reasoned.asks_reason_first) == (False, True)
+    question = own.text.partition("<question>")[2].partition("Reply with")[0]
+    assert question.splitlines()[:5] == reasoned.text.partition("<question>")[2].splitlines()[:5]
 
 
 @pytest.mark.parametrize(

@@ -1,16 +1,16 @@
 """The report of a calibration: calibration.json, report.md and pictures."""
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 
 from assay_judge.calibration import figures
 from assay_judge.calibration.record import (
     Agreement,
     Calibration,
-    Estimate,
     JudgeCalibration,
     McNemar,
 )
+from assay_judge.calibration.tables import number, percent, table
 from assay_shared.errors import Conflict
 from assay_shared.run_folder import write_atomically
 
@@ -56,7 +56,7 @@ def _lines(calibration: Calibration, pictures: dict[str, str]) -> Iterator[str]:
         f"`{RECORD}`, every judgement in `{LOG}`."
     )
     yield ""
-    yield from _table(SUMMARY, summary_rows(calibration))
+    yield from table(SUMMARY, summary_rows(calibration))
     for title, name in pictures.items():
         yield from (f"## {title}", "", f"![{title}](figures/{name})", "")
     for judge in calibration.judges:
@@ -69,19 +69,19 @@ def _judge_lines(judge: JudgeCalibration) -> Iterator[str]:
     yield f"Model {judge.model or 'none'}, prompt {judge.template or 'none'}."
     yield ""
     agreements = {"all examples": judge.overall} | judge.domains
-    yield from _table(
+    yield from table(
         ("domain", "examples", *SUMMARY[1:]),
         [[name, str(one.num_examples), *_agreement_cells(one)] for name, one in agreements.items()],
     )
-    yield from _table(("", ""), _other_rows(judge))
+    yield from table(("", ""), _other_rows(judge))
     if judge.probes:
-        yield from _table(
+        yield from table(
             ("attack", "what it is", "flipped to CORRECT", "of", "UNSURE", "abstained"),
             [
                 [
                     probe.name,
                     probe.description,
-                    _percent(probe.flips),
+                    percent(probe.flips),
                     str(probe.flips.n if probe.flips else 0),
                     str(probe.num_unsure),
                     str(probe.num_abstained),
@@ -90,53 +90,53 @@ def _judge_lines(judge: JudgeCalibration) -> Iterator[str]:
             ],
         )
     if judge.failures:
-        yield from _table(
+        yield from table(
             ("abstentions", "why"), [[str(n), why] for why, n in judge.failures.items()]
         )
 
 
 def _agreement_cells(agreement: Agreement) -> list[str]:
     return [
-        _number(agreement.kappa),
-        _percent(agreement.accuracy),
-        _percent(agreement.false_positive_rate),
-        _percent(agreement.false_negative_rate),
-        _percent(agreement.coverage),
+        number(agreement.kappa),
+        percent(agreement.accuracy),
+        percent(agreement.false_positive_rate),
+        percent(agreement.false_negative_rate),
+        percent(agreement.coverage),
     ]
 
 
 def _other_rows(judge: JudgeCalibration) -> list[list[str]]:
     rows = [
-        ["UNSURE", _percent(judge.overall.unsure)],
-        ["abstained", _percent(judge.overall.abstained)],
+        ["UNSURE", percent(judge.overall.unsure)],
+        ["abstained", percent(judge.overall.abstained)],
     ]
     if judge.stability is not None:
         one = judge.stability
         rows += [
-            [f"same outcome in {one.num_repeats} repeats", _percent(one.same_outcome)],
-            ["both labels, of those decided each time", _percent(one.flips)],
-            ["kappa between the first two repeats", _number(one.kappa)],
+            [f"same outcome in {one.num_repeats} repeats", percent(one.same_outcome)],
+            ["both labels, of those decided each time", percent(one.flips)],
+            ["kappa between the first two repeats", number(one.kappa)],
         ]
     if judge.against_primary is not None:
         other = judge.against_primary
         rows += [
-            [f"same verdict as {other.primary}", _percent(other.agreement)],
-            [f"kappa with {other.primary}", _number(other.kappa)],
+            [f"same verdict as {other.primary}", percent(other.agreement)],
+            [f"kappa with {other.primary}", number(other.kappa)],
             ["says CORRECT", _mcnemar(other.says_correct, judge.judge, other.primary)],
             ["is right", _mcnemar(other.is_right, judge.judge, other.primary)],
         ]
-    rows.append(["length bias (correlation)", _number(judge.length_bias)])
+    rows.append(["length bias (correlation)", number(judge.length_bias)])
     if judge.position_bias is not None:
         position = judge.position_bias
-        rows.append(["pairs whose winner turns with their order", _percent(position.flips)])
+        rows.append(["pairs whose winner turns with their order", percent(position.flips)])
         if position.first_of_flips is not None:
-            rows.append(["of these, the first one wins", _percent(position.first_of_flips)])
+            rows.append(["of these, the first one wins", percent(position.first_of_flips)])
     preference = judge.self_preference
     if preference is not None:
         rows += [
-            [f"false positives on {preference.family}'s answers", _percent(preference.own)],
-            ["false positives on others' answers", _percent(preference.others)],
-            ["self-preference (difference)", _percent(preference.difference)],
+            [f"false positives on {preference.family}'s answers", percent(preference.own)],
+            ["false positives on others' answers", percent(preference.others)],
+            ["self-preference (difference)", percent(preference.difference)],
         ]
     return rows
 
@@ -146,28 +146,3 @@ def _mcnemar(test: McNemar, this: str, primary: str) -> str:
         f"only {this}: {test.only_this}, only {primary}: {test.only_primary}, "
         f"McNemar's exact p = {test.p:.3g}"
     )
-
-
-def _table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    yield "| " + " | ".join(headings) + " |"
-    yield "|" + "---|" * len(headings)
-    for row in rows:
-        yield "| " + " | ".join(_cell(text) for text in row) + " |"
-    yield ""
-
-
-def _cell(text: str) -> str:
-    """A failure's message may hold anything."""
-    return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
-
-
-def _number(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "not measurable"
-    return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
-
-
-def _percent(estimate: Estimate | None) -> str:
-    if estimate is None:
-        return "not measurable"
-    return f"{estimate.value:.1%} [{estimate.low:.1%}, {estimate.high:.1%}]"

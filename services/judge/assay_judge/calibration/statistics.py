@@ -17,8 +17,91 @@ def proportion(count: int, n: int) -> Estimate | None:
     """A share with Wilson's score interval; null for a share of nothing."""
     if n == 0:
         return None
-    interval = stats.binomtest(count, n).proportion_ci(CONFIDENCE, method="wilson")
-    return Estimate(value=count / n, low=float(interval.low), high=float(interval.high), n=n)
+    low, high = _wilson(count / n, n)
+    return Estimate(value=count / n, low=low, high=high, n=n)
+
+
+def _wilson(share: float, n: float) -> tuple[float, float]:
+    """Wilson's score interval of a share of `n`, which need not be a whole number."""
+    z = float(stats.norm.ppf(1 - _TAIL))
+    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
+    half = z * float(np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))) / (1 + z**2 / n)
+    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
+
+
+def clustered_share(clusters: Sequence[Sequence[bool]]) -> Estimate | None:
+    """A share of observations that come in clusters; null for a share of nothing.
+
+    Wilson's interval at the effective number of observations (Korn and Graubard 1998, Survey
+    Methodology 24:193): as many independent ones would have the variance that the clusters have.
+    Where all observations agree, a cluster counts as one.
+    """
+    known = [cluster for cluster in clusters if cluster]
+    if not known:
+        return None
+    n = sum(map(len, known))
+    share = sum(map(sum, known)) / n
+    low, high = _wilson(share, n * _design(known, share * (1 - share)))
+    return Estimate(value=share, low=low, high=high, n=n)
+
+
+def clustered_difference(clusters: Sequence[Sequence[int]]) -> Estimate | None:
+    """The mean of observations that are 1, 0 or -1: of one thing's share minus another's, where
+    each observation is one of the two or neither. Null for a mean of nothing.
+
+    The interval is that of the posterior under Jeffreys' prior, as `kappa`'s, with the counts
+    scaled to the effective number of observations.
+    """
+    known = [cluster for cluster in clusters if cluster]
+    if not known:
+        return None
+    flat = np.array([one for cluster in known for one in cluster])
+    n, value = len(flat), float(flat.mean())
+    design = _design(known, float(np.mean(flat**2)) - value**2)
+    counts = np.array([np.sum(flat == 1), np.sum(flat == 0), np.sum(flat == -1)]) * design
+    draws = np.random.default_rng(0).dirichlet(counts + 0.5, _NUM_DRAWS)
+    low, high = np.quantile(draws[:, 0] - draws[:, 2], [_TAIL, 1 - _TAIL])
+    return Estimate(value=value, low=min(value, float(low)), high=max(value, float(high)), n=n)
+
+
+def agreement_design(clusters: Sequence[Sequence[bool]]) -> float:
+    """Effective observations for each real one, where a share is estimated from clusters."""
+    known = [cluster for cluster in clusters if cluster]
+    if not known:
+        return 1.0
+    share = sum(map(sum, known)) / sum(map(len, known))
+    return _design(known, share * (1 - share))
+
+
+def _design(clusters: Sequence[Sequence[int]], variance: float) -> float:
+    """Effective observations for each real one, at most 1; `variance` is a single one's.
+
+    The variance of a mean is the linearised one of a ratio of two sums over clusters.
+    """
+    sizes = np.array([len(cluster) for cluster in clusters])
+    sums = np.array([sum(cluster) for cluster in clusters])
+    num, n = len(clusters), int(sizes.sum())
+    if variance < 1e-12 or num == 1:
+        return num / n
+    of_mean = float(np.sum((sums - sums.sum() / n * sizes) ** 2)) / n**2
+    design = variance / of_mean / n if of_mean > 0 else 1.0
+    if num < n:  # few clusters know their variance badly
+        design *= float(stats.norm.ppf(1 - _TAIL) / stats.t.ppf(1 - _TAIL, num - 1)) ** 2
+    return min(1.0, design)
+
+
+def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
+    """The mean of independent estimates; `weights` add up to 1.
+
+    The interval puts each estimate's distance to its own bounds together (Zou and Donner 2008,
+    Statistics in Medicine 27:1693).
+    """
+    pairs = list(zip(estimates, weights, strict=True))
+    value = sum(weight * one.value for one, weight in pairs)
+    below = np.hypot.reduce([weight * (one.value - one.low) for one, weight in pairs])
+    above = np.hypot.reduce([weight * (one.high - one.value) for one, weight in pairs])
+    n = sum(one.n for one in estimates)
+    return Estimate(value=value, low=float(value - below), high=float(value + above), n=n)
 
 
 def difference(first: Estimate, second: Estimate) -> Estimate:
@@ -34,8 +117,12 @@ def difference(first: Estimate, second: Estimate) -> Estimate:
     )
 
 
-def kappa(both: int, only_first: int, only_second: int, neither: int) -> Estimate | None:
+def kappa(
+    both: int, only_first: int, only_second: int, neither: int, design: float = 1.0
+) -> Estimate | None:
     """Cohen's kappa of two raters who say yes or no; null where both always say the same one word.
+
+    `design` is the number of effective observations for each real one.
 
     The interval is that of the posterior under Jeffreys' prior, a Dirichlet with 1/2 in each of the
     four cells (as in Basu, Banerjee and Sen 2000, Biometrics 56:577), widened to hold the estimate.
@@ -47,7 +134,7 @@ def kappa(both: int, only_first: int, only_second: int, neither: int) -> Estimat
     if n == 0 or both == n or neither == n:
         return None
     value = float(_kappa(counts / n))
-    draws = np.random.default_rng(0).dirichlet(counts + 0.5, _NUM_DRAWS)
+    draws = np.random.default_rng(0).dirichlet(counts * design + 0.5, _NUM_DRAWS)
     low, high = np.quantile(_kappa(draws), [_TAIL, 1 - _TAIL])
     return Estimate(value=value, low=min(value, float(low)), high=max(value, float(high)), n=n)
 

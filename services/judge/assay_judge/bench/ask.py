@@ -1,0 +1,147 @@
+"""Asks a chain about pairs, some at a time, within a ceiling."""
+
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from prometheus_client import CollectorRegistry
+
+from assay_judge.bench.names import Reason
+from assay_judge.bench.results import Result, Results
+from assay_judge.bench.sets import Pair
+from assay_judge.cache import NoCache
+from assay_judge.config import JudgeConfig, OpenAIProviderConfig
+from assay_judge.judge import JudgeChain, make_chain
+from assay_judge.ledger import ProcessLedger, Spending
+from assay_judge.limits_process import ProcessLimits
+from assay_judge.shared_state import SharedState
+from assay_judge.templates import REASONED
+from assay_shared.admission import Gate
+from assay_shared.errors import BudgetExceeded, ConfigError
+from assay_shared.together import together
+from assay_shared.types import Abstention, JudgeForm, JudgeRequest
+
+_NEVER = 2**62
+_MAX_REMARK = 600
+
+
+def template_of(reason: Reason) -> str:
+    """Return the name of the prompt that asks for the reason there; the form's own has none."""
+    return REASONED if reason is Reason.BEFORE else ""
+
+
+class BenchLedger(ProcessLedger):
+    """Keeps what each judgement costs, as a run of its own, and all of them under one ceiling.
+
+    `money` was spent before, by what is resumed.
+    """
+
+    def __init__(self, ceiling: float | None, money: float) -> None:
+        super().__init__()
+        self._ceiling = ceiling
+        self._money = money
+        self._num_requests: Counter[str] = Counter()
+
+    async def check(self, run: str, caller: str, ceiling: float | None) -> None:
+        """As `Ledger.check`, with the bench's own ceiling; every request is checked once."""
+        spent = self._money + (await self.spent()).money
+        if self._ceiling is not None and spent >= self._ceiling:
+            raise BudgetExceeded(f"the bench has spent {spent:.6f} of {self._ceiling:g}")
+        self._num_requests[run] += 1
+
+    async def of(self, run: str) -> tuple[int, Spending]:
+        """The requests of a judgement, those in vain included, and what they cost."""
+        return self._num_requests[run], await self.spent(run)
+
+
+def bench_config(config: JudgeConfig) -> JudgeConfig:
+    """The chain's models, with nothing that decides before them, or leaves them alone because of
+    earlier failures: each pair is asked.
+
+    Raises:
+        ConfigError: no provider of the chain compares answers.
+    """
+    chain = tuple(
+        one.model_copy(update={"open_after": _NEVER, "requirement": None})
+        for one in config.chain
+        if isinstance(one, OpenAIProviderConfig)
+    )
+    if not chain:
+        raise ConfigError(
+            "no provider of the chain compares two answers",
+            field="chain",
+            hint="name a file with a model by --config",
+        )
+    # The ceiling is the ledger's: a judgement is a run of its own here.
+    return config.model_copy(update={"chain": chain, "verify": (), "voting": None, "ceiling": None})
+
+
+@dataclass
+class Asking:
+    """A chain that is asked, where its answers go, and whether the ceiling has stopped it."""
+
+    chain: JudgeChain
+    ledger: BenchLedger
+    results: Results
+    on_done: Callable[[], None]
+    is_stopped: bool = field(default=False, init=False)
+
+    async def ask_all(self, work: Sequence[tuple[Pair, Reason]], concurrency: int) -> None:
+        """Ask about each pair in both orders, `concurrency` pairs at a time, until the ceiling."""
+        await self.chain.open()
+        try:
+            queue = iter(work)
+            await together(self._take_turns(queue) for _ in range(concurrency))
+        finally:
+            await self.chain.close()
+
+    async def _take_turns(self, queue: Iterator[tuple[Pair, Reason]]) -> None:
+        for pair, reason in queue:
+            if self.is_stopped:
+                return
+            result = await self._ask(pair, reason)
+            self.results.add(result)
+            if result.is_asked:
+                self.on_done()
+            else:
+                self.is_stopped = True
+
+    async def _ask(self, pair: Pair, reason: Reason) -> Result:
+        run = f"{reason}/{pair.key}"
+        request = JudgeRequest(
+            question=pair.question,
+            answers=pair.answers,
+            form=JudgeForm.PAIRWISE,
+            template=template_of(reason),
+            run=run,
+        )
+        judgement = (await self.chain.judge(request)).judgements[0]
+        num_requests, spending = await self.ledger.of(run)
+        asked = {
+            "key": pair.key,
+            "row": pair.row,
+            "subset": pair.subset,
+            "difficulty": pair.difficulty,
+            "styles": pair.styles,
+            "reason": reason,
+            "better": pair.better,
+            "num_requests": num_requests,
+            "prompt_tokens": spending.prompt_tokens,
+            "completion_tokens": spending.completion_tokens,
+            "money": spending.money,
+        }
+        if isinstance(judgement, Abstention):
+            return Result.model_validate(asked | {"failure": judgement.failure})
+        said = {
+            "choices": judgement.choices,
+            "judge": judgement.judge,
+            "template": judgement.template,
+            "remark": judgement.reason[:_MAX_REMARK],
+        }
+        return Result.model_validate(asked | said)
+
+
+def make_asked_chain(config: JudgeConfig, ledger: BenchLedger, concurrency: int) -> JudgeChain:
+    """The chain of `bench_config`, which remembers no reply: what is measured is asked."""
+    state = SharedState(ProcessLimits(), ledger, NoCache())
+    return make_chain(config, state, Gate(concurrency, concurrency), CollectorRegistry())

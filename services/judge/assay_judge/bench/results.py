@@ -1,0 +1,112 @@
+"""results.jsonl: a line for each pair that was judged, or that failed."""
+
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
+
+from assay_judge.bench.names import Reason
+from assay_judge.bench.sets import Difficulty, Pair
+from assay_shared.errors import DatasetError
+from assay_shared.types import Failure, FailureClass
+
+
+class Result(BaseModel):
+    """What became of a pair in both orders, under one of the two prompts.
+
+    `choices` are the answers' indices that were chosen when the first answer stood first, and when
+    it stood second; null for a tie. Empty where the pair failed: in one order or in both.
+    """
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    key: str
+    row: str
+    subset: str
+    difficulty: Difficulty | None = None
+    styles: tuple[int, int] | None = None
+    reason: Reason
+    better: int
+    choices: tuple[int | None, ...] = ()
+    judge: str | None = None
+    template: str | None = None
+    remark: str = ""
+    failure: Failure | None = None
+    #: Of this pair in both orders, the requests in vain included.
+    num_requests: int = 0
+    prompt_tokens: int = 0
+    completion_tokens: int = 0
+    money: float = 0.0
+
+    @model_validator(mode="after")
+    def _judged_or_failed(self) -> "Result":
+        if (self.failure is None) != (len(self.choices) == 2):
+            raise ValueError("a result has two choices, or a failure")
+        return self
+
+    @property
+    def is_asked(self) -> bool:
+        """Whether the judge was asked at all: a pair over the ceiling was not."""
+        return self.failure is None or self.failure.failure_class is not FailureClass.BUDGET
+
+
+class Results:
+    """A file's lines. The last one about a pair counts; every one of them has cost something."""
+
+    def __init__(self, path: Path) -> None:
+        """Read what is there.
+
+        A last line that a kill has cut short is removed: its pair is asked again.
+
+        Raises:
+            DatasetError: names the line that is none of a result.
+        """
+        self._path = path
+        self._lines: list[Result] = []
+        self._latest: dict[tuple[str, Reason], Result] = {}
+        for number, line in enumerate(_whole_lines(path), start=1):
+            try:
+                self._take(Result.model_validate_json(line))
+            except ValidationError as error:
+                message = error.errors()[0]["msg"]
+                raise DatasetError(f"{path}:{number} is no result: {message}") from None
+
+    def add(self, result: Result) -> None:
+        """Append a result; it is in the file when this returns."""
+        with self._path.open("a", encoding="utf-8") as file:
+            file.write(result.model_dump_json() + "\n")
+        self._take(result)
+
+    def _take(self, result: Result) -> None:
+        self._lines.append(result)
+        self._latest[result.key, result.reason] = result
+
+    @property
+    def money(self) -> float:
+        """What all lines have cost."""
+        return sum(one.money for one in self._lines)
+
+    def asked(self, pairs: Sequence[Pair], reason: Reason) -> list[Result]:
+        """Every line about the pairs, those that a later one has replaced included."""
+        keys = {pair.key for pair in pairs}
+        return [one for one in self._lines if one.reason is reason and one.key in keys]
+
+    def of(self, pairs: Sequence[Pair], reason: Reason) -> list[Result]:
+        """The results of pairs that were asked, in the pairs' order."""
+        found = (self._latest.get((pair.key, reason)) for pair in pairs)
+        return [one for one in found if one is not None and one.is_asked]
+
+    def is_judged(self, pair: Pair, reason: Reason) -> bool:
+        found = self._latest.get((pair.key, reason))
+        return found is not None and found.failure is None
+
+
+def _whole_lines(path: Path) -> list[bytes]:
+    if not path.exists():
+        return []
+    data = path.read_bytes()
+    whole = data.rfind(b"\n") + 1
+    if whole < len(data):
+        os.truncate(path, whole)
+    return [line for line in data[:whole].split(b"\n") if line]
