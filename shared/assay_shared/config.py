@@ -37,10 +37,15 @@ def load_config(cls: type[AnyConfig], path: Path, overrides: tuple[str, ...] = (
     return parse_config(cls, values, source=path.name)
 
 
-def parse_config(cls: type[AnyConfig], values: object, source: str) -> AnyConfig:
-    """Check `values` against `cls`; `source` is named in the error."""
+def parse_config(
+    cls: type[AnyConfig], values: object, source: str, context: object = None
+) -> AnyConfig:
+    """Check `values` against `cls`; `source` is named in the error.
+
+    Validators of `cls` get the `context`.
+    """
     try:
-        return cls.model_validate(values)
+        return cls.model_validate(values, context=context)
     except ValidationError as error:
         raise _first_error(cls, error.errors(), source) from None
 

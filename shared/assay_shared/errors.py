@@ -188,6 +188,13 @@ class SolverFault(InfrastructureError):
     retryable = True
 
 
+class RewardFault(InfrastructureError):
+    """A reward of a user's own gave nothing that can be used."""
+
+    http_status = 500
+    failure_class = FailureClass.INTERNAL
+
+
 class JudgeFault(InfrastructureError):
     """No provider gave a usable verdict."""
 

@@ -10,6 +10,9 @@ from assay_reward.environments import ENVIRONMENTS
 from assay_reward.measurement import Instruments
 from assay_reward.openrlhf import RemoteRewardRequest, RemoteRewards, remote_rewards
 from assay_reward.or_debug.players import Players
+from assay_reward.own.instruments import Own
+from assay_reward.own.processes import Processes
+from assay_reward.own.source import Allowed
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
@@ -40,7 +43,9 @@ def create_app(settings: RewardSettings) -> FastAPI:
     Raises:
         ConfigError: a rubric cannot be used; nothing is served.
     """
-    rubrics = Rubrics(settings.reward_rubrics)
+    urls = tuple(url.strip() for url in settings.reward_urls.split(",") if url.strip())
+    allowed = Allowed(root=settings.reward_python_root, urls=urls)
+    rubrics = Rubrics(settings.reward_rubrics, allowed)
     scorer: Scorer
     steps: Steps
 
@@ -68,6 +73,7 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
     timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
     retry = RetryBudget(total_s=settings.reward_retry_budget_s)
     symbolic = Symbolic(settings.reward_math_timeout_s)
+    own = Own(Processes(settings.reward_python_processes))
     players = Players(
         settings.reward_solver_processes,
         settings.reward_solve_timeout_s,
@@ -77,7 +83,8 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
         SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
         JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
     ):
-        yield Instruments(sandbox, judge, symbolic, players)
+        yield Instruments(sandbox, judge, symbolic, players, own)
+    await own.close()
     players.close()
     symbolic.close()
 

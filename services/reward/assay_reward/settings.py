@@ -13,8 +13,14 @@ class RewardSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
-    #: Folder with more rubrics, one YAML file each.
+    #: Folder with more rubrics, one YAML file each; or one such file.
     reward_rubrics: Path | None = None
+    #: Folder below which rubrics may name Python functions; that of the rubrics if not set.
+    reward_python_root: Path | None = None
+    #: Processes that each of these functions has at most.
+    reward_python_processes: int = Field(default=1, ge=1, le=64)
+    #: URLs that rubrics may name, and all below them: https://a.example/score,https://b.example
+    reward_urls: str = ""
     #: Groups scored at once; `reward_max_waiting` more wait, then 429.
     reward_max_running: int = Field(default=64, gt=0)
     reward_max_waiting: int = Field(default=1024, ge=0)
