@@ -257,7 +257,8 @@ def _become_function_process(guard: int, output: int, memory_bytes: int) -> None
     os.close(output)
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    sys.stdout, sys.stderr = (open(fd, "w", 1, errors="replace", closefd=False) for fd in (1, 2))
+    out, err = (os.fdopen(fd, "w", 1, errors="replace", closefd=False) for fd in (1, 2))
+    sys.stdout, sys.stderr = out, err
 
 
 def serve(file: Path, name: str, digest: str, connection: socket.socket) -> NoReturn:
