@@ -164,6 +164,10 @@ class Unreachable(InfrastructureError):
     retryable = True
 
 
+class Refused(Unreachable):
+    """Nobody listens at a service's address."""
+
+
 class TimedOut(InfrastructureError):
     """No answer in time."""
 

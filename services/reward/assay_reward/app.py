@@ -36,6 +36,9 @@ from assay_shared.types import (
     StepResponse,
 )
 
+#: How long sandbox and judge are asked again where nobody has been there lately.
+_ABSENT_S = 0.5
+
 
 def create_app(settings: RewardSettings) -> FastAPI:
     """The service with its rubrics.
@@ -71,7 +74,7 @@ def create_app(settings: RewardSettings) -> FastAPI:
 async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instruments]:
     attempt_s = settings.reward_attempt_timeout_s
     timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
-    retry = RetryBudget(total_s=settings.reward_retry_budget_s)
+    retry = RetryBudget(total_s=settings.reward_retry_budget_s, absent_s=_ABSENT_S)
     symbolic = Symbolic(settings.reward_math_timeout_s)
     own = Own(Processes(settings.reward_python_processes))
     players = Players(
