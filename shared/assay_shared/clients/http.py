@@ -3,6 +3,7 @@
 import io
 import json
 import math
+import os
 import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
@@ -276,7 +277,9 @@ class ServiceClient:
             ) from error
 
     def _refused(self, error: aiohttp.ClientConnectorError) -> Refused:
-        reason = error.strerror or str(error)
+        # Of a name that cannot be resolved, the number is not one of the system's errors.
+        known = (error.errno or 0) > 0
+        reason = os.strerror(error.errno or 0) if known else error.strerror or str(error)
         hint = f"start it, or set ASSAY_{self.service.upper()}_URL" if self.is_ours else None
         message = f"no {self.service} service at {self._base_url}: {reason}"
         return Refused(message, hint=hint, service=self.service)

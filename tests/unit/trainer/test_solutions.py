@@ -19,7 +19,7 @@ def test_canonical_solutions_are_the_gold_answers() -> None:
     ("line", "message"),
     [
         ('{"task_id": "a"}', r"solution: .*s.jsonl:1: Field required"),
-        ("[]", r"s.jsonl:1: Input should be a valid dictionary"),
+        ("[]", r"s.jsonl:1: Input should be an object"),
         ('{"task_id": "z", "solution": "x"}', r"task_id: .*s.jsonl:1: no task is called 'z'"),
     ],
 )
