@@ -1,5 +1,6 @@
 """Values of a caller's, checked against the form that they must have."""
 
+import re
 from collections.abc import Mapping
 from typing import Any, TypeVar
 
@@ -9,22 +10,19 @@ from assay_shared.errors import InvalidInput
 
 Form = TypeVar("Form", bound=BaseModel)
 #: Python's words for what JSON calls otherwise.
-_WORDS = (
-    ("valid tuple", "list"),
-    ("valid list", "list"),
-    ("valid dictionary", "object"),
-    ("valid frozenset", "list"),
-)
+_LIST = re.compile(r"Input should be a valid (tuple|list|set|frozenset)\Z")
+_OBJECT = re.compile(r"Input should be a valid dictionary( or .*)?\Z")
+_LENGTH = re.compile(r"\A(Tuple|Set|Frozenset) (?=should )")
 
 
 def message_of(error: Mapping[str, Any]) -> str:
     """Return what pydantic says of a value, in the words of JSON."""
     message = str(error["msg"]).removeprefix("Value error, ")
-    for word, plain in _WORDS:
-        if message == f"Input should be a {word}":
-            return f"Input should be {'an' if plain == 'object' else 'a'} {plain}"
-    first, _, rest = message.partition(" ")
-    return f"List {rest}" if first in ("Tuple", "Frozenset") else message
+    if _LIST.match(message):
+        return "Input should be a list"
+    if _OBJECT.match(message):
+        return "Input should be an object"
+    return _LENGTH.sub("List ", message)
 
 
 def validated(form: type[Form], value: object, field: str) -> Form:

@@ -25,6 +25,7 @@ from assay_shared.errors import (
     NotFound,
     NotReady,
     Overloaded,
+    Refused,
     TimedOut,
     TooLarge,
     Unauthorized,
@@ -260,6 +261,41 @@ async def test_the_budget_of_time_ends_the_retries() -> None:
         assert loop.time() - started < 2
     assert raised.value.attempts > 1
     assert raised.value.service == "scripted"
+
+
+async def test_a_service_that_is_down_is_told_in_a_second() -> None:
+    """Nobody has been there lately: it is not about to come back."""
+    retry = RetryBudget(total_s=30, absent_s=0.5)
+    loop = asyncio.get_running_loop()
+    async with ScriptedClient("http://127.0.0.1:9", retry=retry) as client:
+        started = loop.time()
+        with pytest.raises(Refused, match="no scripted service at http://127.0.0.1:9") as raised:
+            await client.echo(1)
+        assert loop.time() - started < 1.5
+    assert raised.value.hint == "start it, or set ASSAY_SCRIPTED_URL"
+    assert raised.value.retryable
+
+
+async def test_a_service_that_restarts_is_waited_for() -> None:
+    """It has answered lately: connections that it refuses now are tried for the whole budget."""
+
+    async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}")
+        writer.close()
+
+    retry = RetryBudget(attempts=1000, total_s=30, first_wait_s=0.05, max_wait_s=0.1, absent_s=0.1)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with ScriptedClient(f"http://127.0.0.1:{port}", retry=retry) as client:
+        await client.echo(1)
+        server.close()
+        asking = asyncio.create_task(client.echo(2))
+        await asyncio.sleep(0.7)
+        assert not asking.done()
+        server = await asyncio.start_server(answer, "127.0.0.1", port)
+        assert await asking == {}
+    server.close()
 
 
 RawAnswer = bytes | None

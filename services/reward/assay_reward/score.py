@@ -123,9 +123,8 @@ class Scorer:
     def _rubric(self, request: ScoreRequest) -> Rubric:
         name = request.rubric or request.task.rubric
         if not name:
-            raise InvalidInput(
-                "no rubric is named", field="rubric", hint="GET /v1/rubrics has them"
-            )
+            known = ", ".join(rubric.name for rubric in self._rubrics.all())
+            raise InvalidInput("no rubric is named", field="rubric", hint=f"known: {known}")
         return self._rubrics.find(name)
 
     async def _score(

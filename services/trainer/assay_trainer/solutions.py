@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from pydantic import BaseModel, ConfigDict
+from rich.console import Console
 from rich.progress import Progress
 
 from assay_shared.clients import RetryBudget, RewardClient
@@ -93,7 +94,7 @@ def score_answers(
     requests = read_requests(answers, tasks, rubric)
 
     async def run() -> Scoreboard:
-        with Progress(transient=True) as progress:
+        with Progress(transient=True, console=Console(stderr=True)) as progress:
             bar = progress.add_task("scoring", total=len(requests))
             async with RewardClient.from_settings(settings, retry=_RETRY) as rewarder:
                 return await score_all(
