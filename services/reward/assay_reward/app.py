@@ -12,7 +12,6 @@ from assay_reward.openrlhf import RemoteRewardRequest, RemoteRewards, remote_rew
 from assay_reward.or_debug.players import Players
 from assay_reward.own.instruments import Own
 from assay_reward.own.processes import Processes
-from assay_reward.own.source import Allowed
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
@@ -55,9 +54,7 @@ def create_app(settings: RewardSettings) -> FastAPI:
     Raises:
         ConfigError: a rubric cannot be used; nothing is served.
     """
-    urls = tuple(url.strip() for url in settings.reward_urls.split(",") if url.strip())
-    allowed = Allowed(root=settings.reward_python_root, urls=urls)
-    rubrics = Rubrics(settings.reward_rubrics, allowed)
+    rubrics = Rubrics(settings.reward_rubrics, settings.allowed)
     scorer: Scorer
     steps: Steps
 

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from assay_reward.own.source import Allowed
 from assay_shared.settings import ServiceSettings
 
 
@@ -38,3 +39,9 @@ class RewardSettings(ServiceSettings):
     reward_episode_timeout_s: float = Field(default=60.0, gt=0)
     #: Time for one symbolic comparison of two formulas.
     reward_math_timeout_s: float = Field(default=5.0, gt=0)
+
+    @property
+    def allowed(self) -> Allowed:
+        """What rubrics may name beside the built-in verifiers."""
+        urls = tuple(url.strip() for url in self.reward_urls.split(",") if url.strip())
+        return Allowed(root=self.reward_python_root, urls=urls)

@@ -94,7 +94,8 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         """The languages that this host has, with their versions."""
         return sandbox.languages()
 
-    _add_sessions(app, lambda: sandbox.sessions, settings.sandbox_writable_bytes)
+    _add_sessions(app, lambda: sandbox.sessions)
+    _add_session_files(app, lambda: sandbox.sessions, settings.sandbox_writable_bytes)
     _add_sandbox_fusion(app, lambda: sandbox, settings)
     _add_open_instruct(app, lambda: sandbox)
     put_first(app)
@@ -113,8 +114,8 @@ def _describe(sandbox: LocalSandbox, settings: SandboxSettings) -> dict[str, Jso
     }
 
 
-def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int) -> None:
-    """The routes of sessions. A session is its client's alone."""
+def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
+    """Add the routes of sessions. A session is its client's alone."""
 
     @app.post(
         "/v1/sessions",
@@ -146,27 +147,6 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int)
         """Run a cell."""
         return await opened().execute(session, client(), cell.code)
 
-    @app.put(
-        "/v1/sessions/{session}/files/{name:path}",
-        status_code=204,
-        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
-        responses=errors_of(NotFound, Conflict, SandboxFault),
-    )
-    async def put_file(session: str, name: FileName, request: Request) -> None:
-        """Write a file: the body is its content."""
-        content = check_size(await request.body(), room_bytes)
-        await opened().put_file(session, client(), name, content)
-
-    @app.get(
-        "/v1/sessions/{session}/files/{name:path}",
-        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
-        responses=errors_of(NotFound, Conflict, SandboxFault),
-    )
-    async def get_file(session: str, name: FileName) -> Response:
-        """Read a file."""
-        content = await opened().get_file(session, client(), name)
-        return Response(content, media_type="application/octet-stream")
-
     @app.delete(
         "/v1/sessions/{session}",
         status_code=204,
@@ -176,6 +156,32 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int)
     async def end(session: str) -> None:
         """End it."""
         await opened().end(session, client())
+
+
+def _add_session_files(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int) -> None:
+    """Add the routes of sessions' files."""
+    errors = errors_of(NotFound, Conflict, SandboxFault)
+
+    @app.put(
+        "/v1/sessions/{session}/files/{name:path}",
+        status_code=204,
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
+        responses=errors,
+    )
+    async def put_file(session: str, name: FileName, request: Request) -> None:
+        """Write a file: the body is its content."""
+        content = check_size(await request.body(), room_bytes)
+        await opened().put_file(session, client(), name, content)
+
+    @app.get(
+        "/v1/sessions/{session}/files/{name:path}",
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
+        responses=errors,
+    )
+    async def get_file(session: str, name: FileName) -> Response:
+        """Read a file."""
+        content = await opened().get_file(session, client(), name)
+        return Response(content, media_type="application/octet-stream")
 
 
 def _add_sandbox_fusion(

@@ -3,6 +3,8 @@
 import asyncio
 import json
 import logging
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Callable
 from pathlib import Path
@@ -413,3 +415,28 @@ def test_a_rubric_without_a_file_may_name_no_function() -> None:
     component["verifier"] = {"url": "http://127.0.0.1:1/"}
     with pytest.raises(ValueError, match="does not allow this URL"):
         Rubric.model_validate({"name": "x", "description": "d", "components": [component]})
+
+
+KILLED = """
+import asyncio, sys
+from pathlib import Path
+from assay_reward.own.processes import Processes
+from assay_reward.own.source import Allowed, OwnSource
+
+folder = Path(sys.argv[1])
+source = OwnSource(python="mine.py:score")
+function = source.find_function(Allowed(folder=folder, root=folder))
+question = b'{"task": {}, "answers": [], "arguments": {}}'
+asyncio.run(Processes().call(function, question, timeout_s=100, memory_bytes=2**30))
+"""
+
+
+def test_nothing_outlives_a_service_that_is_killed(tmp_path: Path) -> None:
+    (tmp_path / "mine.py").write_text(
+        "import os, time\ndef score(*_):\n    os.fork() or os.setsid()\n    time.sleep(100)\n"
+    )
+    service = subprocess.Popen([sys.executable, "-c", KILLED, str(tmp_path)])
+    wait_until(lambda: len(_in_folder(tmp_path)) == 3, "the guard, the function and its fork")
+    service.kill()
+    service.wait()
+    wait_until(lambda: not _in_folder(tmp_path), "their end")

@@ -120,14 +120,16 @@ class Guard:
         received = b""
         looked_at = time.monotonic()
         while True:
-            ready, _, _ = select.select([self._socket, self._output, 0], [], [], _LOOK_EVERY_S)
+            ready = select.select([self._socket, self._output, 0], [], [], _LOOK_EVERY_S)[0]
             now = time.monotonic()
             if 0 in ready:  # no call comes before a reply: the service has closed its end
                 raise Gone
             if self._output in ready:
                 self._drain()
             if self._socket in ready:
-                piece = self._receive()
+                piece = b""
+                with suppress(OSError):
+                    piece = self._socket.recv(2**16)
                 if not piece:
                     raise Ended(self._how_it_ended())
                 received += piece
@@ -140,13 +142,6 @@ class Guard:
             if now - looked_at > _LOOK_EVERY_S:
                 looked_at = now
                 self._check()
-
-    def _receive(self) -> bytes:
-        assert self._socket is not None
-        try:
-            return self._socket.recv(2**16)
-        except OSError:
-            return b""
 
     def _how_it_ended(self) -> str:
         """Return how the function's process ended; wait a moment if it has not yet."""
@@ -220,7 +215,8 @@ def _below_by_scan(root: int) -> list[int]:
                 state, parent = _state_and_parent(int(name))
                 if state != "Z":
                     parents[int(name)] = parent
-    found, wanted = [], {root}
+    found: list[int] = []
+    wanted = {root}
     while wanted:
         wanted = {pid for pid, parent in parents.items() if parent in wanted}
         found += wanted
@@ -314,7 +310,7 @@ def _plain(value: object) -> object:
     try:
         return float(value)  # type: ignore[arg-type]  # a number of any library has this
     except (TypeError, ValueError, OverflowError):
-        return f"{_shown(value)}"
+        return _shown(value)
 
 
 def _shown(value: object) -> str:
@@ -362,13 +358,11 @@ def _read_exactly(receive: Callable[[int], bytes], number: int) -> bytes | None:
 
 
 def _parse(content: bytes) -> dict[str, Any]:
-    try:
+    with suppress(ValueError):
         reply = json.loads(content)
-    except ValueError:
-        raise Ended("gave a reply that cannot be read") from None
-    if not isinstance(reply, dict):
-        raise Ended("gave a reply that cannot be read")
-    return reply
+        if isinstance(reply, dict):
+            return reply
+    raise Ended("gave a reply that cannot be read")
 
 
 def main(file: str, name: str, digest: str, memory_bytes: str) -> None:
