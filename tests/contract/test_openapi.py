@@ -10,9 +10,13 @@ import pytest
 from assay_judge.app import create_app as create_judge
 from assay_judge.settings import JudgeSettings
 from assay_reward.app import create_app as create_reward
+from assay_reward.own.source import OwnSource
+from assay_reward.own.values import OwnOptions
+from assay_reward.rubric import ComponentConfig, Rubric
 from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
+from assay_shared.config import Config
 from tests.conftest import Serve
 from tests.curls import examples
 
@@ -75,6 +79,12 @@ def test_every_field_is_described(pages: dict[str, dict[str, Any]], service: str
         if not schema.get("description")
     ]
     assert missing == []
+
+
+@pytest.mark.parametrize("model", [Rubric, ComponentConfig, OwnOptions, OwnSource])
+def test_every_key_of_a_rubric_is_described(model: type[Config]) -> None:
+    properties = model.model_json_schema()["properties"]
+    assert [name for name, schema in properties.items() if not schema.get("description")] == []
 
 
 def test_descriptions_come_from_the_comments(pages: dict[str, dict[str, Any]]) -> None:

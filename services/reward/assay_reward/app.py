@@ -44,7 +44,7 @@ from assay_shared.types import (
     StepResponse,
 )
 
-#: How long sandbox and judge are asked again where nobody has been there lately.
+#: How long sandbox and judge are asked again where nobody has been there yet, or for long.
 _ABSENT_S = 0.5
 
 

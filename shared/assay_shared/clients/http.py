@@ -80,8 +80,8 @@ class RetryBudget:
     total_s: float = 60.0
     first_wait_s: float = 0.1
     max_wait_s: float = 5.0
-    #: How long a service that refuses connections is asked again if it has not answered for
-    #: `total_s`: it is down, and not about to come back. As long as any other if not set.
+    #: How long a service that refuses connections is asked again if it has never answered, or has
+    #: refused them for `total_s`: it is not about to come back. As any other if not set.
     absent_s: float | None = None
 
 
@@ -112,7 +112,8 @@ class ServiceClient:
         self._timeouts = timeouts or Timeouts()
         self._retry = retry or RetryBudget()
         self._session: aiohttp.ClientSession | None = None
-        self._answered_at = -math.inf
+        #: Since when the service refuses connections: always, until its first answer.
+        self._refuses_since = -math.inf
 
     @classmethod
     def from_settings(
@@ -210,8 +211,8 @@ class ServiceClient:
         absent_s = self._retry.absent_s
         if absent_s is None or not isinstance(error, Refused):
             return True
-        is_lately = time.monotonic() - self._answered_at < self._retry.total_s
-        return is_lately or (state.seconds_since_start or 0.0) < absent_s
+        may_restart = time.monotonic() - self._refuses_since < self._retry.total_s
+        return may_restart or (state.seconds_since_start or 0.0) < absent_s
 
     def _wait(self, state: RetryCallState) -> float:
         backoff = wait_exponential_jitter(
@@ -262,7 +263,7 @@ class ServiceClient:
             async with self._open().request(
                 method, self._base_url + path, data=data, headers=headers, timeout=limits
             ) as response:
-                self._answered_at = time.monotonic()
+                self._refuses_since = math.inf
                 if response.status >= 400:
                     raise self._error(response.status, response.headers, await response.read())
                 yield response
@@ -280,6 +281,7 @@ class ServiceClient:
         # Of a name that cannot be resolved, the number is not one of the system's errors.
         known = (error.errno or 0) > 0
         reason = os.strerror(error.errno or 0) if known else error.strerror or str(error)
+        self._refuses_since = min(self._refuses_since, time.monotonic())
         hint = f"start it, or set ASSAY_{self.service.upper()}_URL" if self.is_ours else None
         message = f"no {self.service} service at {self._base_url}: {reason}"
         return Refused(message, hint=hint, service=self.service)

@@ -29,8 +29,9 @@ _ITEM: TypeAdapter[float | Value | None] = TypeAdapter(float | Value | None)
 class OwnOptions(Config):
     """Bounds of a reward of the user's own, and what it may use."""
 
-    #: The lowest and the highest value. One outside of them is a failure.
+    #: The lowest value that it may give; a lower one is a failure.
     low: float = Field(default=0.0, allow_inf_nan=False)
+    #: The highest; a higher one is a failure.
     high: float = Field(default=1.0, allow_inf_nan=False)
     #: The value from which an answer counts as right; `high` where it is not set.
     accepted_from: float | None = Field(default=None, allow_inf_nan=False)
