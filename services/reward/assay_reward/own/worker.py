@@ -118,9 +118,10 @@ class Guard:
         """Return the next frame of the function's process; meanwhile read what it prints."""
         assert self._socket is not None
         received = b""
+        sources: list[Any] = [self._socket, self._output, 0]
         looked_at = time.monotonic()
         while True:
-            ready = select.select([self._socket, self._output, 0], [], [], _LOOK_EVERY_S)[0]
+            ready = select.select(sources, [], [], _LOOK_EVERY_S)[0]
             now = time.monotonic()
             if 0 in ready:  # no call comes before a reply: the service has closed its end
                 raise Gone
