@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import yaml
 
 from assay_reward.group import GroupScore
 from assay_reward.measurement import Instruments
@@ -51,7 +52,7 @@ def rubric_in(
 ) -> Rubric:
     component = {"verifier": verifier, "weight": 1, "options": options} | more
     rubric = {"name": "mine", "description": "d", "components": [component]}
-    (folder / "mine.yaml").write_text(json.dumps(rubric))
+    (folder / "mine.yaml").write_text(yaml.safe_dump(rubric))
     return Rubrics(folder, Allowed(urls=("http://127.0.0.1:8080/score",))).find("mine")
 
 
@@ -396,13 +397,33 @@ def test_what_the_operator_does_not_allow_stops_the_start(
         rubric_in(folder, verifier, {})
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"low": float("nan")}, "low: "),
+        ({"high": float("inf")}, "high: "),
+        ({"low": 1, "high": 0}, "cannot change anything"),
+        ({"timeout_s": 0}, "timeout_s: "),
+        ({"memory_bytes": 1}, "memory_bytes: "),
+        ({"arguments": {"x": [1]}}, "arguments.x"),
+        ({"wait": 1}, "unknown key in options of mine.py:score"),
+    ],
+)
+def test_options_that_cannot_be_used_stop_the_start(
+    tmp_path: Path, options: dict[str, object], message: str
+) -> None:
+    (tmp_path / "mine.py").write_text(RIGHT)
+    with pytest.raises(ConfigError, match=message):
+        rubric_in(tmp_path, {"python": "mine.py:score"}, options)
+
+
 def test_a_wider_root_and_an_allowed_url_are_taken(tmp_path: Path) -> None:
     folder = tmp_path / "rubrics"
     folder.mkdir()
     (tmp_path / "outside.py").write_text(RIGHT)
     component = {"verifier": {"python": "../outside.py:score"}, "weight": 1}
     rubric = {"name": "mine", "description": "d", "components": [component]}
-    (folder / "mine.yaml").write_text(json.dumps(rubric))
+    (folder / "mine.yaml").write_text(yaml.safe_dump(rubric))
     assert Rubrics(folder, Allowed(root=tmp_path)).find("mine").components[0].digest
     assert rubric_in(folder, {"url": "http://127.0.0.1:8080/score/mine"}, {}).components[0]
 

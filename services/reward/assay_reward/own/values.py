@@ -12,6 +12,8 @@ from assay_shared.errors import RewardFault
 from assay_shared.types import Answer, Failure, FailureClass, Task
 
 _MAX_DETAIL = 500
+#: Sums of larger ones might not be finite.
+_MAX_VALUE = 1e12
 
 
 class Value(BaseModel):
@@ -30,9 +32,9 @@ class OwnOptions(Config):
     """Bounds of a reward of the user's own, and what it may use."""
 
     #: The lowest value that it may give; a lower one is a failure.
-    low: float = Field(default=0.0, allow_inf_nan=False)
+    low: float = Field(default=0.0, ge=-_MAX_VALUE, le=_MAX_VALUE)
     #: The highest; a higher one is a failure.
-    high: float = Field(default=1.0, allow_inf_nan=False)
+    high: float = Field(default=1.0, ge=-_MAX_VALUE, le=_MAX_VALUE)
     #: The value from which an answer counts as right; `high` where it is not set.
     accepted_from: float | None = Field(default=None, allow_inf_nan=False)
     #: Time for one call, which has all answers of a group.
