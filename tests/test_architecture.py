@@ -27,7 +27,7 @@ MODULES = sorted(
 )
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 50
 #: The one file of wire types is read as a reference, and must stay one.
-MAX_TYPES_LINES = 1200
+MAX_TYPES_LINES = 1450
 VAGUE = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "base.py", "manager.py"}
 VAGUE_SUFFIXES = ("Manager", "Handler", "Processor", "Helper")
 HEAVY = {"torch", "vllm", "sglang", "transformers", "trl", "celery", "fastapi", "pydantic"}

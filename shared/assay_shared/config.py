@@ -13,10 +13,12 @@ import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
 from pydantic_core import ErrorDetails
 
+from assay_shared.described import Described
 from assay_shared.errors import ConfigError
+from assay_shared.validated import message_of
 
 
-class Config(BaseModel):
+class Config(Described, BaseModel):
     """Base of all configuration: frozen, and an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -37,10 +39,15 @@ def load_config(cls: type[AnyConfig], path: Path, overrides: tuple[str, ...] = (
     return parse_config(cls, values, source=path.name)
 
 
-def parse_config(cls: type[AnyConfig], values: object, source: str) -> AnyConfig:
-    """Check `values` against `cls`; `source` is named in the error."""
+def parse_config(
+    cls: type[AnyConfig], values: object, source: str, context: object = None
+) -> AnyConfig:
+    """Check `values` against `cls`; `source` is named in the error.
+
+    Validators of `cls` get the `context`.
+    """
     try:
-        return cls.model_validate(values)
+        return cls.model_validate(values, context=context)
     except ValidationError as error:
         raise _first_error(cls, error.errors(), source) from None
 
@@ -84,7 +91,7 @@ def _first_error(cls: type[BaseModel], errors: list[ErrorDetails], source: str) 
     if error["type"] == "missing":
         return ConfigError(f"missing from {source}", field=key)
     shown = "" if isinstance(error["input"], dict | list) else f", not {error['input']!r}"
-    message = error["msg"].removeprefix("Value error, ")
+    message = message_of(error)
     return ConfigError(f"{message}{shown} in {source}", field=key or None)
 
 

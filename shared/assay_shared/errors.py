@@ -16,10 +16,12 @@ AssayError
     │   └── Saturated      503  the same, from a sandbox: nothing was run
     ├── NotReady           503  starting, stopping, or no weights loaded yet
     ├── Unreachable        502  no connection, or it broke
+    │   └── Refused        502  nobody listens at the address
     ├── TimedOut           504  no answer in time
     ├── SandboxFault       500  a program could not be started, watched or cleaned up
     ├── SolverFault        500  a solver ended without saying what is true of a model
     ├── JudgeFault         502  no provider gave a usable verdict
+    ├── RewardFault        500  a reward of a user's own gave nothing that can be used
     ├── BudgetExceeded     402  a cost or retry budget is spent
     ├── WeightsRefused     422  a checkpoint that is incomplete, corrupt or not what was announced
     └── InternalFault      500  a bug
@@ -32,6 +34,7 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
+from assay_shared.described import Described
 from assay_shared.types import Failure, FailureClass
 
 
@@ -164,6 +167,10 @@ class Unreachable(InfrastructureError):
     retryable = True
 
 
+class Refused(Unreachable):
+    """Nobody listens at a service's address."""
+
+
 class TimedOut(InfrastructureError):
     """No answer in time."""
 
@@ -186,6 +193,13 @@ class SolverFault(InfrastructureError):
     http_status = 500
     failure_class = FailureClass.INTERNAL
     retryable = True
+
+
+class RewardFault(InfrastructureError):
+    """A reward of a user's own gave nothing that can be used."""
+
+    http_status = 500
+    failure_class = FailureClass.INTERNAL
 
 
 class JudgeFault(InfrastructureError):
@@ -223,25 +237,37 @@ def _walk(cls: type[AssayError]) -> dict[str, type[AssayError]]:
 ERRORS: dict[str, type[AssayError]] = _walk(AssayError)
 
 
-class ErrorDetail(BaseModel):
+class ErrorDetail(Described, BaseModel):
     """`type`, `param` and `code` are named so that OpenAI clients understand them."""
 
+    #: For people: what is wrong.
     message: str
+    #: The kind of error.
     type: str
+    #: The field of the request that is wrong.
     param: str | None = None
+    #: As `type`.
     code: str | None = None
+    #: What to do.
     hint: str | None = None
+    #: Whose fault it is.
     failure_class: FailureClass = FailureClass.INTERNAL
+    #: Whether the same request may succeed later.
     retryable: bool = False
+    #: Seconds to wait before that; also the header Retry-After.
     retry_after_s: float | None = None
+    #: The service in which it happened.
     service: str | None = None
+    #: How often it was tried.
     attempts: int = 1
+    #: The id of the request, in every log line about it.
     request_id: str | None = None
 
 
-class ErrorBody(BaseModel):
+class ErrorBody(Described, BaseModel):
     """The body of every answer that is not a success."""
 
+    #: What went wrong.
     error: ErrorDetail
 
 

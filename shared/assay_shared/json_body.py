@@ -62,8 +62,8 @@ def _read_slowly(model: type[BaseModel], body: bytes) -> BaseModel | Problem:
     try:
         value = json.loads(body)
     except json.JSONDecodeError as error:
-        where = ("body", error.pos)
-        return Problem({"type": "json_invalid", "loc": where, "msg": "JSON decode error"})
+        said = {"type": "json_invalid", "msg": "JSON decode error", "loc": ("body", error.pos)}
+        return Problem(said | {"ctx": {"error": error.msg}})
     except (ValueError, RecursionError) as error:
         raise Unreadable from error
     try:

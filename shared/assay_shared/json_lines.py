@@ -9,6 +9,7 @@ from typing import TypeVar
 from pydantic import ValidationError
 
 from assay_shared.errors import DatasetError
+from assay_shared.validated import message_of
 
 Row = TypeVar("Row")
 
@@ -61,6 +62,6 @@ def _parse(line: str, parse: Callable[[object], Row], where: str) -> Row:
     except ValidationError as error:
         first = error.errors()[0]
         name = ".".join(map(str, first["loc"])) or None
-        raise DatasetError(f"{where}: {first['msg']}", field=name) from None
+        raise DatasetError(f"{where}: {message_of(first)}", field=name) from None
     except DatasetError as error:
         raise DatasetError(f"{where}: {error.message}", field=error.field) from None

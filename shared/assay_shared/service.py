@@ -29,6 +29,7 @@ from assay_shared.json_body import InvalidBody
 from assay_shared.metrics import ServiceMetrics
 from assay_shared.middleware import BodyLimit, CancelOnDisconnect, Observe
 from assay_shared.settings import ServiceSettings
+from assay_shared.validated import message_of
 
 _log = logging.getLogger(__name__)
 
@@ -143,8 +144,11 @@ def describe_invalid(error: RequestValidationError) -> InvalidInput:
         return InvalidInput(
             "the body is no JSON object", hint="send one, with content-type: application/json"
         )
+    if first["type"] == "json_invalid":  # its place is a number of characters, and no field
+        reason, place = first["ctx"]["error"], first["loc"][-1]
+        return InvalidInput(f"the body is not JSON: {reason}, at character {place}")
     where = ".".join(str(part) for part in first["loc"] if part != "body")
-    message = _short(str(first["msg"]).removeprefix("Value error, "))
+    message = _short(message_of(first))
     given = first.get("input")
     if isinstance(given, str | int | float | bool):
         shown = given[:_MAX_ECHO] if isinstance(given, str) else given

@@ -22,8 +22,10 @@ from pydantic import (
     model_validator,
 )
 
+from assay_shared.described import Described
 
-class Wire(BaseModel):
+
+class Wire(Described, BaseModel):
     """Base of all wire types."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -77,10 +79,15 @@ def _check_utf8(text: str) -> str:
 class StdinCase(Wire):
     """Run the program on `stdin`; it passes if what it prints is `expected_stdout`."""
 
+    #: Says that this case is a program's input and output.
     kind: Literal["stdin"] = "stdin"
+    #: What the program reads.
     stdin: str
+    #: What it should print.
     expected_stdout: Annotated[str, AfterValidator(_check_utf8)]
+    #: How printed and expected text are compared.
     compare: Comparison = Comparison.LINES
+    #: For `numbers` and `loose`: how far a number may be off.
     tolerance: float = Field(default=1e-6, ge=0, le=1)
 
 
@@ -91,9 +98,13 @@ class CallCase(Wire):
     enters the program's process.
     """
 
+    #: Says that this case is a call.
     kind: Literal["call"] = "call"
+    #: The name of the program's function.
     function: str
+    #: Its arguments, as JSON.
     args: tuple[JsonValue, ...]
+    #: The value that it should return, as JSON.
     expected: JsonValue
 
 
@@ -104,7 +115,9 @@ class AssertCase(Wire):
     has; see `Grading`.
     """
 
+    #: Says that this case is test code.
     kind: Literal["assert"] = "assert"
+    #: Python code, which raises where the program is wrong.
     code: str
 
 
@@ -121,7 +134,9 @@ class PromptFormat(StrEnum):
 class Message(Wire):
     """One turn of a conversation."""
 
+    #: Who speaks.
     role: Literal["system", "user", "assistant"]
+    #: What is said.
     content: str
 
 
@@ -131,26 +146,36 @@ class EnvironmentTask(Wire):
     `instance` is what the environment needs, its labels included; a policy never sees it.
     """
 
+    #: One of `GET /v1/environments`.
     name: str
+    #: What the environment needs, its labels included; a policy never sees it.
     instance: dict[str, JsonValue]
+    #: The replies that an episode may have.
     max_turns: int = Field(default=8, ge=1, le=64)
 
 
 class Task(Wire):
     """One thing to solve, and what is needed to score an answer to it."""
 
-    id: str
-    dataset: str
-    role: Role
-    prompt: str
+    #: What the task is called in messages and results. Tasks of a dataset need one each.
+    id: str = "unnamed"
+    #: The dataset that it is from.
+    dataset: str = ""
+    #: What it may be used for. Tasks of a dataset have to say it.
+    role: Role = Role.TEST
+    #: What the policy was asked. A judge reads it as the question, and needs it.
+    prompt: str = ""
+    #: How the prompt becomes tokens.
     prompt_format: PromptFormat = PromptFormat.CHAT
     #: What was said before the prompt, in a chat.
     history: tuple[Message, ...] = ()
-    rubric: str
+    #: The rubric that scores its answers, by name; a request may name it in its place.
+    rubric: str = ""
     #: A known right answer, in the form a policy would give it.
     gold: str | None = None
     #: What verifier and judge compare an answer with; `gold` where it is not set.
     reference: str | None = None
+    #: The tests of a program; all of one kind.
     tests: tuple[TestCase, ...] = ()
     #: What single verifiers need beside these, by the verifier's name.
     checks: dict[str, JsonValue] = {}
@@ -545,11 +570,17 @@ class Group(Wire):
 class Limits(Wire):
     """What one program may use. CPU time is the program's own; wall time bounds idle waiting."""
 
+    #: Processor time, in seconds.
     cpu_time_s: float = Field(default=5.0, gt=0, le=300)
+    #: Time by the clock, in seconds.
     wall_time_s: float = Field(default=15.0, gt=0, le=600)
+    #: Memory of all its processes.
     memory_bytes: int = Field(default=512 * 2**20, ge=16 * 2**20, le=64 * 2**30)
+    #: What it may print, to stdout and stderr each.
     output_bytes: int = Field(default=2**20, ge=0, le=64 * 2**20)
+    #: The largest file that it may write.
     file_bytes: int = Field(default=16 * 2**20, ge=0, le=2**30)
+    #: Processes and threads at once.
     processes: int = Field(default=64, ge=1, le=4096)
 
 
@@ -652,19 +683,26 @@ MAX_CASES = 1000
 class ProgramRequest(Wire):
     """A program, and what it and its compiler may use."""
 
+    #: The program's text.
     code: str
+    #: One of `GET /v1/languages`.
     language: str = "python"
     #: Which packages a Python program finds; `auto` looks at what it imports.
     profile: Literal["auto", "std", "scientific"] = "auto"
     #: Put beside the program, where it starts.
     files: Files = {}
+    #: What the program may use.
     limits: Limits = Limits()
+    #: What its compiler may use.
     compile_limits: Limits = COMPILE_LIMITS
 
 
 class ExecutionRequest(ProgramRequest):
     """One program to run once."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"code": "print(6 * 7)"}]})
+
+    #: What the program reads.
     stdin: str = ""
     #: Files to bring back, by name.
     fetch_files: FetchedNames = ()
@@ -673,34 +711,48 @@ class ExecutionRequest(ProgramRequest):
 class Compilation(Wire):
     """What the compiler said. `cached`: it had said so before."""
 
+    #: Whether there is a program to run.
     succeeded: bool
+    #: What the compiler printed.
     output: str = ""
+    #: How long it took, in seconds.
     wall_time_s: float = 0.0
     #: Whether the compiler was ended because it took longer than `compile_limits` allow.
     out_of_time: bool = False
+    #: Whether the result is from an earlier request.
     cached: bool = False
 
 
 class ExecutionResult(Wire):
     """How it ran. `peak_memory_bytes` is null where the host could not tell."""
 
+    #: How the program ended.
     status: Status
+    #: What it printed.
     stdout: str = ""
     #: The bytes themselves, where they are no UTF-8; `stdout` then has replacement characters.
     raw_stdout: FileContent | None = None
+    #: What it printed to standard error.
     stderr: str = ""
+    #: Null where a signal or a limit ended it.
     exit_code: int | None = None
+    #: Processor time that it took, in seconds.
     cpu_time_s: float = 0.0
+    #: Time by the clock, in seconds.
     wall_time_s: float = 0.0
     #: In which it neither computed nor waited for a core, to 0.1 s: it slept, or waited for others.
     idle_time_s: float = 0.0
+    #: The most memory at one time; null where the host could not tell.
     peak_memory_bytes: int | None = None
+    #: For people: what the status means here.
     message: str = ""
     #: Null for languages that have no compiler.
     compilation: Compilation | None = None
     #: What was fetched, and why the rest could not be.
     files: dict[str, FileContent] = {}
+    #: Files that were asked for and are not there, each with the reason.
     refused_files: dict[str, str] = {}
+    #: What stood between the program and the host.
     isolation: str
 
 
@@ -713,10 +765,13 @@ class Checker(Wire):
     ungradable.
     """
 
+    #: The program's text; or give `named`.
     code: str | None = None
     #: One of the ready-made checkers, see docs/sandbox.md.
     named: str | None = Field(default=None, max_length=100)
+    #: The language of `code`.
     language: str = "python"
+    #: What the checker may use.
     limits: Limits = Limits()
 
     @model_validator(mode="after")
@@ -729,9 +784,26 @@ class Checker(Wire):
 class TestRequest(ProgramRequest):
     """One program, many cases. All cases must be of one kind."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "code": "def double(x):\n    return x * 2",
+                    "cases": [{"kind": "call", "function": "double", "args": [4], "expected": 8}],
+                },
+                {
+                    "code": "print(int(input()) + 1)",
+                    "cases": [{"kind": "stdin", "stdin": "1", "expected_stdout": "2"}],
+                },
+            ]
+        }
+    )
+
     __test__: ClassVar[bool] = False
 
+    #: All of one kind.
     cases: Annotated[tuple[TestCase, ...], at_most(MAX_CASES)] = Field(min_length=1)
+    #: Whether cases after a failed one are left out.
     stop_on_first_failure: bool = False
     #: Whether test code that only the program's own process can decide may be graded there. Where
     #: it may not, such cases are ungradable.
@@ -756,10 +828,15 @@ class CaseResult(Wire):
     its end.
     """
 
+    #: How the case ended; null if it did not run.
     status: Status | None
+    #: For people: what was wrong.
     message: str = ""
+    #: Time by the clock, in seconds.
     wall_time_s: float = 0.0
+    #: Processor time, in seconds.
     cpu_time_s: float = 0.0
+    #: The most memory at one time; null where it is not known.
     peak_memory_bytes: int | None = None
 
 
@@ -778,10 +855,15 @@ class TestReport(Wire):
 
     __test__: ClassVar[bool] = False
 
+    #: Accepted if all cases are, else that of the first that is not.
     status: Status
+    #: One result for each case, in order.
     cases: tuple[CaseResult, ...]
+    #: Where answers were compared.
     grading: Grading
+    #: Null for languages that have no compiler.
     compilation: Compilation | None = None
+    #: What stood between the program and the host.
     isolation: str
 
     @property
@@ -800,24 +882,35 @@ class TestReport(Wire):
 class SessionRequest(Wire):
     """A Python interpreter that keeps its names from cell to cell. `limits` are each cell's."""
 
+    model_config = ConfigDict(json_schema_extra={"examples": [{"profile": "std"}]})
+
+    #: Which packages it finds.
     profile: Literal["std", "scientific"] = "std"
+    #: Put where it starts, by name, in base64.
     files: Files = {}
+    #: What each cell may use.
     limits: Limits = Limits()
 
 
 class Session(Wire):
     """A session that lives; unused, it ends in `ends_in_s`."""
 
+    #: What requests name it by.
     id: str
+    #: Which packages it finds.
     profile: str
+    #: What each cell may use.
     limits: Limits
+    #: Seconds until it ends unused.
     ends_in_s: float
+    #: What stands between it and the host.
     isolation: str
 
 
 class Cell(Wire):
     """A text to run in a session."""
 
+    #: Python code.
     code: str
 
 
@@ -827,13 +920,21 @@ class CellResult(Wire):
     `ended`: the session is gone with all its names, and files.
     """
 
+    #: How the cell ended.
     status: Status
+    #: What it printed.
     stdout: str = ""
+    #: What it printed to standard error, tracebacks included.
     stderr: str = ""
+    #: The value of its last expression; null if there is none.
     result: str | None = None
+    #: For people: what the status means here.
     message: str = ""
+    #: Processor time, in seconds.
     cpu_time_s: float = 0.0
+    #: Time by the clock, in seconds.
     wall_time_s: float = 0.0
+    #: Whether the session is gone.
     ended: bool = False
 
 
@@ -855,10 +956,15 @@ class FailureClass(StrEnum):
 class Failure(Wire):
     """Why a sample has no score. It leaves the loss and the group statistics, and is counted."""
 
+    #: Whose fault it is.
     failure_class: FailureClass
+    #: The service in which it happened.
     service: str
+    #: For people: what happened and what to do.
     message: str
+    #: Whether the same request may succeed later.
     retryable: bool
+    #: How often it was tried.
     attempts: int = Field(default=1, ge=0)
 
     @model_validator(mode="after")
@@ -896,10 +1002,15 @@ class JudgeForm(StrEnum):
 class Criterion(Wire):
     """One thing to grade, on a scale from `low` to `high` in whole steps."""
 
+    #: What its grade is called.
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")
+    #: What the judge is told about it.
     description: str
+    #: The lowest grade.
     low: int = 1
+    #: The highest grade.
     high: int = 5
+    #: How much it counts beside the others.
     weight: float = Field(default=1.0, gt=0)
 
     @model_validator(mode="after")
@@ -912,9 +1023,31 @@ class Criterion(Wire):
 class JudgeRequest(Wire):
     """A group of answers to one question. One judge decides them all, or none is decided."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "question": "The capital of France?",
+                    "reference": "Paris",
+                    "answers": ["paris.", "Lyon"],
+                },
+                {
+                    "form": "pairwise",
+                    "question": "The capital of France?",
+                    "reference": "Paris",
+                    "answers": ["Lyon", "Paris"],
+                },
+            ]
+        }
+    )
+
+    #: What was asked.
     question: str
+    #: One judgement is given for each, in order.
     answers: tuple[str, ...] = Field(min_length=1, max_length=256)
+    #: A right answer; without one the judge knows only the question.
     reference: str | None = None
+    #: What is asked of the judge.
     form: JudgeForm = JudgeForm.BINARY
     #: What is graded, where the form is `graded`.
     criteria: tuple[Criterion, ...] = Field(default=(), max_length=16)
@@ -939,6 +1072,7 @@ class JudgeRequest(Wire):
 class Verdict(Wire):
     """A finding, and who made it. `template` is the hash of the prompt that was used."""
 
+    #: Says that there is a verdict.
     status: Literal["judged"] = "judged"
     #: Of the form `binary`.
     label: Label | None = None
@@ -949,8 +1083,11 @@ class Verdict(Wire):
     choices: tuple[int | None, ...] = ()
     #: By criterion, on its own scale.
     grades: dict[str, int] = {}
+    #: The judge's own words.
     reason: str = ""
+    #: The provider or the check that decided.
     judge: str
+    #: The hash of the prompt that was used; null where there was none.
     template: str | None = None
     #: Replies that were counted; more than one where the first was in doubt.
     num_votes: int = 1
@@ -959,7 +1096,9 @@ class Verdict(Wire):
 class Abstention(Wire):
     """No verdict: every judge of the chain failed."""
 
+    #: Says that there is no verdict.
     status: Literal["failed"] = "failed"
+    #: Why not.
     failure: Failure
 
 
@@ -969,8 +1108,11 @@ Judgement = Annotated[Verdict | Abstention, Field(discriminator="status")]
 class Cost(Wire):
     """What was used up; only what can be counted. `money` is in the unit of the judge's prices."""
 
+    #: Processor time in the sandbox, in seconds.
     sandbox_cpu_s: float = 0.0
+    #: Tokens of all prompts and replies.
     judge_tokens: int = 0
+    #: In the unit of the judge's prices.
     money: float = 0.0
 
     def __add__(self, other: "Cost") -> "Cost":
@@ -987,7 +1129,9 @@ class JudgeResponse(Wire):
     `cost` is what this request cost, all its failed attempts included.
     """
 
+    #: One for each answer, in order.
     judgements: tuple[Judgement, ...]
+    #: Of this request, all its failed attempts included.
     cost: Cost = Cost()
 
 
@@ -997,26 +1141,35 @@ class JudgeResponse(Wire):
 class RewardComponent(Wire):
     """One term: `value` as measured, in the component's range, and the weight it enters with."""
 
+    #: What the rubric calls it.
     name: str
+    #: As measured, within the component's range.
     value: float
+    #: The weight it enters with; 0 for a gate.
     weight: float
+    #: For people: what was found.
     detail: str = ""
 
 
 class Scored(Wire):
     """A measurement: what the rubric makes of its components."""
 
+    #: Says that there is a reward.
     status: Literal["scored"] = "scored"
+    #: What the rubric makes of its components.
     value: float
     #: What became of the answer, in the sandbox's words; accepted means right.
     outcome: Status
+    #: What was measured, gates first.
     components: tuple[RewardComponent, ...]
 
 
 class Unscored(Wire):
     """No measurement was possible. Never to be read as zero."""
 
+    #: Says that there is no reward; never to be read as 0.
     status: Literal["failed"] = "failed"
+    #: Why not.
     failure: Failure
 
 
@@ -1032,9 +1185,31 @@ class ScoreRequest(Wire):
     The same `key` gets the same rewards, if the first time none failed.
     """
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {"rubric": "math", "task": {"reference": "2"}, "answers": ["2"]},
+                {
+                    "rubric": "code.dense",
+                    "task": {
+                        "prompt": "Write double(x).",
+                        "tests": [
+                            {"kind": "call", "function": "double", "args": [4], "expected": 8}
+                        ],
+                    },
+                    "answers": ["def double(x):\n    return x * 2", "def double(x):\n    return 0"],
+                },
+            ]
+        }
+    )
+
+    #: What was asked, and what answers are compared with.
     task: Task
+    #: One reward is given for each, in order.
     answers: tuple[Answer, ...] = Field(min_length=1, max_length=256)
+    #: The rubric by name; the task's own if not set.
     rubric: str | None = None
+    #: The same key gets the same rewards, measured once.
     key: str | None = Field(default=None, min_length=1, max_length=512)
     #: Whom costs are charged to, beside the caller.
     run: str = ""
@@ -1071,55 +1246,85 @@ class ComponentReport(Wire):
     What several components share is charged to the first of them.
     """
 
+    #: What the rubric calls it.
     name: str
+    #: From its first to its last measurement, in seconds.
     time_s: float
+    #: What it used up.
     cost: Cost = Cost()
 
 
 class ScoreResponse(Wire):
     """One reward per answer, in order; `scorer` names the rubric and its hash."""
 
+    #: One for each answer, in order.
     rewards: tuple[Reward, ...]
+    #: The rubric's name and the hash of all that it computes.
     scorer: str
+    #: What a trainer makes of the rewards.
     normalise: Normalisation = Normalisation.GROUP
+    #: What each component took.
     components: tuple[ComponentReport, ...] = ()
 
 
 class ScoreBatch(Wire):
     """Several groups at once."""
 
+    model_config = ConfigDict(
+        json_schema_extra={
+            "examples": [
+                {
+                    "requests": [
+                        {"rubric": "math", "task": {"reference": "2"}, "answers": ["2", "3"]}
+                    ]
+                }
+            ]
+        }
+    )
+
+    #: One for each group.
     requests: tuple[ScoreRequest, ...] = Field(min_length=1, max_length=1024)
 
 
 class GroupFailed(Wire):
     """A group of a batch that could not be scored at all."""
 
+    #: Why the group could not be scored at all.
     failure: Failure
 
 
 class ScoreBatchResponse(Wire):
     """One per request, in order."""
 
+    #: One for each request, in order.
     responses: tuple[ScoreResponse | GroupFailed, ...]
 
 
 class PartialReward(Wire):
     """A line of a streamed score: the reward of the answer at `index`, as soon as it is known."""
 
+    #: The answer's place, from 0.
     index: int
+    #: Its reward, or why there is none.
     reward: Reward
 
 
 class RubricInfo(Wire):
     """A rubric as the reward service loaded it; `shares` sum to 1."""
 
+    #: By which requests name it.
     name: str
+    #: Its name and the hash of all that it computes.
     scorer: str
+    #: One line for people.
     description: str
+    #: What a trainer makes of its rewards.
     normalise: Normalisation = Normalisation.GROUP
     #: The lowest and the highest reward it can give.
     lowest: float = 0.0
+    #: The highest reward that it can give.
     highest: float = 1.0
+    #: How far each component alone moves the reward, as a share.
     shares: dict[str, float]
 
 
@@ -1129,22 +1334,29 @@ class RubricInfo(Wire):
 class EnvironmentInfo(Wire):
     """An environment that tasks can be played in."""
 
+    #: By which tasks name it.
     name: str
+    #: One line for people.
     description: str
 
 
 class StepRequest(Wire):
     """All that a policy has said in an episode so far, oldest first; nothing asks for the start."""
 
+    #: The task that is played.
     task: Task
+    #: All that the policy has said, oldest first.
     turns: tuple[str, ...] = Field(default=(), max_length=64)
 
 
 class StepResponse(Wire):
     """What the policy reads next. `parts` are the reward parts of the last turn by name."""
 
+    #: What the policy reads next.
     observation: str
+    #: Whether the episode is over.
     done: bool
+    #: The reward parts of the last turn, by name.
     parts: dict[str, float] = {}
     #: For people and logs.
     facts: dict[str, JsonValue] = {}

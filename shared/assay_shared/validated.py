@@ -1,12 +1,28 @@
 """Values of a caller's, checked against the form that they must have."""
 
-from typing import TypeVar
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
 from assay_shared.errors import InvalidInput
 
 Form = TypeVar("Form", bound=BaseModel)
+#: Python's words for what JSON calls otherwise.
+_LIST = re.compile(r"Input should be a valid (tuple|list|set|frozenset)\Z")
+_OBJECT = re.compile(r"Input should be a valid dictionary( or .*)?\Z")
+_LENGTH = re.compile(r"\A(Tuple|Set|Frozenset) (?=should )")
+
+
+def message_of(error: Mapping[str, Any]) -> str:
+    """Return what pydantic says of a value, in the words of JSON."""
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if _LIST.match(message):
+        return "Input should be a list"
+    if _OBJECT.match(message):
+        return "Input should be an object"
+    return _LENGTH.sub("List ", message)
 
 
 def validated(form: type[Form], value: object, field: str) -> Form:
@@ -20,4 +36,4 @@ def validated(form: type[Form], value: object, field: str) -> Form:
     except ValidationError as error:
         first = error.errors()[0]
         where = ".".join(str(part) for part in (field, *first["loc"]))
-        raise InvalidInput(first["msg"].removeprefix("Value error, "), field=where) from None
+        raise InvalidInput(message_of(first), field=where) from None

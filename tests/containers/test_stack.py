@@ -202,7 +202,7 @@ def in_step(step: int) -> bool:
 def rescored() -> dict[str, Any]:
     """What scoring all stored answers again, in peace, changes."""
     output = "/tmp/again.json"
-    command = ("assay", "rescore", f"/var/lib/assay/runs/{RUN}", "--output", output)
+    command = ("assay", "score", "--answers", f"/var/lib/assay/runs/{RUN}", "--output", output)
     compose("exec", "--no-TTY", "trainer", *command, timeout_s=600)
     shown = compose("exec", "--no-TTY", "trainer", "cat", output).stdout
     return dict(json.loads(shown)["all"])

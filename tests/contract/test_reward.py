@@ -2,6 +2,7 @@
 
 import json
 import logging
+import time
 from pathlib import Path
 
 import pytest
@@ -81,13 +82,17 @@ async def test_numbers_are_verified_and_words_are_judged(url: str) -> None:
 
 
 async def test_with_nobody_there_answers_fail_and_none_is_zero(serve: Serve) -> None:
-    settings = RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE, reward_retry_budget_s=0.2)
-    url = serve(create_reward(settings))
+    """Within a second, with what there is to do about it."""
+    url = serve(create_reward(RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE)))
     colour = make_task("colour", rubric="qa", gold="green", tests=())
     for task, service in ((DOUBLE, "sandbox"), (colour, "judge")):
+        started = time.monotonic()
         rewards = await score(url, ScoreRequest(task=task, answers=("a", "b")))
+        assert time.monotonic() - started < 1.5
         for reward in rewards:
             assert isinstance(reward, Unscored)
+            assert f"no {service} service at {NOWHERE}" in reward.failure.message
+            assert f"ASSAY_{service.upper()}_URL" in reward.failure.message
             assert reward.failure.failure_class is FailureClass.NETWORK
             assert reward.failure.service == service
             assert reward.failure.retryable

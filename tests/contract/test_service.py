@@ -25,6 +25,7 @@ from assay_shared.errors import (
     NotFound,
     NotReady,
     Overloaded,
+    Refused,
     TimedOut,
     TooLarge,
     Unauthorized,
@@ -136,7 +137,7 @@ async def test_a_request_keeps_its_callers_id(serve: Serve, script: Script) -> N
 @pytest.mark.parametrize(
     ("body", "message"),
     [
-        (b"{", "JSON decode error"),
+        (b"{", "the body is not JSON: Expecting property name .*, at character 1"),
         (b"{}", "number: Field required"),
         (b'{"number": 0}', "number: Input should be greater than 0, not 0"),
         (b'{"number": "x", "text": 3}', "number: .*unable to parse.*, not 'x' .and 1 more."),
@@ -260,6 +261,60 @@ async def test_the_budget_of_time_ends_the_retries() -> None:
         assert loop.time() - started < 2
     assert raised.value.attempts > 1
     assert raised.value.service == "scripted"
+
+
+async def test_a_service_that_is_down_is_told_in_a_second() -> None:
+    """Nobody has been there yet: it is not about to come back."""
+    retry = RetryBudget(total_s=30, absent_s=0.5)
+    loop = asyncio.get_running_loop()
+    async with ScriptedClient("http://127.0.0.1:9", retry=retry) as client:
+        started = loop.time()
+        with pytest.raises(Refused, match="no scripted service at http://127.0.0.1:9") as raised:
+            await client.echo(1)
+        assert loop.time() - started < 1.5
+    assert raised.value.hint == "start it, or set ASSAY_SCRIPTED_URL"
+    assert raised.value.retryable
+
+
+async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    """Answers one request, in a server that can be closed and started again at its port."""
+    await reader.readuntil(b"\r\n\r\n")
+    writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}")
+    writer.close()
+
+
+async def test_a_service_that_restarts_is_waited_for() -> None:
+    """It has answered before: connections that it refuses now are tried for the whole budget."""
+
+    retry = RetryBudget(attempts=1000, total_s=30, first_wait_s=0.05, max_wait_s=0.1, absent_s=0.1)
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with ScriptedClient(f"http://127.0.0.1:{port}", retry=retry) as client:
+        await client.echo(1)
+        server.close()
+        asking = asyncio.create_task(client.echo(2))
+        await asyncio.sleep(0.7)
+        assert not asking.done()
+        server = await asyncio.start_server(answer, "127.0.0.1", port)
+        assert await asking == {}
+        server.close()
+
+
+async def test_a_service_that_stays_down_is_waited_for_once() -> None:
+    """The first request spends the budget on it; those after that are told in a second."""
+
+    retry = RetryBudget(attempts=1000, total_s=1.5, first_wait_s=0.05, max_wait_s=0.1, absent_s=0.1)
+    loop = asyncio.get_running_loop()
+    server = await asyncio.start_server(answer, "127.0.0.1", 0)
+    port = server.sockets[0].getsockname()[1]
+    async with ScriptedClient(f"http://127.0.0.1:{port}", retry=retry) as client:
+        await client.echo(1)
+        server.close()
+        for least_s, most_s in ((1.2, 5.0), (0.0, 1.0)):
+            started = loop.time()
+            with pytest.raises(Refused):
+                await client.echo(2)
+            assert least_s <= loop.time() - started < most_s
 
 
 RawAnswer = bytes | None

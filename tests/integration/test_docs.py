@@ -1,50 +1,25 @@
-"""The services' pages against the running services: every example and route."""
+"""The services' pages against the running services: inference's examples, and every route."""
 
 import json
-import re
-import shlex
-from pathlib import Path
 
 import httpx
 import pytest
 
 from assay_shared.mesh import USUAL_PORTS, Mesh
-
-DOCS = Path(__file__).parent.parent.parent / "docs"
-
-
-def examples() -> list[tuple[str, str, str]]:
-    """Service, path and body of every curl call in the pages."""
-    found = []
-    for page in sorted(DOCS.glob("*.md")):
-        for block in re.findall(r"```bash\n(curl .*?)```", page.read_text(), re.DOTALL):
-            words = shlex.split(block)
-            port, path = re.fullmatch(r"http://127\.0\.0\.1:(\d+)(/\S+)", words[1]).groups()  # type: ignore[union-attr]
-            assert words[2:4] == ["-H", "content-type: application/json"]
-            assert words[4] == "-d"
-            service = next(name for name, usual in USUAL_PORTS.items() if usual == int(port))
-            assert service == page.stem
-            found.append((service, path, words[5]))
-    return found
-
+from tests.curls import DOCS, examples
 
 EXAMPLES = examples()
+OF_A_POLICY = [(path, body) for service, path, body in EXAMPLES if service == "inference"]
 JSON = {"content-type": "application/json"}
 
 
 @pytest.mark.usefixtures("warm")  # a policy is served
-@pytest.mark.parametrize(
-    ("service", "path", "body"), EXAMPLES, ids=[service + path for service, path, _ in EXAMPLES]
-)
-def test_examples_work_as_they_are_written(mesh: Mesh, service: str, path: str, body: str) -> None:
-    response = httpx.post(mesh.urls[service] + path, content=body, headers=JSON, timeout=60)
+@pytest.mark.parametrize(("path", "body"), OF_A_POLICY, ids=[path for path, _ in OF_A_POLICY])
+def test_examples_work_as_they_are_written(mesh: Mesh, path: str, body: str) -> None:
+    """Those that need no policy run in tests/contract/test_openapi.py."""
+    url = mesh.urls["inference"] + path
+    response = httpx.post(url, content=body, headers=JSON, timeout=60)
     assert response.is_success, response.text
-    if path == "/v1/execute":
-        assert response.json()["stdout"] == "42\n"
-    if path == "/v1/test":
-        assert response.json()["status"] == "accepted"
-    if path == "/v1/score":
-        assert [reward["value"] for reward in response.json()["rewards"]] == [1.0, 0.5]
     if path == "/v1/generate":
         assert len(response.json()["completions"]) == json.loads(body)["sampling"]["n"]
 

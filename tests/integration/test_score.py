@@ -30,7 +30,7 @@ def write(path: Path, solutions: dict[str, str]) -> str:
 
 
 def test_all_canonical_solutions_are_accepted(assay: Assay, tasks: list[Task]) -> None:
-    shown = assay.run("score", "--dataset", "humaneval", "--solutions", "canonical")
+    shown = assay.run("score", "--dataset", "humaneval", "--answers", "canonical")
     assert "accepted 164 of 164" in shown
 
 
@@ -44,9 +44,7 @@ def test_no_broken_solution_is_accepted(
     }
     path = write(tmp_path / "solutions.jsonl", broken)
     output = tmp_path / "rewards.jsonl"
-    shown = assay.run(
-        "score", "--dataset", "humaneval", "--solutions", path, "--output", str(output)
-    )
+    shown = assay.run("score", "--dataset", "humaneval", "--answers", path, "--output", str(output))
     assert "accepted 0 of 164" in shown
     rewards = [json.loads(line)["reward"] for line in output.read_text().splitlines()]
     assert {reward["status"] for reward in rewards} == {"scored"}, "wrong, and not unknown"

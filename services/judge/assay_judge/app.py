@@ -14,6 +14,8 @@ from assay_judge.shared_state import make_shared_state
 from assay_shared.access import needs
 from assay_shared.admission import Gate
 from assay_shared.config import load_config
+from assay_shared.errors import Unreachable
+from assay_shared.responses import errors_of
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.types import JudgeRequest, JudgeResponse
@@ -45,12 +47,14 @@ def create_app(settings: JudgeSettings) -> FastAPI:
     gate = Gate(settings.judge_max_running, settings.judge_max_waiting)
     chain = make_chain(config, shared, gate, registry)
 
-    @app.post("/v1/judge", openapi_extra=needs(Scope.JUDGE_JUDGE))
+    @app.post("/v1/judge", openapi_extra=needs(Scope.JUDGE_JUDGE), responses=errors_of())
     async def judge(request: JudgeRequest) -> JudgeResponse:
         """Judge a group of answers to one question."""
         return await chain.judge(request)
 
-    @app.get("/v1/spending", openapi_extra=needs(Scope.JUDGE_READ))
+    @app.get(
+        "/v1/spending", openapi_extra=needs(Scope.JUDGE_READ), responses=errors_of(Unreachable)
+    )
     async def spending(run: str | None = None, caller: str | None = None) -> Spending:
         """What models were asked, and what it cost: by a run, by a caller, by both, or in all."""
         return await shared.ledger.spent(run, caller)

@@ -39,10 +39,13 @@ class Usage(NamedTuple):
 class Spending(Wire):
     """A sum. `money` is in the currency of the prices, exact to a millionth."""
 
+    #: Of all prompts.
     prompt_tokens: int = 0
+    #: Of all replies.
     completion_tokens: int = 0
+    #: In the currency of the prices.
     money: float = 0.0
-    #: By provider.
+    #: Requests that were sent, by provider.
     num_requests: dict[str, int] = Field(default={})
 
 

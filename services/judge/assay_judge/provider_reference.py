@@ -1,5 +1,7 @@
 """Decides without a model: the answer is surely the reference, or it is wrong."""
 
+from collections.abc import Sequence
+
 from assay_judge.forms import Ask, Finding
 from assay_judge.provider import Asking
 from assay_shared.answers.equality import NeedsProof, settled
@@ -16,7 +18,7 @@ class MissingReference(JudgeFault):
 class ReferenceProvider:
     """Implements `assay_judge.provider.Provider`. Deterministic; knows no paraphrase."""
 
-    forms = frozenset({JudgeForm.BINARY})
+    forms = frozenset({JudgeForm.BINARY, JudgeForm.PAIRWISE})
     has_prompt = False
     is_open = False
 
@@ -32,10 +34,20 @@ class ReferenceProvider:
     async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
         if request.reference is None:
             raise MissingReference("there is no reference to compare with")
+        if request.form is JudgeForm.PAIRWISE:
+            return _better(request.answers, request.reference)
         same = equal(request.answers[index], request.reference)
         return Finding(
             Label.CORRECT if same else Label.INCORRECT, "compared with the reference", 1.0
         )
+
+
+def _better(answers: Sequence[str], reference: str) -> Finding:
+    """The answer that is the reference; a tie if both are. Of two others it knows nothing."""
+    right = [index for index, answer in enumerate(answers) if equal(answer, reference)]
+    if not right:
+        raise MissingReference("neither answer is the reference: which is better, a model must say")
+    return Finding(right[0] if len(right) == 1 else None, "compared with the reference", 1.0)
 
 
 def equal(answer: str, reference: str) -> bool:

@@ -10,6 +10,8 @@ from assay_reward.environments import ENVIRONMENTS
 from assay_reward.measurement import Instruments
 from assay_reward.openrlhf import RemoteRewardRequest, RemoteRewards, remote_rewards
 from assay_reward.or_debug.players import Players
+from assay_reward.own.instruments import Own
+from assay_reward.own.processes import Processes
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
@@ -18,6 +20,15 @@ from assay_reward.steps import Steps
 from assay_shared.access import needs
 from assay_shared.admission import Gate
 from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
+from assay_shared.errors import (
+    Conflict,
+    NotFound,
+    SandboxFault,
+    SolverFault,
+    TimedOut,
+    Unreachable,
+)
+from assay_shared.responses import errors_of, errors_of_reading
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.symbolic import Symbolic
@@ -33,6 +44,9 @@ from assay_shared.types import (
     StepResponse,
 )
 
+#: How long sandbox and judge are asked again where nobody has been there yet, or for long.
+_ABSENT_S = 0.5
+
 
 def create_app(settings: RewardSettings) -> FastAPI:
     """The service with its rubrics.
@@ -40,7 +54,7 @@ def create_app(settings: RewardSettings) -> FastAPI:
     Raises:
         ConfigError: a rubric cannot be used; nothing is served.
     """
-    rubrics = Rubrics(settings.reward_rubrics)
+    rubrics = Rubrics(settings.reward_rubrics, settings.allowed)
     scorer: Scorer
     steps: Steps
 
@@ -66,8 +80,9 @@ def create_app(settings: RewardSettings) -> FastAPI:
 async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instruments]:
     attempt_s = settings.reward_attempt_timeout_s
     timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
-    retry = RetryBudget(total_s=settings.reward_retry_budget_s)
+    retry = RetryBudget(total_s=settings.reward_retry_budget_s, absent_s=_ABSENT_S)
     symbolic = Symbolic(settings.reward_math_timeout_s)
+    own = Own(Processes(settings.reward_python_processes))
     players = Players(
         settings.reward_solver_processes,
         settings.reward_solve_timeout_s,
@@ -77,23 +92,28 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
         SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
         JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
     ):
-        yield Instruments(sandbox, judge, symbolic, players)
+        yield Instruments(sandbox, judge, symbolic, players, own)
+    await own.close()
     players.close()
     symbolic.close()
 
 
 def _add_scoring(app: FastAPI, rubrics: Rubrics, scorer: Callable[[], Scorer]) -> None:
-    @app.get("/v1/rubrics", openapi_extra=needs(Scope.REWARD_READ))
+    @app.get("/v1/rubrics", openapi_extra=needs(Scope.REWARD_READ), responses=errors_of_reading())
     async def list_rubrics() -> list[RubricInfo]:
         """The rubrics, each with the effective share of its components."""
         return [rubric.info() for rubric in rubrics.all()]
 
-    @app.post("/v1/score", openapi_extra=needs(Scope.REWARD_SCORE))
+    @app.post(
+        "/v1/score",
+        openapi_extra=needs(Scope.REWARD_SCORE),
+        responses=errors_of(NotFound, Conflict),
+    )
     async def score(request: ScoreRequest) -> ScoreResponse:
         """Score the answers to one task."""
         return await scorer().score(request)
 
-    @app.post("/v1/score/batch", openapi_extra=needs(Scope.REWARD_SCORE))
+    @app.post("/v1/score/batch", openapi_extra=needs(Scope.REWARD_SCORE), responses=errors_of())
     async def score_batch(batch: ScoreBatch) -> ScoreBatchResponse:
         """Score the answers to several tasks."""
         return await scorer().score_batch(batch)
@@ -102,25 +122,32 @@ def _add_scoring(app: FastAPI, rubrics: Rubrics, scorer: Callable[[], Scorer]) -
         "/v1/score/stream",
         response_class=StreamingResponse,
         openapi_extra=needs(Scope.REWARD_SCORE),
+        responses=errors_of(NotFound),
     )
     async def score_stream(request: ScoreRequest) -> StreamingResponse:
         """Score one task as JSON lines: each reward when it is known, then the whole response."""
         parts = scorer().stream(request)
         return StreamingResponse(_lines(parts), media_type="application/x-ndjson")
 
-    @app.post("/get_reward", openapi_extra=needs(Scope.REWARD_SCORE))
+    @app.post("/get_reward", openapi_extra=needs(Scope.REWARD_SCORE), responses=errors_of(NotFound))
     async def get_reward(request: RemoteRewardRequest, rubric: str | None = None) -> RemoteRewards:
         """Score texts in OpenRLHF's format of remote rewards; all of them or none."""
         return await remote_rewards(request, rubric, rubrics, scorer())
 
 
 def _add_environments(app: FastAPI, steps: Callable[[], Steps]) -> None:
-    @app.post("/v1/environments/{name}/step", openapi_extra=needs(Scope.REWARD_STEP))
+    @app.post(
+        "/v1/environments/{name}/step",
+        openapi_extra=needs(Scope.REWARD_STEP),
+        responses=errors_of(NotFound, SandboxFault, SolverFault, Unreachable, TimedOut),
+    )
     async def step(name: str, request: StepRequest) -> StepResponse:
         """What the policy reads after all that it has said so far."""
         return await steps().step(name, request)
 
-    @app.get("/v1/environments", openapi_extra=needs(Scope.REWARD_READ))
+    @app.get(
+        "/v1/environments", openapi_extra=needs(Scope.REWARD_READ), responses=errors_of_reading()
+    )
     async def list_environments() -> list[EnvironmentInfo]:
         """The environments that tasks can be played in."""
         return [

@@ -23,12 +23,16 @@ def serve(
 
 @app.command()
 def rubrics(
-    folder: Path | None = typer.Option(None, help="Folder with more rubrics to check and show."),
+    folder: Path | None = typer.Option(
+        None, help="Folder with more rubrics to check and show, or one file."
+    ),
 ) -> None:
     """Check the rubrics and show what each component really counts for."""
     from assay_reward.rubric import Rubrics
+    from assay_reward.settings import RewardSettings
+    from assay_shared.settings import read_settings
 
-    for rubric in Rubrics(folder).all():
+    for rubric in Rubrics(folder, read_settings(RewardSettings).allowed).all():
         info = rubric.info()
         shares = ", ".join(f"{name} {share:.0%}" for name, share in info.shares.items())
         reward = f"{info.lowest:g} to {info.highest:g}"

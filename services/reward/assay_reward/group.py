@@ -81,6 +81,7 @@ class GroupScore:
                 raise InvalidInput(f"{component.label} needs lengths", field="num_tokens")
             component.kind.check(sitting.task, component.parsed_options)
         everyone = range(len(sitting.answers))
+        sitting.admitted = tuple(everyone)
         if rubric.gates:
             await together(self._pass_gates(index) for index in everyone)
         sitting.admitted = tuple(index for index in everyone if index not in self._rewards)

@@ -9,6 +9,7 @@ from typing import Any, Generic, TypeVar, cast
 from pydantic import BaseModel
 
 from assay_reward.or_debug.players import Players
+from assay_reward.own.instruments import Own
 from assay_shared.config import Config
 from assay_shared.context import log_fields
 from assay_shared.errors import InvalidInput
@@ -57,6 +58,7 @@ class Instruments:
     judge: Judge
     symbolic: Symbolic
     players: Players = field(default_factory=Players)
+    own: Own = field(default_factory=Own)
 
 
 @dataclass

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
+from assay_shared.described import Described
 from assay_shared.errors import InvalidInput, NotReady
 from assay_shared.labels import Label, task_of
 from assay_shared.together import together
@@ -21,19 +22,25 @@ _RETRY_AFTER_S = 5.0
 _ENDS = re.compile(r"(?:\s|<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<[be]os>|<pad>|<end_of_turn>)+\Z")
 
 
-class RemoteRewardRequest(BaseModel):
+class RemoteRewardRequest(Described, BaseModel):
     """A query is a prompt and its answer in one text; more fields may come, and do not count."""
 
+    #: Prompt and answer in one text.
     query: list[str]
+    #: The prompt of each query.
     prompts: list[str]
+    #: The ground truth of each query: a reference, or fields of a task.
     labels: list[Label] = []
 
 
-class RemoteRewards(BaseModel):
+class RemoteRewards(Described, BaseModel):
     """One each per query: rewards as they are, scores on a scale from 0 to 1, and for the logs."""
 
+    #: One for each query.
     rewards: list[float]
+    #: The rewards on a scale from 0 to 1.
     scores: list[float]
+    #: Numbers for the trainer's logs, one for each query.
     extra_logs: dict[str, list[float]]
 
 

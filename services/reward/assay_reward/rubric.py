@@ -3,21 +3,34 @@
 import hashlib
 import json
 import math
+import re
 from collections.abc import Sequence
+from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
-from pydantic import Field, JsonValue, PrivateAttr, model_validator
+from pydantic import (
+    Discriminator,
+    Field,
+    JsonValue,
+    PrivateAttr,
+    Tag,
+    ValidationInfo,
+    model_validator,
+)
 
 from assay_reward.measurement import Span, Verifier
+from assay_reward.own.source import Allowed, Function, OwnSource
+from assay_reward.own.verifier import own_verifier
 from assay_reward.verifiers import VERIFIERS
 from assay_shared.config import Config, parse_config, read_yaml
 from assay_shared.errors import NotFound
 from assay_shared.types import Normalisation, RubricInfo
 
 BUILT_IN = Path(__file__).parent / "rubrics"
+_NAME = r"[a-z][a-z0-9_]*"
 
 
 class Aggregation(StrEnum):
@@ -32,6 +45,16 @@ class Aggregation(StrEnum):
     LEXICOGRAPHIC = "lexicographic"
 
 
+def _kind_of_source(value: object) -> str:
+    return "name" if isinstance(value, str) else "own"
+
+
+#: A built-in verifier by its name, or a reward of the user's own.
+Source = Annotated[
+    Annotated[str, Tag("name")] | Annotated[OwnSource, Tag("own")], Discriminator(_kind_of_source)
+]
+
+
 class ComponentConfig(Config):
     """One thing to measure.
 
@@ -39,22 +62,34 @@ class ComponentConfig(Config):
     components are not measured; the gate itself does not count.
     """
 
-    verifier: str
-    name: str = Field(default="", pattern=r"^[a-z][a-z0-9_]*$|^$")
+    #: A built-in verifier's name; or {python: FILE.py:FUNCTION}, or {url: ...}.
+    verifier: Source
+    #: What the component is called; the verifier's or the function's name where it is not set.
+    name: str = Field(default="", pattern=rf"^{_NAME}$|^$")
+    #: The verifier's own.
     options: dict[str, JsonValue] = Field(default={})
     #: For a sum.
     weight: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
+    #: The value from which an answer passes; a gate does not count itself.
     gate: float | None = Field(default=None, allow_inf_nan=False)
     #: Values outside of it count as its ends.
     clip: tuple[float, float] | None = None
     #: For a lexicographic order: how many steps the span is cut into.
     levels: int = Field(default=1, ge=1, le=1000)
 
+    _kind: Verifier[Any] = PrivateAttr()
     _options: Config = PrivateAttr()
+    _function: Function | None = PrivateAttr(default=None)
 
     @model_validator(mode="after")
-    def _usable(self) -> Self:
-        if self.verifier not in VERIFIERS:
+    def _usable(self, info: ValidationInfo) -> Self:
+        if isinstance(self.verifier, OwnSource):
+            self._function = self.verifier.find_function(info.context or Allowed())
+            self._kind = own_verifier(self.verifier, self._function)
+            self._check_label()
+        elif self.verifier in VERIFIERS:
+            self._kind = VERIFIERS[self.verifier]
+        else:
             raise ValueError(
                 f"no verifier is called {self.verifier!r}; known: {', '.join(sorted(VERIFIERS))}"
             )
@@ -62,6 +97,10 @@ class ComponentConfig(Config):
         self._options = parse_config(self.kind.options, self.options, source)
         self._check_span()
         return self
+
+    def _check_label(self) -> None:
+        if not re.fullmatch(_NAME, self.label):
+            raise ValueError(f"{self.label} is not a component's name: give it one, as name")
 
     def _check_span(self) -> None:
         own, span = self.kind.span(self._options), self.span
@@ -82,7 +121,12 @@ class ComponentConfig(Config):
 
     @property
     def kind(self) -> Verifier[Any]:
-        return VERIFIERS[self.verifier]
+        return self._kind
+
+    @property
+    def digest(self) -> str | None:
+        """The SHA-256 of the file with the function that it names, if it names one."""
+        return None if self._function is None else self._function.digest
 
     @property
     def parsed_options(self) -> Config:
@@ -90,7 +134,9 @@ class ComponentConfig(Config):
 
     @property
     def label(self) -> str:
-        return self.name or self.verifier
+        if self.name:
+            return self.name
+        return self.verifier if isinstance(self.verifier, str) else self.verifier.label
 
     @property
     def span(self) -> Span:
@@ -103,10 +149,15 @@ class ComponentConfig(Config):
 class Rubric(Config):
     """A reward by name: gates first, then all other components, or no reward at all."""
 
+    #: By which requests name it.
     name: str = Field(pattern=r"^[a-z][a-z0-9_.-]*$")
+    #: One line for people.
     description: str
+    #: How the components' values become one.
     aggregate: Aggregation = Aggregation.SUM
+    #: What a trainer makes of its rewards.
     normalise: Normalisation = Normalisation.GROUP
+    #: What is measured; gates come first.
     components: tuple[ComponentConfig, ...] = Field(min_length=1, max_length=32)
 
     @model_validator(mode="after")
@@ -150,7 +201,8 @@ class Rubric(Config):
     def scorer(self) -> str:
         """The rubric's identity: any change to what it computes changes the hash."""
         content = self.model_dump(mode="json", exclude={"description", "name"})
-        text = json.dumps(content, sort_keys=True)
+        digests = [component.digest for component in self.components if component.digest]
+        text = json.dumps(content | ({"functions": digests} if digests else {}), sort_keys=True)
         return f"{self.name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def reward(self, values: Sequence[float]) -> float:
@@ -208,17 +260,27 @@ class Rubric(Config):
 class Rubrics:
     """All rubrics of a service, by name."""
 
-    def __init__(self, extra: Path | None) -> None:
-        """Load the built-in ones and those in `extra`, which may replace them.
+    def __init__(self, extra: Path | None, allowed: Allowed | None = None) -> None:
+        """Load the built-in ones and those of `extra`, which may replace them.
+
+        Args:
+            extra: a folder, or one file.
+            allowed: what they may name; without a root, functions in the folder of `extra` alone.
 
         Raises:
             ConfigError: a file is not a valid rubric; names the file and the key.
         """
         self._by_name: dict[str, Rubric] = {}
-        for folder in (BUILT_IN, extra):
-            for file in sorted(folder.glob("*.yaml")) if folder else ():
-                rubric = parse_config(Rubric, read_yaml(file), source=str(file))
-                self._by_name[rubric.name] = rubric
+        self._load(BUILT_IN, Allowed())
+        if extra is not None:
+            folder = extra if extra.is_dir() else extra.parent
+            allowed = replace(allowed or Allowed(), folder=folder)
+            self._load(extra, replace(allowed, root=allowed.root or folder))
+
+    def _load(self, path: Path, allowed: Allowed) -> None:
+        for file in sorted(path.glob("*.yaml")) if path.is_dir() else (path,):
+            rubric = parse_config(Rubric, read_yaml(file), source=str(file), context=allowed)
+            self._by_name[rubric.name] = rubric
 
     def find(self, name: str) -> Rubric:
         if name not in self._by_name:

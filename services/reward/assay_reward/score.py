@@ -10,7 +10,7 @@ from assay_reward.measurement import Instruments
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubric, Rubrics
 from assay_shared.admission import Gate
-from assay_shared.errors import AssayError, Overloaded, to_failure
+from assay_shared.errors import AssayError, InvalidInput, Overloaded, to_failure
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.together import together
 from assay_shared.tracing import span
@@ -121,7 +121,11 @@ class Scorer:
             scoring.cancel()
 
     def _rubric(self, request: ScoreRequest) -> Rubric:
-        return self._rubrics.find(request.rubric or request.task.rubric)
+        name = request.rubric or request.task.rubric
+        if not name:
+            known = ", ".join(rubric.name for rubric in self._rubrics.all())
+            raise InvalidInput("no rubric is named", field="rubric", hint=f"known: {known}")
+        return self._rubrics.find(name)
 
     async def _score(
         self, request: ScoreRequest, on_reward: OnReward = lambda _: None

@@ -5,6 +5,7 @@ from pathlib import Path
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
+from assay_reward.own.source import Allowed
 from assay_shared.settings import ServiceSettings
 
 
@@ -13,8 +14,14 @@ class RewardSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
-    #: Folder with more rubrics, one YAML file each.
+    #: Folder with more rubrics, one YAML file each; or one such file.
     reward_rubrics: Path | None = None
+    #: Folder below which rubrics may name Python functions; that of the rubrics if not set.
+    reward_python_root: Path | None = None
+    #: Processes that each of these functions has at most.
+    reward_python_processes: int = Field(default=1, ge=1, le=64)
+    #: URLs that rubrics may name, and all below them: https://a.example/score,https://b.example
+    reward_urls: str = ""
     #: Groups scored at once; `reward_max_waiting` more wait, then 429.
     reward_max_running: int = Field(default=64, gt=0)
     reward_max_waiting: int = Field(default=1024, ge=0)
@@ -32,3 +39,9 @@ class RewardSettings(ServiceSettings):
     reward_episode_timeout_s: float = Field(default=60.0, gt=0)
     #: Time for one symbolic comparison of two formulas.
     reward_math_timeout_s: float = Field(default=5.0, gt=0)
+
+    @property
+    def allowed(self) -> Allowed:
+        """What rubrics may name beside the built-in verifiers."""
+        urls = tuple(url.strip() for url in self.reward_urls.split(",") if url.strip())
+        return Allowed(root=self.reward_python_root, urls=urls)

@@ -26,8 +26,17 @@ from assay_sandbox.settings import SandboxSettings
 from assay_shared import audit
 from assay_shared.access import needs
 from assay_shared.context import client
-from assay_shared.errors import InfrastructureError, NotReady, Overloaded, TimedOut
+from assay_shared.errors import (
+    Conflict,
+    InfrastructureError,
+    NotFound,
+    NotReady,
+    Overloaded,
+    SandboxFault,
+    TimedOut,
+)
 from assay_shared.json_route import put_first, use_json_routes
+from assay_shared.responses import errors_of, errors_of_reading
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.types import (
@@ -66,22 +75,27 @@ def create_app(settings: SandboxSettings) -> FastAPI:
     )
     large_bodies = use_json_routes(app)
 
-    @app.post("/v1/execute", openapi_extra=needs(Scope.SANDBOX_RUN))
+    @app.post(
+        "/v1/execute", openapi_extra=needs(Scope.SANDBOX_RUN), responses=errors_of(SandboxFault)
+    )
     async def execute(request: ExecutionRequest) -> ExecutionResult:
         """Run a program once."""
         return await sandbox.execute(request)
 
-    @app.post("/v1/test", openapi_extra=needs(Scope.SANDBOX_RUN))
+    @app.post("/v1/test", openapi_extra=needs(Scope.SANDBOX_RUN), responses=errors_of(SandboxFault))
     async def test(request: TestRequest) -> TestReport:
         """Run a program's cases and judge them."""
         return await sandbox.test(request)
 
-    @app.get("/v1/languages", openapi_extra=needs(Scope.SANDBOX_READ))
+    @app.get(
+        "/v1/languages", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of_reading()
+    )
     def languages() -> dict[str, str]:
         """The languages that this host has, with their versions."""
         return sandbox.languages()
 
-    _add_sessions(app, lambda: sandbox.sessions, settings.sandbox_writable_bytes)
+    _add_sessions(app, lambda: sandbox.sessions)
+    _add_session_files(app, lambda: sandbox.sessions, settings.sandbox_writable_bytes)
     _add_sandbox_fusion(app, lambda: sandbox, settings)
     _add_open_instruct(app, lambda: sandbox)
     put_first(app)
@@ -100,13 +114,14 @@ def _describe(sandbox: LocalSandbox, settings: SandboxSettings) -> dict[str, Jso
     }
 
 
-def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int) -> None:
-    """The routes of sessions. A session is its client's alone."""
+def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
+    """Add the routes of sessions. A session is its client's alone."""
 
     @app.post(
         "/v1/sessions",
         status_code=201,
         openapi_extra=needs(Scope.SANDBOX_SESSIONS, action="start session"),
+        responses=errors_of(),
     )
     async def create(request: SessionRequest) -> Session:
         """Start an interpreter that keeps its names."""
@@ -114,20 +129,44 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int)
         audit.note(session=session.id)
         return session
 
-    @app.get("/v1/sessions/{session}", openapi_extra=needs(Scope.SANDBOX_SESSIONS))
+    @app.get(
+        "/v1/sessions/{session}",
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
+        responses=errors_of(NotFound),
+    )
     async def describe(session: str) -> Session:
         """Whether it lives, and for how long."""
         return opened().describe(session, client())
 
-    @app.post("/v1/sessions/{session}/execute", openapi_extra=needs(Scope.SANDBOX_SESSIONS))
+    @app.post(
+        "/v1/sessions/{session}/execute",
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
+        responses=errors_of(NotFound, Conflict, SandboxFault),
+    )
     async def execute(session: str, cell: Cell) -> CellResult:
         """Run a cell."""
         return await opened().execute(session, client(), cell.code)
+
+    @app.delete(
+        "/v1/sessions/{session}",
+        status_code=204,
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS, action="end session"),
+        responses=errors_of(NotFound),
+    )
+    async def end(session: str) -> None:
+        """End it."""
+        await opened().end(session, client())
+
+
+def _add_session_files(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int) -> None:
+    """Add the routes of sessions' files."""
+    errors = errors_of(NotFound, Conflict, SandboxFault)
 
     @app.put(
         "/v1/sessions/{session}/files/{name:path}",
         status_code=204,
         openapi_extra=needs(Scope.SANDBOX_SESSIONS),
+        responses=errors,
     )
     async def put_file(session: str, name: FileName, request: Request) -> None:
         """Write a file: the body is its content."""
@@ -135,21 +174,14 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int)
         await opened().put_file(session, client(), name, content)
 
     @app.get(
-        "/v1/sessions/{session}/files/{name:path}", openapi_extra=needs(Scope.SANDBOX_SESSIONS)
+        "/v1/sessions/{session}/files/{name:path}",
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
+        responses=errors,
     )
     async def get_file(session: str, name: FileName) -> Response:
         """Read a file."""
         content = await opened().get_file(session, client(), name)
         return Response(content, media_type="application/octet-stream")
-
-    @app.delete(
-        "/v1/sessions/{session}",
-        status_code=204,
-        openapi_extra=needs(Scope.SANDBOX_SESSIONS, action="end session"),
-    )
-    async def end(session: str) -> None:
-        """End it."""
-        await opened().end(session, client())
 
 
 def _add_sandbox_fusion(
@@ -158,12 +190,22 @@ def _add_sandbox_fusion(
     """Add SandboxFusion's routes; 504, the only status that its clients ask again after."""
     fusion = SandboxFusion(opened, settings.sandbox_datasets)
 
-    @app.post("/run_code", response_model=None, openapi_extra=needs(Scope.SANDBOX_RUN))
+    @app.post(
+        "/run_code",
+        response_model=None,
+        openapi_extra=needs(Scope.SANDBOX_RUN),
+        responses=errors_of(TimedOut),
+    )
     async def run_code(request: RunCodeRequest) -> BaseModel | JSONResponse:
         """SandboxFusion's format; 504 where the program could not be run, so that it is retried."""
         return await in_their_words(fusion.run_code(request))
 
-    @app.post("/run_jupyter", response_model=None, openapi_extra=needs(Scope.SANDBOX_RUN))
+    @app.post(
+        "/run_jupyter",
+        response_model=None,
+        openapi_extra=needs(Scope.SANDBOX_RUN),
+        responses=errors_of(TimedOut),
+    )
     async def run_jupyter(request: RunJupyterRequest) -> BaseModel | JSONResponse:
         """Run the cells of a notebook; 504 as above."""
         return await in_their_words(fusion.run_jupyter(request))
@@ -174,7 +216,9 @@ def _add_sandbox_fusion(
         except InfrastructureError as error:
             return JSONResponse(unavailable(str(error)).model_dump(mode="json"), status_code=504)
 
-    @app.post("/submit", openapi_extra=needs(Scope.SANDBOX_RUN))
+    @app.post(
+        "/submit", openapi_extra=needs(Scope.SANDBOX_RUN), responses=errors_of(NotFound, TimedOut)
+    )
     async def submit(request: SubmitRequest) -> SubmitResponse:
         """SandboxFusion's judge; 504 as above."""
         try:
@@ -188,32 +232,40 @@ def _add_sandbox_fusion(
 def _add_datasets(app: FastAPI, fusion: SandboxFusion) -> None:
     """Add SandboxFusion's routes for data sets."""
 
-    @app.get("/list_datasets", openapi_extra=needs(Scope.SANDBOX_READ))
+    @app.get(
+        "/list_datasets", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of_reading()
+    )
     def list_datasets() -> list[str]:
         """List the data sets that are stored here."""
         return fusion.datasets.names()
 
-    @app.post("/list_ids", openapi_extra=needs(Scope.SANDBOX_READ))
+    @app.post("/list_ids", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of(NotFound))
     async def list_ids(request: GetPromptsRequest) -> list[int | str]:
         """List the problems of a data set."""
         return await fusion.datasets.ids(request)
 
-    @app.post("/get_prompts", openapi_extra=needs(Scope.SANDBOX_READ))
+    @app.post(
+        "/get_prompts", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of(NotFound)
+    )
     async def get_prompts(request: GetPromptsRequest) -> list[Prompt]:
         """Return what a model is asked, of each problem."""
         return await fusion.get_prompts(request)
 
-    @app.post("/get_prompt_by_id", openapi_extra=needs(Scope.SANDBOX_READ))
+    @app.post(
+        "/get_prompt_by_id", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of(NotFound)
+    )
     async def get_prompt_by_id(request: GetPromptByIdRequest) -> Prompt:
         """Return what a model is asked, of one problem."""
         return await fusion.get_prompt_by_id(request)
 
-    @app.post("/get_metrics", openapi_extra=needs(Scope.SANDBOX_READ))
+    @app.post("/get_metrics", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of())
     def get_metrics(request: MetricsRequest) -> dict[str, JsonValue]:
         """Return nothing: no data set that is served has metrics of its own there either."""
         return {}
 
-    @app.post("/get_metrics_function", openapi_extra=needs(Scope.SANDBOX_READ))
+    @app.post(
+        "/get_metrics_function", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of()
+    )
     def get_metrics_function(request: MetricsRequest) -> MetricsFunction:
         """Return no function, as above."""
         return MetricsFunction()
@@ -222,12 +274,18 @@ def _add_datasets(app: FastAPI, fusion: SandboxFusion) -> None:
 def _add_open_instruct(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None:
     """Add open-instruct's routes."""
 
-    @app.post("/test_program", openapi_extra=needs(Scope.SANDBOX_RUN))
+    @app.post(
+        "/test_program", openapi_extra=needs(Scope.SANDBOX_RUN), responses=errors_of(SandboxFault)
+    )
     async def test_program(request: AssertRequest) -> Results:
         """open-instruct's format, with tests that assert."""
         return await results(request.to_test())
 
-    @app.post("/test_program_stdio", openapi_extra=needs(Scope.SANDBOX_RUN))
+    @app.post(
+        "/test_program_stdio",
+        openapi_extra=needs(Scope.SANDBOX_RUN),
+        responses=errors_of(SandboxFault),
+    )
     async def test_program_stdio(request: StdioRequest) -> Results:
         """open-instruct's format, with tests that are read from stdin."""
         return await results(request.to_test())

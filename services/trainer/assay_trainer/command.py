@@ -12,6 +12,7 @@ from assay_shared.options import FdOption, HostOption, port_option
 
 if TYPE_CHECKING:
     from assay_shared.run_folder import RunFolder
+    from assay_shared.settings import ServiceSettings
     from assay_trainer.config import RunConfig
 
 app = typer.Typer(
@@ -149,24 +150,66 @@ def _new_run(
 
 
 def score(
-    dataset: str = typer.Option(help="humaneval, gsm8k, gsm8k:train, or a JSONL file of tasks."),
-    solutions: str = typer.Option("canonical", help="canonical, or a JSONL file of solutions."),
-    rubric: str | None = typer.Option(None, help="Rubric; each task's own without it."),
-    concurrency: int = typer.Option(16, min=1, help="Answers scored at once."),
+    answers: str = typer.Option(
+        "canonical",
+        help="A JSONL file of answers; a run's folder; or canonical: the dataset's gold answers.",
+    ),
+    rubric: str | None = typer.Option(
+        None, help="A rubric's name, or its YAML file; each task's own without it."
+    ),
+    dataset: str | None = typer.Option(
+        None, help="humaneval, gsm8k, gsm8k:train, or a JSONL file of tasks."
+    ),
+    concurrency: int = typer.Option(16, min=1, help="Requests scored at once."),
     output: Path | None = typer.Option(None, help="Write each answer's reward to this file."),
+    show: int = typer.Option(20, min=0, help="Answers shown with their rewards."),
+    give_up_after_s: float = typer.Option(
+        60.0, min=0.0, help="Of a run: how long failures are asked for again."
+    ),
 ) -> None:
-    """Score given answers through the running reward service."""
-    from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.dataset import named_source
-    from assay_trainer.solutions import score_dataset
+    """Score given answers; of a run, also show what has changed since.
 
-    settings = read_settings(ServiceSettings)
-    board = score_dataset(named_source(dataset), solutions, settings, rubric, concurrency)
+    A rubric's file is loaded by a reward service that ends with the command; else the running one
+    scores.
+    """
+    from assay_shared.errors import InvalidInput
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.own_reward import reward_service_for
+    from assay_trainer.solutions import score_answers
+
+    with reward_service_for(rubric, read_settings(ServiceSettings)) as (name, settings):
+        if Path(answers).is_dir():
+            if dataset is not None:
+                raise InvalidInput("a run knows its tasks", field="--dataset")
+            return _score_run(Path(answers), name, settings, output, give_up_after_s)
+        board = score_answers(answers, dataset, name, settings, concurrency)
     if output is not None:
         board.write(output)
+    for line in board.lines(show):
+        print(line)
     for outcome, count in board.outcomes().most_common():
         print(f"{outcome:<24} {count}")
-    print(f"accepted {board.num_accepted} of {len(board.tasks)}")
+    print(f"accepted {board.num_accepted} of {board.num_answers}")
+
+
+def _score_run(
+    folder: Path,
+    rubric: str | None,
+    settings: "ServiceSettings",
+    output: Path | None,
+    give_up_after_s: float,
+) -> None:
+    """Score a run's stored answers again and show what that changes."""
+    from assay_shared.run_folder import RunFolder
+    from assay_trainer.comparison import summary
+    from assay_trainer.rescoring import rescore_run
+
+    comparison, path = rescore_run(
+        RunFolder.open(folder), settings, rubric, output, give_up_after_s
+    )
+    for name, text in summary(comparison):
+        print(f"{name:<18} {text}")
+    print(f"{'comparison':<18} {path}")
 
 
 def tasks(
@@ -193,31 +236,6 @@ def report(folder: Path = typer.Argument(help="Run folder.")) -> None:
     run_folder, config = open_run(folder)
     write_report(run_folder, config, read_evaluations(run_folder))
     print(run_folder.path / "report.html")
-
-
-def rescore(
-    folder: Path = typer.Argument(help="Run folder."),
-    rubric: str | None = typer.Option(None, help="Rubric; each task's own without it."),
-    output: Path | None = typer.Option(
-        None, help="JSON file; FOLDER/rescored/RUBRIC-TIME.json without it."
-    ),
-    give_up_after_s: float = typer.Option(
-        60.0, min=0.0, help="How long failures are asked for again."
-    ),
-) -> None:
-    """Score a run's stored answers again and show what that changes."""
-    from assay_shared.run_folder import RunFolder
-    from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.comparison import summary
-    from assay_trainer.rescoring import rescore_run
-
-    settings = read_settings(ServiceSettings)
-    comparison, path = rescore_run(
-        RunFolder.open(folder), settings, rubric, output, give_up_after_s
-    )
-    for name, text in summary(comparison):
-        print(f"{name:<18} {text}")
-    print(f"{'comparison':<18} {path}")
 
 
 def demo(

@@ -95,12 +95,21 @@ def _read(source: Source, purpose: Purpose, data_folder: Path | None) -> Dataset
     if isinstance(source, GeneratedSource):
         return _generated(source, Role.TRAIN if purpose is Purpose.TRAIN else Role.TEST)
     if isinstance(source, JsonlSource):
-        dataset = _of_file(source.path, Task.model_validate)
+        dataset = _of_file(source.path, _whole_task)
         wanted = [task for task in dataset.tasks if source.role in (None, task.role)]
         return Dataset(wanted)
     if isinstance(source, Gsm8kSource):
         return _gsm8k(source, purpose, data_folder)
     return _of_file(human_eval_path(source, data_folder), _human_eval_task)
+
+
+def _whole_task(row: object) -> Task:
+    """A task that says what a dataset's must, which a request to score may leave out."""
+    task = Task.model_validate(row)
+    for name in ("id", "dataset", "role", "prompt", "rubric"):
+        if name not in task.model_fields_set:
+            raise DatasetError("Field required", field=name)
+    return task
 
 
 def _of_file(path: Path, parse: Callable[[object], Task]) -> Dataset:

@@ -2,6 +2,9 @@
 
 import io
 import json
+import math
+import os
+import time
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
@@ -14,7 +17,6 @@ from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
-    retry_if_exception,
     stop_after_attempt,
     stop_after_delay,
     wait_exponential_jitter,
@@ -30,6 +32,7 @@ from assay_shared.errors import (
     InvalidInput,
     NotReady,
     Overloaded,
+    Refused,
     TimedOut,
     Unauthorized,
     Unreachable,
@@ -77,6 +80,9 @@ class RetryBudget:
     total_s: float = 60.0
     first_wait_s: float = 0.1
     max_wait_s: float = 5.0
+    #: How long a service that refuses connections is asked again if it has never answered, or has
+    #: refused them for `total_s`: it is not about to come back. As any other if not set.
+    absent_s: float | None = None
 
 
 NO_RETRY = RetryBudget(attempts=1)
@@ -106,6 +112,8 @@ class ServiceClient:
         self._timeouts = timeouts or Timeouts()
         self._retry = retry or RetryBudget()
         self._session: aiohttp.ClientSession | None = None
+        #: Since when the service refuses connections: always, until its first answer.
+        self._refuses_since = -math.inf
 
     @classmethod
     def from_settings(
@@ -179,7 +187,7 @@ class ServiceClient:
         if self._retry.attempts == 1:
             return await self._attempt(method, path, body, reply, identifier, further, timeouts)
         attempts = AsyncRetrying(
-            retry=retry_if_exception(_is_retryable),
+            retry=self._can_help,
             stop=stop_after_attempt(self._retry.attempts) | stop_after_delay(self._retry.total_s),
             wait=self._wait,
             reraise=True,
@@ -194,6 +202,17 @@ class ServiceClient:
                     error.attempts = max(error.attempts, attempt.retry_state.attempt_number)
                     raise
         raise AssertionError("the retry loop either returns or raises")
+
+    def _can_help(self, state: RetryCallState) -> bool:
+        """Whether asking again can help."""
+        error = state.outcome.exception() if state.outcome else None
+        if not isinstance(error, AssayError) or not error.retryable:
+            return False
+        absent_s = self._retry.absent_s
+        if absent_s is None or not isinstance(error, Refused):
+            return True
+        may_restart = time.monotonic() - self._refuses_since < self._retry.total_s
+        return may_restart or (state.seconds_since_start or 0.0) < absent_s
 
     def _wait(self, state: RetryCallState) -> float:
         backoff = wait_exponential_jitter(
@@ -244,16 +263,28 @@ class ServiceClient:
             async with self._open().request(
                 method, self._base_url + path, data=data, headers=headers, timeout=limits
             ) as response:
+                self._refuses_since = math.inf
                 if response.status >= 400:
                     raise self._error(response.status, response.headers, await response.read())
                 yield response
         except TimeoutError as error:
             raise TimedOut(f"{method} {path}: no answer in time", service=self.service) from error
+        except aiohttp.ClientConnectorError as error:
+            raise self._refused(error) from error
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(
                 f"{method} {self._base_url}{path}: {error or type(error).__name__}",
                 service=self.service,
             ) from error
+
+    def _refused(self, error: aiohttp.ClientConnectorError) -> Refused:
+        # Of a name that cannot be resolved, the number is not one of the system's errors.
+        known = (error.errno or 0) > 0
+        reason = os.strerror(error.errno or 0) if known else error.strerror or str(error)
+        self._refuses_since = min(self._refuses_since, time.monotonic())
+        hint = f"start it, or set ASSAY_{self.service.upper()}_URL" if self.is_ours else None
+        message = f"no {self.service} service at {self._base_url}: {reason}"
+        return Refused(message, hint=hint, service=self.service)
 
     def _headers(self) -> Mapping[str, str]:
         """What a service's own client adds to each request."""
@@ -281,10 +312,6 @@ class ServiceClient:
             service=self.service,
             retry_after_s=float(wait) if wait.isdigit() else None,
         )
-
-
-def _is_retryable(error: BaseException) -> bool:
-    return isinstance(error, AssayError) and error.retryable
 
 
 def _excerpt(content: bytes) -> str:

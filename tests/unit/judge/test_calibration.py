@@ -255,7 +255,7 @@ def line(**changes: object) -> str:
         (line(gold="x"), r"gold: .*examples.jsonl:2: Extra inputs"),
         (line(question=""), r"question: .*examples.jsonl:2: String should have at least 1"),
         (line(), r"id: .*examples.jsonl:2: 'a' stands in line 1 already"),
-        ("[]", r"examples.jsonl:2: Input should be a valid dictionary"),
+        ("[]", r"examples.jsonl:2: Input should be an object"),
     ],
 )
 def test_a_bad_line_is_named_with_its_field(tmp_path: Path, bad: str, message: str) -> None:

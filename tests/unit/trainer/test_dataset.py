@@ -52,6 +52,14 @@ def test_a_bad_row_is_refused_with_file_line_and_field(
         open_dataset(write(tmp_path, *lines), Purpose.EVALUATE, None)
 
 
+@pytest.mark.parametrize("field", ["id", "dataset", "role", "prompt", "rubric"])
+def test_a_row_says_what_a_request_to_score_may_leave_out(tmp_path: Path, field: str) -> None:
+    line = json.loads(row())
+    del line[field]
+    with pytest.raises(DatasetError, match=f"{field}: .*tasks.jsonl:1: Field required"):
+        open_dataset(write(tmp_path, json.dumps(line)), Purpose.EVALUATE, None)
+
+
 def test_a_missing_file_and_a_broken_archive_are_named(tmp_path: Path) -> None:
     with pytest.raises(DatasetError, match=r"there is no file .*none\.jsonl"):
         open_dataset(JsonlSource(kind="jsonl", path=tmp_path / "none.jsonl"), Purpose.TRAIN, None)

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from assay_reward.measurement import Candidate, Measured, Meter, Sitting, Verifier
 from assay_shared.config import Config
+from assay_shared.errors import InvalidInput
 from assay_shared.types import (
     Criterion,
     Failure,
@@ -15,6 +16,7 @@ from assay_shared.types import (
     JudgeRequest,
     Label,
     Status,
+    Task,
     Verdict,
 )
 
@@ -98,5 +100,10 @@ async def _graded(candidate: Candidate, options: GradedOptions) -> Measured | Fa
     )
 
 
-JUDGE = Verifier(_judge, JudgeOptions)
-GRADED = Verifier(_graded, GradedOptions)
+def _can_be_judged(task: Task, options: JudgeOptions) -> None:
+    if not (task.prompt or task.reference or task.gold):
+        raise InvalidInput("a judge needs what was asked, or a reference", field="task.prompt")
+
+
+JUDGE = Verifier(_judge, JudgeOptions, _can_be_judged)
+GRADED = Verifier(_graded, GradedOptions, _can_be_judged)
