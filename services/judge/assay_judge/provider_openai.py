@@ -4,6 +4,7 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Coroutine
 from dataclasses import replace
 from typing import Any
 
@@ -47,6 +48,10 @@ class Refused(JudgeFault):
     retryable = False
 
 
+class OutOfTime(TimedOut):
+    """The time of the caller's group is over."""
+
+
 class TooMuchRoom(JudgeFault):
     """The endpoint refused a request with more tokens than the first one: maybe for just that."""
 
@@ -69,7 +74,8 @@ class OpenAIProvider:
         )
         self._breaker = Breaker(config.open_after, config.cooldown_s)
         shared.metrics.watch(self.name, lambda: self.is_open)
-        self._flights: SingleFlight[Finding] = SingleFlight()
+        #: Of texts, which each caller reads by the order of its own answers.
+        self._flights: SingleFlight[str] = SingleFlight()
         self._endpoint = ChatEndpoint(
             config.base_url,
             token=_key(config),
@@ -104,17 +110,34 @@ class OpenAIProvider:
             },
             inputs={"prompt": ask.prompt},
         )
-        known = await self._shared.cache.get(key)
-        if known is not None:
-            return read_text(known, ask)
-        return await self._flights.run(key, lambda: self._ask_until_read(key, step, ask, asking))
+        text = await self._shared.cache.get(key)
+        if text is None:
+            text = await self._share(key, step, ask, asking)
+        return read_text(text, ask)
+
+    async def _share(self, key: str, step: Step, ask: Ask, asking: Asking) -> str:
+        """Return the text of the same ask that is in flight, or ask."""
+        is_first = False
+
+        def work() -> Coroutine[Any, Any, str]:
+            nonlocal is_first
+            is_first = True
+            return self._ask_until_read(key, step, ask, asking)
+
+        while True:
+            try:
+                return await self._flights.run(key, work)
+            except (BudgetExceeded, OutOfTime):
+                if is_first:
+                    raise
+                # The caller who asked first had no more time or money. This one may have both.
 
     def _first_step(self, vote: int) -> Step:
         config = self._config
         step = Step(config.max_tokens, config.temperature, config.seed, config.reasoning_effort)
         return step.reseeded(_SEEDS_A_VOTE * vote) if vote else step
 
-    async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
+    async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> str:
         history: list[str] = []
         following: Step | None = step
         retryable = True
@@ -122,7 +145,7 @@ class OpenAIProvider:
             step = following
             try:
                 return await self._ask_and_read(key, step, ask, asking)
-            except BudgetExceeded:
+            except (BudgetExceeded, OutOfTime):
                 raise
             except AssayError as error:
                 history.append(f"{step}: {error}")
@@ -131,16 +154,16 @@ class OpenAIProvider:
         kind = JudgeFault if retryable else Refused
         raise kind("; ".join(history), attempts=len(history))
 
-    async def _ask_and_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
+    async def _ask_and_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> str:
         try:
             async with asyncio.timeout_at(_loop_time(asking.deadline)):
                 reply = await self._ask_once(step, ask, asking)
         except TimeoutError:
-            raise TimedOut("the time for this group is over") from None
-        finding = read_reply(reply, ask)
+            raise OutOfTime("the time for this group is over") from None
+        read_reply(reply, ask)
         self._breaker.succeeded()
         await self._shared.cache.put(key, reply.text)
-        return finding
+        return reply.text
 
     async def _after(
         self, error: AssayError, step: Step, number: int, asking: Asking
