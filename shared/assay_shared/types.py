@@ -17,7 +17,9 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    FiniteFloat,
     JsonValue,
+    NonNegativeInt,
     PlainSerializer,
     model_validator,
 )
@@ -841,9 +843,13 @@ class CellResult(Wire):
 
 
 class FailureClass(StrEnum):
-    """Whose fault. `policy` marks the answer's own fault, which is a score and never a failure."""
+    """Whose fault. `policy` marks the answer's own fault, which is a score and never a failure.
+
+    `caller`: a request, task or option that cannot be used.
+    """
 
     POLICY = "policy"
+    CALLER = "caller"
     SANDBOX = "sandbox"
     JUDGE = "judge"
     NETWORK = "network"
@@ -893,20 +899,42 @@ class JudgeForm(StrEnum):
     BEST_OF = "best_of"
 
 
+#: A schema lists each grade of a scale, and a model tells only so many apart.
+_MAX_STEPS = 100
+#: What a graded reply has beside its grades.
+_RESERVED = frozenset({"reason", "confidence"})
+
+
 class Criterion(Wire):
     """One thing to grade, on a scale from `low` to `high` in whole steps."""
 
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")
-    description: str
-    low: int = 1
-    high: int = 5
-    weight: float = Field(default=1.0, gt=0)
+    description: str = Field(max_length=4000)
+    low: int = Field(default=1, ge=-1000, le=1000)
+    high: int = Field(default=5, ge=-1000, le=1000)
+    weight: float = Field(default=1.0, ge=0.001, le=1000, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _is_a_scale(self) -> "Criterion":
         if self.high <= self.low:
             raise ValueError(f"the scale of {self.name} must go up: high must be above low")
+        if self.high - self.low > _MAX_STEPS:
+            raise ValueError(f"the scale of {self.name} must have at most {_MAX_STEPS} steps")
+        if self.name.lower() in _RESERVED:
+            raise ValueError(f"a criterion must not be called {self.name}: a reply has that itself")
         return self
+
+
+def _check_names(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    """Refuse two criteria of one name: a reply has one grade for both."""
+    names = [one.name.lower() for one in criteria]
+    for one in criteria:
+        if names.count(one.name.lower()) > 1:
+            raise ValueError(f"two criteria are called {one.name}")
+    return criteria
+
+
+Criteria = Annotated[tuple[Criterion, ...], Field(max_length=16), AfterValidator(_check_names)]
 
 
 class JudgeRequest(Wire):
@@ -917,7 +945,7 @@ class JudgeRequest(Wire):
     reference: str | None = None
     form: JudgeForm = JudgeForm.BINARY
     #: What is graded, where the form is `graded`.
-    criteria: tuple[Criterion, ...] = Field(default=(), max_length=16)
+    criteria: Criteria = ()
     #: A prompt of the operator's in place of the form's own, by name.
     template: str | None = None
     #: What the question is about; a judge may be allowed for some domains only.
@@ -971,12 +999,15 @@ class Cost(Wire):
 
     sandbox_cpu_s: float = 0.0
     judge_tokens: int = 0
+    #: Of `judge_tokens`, those of requests whose provider did not say how many it took.
+    estimated_tokens: int = 0
     money: float = 0.0
 
     def __add__(self, other: "Cost") -> "Cost":
         return Cost(
             sandbox_cpu_s=self.sandbox_cpu_s + other.sandbox_cpu_s,
             judge_tokens=self.judge_tokens + other.judge_tokens,
+            estimated_tokens=self.estimated_tokens + other.estimated_tokens,
             money=self.money + other.money,
         )
 
@@ -998,8 +1029,8 @@ class RewardComponent(Wire):
     """One term: `value` as measured, in the component's range, and the weight it enters with."""
 
     name: str
-    value: float
-    weight: float
+    value: FiniteFloat
+    weight: FiniteFloat
     detail: str = ""
 
 
@@ -1007,7 +1038,7 @@ class Scored(Wire):
     """A measurement: what the rubric makes of its components."""
 
     status: Literal["scored"] = "scored"
-    value: float
+    value: FiniteFloat
     #: What became of the answer, in the sandbox's words; accepted means right.
     outcome: Status
     components: tuple[RewardComponent, ...]
@@ -1039,7 +1070,7 @@ class ScoreRequest(Wire):
     #: Whom costs are charged to, beside the caller.
     run: str = ""
     #: The tokens of each answer that the policy sampled, for rubrics that need lengths.
-    num_tokens: tuple[int, ...] = ()
+    num_tokens: tuple[NonNegativeInt, ...] = ()
     #: Whether each answer was cut off at its token limit, where that is known.
     truncated: tuple[bool, ...] = ()
 

@@ -39,7 +39,11 @@ def create_app(settings: JudgeSettings) -> FastAPI:
 
     def health() -> dict[str, JsonValue]:
         names = [provider.name for provider in config.chain]
-        return {"chain": [*names], "left_alone": [*chain.left_alone]}
+        return {
+            "chain": [*names],
+            "left_alone": [*chain.left_alone],
+            "paused_s": {**chain.paused_s},
+        }
 
     app = create_service("judge", settings, lifespan, health=health, cancel_on_disconnect=True)
     large_bodies = use_json_routes(app)

@@ -19,6 +19,9 @@ class OpenAIProviderConfig(Config):
     name: str
     base_url: str
     model: str
+    #: Other names that the endpoint may give the model in its replies. A reply of any other model
+    #: is refused; a version or a date after `model`, or its owner before it, makes no other one.
+    served_as: tuple[str, ...] = ()
     #: Of the weights, where the endpoint does not change its model's name with them: part of what
     #: the cache remembers a reply by.
     revision: str = ""

@@ -95,6 +95,12 @@ class JudgeChain:
         """The providers that are not asked now, because they failed again and again."""
         return [provider.name for provider in self._providers if provider.is_open]
 
+    @property
+    def paused_s(self) -> dict[str, float]:
+        """The providers that have asked not to be asked, and for how many seconds more."""
+        asked = [one for one in self._providers if isinstance(one, OpenAIProvider)]
+        return {one.name: round(one.paused_s, 1) for one in asked if one.paused_s > 0}
+
     async def judge(self, request: JudgeRequest) -> JudgeResponse:
         """Decide a group.
 

@@ -30,10 +30,15 @@ class Price(Config):
 
 
 class Usage(NamedTuple):
-    """Tokens of one request, as its provider counted them."""
+    """Tokens of one request, as its provider counted them; an estimate where it did not."""
 
     prompt_tokens: int
     completion_tokens: int
+    is_estimated: bool = False
+
+    @property
+    def estimated_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens if self.is_estimated else 0
 
 
 class Spending(Wire):
@@ -41,6 +46,8 @@ class Spending(Wire):
 
     prompt_tokens: int = 0
     completion_tokens: int = 0
+    #: Of both, the tokens of requests whose provider did not say how many they took.
+    estimated_tokens: int = 0
     money: float = 0.0
     #: By provider.
     num_requests: dict[str, int] = Field(default={})
@@ -97,12 +104,15 @@ def money(usage: Usage, price: Price) -> float:
 
 
 def _entry(provider: str, usage: Usage, price: Price) -> dict[str, int]:
-    return {
+    entry = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "micro_money": micro_money(usage, price),
         _REQUESTS + provider: 1,
     }
+    if usage.is_estimated:
+        entry["estimated_tokens"] = usage.estimated_tokens
+    return entry
 
 
 def _account(run: str | None, caller: str | None) -> str:
@@ -120,6 +130,7 @@ def _spending(sums: dict[str, int]) -> Spending:
     return Spending(
         prompt_tokens=sums.get("prompt_tokens", 0),
         completion_tokens=sums.get("completion_tokens", 0),
+        estimated_tokens=sums.get("estimated_tokens", 0),
         money=sums.get("micro_money", 0) / _MICRO,
         num_requests={
             name.removeprefix(_REQUESTS): number

@@ -126,7 +126,7 @@ class _Pool:
 
     def _late(self, deadline_s: float) -> Overloaded:
         wait_s = self._request_wait_s(asyncio.get_running_loop().time())
-        return no_room(self._provider, f"no room within {deadline_s:g} s", wait_s)
+        return no_room(self._provider, f"no room within {deadline_s:.3g} s", wait_s)
 
     def _request_wait_s(self, now: float) -> float:
         """What even a request of no tokens has to wait."""

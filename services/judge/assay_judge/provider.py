@@ -16,7 +16,11 @@ class Bill:
 
     def add(self, usage: Usage, price: Price) -> None:
         tokens = usage.prompt_tokens + usage.completion_tokens
-        self.cost = self.cost + Cost(judge_tokens=tokens, money=money(usage, price))
+        self.cost = self.cost + Cost(
+            judge_tokens=tokens,
+            estimated_tokens=usage.estimated_tokens,
+            money=money(usage, price),
+        )
 
 
 @dataclass(frozen=True)

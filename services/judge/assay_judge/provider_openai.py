@@ -12,12 +12,14 @@ from assay_judge.breaker import Breaker, BreakerOpen
 from assay_judge.cache import cache_key
 from assay_judge.calibration.requirement import Qualification
 from assay_judge.config import OpenAIProviderConfig
-from assay_judge.endpoint import ChatEndpoint, Reply
+from assay_judge.endpoint import ChatEndpoint, Declined, RefusedContent, Reply
 from assay_judge.escalation import Step
 from assay_judge.forms import Ask, Finding
-from assay_judge.parse import NoRoom, read_reply, read_text
+from assay_judge.limits import MAX_PAUSE_S
+from assay_judge.parse import NoRoom, Unreadable, read_reply, read_text
 from assay_judge.provider import Asking
 from assay_judge.shared_state import SharedState
+from assay_judge.usage import estimate_prompt
 from assay_shared.clients import Timeouts
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import (
@@ -38,8 +40,6 @@ _SHARED = "redis"
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.1, 5.0
 #: More than a vote's retries take.
 _SEEDS_A_VOTE = 1000
-#: About as many characters as a token has, on the safe side.
-_CHARACTERS_PER_TOKEN = 3
 
 
 class Refused(JudgeFault):
@@ -72,6 +72,7 @@ class OpenAIProvider:
         self._qualification = (
             Qualification(config.requirement, config.name) if config.requirement else None
         )
+        self._paused_until = 0.0
         self._breaker = Breaker(config.open_after, config.cooldown_s)
         shared.metrics.watch(self.name, lambda: self.is_open)
         #: Of texts, which each caller reads by the order of its own answers.
@@ -82,11 +83,17 @@ class OpenAIProvider:
             timeouts=Timeouts(read_s=config.timeout_s, total_s=config.timeout_s),
             retry=NO_RETRY,
         )
+        self._endpoint.served_as = config.served_as
 
     @property
     def is_open(self) -> bool:
         """Whether the circuit is: it is left alone for now."""
         return self._breaker.is_open
+
+    @property
+    def paused_s(self) -> float:
+        """The seconds for which the endpoint has asked to be left alone, from now on."""
+        return max(0.0, self._paused_until - time.monotonic())
 
     async def open(self) -> None:
         await self._endpoint.__aenter__()
@@ -171,7 +178,9 @@ class OpenAIProvider:
         """What to try next, after a rest where one helps; None where nothing is left to try."""
         if isinstance(error, Refused | BreakerOpen | CallerError):
             return None
-        if not isinstance(error, Overloaded) and error.service != _SHARED:
+        if isinstance(error, NoRoom | Unreadable | Declined):
+            self._breaker.left()  # an answer can cause it: it must not close the judge to others
+        elif not isinstance(error, Overloaded) and error.service != _SHARED:
             self._breaker.failed()
         if number >= self._config.attempts:
             return None
@@ -203,7 +212,7 @@ class OpenAIProvider:
         """
         ledger = self._shared.ledger
         await ledger.check(asking.run, asking.caller, self._ceiling)
-        tokens = len(ask.prompt) // _CHARACTERS_PER_TOKEN + step.max_tokens
+        tokens = estimate_prompt(ask.prompt) + step.max_tokens
         left_s = max(0.0, asking.deadline - time.monotonic())
         limiter = self._shared.limiter
         async with limiter.admit(
@@ -220,12 +229,15 @@ class OpenAIProvider:
                     )
             except Overloaded as error:
                 self._breaker.left()
-                await limiter.pause(self.name, error.retry_after_s or 1.0)
+                await self._pause(error.retry_after_s or 1.0)
                 raise
             except CallerError as error:
                 if step.max_tokens > self._config.max_tokens:
                     raise TooMuchRoom(str(error)) from error
-                self._breaker.failed()
+                if isinstance(error, RefusedContent):
+                    self._breaker.left()
+                else:
+                    self._breaker.failed()
                 raise Refused(str(error)) from error
             except BaseException:
                 self._breaker.left()
@@ -236,6 +248,11 @@ class OpenAIProvider:
             self._shared.metrics.charge(self.name, usage, self._config.price)
             await ledger.charge(asking.run, asking.caller, self.name, usage, self._config.price)
             return reply
+
+    async def _pause(self, seconds: float) -> None:
+        pause_s = min(seconds, MAX_PAUSE_S)
+        self._paused_until = max(self._paused_until, time.monotonic() + pause_s)
+        await self._shared.limiter.pause(self.name, pause_s)
 
     def _extra(self, ask: Ask) -> dict[str, Any]:
         if not self._config.structured:

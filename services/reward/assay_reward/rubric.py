@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
 from pathlib import Path
-from typing import Any, Self
+from typing import Annotated, Any, Self
 
 from pydantic import Field, JsonValue, PrivateAttr, model_validator
 
@@ -32,6 +32,10 @@ class Aggregation(StrEnum):
     LEXICOGRAPHIC = "lexicographic"
 
 
+#: The end of a span. Sums of larger ones might not be finite.
+Bound = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
+
+
 class ComponentConfig(Config):
     """One thing to measure.
 
@@ -46,7 +50,7 @@ class ComponentConfig(Config):
     weight: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
     gate: float | None = Field(default=None, allow_inf_nan=False)
     #: Values outside of it count as its ends.
-    clip: tuple[float, float] | None = None
+    clip: tuple[Bound, Bound] | None = None
     #: For a lexicographic order: how many steps the span is cut into.
     levels: int = Field(default=1, ge=1, le=1000)
 

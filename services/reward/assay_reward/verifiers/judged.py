@@ -2,12 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
 from assay_reward.measurement import Candidate, Measured, Meter, Sitting, Verifier
 from assay_shared.config import Config
+from assay_shared.errors import JudgeFault
 from assay_shared.types import (
+    Criteria,
     Criterion,
     Failure,
     JudgeForm,
@@ -31,7 +34,7 @@ class GradedOptions(JudgeOptions):
     """A grade on each criterion; `accepted_from` is the mean from which an answer counts as
     right."""
 
-    criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=16)
+    criteria: Annotated[Criteria, Field(min_length=1)]
     accepted_from: float = Field(default=0.75, gt=0, le=1)
 
 
@@ -50,7 +53,11 @@ class AskJudge:
 async def judge(
     sitting: Sitting, meter: Meter, indices: Sequence[int], form: JudgeForm, ask: AskJudge
 ) -> dict[int, Judgement]:
-    """One judge's judgements of these answers, by index."""
+    """Return one judge's judgements of these answers, by index.
+
+    Raises:
+        JudgeFault: the judge gave another number of judgements.
+    """
     task = sitting.task
     request = JudgeRequest(
         question=task.prompt,
@@ -64,6 +71,10 @@ async def judge(
     )
     response = await sitting.instruments.judge.judge(request)
     meter.charge(response.cost)
+    if len(response.judgements) != len(indices):
+        raise JudgeFault(
+            f"{len(response.judgements)} judgements for {len(indices)} answers", service="judge"
+        )
     return dict(zip(indices, response.judgements, strict=True))
 
 
@@ -77,7 +88,8 @@ def decided(judgement: Judgement) -> Measured | Failure:
     if not isinstance(judgement, Verdict):
         return judgement.failure
     label = judgement.label
-    assert label is not None, "a binary judgement has a label"
+    if label is None:
+        raise JudgeFault("a binary judgement without a label", service="judge")
     outcome = Status.ACCEPTED if label is Label.CORRECT else Status.WRONG_ANSWER
     return Measured(_VALUES[label], outcome, f"{label} by {judgement.judge}")
 
@@ -88,7 +100,8 @@ async def _graded(candidate: Candidate, options: GradedOptions) -> Measured | Fa
     judgement = await candidate.once_for_all(ask)
     if not isinstance(judgement, Verdict):
         return judgement.failure
-    assert judgement.score is not None, "a graded judgement has a score"
+    if judgement.score is None:
+        raise JudgeFault("a graded judgement without a score", service="judge")
     right = judgement.score >= options.accepted_from
     grades = ", ".join(f"{name} {grade}" for name, grade in judgement.grades.items())
     return Measured(
