@@ -19,14 +19,11 @@ _MAX_REASON = 600
 _REASON = r'^[^"\\\x00-\x1f\x7f]{0,100}$'
 #: Characters that nobody sees, which could stand in a tag's name.
 _UNSEEN = r"[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
-_NAMES = "|".join(
-    f"{_UNSEEN}{{0,3}}".join(name)
-    for name in ("question", "reference", "answer", "first", "second")
-)
+_WORDS = ("question", "reference", "answer", "first", "second")
+_NAMES = "|".join(f"{_UNSEEN}{{0,3}}".join(word) for word in _WORDS)
+_BEFORE = rf"(?:[\s/\\\uff0f]|{_UNSEEN}){{0,8}}"
 #: The beginning of an opening or closing tag, as a model could take it for one of the prompt's.
-_TAG = re.compile(
-    rf"[<\uff1c\ufe64](?=(?:[\s/\\\uff0f]|{_UNSEEN}){{0,8}}(?:{_NAMES}))", re.IGNORECASE
-)
+_TAG = re.compile(rf"[<\uff1c\ufe64](?={_BEFORE}(?:{_NAMES})s?(?![a-z0-9_]))", re.IGNORECASE)
 _COMPATIBLE = {"True": Label.CORRECT, "False": Label.INCORRECT}
 
 
