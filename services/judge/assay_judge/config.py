@@ -28,6 +28,8 @@ class OpenAIProviderConfig(Config):
     #: Name of the environment variable that holds the key, or a mounted file; none without one.
     api_key_env: str | None = None
     api_key_file: Path | None = None
+    #: Ask for the reason before the verdict: for a model that does not reason by itself.
+    reason_first: bool = False
     #: Whether the endpoint holds a reply to a JSON schema (`response_format`).
     structured: bool = False
     temperature: float = Field(default=0.0, ge=0, le=2)

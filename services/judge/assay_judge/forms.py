@@ -16,12 +16,13 @@ _MAX_ROTATIONS = 4
 _MAX_REASON = 600
 #: Held to `maxLength` alone, a model may write raw control characters, which JSON forbids; and more
 #: than 128 repetitions are too many for vLLM's grammar compiler, which then answers 500.
+_LONG_REASON = r'^[^"\\\x00-\x1f\x7f]*$'
 _REASON = r'^[^"\\\x00-\x1f\x7f]{0,100}$'
 #: Characters that nobody sees, which could stand in a tag's name.
-_UNSEEN = r"[\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff]"
+_UNSEEN = r"\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 _WORDS = ("question", "reference", "answer", "first", "second")
-_NAMES = "|".join(f"{_UNSEEN}{{0,3}}".join(word) for word in _WORDS)
-_BEFORE = rf"(?:[\s/\\\uff0f]|{_UNSEEN}){{0,8}}"
+_NAMES = "|".join(f"[{_UNSEEN}]{{0,3}}+".join(word) for word in _WORDS)
+_BEFORE = rf"[\s/\\\uff0f{_UNSEEN}]{{0,8}}+"
 #: The beginning of an opening or closing tag, as a model could take it for one of the prompt's.
 _TAG = re.compile(rf"[<\uff1c\ufe64](?={_BEFORE}(?:{_NAMES})s?(?![a-z0-9_]))", re.IGNORECASE)
 _COMPATIBLE = {"True": Label.CORRECT, "False": Label.INCORRECT}
@@ -103,8 +104,13 @@ def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
     return [tuple((i + shift) % num_answers for i in range(num_answers)) for shift in shifts]
 
 
-def _schema(**properties: dict[str, Any]) -> dict[str, Any]:
-    properties["reason"] = {"type": "string", "pattern": _REASON}
+def _schema(template: Template, **properties: dict[str, Any]) -> dict[str, Any]:
+    """Return the schema of a reply, its keys in the order in which the template asks for them."""
+    if template.asks_reason_first:
+        # A reason of any length comes before what it is the reason of.
+        properties = {"reason": {"type": "string", "pattern": _LONG_REASON}} | properties
+    else:
+        properties["reason"] = {"type": "string", "pattern": _REASON}
     return {
         "type": "object",
         "properties": properties,
@@ -119,7 +125,9 @@ def _data(text: str) -> str:
 
 
 def _reason(reply: dict[str, Any]) -> str:
-    return str(reply.get("reason", ""))[:_MAX_REASON]
+    """Return the reason, shortened, as text that UTF-8 can carry."""
+    text = str(reply.get("reason", ""))[:_MAX_REASON]
+    return text.encode(errors="replace").decode()
 
 
 def _choice(reply: dict[str, Any], name: str, choices: Sequence[object]) -> Any:
@@ -142,7 +150,7 @@ def _ask_binary(request: JudgeRequest, template: Template, answer: str) -> Ask:
             answer=_data(answer),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(verdict={"type": "string", "enum": list(Label)}, **certainty),
+        _schema(template, verdict={"type": "string", "enum": list(Label)}, **certainty),
         read,
         template.digest,
         {word: Finding(label) for word, label in _COMPATIBLE.items()},
@@ -168,6 +176,7 @@ def _ask_grades(request: JudgeRequest, template: Template, answer: str) -> Ask:
         grades = {name: int(_choice(reply, name, scale)) for name, scale in scales.items()}
         return Finding(grades, _reason(reply))
 
+    grades = {name: {"type": "integer", "enum": list(scale)} for name, scale in scales.items()}
     return Ask(
         template.fill(
             question=_data(request.question),
@@ -176,7 +185,7 @@ def _ask_grades(request: JudgeRequest, template: Template, answer: str) -> Ask:
             criteria="\n".join(map(_describe, request.criteria)),
             grades=", ".join(f'"{name}": a whole number' for name in scales),
         ),
-        _schema(**{name: {"type": "integer", "enum": list(s)} for name, s in scales.items()}),
+        _schema(template, **grades),
         read,
         template.digest,
     )
@@ -212,7 +221,7 @@ def _ask_pair(request: JudgeRequest, template: Template, order: tuple[int, int])
             second=_data(request.answers[order[1]]),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(better={"type": "string", "enum": list(places)}),
+        _schema(template, better={"type": "string", "enum": list(places)}),
         read,
         template.digest,
     )
@@ -247,7 +256,7 @@ def _ask_best(request: JudgeRequest, template: Template, order: tuple[int, ...])
             answers="\n\n".join(shown),
             reference=_data(request.reference or _NO_REFERENCE),
         ),
-        _schema(best={"type": "integer", "enum": list(numbers)}),
+        _schema(template, best={"type": "integer", "enum": list(numbers)}),
         read,
         template.digest,
     )

@@ -16,6 +16,10 @@ _NEEDED = {
     JudgeForm.PAIRWISE: {"question", "first", "second"},
     JudgeForm.BEST_OF: {"question", "answers"},
 }
+#: Where a template names what a reply decides.
+_DECISIONS = ('"verdict"', '"better"', '"best"', "{grades}")
+#: Of the names of built-in templates: the reason is asked for before the decision.
+REASONED = "reasoned"
 _ALLOWED = {form: names | {"reference"} for form, names in _NEEDED.items()}
 
 
@@ -30,6 +34,12 @@ class Template:
     def asks_certainty(self) -> bool:
         """Whether a reply has `confidence`."""
         return '"confidence"' in self.text
+
+    @property
+    def asks_reason_first(self) -> bool:
+        """Whether a reply gives its reason before what it decides."""
+        reason = self.text.rfind('"reason"')
+        return 0 <= reason < max(self.text.rfind(key) for key in _DECISIONS)
 
     def fill(self, **values: str) -> str:
         return self.text.format_map(values)
