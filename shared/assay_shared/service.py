@@ -143,6 +143,9 @@ def describe_invalid(error: RequestValidationError) -> InvalidInput:
         return InvalidInput(
             "the body is no JSON object", hint="send one, with content-type: application/json"
         )
+    if first["type"] == "json_invalid":
+        at = first["loc"][-1]
+        return InvalidInput(f"the body is not JSON: {first['msg']} at character {at}")
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     message = _short(str(first["msg"]).removeprefix("Value error, "))
     given = first.get("input")

@@ -937,12 +937,16 @@ def _check_names(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
 Criteria = Annotated[tuple[Criterion, ...], Field(max_length=16), AfterValidator(_check_names)]
 
 
+#: A prompt is made of it, which is sent in UTF-8.
+JudgedText = Annotated[str, AfterValidator(_check_utf8)]
+
+
 class JudgeRequest(Wire):
     """A group of answers to one question. One judge decides them all, or none is decided."""
 
-    question: str
-    answers: tuple[str, ...] = Field(min_length=1, max_length=256)
-    reference: str | None = None
+    question: JudgedText
+    answers: tuple[JudgedText, ...] = Field(min_length=1, max_length=256)
+    reference: JudgedText | None = None
     form: JudgeForm = JudgeForm.BINARY
     #: What is graded, where the form is `graded`.
     criteria: Criteria = ()

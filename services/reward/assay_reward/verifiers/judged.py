@@ -20,6 +20,7 @@ from assay_shared.types import (
     Status,
     Verdict,
 )
+from assay_shared.validated import validated
 
 _VALUES = {Label.CORRECT: 1.0, Label.UNSURE: 0.0, Label.INCORRECT: 0.0}
 
@@ -56,19 +57,21 @@ async def judge(
     """Return one judge's judgements of these answers, by index.
 
     Raises:
+        InvalidInput: the judge cannot be asked about this task or these answers.
         JudgeFault: the judge gave another number of judgements.
     """
     task = sitting.task
-    request = JudgeRequest(
-        question=task.prompt,
-        answers=tuple(sitting.candidate(index, meter).text for index in indices),
-        reference=task.reference or task.gold,
-        form=form,
-        criteria=ask.criteria,
-        template=ask.template,
-        domain=task.tags.get("domain", ""),
-        run=sitting.run,
-    )
+    asked = {
+        "question": task.prompt,
+        "answers": tuple(sitting.candidate(index, meter).text for index in indices),
+        "reference": task.reference or task.gold,
+        "form": form,
+        "criteria": ask.criteria,
+        "template": ask.template,
+        "domain": task.tags.get("domain", ""),
+        "run": sitting.run,
+    }
+    request = validated(JudgeRequest, asked, "judge")
     response = await sitting.instruments.judge.judge(request)
     meter.charge(response.cost)
     if len(response.judgements) != len(indices):
