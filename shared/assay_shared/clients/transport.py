@@ -301,6 +301,7 @@ class _Connection(asyncio.Protocol):
         self._num_framing -= len(body)
         self._num_bytes += len(body)
         if self._answer.status >= 400 and self._num_bytes > _MAX_ERROR_BYTES:
+            self._chunks.append(body[: _MAX_ERROR_BYTES - self._num_bytes])
             self.on_message_complete()
             self.close()
         elif self._num_bytes > self._max_bytes:
