@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.telemetry import TelemetryConfig
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import JsonValue
 from starlette.exceptions import HTTPException
@@ -33,6 +34,8 @@ from assay_shared.settings import ServiceSettings
 _log = logging.getLogger(__name__)
 
 _UNREADABLE = "the body must be JSON, in UTF-8, and must not nest by the hundreds"
+#: Traces and metrics are our own: FastAPI would look at each request whether it has any.
+_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
 #: Characters of a client's own text in an error.
 _MAX_ECHO = 200
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -59,7 +62,9 @@ def create_service(
         body_limit_bytes: in place of the one in the settings.
         on_stop: called as soon as a stop is asked for, before the requests in hand are waited for.
     """
-    app = FastAPI(title=f"assay {name}", version=__version__, lifespan=lifespan)
+    app = FastAPI(
+        title=f"assay {name}", version=__version__, lifespan=lifespan, telemetry=_NO_TELEMETRY
+    )
     app.state.metrics = ServiceMetrics(name, __version__)
     app.state.on_stop = on_stop
     _add_error_handlers(app, name)

@@ -6,6 +6,7 @@ never less than what was spent. Which currency is up to who writes the prices.
 
 from collections import Counter
 from decimal import ROUND_CEILING, Decimal
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ _PREFIX = PREFIX + "ledger:"
 _MICRO = 1_000_000
 _TTL_S = 30 * 24 * 3600
 _REQUESTS = "requests:"
+_KNOWN_ACCOUNTS = 1024
 
 
 class Price(Config):
@@ -27,6 +29,10 @@ class Price(Config):
 
     input_per_million: Decimal = Field(default=Decimal(0), ge=0)
     output_per_million: Decimal = Field(default=Decimal(0), ge=0)
+
+    @cached_property
+    def is_free(self) -> bool:
+        return not (self.input_per_million or self.output_per_million)
 
 
 class Usage(NamedTuple):
@@ -91,6 +97,8 @@ class Ledger(Protocol):
 
 def micro_money(usage: Usage, price: Price) -> int:
     """The cost in millionths: a price of a million tokens is that of one token in millionths."""
+    if price.is_free:
+        return 0
     cost = (
         usage.prompt_tokens * price.input_per_million
         + usage.completion_tokens * price.output_per_million
@@ -115,6 +123,7 @@ def _entry(provider: str, usage: Usage, price: Price) -> dict[str, int]:
     return entry
 
 
+@lru_cache(maxsize=_KNOWN_ACCOUNTS)
 def _account(run: str | None, caller: str | None) -> str:
     """The name of a sum; names of runs and callers are quoted, so that two never coincide."""
     names = {"run": run, "caller": caller}
@@ -122,8 +131,9 @@ def _account(run: str | None, caller: str | None) -> str:
     return "&".join(parts) or "all"
 
 
-def _accounts(run: str, caller: str) -> list[str]:
-    return [_account(r, c) for r in (run, None) for c in (caller, None)]
+@lru_cache(maxsize=_KNOWN_ACCOUNTS)
+def _accounts(run: str, caller: str) -> tuple[str, ...]:
+    return tuple(_account(r, c) for r in (run, None) for c in (caller, None))
 
 
 def _spending(sums: dict[str, int]) -> Spending:
@@ -164,7 +174,9 @@ class ProcessLedger:
     ) -> None:
         entry = _entry(provider, usage, price)
         for account in _accounts(run, caller):
-            self._sums.setdefault(account, Counter()).update(entry)
+            sums = self._sums.setdefault(account, Counter())
+            for name, amount in entry.items():
+                sums[name] += amount
 
     async def spent(self, run: str | None = None, caller: str | None = None) -> Spending:
         return _spending(self._sums.get(_account(run, caller), Counter()))

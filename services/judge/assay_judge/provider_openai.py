@@ -6,7 +6,7 @@ import random
 import time
 from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay_judge.breaker import Breaker, BreakerOpen
 from assay_judge.cache import cache_key
@@ -48,6 +48,13 @@ class Refused(JudgeFault):
     retryable = False
 
 
+class Answered(NamedTuple):
+    """A text, and what the caller who asked for it reads there: others read it for themselves."""
+
+    text: str
+    finding: Finding
+
+
 class OutOfTime(TimedOut):
     """The time of the caller's group is over."""
 
@@ -76,7 +83,7 @@ class OpenAIProvider:
         self._breaker = Breaker(config.open_after, config.cooldown_s)
         shared.metrics.watch(self.name, lambda: self.is_open)
         #: Of texts, which each caller reads by the order of its own answers.
-        self._flights: SingleFlight[str] = SingleFlight()
+        self._flights: SingleFlight[Answered] = SingleFlight()
         self._endpoint = ChatEndpoint(
             config.base_url,
             token=_key(config),
@@ -118,22 +125,23 @@ class OpenAIProvider:
             inputs={"prompt": ask.prompt},
         )
         text = await self._shared.cache.get(key)
-        if text is None:
-            text = await self._share(key, step, ask, asking)
-        return read_text(text, ask)
+        if text is not None:
+            return read_text(text, ask)
+        return await self._share(key, step, ask, asking)
 
-    async def _share(self, key: str, step: Step, ask: Ask, asking: Asking) -> str:
-        """Return the text of the same ask that is in flight, or ask."""
+    async def _share(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
+        """Read the text of the same ask that is in flight, or ask."""
         is_first = False
 
-        def work() -> Coroutine[Any, Any, str]:
+        def work() -> Coroutine[Any, Any, Answered]:
             nonlocal is_first
             is_first = True
             return self._ask_until_read(key, step, ask, asking)
 
         while True:
             try:
-                return await self._flights.run(key, work)
+                answered = await self._flights.run(key, work)
+                return answered.finding if is_first else read_text(answered.text, ask)
             except (BudgetExceeded, OutOfTime):
                 if is_first:
                     raise
@@ -144,7 +152,7 @@ class OpenAIProvider:
         step = Step(config.max_tokens, config.temperature, config.seed, config.reasoning_effort)
         return step.reseeded(_SEEDS_A_VOTE * vote) if vote else step
 
-    async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> str:
+    async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Answered:
         history: list[str] = []
         following: Step | None = step
         retryable = True
@@ -161,16 +169,16 @@ class OpenAIProvider:
         kind = JudgeFault if retryable else Refused
         raise kind("; ".join(history), attempts=len(history))
 
-    async def _ask_and_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> str:
+    async def _ask_and_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Answered:
         try:
             async with asyncio.timeout_at(_loop_time(asking.deadline)):
                 reply = await self._ask_once(step, ask, asking)
         except TimeoutError:
             raise OutOfTime("the time for this group is over") from None
-        read_reply(reply, ask)
+        finding = read_reply(reply, ask)
         self._breaker.succeeded()
         await self._shared.cache.put(key, reply.text)
-        return reply.text
+        return Answered(reply.text, finding)
 
     async def _after(
         self, error: AssayError, step: Step, number: int, asking: Asking

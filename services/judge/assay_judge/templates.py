@@ -3,6 +3,7 @@
 import hashlib
 import string
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 
 from assay_shared.errors import ConfigError, InvalidInput
@@ -30,19 +31,24 @@ class Template:
     text: str
     digest: str
 
-    @property
+    @cached_property
     def asks_certainty(self) -> bool:
         """Whether a reply has `confidence`."""
         return '"confidence"' in self.text
 
-    @property
+    @cached_property
     def asks_reason_first(self) -> bool:
         """Whether a reply gives its reason before what it decides."""
         reason = self.text.rfind('"reason"')
         return 0 <= reason < max(self.text.rfind(key) for key in _DECISIONS)
 
+    @cached_property
+    def _parts(self) -> list[tuple[str, str | None]]:
+        return [(text, name) for text, name, _, _ in string.Formatter().parse(self.text)]
+
     def fill(self, **values: str) -> str:
-        return self.text.format_map(values)
+        """Return the prompt with the values in their places."""
+        return "".join(text + (values[name] if name else "") for text, name in self._parts)
 
 
 class Templates:
