@@ -204,7 +204,8 @@ def start_ours(processes: Processes, upstream: str) -> Target:
     process = processes.start(
         "ours",
         [sys.executable, "-m", "assay_shared.cli", "judge", "serve", "--port", "0"],
-        {"ASSAY_JUDGE_CONFIG": str(chain)},
+        # The code that this script itself runs on.
+        {"ASSAY_JUDGE_CONFIG": str(chain), "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     return Target("ours", processes.announced("ours", process), JUDGE, process)
 

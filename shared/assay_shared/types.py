@@ -24,6 +24,8 @@ from pydantic import (
     model_validator,
 )
 
+from assay_shared.scales import check_distinct, check_scale
+
 
 class Wire(BaseModel):
     """Base of all wire types."""
@@ -899,12 +901,6 @@ class JudgeForm(StrEnum):
     BEST_OF = "best_of"
 
 
-#: A schema lists each grade of a scale, and a model tells only so many apart.
-_MAX_STEPS = 100
-#: What a graded reply has beside its grades.
-_RESERVED = frozenset({"reason", "confidence"})
-
-
 class Criterion(Wire):
     """One thing to grade, on a scale from `low` to `high` in whole steps."""
 
@@ -916,25 +912,16 @@ class Criterion(Wire):
 
     @model_validator(mode="after")
     def _is_a_scale(self) -> "Criterion":
-        if self.high <= self.low:
-            raise ValueError(f"the scale of {self.name} must go up: high must be above low")
-        if self.high - self.low > _MAX_STEPS:
-            raise ValueError(f"the scale of {self.name} must have at most {_MAX_STEPS} steps")
-        if self.name.lower() in _RESERVED:
-            raise ValueError(f"a criterion must not be called {self.name}: a reply has that itself")
+        check_scale(self.name, self.low, self.high)
         return self
 
 
-def _check_names(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
-    """Refuse two criteria of one name: a reply has one grade for both."""
-    names = [one.name.lower() for one in criteria]
-    for one in criteria:
-        if names.count(one.name.lower()) > 1:
-            raise ValueError(f"two criteria are called {one.name}")
+def _distinct(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    check_distinct([one.name for one in criteria])
     return criteria
 
 
-Criteria = Annotated[tuple[Criterion, ...], Field(max_length=16), AfterValidator(_check_names)]
+Criteria = Annotated[tuple[Criterion, ...], Field(max_length=16), AfterValidator(_distinct)]
 
 
 #: A prompt is made of it, which is sent in UTF-8.

@@ -115,7 +115,7 @@ async def test_what_is_no_whole_answer_is_broken(parts: tuple[bytes, ...]) -> No
 async def test_an_answer_over_the_limit_is_not_read_on() -> None:
     num_sent = 0
 
-    async def pour(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         nonlocal num_sent
         for _ in range(2000):
             writer.write(b"x" * 65536)
@@ -129,7 +129,7 @@ async def test_an_answer_over_the_limit_is_not_read_on() -> None:
 
 
 async def test_of_a_long_error_the_beginning_is_read() -> None:
-    async def pour(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def pour(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(2000):
             writer.write(b"x" * 65536)
             await writer.drain()
@@ -141,7 +141,7 @@ async def test_of_a_long_error_the_beginning_is_read() -> None:
 
 
 async def test_silence_ends_in_time_and_progress_does_not() -> None:
-    async def drip(_: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(5):
             await asyncio.sleep(0.3)
             writer.write(b"x")

@@ -9,7 +9,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import cast
+from typing import Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
 import httptools
@@ -215,7 +215,8 @@ class _Connection(asyncio.Protocol):
         self._transport.write(request)
         for start in range(0, len(body), _PIECE_BYTES):
             if self._may_write is not None:
-                await asyncio.wait({self._may_write, self._whole}, return_when="FIRST_COMPLETED")
+                turns: set[asyncio.Future[Any]] = {self._may_write, self._whole}
+                await asyncio.wait(turns, return_when=asyncio.FIRST_COMPLETED)
             if self._whole.done():  # it was answered before all was sent, or failed
                 self.is_reusable = False
                 return
