@@ -121,6 +121,8 @@ def _schema(template: Template, **properties: dict[str, Any]) -> dict[str, Any]:
 
 def _data(text: str) -> str:
     """Return a text for a place between tags, without a tag of the prompt's in it."""
+    if text.isascii() and "<" not in text:
+        return text
     return _TAG.sub(r"<\\", text)
 
 

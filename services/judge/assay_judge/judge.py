@@ -124,7 +124,9 @@ class JudgeChain:
             )
             if not open_answers:
                 return JudgeResponse(judgements=tuple(one for one in known if one is not None))
-            rest = request.model_copy(update={"answers": open_answers})
+            rest = request
+            if len(open_answers) < len(request.answers):
+                rest = request.model_copy(update={"answers": open_answers})
             asking = Asking(client(), request.run, time.monotonic() + self._config.deadline_s)
             judged = iter(await self._ask_chain(rest, asking))
         return JudgeResponse(

@@ -9,6 +9,7 @@ import ssl
 from base64 import b64encode
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, cast
 from urllib.parse import quote, unquote, urlsplit
 
@@ -44,6 +45,11 @@ class Answer:
     content: bytes = b""
 
 
+@lru_cache(maxsize=1024)
+def _quoted(path: str) -> str:
+    return quote(path, safe=_SAFE)
+
+
 class Transport:
     """Sends requests to one address. At most `max_connections` are in flight; 0 sets no limit."""
 
@@ -52,7 +58,7 @@ class Transport:
         self._host = parts.hostname or ""
         self._is_tls = parts.scheme == "https"
         self._port = parts.port or (443 if self._is_tls else 80)
-        self._path = quote(parts.path.rstrip("/"), safe=_SAFE)
+        self._path = _quoted(parts.path.rstrip("/"))
         self._max_answer_bytes = max_answer_bytes
         self._turns = asyncio.Semaphore(max_connections) if max_connections else None
         self._idle: list[_Connection] = []
@@ -129,8 +135,7 @@ class Transport:
     def _write(
         self, method: str, path: str, headers: Mapping[str, str], body: bytes | None
     ) -> bytes:
-        target = self._path + quote(path, safe=_SAFE)
-        lines = [f"{method} {target} HTTP/1.1\r\n{self._head}"]
+        lines = [f"{method} {self._path}{_quoted(path)} HTTP/1.1\r\n{self._head}"]
         for name, value in headers.items():
             if "\r" in value or "\n" in value or "\0" in value:
                 raise ValueError(f"the header {name} must not hold line breaks")
