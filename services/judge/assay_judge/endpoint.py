@@ -123,7 +123,7 @@ class ChatEndpoint(ServiceClient):
         return RefusedContent if status in _OF_CONTENT else super()._kind(status)
 
     def _check_model(self, asked: str, served: Any) -> None:
-        if served is None or served == asked or served in self.served_as:
+        if served in (None, "", asked, *self.served_as):
             return
         if not isinstance(served, str) or not is_version_of(served, asked):
             raise NotServed(
@@ -140,8 +140,8 @@ def is_version_of(served: str, asked: str) -> bool:
     served, asked = served.lower(), asked.lower()
     if "/" not in served or "/" not in asked:
         served, asked = served.rpartition("/")[2], asked.rpartition("/")[2]
-    rest = served.removeprefix(asked)
-    return rest == "" or (rest != served and bool(_VERSION.fullmatch(rest)))
+    version = served[len(asked) :]
+    return served.startswith(asked) and (not version or bool(_VERSION.fullmatch(version)))
 
 
 def _only(choices: list[_Choice]) -> _Choice:

@@ -1,7 +1,6 @@
 """Reading a judge's reply: strictly, since a guess would be a verdict nobody gave."""
 
 import json
-import re
 from typing import Any, NoReturn
 
 from assay_judge.endpoint import Declined, Reply
@@ -9,7 +8,7 @@ from assay_judge.forms import Ask, Finding
 from assay_shared.errors import JudgeFault
 from assay_shared.masking import mask
 
-_FENCE = re.compile(r"\A```(?:json)?\s*\n(.*?)\n?```\Z", re.DOTALL)
+_FENCE = "```"
 #: How endpoints say that a model has said all it wanted to say.
 _NORMAL = frozenset({"stop", "eos", "eos_token", "end_turn"})
 _FILTERED = frozenset({"content_filter", "safety", "recitation"})
@@ -49,9 +48,8 @@ def read_text(text: str, ask: Ask) -> Finding:
     """As `read_reply`, of a text that is known to be whole."""
     if text in ask.words:
         return ask.words[text]
-    fenced = _FENCE.match(text)
     try:
-        found = _STRICT.decode(fenced.group(1) if fenced else text)
+        found = _STRICT.decode(_unfenced(text).strip())
     except _Twice as error:
         raise Unreadable(f"{error}: not a verdict: {_show(text)}") from None
     except (ValueError, RecursionError):
@@ -63,6 +61,14 @@ def read_text(text: str, ask: Ask) -> Finding:
         return ask.read(reply)
     except JudgeFault as error:
         raise Unreadable(f"{error.message}: not a verdict: {_show(text)}") from None
+
+
+def _unfenced(text: str) -> str:
+    """Return what stands in a fence that is the whole text."""
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    kind, _, content = text[len(_FENCE) : -len(_FENCE)].partition("\n")
+    return content if kind.strip() in ("", "json") else text
 
 
 def _show(text: str) -> str:
