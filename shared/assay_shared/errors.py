@@ -84,7 +84,7 @@ class CallerError(AssayError):
     """The caller's fault."""
 
     http_status = 422
-    failure_class = FailureClass.INTERNAL
+    failure_class = FailureClass.CALLER
 
 
 class InvalidInput(CallerError):

@@ -22,6 +22,9 @@ from assay_shared.tracing import end_tracing, set_up_tracing
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2048
+#: New objects after which the youngest are collected, in less than a millisecond; and how many
+#: collections of a generation make one of the next.
+_GC_THRESHOLDS = (10_000, 20, 20)
 #: How often uvicorn ticks.
 _TICK_S = 0.1
 
@@ -80,6 +83,8 @@ def run_service(
     # tens of milliseconds.
     gc.collect()
     gc.freeze()
+    # Requests make hundreds of short-lived objects: collecting every 700 takes a fifth of the time.
+    gc.set_threshold(*_GC_THRESHOLDS)
     _Server(config, app.state.on_stop, limits).run(sockets=listeners)
     end_tracing()
 

@@ -8,6 +8,7 @@ from contextlib import AbstractAsyncContextManager
 from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
+from fastapi.telemetry import TelemetryConfig
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from pydantic import JsonValue
 from starlette.exceptions import HTTPException
@@ -34,6 +35,8 @@ from assay_shared.validated import message_of
 _log = logging.getLogger(__name__)
 
 _UNREADABLE = "the body must be JSON, in UTF-8, and must not nest by the hundreds"
+#: Traces and metrics are our own: FastAPI would look at each request whether it has any.
+_NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
 #: Characters of a client's own text in an error.
 _MAX_ECHO = 200
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
@@ -60,7 +63,9 @@ def create_service(
         body_limit_bytes: in place of the one in the settings.
         on_stop: called as soon as a stop is asked for, before the requests in hand are waited for.
     """
-    app = FastAPI(title=f"assay {name}", version=__version__, lifespan=lifespan)
+    app = FastAPI(
+        title=f"assay {name}", version=__version__, lifespan=lifespan, telemetry=_NO_TELEMETRY
+    )
     app.state.metrics = ServiceMetrics(name, __version__)
     app.state.on_stop = on_stop
     _add_error_handlers(app, name)
@@ -144,9 +149,9 @@ def describe_invalid(error: RequestValidationError) -> InvalidInput:
         return InvalidInput(
             "the body is no JSON object", hint="send one, with content-type: application/json"
         )
-    if first["type"] == "json_invalid":  # its place is a number of characters, and no field
-        reason, place = first["ctx"]["error"], first["loc"][-1]
-        return InvalidInput(f"the body is not JSON: {reason}, at character {place}")
+    if first["type"] == "json_invalid":
+        at = first["loc"][-1]
+        return InvalidInput(f"the body is not JSON: {first['msg']} at character {at}")
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     message = _short(message_of(first))
     given = first.get("input")

@@ -17,12 +17,15 @@ from pydantic import (
     BeforeValidator,
     ConfigDict,
     Field,
+    FiniteFloat,
     JsonValue,
+    NonNegativeInt,
     PlainSerializer,
     model_validator,
 )
 
 from assay_shared.described import Described
+from assay_shared.scales import check_distinct, check_scale
 
 
 class Wire(Described, BaseModel):
@@ -942,9 +945,13 @@ class CellResult(Wire):
 
 
 class FailureClass(StrEnum):
-    """Whose fault. `policy` marks the answer's own fault, which is a score and never a failure."""
+    """Whose fault. `policy` marks the answer's own fault, which is a score and never a failure.
+
+    `caller`: a request, task or option that cannot be used.
+    """
 
     POLICY = "policy"
+    CALLER = "caller"
     SANDBOX = "sandbox"
     JUDGE = "judge"
     NETWORK = "network"
@@ -1005,19 +1012,30 @@ class Criterion(Wire):
     #: What its grade is called.
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")
     #: What the judge is told about it.
-    description: str
+    description: str = Field(max_length=4000)
     #: The lowest grade.
-    low: int = 1
+    low: int = Field(default=1, ge=-1000, le=1000)
     #: The highest grade.
-    high: int = 5
+    high: int = Field(default=5, ge=-1000, le=1000)
     #: How much it counts beside the others.
-    weight: float = Field(default=1.0, gt=0)
+    weight: float = Field(default=1.0, ge=0.001, le=1000, allow_inf_nan=False)
 
     @model_validator(mode="after")
     def _is_a_scale(self) -> "Criterion":
-        if self.high <= self.low:
-            raise ValueError(f"the scale of {self.name} must go up: high must be above low")
+        check_scale(self.name, self.low, self.high)
         return self
+
+
+def _distinct(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
+    check_distinct([one.name for one in criteria])
+    return criteria
+
+
+Criteria = Annotated[tuple[Criterion, ...], Field(max_length=16), AfterValidator(_distinct)]
+
+
+#: A prompt is made of it, which is sent in UTF-8.
+JudgedText = Annotated[str, AfterValidator(_check_utf8)]
 
 
 class JudgeRequest(Wire):
@@ -1042,15 +1060,15 @@ class JudgeRequest(Wire):
     )
 
     #: What was asked.
-    question: str
+    question: JudgedText
     #: One judgement is given for each, in order.
-    answers: tuple[str, ...] = Field(min_length=1, max_length=256)
+    answers: tuple[JudgedText, ...] = Field(min_length=1, max_length=256)
     #: A right answer; without one the judge knows only the question.
-    reference: str | None = None
+    reference: JudgedText | None = None
     #: What is asked of the judge.
     form: JudgeForm = JudgeForm.BINARY
     #: What is graded, where the form is `graded`.
-    criteria: tuple[Criterion, ...] = Field(default=(), max_length=16)
+    criteria: Criteria = ()
     #: A prompt of the operator's in place of the form's own, by name.
     template: str | None = None
     #: What the question is about; a judge may be allowed for some domains only.
@@ -1112,6 +1130,8 @@ class Cost(Wire):
     sandbox_cpu_s: float = 0.0
     #: Tokens of all prompts and replies.
     judge_tokens: int = 0
+    #: Of `judge_tokens`, those of requests whose provider did not say how many it took.
+    estimated_tokens: int = 0
     #: In the unit of the judge's prices.
     money: float = 0.0
 
@@ -1119,6 +1139,7 @@ class Cost(Wire):
         return Cost(
             sandbox_cpu_s=self.sandbox_cpu_s + other.sandbox_cpu_s,
             judge_tokens=self.judge_tokens + other.judge_tokens,
+            estimated_tokens=self.estimated_tokens + other.estimated_tokens,
             money=self.money + other.money,
         )
 
@@ -1144,9 +1165,9 @@ class RewardComponent(Wire):
     #: What the rubric calls it.
     name: str
     #: As measured, within the component's range.
-    value: float
+    value: FiniteFloat
     #: The weight it enters with; 0 for a gate.
-    weight: float
+    weight: FiniteFloat
     #: For people: what was found.
     detail: str = ""
 
@@ -1157,7 +1178,7 @@ class Scored(Wire):
     #: Says that there is a reward.
     status: Literal["scored"] = "scored"
     #: What the rubric makes of its components.
-    value: float
+    value: FiniteFloat
     #: What became of the answer, in the sandbox's words; accepted means right.
     outcome: Status
     #: What was measured, gates first.
@@ -1214,7 +1235,7 @@ class ScoreRequest(Wire):
     #: Whom costs are charged to, beside the caller.
     run: str = ""
     #: The tokens of each answer that the policy sampled, for rubrics that need lengths.
-    num_tokens: tuple[int, ...] = ()
+    num_tokens: tuple[NonNegativeInt, ...] = ()
     #: Whether each answer was cut off at its token limit, where that is known.
     truncated: tuple[bool, ...] = ()
 

@@ -156,8 +156,8 @@ async def test_a_rubric_that_does_not_fit_a_task_leaves_its_answers_unscored(
 ) -> None:
     await stored_run(folder, settings)
     found, _ = await asyncio.to_thread(rescore, folder, settings, "code.dense")
-    assert found.all.failures == {"internal": len(VALUES)}
-    assert found.failure_examples == {"internal": "task.tests: task sum has no tests to run"}
+    assert found.all.failures == {"caller": len(VALUES)}
+    assert found.failure_examples == {"caller": "task.tests: task sum has no tests to run"}
     assert found.by_scorer[next(n for n in found.by_scorer if n.startswith("math"))].before is None
 
 

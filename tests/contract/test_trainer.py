@@ -3,6 +3,7 @@
 from collections.abc import AsyncIterator
 from pathlib import Path
 
+import aiohttp
 import pytest
 import yaml
 
@@ -72,6 +73,9 @@ async def test_wrong_requests_are_told_what_is_wrong(client: TrainerClient) -> N
 
 
 async def test_the_dashboard_is_one_page(client: TrainerClient) -> None:
-    async with client._open().get(client._base_url + "/") as response:
+    async with (
+        aiohttp.ClientSession() as session,
+        session.get(client._base_url + "/") as response,
+    ):
         assert response.status == 200
         assert "<title>Assay</title>" in await response.text()

@@ -294,7 +294,8 @@ FORGERS = {
     "closes the channel": _SIDE + "def f(x):\n    channel()._line._socket.close()\n    return 0",
     "puts another socket in its place": (
         _SIDE + "def f(x):\n    a, b = socket.socketpair()\n    b.sendall(b'x' * 999)\n"
-        "    b.shutdown(socket.SHUT_WR)\n    os.dup2(a.fileno(), channel()._line._socket.fileno())\n    return 0"
+        "    b.shutdown(socket.SHUT_WR)\n"
+        "    os.dup2(a.fileno(), channel()._line._socket.fileno())\n    return 0"
     ),
     "answers several times": (
         _SIDE + "def f(x):\n    for value in (0, 1, True, None):\n"

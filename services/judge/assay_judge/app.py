@@ -15,6 +15,7 @@ from assay_shared.access import needs
 from assay_shared.admission import Gate
 from assay_shared.config import load_config
 from assay_shared.errors import Unreachable
+from assay_shared.json_route import put_first, use_json_routes
 from assay_shared.responses import errors_of
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
@@ -36,12 +37,18 @@ def create_app(settings: JudgeSettings) -> FastAPI:
             await chain.open()
             yield
             await chain.close()
+        await large_bodies.close()
 
     def health() -> dict[str, JsonValue]:
         names = [provider.name for provider in config.chain]
-        return {"chain": [*names], "left_alone": [*chain.left_alone]}
+        return {
+            "chain": [*names],
+            "left_alone": [*chain.left_alone],
+            "paused_s": {**chain.paused_s},
+        }
 
     app = create_service("judge", settings, lifespan, health=health, cancel_on_disconnect=True)
+    large_bodies = use_json_routes(app)
     registry = app.state.metrics.registry
     shared = make_shared_state(settings, registry)
     gate = Gate(settings.judge_max_running, settings.judge_max_waiting)
@@ -59,4 +66,5 @@ def create_app(settings: JudgeSettings) -> FastAPI:
         """What models were asked, and what it cost: by a run, by a caller, by both, or in all."""
         return await shared.ledger.spent(run, caller)
 
+    put_first(app)
     return app

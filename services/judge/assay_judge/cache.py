@@ -56,6 +56,8 @@ class CacheMetrics:
             ["outcome"],
             registry=registry,
         )
+        self.hit, self.miss = self.lookups.labels("hit"), self.lookups.labels("miss")
+        self.stored = self.stores.labels("stored")
 
 
 def cache_key(
@@ -84,7 +86,7 @@ def cache_key(
 
 def _normalise(value: JsonValue) -> JsonValue:
     if isinstance(value, str):
-        return unicodedata.normalize("NFC", value).rstrip()
+        return (value if value.isascii() else unicodedata.normalize("NFC", value)).rstrip()
     if isinstance(value, list | tuple):
         return [_normalise(one) for one in value]
     if isinstance(value, dict):
@@ -118,7 +120,7 @@ class ProcessCache:
         value = self._values.get(key)
         if value is not None:
             self._values.move_to_end(key)
-        self._metrics.lookups.labels("miss" if value is None else "hit").inc()
+        (self._metrics.miss if value is None else self._metrics.hit).inc()
         return value
 
     async def put(self, key: str, value: str) -> None:
@@ -131,7 +133,7 @@ class ProcessCache:
             self._forget(next(iter(self._values)))
         self._values[key] = value
         self.num_bytes += size
-        self._metrics.stores.labels("stored").inc()
+        self._metrics.stored.inc()
 
     def _forget(self, key: str) -> None:
         value = self._values.pop(key, None)
@@ -176,7 +178,7 @@ class RedisCache:
             self._metrics.lookups.labels("unreachable").inc()
             self._rest(error)
             return None
-        self._metrics.lookups.labels("miss" if value is None else "hit").inc()
+        (self._metrics.miss if value is None else self._metrics.hit).inc()
         return None if value is None else str(value)
 
     async def put(self, key: str, value: str) -> None:
@@ -193,7 +195,7 @@ class RedisCache:
             self._metrics.stores.labels("unreachable").inc()
             self._rest(error)
             return
-        self._metrics.stores.labels("stored").inc()
+        self._metrics.stored.inc()
 
     def _rest(self, error: InfrastructureError) -> None:
         now = time.monotonic()

@@ -19,12 +19,17 @@ class OpenAIProviderConfig(Config):
     name: str
     base_url: str
     model: str
+    #: Other names that the endpoint may give the model in its replies. A reply of any other model
+    #: is refused; a version or a date after `model`, or its owner before it, makes no other one.
+    served_as: tuple[str, ...] = ()
     #: Of the weights, where the endpoint does not change its model's name with them: part of what
     #: the cache remembers a reply by.
     revision: str = ""
     #: Name of the environment variable that holds the key, or a mounted file; none without one.
     api_key_env: str | None = None
     api_key_file: Path | None = None
+    #: Ask for the reason before the verdict: for a model that does not reason by itself.
+    reason_first: bool = False
     #: Whether the endpoint holds a reply to a JSON schema (`response_format`).
     structured: bool = False
     temperature: float = Field(default=0.0, ge=0, le=2)

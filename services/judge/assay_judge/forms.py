@@ -18,7 +18,13 @@ _MAX_REASON = 600
 #: than 128 repetitions are too many for vLLM's grammar compiler, which then answers 500.
 _LONG_REASON = r'^[^"\\\x00-\x1f\x7f]*$'
 _REASON = r'^[^"\\\x00-\x1f\x7f]{0,100}$'
-_CLOSING = re.compile(r"</(?=\s*(question|reference|answer|first|second)\b)", re.IGNORECASE)
+#: Characters that nobody sees, which could stand in a tag's name.
+_UNSEEN = r"\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
+_WORDS = ("question", "reference", "answer", "first", "second")
+_NAMES = "|".join(f"[{_UNSEEN}]{{0,3}}+".join(word) for word in _WORDS)
+_BEFORE = rf"[\s/\\\uff0f{_UNSEEN}]{{0,8}}+"
+#: The beginning of an opening or closing tag, as a model could take it for one of the prompt's.
+_TAG = re.compile(rf"[<\uff1c\ufe64](?={_BEFORE}(?:{_NAMES})s?(?![a-z0-9_]))", re.IGNORECASE)
 _COMPATIBLE = {"True": Label.CORRECT, "False": Label.INCORRECT}
 
 
@@ -85,9 +91,9 @@ def decide(request: JudgeRequest, findings: Sequence[Finding]) -> list[Decided]:
         case JudgeForm.GRADED:
             return [_decide_grades(request.criteria, one) for one in findings]
         case JudgeForm.PAIRWISE:
-            return _decide_pair(findings)
+            return _decide_pair(request.answers, findings)
         case JudgeForm.BEST_OF:
-            return _decide_best(len(request.answers), findings)
+            return _decide_best(request.answers, findings)
 
 
 def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
@@ -114,12 +120,16 @@ def _schema(template: Template, **properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _data(text: str) -> str:
-    """A text between tags, which it cannot close."""
-    return _CLOSING.sub(r"<\\/", text)
+    """Return a text for a place between tags, without a tag of the prompt's in it."""
+    if text.isascii() and "<" not in text:
+        return text
+    return _TAG.sub(r"<\\", text)
 
 
 def _reason(reply: dict[str, Any]) -> str:
-    return str(reply.get("reason", ""))[:_MAX_REASON]
+    """Return the reason, shortened, as text that UTF-8 can carry."""
+    text = str(reply.get("reason", ""))[:_MAX_REASON]
+    return text.encode(errors="replace").decode()
 
 
 def _choice(reply: dict[str, Any], name: str, choices: Sequence[object]) -> Any:
@@ -219,11 +229,11 @@ def _ask_pair(request: JudgeRequest, template: Template, order: tuple[int, int])
     )
 
 
-def _decide_pair(findings: Sequence[Finding]) -> list[Decided]:
+def _decide_pair(answers: Sequence[str], findings: Sequence[Finding]) -> list[Decided]:
     one, other = choices = _choices(findings)
     reason = "; ".join(finding.reason for finding in findings)
-    # A judge that the order sways has decided nothing.
-    is_tie = one is None or one != other
+    # A judge that the order sways has decided nothing; nor has one of two equal answers.
+    is_tie = one is None or one != other or answers[0] == answers[1]
     scores = (0.5, 0.5) if is_tie else (float(one == 0), float(one == 1))
     return [Decided(score=s, reason=reason, num_votes=2, choices=choices) for s in scores]
 
@@ -254,13 +264,18 @@ def _ask_best(request: JudgeRequest, template: Template, order: tuple[int, ...])
     )
 
 
-def _decide_best(num_answers: int, findings: Sequence[Finding]) -> list[Decided]:
+def _decide_best(answers: Sequence[str], findings: Sequence[Finding]) -> list[Decided]:
+    """Equal answers share their votes: a judge cannot tell one of them from another."""
     choices = _choices(findings)
-    votes = Counter(choices)
+    votes = Counter(answers[one] for one in choices if one is not None)
+    num_equal = Counter(answers)
     reason = "; ".join(finding.reason for finding in findings)
     return [
         Decided(
-            score=votes[i] / len(choices), reason=reason, num_votes=len(choices), choices=choices
+            score=votes[answer] / num_equal[answer] / len(choices),
+            reason=reason,
+            num_votes=len(choices),
+            choices=choices,
         )
-        for i in range(num_answers)
+        for answer in answers
     ]

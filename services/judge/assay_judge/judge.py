@@ -17,7 +17,7 @@ from assay_judge.provider import Asking, Provider
 from assay_judge.provider_openai import OpenAIProvider
 from assay_judge.provider_reference import ReferenceProvider
 from assay_judge.shared_state import SharedState
-from assay_judge.templates import Template, Templates
+from assay_judge.templates import REASONED, Template, Templates
 from assay_judge.verify import Verifier
 from assay_judge.voting import Votes
 from assay_shared.admission import Gate
@@ -77,6 +77,11 @@ class JudgeChain:
         self._config = config
         self._verifier = verifier
         self._templates = Templates(config.templates)
+        self._reason_first = {
+            one.name
+            for one in config.chain
+            if isinstance(one, OpenAIProviderConfig) and one.reason_first
+        }
         self._votes = Votes(config.voting, providers) if config.voting else None
         self._gate = gate
         self._metrics = JudgeMetrics(registry)
@@ -95,6 +100,12 @@ class JudgeChain:
         """The providers that are not asked now, because they failed again and again."""
         return [provider.name for provider in self._providers if provider.is_open]
 
+    @property
+    def paused_s(self) -> dict[str, float]:
+        """The providers that have asked not to be asked, and for how many seconds more."""
+        asked = [one for one in self._providers if isinstance(one, OpenAIProvider)]
+        return {one.name: round(one.paused_s, 1) for one in asked if one.paused_s > 0}
+
     async def judge(self, request: JudgeRequest) -> JudgeResponse:
         """Decide a group.
 
@@ -102,7 +113,8 @@ class JudgeChain:
             InvalidInput: a template that there is not.
             Overloaded: too many groups wait already.
         """
-        template = self._template(request)
+        if request.template is not None:
+            self._templates.find(request.form, request.template)  # it must be there
         async with self._gate.enter(client()):
             known = await self._verify(request)
             open_answers = tuple(
@@ -112,9 +124,11 @@ class JudgeChain:
             )
             if not open_answers:
                 return JudgeResponse(judgements=tuple(one for one in known if one is not None))
-            rest = request.model_copy(update={"answers": open_answers})
+            rest = request
+            if len(open_answers) < len(request.answers):
+                rest = request.model_copy(update={"answers": open_answers})
             asking = Asking(client(), request.run, time.monotonic() + self._config.deadline_s)
-            judged = iter(await self._ask_chain(rest, asks_of(rest, template), asking))
+            judged = iter(await self._ask_chain(rest, asking))
         return JudgeResponse(
             judgements=tuple(one or next(judged) for one in known), cost=asking.bill.cost
         )
@@ -129,36 +143,37 @@ class JudgeChain:
                 self._metrics.decisions.labels(verdict.judge, str(verdict.label)).inc()
         return known
 
-    def _template(self, request: JudgeRequest) -> Template:
-        name = request.template
-        if name is None and self._votes is not None and request.form is JudgeForm.BINARY:
-            name = _CERTAINTY
-        return self._templates.find(request.form, name)
+    def _template(self, request: JudgeRequest, provider: Provider) -> Template:
+        """Return the template that the request names, or the provider's own for its form."""
+        if request.template is not None:
+            return self._templates.find(request.form, request.template)
+        votes = self._votes is not None and request.form is JudgeForm.BINARY
+        parts = [_CERTAINTY] * votes + [REASONED] * (provider.name in self._reason_first)
+        return self._templates.find(request.form, "_".join(parts))
 
-    async def _ask_chain(
-        self, request: JudgeRequest, asks: list[Ask], asking: Asking
-    ) -> list[Judgement]:
-        tried: list[tuple[Provider, list[Finding | Failure]]] = []
+    async def _ask_chain(self, request: JudgeRequest, asking: Asking) -> list[Judgement]:
+        tried: list[tuple[Provider, str, list[Finding | Failure]]] = []
         for provider in self._providers:
             if request.form not in provider.forms:
                 continue
+            asks = asks_of(request, self._template(request, provider))
             found = await together(
                 self._find(provider, request, index, ask, asking) for index, ask in enumerate(asks)
             )
-            tried.append((provider, found))
+            tried.append((provider, asks[0].template, found))
             if all(isinstance(one, Finding) for one in found):
                 break
             self._metrics.fallbacks.labels(provider.name).inc()
             _log.warning("%s left answers undecided", provider.name)
         if not tried:
             return [_abstain([_JUDGELESS])] * len(request.answers)
-        judge, found = max(tried, key=lambda one: _num_findings(one[1]))
-        template = asks[0].template if judge.has_prompt else None
+        judge, digest, found = max(tried, key=lambda one: _num_findings(one[2]))
+        template = digest if judge.has_prompt else None
         return [
-            Verdict.model_validate({"judge": judge.name, "template": template} | vars(one))
+            Verdict(judge=judge.name, template=template, **vars(one))
             if isinstance(one, Decided)
             else one
-            for one in _outcomes(request, found, [replies for _, replies in tried])
+            for one in _outcomes(request, found, [replies for _, _, replies in tried])
         ]
 
     async def _find(

@@ -6,6 +6,7 @@ never less than what was spent. Which currency is up to who writes the prices.
 
 from collections import Counter
 from decimal import ROUND_CEILING, Decimal
+from functools import cached_property, lru_cache
 from typing import NamedTuple, Protocol
 from urllib.parse import quote
 
@@ -20,6 +21,7 @@ _PREFIX = PREFIX + "ledger:"
 _MICRO = 1_000_000
 _TTL_S = 30 * 24 * 3600
 _REQUESTS = "requests:"
+_KNOWN_ACCOUNTS = 1024
 
 
 class Price(Config):
@@ -28,12 +30,21 @@ class Price(Config):
     input_per_million: Decimal = Field(default=Decimal(0), ge=0)
     output_per_million: Decimal = Field(default=Decimal(0), ge=0)
 
+    @cached_property
+    def is_free(self) -> bool:
+        return not (self.input_per_million or self.output_per_million)
+
 
 class Usage(NamedTuple):
-    """Tokens of one request, as its provider counted them."""
+    """Tokens of one request, as its provider counted them; an estimate where it did not."""
 
     prompt_tokens: int
     completion_tokens: int
+    is_estimated: bool = False
+
+    @property
+    def estimated_tokens(self) -> int:
+        return self.prompt_tokens + self.completion_tokens if self.is_estimated else 0
 
 
 class Spending(Wire):
@@ -43,6 +54,8 @@ class Spending(Wire):
     prompt_tokens: int = 0
     #: Of all replies.
     completion_tokens: int = 0
+    #: Of both, the tokens of requests whose provider did not say how many they took.
+    estimated_tokens: int = 0
     #: In the currency of the prices.
     money: float = 0.0
     #: Requests that were sent, by provider.
@@ -87,6 +100,8 @@ class Ledger(Protocol):
 
 def micro_money(usage: Usage, price: Price) -> int:
     """The cost in millionths: a price of a million tokens is that of one token in millionths."""
+    if price.is_free:
+        return 0
     cost = (
         usage.prompt_tokens * price.input_per_million
         + usage.completion_tokens * price.output_per_million
@@ -100,14 +115,18 @@ def money(usage: Usage, price: Price) -> float:
 
 
 def _entry(provider: str, usage: Usage, price: Price) -> dict[str, int]:
-    return {
+    entry = {
         "prompt_tokens": usage.prompt_tokens,
         "completion_tokens": usage.completion_tokens,
         "micro_money": micro_money(usage, price),
         _REQUESTS + provider: 1,
     }
+    if usage.is_estimated:
+        entry["estimated_tokens"] = usage.estimated_tokens
+    return entry
 
 
+@lru_cache(maxsize=_KNOWN_ACCOUNTS)
 def _account(run: str | None, caller: str | None) -> str:
     """The name of a sum; names of runs and callers are quoted, so that two never coincide."""
     names = {"run": run, "caller": caller}
@@ -115,14 +134,16 @@ def _account(run: str | None, caller: str | None) -> str:
     return "&".join(parts) or "all"
 
 
-def _accounts(run: str, caller: str) -> list[str]:
-    return [_account(r, c) for r in (run, None) for c in (caller, None)]
+@lru_cache(maxsize=_KNOWN_ACCOUNTS)
+def _accounts(run: str, caller: str) -> tuple[str, ...]:
+    return tuple(_account(r, c) for r in (run, None) for c in (caller, None))
 
 
 def _spending(sums: dict[str, int]) -> Spending:
     return Spending(
         prompt_tokens=sums.get("prompt_tokens", 0),
         completion_tokens=sums.get("completion_tokens", 0),
+        estimated_tokens=sums.get("estimated_tokens", 0),
         money=sums.get("micro_money", 0) / _MICRO,
         num_requests={
             name.removeprefix(_REQUESTS): number
@@ -156,7 +177,9 @@ class ProcessLedger:
     ) -> None:
         entry = _entry(provider, usage, price)
         for account in _accounts(run, caller):
-            self._sums.setdefault(account, Counter()).update(entry)
+            sums = self._sums.setdefault(account, Counter())
+            for name, amount in entry.items():
+                sums[name] += amount
 
     async def spent(self, run: str | None = None, caller: str | None = None) -> Spending:
         return _spending(self._sums.get(_account(run, caller), Counter()))

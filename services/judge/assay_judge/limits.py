@@ -108,4 +108,6 @@ def check_size(provider: str, limits: ProviderLimits, tokens: int) -> None:
 
 
 def no_room(provider: str, why: str, wait_s: float = 0.0) -> Overloaded:
-    return Overloaded(f"{provider}: {why}", retry_after_s=max(wait_s, _RETRY_AFTER_S))
+    """Return the refusal; `wait_s` is when there may be room, which a pause can put off."""
+    until = f", and none for {wait_s:.0f} s more" if wait_s >= _RETRY_AFTER_S else ""
+    return Overloaded(f"{provider}: {why}{until}", retry_after_s=max(wait_s, _RETRY_AFTER_S))

@@ -97,6 +97,9 @@ class _Pool:
         now = asyncio.get_running_loop().time()
         if self._request_wait_s(now) > deadline_s:
             raise self._late(deadline_s)
+        if not self._queue and self._has_place() and self._wait_s(tokens, now) <= 0:
+            self._hold(tokens, now)
+            return
         waiter = self._join(tokens, caller)
         self._admit()
         try:
@@ -126,12 +129,16 @@ class _Pool:
 
     def _late(self, deadline_s: float) -> Overloaded:
         wait_s = self._request_wait_s(asyncio.get_running_loop().time())
-        return no_room(self._provider, f"no room within {deadline_s:g} s", wait_s)
+        return no_room(self._provider, f"no room within {deadline_s:.3g} s", wait_s)
 
     def _request_wait_s(self, now: float) -> float:
         """What even a request of no tokens has to wait."""
         wait_s = max(0.0, self._paused_until - now)
         return wait_s if self._requests is None else max(wait_s, self._requests.wait_s(1, now))
+
+    def _wait_s(self, tokens: int, now: float) -> float:
+        wait_s = self._request_wait_s(now)
+        return wait_s if self._tokens is None else max(wait_s, self._tokens.wait_s(tokens, now))
 
     def _join(self, tokens: int, caller: str) -> _Waiter:
         own = self._callers.get(caller, _Caller())
@@ -171,9 +178,7 @@ class _Pool:
             self._timer = None
         while self._queue and self._has_place():
             waiter = self._queue[0]
-            wait_s = self._request_wait_s(now)
-            if self._tokens is not None:
-                wait_s = max(wait_s, self._tokens.wait_s(waiter.tokens, now))
+            wait_s = self._wait_s(waiter.tokens, now)
             if wait_s > 0:
                 self._timer = asyncio.get_running_loop().call_later(wait_s, self._admit)
                 return
@@ -187,12 +192,15 @@ class _Pool:
         self._round = waiter.round
         if waiter.turn.done():  # who waited has left in this very moment
             return
+        self._hold(waiter.tokens, now)
+        waiter.turn.set_result(None)
+
+    def _hold(self, tokens: int, now: float) -> None:
         self._num_held += 1
         if self._requests is not None:
             self._requests.take(1, now)
         if self._tokens is not None:
-            self._tokens.take(waiter.tokens, now)
-        waiter.turn.set_result(None)
+            self._tokens.take(tokens, now)
 
 
 class ProcessLimits:

@@ -310,4 +310,4 @@ class RedisLimits:
 
 
 def _late(lane: _Lane, deadline_s: float, wait_s: float) -> Overloaded:
-    return no_room(lane.provider, f"no room within {deadline_s:g} s", wait_s)
+    return no_room(lane.provider, f"no room within {deadline_s:.3g} s", wait_s)

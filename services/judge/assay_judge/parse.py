@@ -1,15 +1,17 @@
 """Reading a judge's reply: strictly, since a guess would be a verdict nobody gave."""
 
-import re
-from typing import Any
+import json
+from typing import Any, NoReturn
 
-from pydantic_core import from_json
-
-from assay_judge.endpoint import Reply
+from assay_judge.endpoint import Declined, Reply
 from assay_judge.forms import Ask, Finding
 from assay_shared.errors import JudgeFault
+from assay_shared.masking import mask
 
-_FENCE = re.compile(r"\A```(?:json)?\s*\n(.*?)\n?```\Z", re.DOTALL)
+_FENCE = "```"
+#: How endpoints say that a model has said all it wanted to say.
+_NORMAL = frozenset({"stop", "eos", "eos_token", "end_turn"})
+_FILTERED = frozenset({"content_filter", "safety", "recitation"})
 _MAX_SHOWN = 200
 
 
@@ -26,13 +28,19 @@ def read_reply(reply: Reply, ask: Ask) -> Finding:
 
     Raises:
         NoRoom: it is empty or cut off.
-        Unreadable: it is anything but the one object.
+        Declined: a filter ended it.
+        Unreadable: it ended in another unusual way, or is anything but the one object.
     """
+    ended = (reply.finish_reason or "").lower()
+    if ended in _FILTERED:
+        raise Declined(f"a reply ended by a filter (finish_reason {ended})")
     if not reply.text:
         reasoned = f", {reply.num_reasoned} characters of reasoning" if reply.num_reasoned else ""
         raise NoRoom(f"an empty reply (finish_reason {reply.finish_reason}{reasoned})")
-    if reply.finish_reason == "length":
+    if ended == "length":
         raise NoRoom("a reply cut off at its token limit")
+    if ended not in _NORMAL:
+        raise Unreadable(f"a reply that did not end normally (finish_reason {reply.finish_reason})")
     return read_text(reply.text, ask)
 
 
@@ -40,15 +48,46 @@ def read_text(text: str, ask: Ask) -> Finding:
     """As `read_reply`, of a text that is known to be whole."""
     if text in ask.words:
         return ask.words[text]
-    fenced = _FENCE.match(text)
     try:
-        found = from_json(fenced.group(1) if fenced else text)
-    except ValueError:
-        raise Unreadable(f"a reply that is not a verdict: {text[:_MAX_SHOWN]!r}") from None
+        found = _STRICT.decode(_unfenced(text).strip())
+    except _Twice as error:
+        raise Unreadable(f"{error}: not a verdict: {_show(text)}") from None
+    except (ValueError, RecursionError):
+        raise Unreadable(f"a reply that is not a verdict: {_show(text)}") from None
     if not isinstance(found, dict):
-        raise Unreadable(f"a reply that is not a verdict: {text[:_MAX_SHOWN]!r}")
+        raise Unreadable(f"a reply that is not a verdict: {_show(text)}")
     reply: dict[str, Any] = found
     try:
         return ask.read(reply)
     except JudgeFault as error:
-        raise Unreadable(f"{error.message}: not a verdict: {text[:_MAX_SHOWN]!r}") from None
+        raise Unreadable(f"{error.message}: not a verdict: {_show(text)}") from None
+
+
+def _unfenced(text: str) -> str:
+    """Return what stands in a fence that is the whole text."""
+    if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
+        return text
+    kind, _, content = text[len(_FENCE) : -len(_FENCE)].partition("\n")
+    return content if kind.strip() in ("", "json") else text
+
+
+def _show(text: str) -> str:
+    return repr(mask(text[: 10 * _MAX_SHOWN])[:_MAX_SHOWN])
+
+
+class _Twice(Exception):
+    """An object with two values for one key."""
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) < len(pairs):
+        raise _Twice("a reply with one key twice")
+    return found
+
+
+def _refuse(constant: str) -> NoReturn:
+    raise ValueError(f"{constant} is not a number of JSON")
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse)

@@ -12,11 +12,20 @@ from assay_shared.types import Cost, JudgeForm, JudgeRequest
 class Bill:
     """What the requests of one judgement have cost so far, those in vain included."""
 
-    cost: Cost = field(default_factory=Cost)
+    tokens: int = 0
+    estimated_tokens: int = 0
+    money: float = 0.0
 
     def add(self, usage: Usage, price: Price) -> None:
-        tokens = usage.prompt_tokens + usage.completion_tokens
-        self.cost = self.cost + Cost(judge_tokens=tokens, money=money(usage, price))
+        self.tokens += usage.prompt_tokens + usage.completion_tokens
+        self.estimated_tokens += usage.estimated_tokens
+        self.money += money(usage, price)
+
+    @property
+    def cost(self) -> Cost:
+        return Cost(
+            judge_tokens=self.tokens, estimated_tokens=self.estimated_tokens, money=self.money
+        )
 
 
 @dataclass(frozen=True)

@@ -40,6 +40,9 @@ class ProviderMetrics:
             ["provider"],
             registry=registry,
         )
+        #: What is counted for a provider and an outcome: looking it up costs more than counting.
+        self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
+        self._taken: dict[str, tuple[Counter, Counter, Counter]] = {}
         self._left_alone = Gauge(
             "assay_judge_left_alone",
             "1 while a provider is not asked because it failed again and again.",
@@ -59,14 +62,31 @@ class ProviderMetrics:
             outcome = type(error).__name__
             raise
         finally:
-            self._requests.labels(provider, outcome).inc()
-            self._request_s.labels(provider).observe(time.monotonic() - started)
+            number, seconds = self._ended_of(provider, outcome)
+            number.inc()
+            seconds.observe(time.monotonic() - started)
+
+    def _ended_of(self, provider: str, outcome: str) -> tuple[Counter, Histogram]:
+        ended = self._ended.get((provider, outcome))
+        if ended is None:
+            number = self._requests.labels(provider, outcome)
+            ended = self._ended[provider, outcome] = (number, self._request_s.labels(provider))
+        return ended
 
     def charge(self, provider: str, usage: Usage, price: Price) -> None:
         """Add what a request took."""
-        self._tokens.labels(provider, "prompt").inc(usage.prompt_tokens)
-        self._tokens.labels(provider, "completion").inc(usage.completion_tokens)
-        self._money.labels(provider).inc(money(usage, price))
+        taken = self._taken.get(provider)
+        if taken is None:
+            taken = self._taken[provider] = (
+                self._tokens.labels(provider, "prompt"),
+                self._tokens.labels(provider, "completion"),
+                self._money.labels(provider),
+            )
+        prompt, completion, spent = taken
+        prompt.inc(usage.prompt_tokens)
+        completion.inc(usage.completion_tokens)
+        if not price.is_free:
+            spent.inc(money(usage, price))
 
     def watch(self, provider: str, is_open: Callable[[], bool]) -> None:
         """Show from now on whether this provider is left alone."""

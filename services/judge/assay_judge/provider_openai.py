@@ -4,19 +4,22 @@ import asyncio
 import os
 import random
 import time
+from collections.abc import Coroutine
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 from assay_judge.breaker import Breaker, BreakerOpen
 from assay_judge.cache import cache_key
 from assay_judge.calibration.requirement import Qualification
 from assay_judge.config import OpenAIProviderConfig
-from assay_judge.endpoint import ChatEndpoint, Reply
+from assay_judge.endpoint import ChatEndpoint, Declined, RefusedContent, Reply
 from assay_judge.escalation import Step
 from assay_judge.forms import Ask, Finding
-from assay_judge.parse import NoRoom, read_reply, read_text
+from assay_judge.limits import MAX_PAUSE_S
+from assay_judge.parse import NoRoom, Unreadable, read_reply, read_text
 from assay_judge.provider import Asking
 from assay_judge.shared_state import SharedState
+from assay_judge.usage import estimate_prompt
 from assay_shared.clients import Timeouts
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import (
@@ -37,14 +40,23 @@ _SHARED = "redis"
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.1, 5.0
 #: More than a vote's retries take.
 _SEEDS_A_VOTE = 1000
-#: About as many characters as a token has, on the safe side.
-_CHARACTERS_PER_TOKEN = 3
 
 
 class Refused(JudgeFault):
     """The endpoint says that the request is wrong: asking again cannot help."""
 
     retryable = False
+
+
+class Answered(NamedTuple):
+    """A text, and what the caller who asked for it reads there: others read it for themselves."""
+
+    text: str
+    finding: Finding
+
+
+class OutOfTime(TimedOut):
+    """The time of the caller's group is over."""
 
 
 class TooMuchRoom(JudgeFault):
@@ -67,20 +79,28 @@ class OpenAIProvider:
         self._qualification = (
             Qualification(config.requirement, config.name) if config.requirement else None
         )
+        self._paused_until = 0.0
         self._breaker = Breaker(config.open_after, config.cooldown_s)
         shared.metrics.watch(self.name, lambda: self.is_open)
-        self._flights: SingleFlight[Finding] = SingleFlight()
+        #: Of texts, which each caller reads by the order of its own answers.
+        self._flights: SingleFlight[Answered] = SingleFlight()
         self._endpoint = ChatEndpoint(
             config.base_url,
             token=_key(config),
             timeouts=Timeouts(read_s=config.timeout_s, total_s=config.timeout_s),
             retry=NO_RETRY,
         )
+        self._endpoint.served_as = config.served_as
 
     @property
     def is_open(self) -> bool:
         """Whether the circuit is: it is left alone for now."""
         return self._breaker.is_open
+
+    @property
+    def paused_s(self) -> float:
+        """The seconds for which the endpoint has asked to be left alone, from now on."""
+        return max(0.0, self._paused_until - time.monotonic())
 
     async def open(self) -> None:
         await self._endpoint.__aenter__()
@@ -104,17 +124,35 @@ class OpenAIProvider:
             },
             inputs={"prompt": ask.prompt},
         )
-        known = await self._shared.cache.get(key)
-        if known is not None:
-            return read_text(known, ask)
-        return await self._flights.run(key, lambda: self._ask_until_read(key, step, ask, asking))
+        text = await self._shared.cache.get(key)
+        if text is not None:
+            return read_text(text, ask)
+        return await self._share(key, step, ask, asking)
+
+    async def _share(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
+        """Read the text of the same ask that is in flight, or ask."""
+        is_first = False
+
+        def work() -> Coroutine[Any, Any, Answered]:
+            nonlocal is_first
+            is_first = True
+            return self._ask_until_read(key, step, ask, asking)
+
+        while True:
+            try:
+                answered = await self._flights.run(key, work)
+                return answered.finding if is_first else read_text(answered.text, ask)
+            except (BudgetExceeded, OutOfTime):
+                if is_first:
+                    raise
+                # The caller who asked first had no more time or money. This one may have both.
 
     def _first_step(self, vote: int) -> Step:
         config = self._config
         step = Step(config.max_tokens, config.temperature, config.seed, config.reasoning_effort)
         return step.reseeded(_SEEDS_A_VOTE * vote) if vote else step
 
-    async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
+    async def _ask_until_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Answered:
         history: list[str] = []
         following: Step | None = step
         retryable = True
@@ -122,7 +160,7 @@ class OpenAIProvider:
             step = following
             try:
                 return await self._ask_and_read(key, step, ask, asking)
-            except BudgetExceeded:
+            except (BudgetExceeded, OutOfTime):
                 raise
             except AssayError as error:
                 history.append(f"{step}: {error}")
@@ -131,16 +169,16 @@ class OpenAIProvider:
         kind = JudgeFault if retryable else Refused
         raise kind("; ".join(history), attempts=len(history))
 
-    async def _ask_and_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Finding:
+    async def _ask_and_read(self, key: str, step: Step, ask: Ask, asking: Asking) -> Answered:
         try:
             async with asyncio.timeout_at(_loop_time(asking.deadline)):
                 reply = await self._ask_once(step, ask, asking)
         except TimeoutError:
-            raise TimedOut("the time for this group is over") from None
+            raise OutOfTime("the time for this group is over") from None
         finding = read_reply(reply, ask)
         self._breaker.succeeded()
         await self._shared.cache.put(key, reply.text)
-        return finding
+        return Answered(reply.text, finding)
 
     async def _after(
         self, error: AssayError, step: Step, number: int, asking: Asking
@@ -148,7 +186,9 @@ class OpenAIProvider:
         """What to try next, after a rest where one helps; None where nothing is left to try."""
         if isinstance(error, Refused | BreakerOpen | CallerError):
             return None
-        if not isinstance(error, Overloaded) and error.service != _SHARED:
+        if isinstance(error, NoRoom | Unreadable | Declined):
+            self._breaker.left()  # an answer can cause it: it must not close the judge to others
+        elif not isinstance(error, Overloaded) and error.service != _SHARED:
             self._breaker.failed()
         if number >= self._config.attempts:
             return None
@@ -180,7 +220,7 @@ class OpenAIProvider:
         """
         ledger = self._shared.ledger
         await ledger.check(asking.run, asking.caller, self._ceiling)
-        tokens = len(ask.prompt) // _CHARACTERS_PER_TOKEN + step.max_tokens
+        tokens = estimate_prompt(ask.prompt) + step.max_tokens
         left_s = max(0.0, asking.deadline - time.monotonic())
         limiter = self._shared.limiter
         async with limiter.admit(
@@ -197,12 +237,15 @@ class OpenAIProvider:
                     )
             except Overloaded as error:
                 self._breaker.left()
-                await limiter.pause(self.name, error.retry_after_s or 1.0)
+                await self._pause(error.retry_after_s or 1.0)
                 raise
             except CallerError as error:
                 if step.max_tokens > self._config.max_tokens:
                     raise TooMuchRoom(str(error)) from error
-                self._breaker.failed()
+                if isinstance(error, RefusedContent):
+                    self._breaker.left()
+                else:
+                    self._breaker.failed()
                 raise Refused(str(error)) from error
             except BaseException:
                 self._breaker.left()
@@ -213,6 +256,11 @@ class OpenAIProvider:
             self._shared.metrics.charge(self.name, usage, self._config.price)
             await ledger.charge(asking.run, asking.caller, self.name, usage, self._config.price)
             return reply
+
+    async def _pause(self, seconds: float) -> None:
+        pause_s = min(seconds, MAX_PAUSE_S)
+        self._paused_until = max(self._paused_until, time.monotonic() + pause_s)
+        await self._shared.limiter.pause(self.name, pause_s)
 
     def _extra(self, ask: Ask) -> dict[str, Any]:
         if not self._config.structured:

@@ -1,5 +1,6 @@
 """One group on its way to its rewards: the gates of all answers, then the rest of each."""
 
+import math
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -7,7 +8,7 @@ from dataclasses import dataclass
 from assay_reward.measurement import Instruments, Measured, Meter, Sitting
 from assay_reward.rubric import ComponentConfig, Rubric
 from assay_shared.context import log_fields
-from assay_shared.errors import AssayError, InvalidInput, to_failure
+from assay_shared.errors import AssayError, InternalFault, InvalidInput, to_failure
 from assay_shared.together import together
 from assay_shared.tracing import span
 from assay_shared.types import (
@@ -82,9 +83,10 @@ class GroupScore:
             component.kind.check(sitting.task, component.parsed_options)
         everyone = range(len(sitting.answers))
         sitting.admitted = tuple(everyone)
-        if rubric.gates:
-            await together(self._pass_gates(index) for index in everyone)
-        sitting.admitted = tuple(index for index in everyone if index not in self._rewards)
+        for gate in rubric.gates:
+            # What is measured once for all is measured for those whom the gates before let in.
+            await together(self._pass(gate, index) for index in sitting.admitted)
+            sitting.admitted = tuple(index for index in everyone if index not in self._rewards)
         await together(self._count(index) for index in sitting.admitted)
         return ScoreResponse(
             rewards=tuple(self._rewards[index] for index in everyone),
@@ -96,17 +98,13 @@ class GroupScore:
             ),
         )
 
-    async def _pass_gates(self, index: int) -> None:
-        """Give the answer its reward if a gate does not let it through."""
-        for component in self._rubric.gates:
-            measured = await self._measure(component, index)
-            if isinstance(measured, Failure):
-                self._settle(index, Unscored(failure=measured))
-                return
-            assert component.gate is not None
-            if measured.value < component.gate:
-                self._settle(index, turned_away(self._rubric, component, measured))
-                return
+    async def _pass(self, gate: ComponentConfig, index: int) -> None:
+        """Give the answer its reward if the gate does not let it through."""
+        measured = await self._measure(gate, index)
+        if isinstance(measured, Failure):
+            self._settle(index, Unscored(failure=measured))
+        elif gate.gate is not None and measured.value < gate.gate:
+            self._settle(index, turned_away(self._rubric, gate, measured))
 
     async def _count(self, index: int) -> None:
         measured = await together(self._measure(one, index) for one in self._rubric.counted)
@@ -118,7 +116,8 @@ class GroupScore:
         effort.begin()
         with log_fields(sample=index), span("reward.measure", component=component.label) as one:
             try:
-                return await component.kind.measure(candidate, component.parsed_options)
+                measured = await component.kind.measure(candidate, component.parsed_options)
+                return measured if isinstance(measured, Failure) else _finite(measured, component)
             except AssayError as error:
                 one.fail(str(error))
                 self.retry_after_s = max(self.retry_after_s, error.retry_after_s or 0.0)
@@ -129,6 +128,17 @@ class GroupScore:
     def _settle(self, index: int, reward: Reward) -> None:
         self._rewards[index] = reward
         self._on_reward(PartialReward(index=index, reward=reward))
+
+
+def _finite(measured: Measured, component: ComponentConfig) -> Measured:
+    """Return what was measured.
+
+    Raises:
+        InternalFault: its value is not a finite number, and so no measurement.
+    """
+    if not math.isfinite(measured.value):
+        raise InternalFault(f"{component.label} measured {measured.value}, not a finite number")
+    return measured
 
 
 def combine(rubric: Rubric, measured: Sequence[Measured | Failure]) -> Reward:

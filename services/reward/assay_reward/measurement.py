@@ -12,7 +12,7 @@ from assay_reward.or_debug.players import Players
 from assay_reward.own.instruments import Own
 from assay_shared.config import Config
 from assay_shared.context import log_fields
-from assay_shared.errors import InvalidInput
+from assay_shared.errors import InternalFault, InvalidInput
 from assay_shared.interfaces import Judge, Sandbox
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import Answer, Cost, Failure, Status, Task
@@ -35,6 +35,13 @@ class Span:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def clip(self, value: float) -> float:
+        """Return the value, or the end of the span that it is beyond.
+
+        Raises:
+            InternalFault: it is not a number.
+        """
+        if math.isnan(value):
+            raise InternalFault("a value that is not a number")
         return min(max(value, self.low), self.high)
 
 

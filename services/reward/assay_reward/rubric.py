@@ -53,6 +53,8 @@ def _kind_of_source(value: object) -> str:
 Source = Annotated[
     Annotated[str, Tag("name")] | Annotated[OwnSource, Tag("own")], Discriminator(_kind_of_source)
 ]
+#: The end of a span. Sums of larger ones might not be finite.
+Bound = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 
 
 class ComponentConfig(Config):
@@ -73,7 +75,7 @@ class ComponentConfig(Config):
     #: The value from which an answer passes; a gate does not count itself.
     gate: float | None = Field(default=None, allow_inf_nan=False)
     #: Values outside of it count as its ends.
-    clip: tuple[float, float] | None = None
+    clip: tuple[Bound, Bound] | None = None
     #: For a lexicographic order: how many steps the span is cut into.
     levels: int = Field(default=1, ge=1, le=1000)
 

@@ -4,10 +4,12 @@ A sample without a reward (None) is no sample: it enters no mean and no deviatio
 advantage. Putting it at 0 would give a right answer among seven right ones -2.47.
 """
 
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from statistics import fmean, stdev
 
+from assay_shared.errors import InvalidInput
 from assay_shared.types import Normalisation, Scored, ScoredGroup
 
 #: As in GRPO: keeps a group of nearly equal rewards from being blown up.
@@ -60,7 +62,13 @@ def advantages(groups_P: Sequence[GroupRewards]) -> list[list[float | None]]:
     deviation of all such groups (arXiv 2508.08221). `none`: r_i - mean (Dr. GRPO, arXiv
     2503.20783). `components`: `group` for each component, weighted and summed, then normalised
     over the batch (GDPO, arXiv 2601.05242, equations 4 to 6).
+
+    Raises:
+        InvalidInput: a reward or a component is not a finite number, or a sample with a reward
+            lacks a component.
     """
+    for group in groups_P:
+        _check(group)
     batch_std = _std(
         [
             reward
@@ -77,6 +85,17 @@ def advantages(groups_P: Sequence[GroupRewards]) -> list[list[float | None]]:
     for index, row in zip(by_component, normalised, strict=True):
         advantages_PG[index] = row
     return advantages_PG
+
+
+def _check(group: GroupRewards) -> None:
+    for value in _present([*group.rewards_G, *(v for c in group.components_KG for v in c)]):
+        if not math.isfinite(value):
+            raise InvalidInput(f"a reward of {value} is not a finite number", field="rewards")
+    if group.normalise is Normalisation.COMPONENTS:
+        for column in group.components_KG:
+            pairs = zip(group.rewards_G, column, strict=True)
+            if any(reward is not None and part is None for reward, part in pairs):
+                raise InvalidInput("a sample has a reward, but lacks a component", field="rewards")
 
 
 def _of_group(group: GroupRewards, batch_std: float) -> list[float | None]:

@@ -85,7 +85,8 @@ class Check:
 def is_unusable(reward: Unscored) -> bool:
     """Whether a task cannot be scored at all, whoever asks: it lacks what its rubric needs."""
     failure = reward.failure
-    return failure.failure_class is FailureClass.INTERNAL and not failure.retryable
+    lasting = (FailureClass.CALLER, FailureClass.INTERNAL)
+    return failure.failure_class in lasting and not failure.retryable
 
 
 @dataclass(frozen=True)

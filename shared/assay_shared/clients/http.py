@@ -1,6 +1,6 @@
 """One way to call a service: limits on every phase, a retry budget, typed answers and errors."""
 
-import io
+import asyncio
 import json
 import math
 import os
@@ -23,39 +23,37 @@ from tenacity import (
 )
 
 from assay_shared import hops
+from assay_shared.clients.error_answers import kind_of, read_own
+from assay_shared.clients.inflation import Uninflatable
+from assay_shared.clients.retry_after import read_retry_after
+from assay_shared.clients.transport import (
+    Answer,
+    AnswerTooLarge,
+    BrokenAnswer,
+    NoConnection,
+    Transport,
+)
 from assay_shared.context import REQUEST_ID_HEADER, new_request_id, request_id
 from assay_shared.errors import (
     AssayError,
-    ErrorBody,
-    Forbidden,
     InternalFault,
     InvalidInput,
-    NotReady,
-    Overloaded,
     Refused,
     TimedOut,
-    Unauthorized,
     Unreachable,
-    from_body,
 )
+from assay_shared.masking import mask
 from assay_shared.settings import ServiceSettings
 
 Reply = TypeVar("Reply")
 _FACTS: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 _ANYTHING: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
-#: For answers that are not in our shape, from a proxy or another server in between.
-_WHOLE_BODY_BYTES = 2**20
-_BY_STATUS: Mapping[int, type[AssayError]] = {
-    401: Unauthorized,
-    403: Forbidden,
-    408: TimedOut,
-    429: Overloaded,
-    502: Unreachable,
-    503: NotReady,
-    504: TimedOut,
-}
 _MAX_CONNECTIONS = 256
+#: Many samples with the log-probability of each token take a hundred megabytes.
+_MAX_ANSWER_BYTES = 256 * 2**20
+_MAX_ERROR_BYTES = 64 * 2**10
+_MAX_SHOWN = 200
 
 
 @dataclass(frozen=True)
@@ -68,7 +66,9 @@ class Timeouts:
 
     def for_aiohttp(self) -> aiohttp.ClientTimeout:
         return aiohttp.ClientTimeout(
-            total=self.total_s, sock_connect=self.connect_s, sock_read=self.read_s
+            total=self.total_s if math.isfinite(self.total_s) else None,
+            sock_connect=self.connect_s,
+            sock_read=self.read_s,
         )
 
 
@@ -96,6 +96,8 @@ class ServiceClient:
     is_ours = True
     #: Open at once; 0 sets no limit.
     max_connections = _MAX_CONNECTIONS
+    #: Of the body of one answer.
+    max_answer_bytes = _MAX_ANSWER_BYTES
 
     def __init__(
         self,
@@ -111,7 +113,7 @@ class ServiceClient:
         self._token = token
         self._timeouts = timeouts or Timeouts()
         self._retry = retry or RetryBudget()
-        self._session: aiohttp.ClientSession | None = None
+        self._transport: Transport | None = None
         #: Since when the service refuses connections: always, until its first answer.
         self._refuses_since = -math.inf
 
@@ -129,11 +131,10 @@ class ServiceClient:
         return cls(url, token=token, timeouts=timeouts, retry=retry)
 
     async def __aenter__(self) -> Self:
-        headers = {"authorization": f"Bearer {self._token}"} if self._token else {}
-        self._session = aiohttp.ClientSession(
-            timeout=self._timeouts.for_aiohttp(),
-            headers=headers,
-            connector=aiohttp.TCPConnector(limit=self.max_connections),
+        self._transport = Transport(
+            self._base_url,
+            max_connections=self.max_connections,
+            max_answer_bytes=self.max_answer_bytes,
         )
         return self
 
@@ -143,8 +144,9 @@ class ServiceClient:
         error: BaseException | None,
         traceback: TracebackType | None,
     ) -> None:
-        if self._session is not None:
-            await self._session.close()
+        if self._transport is not None:
+            self._transport.close()
+            await asyncio.sleep(0)  # the event loop ends connections in its next round
 
     async def health(self) -> dict[str, object]:
         """The service's name, version and facts."""
@@ -152,10 +154,10 @@ class ServiceClient:
 
     async def health_and_time(self) -> tuple[dict[str, JsonValue], float | None]:
         """As `health`, with the service's clock: seconds of Unix time, cut to whole ones."""
-        async with self._request("GET", "/health", None, new_request_id()) as response:
-            content, date = await response.read(), response.headers.get("date")
+        answer = await self._send("GET", "/health", None, new_request_id())
+        date = answer.headers.get("date")
         their_time = None if date is None else parsedate_to_datetime(date).timestamp()
-        return self._decode(_FACTS, content), their_time
+        return self._decode(_FACTS, answer.content), their_time
 
     async def get(self, path: str) -> JsonValue:
         """What a route answers, as it is."""
@@ -168,11 +170,6 @@ class ServiceClient:
             NotReady: it still is not when the retry budget is spent.
         """
         await self._call("GET", "/ready", None, TypeAdapter(dict[str, object]))
-
-    def _open(self) -> aiohttp.ClientSession:
-        if self._session is None:
-            raise RuntimeError(f"use {type(self).__name__} as `async with`")
-        return self._session
 
     async def _call(
         self,
@@ -232,12 +229,10 @@ class ServiceClient:
         further: Mapping[str, str],
         timeouts: Timeouts | None,
     ) -> Reply:
-        async with self._request(method, path, body, identifier, further, timeouts) as response:
-            content = await response.read()
-        return self._decode(reply, content)
+        answer = await self._send(method, path, body, identifier, further, timeouts)
+        return self._decode(reply, answer.content)
 
-    @asynccontextmanager
-    async def _request(
+    async def _send(
         self,
         method: str,
         path: str,
@@ -245,39 +240,97 @@ class ServiceClient:
         identifier: str,
         further: Mapping[str, str] = MappingProxyType({}),
         timeouts: Timeouts | None = None,
-    ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """An answer that is no error; what breaks while it is read is typed too."""
+    ) -> Answer:
+        """Return an answer that is not an error."""
+        if self._transport is None:
+            raise RuntimeError(f"use {type(self).__name__} as `async with`")
+        headers = self._all_headers(body, identifier, further)
+        data = body.model_dump_json().encode() if isinstance(body, BaseModel) else body
+        limits = timeouts or self._timeouts
+        try:
+            answer = await self._transport.ask(
+                method,
+                path,
+                headers,
+                data,
+                connect_s=limits.connect_s,
+                read_s=limits.read_s,
+                total_s=limits.total_s,
+            )
+        except TimeoutError as error:
+            raise TimedOut(f"{method} {path}: no answer in time", service=self.service) from error
+        except (OSError, BrokenAnswer) as error:
+            raise self._unreachable(method, path, error) from error
+        except (AnswerTooLarge, Uninflatable) as error:
+            kind = InternalFault if self.is_ours else Unreachable
+            raise kind(f"{method} {path}: an answer {error}", service=self.service) from error
+        except ValueError as error:
+            raise InvalidInput(str(error)) from error
+        self._refuses_since = math.inf
+        if not 200 <= answer.status < 300:
+            raise self._error(answer.status, answer.headers, answer.content)
+        return answer
+
+    @asynccontextmanager
+    async def _stream(
+        self,
+        method: str,
+        path: str,
+        body: BaseModel | None,
+        identifier: str,
+        timeouts: Timeouts | None = None,
+    ) -> AsyncIterator[aiohttp.StreamReader]:
+        """An answer that is read while it is written; what breaks meanwhile is typed too."""
+        headers = self._all_headers(body, identifier)
+        data = None if body is None else body.model_dump_json().encode()
+        limits = (timeouts or self._timeouts).for_aiohttp()
+        try:
+            async with (
+                aiohttp.ClientSession(headers={"accept-encoding": "identity"}) as session,
+                session.request(
+                    method,
+                    self._base_url + path,
+                    data=data,
+                    headers=headers,
+                    timeout=limits,
+                    allow_redirects=False,
+                ) as response,
+            ):
+                self._refuses_since = math.inf
+                if not 200 <= response.status < 300:
+                    content = await response.content.read(_MAX_ERROR_BYTES)
+                    found = {name.lower(): value for name, value in response.headers.items()}
+                    raise self._error(response.status, found, content)
+                yield response.content
+        except TimeoutError as error:
+            raise TimedOut(f"{method} {path}: no answer in time", service=self.service) from error
+        except (aiohttp.ClientError, OSError) as error:
+            raise self._unreachable(method, path, error) from error
+
+    def _unreachable(self, method: str, path: str, error: Exception) -> Unreachable:
+        if isinstance(error, NoConnection | aiohttp.ClientConnectorError):
+            return self._refused(error)
+        where = mask(f"{method} {self._base_url}{path}", self._token)
+        return Unreachable(f"{where}: {error or type(error).__name__}", service=self.service)
+
+    def _all_headers(
+        self,
+        body: BaseModel | bytes | None,
+        identifier: str,
+        further: Mapping[str, str] = MappingProxyType({}),
+    ) -> dict[str, str]:
         headers = {REQUEST_ID_HEADER: identifier, **self._headers(), **further}
+        if self._token:
+            headers["authorization"] = f"Bearer {self._token}"
         if self.is_ours:
             headers |= hops.outgoing()
-        data: bytes | io.BytesIO | None = None
         if body is not None:
             is_bytes = isinstance(body, bytes)
             kind = "application/octet-stream" if is_bytes else "application/json"
             headers["content-type"] = kind
-            data = body if isinstance(body, bytes) else body.model_dump_json().encode()
-            if len(data) > _WHOLE_BODY_BYTES:
-                data = io.BytesIO(data)  # sent in pieces: the loop has others to serve
-        try:
-            limits = (timeouts or self._timeouts).for_aiohttp()
-            async with self._open().request(
-                method, self._base_url + path, data=data, headers=headers, timeout=limits
-            ) as response:
-                self._refuses_since = math.inf
-                if response.status >= 400:
-                    raise self._error(response.status, response.headers, await response.read())
-                yield response
-        except TimeoutError as error:
-            raise TimedOut(f"{method} {path}: no answer in time", service=self.service) from error
-        except aiohttp.ClientConnectorError as error:
-            raise self._refused(error) from error
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(
-                f"{method} {self._base_url}{path}: {error or type(error).__name__}",
-                service=self.service,
-            ) from error
+        return headers
 
-    def _refused(self, error: aiohttp.ClientConnectorError) -> Refused:
+    def _refused(self, error: NoConnection | aiohttp.ClientConnectorError) -> Refused:
         # Of a name that cannot be resolved, the number is not one of the system's errors.
         known = (error.errno or 0) > 0
         reason = os.strerror(error.errno or 0) if known else error.strerror or str(error)
@@ -294,25 +347,27 @@ class ServiceClient:
         try:
             return reply.validate_json(content)
         except ValidationError as error:
-            raise InternalFault(
+            # A foreign service's proxy may have answered, or have cut the answer off.
+            kind = InternalFault if self.is_ours else Unreachable
+            raise kind(
                 f"an answer that cannot be read: {error.errors()[0]['msg']}", service=self.service
             ) from error
 
     def _error(self, status: int, headers: Mapping[str, str], content: bytes) -> AssayError:
-        try:
-            known = from_body(ErrorBody.model_validate_json(content))
-        except ValidationError:
-            known = None
+        """Return what an answer without success means; `headers` have names in lower case."""
+        known = read_own(content) if self.is_ours else None
         if known is not None:
             return known
-        kind = _BY_STATUS.get(status, InternalFault if status >= 500 else InvalidInput)
-        wait = headers.get("retry-after", "")
-        return kind(
-            f"HTTP {status}: {_excerpt(content)}",
+        message = f"HTTP {status}: {mask(_excerpt(content), self._token)}"
+        if 300 <= status < 400:
+            where = mask(headers.get("location", "elsewhere")[:_MAX_SHOWN], self._token)
+            message = f"HTTP {status}: it sends to {where}, which is not followed"
+        return kind_of(status, is_ours=self.is_ours)(
+            message,
             service=self.service,
-            retry_after_s=float(wait) if wait.isdigit() else None,
+            retry_after_s=read_retry_after(headers.get("retry-after", ""), time.time()),
         )
 
 
 def _excerpt(content: bytes) -> str:
-    return json.dumps(content[:200].decode(errors="replace"))
+    return json.dumps(content[:_MAX_SHOWN].decode(errors="replace"))

@@ -60,9 +60,11 @@ class InferenceClient(ServiceClient):
         """As `generate`, and `on_text` gets sample index and text as they come. Never retried."""
         rest = b""
         identifier = request_id() or new_request_id()
-        async with self._request("POST", "/v1/generate/stream", request, identifier) as response:
-            async for chunk in response.content.iter_any():
+        async with self._stream("POST", "/v1/generate/stream", request, identifier) as content:
+            async for chunk in content.iter_any():
                 *lines, rest = (rest + chunk).split(b"\n")
+                if len(rest) > self.max_answer_bytes:
+                    raise InternalFault("a line that does not end", service=self.service)
                 for line in lines:
                     part = self._part(line)
                     if isinstance(part, GenerateResponse):

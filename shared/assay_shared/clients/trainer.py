@@ -1,12 +1,13 @@
 """Runs of the trainer over HTTP."""
 
+import math
 from collections.abc import AsyncIterator
 
-import aiohttp
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 
-from assay_shared.clients.http import ServiceClient
-from assay_shared.errors import Unreachable
+from assay_shared.clients.http import ServiceClient, Timeouts
+from assay_shared.context import new_request_id
+from assay_shared.errors import InternalFault
 from assay_shared.run_folder import Event, RunStatus
 
 
@@ -59,12 +60,10 @@ class TrainerClient(ServiceClient):
 
     async def _lines(self, path: str) -> AsyncIterator[str]:
         # A quiet stretch of a long run is no fault: the server sends a comment every few seconds.
-        limits = aiohttp.ClientTimeout(total=None, sock_connect=5, sock_read=60)
-        try:
-            async with self._open().get(self._base_url + path, timeout=limits) as response:
-                if response.status >= 400:
-                    raise self._error(response.status, response.headers, await response.read())
-                async for line in response.content:
+        limits = Timeouts(read_s=60.0, total_s=math.inf)
+        async with self._stream("GET", path, None, new_request_id(), limits) as content:
+            try:
+                async for line in content:
                     yield line.decode().rstrip("\n")
-        except (aiohttp.ClientError, OSError) as error:
-            raise Unreachable(f"GET {path}: {error}", service=self.service) from error
+            except ValueError as error:  # a line that is over aiohttp's limit
+                raise InternalFault(f"GET {path}: {error}", service=self.service) from error

@@ -1,22 +1,36 @@
 import asyncio
+import dataclasses
+import math
 from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from prometheus_client import CollectorRegistry
 
-from assay_reward.measurement import Instruments
+from assay_reward.measurement import Instruments, Measured
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
+from assay_reward.verifiers import VERIFIERS
+from assay_reward.verifiers.code import PASS_RATIO
 from assay_shared.admission import Gate
-from assay_shared.errors import Conflict, JudgeFault, NotFound, Overloaded, SandboxFault
+from assay_shared.errors import (
+    AssayError,
+    Conflict,
+    InvalidInput,
+    JudgeFault,
+    NotFound,
+    Overloaded,
+    SandboxFault,
+)
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import (
     ComponentReport,
     Cost,
     FailureClass,
     GroupFailed,
+    JudgeRequest,
+    JudgeResponse,
     PartialReward,
     Reward,
     ScoreBatch,
@@ -38,10 +52,21 @@ components:
   - {verifier: judge, weight: 2.0}
 """
 
+JUDGE_GATES = """
+name: judge_gates
+description: What two judges let pass is blended.
+components:
+  - {verifier: accepted, gate: 1}
+  - {verifier: judge, gate: 0.5}
+  - {verifier: judge, name: again, options: {template: other}, gate: 0.5}
+  - {verifier: pass_ratio, weight: 1.0}
+"""
+
 
 @pytest.fixture
 def rubrics(tmp_path: Path) -> Rubrics:
     (tmp_path / "gated.yaml").write_text(GATED)
+    (tmp_path / "judge_gates.yaml").write_text(JUDGE_GATES)
     return Rubrics(tmp_path)
 
 
@@ -114,6 +139,74 @@ async def test_a_gate_that_cannot_be_measured_is_a_failure_and_no_score(make: Ma
     response = await scorer.score(ScoreRequest(task=task, answers=("fail", "pass 2")))
     assert isinstance(response.rewards[0], Unscored)
     assert isinstance(response.rewards[1], Scored)
+
+
+async def test_a_judge_is_a_gate_and_judges_those_whom_the_gates_before_let_in(make: Make) -> None:
+    judge = FakeJudge()
+    task = TASK.model_copy(update={"reference": "pass 2", "rubric": "judge_gates"})
+    answers = ("pass 1", "pass 2", "pass 2 ", "pass 2")
+    response = await make(judge=judge).score(ScoreRequest(task=task, answers=answers))
+    assert values(response) == [0.0, 1.0, 0.0, 1.0]
+    assert [one.answers for one in judge.requests] == [answers[1:], ("pass 2", "pass 2")]
+    away = response.rewards[2]
+    assert isinstance(away, Scored)
+    assert away.components[0].name == "judge"
+
+
+async def test_a_gate_that_turns_everyone_away_ends_the_measuring(make: Make) -> None:
+    judge = FakeJudge()
+    task = TASK.model_copy(update={"reference": "x", "rubric": "judge_gates"})
+    response = await make(judge=judge).score(ScoreRequest(task=task, answers=("pass 1", "pass 0")))
+    assert values(response) == [0.0, 0.0]
+    assert judge.requests == []
+
+
+@pytest.mark.parametrize("kind", [JudgeFault, InvalidInput])
+async def test_a_judge_that_fails_as_a_gate_is_a_typed_failure(
+    make: Make, kind: type[AssayError]
+) -> None:
+    task = TASK.model_copy(update={"reference": "pass 2", "rubric": "judge_gates"})
+    response = await make(judge=FakeJudge(kind("no"))).score(
+        ScoreRequest(task=task, answers=("pass 2", "pass 2"))
+    )
+    classes = {r.failure.failure_class for r in response.rewards if isinstance(r, Unscored)}
+    assert classes == {kind.failure_class}
+
+
+async def test_a_judge_that_answers_for_others_is_a_typed_failure(make: Make) -> None:
+    class Short(FakeJudge):
+        async def judge(self, request: JudgeRequest) -> JudgeResponse:
+            whole = await super().judge(request)
+            return whole.model_copy(update={"judgements": whole.judgements[:-1]})
+
+    task = TASK.model_copy(update={"reference": "pass 2", "rubric": "gated"})
+    scorer = make(judge=Short())
+    response = await scorer.score(ScoreRequest(task=task, answers=("pass 2", "pass 1")))
+    for reward in response.rewards:
+        assert isinstance(reward, Unscored)
+        assert "1 judgements for 2 answers" in reward.failure.message
+
+
+async def test_an_answer_that_no_prompt_can_hold_is_a_typed_failure(make: Make) -> None:
+    task = TASK.model_copy(update={"reference": "\ud800", "rubric": "gated"})
+    response = await make().score(ScoreRequest(task=task, answers=("pass 2",)))
+    (reward,) = response.rewards
+    assert isinstance(reward, Unscored)
+    assert reward.failure.failure_class is FailureClass.CALLER
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+async def test_a_value_that_is_not_finite_is_a_typed_failure(
+    make: Make, value: float, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def measure(*_: object) -> Measured:
+        return Measured(value, Status.ACCEPTED)
+
+    monkeypatch.setitem(VERIFIERS, "pass_ratio", dataclasses.replace(PASS_RATIO, measure=measure))
+    task = TASK.model_copy(update={"rubric": "gated"})
+    (reward,) = (await make().score(ScoreRequest(task=task, answers=("pass 2",)))).rewards
+    assert isinstance(reward, Unscored)
+    assert "not a finite number" in reward.failure.message
 
 
 # Keys

@@ -1,9 +1,11 @@
+import math
 import random
 import statistics
 from collections.abc import Sequence
 
 import pytest
 
+from assay_shared.errors import InvalidInput
 from assay_shared.types import Normalisation, RewardComponent, Scored, Status
 from assay_trainer.advantage import EPSILON, Column, GroupRewards, advantages, group_rewards
 from tests.fakes import make_scored_group
@@ -146,3 +148,18 @@ def test_a_stored_group_says_how_it_is_normalised() -> None:
     assert (found.normalise, found.weights_K) == (COMPONENTS, [2.0])
     assert found.components_KG == [[0.5, None]]
     assert group_rewards(scored, NONE).normalise is NONE
+
+
+@pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
+@pytest.mark.parametrize("normalise", list(Normalisation))
+def test_a_reward_that_is_not_finite_is_refused(value: float, normalise: Normalisation) -> None:
+    column = [value, 1.0, 0.0]
+    group = GroupRewards(column, normalise, [1.0], [column])
+    with pytest.raises(InvalidInput, match="not a finite number"):
+        advantages([group])
+
+
+def test_a_sample_with_a_reward_and_no_component_is_refused() -> None:
+    group = GroupRewards([1.0, 0.0], COMPONENTS, [1.0], [[1.0, None]])
+    with pytest.raises(InvalidInput, match="lacks a component"):
+        advantages([group])

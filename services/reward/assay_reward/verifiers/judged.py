@@ -2,13 +2,15 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Annotated
 
 from pydantic import Field
 
 from assay_reward.measurement import Candidate, Measured, Meter, Sitting, Verifier
 from assay_shared.config import Config
-from assay_shared.errors import InvalidInput
+from assay_shared.errors import InvalidInput, JudgeFault
 from assay_shared.types import (
+    Criteria,
     Criterion,
     Failure,
     JudgeForm,
@@ -19,6 +21,7 @@ from assay_shared.types import (
     Task,
     Verdict,
 )
+from assay_shared.validated import validated
 
 _VALUES = {Label.CORRECT: 1.0, Label.UNSURE: 0.0, Label.INCORRECT: 0.0}
 
@@ -33,7 +36,7 @@ class GradedOptions(JudgeOptions):
     """A grade on each criterion; `accepted_from` is the mean from which an answer counts as
     right."""
 
-    criteria: tuple[Criterion, ...] = Field(min_length=1, max_length=16)
+    criteria: Annotated[Criteria, Field(min_length=1)]
     accepted_from: float = Field(default=0.75, gt=0, le=1)
 
 
@@ -52,20 +55,30 @@ class AskJudge:
 async def judge(
     sitting: Sitting, meter: Meter, indices: Sequence[int], form: JudgeForm, ask: AskJudge
 ) -> dict[int, Judgement]:
-    """One judge's judgements of these answers, by index."""
+    """Return one judge's judgements of these answers, by index.
+
+    Raises:
+        InvalidInput: the judge cannot be asked about this task or these answers.
+        JudgeFault: the judge gave another number of judgements.
+    """
     task = sitting.task
-    request = JudgeRequest(
-        question=task.prompt,
-        answers=tuple(sitting.candidate(index, meter).text for index in indices),
-        reference=task.reference or task.gold,
-        form=form,
-        criteria=ask.criteria,
-        template=ask.template,
-        domain=task.tags.get("domain", ""),
-        run=sitting.run,
-    )
+    asked = {
+        "question": task.prompt,
+        "answers": tuple(sitting.candidate(index, meter).text for index in indices),
+        "reference": task.reference or task.gold,
+        "form": form,
+        "criteria": ask.criteria,
+        "template": ask.template,
+        "domain": task.tags.get("domain", ""),
+        "run": sitting.run,
+    }
+    request = validated(JudgeRequest, asked, "judge")
     response = await sitting.instruments.judge.judge(request)
     meter.charge(response.cost)
+    if len(response.judgements) != len(indices):
+        raise JudgeFault(
+            f"{len(response.judgements)} judgements for {len(indices)} answers", service="judge"
+        )
     return dict(zip(indices, response.judgements, strict=True))
 
 
@@ -79,7 +92,8 @@ def decided(judgement: Judgement) -> Measured | Failure:
     if not isinstance(judgement, Verdict):
         return judgement.failure
     label = judgement.label
-    assert label is not None, "a binary judgement has a label"
+    if label is None:
+        raise JudgeFault("a binary judgement without a label", service="judge")
     outcome = Status.ACCEPTED if label is Label.CORRECT else Status.WRONG_ANSWER
     return Measured(_VALUES[label], outcome, f"{label} by {judgement.judge}")
 
@@ -90,7 +104,8 @@ async def _graded(candidate: Candidate, options: GradedOptions) -> Measured | Fa
     judgement = await candidate.once_for_all(ask)
     if not isinstance(judgement, Verdict):
         return judgement.failure
-    assert judgement.score is not None, "a graded judgement has a score"
+    if judgement.score is None:
+        raise JudgeFault("a graded judgement without a score", service="judge")
     right = judgement.score >= options.accepted_from
     grades = ", ".join(f"{name} {grade}" for name, grade in judgement.grades.items())
     return Measured(

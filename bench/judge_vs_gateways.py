@@ -1,14 +1,16 @@
-"""This judge and LiteLLM's proxy side by side: the same instant upstream, bursts in turn.
+"""This judge beside LiteLLM's proxy and TensorZero's gateway: one instant upstream, bursts in turn.
 
-LiteLLM lives in an environment of its own: its proxy extra, with httptools and OpenTelemetry's SDK,
-without which it is slower (it looks for the latter at every request). Everything is started here:
+Both live in environments of their own. LiteLLM's has its proxy extra, with httptools and
+OpenTelemetry's SDK, without which it is slower (it looks for the latter at every request).
+TensorZero's package holds its gateway. Everything is started here:
 
-    python bench/judge_vs_litellm.py --litellm /path/to/venv/bin/litellm
+    python bench/judge_vs_gateways.py --litellm VENV/bin/litellm --tensorzero VENV/bin/python
 
-A burst on the upstream itself is followed by one through each of the two, so that whatever else
-the machine does meets all. Only right bodies count, no two requests are alike, and the upstream
-must have been asked once for each. What a service adds is its latency less the upstream's in the
-same turn; ratios are medians over the turns, between the lowest and the highest turn.
+A burst on the upstream itself is followed by one through each service, so that whatever else the
+machine does meets all. Only right bodies count, no two requests are alike, and the upstream must
+have been asked once for each. The cost is the processor time of a service's own processes. What it
+adds is its latency less the upstream's in the same turn; ratios are medians over the turns, between
+the lowest and the highest turn. This judge reads each reply for its verdict; gateways pass it on.
 """
 
 import argparse
@@ -40,7 +42,8 @@ from assay_shared.processes import end, last_lines, spawn
 from assay_shared.settings import ServiceSettings
 
 CONCURRENCIES = (1, 8, 64)
-OUTPUT = Path(__file__).parent / "results" / "judge_vs_litellm.json"
+OUTPUT = Path(__file__).parent / "results" / "judge_vs_gateways.json"
+PEERS = ("litellm", "tensorzero")
 #: One that LiteLLM has a price for: its way for unknown models is slower.
 _MODEL = "gpt-4o-mini"
 _START_TIMEOUT_S = 120.0
@@ -65,19 +68,19 @@ JUDGE = Workload(
 )
 
 
-def chat(body: dict[str, Any]) -> Workload:
-    """The same for who is asked in the upstream's own format."""
+def chat(body: dict[str, Any], path: str = "/v1/chat/completions") -> Workload:
+    """Return the same work for a service that is asked in the upstream's own format."""
 
     def is_right(answer: dict[str, Any]) -> bool:
         content = answer["choices"][0]["message"]["content"]
         return bool(json.loads(content)["verdict"] == "CORRECT")
 
-    return Workload("/v1/chat/completions", body, is_right)
+    return Workload(path, body, is_right)
 
 
 @dataclass(frozen=True)
 class Target:
-    """One of the three that are asked."""
+    """One of the services that are asked."""
 
     name: str
     url: str
@@ -105,6 +108,11 @@ class Burst:
     def per_core_s(self) -> float:
         """Right answers per second of its processor time."""
         return self.step.num_right / self.cpu_s if self.cpu_s else float("inf")
+
+    @property
+    def cpu_ms(self) -> float:
+        """Milliseconds of processor time for a right answer."""
+        return 1000 / self.per_core_s if self.step.num_right else float("nan")
 
     def percentile(self, share: int) -> float:
         return self.step.percentile(share) or float("nan")
@@ -147,10 +155,10 @@ class Processes:
 
 
 @contextmanager
-def started(litellm: Path, folder: Path) -> Iterator[list[Target]]:
-    """The upstream and, in front of it, the two services.
+def started(litellm: Path, tensorzero: Path, folder: Path) -> Iterator[list[Target]]:
+    """Start the upstream and, in front of it, the three services.
 
-    Both others are sent what this judge sends to the upstream.
+    The others are sent what this judge sends to the upstream.
     """
     processes = Processes(folder)
     try:
@@ -159,12 +167,12 @@ def started(litellm: Path, folder: Path) -> Iterator[list[Target]]:
         upstream_url = processes.announced("upstream", upstream)
         ours = start_ours(processes, upstream_url)
         post_json(ours.url + JUDGE.path, JUDGE.body)
-        sent = chat(get_seen(upstream_url)["last"])
-        theirs, theirs_url = start_theirs(processes, upstream_url, litellm)
+        sent = get_seen(upstream_url)["last"]
         yield [
-            Target("upstream", upstream_url, sent, upstream),
+            Target("upstream", upstream_url, chat(sent), upstream),
             ours,
-            Target("litellm", theirs_url, sent, theirs),
+            start_litellm(processes, upstream_url, litellm, sent),
+            start_tensorzero(processes, upstream_url, tensorzero, sent),
         ]
     finally:
         end(processes.started, _GRACE_S)
@@ -196,12 +204,15 @@ def start_ours(processes: Processes, upstream: str) -> Target:
     process = processes.start(
         "ours",
         [sys.executable, "-m", "assay_shared.cli", "judge", "serve", "--port", "0"],
-        {"ASSAY_JUDGE_CONFIG": str(chain)},
+        # The code that this script itself runs on.
+        {"ASSAY_JUDGE_CONFIG": str(chain), "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     return Target("ours", processes.announced("ours", process), JUDGE, process)
 
 
-def start_theirs(processes: Processes, upstream: str, litellm: Path) -> tuple[psutil.Process, str]:
+def start_litellm(
+    processes: Processes, upstream: str, litellm: Path, sent: dict[str, Any]
+) -> Target:
     """As its guide to production has it: one worker, errors alone in the log; and no database."""
     config = processes.folder / "litellm.yaml"
     parameters = {"model": f"openai/{_MODEL}", "api_base": f"{upstream}/v1", "api_key": "none"}
@@ -225,7 +236,36 @@ def start_theirs(processes: Processes, upstream: str, litellm: Path) -> tuple[ps
         },
     )
     processes.wait("litellm", process, lambda: is_listening(port))
-    return process, f"http://127.0.0.1:{port}"
+    return Target("litellm", f"http://127.0.0.1:{port}", chat(sent), process)
+
+
+_TENSORZERO = """
+[gateway]
+observability.enabled = false
+disable_pseudonymous_usage_analytics = true
+
+[models.judge]
+routing = ["upstream"]
+
+[models.judge.providers.upstream]
+type = "openai"
+api_base = "{upstream}/v1/"
+model_name = "{model}"
+api_key_location = "none"
+"""
+
+
+def start_tensorzero(
+    processes: Processes, upstream: str, python: Path, sent: dict[str, Any]
+) -> Target:
+    """Without its database: it stores nothing."""
+    config = processes.folder / "tensorzero.toml"
+    config.write_text(_TENSORZERO.format(upstream=upstream, model=_MODEL))
+    script = Path(__file__).parent / "tensorzero_gateway.py"
+    process = processes.start("tensorzero", [str(python), str(script), str(config)], {})
+    body = sent | {"model": "tensorzero::model_name::judge"}
+    url = processes.announced("tensorzero", process)
+    return Target("tensorzero", url, chat(body, "/openai/v1/chat/completions"), process)
 
 
 def is_listening(port: int) -> bool:
@@ -273,17 +313,21 @@ async def put_load(
 
 
 def row(concurrency: int, seen: dict[str, list[Burst]]) -> dict[str, Any]:
-    ratios = {
-        f"added_p{share}": spread(added(seen, "ours", share), added(seen, "litellm", share))
-        for share in (50, 99)
-    }
-    per_core = [[burst.per_core_s for burst in seen[name]] for name in ("ours", "litellm")]
-    ratios["per_core_s"] = spread(*per_core)
     return {
         "concurrency": concurrency,
         "targets": {name: facts(seen, name) for name in seen},
-        "ours_over_litellm": ratios,
+        "ours_over": {name: compare_with(seen, name) for name in PEERS},
     }
+
+
+def compare_with(seen: dict[str, list[Burst]], name: str) -> dict[str, dict[str, float]]:
+    """Return this judge's figures over another service's."""
+    ratios = {
+        f"added_p{share}": spread(added(seen, "ours", share), added(seen, name, share))
+        for share in (50, 99)
+    }
+    cpu_ms = [[burst.cpu_ms for burst in seen[one]] for one in ("ours", name)]
+    return ratios | {"cpu_ms": spread(*cpu_ms)}
 
 
 def added(seen: dict[str, list[Burst]], name: str, share: int) -> list[float]:
@@ -305,6 +349,7 @@ def facts(seen: dict[str, list[Burst]], name: str) -> dict[str, Any]:
     middle = {
         "per_s": [burst.step.per_s for burst in bursts],
         "per_core_s": [burst.per_core_s for burst in bursts],
+        "cpu_ms": [burst.cpu_ms for burst in bursts],
         "p50_ms": [burst.percentile(50) for burst in bursts],
         "p99_ms": [burst.percentile(99) for burst in bursts],
         "added_p50_ms": added(seen, name, 50),
@@ -317,12 +362,12 @@ def facts(seen: dict[str, list[Burst]], name: str) -> dict[str, Any]:
 
 
 HEADINGS = (
-    "| at once | asked | right/s | right/s per core | p50 ms | p99 ms | added p50 | added p99 | "
-    "not right |\n|---|---|---|---|---|---|---|---|---|"
+    "| at once | asked | right/s | CPU ms each | right/s per core | p50 ms | p99 ms | added p50 | "
+    "added p99 | not right |\n|---|---|---|---|---|---|---|---|---|---|"
 )
 _LINE = (
-    "| {concurrency} | {name} | {per_s:.0f} | {per_core_s:.0f} | {p50_ms:.2f} | {p99_ms:.2f} | "
-    "{added_p50_ms:.2f} | {added_p99_ms:.2f} | {not_right} |"
+    "| {concurrency} | {name} | {per_s:.0f} | {cpu_ms:.3f} | {per_core_s:.0f} | {p50_ms:.2f} | "
+    "{p99_ms:.2f} | {added_p50_ms:.2f} | {added_p99_ms:.2f} | {not_right} |"
 )
 
 
@@ -331,23 +376,22 @@ def lines(facts: dict[str, Any]) -> str:
         _LINE.format(concurrency=facts["concurrency"], name=name, **target)
         for name, target in facts["targets"].items()
     ]
-    ratios = {
-        name: "{median:.2f} ({low:.2f} to {high:.2f})".format(**ratio)
-        for name, ratio in facts["ours_over_litellm"].items()
-    }
-    shown.append(
-        "| {} | ours / litellm | | {per_core_s} | | | {added_p50} | {added_p99} | |".format(
-            facts["concurrency"], **ratios
+    for peer, compared in facts["ours_over"].items():
+        ratios = {
+            name: "{median:.2f} ({low:.2f} to {high:.2f})".format(**ratio)
+            for name, ratio in compared.items()
+        }
+        shown.append(
+            "| {} | ours / {} | | {cpu_ms} | | | | {added_p50} | {added_p99} | |".format(
+                facts["concurrency"], peer, **ratios
+            )
         )
-    )
     return "\n".join(shown)
 
 
-def version(litellm: Path) -> str:
-    """What it says of itself."""
-    shown = subprocess.run(
-        [litellm, "--version"], capture_output=True, text=True, check=True, timeout=120
-    ).stdout
+def version(*command: str) -> str:
+    """Return the version that a command prints."""
+    shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     found = re.search(r"\d+\.\d+\.\d+\S*", shown)
     assert found, shown
     return found.group()
@@ -356,14 +400,24 @@ def version(litellm: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--litellm", type=Path, required=True, help="LiteLLM's executable")
+    parser.add_argument(
+        "--tensorzero", type=Path, required=True, help="a Python that has tensorzero"
+    )
     parser.add_argument("--bursts", type=int, default=5)
     parser.add_argument("--burst-s", type=float, default=3.0)
     parser.add_argument("--output", type=Path, default=OUTPUT)
     arguments = parser.parse_args()
-    with tempfile.TemporaryDirectory() as folder, started(arguments.litellm, Path(folder)) as all_:
+    asked = "import importlib.metadata as m; print(m.version('tensorzero'))"
+    found: dict[str, Any] = {
+        "litellm": version(str(arguments.litellm), "--version"),
+        "tensorzero": version(str(arguments.tensorzero), "-c", asked),
+    }
+    with (
+        tempfile.TemporaryDirectory() as folder,
+        started(arguments.litellm, arguments.tensorzero, Path(folder)) as targets,
+    ):
         print(HEADINGS)
-        rows = uvloop.run(compare(all_, arguments.bursts, arguments.burst_s))
-    found = {"litellm": version(arguments.litellm), "rows": rows}
+        found["rows"] = uvloop.run(compare(targets, arguments.bursts, arguments.burst_s))
     arguments.output.parent.mkdir(parents=True, exist_ok=True)
     arguments.output.write_text(json.dumps(found, indent=1) + "\n")
 
