@@ -1,0 +1,21 @@
+"""Comparing formulas with math-verify: slow and without a limit, to be called through `workers`."""
+
+import logging
+
+from math_verify import parse, verify
+
+# It warns of each call without its own alarms: the process has limits from outside.
+logging.getLogger("math_verify").setLevel(logging.ERROR)
+
+
+def equal(answer: str, reference: str) -> bool:
+    """Whether both are the same value."""
+    gold = parse(reference, parsing_timeout=None)
+    given = parse(answer, parsing_timeout=None)
+    return bool(gold and given and verify(gold, given, timeout_seconds=None))
+
+
+def warm_up() -> None:
+    """Fill the caches that every comparison needs."""
+    for answer in (r"$\frac{2x}{4}$", r"$(1, \sqrt{8}]$", r"$\{1, 2\}$", r"$x^2 + 2x + 1$", "$7$"):
+        equal(answer, r"$\frac{x}{2} + \sqrt{2}$")
