@@ -58,7 +58,8 @@ class Symbolic:
         try:
             return await self._ask(answer, reference)
         except TooHard as error:
-            return _fault("reference" if await self._is_too_hard(reference) else "answer", str(error))
+            to_blame = "reference" if await self._is_too_hard(reference) else "answer"
+            return _fault(to_blame, str(error))
 
     async def _is_too_hard(self, reference: str) -> bool:
         """Whether not even a plain formula can be compared with it: no answer is to blame."""

@@ -18,9 +18,10 @@ from assay_reward.steps import Steps
 from assay_shared.access import needs
 from assay_shared.admission import Gate
 from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
+from assay_shared.json_route import put_first, use_json_routes
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
-from assay_shared.symbolic import Symbolic
+from assay_shared.symbolic import MODULES, Symbolic
 from assay_shared.types import (
     EnvironmentInfo,
     PartialReward,
@@ -32,6 +33,7 @@ from assay_shared.types import (
     StepRequest,
     StepResponse,
 )
+from assay_shared.workers import Workers
 
 
 def create_app(settings: RewardSettings) -> FastAPI:
@@ -48,17 +50,23 @@ def create_app(settings: RewardSettings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         nonlocal scorer, steps
         registry = app.state.metrics.registry
-        gate = Gate(settings.reward_max_running, settings.reward_max_waiting)
+        running = settings.reward_max_running
+        gate = Gate(
+            running, settings.reward_max_waiting, max_held=2 * running, min_share=running // 8
+        )
         step_gate = Gate(settings.reward_max_steps_running, settings.reward_max_steps_waiting)
         responses = Responses(settings.reward_keep_bytes)
         async with _open_instruments(settings) as instruments:
             scorer = Scorer(rubrics, instruments, gate, responses, registry)
             steps = Steps(instruments, step_gate, registry)
             yield
+        await large_bodies.close()
 
     app = create_service("reward", settings, lifespan)
+    large_bodies = use_json_routes(app)
     _add_scoring(app, rubrics, lambda: scorer)
     _add_environments(app, lambda: steps)
+    put_first(app)
     return app
 
 
@@ -67,7 +75,8 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
     attempt_s = settings.reward_attempt_timeout_s
     timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
     retry = RetryBudget(total_s=settings.reward_retry_budget_s)
-    symbolic = Symbolic(settings.reward_math_timeout_s)
+    workers = Workers((*MODULES, "assay_reward.long_texts"), settings.reward_workers)
+    symbolic = Symbolic(settings.reward_answer_cpu_s, workers)
     players = Players(
         settings.reward_solver_processes,
         settings.reward_solve_timeout_s,
@@ -77,9 +86,9 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
         SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
         JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
     ):
-        yield Instruments(sandbox, judge, symbolic, players)
+        yield Instruments(sandbox, judge, symbolic, players, workers, settings.reward_answer_cpu_s)
     players.close()
-    symbolic.close()
+    workers.close()
 
 
 def _add_scoring(app: FastAPI, rubrics: Rubrics, scorer: Callable[[], Scorer]) -> None:

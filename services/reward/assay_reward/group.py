@@ -1,13 +1,18 @@
 """One group on its way to its rewards: the gates of all answers, then the rest of each."""
 
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from inspect import isawaitable
+from typing import Any, cast
 
-from assay_reward.measurement import Instruments, Measured, Meter, Sitting
-from assay_reward.rubric import ComponentConfig, Rubric
+from assay_reward.long_texts import start_measuring
+from assay_reward.measurement import Found, Instruments, Measured, Meter, Sitting
+from assay_reward.pace import Pace
+from assay_reward.rubric import ComponentConfig, OnTooHard, Rubric
 from assay_shared.context import log_fields
-from assay_shared.errors import AssayError, InvalidInput, to_failure
+from assay_shared.errors import AssayError, InvalidInput, TooHard, to_failure
 from assay_shared.together import together
 from assay_shared.tracing import span
 from assay_shared.types import (
@@ -24,6 +29,8 @@ from assay_shared.types import (
 )
 
 OnReward = Callable[[PartialReward], None]
+Waiting = Coroutine[Any, Any, Found]
+_MAX_DETAIL = 200
 
 
 @dataclass
@@ -52,9 +59,11 @@ class GroupScore:
         rubric: Rubric,
         request: ScoreRequest,
         instruments: Instruments,
-        on_reward: OnReward = lambda _: None,
+        pace: Pace,
+        on_reward: OnReward | None = None,
     ) -> None:
         self._rubric = rubric
+        self._pace = pace
         self._sitting = Sitting(
             request.task,
             request.answers,
@@ -68,6 +77,8 @@ class GroupScore:
         self._rewards: dict[int, Reward] = {}
         #: The longest wait that a neighbour without room has asked for.
         self.retry_after_s = 0.0
+        #: Answers that took too much, by component.
+        self.num_too_hard: Counter[str] = Counter()
 
     async def run(self) -> ScoreResponse:
         """All rewards, in the order of the answers.
@@ -84,7 +95,7 @@ class GroupScore:
         if rubric.gates:
             await together(self._pass_gates(index) for index in everyone)
         sitting.admitted = tuple(index for index in everyone if index not in self._rewards)
-        await together(self._count(index) for index in sitting.admitted)
+        await self._count_all()
         return ScoreResponse(
             rewards=tuple(self._rewards[index] for index in everyone),
             scorer=rubric.scorer,
@@ -98,7 +109,9 @@ class GroupScore:
     async def _pass_gates(self, index: int) -> None:
         """Give the answer its reward if a gate does not let it through."""
         for component in self._rubric.gates:
-            measured = await self._measure(component, index)
+            await self._pace.turn()
+            started = self._start(component, index)
+            measured = await started if isawaitable(started) else started
             if isinstance(measured, Failure):
                 self._settle(index, Unscored(failure=measured))
                 return
@@ -107,27 +120,63 @@ class GroupScore:
                 self._settle(index, turned_away(self._rubric, component, measured))
                 return
 
-    async def _count(self, index: int) -> None:
-        measured = await together(self._measure(one, index) for one in self._rubric.counted)
+    async def _count_all(self) -> None:
+        """Give the admitted answers their rewards: at once, or when what they wait for is there."""
+        waiting = []
+        for index in self._sitting.admitted:
+            await self._pace.turn()
+            started = [self._start(component, index) for component in self._rubric.counted]
+            if any(map(isawaitable, started)):
+                waiting.append(self._finish(index, started))
+            else:
+                self._settle(index, combine(self._rubric, cast(list[Found], started)))
+        if waiting:
+            await together(waiting)
+
+    async def _finish(self, index: int, started: list[Found | Waiting]) -> None:
+        waiting = [one for one in started if not isinstance(one, Measured | Failure)]
+        rest = iter(await together(waiting))
+        measured = [one if isinstance(one, Measured | Failure) else next(rest) for one in started]
         self._settle(index, combine(self._rubric, measured))
 
-    async def _measure(self, component: ComponentConfig, index: int) -> Measured | Failure:
+    def _start(self, component: ComponentConfig, index: int) -> Found | Waiting:
+        """What a component measures of an answer, or the work that is left to find it out."""
         effort = self._efforts[component.label]
         candidate = self._sitting.candidate(index, effort)
         effort.begin()
+        try:
+            found = start_measuring(candidate, component)
+        except AssayError as error:
+            found = self._unmeasured(component, error)
+        if isawaitable(found):
+            return self._wait(component, index, found)
+        effort.end()
+        return cast(Found, found)
+
+    async def _wait(self, component: ComponentConfig, index: int, found: Awaitable[Found]) -> Found:
         with log_fields(sample=index), span("reward.measure", component=component.label) as one:
             try:
-                return await component.kind.measure(candidate, component.parsed_options)
+                return await found
             except AssayError as error:
                 one.fail(str(error))
-                self.retry_after_s = max(self.retry_after_s, error.retry_after_s or 0.0)
-                return to_failure(error, "reward")
+                return self._unmeasured(component, error)
             finally:
-                effort.end()
+                self._efforts[component.label].end()
+
+    def _unmeasured(self, component: ComponentConfig, error: AssayError) -> Found:
+        """The lowest value for an answer that is too hard, unless the rubric wants a failure."""
+        if isinstance(error, TooHard):
+            self.num_too_hard[component.label] += 1
+            if self._rubric.too_hard is OnTooHard.WRONG:
+                lowest = component.kind.span(component.parsed_options).low
+                return Measured(lowest, Status.WRONG_ANSWER, f"too hard: {error}"[:_MAX_DETAIL])
+        self.retry_after_s = max(self.retry_after_s, error.retry_after_s or 0.0)
+        return to_failure(error, "reward")
 
     def _settle(self, index: int, reward: Reward) -> None:
         self._rewards[index] = reward
-        self._on_reward(PartialReward(index=index, reward=reward))
+        if self._on_reward is not None:
+            self._on_reward(PartialReward(index=index, reward=reward))
 
 
 def combine(rubric: Rubric, measured: Sequence[Measured | Failure]) -> Reward:

@@ -32,6 +32,16 @@ class Aggregation(StrEnum):
     LEXICOGRAPHIC = "lexicographic"
 
 
+class OnTooHard(StrEnum):
+    """What an answer gets that takes too much time or memory to be measured.
+
+    `wrong`: the component's lowest value. `fail`: no reward.
+    """
+
+    WRONG = "wrong"
+    FAIL = "fail"
+
+
 class ComponentConfig(Config):
     """One thing to measure.
 
@@ -107,6 +117,7 @@ class Rubric(Config):
     description: str
     aggregate: Aggregation = Aggregation.SUM
     normalise: Normalisation = Normalisation.GROUP
+    too_hard: OnTooHard = OnTooHard.WRONG
     components: tuple[ComponentConfig, ...] = Field(min_length=1, max_length=32)
 
     @model_validator(mode="after")

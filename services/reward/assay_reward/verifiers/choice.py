@@ -5,7 +5,14 @@ import re
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from assay_reward.extraction import last_boxed
-from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier, task_check
+from assay_reward.measurement import (
+    Candidate,
+    Measured,
+    NoOptions,
+    Verifier,
+    lightly,
+    task_check,
+)
 from assay_shared.types import Status, Task
 from assay_shared.words import normalise
 
@@ -46,7 +53,7 @@ class Choices(BaseModel):
         }
 
 
-async def _choice(candidate: Candidate, options: NoOptions) -> Measured:
+def _choice(candidate: Candidate, options: NoOptions) -> Measured:
     """1 for the right option, else 0; an answer that names several has chosen none."""
     choices = candidate.sitting.check("choice", Choices)
     chosen = chosen_letter(candidate.text, choices)
@@ -90,4 +97,4 @@ def _has_choices(task: Task, options: NoOptions) -> None:
     task_check(task, "choice", Choices)
 
 
-CHOICE = Verifier(_choice, NoOptions, _has_choices)
+CHOICE = Verifier(_choice, NoOptions, _has_choices, reads=lightly)
