@@ -4,10 +4,9 @@ import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
-from inspect import isawaitable
-from typing import Any, cast
+from typing import Any
 
-from assay_reward.long_texts import start_measuring
+from assay_reward.long_texts import most_at_once, start_measuring
 from assay_reward.measurement import Found, Instruments, Measured, Meter, Sitting
 from assay_reward.pace import Pace
 from assay_reward.rubric import ComponentConfig, OnTooHard, Rubric
@@ -74,6 +73,7 @@ class GroupScore:
         )
         self._on_reward = on_reward
         self._efforts = {component.label: Effort() for component in rubric.components}
+        self._at_once: dict[str, float] = {}
         self._rewards: dict[int, Reward] = {}
         #: The longest wait that a neighbour without room has asked for.
         self.retry_after_s = 0.0
@@ -91,6 +91,7 @@ class GroupScore:
             if component.kind.needs_lengths and not sitting.num_tokens:
                 raise InvalidInput(f"{component.label} needs lengths", field="num_tokens")
             component.kind.check(sitting.task, component.parsed_options)
+            self._at_once[component.label] = most_at_once(sitting, component)
         everyone = range(len(sitting.answers))
         if rubric.gates:
             await together(self._pass_gates(index) for index in everyone)
@@ -111,7 +112,7 @@ class GroupScore:
         for component in self._rubric.gates:
             await self._pace.turn()
             started = self._start(component, index)
-            measured = await started if isawaitable(started) else started
+            measured = started if isinstance(started, Measured | Failure) else await started
             if isinstance(measured, Failure):
                 self._settle(index, Unscored(failure=measured))
                 return
@@ -126,10 +127,11 @@ class GroupScore:
         for index in self._sitting.admitted:
             await self._pace.turn()
             started = [self._start(component, index) for component in self._rubric.counted]
-            if any(map(isawaitable, started)):
-                waiting.append(self._finish(index, started))
+            found = [one for one in started if isinstance(one, Measured | Failure)]
+            if len(found) == len(started):
+                self._settle(index, combine(self._rubric, found))
             else:
-                self._settle(index, combine(self._rubric, cast(list[Found], started)))
+                waiting.append(self._finish(index, started))
         if waiting:
             await together(waiting)
 
@@ -145,13 +147,13 @@ class GroupScore:
         candidate = self._sitting.candidate(index, effort)
         effort.begin()
         try:
-            found = start_measuring(candidate, component)
+            found = start_measuring(candidate, component, self._at_once[component.label])
         except AssayError as error:
             found = self._unmeasured(component, error)
-        if isawaitable(found):
-            return self._wait(component, index, found)
-        effort.end()
-        return cast(Found, found)
+        if isinstance(found, Measured | Failure):
+            effort.end()
+            return found
+        return self._wait(component, index, found)
 
     async def _wait(self, component: ComponentConfig, index: int, found: Awaitable[Found]) -> Found:
         with log_fields(sample=index), span("reward.measure", component=component.label) as one:

@@ -19,18 +19,31 @@ _AT_ONCE = 2**14
 _MEASURE = "assay_reward.long_texts:measure_text"
 
 
-def start_measuring(candidate: Candidate, component: ComponentConfig) -> Found | Awaitable[Found]:
-    """What the component's verifier measures of an answer, here or in a worker process.
+def most_at_once(sitting: Sitting, component: ComponentConfig) -> float:
+    """How many characters an answer may have that is measured on the event loop."""
+    reads = component.kind.reads
+    if reads is None:
+        return MAX_LENGTH
+    return _AT_ONCE / max(1.0, reads(sitting, component.parsed_options))
+
+
+def start_measuring(
+    candidate: Candidate, component: ComponentConfig, at_once: float
+) -> Found | Awaitable[Found]:
+    """What the component's verifier measures of an answer: here, or in a worker process if the
+    answer has more than `at_once` characters.
 
     Raises:
         TooHard: the answer is too long for any verifier, or takes too much.
     """
-    if sum(map(len, candidate.turns)) > MAX_LENGTH:
+    num = sum(map(len, candidate.turns))
+    if num <= at_once:
+        return component.kind.measure(candidate, component.parsed_options)
+    if num > MAX_LENGTH:
         raise TooHard(f"the answer has more than {MAX_LENGTH} characters")
-    reads, options = component.kind.reads, component.parsed_options
-    if reads is not None and len(candidate.text) * reads(candidate.sitting, options) > _AT_ONCE:
+    if len(candidate.text) > at_once:
         return _measure_apart(candidate, component)
-    return component.kind.measure(candidate, options)
+    return component.kind.measure(candidate, component.parsed_options)
 
 
 async def _measure_apart(candidate: Candidate, component: ComponentConfig) -> Measured:

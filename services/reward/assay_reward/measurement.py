@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -41,8 +41,7 @@ class Span:
 UNIT = Span(0.0, 1.0)
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A verifier's value for one answer, within its span, and what became of the answer."""
 
     value: float
@@ -105,8 +104,7 @@ class Sitting:
         return result
 
 
-@dataclass(frozen=True)
-class Candidate:
+class Candidate(NamedTuple):
     """One answer of a sitting, as one component sees it; what is used up is charged to `meter`."""
 
     sitting: Sitting

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 from enum import StrEnum
 from functools import cached_property
+from operator import mul
 from pathlib import Path
 from typing import Any, Self
 
@@ -90,19 +91,19 @@ class ComponentConfig(Config):
                 "it must be above the lowest and may be the highest"
             )
 
-    @property
+    @cached_property
     def kind(self) -> Verifier[Any]:
         return VERIFIERS[self.verifier]
 
-    @property
+    @cached_property
     def parsed_options(self) -> Config:
         return self._options
 
-    @property
+    @cached_property
     def label(self) -> str:
         return self.name or self.verifier
 
-    @property
+    @cached_property
     def span(self) -> Span:
         own = self.kind.span(self._options)
         if self.clip is None:
@@ -166,10 +167,12 @@ class Rubric(Config):
 
     def reward(self, values: Sequence[float]) -> float:
         """The reward for the values of the counted components, in their order."""
-        pairs = list(zip(self.counted, values, strict=True))
-        clipped = [component.span.clip(value) for component, value in pairs]
+        clipped = [
+            component.span.clip(value)
+            for component, value in zip(self.counted, values, strict=True)
+        ]
         if self.aggregate is Aggregation.SUM:
-            return sum(c.weight * v for c, v in zip(self.counted, clipped, strict=True) if c.weight)
+            return sum(map(mul, self._weights, clipped))
         if self.aggregate is Aggregation.PRODUCT:
             return math.prod(clipped)
         return self._rank(clipped)
@@ -184,6 +187,10 @@ class Rubric(Config):
             number = number * (component.levels + 1) + int(share * component.levels)
             size *= component.levels + 1
         return number / (size - 1)
+
+    @cached_property
+    def _weights(self) -> list[float]:
+        return [component.weight or 0.0 for component in self.counted]
 
     @property
     def lowest_values(self) -> list[float]:

@@ -3,7 +3,7 @@
 from inspect import isawaitable
 from typing import Any
 
-from assay_reward.long_texts import start_measuring
+from assay_reward.long_texts import most_at_once, start_measuring
 from assay_reward.measurement import Instruments, Measured, Meter, Sitting, Verifier
 from assay_reward.rubric import ComponentConfig
 from assay_reward.verifiers import VERIFIERS
@@ -51,7 +51,9 @@ async def find(
     results: list[Measured | Failure] = []
     for index in sitting.admitted:
         try:
-            measured = start_measuring(sitting.candidate(index, Meter()), component)
+            measured = start_measuring(
+                sitting.candidate(index, Meter()), component, most_at_once(sitting, component)
+            )
             found = await measured if isawaitable(measured) else measured
         except (InfrastructureError, TooHard) as error:
             found = to_failure(error, "reward")
