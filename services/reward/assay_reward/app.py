@@ -51,9 +51,8 @@ def create_app(settings: RewardSettings) -> FastAPI:
         nonlocal scorer, steps
         registry = app.state.metrics.registry
         running = settings.reward_max_running
-        gate = Gate(
-            running, settings.reward_max_waiting, max_held=2 * running, min_share=running // 8
-        )
+        # A quarter of the places is left to other clients, however many one asks for.
+        gate = Gate(running, settings.reward_max_waiting, min_share=max(1, running * 3 // 4))
         step_gate = Gate(settings.reward_max_steps_running, settings.reward_max_steps_waiting)
         responses = Responses(settings.reward_keep_bytes)
         async with _open_instruments(settings) as instruments:

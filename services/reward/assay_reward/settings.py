@@ -33,4 +33,4 @@ class RewardSettings(ServiceSettings):
     #: Processes for formulas and long texts, on each of three levels; by default one a core.
     reward_workers: int | None = Field(default=None, gt=0, le=256)
     #: Processor time for one answer in such a process.
-    reward_answer_cpu_s: float = Field(default=5.0, gt=0)
+    reward_answer_cpu_s: float = Field(default=2.0, gt=0)
