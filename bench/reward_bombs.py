@@ -2,10 +2,9 @@
 
     python bench/reward_bombs.py
 
-A real reward service on loopback. Plain answers, half of them numbers and half formulas, come at a
-steady rate, in turns without bombs and with a bomb in every tenth request: from the same client, and
-from another one. The latency of the plain answers with bombs is held against that without, turn by
-turn. /health is asked all the while.
+A real reward service on loopback, a new one for each kind of bomb. Plain answers, half of them
+numbers and half formulas, come at a steady rate: first without bombs, and then with a bomb in every
+tenth request, from the same client or from another one. /health is asked all the while.
 """
 
 import argparse
@@ -15,7 +14,8 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +25,7 @@ import uvloop
 from assay_shared.processes import end, spawn
 
 OUTPUT = Path(__file__).parent / "results" / "reward_bombs.json"
-_RATE_PER_S = 30.0
+_RATE_PER_S = 20.0
 _EVERY = 10
 _HEALTH_EVERY_S = 0.05
 _START_TIMEOUT_S = 60.0
@@ -133,10 +133,10 @@ class Client:
 
 async def turn(
     own: Client, other: Client, bomb: Bomb | None, first: int, duration_s: float
-) -> dict[str, list[float]]:
-    """The latencies of a turn: of numbers, of formulas, of /health; and the bombs' rewards."""
+) -> tuple[dict[str, list[float]], list["asyncio.Task[Any]"]]:
+    """The latencies of numbers, of formulas and of /health in a turn; and the bombs."""
     found: dict[str, list[float]] = {"numbers": [], "formulas": [], "health": []}
-    rewards: list[asyncio.Task[Any]] = []
+    bombs: list[asyncio.Task[Any]] = []
     asked: list[tuple[str, asyncio.Task[Any]]] = []
     probing = asyncio.create_task(probe(own, found["health"]))
     began = time.perf_counter()
@@ -145,18 +145,14 @@ async def turn(
         at = first + number
         if bomb is not None and number % _EVERY == 0:
             rubric, changes, text = bomb
-            rewards.append(asyncio.create_task(other.score(body(rubric, changes, text(at)))))
+            bombs.append(asyncio.create_task(other.score(body(rubric, changes, text(at)))))
         else:
             kind = "numbers" if at % 2 else "formulas"
             asked.append((kind, asyncio.create_task(own.score(plain(at)))))
     for kind, task in asked:
         found[kind].append((await task)[0])
     probing.cancel()
-    given = [reward for _, reward in await asyncio.gather(*rewards)]
-    assert all(one["status"] == "scored" and one["outcome"] == "wrong_answer" for one in given), (
-        given
-    )
-    return found
+    return found, bombs
 
 
 async def probe(client: Client, found: list[float]) -> None:
@@ -169,28 +165,29 @@ def at(share: int, latencies: list[float]) -> float:
     return statistics.quantiles(latencies, n=100)[share - 1]
 
 
-async def measure(url: str, num_turns: int, duration_s: float) -> list[dict[str, Any]]:
+async def measure(
+    url: str, bomb: Bomb, whose: str, turns: int, duration_s: float
+) -> dict[str, Any]:
+    """The latencies without bombs, and then with them."""
     own, other = Client(url, "127.0.0.1"), Client(url, "127.0.0.2")
-    rows = []
     for number in range(_WARM_UP):
-        await own.score(plain(-2 * number - 3))
-    number = 10
-    for name, bomb in BOMBS.items():
-        for whose, sender in (("own", own), ("another's", other)):
-            turns: dict[bool, dict[str, list[float]]] = {False: {}, True: {}}
-            for _ in range(num_turns):
-                for with_bombs in (False, True):
-                    found = await turn(
-                        own, sender, bomb if with_bombs else None, number, duration_s
-                    )
-                    number += int(2 * duration_s * _RATE_PER_S)
-                    for kind, latencies in found.items():
-                        turns[with_bombs].setdefault(kind, []).extend(latencies)
-            rows.append({"bomb": name, "whose": whose} | _facts(turns))
-            print(rows[-1], flush=True)
+        await own.score(plain(-2 * number - 4))
+    found: dict[bool, dict[str, list[float]]] = {False: {}, True: {}}
+    bombs: list[asyncio.Task[Any]] = []
+    sender = own if whose == "own" else other
+    for number, with_bombs in enumerate([False] * turns + [True] * turns):
+        first = 10 + 1000 * number
+        latencies, sent = await turn(own, sender, bomb if with_bombs else None, first, duration_s)
+        bombs += sent
+        for kind, of_kind in latencies.items():
+            found[with_bombs].setdefault(kind, []).extend(of_kind)
+    scored = [task.result()[1] for task in bombs if task.done()]
+    assert all(one["status"] == "scored" and one["value"] == 0 for one in scored), scored
+    for task in bombs:
+        task.cancel()
     await own.close()
     await other.close()
-    return rows
+    return {"num_bombs": len(bombs), "num_scored": len(scored)} | _facts(found)
 
 
 def _facts(turns: dict[bool, dict[str, list[float]]]) -> dict[str, float]:
@@ -203,12 +200,9 @@ def _facts(turns: dict[bool, dict[str, list[float]]]) -> dict[str, float]:
     return facts
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--turns", type=int, default=3)
-    parser.add_argument("--duration-s", type=float, default=5.0)
-    parser.add_argument("--output", type=Path, default=OUTPUT)
-    arguments = parser.parse_args()
+@contextmanager
+def service() -> Iterator[str]:
+    """The address of a new reward service: nothing is left in it of the bombs before."""
     with tempfile.TemporaryDirectory() as folder:
         for name, verifier in _RUBRICS.items():
             (Path(folder) / f"{name}.yaml").write_text(
@@ -216,22 +210,35 @@ def main() -> None:
                 f"  - {{verifier: {verifier}, weight: 1.0}}\n"
             )
         log = Path(folder) / "log"
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            "PYTHONPATH": ":".join(one for one in sys.path if one),
+            "ASSAY_REWARD_RUBRICS": folder,
+        }
         command = [sys.executable, "-m", "assay_shared.cli", "reward", "serve", "--port", "0"]
-        path = [one for one in sys.path if one]
-        process = spawn(
-            command,
-            log=log,
-            environment={
-                "PATH": "/usr/bin:/bin",
-                "PYTHONPATH": ":".join(path),
-                "ASSAY_REWARD_RUBRICS": folder,
-            },
-        )
+        process = spawn(command, log=log, environment=environment)
         try:
-            url = address(log)
-            rows = uvloop.run(measure(url, arguments.turns, arguments.duration_s))
+            yield address(log)
         finally:
-            end([process], 10.0)
+            end([process], 2.0)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
+    parser.add_argument("--turns", type=int, default=3)
+    parser.add_argument("--duration-s", type=float, default=5.0)
+    parser.add_argument("--bombs", default=",".join(BOMBS))
+    parser.add_argument("--output", type=Path, default=OUTPUT)
+    arguments = parser.parse_args()
+    rows = []
+    for name in arguments.bombs.split(","):
+        for whose in ("own", "another's"):
+            with service() as url:
+                facts = uvloop.run(
+                    measure(url, BOMBS[name], whose, arguments.turns, arguments.duration_s)
+                )
+            rows.append({"bomb": name, "whose": whose} | facts)
+            print(rows[-1], flush=True)
     arguments.output.write_text(json.dumps(rows, indent=1) + "\n")
 
 

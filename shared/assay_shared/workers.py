@@ -23,9 +23,11 @@ from assay_shared.context import client
 from assay_shared.errors import ErrorBody, InternalFault, TimedOut, TooHard, from_body
 from assay_shared.processes import spawn_silent
 
-#: Processor time of the levels before the last, and how nice the processes of each level are.
+#: Processor time of the levels before the last; how nice the processes of each level are, and how
+#: many there are for each core: so many long calls may come at once before a short one waits.
 _LEVELS_S = (0.05, 0.5)
-_NICE = (1, 5, 15)
+_NICE = (1, 15, 19)
+_PER_CORE = (4, 2, 1)
 _MEMORY_BYTES = 2 * 2**30
 #: Wall time for each second of processor time: as much as 20 busy processes on a core leave.
 _WALL_PER_CPU_S, _MIN_WALL_S = 20.0, 20.0
@@ -39,11 +41,11 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
 
 class Workers:
-    """As many processes a level as there are cores, started with the first call."""
+    """Processes on levels, started with the first call; a core has one for the longest calls."""
 
     def __init__(self, modules: Sequence[str] = (), num: int | None = None) -> None:
         """`modules` are imported once, before the processes are forked; a function `warm_up` in one
-        of them is called then. `num` is the number of processes a level."""
+        of them is called then. `num` is the number of cores to use, by default all."""
         self._modules = tuple(modules)
         self._num = num or len(os.sched_getaffinity(0))
         self._levels: list[_Level] = []
@@ -84,8 +86,8 @@ class Workers:
         self._levels = [_Level() for _ in _NICE]
         slots: dict[int, int] = {}
         theirs: list[socket.socket] = []
-        for level, nice in zip(self._levels, _NICE, strict=True):
-            for _ in range(self._num):
+        for level, nice, per_core in zip(self._levels, _NICE, _PER_CORE, strict=True):
+            for _ in range(per_core * self._num):
                 own, other = socket.socketpair()
                 level.add(own)
                 theirs.append(other)

@@ -1,7 +1,7 @@
 """What lm-eval's implementation of IFEval says of answers; run by an interpreter that has it.
 
-In: JSON lines with a row of IFEval's file and its `answers`. Out: for each row a JSON line with, for
-each answer, two lists of booleans: which instructions it follows strictly, and which loosely.
+In: JSON lines with a row of IFEval's file and its `answers`. Out: for each row a JSON line with two
+lists of booleans for each answer: which instructions it follows strictly, and which loosely.
 
 The package's own `__init__` imports torch and more, which checking needs nothing of: the modules
 are found without it. The data of the sentence splitter comes with `llama-index-core`.
