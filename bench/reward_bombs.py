@@ -25,7 +25,7 @@ import uvloop
 from assay_shared.processes import end, spawn
 
 OUTPUT = Path(__file__).parent / "results" / "reward_bombs.json"
-_RATE_PER_S = 20.0
+_RATE_PER_S = 10.0
 _EVERY = 10
 _HEALTH_EVERY_S = 0.05
 _START_TIMEOUT_S = 60.0
@@ -228,11 +228,12 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3)
     parser.add_argument("--duration-s", type=float, default=5.0)
     parser.add_argument("--bombs", default=",".join(BOMBS))
+    parser.add_argument("--whose", default="own,another's")
     parser.add_argument("--output", type=Path, default=OUTPUT)
     arguments = parser.parse_args()
     rows = []
     for name in arguments.bombs.split(","):
-        for whose in ("own", "another's"):
+        for whose in arguments.whose.split(","):
             with service() as url:
                 facts = uvloop.run(
                     measure(url, BOMBS[name], whose, arguments.turns, arguments.duration_s)

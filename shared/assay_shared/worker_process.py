@@ -14,11 +14,16 @@ import resource
 import signal
 import sys
 from collections.abc import Callable
+from contextlib import suppress
+from pathlib import Path
 from typing import Any, NoReturn
 
 from assay_shared.errors import AssayError, InternalFault, to_body
-from assay_shared.processes import tie_to_parent
+from assay_shared.processes import tie_to, tie_to_parent
 
+_OF_LONG_CALLS = 10
+#: A third of the share of a session that gives way to nobody.
+_SESSION_NICE = "5"
 #: What these say of a call: its memory or its stack is used up.
 _SPENT = (MemoryError, RecursionError)
 
@@ -45,14 +50,25 @@ def main(settings: dict[str, Any]) -> None:
 
 
 def _fork(slot: int, nice: int, slots: dict[int, int]) -> int:
+    parent = os.getpid()
     child = os.fork()
     if child:
         return child
+    tie_to(parent)
     for other in slots:
         if other != slot:
             os.close(other)
-    os.nice(nice)
+    _give_way(nice)
     _serve(slot)
+
+
+def _give_way(nice: int) -> None:
+    os.nice(nice)
+    if nice >= _OF_LONG_CALLS:
+        # Linux shares processor time between sessions first, whatever their processes' niceness.
+        os.setsid()
+        with suppress(OSError):
+            Path("/proc/self/autogroup").write_text(_SESSION_NICE)
 
 
 def _serve(slot: int) -> NoReturn:

@@ -25,12 +25,12 @@ from assay_shared.processes import spawn_silent
 
 #: Processor time of the levels before the last; how nice the processes of each level are, and how
 #: many there are for each core: so many long calls may come at once before a short one waits.
-_LEVELS_S = (0.05, 0.5)
+_LEVELS_S = (0.03, 0.5)
 _NICE = (1, 15, 19)
 _PER_CORE = (4, 2, 1)
 _MEMORY_BYTES = 2 * 2**30
-#: Wall time for each second of processor time: as much as 20 busy processes on a core leave.
-_WALL_PER_CPU_S, _MIN_WALL_S = 20.0, 20.0
+#: Wall time for each second of processor time: as much as 60 busy processes on a core leave.
+_WALL_PER_CPU_S, _MIN_WALL_S = 60.0, 60.0
 _GRACE_S = 5.0
 _MAX_WAITING, _MAX_WAIT_S = 4096, 120.0
 _PIECE_BYTES = 2**16

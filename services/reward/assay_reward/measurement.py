@@ -104,7 +104,8 @@ class Sitting:
         return result
 
 
-class Candidate(NamedTuple):
+@dataclass(slots=True)
+class Candidate:
     """One answer of a sitting, as one component sees it; what is used up is charged to `meter`."""
 
     sitting: Sitting

@@ -151,7 +151,7 @@ def _as_json(text: str, given: dict[str, Any], draw: random.Random) -> str:
 
 
 def _end(text: str, given: dict[str, Any], draw: random.Random) -> str:
-    return text + given["end_phrase"] + draw.choice(("", "", '"', " ", "!", "\n"))
+    return text + str(given["end_phrase"]) + draw.choice(("", "", '"', " ", "!", "\n"))
 
 
 def _quoted(text: str, given: dict[str, Any], draw: random.Random) -> str:
@@ -159,7 +159,7 @@ def _quoted(text: str, given: dict[str, Any], draw: random.Random) -> str:
 
 
 def _prompt(text: str, given: dict[str, Any], draw: random.Random) -> str:
-    repeated = given.get("prompt_to_repeat", "")
+    repeated = str(given.get("prompt_to_repeat", ""))
     return draw.choice((str, str.upper, str.strip))(repeated) + "\n" + text
 
 
