@@ -82,7 +82,7 @@ def test_each_big_library_is_imported_by_one_file() -> None:
 
 
 def test_broad_handlers_stay_at_the_boundaries() -> None:
-    """The HTTP handler (FastAPI's own), the CLI, and the engine's thread.
+    """The HTTP handler (FastAPI's own), the CLI, the engine's thread, and the worker processes.
 
     What runs a program's code or test code, in a slot, must outlive whatever that raises.
     """
@@ -95,6 +95,7 @@ def test_broad_handlers_stay_at_the_boundaries() -> None:
     assert sorted(found) == [
         "services/inference/assay_inference/engine_transformers.py",
         "shared/assay_shared/cli.py",
+        "shared/assay_shared/worker_process.py",
     ]
 
 

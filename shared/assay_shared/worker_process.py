@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 from assay_shared.errors import AssayError, InternalFault, to_body
 from assay_shared.processes import tie_to, tie_to_parent
 
-_OF_LONG_CALLS = 10
+_OF_LONG_CALLS = 19
 #: A third of the share of a session that gives way to nobody.
 _SESSION_NICE = "5"
 #: What these say of a call: its memory or its stack is used up.

@@ -25,7 +25,7 @@ from assay_shared.processes import spawn_silent
 
 #: Processor time of the levels before the last; how nice the processes of each level are, and how
 #: many there are for each core: so many long calls may come at once before a short one waits.
-_LEVELS_S = (0.03, 0.5)
+_LEVELS_S = (0.06, 0.5)
 _NICE = (1, 15, 19)
 _PER_CORE = (4, 2, 1)
 _MEMORY_BYTES = 2 * 2**30

@@ -172,7 +172,7 @@ class Rubric(Config):
             for component, value in zip(self.counted, values, strict=True)
         ]
         if self.aggregate is Aggregation.SUM:
-            return sum(map(mul, self._weights, clipped))
+            return math.fsum(map(mul, self._weights, clipped))
         if self.aggregate is Aggregation.PRODUCT:
             return math.prod(clipped)
         return self._rank(clipped)

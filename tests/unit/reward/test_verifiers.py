@@ -1,3 +1,6 @@
+from collections.abc import Awaitable
+from typing import cast
+
 import pytest
 
 from assay_reward.measurement import Instruments, Measured, Meter, Sitting
@@ -17,8 +20,10 @@ async def test_dense_and_sparse_share_one_run_of_the_tests() -> None:
     instruments = Instruments(sandbox, FakeJudge(), Symbolic(1.0))
     sitting = Sitting(make_task("t", tests=FOUR_TESTS), ("pass 1",), instruments)
     meters = Meter(), Meter()
-    dense = await PASS_RATIO.measure(sitting.candidate(0, meters[0]), CodeOptions())
-    sparse = await ACCEPTED.measure(sitting.candidate(0, meters[1]), CodeOptions())
+    dense, sparse = [
+        await cast(Awaitable[object], verifier.measure(sitting.candidate(0, meter), CodeOptions()))
+        for verifier, meter in zip((PASS_RATIO, ACCEPTED), meters, strict=True)
+    ]
     assert isinstance(dense, Measured)
     assert isinstance(sparse, Measured)
     assert (dense.value, sparse.value) == (0.25, 0.0)
