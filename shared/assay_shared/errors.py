@@ -11,6 +11,8 @@ AssayError
 │   ├── NotFound           404
 │   ├── Conflict           409  weights that go backwards, a run that is already running
 │   └── TooLarge           413  a body over the limit
+├── TooHard                422  what a policy wrote takes too much to score: a wrong answer,
+│                               unless the rubric says otherwise
 └── InfrastructureError         ours or a neighbour's: never a score
     ├── Overloaded         429  no room for now; Retry-After says when
     │   └── Saturated      503  the same, from a sandbox: nothing was run
@@ -131,6 +133,13 @@ class TooLarge(CallerError):
     """The request body is over the limit."""
 
     http_status = 413
+
+
+class TooHard(AssayError):
+    """What a policy wrote takes more time or memory than its scoring may take."""
+
+    http_status = 422
+    failure_class = FailureClass.BUDGET
 
 
 class InfrastructureError(AssayError):

@@ -35,6 +35,21 @@ def spawn(
         )
 
 
+def spawn_silent(
+    command: Sequence[str], *, environment: dict[str, str], pass_fds: Sequence[int] = ()
+) -> subprocess.Popen[bytes]:
+    """Start one of our own commands in a session of its own; what it prints is dropped."""
+    return subprocess.Popen(
+        command,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+        env=environment | {_PARENT: str(os.getpid())},
+        pass_fds=pass_fds,
+        start_new_session=True,
+    )
+
+
 def tie_to_parent() -> None:
     """In a spawned process: have the kernel end it when its parent ends, however that happens.
 

@@ -1,50 +1,79 @@
-"""Equality of formulas by math-verify, in a process that can be ended: sympy has no time limit."""
+"""Equality of formulas by math-verify, in processes with limits: sympy itself has none."""
 
-import asyncio
-import multiprocessing
-from concurrent.futures import TimeoutError as OutOfTime
+from collections import OrderedDict
+from copy import copy
 
-from pebble import ProcessExpired, ProcessPool
+from assay_shared.errors import AssayError, InvalidInput, TooHard
+from assay_shared.formula_size import why_too_large
+from assay_shared.single_flight import SingleFlight
+from assay_shared.workers import Workers
 
-from assay_shared.errors import InternalFault, TimedOut
-
-_MAX_LENGTH = 2000
+_EQUAL = "assay_shared.formulas:equal"
+#: The modules that `Workers` should have imported before formulas are compared.
+MODULES = ("assay_shared.formulas",)
+_KEPT = 2048
+#: What a reference is compared with to find out whether it is itself too hard.
+_PLAIN = "x+1"
 
 
 class Symbolic:
-    """One worker process, started when it is first needed."""
+    """Compares formulas, each pair once: what came out is kept for the newest pairs."""
 
-    def __init__(self, timeout_s: float) -> None:
-        self._timeout_s = timeout_s
-        self._pool: ProcessPool | None = None
+    def __init__(self, cpu_s: float, workers: Workers | None = None) -> None:
+        """`cpu_s` is the processor time for one comparison. Without `workers` it has its own."""
+        self._cpu_s = cpu_s
+        self._workers = workers or Workers(MODULES)
+        self._flights: SingleFlight[bool | TooHard | InvalidInput] = SingleFlight()
+        self._kept: OrderedDict[tuple[str, str], bool | TooHard | InvalidInput] = OrderedDict()
 
     async def equal(self, answer: str, reference: str) -> bool:
         """Whether both are the same value.
 
         Raises:
-            TimedOut: it cannot be told in time.
+            TooHard: the answer is too large to be compared, or takes too long.
+            InvalidInput: the reference does.
+            TimedOut, Overloaded: the machine has no processor time for it.
             InternalFault: the comparison itself broke.
         """
-        if max(len(answer), len(reference)) > _MAX_LENGTH:
-            return False
-        if self._pool is None:
-            spawn = multiprocessing.get_context("spawn")
-            self._pool = ProcessPool(max_workers=1, context=spawn)
-        work = self._pool.schedule(_equal, args=[answer, reference], timeout=self._timeout_s)
-        try:
-            return await asyncio.wrap_future(work)
-        except OutOfTime:
-            raise TimedOut(f"no comparison of formulas within {self._timeout_s} s") from None
-        except ProcessExpired as error:
-            raise InternalFault(f"the comparison of formulas broke: {error}") from error
+        pair = (answer, reference)
+        found = self._kept.get(pair)
+        if found is None:
+            found = await self._flights.run(pair, lambda: self._compare(*pair))
+            self._kept[pair] = found
+            if len(self._kept) > _KEPT:
+                self._kept.popitem(last=False)
+        if isinstance(found, AssayError):
+            raise copy(found)
+        return found
 
     def close(self) -> None:
-        if self._pool is not None:
-            self._pool.stop()
-            self._pool.join()
+        """End the processes."""
+        self._workers.close()
+
+    async def _compare(self, answer: str, reference: str) -> bool | TooHard | InvalidInput:
+        for text, name in ((reference, "reference"), (answer, "answer")):
+            reason = why_too_large(text)
+            if reason is not None:
+                return _fault(name, reason)
+        try:
+            return await self._ask(answer, reference)
+        except TooHard as error:
+            to_blame = "reference" if await self._is_too_hard(reference) else "answer"
+            return _fault(to_blame, str(error))
+
+    async def _is_too_hard(self, reference: str) -> bool:
+        """Whether not even a plain formula can be compared with it: no answer is to blame."""
+        try:
+            await self._ask(_PLAIN, reference)
+        except TooHard:
+            return True
+        return False
+
+    async def _ask(self, answer: str, reference: str) -> bool:
+        return bool(await self._workers.call(_EQUAL, answer, reference, cpu_s=self._cpu_s))
 
 
-def _equal(answer: str, reference: str) -> bool:
-    from assay_shared.answers.equality import equal_by_proof
-
-    return equal_by_proof(answer, reference)
+def _fault(name: str, reason: str) -> TooHard | InvalidInput:
+    if name == "answer":
+        return TooHard(f"a formula that is too hard to compare: {reason}")
+    return InvalidInput(f"too hard to compare with: {reason}", field="task.reference")

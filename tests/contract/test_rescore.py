@@ -70,7 +70,7 @@ def settings(serve: Serve, broken: set[str]) -> ServiceSettings:
     fails: Callable[[str], bool] = lambda code: any(word in code for word in broken)  # noqa: E731
     sandbox = serve(create_faulty_sandbox(behind, fails))
     reward = create_reward(
-        RewardSettings(sandbox_url=sandbox, reward_retry_budget_s=0.1, reward_math_timeout_s=60.0)
+        RewardSettings(sandbox_url=sandbox, reward_retry_budget_s=0.1, reward_answer_cpu_s=60.0)
     )
     return ServiceSettings(reward_url=serve(reward))
 

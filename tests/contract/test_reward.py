@@ -1,5 +1,6 @@
 """Reward over HTTP with the real sandbox and judge behind it, and with neither."""
 
+import asyncio
 import json
 import logging
 import time
@@ -180,3 +181,24 @@ def test_a_bad_rubric_folder_stops_the_start(tmp_path: Path) -> None:
     (tmp_path / "bad.yaml").write_text("name: bad\n")
     with pytest.raises(ConfigError, match=r"bad\.yaml"):
         create_reward(RewardSettings(reward_rubrics=tmp_path))
+
+
+async def test_bombs_are_wrong_and_other_answers_do_not_wait_for_them(serve: Serve) -> None:
+    url = serve(create_reward(RewardSettings(reward_answer_cpu_s=0.5)))
+    reference = r"\boxed{x+1}"
+    hard = make_task("hard", rubric="math", reference=reference, tests=())
+    bombs = (
+        r"\boxed{9^{9^{9^9}}}",
+        r"\boxed{\int_0^{100} e^{-x^2} \sin(x^x) dx}",
+        "\\boxed{" + "(" * 1_000_000,
+        "!" * 2_000_000,
+    )
+    plain = make_task("plain", rubric="math", gold="27", tests=())
+    began = time.monotonic()
+    bombing = asyncio.create_task(score(url, ScoreRequest(task=hard, answers=bombs)))
+    async with RewardClient(url, retry=NO_RETRY) as client:
+        while not bombing.done():
+            response = await client.score(ScoreRequest(task=plain, answers=("27", "26")))
+            assert values(list(response.rewards)) == [1, 0]
+            assert time.monotonic() - began < 60
+    assert values(await bombing) == [0, 0, 0, 0]

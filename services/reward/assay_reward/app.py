@@ -28,10 +28,11 @@ from assay_shared.errors import (
     TimedOut,
     Unreachable,
 )
+from assay_shared.json_route import put_first, use_json_routes
 from assay_shared.responses import errors_of, errors_of_reading
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
-from assay_shared.symbolic import Symbolic
+from assay_shared.symbolic import MODULES, Symbolic
 from assay_shared.types import (
     EnvironmentInfo,
     PartialReward,
@@ -43,6 +44,7 @@ from assay_shared.types import (
     StepRequest,
     StepResponse,
 )
+from assay_shared.workers import Workers
 
 #: How long sandbox and judge are asked again where nobody has been there yet, or for long.
 _ABSENT_S = 0.5
@@ -62,17 +64,22 @@ def create_app(settings: RewardSettings) -> FastAPI:
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         nonlocal scorer, steps
         registry = app.state.metrics.registry
-        gate = Gate(settings.reward_max_running, settings.reward_max_waiting)
+        running = settings.reward_max_running
+        # A quarter of the places is left to other clients, however many one asks for.
+        gate = Gate(running, settings.reward_max_waiting, min_share=max(1, running * 3 // 4))
         step_gate = Gate(settings.reward_max_steps_running, settings.reward_max_steps_waiting)
         responses = Responses(settings.reward_keep_bytes)
         async with _open_instruments(settings) as instruments:
             scorer = Scorer(rubrics, instruments, gate, responses, registry)
             steps = Steps(instruments, step_gate, registry)
             yield
+        await large_bodies.close()
 
     app = create_service("reward", settings, lifespan)
+    large_bodies = use_json_routes(app)
     _add_scoring(app, rubrics, lambda: scorer)
     _add_environments(app, lambda: steps)
+    put_first(app)
     return app
 
 
@@ -81,7 +88,9 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
     attempt_s = settings.reward_attempt_timeout_s
     timeouts = Timeouts(read_s=attempt_s, total_s=attempt_s)
     retry = RetryBudget(total_s=settings.reward_retry_budget_s, absent_s=_ABSENT_S)
-    symbolic = Symbolic(settings.reward_math_timeout_s)
+    workers = Workers((*MODULES, "assay_reward.long_texts"), settings.reward_workers)
+    cpu_s = settings.reward_answer_cpu_s
+    symbolic = Symbolic(cpu_s, workers)
     own = Own(Processes(settings.reward_python_processes))
     players = Players(
         settings.reward_solver_processes,
@@ -92,10 +101,10 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
         SandboxClient.from_settings(settings, timeouts=timeouts, retry=retry) as sandbox,
         JudgeClient.from_settings(settings, timeouts=timeouts, retry=retry) as judge,
     ):
-        yield Instruments(sandbox, judge, symbolic, players, own)
+        yield Instruments(sandbox, judge, symbolic, players, own, workers, cpu_s)
     await own.close()
     players.close()
-    symbolic.close()
+    workers.close()
 
 
 def _add_scoring(app: FastAPI, rubrics: Rubrics, scorer: Callable[[], Scorer]) -> None:

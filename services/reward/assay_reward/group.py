@@ -2,13 +2,17 @@
 
 import math
 import time
-from collections.abc import Callable, Sequence
+from collections import Counter
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
+from typing import Any
 
-from assay_reward.measurement import Instruments, Measured, Meter, Sitting
-from assay_reward.rubric import ComponentConfig, Rubric
+from assay_reward.long_texts import most_at_once, start_measuring
+from assay_reward.measurement import Found, Instruments, Measured, Meter, Sitting
+from assay_reward.pace import Pace
+from assay_reward.rubric import ComponentConfig, OnTooHard, Rubric
 from assay_shared.context import log_fields
-from assay_shared.errors import AssayError, InternalFault, InvalidInput, to_failure
+from assay_shared.errors import AssayError, InternalFault, InvalidInput, TooHard, to_failure
 from assay_shared.together import together
 from assay_shared.tracing import span
 from assay_shared.types import (
@@ -25,6 +29,8 @@ from assay_shared.types import (
 )
 
 OnReward = Callable[[PartialReward], None]
+Waiting = Coroutine[Any, Any, Found]
+_MAX_DETAIL = 200
 
 
 @dataclass
@@ -53,9 +59,11 @@ class GroupScore:
         rubric: Rubric,
         request: ScoreRequest,
         instruments: Instruments,
-        on_reward: OnReward = lambda _: None,
+        pace: Pace,
+        on_reward: OnReward | None = None,
     ) -> None:
         self._rubric = rubric
+        self._pace = pace
         self._sitting = Sitting(
             request.task,
             request.answers,
@@ -66,9 +74,12 @@ class GroupScore:
         )
         self._on_reward = on_reward
         self._efforts = {component.label: Effort() for component in rubric.components}
+        self._at_once: dict[str, float] = {}
         self._rewards: dict[int, Reward] = {}
         #: The longest wait that a neighbour without room has asked for.
         self.retry_after_s = 0.0
+        #: Answers that took too much, by component.
+        self.num_too_hard: Counter[str] = Counter()
 
     async def run(self) -> ScoreResponse:
         """All rewards, in the order of the answers.
@@ -81,13 +92,14 @@ class GroupScore:
             if component.kind.needs_lengths and not sitting.num_tokens:
                 raise InvalidInput(f"{component.label} needs lengths", field="num_tokens")
             component.kind.check(sitting.task, component.parsed_options)
+            self._at_once[component.label] = most_at_once(sitting, component)
         everyone = range(len(sitting.answers))
         sitting.admitted = tuple(everyone)
         for gate in rubric.gates:
             # What is measured once for all is measured for those whom the gates before let in.
-            await together(self._pass(gate, index) for index in sitting.admitted)
+            await self._pass_all(gate)
             sitting.admitted = tuple(index for index in everyone if index not in self._rewards)
-        await together(self._count(index) for index in sitting.admitted)
+        await self._count_all()
         return ScoreResponse(
             rewards=tuple(self._rewards[index] for index in everyone),
             scorer=rubric.scorer,
@@ -98,45 +110,97 @@ class GroupScore:
             ),
         )
 
-    async def _pass(self, gate: ComponentConfig, index: int) -> None:
-        """Give the answer its reward if the gate does not let it through."""
-        measured = await self._measure(gate, index)
+    async def _pass_all(self, gate: ComponentConfig) -> None:
+        """Give the answers that the gate does not let through their rewards."""
+        waiting = []
+        for index in self._sitting.admitted:
+            await self._pace.turn()
+            started = self._start(gate, index)
+            if isinstance(started, Measured | Failure):
+                self._pass(gate, index, started)
+            else:
+                waiting.append(self._pass_later(gate, index, started))
+        if waiting:
+            await together(waiting)
+
+    async def _pass_later(self, gate: ComponentConfig, index: int, started: Waiting) -> None:
+        self._pass(gate, index, await started)
+
+    def _pass(self, gate: ComponentConfig, index: int, measured: Found) -> None:
         if isinstance(measured, Failure):
             self._settle(index, Unscored(failure=measured))
         elif gate.gate is not None and measured.value < gate.gate:
             self._settle(index, turned_away(self._rubric, gate, measured))
 
-    async def _count(self, index: int) -> None:
-        measured = await together(self._measure(one, index) for one in self._rubric.counted)
+    async def _count_all(self) -> None:
+        """Give the admitted answers their rewards: at once, or when what they wait for is there."""
+        waiting = []
+        for index in self._sitting.admitted:
+            await self._pace.turn()
+            started = [self._start(component, index) for component in self._rubric.counted]
+            found = [one for one in started if isinstance(one, Measured | Failure)]
+            if len(found) == len(started):
+                self._settle(index, combine(self._rubric, found))
+            else:
+                waiting.append(self._finish(index, started))
+        if waiting:
+            await together(waiting)
+
+    async def _finish(self, index: int, started: list[Found | Waiting]) -> None:
+        waiting = [one for one in started if not isinstance(one, Measured | Failure)]
+        rest = iter(await together(waiting))
+        measured = [one if isinstance(one, Measured | Failure) else next(rest) for one in started]
         self._settle(index, combine(self._rubric, measured))
 
-    async def _measure(self, component: ComponentConfig, index: int) -> Measured | Failure:
+    def _start(self, component: ComponentConfig, index: int) -> Found | Waiting:
+        """What a component measures of an answer, or the work that is left to find it out."""
         effort = self._efforts[component.label]
         candidate = self._sitting.candidate(index, effort)
         effort.begin()
+        try:
+            found = start_measuring(candidate, component, self._at_once[component.label])
+            if isinstance(found, Measured):
+                found = _finite(found, component)
+        except AssayError as error:
+            found = self._unmeasured(component, error)
+        if isinstance(found, Measured | Failure):
+            effort.end()
+            return found
+        return self._wait(component, index, found)
+
+    async def _wait(self, component: ComponentConfig, index: int, found: Awaitable[Found]) -> Found:
         with log_fields(sample=index), span("reward.measure", component=component.label) as one:
             try:
-                measured = await component.kind.measure(candidate, component.parsed_options)
-                return measured if isinstance(measured, Failure) else _finite(measured, component)
+                return _finite(await found, component)
             except AssayError as error:
                 one.fail(str(error))
-                self.retry_after_s = max(self.retry_after_s, error.retry_after_s or 0.0)
-                return to_failure(error, "reward")
+                return self._unmeasured(component, error)
             finally:
-                effort.end()
+                self._efforts[component.label].end()
+
+    def _unmeasured(self, component: ComponentConfig, error: AssayError) -> Found:
+        """The lowest value for an answer that is too hard, unless the rubric wants a failure."""
+        if isinstance(error, TooHard):
+            self.num_too_hard[component.label] += 1
+            if self._rubric.too_hard is OnTooHard.WRONG:
+                lowest = component.kind.span(component.parsed_options).low
+                return Measured(lowest, Status.WRONG_ANSWER, f"too hard: {error}"[:_MAX_DETAIL])
+        self.retry_after_s = max(self.retry_after_s, error.retry_after_s or 0.0)
+        return to_failure(error, "reward")
 
     def _settle(self, index: int, reward: Reward) -> None:
         self._rewards[index] = reward
-        self._on_reward(PartialReward(index=index, reward=reward))
+        if self._on_reward is not None:
+            self._on_reward(PartialReward(index=index, reward=reward))
 
 
-def _finite(measured: Measured, component: ComponentConfig) -> Measured:
+def _finite(measured: Found, component: ComponentConfig) -> Found:
     """Return what was measured.
 
     Raises:
         InternalFault: its value is not a finite number, and so no measurement.
     """
-    if not math.isfinite(measured.value):
+    if isinstance(measured, Measured) and not math.isfinite(measured.value):
         raise InternalFault(f"{component.label} measured {measured.value}, not a finite number")
     return measured
 

@@ -4,7 +4,7 @@ import asyncio
 import math
 from collections.abc import Awaitable, Callable, Hashable
 from dataclasses import dataclass, field
-from typing import Any, Generic, TypeVar, cast
+from typing import Any, Generic, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel
 
@@ -17,6 +17,7 @@ from assay_shared.interfaces import Judge, Sandbox
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import Answer, Cost, Failure, Status, Task
 from assay_shared.validated import validated
+from assay_shared.workers import Workers
 
 Options = TypeVar("Options", bound=Config)
 Check = TypeVar("Check", bound=BaseModel)
@@ -48,8 +49,7 @@ class Span:
 UNIT = Span(0.0, 1.0)
 
 
-@dataclass(frozen=True)
-class Measured:
+class Measured(NamedTuple):
     """A verifier's value for one answer, within its span, and what became of the answer."""
 
     value: float
@@ -66,6 +66,9 @@ class Instruments:
     symbolic: Symbolic
     players: Players = field(default_factory=Players)
     own: Own = field(default_factory=Own)
+    workers: Workers = field(default_factory=Workers)
+    #: Processor time for one answer in a worker process.
+    cpu_s: float = 5.0
 
 
 @dataclass
@@ -110,7 +113,7 @@ class Sitting:
         return result
 
 
-@dataclass(frozen=True)
+@dataclass(slots=True)
 class Candidate:
     """One answer of a sitting, as one component sees it; what is used up is charged to `meter`."""
 
@@ -164,6 +167,9 @@ class Candidate:
         return results[self.index]
 
 
+Found = Measured | Failure
+
+
 class NoOptions(Config):
     """For verifiers that have nothing to set."""
 
@@ -172,22 +178,33 @@ def _anything(task: Task, options: Any) -> None:
     return None
 
 
+def lightly(sitting: Sitting, options: Any) -> float:
+    """A `Verifier.reads`: the text is read a few times."""
+    return 1.0
+
+
 @dataclass(frozen=True)
 class Verifier(Generic[Options]):
     """How to measure one answer.
 
-    Where `measure` cannot, it returns a failure or raises an AssayError, and the answer has no
-    reward.
+    `measure` returns what it finds, or an awaitable where it has to wait. Where it cannot tell, it
+    returns a failure or raises an AssayError, and the answer has no reward. It raises TooHard for
+    an answer that takes too much: a wrong one, unless the rubric says otherwise.
     `check` raises InvalidInput for a task that lacks what the verifier needs; nothing is measured
     then. `span` bounds the values by the options. `needs_lengths`: the request must say how many
     tokens each answer has.
+
+    `reads` is for verifiers that need nothing but the task and the last text of the answer: how
+    much work a character of the text is, beside a few readings by a regular expression. A text
+    that is much work is measured in a worker process.
     """
 
-    measure: Callable[[Candidate, Options], Awaitable[Measured | Failure]]
+    measure: Callable[[Candidate, Options], Found | Awaitable[Found]]
     options: type[Options]
     check: Callable[[Task, Options], None] = _anything
     span: Callable[[Options], Span] = lambda _: UNIT
     needs_lengths: bool = False
+    reads: Callable[[Sitting, Options], float] | None = None
 
 
 def task_check(task: Task, name: str, kind: type[Check]) -> Check:

@@ -19,7 +19,8 @@ from assay_shared.types import Reward, Scored, ScoreRequest, ScoreResponse, Stat
 
 _RETRY_AFTER_S = 5.0
 #: Texts are decoded with their special tokens: `<|im_end|>`, `</s>`, `<eos>`, and the like.
-_ENDS = re.compile(r"(?:\s|<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<[be]os>|<pad>|<end_of_turn>)+\Z")
+_END = re.compile(r"(?:<[|｜][^<>|｜\s]{1,40}[|｜]>|</?s>|<[be]os>|<pad>|<end_of_turn>)\Z")
+_MAX_END = 48
 
 
 class RemoteRewardRequest(Described, BaseModel):
@@ -86,11 +87,21 @@ def answer_of(query: str, prompt: str) -> str:
     """
     before, found, after = query.partition(prompt)
     # A tokenizer may put a token of its own before a prompt, but no text.
-    if not found or _ENDS.sub("", before):
+    if not found or _without_ends(before):
         raise InvalidInput(
             "does not start with its prompt", field="query", hint="leave prompts uncut"
         )
-    return _ENDS.sub("", after)
+    return _without_ends(after)
+
+
+def _without_ends(text: str) -> str:
+    """The text up to the special tokens at its end, without the space before them."""
+    end = len(text.rstrip())
+    while found := _END.search(text, max(0, end - _MAX_END), end):
+        end = found.start()
+        while end and text[end - 1].isspace():
+            end -= 1
+    return text[:end]
 
 
 def _groups(

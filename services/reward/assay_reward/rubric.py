@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property
+from operator import mul
 from pathlib import Path
 from typing import Annotated, Any, Self
 
@@ -55,6 +56,16 @@ Source = Annotated[
 ]
 #: The end of a span. Sums of larger ones might not be finite.
 Bound = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
+
+
+class OnTooHard(StrEnum):
+    """What an answer gets that takes too much time or memory to be measured.
+
+    `wrong`: the component's lowest value. `fail`: no reward.
+    """
+
+    WRONG = "wrong"
+    FAIL = "fail"
 
 
 class ComponentConfig(Config):
@@ -121,7 +132,7 @@ class ComponentConfig(Config):
                 "it must be above the lowest and may be the highest"
             )
 
-    @property
+    @cached_property
     def kind(self) -> Verifier[Any]:
         return self._kind
 
@@ -130,17 +141,17 @@ class ComponentConfig(Config):
         """The SHA-256 of the file with the function that it names, if it names one."""
         return None if self._function is None else self._function.digest
 
-    @property
+    @cached_property
     def parsed_options(self) -> Config:
         return self._options
 
-    @property
+    @cached_property
     def label(self) -> str:
         if self.name:
             return self.name
         return self.verifier if isinstance(self.verifier, str) else self.verifier.label
 
-    @property
+    @cached_property
     def span(self) -> Span:
         own = self.kind.span(self._options)
         if self.clip is None:
@@ -159,6 +170,8 @@ class Rubric(Config):
     aggregate: Aggregation = Aggregation.SUM
     #: What a trainer makes of its rewards.
     normalise: Normalisation = Normalisation.GROUP
+    #: What an answer gets that takes too much time or memory to be measured.
+    too_hard: OnTooHard = OnTooHard.WRONG
     #: What is measured; gates come first.
     components: tuple[ComponentConfig, ...] = Field(min_length=1, max_length=32)
 
@@ -209,10 +222,12 @@ class Rubric(Config):
 
     def reward(self, values: Sequence[float]) -> float:
         """The reward for the values of the counted components, in their order."""
-        pairs = list(zip(self.counted, values, strict=True))
-        clipped = [component.span.clip(value) for component, value in pairs]
+        clipped = [
+            component.span.clip(value)
+            for component, value in zip(self.counted, values, strict=True)
+        ]
         if self.aggregate is Aggregation.SUM:
-            return sum(c.weight * v for c, v in zip(self.counted, clipped, strict=True) if c.weight)
+            return math.fsum(map(mul, self._weights, clipped))
         if self.aggregate is Aggregation.PRODUCT:
             return math.prod(clipped)
         return self._rank(clipped)
@@ -227,6 +242,10 @@ class Rubric(Config):
             number = number * (component.levels + 1) + int(share * component.levels)
             size *= component.levels + 1
         return number / (size - 1)
+
+    @cached_property
+    def _weights(self) -> list[float]:
+        return [component.weight or 0.0 for component in self.counted]
 
     @property
     def lowest_values(self) -> list[float]:

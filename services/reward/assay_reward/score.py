@@ -1,15 +1,20 @@
 """Scoring: which rubric, whose turn, asked before or not; alone, in batches, or as a stream."""
 
 import asyncio
+import time
+from collections import Counter as Counts
 from collections.abc import AsyncIterator
+from functools import lru_cache
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
 from assay_reward.group import GroupScore, OnReward
 from assay_reward.measurement import Instruments
+from assay_reward.pace import Pace
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubric, Rubrics
 from assay_shared.admission import Gate
+from assay_shared.context import client
 from assay_shared.errors import AssayError, InvalidInput, Overloaded, to_failure
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.together import together
@@ -52,12 +57,27 @@ class RewardMetrics:
             registry=registry,
         )
 
-    def count(self, rubric: Rubric, response: ScoreResponse) -> None:
-        for reward in response.rewards:
-            kind = reward.outcome if isinstance(reward, Scored) else reward.failure.failure_class
-            self.answers.labels(rubric.name, kind).inc()
+        self.too_hard = Counter(
+            "assay_reward_too_hard_total",
+            "Answers that took too much time or memory, by the component that measured them.",
+            ["rubric", "component"],
+            registry=registry,
+        )
+        #: Looking up what is counted for labels costs more than counting.
+        self._score_s = lru_cache(maxsize=None)(self.score_s.labels)
+        self._component_s = lru_cache(maxsize=None)(self.component_s.labels)
+        self._answers = lru_cache(maxsize=None)(self.answers.labels)
+
+    def count(self, rubric: Rubric, response: ScoreResponse, took_s: float) -> None:
+        self._score_s(rubric.name).observe(took_s)
+        kinds = Counts(
+            reward.outcome if isinstance(reward, Scored) else reward.failure.failure_class
+            for reward in response.rewards
+        )
+        for kind, number in kinds.items():
+            self._answers(rubric.name, kind).inc(number)
         for component in response.components:
-            self.component_s.labels(rubric.name, component.name).observe(component.time_s)
+            self._component_s(rubric.name, component.name).observe(component.time_s)
 
 
 class Scorer:
@@ -76,6 +96,7 @@ class Scorer:
         self._gate = gate
         self._responses = responses
         self._metrics = RewardMetrics(registry)
+        self._pace = Pace()
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
         """One reward or failure per answer, in order.
@@ -128,17 +149,17 @@ class Scorer:
         return self._rubrics.find(name)
 
     async def _score(
-        self, request: ScoreRequest, on_reward: OnReward = lambda _: None
+        self, request: ScoreRequest, on_reward: OnReward | None = None
     ) -> ScoreResponse:
         rubric = self._rubric(request)
-        async with self._gate.enter():
-            group = GroupScore(rubric, request, self._instruments, on_reward)
-            with (
-                span("reward.score", rubric=rubric.name, answers=len(request.answers)),
-                self._metrics.score_s.labels(rubric.name).time(),
-            ):
+        async with self._gate.enter(client()):
+            began = time.perf_counter()
+            group = GroupScore(rubric, request, self._instruments, self._pace, on_reward)
+            with span("reward.score", rubric=rubric.name, answers=len(request.answers)):
                 response = await group.run()
-        self._metrics.count(rubric, response)
+        self._metrics.count(rubric, response, time.perf_counter() - began)
+        for component, number in group.num_too_hard.items():
+            self._metrics.too_hard.labels(rubric.name, component).inc(number)
         if all(_was_refused(reward) for reward in response.rewards):
             failure = response.rewards[0].failure  # type: ignore[union-attr]  # none is Scored
             raise Overloaded(

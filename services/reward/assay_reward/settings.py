@@ -37,8 +37,10 @@ class RewardSettings(ServiceSettings):
     reward_solver_processes: int = Field(default=1, gt=0, le=256)
     reward_solve_timeout_s: float = Field(default=10.0, gt=0)
     reward_episode_timeout_s: float = Field(default=60.0, gt=0)
-    #: Time for one symbolic comparison of two formulas.
-    reward_math_timeout_s: float = Field(default=5.0, gt=0)
+    #: Cores that formulas and long texts may take; by default all.
+    reward_workers: int | None = Field(default=None, gt=0, le=256)
+    #: Processor time for one answer in such a process.
+    reward_answer_cpu_s: float = Field(default=2.0, gt=0)
 
     @property
     def allowed(self) -> Allowed:

@@ -362,11 +362,14 @@ class ServiceClient:
         if 300 <= status < 400:
             where = mask(headers.get("location", "elsewhere")[:_MAX_SHOWN], self._token)
             message = f"HTTP {status}: it sends to {where}, which is not followed"
-        return kind_of(status, is_ours=self.is_ours)(
+        return self._kind(status)(
             message,
             service=self.service,
             retry_after_s=read_retry_after(headers.get("retry-after", ""), time.time()),
         )
+
+    def _kind(self, status: int) -> type[AssayError]:
+        return kind_of(status, is_ours=self.is_ours)
 
 
 def _excerpt(content: bytes) -> str:

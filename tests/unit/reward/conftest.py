@@ -3,11 +3,19 @@ from collections.abc import Iterator
 import pytest
 
 from assay_shared.symbolic import Symbolic
+from tests.unit.reward.measuring import WORKERS
+
+
+@pytest.fixture(scope="session", autouse=True)
+def workers() -> Iterator[None]:
+    """Ends the processes that measured long texts."""
+    yield
+    WORKERS.close()
 
 
 @pytest.fixture(scope="session")
 def symbolic() -> Iterator[Symbolic]:
     """Compares formulas, in its own process."""
-    symbolic = Symbolic(timeout_s=20.0)
+    symbolic = Symbolic(20.0)
     yield symbolic
     symbolic.close()

@@ -18,6 +18,7 @@ from assay_reward.measurement import Instruments
 from assay_reward.own.instruments import Own
 from assay_reward.own.processes import Processes
 from assay_reward.own.source import Allowed
+from assay_reward.pace import Pace
 from assay_reward.rubric import Rubric, Rubrics
 from assay_shared.errors import ConfigError
 from assay_shared.symbolic import Symbolic
@@ -61,7 +62,7 @@ async def by(rubric: Rubric, own: Own, *answers: str | tuple[str, ...]) -> list[
     instruments = Instruments(FakeSandbox(), FakeJudge(), Symbolic(1.0), own=own)
     task = make_task("two", reference="2", tags={"domain": "sums"})
     request = ScoreRequest(task=task, answers=answers or ("2", "3"))
-    return list((await GroupScore(rubric, request, instruments).run()).rewards)
+    return list((await GroupScore(rubric, request, instruments, Pace()).run()).rewards)
 
 
 def values(rewards: list[Reward]) -> list[float | None]:

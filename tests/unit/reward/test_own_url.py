@@ -13,6 +13,7 @@ from assay_reward.group import GroupScore
 from assay_reward.measurement import Instruments
 from assay_reward.own.instruments import Own
 from assay_reward.own.source import Allowed
+from assay_reward.pace import Pace
 from assay_reward.rubric import Rubrics
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import FailureClass, Reward, Scored, ScoreRequest, Unscored
@@ -112,7 +113,7 @@ async def score(url: str, folder: Path) -> list[Reward]:
     own = Own()
     instruments = Instruments(FakeSandbox(), FakeJudge(), Symbolic(1.0), own=own)
     request = ScoreRequest(task=make_task("two", reference="2"), answers=("2", ("3", "4")))
-    rewards = (await GroupScore(rubric, request, instruments).run()).rewards
+    rewards = (await GroupScore(rubric, request, instruments, Pace()).run()).rewards
     await own.close()
     return list(rewards)
 

@@ -42,6 +42,7 @@ from assay_shared.types import (
     Unscored,
 )
 from tests.fakes import FakeJudge, FakeSandbox, make_task
+from tests.unit.reward.measuring import WORKERS
 
 TASK = make_task(tests=(StdinCase(stdin="", expected_stdout=""),) * 2, rubric="code.blend")
 GATED = """
@@ -50,6 +51,13 @@ description: Programs that pass at least half of the tests are judged.
 components:
   - {verifier: pass_ratio, gate: 0.5}
   - {verifier: judge, weight: 2.0}
+"""
+HARD = """
+name: hard
+description: Patterns, and no reward for what takes too long.
+too_hard: fail
+components:
+  - {verifier: pattern, weight: 1.0, options: {timeout_s: 0.05}}
 """
 
 JUDGE_GATES = """
@@ -67,6 +75,9 @@ components:
 def rubrics(tmp_path: Path) -> Rubrics:
     (tmp_path / "gated.yaml").write_text(GATED)
     (tmp_path / "judge_gates.yaml").write_text(JUDGE_GATES)
+    (tmp_path / "hard.yaml").write_text(HARD)
+    wrong = HARD.replace("name: hard", "name: wrong").replace("too_hard: fail\n", "")
+    (tmp_path / "wrong.yaml").write_text(wrong)
     return Rubrics(tmp_path)
 
 
@@ -78,7 +89,9 @@ def make(rubrics: Rubrics) -> Make:
     def scorer(
         sandbox: FakeSandbox | None = None, judge: FakeJudge | None = None, keep: int = 2**20
     ) -> Scorer:
-        instruments = Instruments(sandbox or FakeSandbox(), judge or FakeJudge(), Symbolic(1.0))
+        instruments = Instruments(
+            sandbox or FakeSandbox(), judge or FakeJudge(), Symbolic(1.0), workers=WORKERS
+        )
         return Scorer(rubrics, instruments, Gate(4, 4), Responses(keep), CollectorRegistry())
 
     return scorer
@@ -343,3 +356,24 @@ async def test_an_abstaining_judge_is_a_failure_of_every_answer(make: Make) -> N
     for reward in response.rewards:
         assert isinstance(reward, Unscored)
         assert reward.failure.failure_class is FailureClass.JUDGE
+
+
+async def test_what_is_too_hard_is_wrong_or_has_no_reward_and_is_counted(rubrics: Rubrics) -> None:
+    registry = CollectorRegistry()
+    instruments = Instruments(FakeSandbox(), FakeJudge(), Symbolic(1.0), workers=WORKERS)
+    scorer = Scorer(rubrics, instruments, Gate(4, 4), Responses(0), registry)
+    task = make_task("t", checks={"pattern": {"pattern": "(a|aa)+$"}})
+    answers = ("a" * 60 + "b", "aa")
+    wrong = await scorer.score(ScoreRequest(task=task, answers=answers, rubric="wrong"))
+    assert values(wrong) == [0.0, 1.0]
+    assert isinstance(wrong.rewards[0], Scored)
+    assert wrong.rewards[0].outcome is Status.WRONG_ANSWER
+    assert wrong.rewards[0].components[0].detail.startswith("too hard: ")
+    failed = await scorer.score(ScoreRequest(task=task, answers=answers, rubric="hard"))
+    assert values(failed) == [None, 1.0]
+    assert isinstance(failed.rewards[0], Unscored)
+    assert failed.rewards[0].failure.failure_class is FailureClass.BUDGET
+    assert not failed.rewards[0].failure.retryable
+    for rubric in ("wrong", "hard"):
+        labels = {"rubric": rubric, "component": "pattern"}
+        assert registry.get_sample_value("assay_reward_too_hard_total", labels) == 1.0

@@ -13,7 +13,7 @@ from assay_reward.verifiers.language import LANGUAGE
 from assay_reward.verifiers.overlong import OVERLONG, soft_overlong
 from assay_reward.verifiers.repetition import REPETITION
 from assay_shared.admission import Gate
-from assay_shared.errors import InvalidInput
+from assay_shared.errors import ConfigError, InvalidInput
 from assay_shared.symbolic import Symbolic
 from assay_shared.types import (
     JudgeForm,
@@ -91,13 +91,13 @@ async def test_the_script_of_the_letters_is_counted() -> None:
         ({}, "exactly one of languages and scripts"),
         ({"languages": ["de"], "scripts": ["Latin"]}, "exactly one"),
         ({"scripts": ["Klingonese"]}, "no script called 'Klingonese'"),
-        ({"languages": ["tlh"]}, "'tlh' cannot be told"),
+        ({"languages": ["tlh"]}, "the language 'tlh' cannot be told"),
     ],
 )
 async def test_a_language_that_cannot_be_told_is_refused(
     options: dict[str, object], message: str
 ) -> None:
-    with pytest.raises((ValidationError, InvalidInput), match=message):
+    with pytest.raises(ConfigError, match=message):
         await measure(LANGUAGE, "x", options=options)
 
 

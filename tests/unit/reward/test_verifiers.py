@@ -1,3 +1,6 @@
+from collections.abc import Awaitable
+from typing import cast
+
 import pytest
 
 from assay_reward.measurement import Instruments, Measured, Meter, Sitting
@@ -7,7 +10,7 @@ from assay_reward.verifiers.math import MATH
 from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault
 from assay_shared.symbolic import Symbolic
 from tests.fakes import FakeJudge, FakeSandbox, make_task
-from tests.unit.reward.measuring import FOUR_TESTS, measure
+from tests.unit.reward.measuring import FOUR_TESTS, assert_too_hard, find, measure
 
 # Code
 
@@ -17,8 +20,10 @@ async def test_dense_and_sparse_share_one_run_of_the_tests() -> None:
     instruments = Instruments(sandbox, FakeJudge(), Symbolic(1.0))
     sitting = Sitting(make_task("t", tests=FOUR_TESTS), ("pass 1",), instruments)
     meters = Meter(), Meter()
-    dense = await PASS_RATIO.measure(sitting.candidate(0, meters[0]), CodeOptions())
-    sparse = await ACCEPTED.measure(sitting.candidate(0, meters[1]), CodeOptions())
+    dense, sparse = [
+        await cast(Awaitable[object], verifier.measure(sitting.candidate(0, meter), CodeOptions()))
+        for verifier, meter in zip((PASS_RATIO, ACCEPTED), meters, strict=True)
+    ]
     assert isinstance(dense, Measured)
     assert isinstance(sparse, Measured)
     assert (dense.value, sparse.value) == (0.25, 0.0)
@@ -74,14 +79,16 @@ async def test_formulas_are_compared_by_value(symbolic: Symbolic) -> None:
     assert found == [1.0, 0.0, 1.0]
 
 
-async def test_a_hostile_formula_ends_in_a_failure_and_not_in_a_score() -> None:
-    symbolic = Symbolic(timeout_s=0.001)
-    hostile = r"\boxed{9^{9^{9^{9}}}}"
+@pytest.mark.parametrize("formula", ["9^{9^{9^{9}}}", r"\int_0^{100} e^{-x^2} \sin(x^x) dx"])
+async def test_a_hostile_formula_is_too_hard(formula: str) -> None:
+    symbolic = Symbolic(0.2)
     try:
-        found = await measure(MATH, hostile, symbolic=symbolic, reference=r"\boxed{x+1}")
+        (found,) = await find(
+            MATH, rf"\boxed{{{formula}}}", symbolic=symbolic, reference=r"\boxed{x+1}"
+        )
     finally:
         symbolic.close()
-    assert found == [None]
+    assert_too_hard(found)
 
 
 async def test_a_reference_is_taken_whole(symbolic: Symbolic) -> None:

@@ -13,7 +13,7 @@ from assay_reward.verifiers.pattern import PATTERN
 from assay_reward.verifiers.qa import QA
 from assay_shared.errors import InvalidInput, JudgeFault
 from tests.fakes import FakeJudge
-from tests.unit.reward.measuring import find, measure
+from tests.unit.reward.measuring import assert_too_hard, find, measure
 
 
 async def test_exact_match_looks_past_case_articles_and_punctuation() -> None:
@@ -152,10 +152,13 @@ async def test_a_pattern_is_searched_or_is_the_whole_answer() -> None:
     assert await measure(PATTERN, *answers, checks=whole) == [1, 0, 0]
 
 
-async def test_a_pattern_that_takes_for_ever_is_a_failure_and_not_a_score() -> None:
+async def test_a_pattern_that_takes_for_ever_is_too_hard() -> None:
     checks = {"pattern": {"pattern": r"(a|aa)+$"}}
     answers = ("a" * 60 + "b", "a")
-    assert await measure(PATTERN, *answers, checks=checks, options={"timeout_s": 0.05}) == [None, 1]
+    hard, easy = await find(PATTERN, *answers, checks=checks, options={"timeout_s": 0.05})
+    assert_too_hard(hard)
+    assert isinstance(easy, Measured)
+    assert easy.value == 1.0
 
 
 @pytest.mark.parametrize(
@@ -221,6 +224,7 @@ async def test_a_schema_that_cannot_be_used_names_the_field(
         await measure(JSON_SCHEMA, "{}", checks={"json_schema": {"schema": schema}})
 
 
-async def test_a_schemas_slow_pattern_is_a_failure() -> None:
+async def test_a_schemas_slow_pattern_is_too_hard() -> None:
     checks = {"json_schema": {"schema": {"pattern": "(a|aa)+$"}}}
-    assert await measure(JSON_SCHEMA, '"' + "a" * 60 + 'b"', checks=checks) == [None]
+    (found,) = await find(JSON_SCHEMA, '"' + "a" * 60 + 'b"', checks=checks, cpu_s=0.2)
+    assert_too_hard(found)

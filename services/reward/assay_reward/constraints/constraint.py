@@ -23,6 +23,8 @@ class Constraint(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
+    #: How much work a character is: a `Verifier.reads`.
+    reads: ClassVar[float] = 2.0
 
     @abstractmethod
     def holds(self, text: str) -> bool:

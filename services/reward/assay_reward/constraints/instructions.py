@@ -7,6 +7,8 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from assay_reward.constraints import layout, length, words
 from assay_reward.constraints.constraint import Constraint
 
+#: How many texts `follows_loosely` looks at.
+NUM_VARIANTS = 8
 KINDS = {kind.name: kind for kind in (*words.KINDS, *length.KINDS, *layout.KINDS)}
 
 

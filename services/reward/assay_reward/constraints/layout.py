@@ -8,12 +8,10 @@ from pydantic import Field
 from assay_reward.constraints.constraint import Constraint
 from assay_reward.schemas import parse_json
 
-_PLACEHOLDER = re.compile(r"\[[^\[\]\n]+\]")
-_BULLET = re.compile(r"^[ \t]*(?:\*(?!\*)|-)[ \t]*\S", re.MULTILINE)
-_HIGHLIGHT = re.compile(r"\*\*([^\n*]+)\*\*|\*([^\n*]+)\*")
-_TITLE = re.compile(r"<<([^\n<>]+)>>")
-_FENCE = re.compile(r"^```(?:json)?\s*\n(.*)\n?```$", re.DOTALL | re.IGNORECASE)
-_POSTSCRIPTS = {"P.S.": r"^[ \t]*p\.[ ]?s\.", "P.P.S": r"^[ \t]*p\.[ ]?p\.[ ]?s"}
+_HIGHLIGHT = re.compile(r"\*[^\n*]*+\*")
+_DOUBLE_HIGHLIGHT = re.compile(r"\*\*[^\n*]*+\*\*")
+_POSTSCRIPTS = {"P.S.": r"p\.\s?s\.", "P.P.S": r"p\.\s?p\.\s?s"}
+_FENCES = ("```json", "```Json", "```JSON", "```")
 _SHORT_ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe.")
 
 
@@ -24,19 +22,29 @@ class NumberPlaceholders(Constraint):
     num_placeholders: int = Field(ge=1)
 
     def holds(self, text: str) -> bool:
-        return len(_PLACEHOLDER.findall(text)) >= self.num_placeholders
+        return sum(map(_num_placeholders, text.split("\n"))) >= self.num_placeholders
+
+
+def _num_placeholders(line: str) -> int:
+    """How often something opens and closes: an opening within another counts for nothing."""
+    count = 0
+    start = line.find("[")
+    while start >= 0 and (end := line.find("]", start)) >= 0:
+        count += 1
+        start = line.find("[", end)
+    return count
 
 
 class Postscript(Constraint):
-    """A line that begins with P.S. or another marker, in any case."""
+    """P.S. or another marker stands anywhere, in any case."""
 
     name: ClassVar[str] = "detectable_content:postscript"
     postscript_marker: str = Field(min_length=1)
 
     def holds(self, text: str) -> bool:
-        marker = self.postscript_marker
-        pattern = _POSTSCRIPTS.get(marker.strip(), rf"^[ \t]*{re.escape(marker.strip())}")
-        return re.search(pattern, text, re.IGNORECASE | re.MULTILINE) is not None
+        marker = self.postscript_marker.strip()
+        pattern = _POSTSCRIPTS.get(marker, re.escape(marker.lower()))
+        return re.search(pattern, text.lower()) is not None
 
 
 class NumberBulletLists(Constraint):
@@ -46,27 +54,41 @@ class NumberBulletLists(Constraint):
     num_bullets: int = Field(ge=1)
 
     def holds(self, text: str) -> bool:
-        return len(_BULLET.findall(text)) == self.num_bullets
+        lines = [line.lstrip() for line in text.split("\n")]
+        num_dashes = sum(line.startswith("-") for line in lines)
+        return num_dashes + _num_asterisks(lines) == self.num_bullets
+
+
+def _num_asterisks(lines: list[str]) -> int:
+    """How many lines begin with one asterisk; one that stands alone takes the next line in."""
+    count = at = 0
+    while at < len(lines):
+        line = lines[at]
+        is_alone = line == "*" and at + 1 < len(lines)
+        count += is_alone or (line[:1] == "*" and line[1:2] not in ("", "*"))
+        at += 1 + is_alone
+    return count
 
 
 class ConstrainedResponse(Constraint):
-    """One of three answers: My answer is yes, no, or maybe."""
+    """Somewhere it says: My answer is yes, or no, or maybe."""
 
     name: ClassVar[str] = "detectable_format:constrained_response"
 
     def holds(self, text: str) -> bool:
-        return sum(answer in text for answer in _SHORT_ANSWERS) == 1
+        return any(answer in text for answer in _SHORT_ANSWERS)
 
 
 class NumberHighlightedSections(Constraint):
-    """At least so many *highlighted* parts."""
+    """At least so many *highlighted* or **highlighted** parts."""
 
     name: ClassVar[str] = "detectable_format:number_highlighted_sections"
     num_highlights: int = Field(ge=1)
 
     def holds(self, text: str) -> bool:
-        found = (bold or light for bold, light in _HIGHLIGHT.findall(text))
-        return sum(bool(part.strip()) for part in found) >= self.num_highlights
+        light = [part.strip("*").strip() for part in _HIGHLIGHT.findall(text)]
+        bold = [part[2:-2].strip() for part in _DOUBLE_HIGHLIGHT.findall(text)]
+        return sum(map(bool, light + bold)) >= self.num_highlights
 
 
 class MultipleSections(Constraint):
@@ -77,7 +99,7 @@ class MultipleSections(Constraint):
     num_sections: int = Field(ge=1)
 
     def holds(self, text: str) -> bool:
-        heading = rf"{re.escape(self.section_spliter.strip())}\s?\d+"
+        heading = rf"{re.escape(self.section_spliter.strip())}\s?\d"
         return len(re.findall(heading, text)) >= self.num_sections
 
 
@@ -87,9 +109,11 @@ class JSONFormat(Constraint):
     name: ClassVar[str] = "detectable_format:json_format"
 
     def holds(self, text: str) -> bool:
-        fenced = _FENCE.match(text.strip())
+        bare = text.strip()
+        for fence in _FENCES:
+            bare = bare.removeprefix(fence)
         try:
-            parse_json(fenced.group(1) if fenced else text.strip())
+            parse_json(bare.removesuffix("```").strip())
         except ValueError:
             return False
         return True
@@ -101,7 +125,12 @@ class Title(Constraint):
     name: ClassVar[str] = "detectable_format:title"
 
     def holds(self, text: str) -> bool:
-        return any(title.strip() for title in _TITLE.findall(text))
+        return any(map(_title, text.split("\n")))
+
+
+def _title(line: str) -> str:
+    start, end = line.find("<<"), line.rfind(">>")
+    return line[start : end + 2].lstrip("<").rstrip(">").strip() if 0 <= start < end - 2 else ""
 
 
 class TwoResponses(Constraint):

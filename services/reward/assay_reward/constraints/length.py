@@ -1,7 +1,6 @@
 """Instructions about how many words, sentences and paragraphs there are."""
 
 import re
-import string
 from typing import ClassVar, Self
 
 from pydantic import Field, model_validator
@@ -9,12 +8,13 @@ from pydantic import Field, model_validator
 from assay_reward.constraints.constraint import Constraint, Relation
 
 _WORD = re.compile(r"\w+")
-_SENTENCE_END = re.compile(r"[.!?。！？]+[\"')\]]*(?=\s|$)")
+_SENTENCE_END = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"')\]]*+(?=\s|$)")
 #: A full stop after these ends no sentence.
 _ABBREVIATION = re.compile(
     r"(?:\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|etc|e\.g|i\.e|no|fig|approx)|\b[a-z])\.$",
     re.IGNORECASE,
 )
+_MARK = re.compile(r"[.,?!'\"]")
 _MARKDOWN_DIVIDER = re.compile(r"\s?\*\*\*\s?")
 _MAX_ABBREVIATION = 12
 
@@ -23,18 +23,14 @@ def num_sentences(text: str) -> int:
     """Sentences by their closing marks; lines without one count where they end a paragraph."""
     count = 0
     for paragraph in re.split(r"\n\n", text):
-        rest = 0
+        rest, last = 0, len(paragraph.rstrip())
         for end in _SENTENCE_END.finditer(paragraph):
             before = paragraph[max(0, end.end() - _MAX_ABBREVIATION) : end.end()]
-            if end.group() != "." or not _ABBREVIATION.search(before) or _is_last(paragraph, end):
+            if end.group() != "." or not _ABBREVIATION.search(before) or end.end() == last:
                 count += 1
                 rest = end.end()
         count += bool(_WORD.search(paragraph, rest))
     return count
-
-
-def _is_last(paragraph: str, end: re.Match[str]) -> bool:
-    return not paragraph[end.end() :].strip()
 
 
 class NumberSentences(Constraint):
@@ -89,11 +85,12 @@ class NthParagraphFirstWord(Constraint):
         return self
 
     def holds(self, text: str) -> bool:
-        paragraphs = [part.strip() for part in text.split("\n\n") if part.strip()]
-        if len(paragraphs) != self.num_paragraphs:
+        paragraphs = [part.strip() for part in text.split("\n\n")]
+        num_paragraphs = sum(map(bool, paragraphs))
+        if num_paragraphs != self.num_paragraphs or not paragraphs[self.nth_paragraph - 1]:
             return False
-        first = paragraphs[self.nth_paragraph - 1].split()[0]
-        return first.strip(string.punctuation).lower() == self.first_word.lower()
+        word = paragraphs[self.nth_paragraph - 1].split(maxsplit=1)[0].lstrip("'").lstrip('"')
+        return _MARK.split(word, maxsplit=1)[0].lower() == self.first_word.lower()
 
 
 KINDS: tuple[type[Constraint], ...] = (

@@ -1,5 +1,6 @@
 """Instructions about single words, letters, case, language and punctuation."""
 
+import math
 import re
 from typing import ClassVar
 
@@ -64,6 +65,7 @@ class ResponseLanguage(Constraint):
     """The whole text is in one language (ISO 639-1)."""
 
     name: ClassVar[str] = "language:response_language"
+    reads: ClassVar[float] = math.inf
     language: str = Field(pattern=r"^[a-z]{2}$")
 
     def holds(self, text: str) -> bool:
@@ -86,6 +88,7 @@ class EnglishCapital(Constraint):
     """English, all in capitals."""
 
     name: ClassVar[str] = "change_case:english_capital"
+    reads: ClassVar[float] = math.inf
 
     def holds(self, text: str) -> bool:
         return text.isupper() and language_of(text.lower()) == "en"
@@ -95,6 +98,7 @@ class EnglishLowercase(Constraint):
     """English, without a capital."""
 
     name: ClassVar[str] = "change_case:english_lowercase"
+    reads: ClassVar[float] = math.inf
 
     def holds(self, text: str) -> bool:
         return text.islower() and language_of(text) == "en"

@@ -2,6 +2,7 @@
 
 import math
 import re
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -163,7 +164,7 @@ def _read_arguments(name: ActionName, arguments: tuple[str, ...]) -> Action:
 
 
 def _distinct(names: tuple[str, ...]) -> tuple[str, ...]:
-    twice = next((name for name in names if names.count(name) > 1), None)
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise InvalidTurn(f"{_quoted(twice)} is listed twice; name each once")
     return names

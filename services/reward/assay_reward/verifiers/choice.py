@@ -4,7 +4,14 @@ from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier, task_check
+from assay_reward.measurement import (
+    Candidate,
+    Measured,
+    NoOptions,
+    Verifier,
+    lightly,
+    task_check,
+)
 from assay_shared.answers.choice import LETTERS, Options, chosen_letter, is_there_twice
 from assay_shared.types import Status, Task
 
@@ -30,7 +37,7 @@ class Choices(BaseModel):
         return Options(self.options)
 
 
-async def _choice(candidate: Candidate, options: NoOptions) -> Measured:
+def _choice(candidate: Candidate, options: NoOptions) -> Measured:
     """1 for the right option, else 0; an answer that names several has chosen none."""
     choices = candidate.sitting.check("choice", Choices)
     chosen = chosen_letter(candidate.text, choices.texts)
@@ -43,4 +50,4 @@ def _has_choices(task: Task, options: NoOptions) -> None:
     task_check(task, "choice", Choices)
 
 
-CHOICE = Verifier(_choice, NoOptions, _has_choices)
+CHOICE = Verifier(_choice, NoOptions, _has_choices, reads=lightly)

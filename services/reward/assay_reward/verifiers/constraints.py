@@ -2,8 +2,13 @@
 
 from enum import StrEnum
 
-from assay_reward.constraints.instructions import Instructions, follows, follows_loosely
-from assay_reward.measurement import Candidate, Measured, Verifier, task_check
+from assay_reward.constraints.instructions import (
+    NUM_VARIANTS,
+    Instructions,
+    follows,
+    follows_loosely,
+)
+from assay_reward.measurement import Candidate, Measured, Sitting, Verifier, task_check
 from assay_shared.config import Config
 from assay_shared.types import Status, Task
 
@@ -29,7 +34,7 @@ class ConstraintOptions(Config):
     value: Value = Value.SHARE
 
 
-async def _constraints(candidate: Candidate, options: ConstraintOptions) -> Measured:
+def _constraints(candidate: Candidate, options: ConstraintOptions) -> Measured:
     """The share of the task's instructions that are followed, or whether all are."""
     constraints = candidate.sitting.check("constraints", Instructions).constraints
     check = follows if options.mode is Mode.STRICT else follows_loosely
@@ -42,8 +47,14 @@ async def _constraints(candidate: Candidate, options: ConstraintOptions) -> Meas
     )
 
 
+def _reads(sitting: Sitting, options: ConstraintOptions) -> float:
+    constraints = sitting.check("constraints", Instructions).constraints
+    variants = NUM_VARIANTS if options.mode is Mode.LOOSE else 1
+    return variants * sum(one.reads for one in constraints)
+
+
 def _has_instructions(task: Task, options: ConstraintOptions) -> None:
     task_check(task, "constraints", Instructions)
 
 
-CONSTRAINTS = Verifier(_constraints, ConstraintOptions, _has_instructions)
+CONSTRAINTS = Verifier(_constraints, ConstraintOptions, _has_instructions, reads=_reads)

@@ -2,7 +2,14 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay_reward.measurement import Candidate, Measured, Verifier, reference_of, task_check
+from assay_reward.measurement import (
+    Candidate,
+    Measured,
+    Verifier,
+    lightly,
+    reference_of,
+    task_check,
+)
 from assay_shared.answers.extraction import Extract, extract
 from assay_shared.config import Config
 from assay_shared.errors import InvalidInput
@@ -38,7 +45,7 @@ def references_of(task: Task, name: str) -> tuple[str, ...]:
     return references
 
 
-async def _exact_match(candidate: Candidate, options: MatchOptions) -> Measured:
+def _exact_match(candidate: Candidate, options: MatchOptions) -> Measured:
     """1 for the words of a reference, but for case, punctuation and articles; else 0."""
     given = extract(candidate.text, options.extract)
     if given is None:
@@ -58,4 +65,4 @@ def _has_reference(task: Task, options: MatchOptions) -> None:
     references_of(task, "exact_match")
 
 
-EXACT_MATCH = Verifier(_exact_match, MatchOptions, _has_reference)
+EXACT_MATCH = Verifier(_exact_match, MatchOptions, _has_reference, reads=lightly)

@@ -2,14 +2,14 @@
 
 from collections import Counter
 
-from assay_reward.measurement import Candidate, Measured, Verifier
+from assay_reward.measurement import Candidate, Measured, Verifier, lightly
 from assay_reward.verifiers.exact_match import MatchOptions, references_of
 from assay_shared.answers.extraction import extract
 from assay_shared.types import Status, Task
 from assay_shared.words import normalise
 
 
-async def _f1(candidate: Candidate, options: MatchOptions) -> Measured:
+def _f1(candidate: Candidate, options: MatchOptions) -> Measured:
     """The best F1 of the words with any reference. It is accepted at 1."""
     given = extract(candidate.text, options.extract)
     if given is None:
@@ -29,4 +29,4 @@ def _has_reference(task: Task, options: MatchOptions) -> None:
     references_of(task, "f1")
 
 
-F1 = Verifier(_f1, MatchOptions, _has_reference)
+F1 = Verifier(_f1, MatchOptions, _has_reference, reads=lightly)

@@ -4,7 +4,7 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from assay_reward.measurement import Candidate, Measured, Verifier, task_check
+from assay_reward.measurement import Candidate, Measured, Sitting, Verifier, task_check
 from assay_reward.schemas import parse_json, schema_of
 from assay_shared.answers.extraction import Extract, extract
 from assay_shared.config import Config
@@ -31,7 +31,7 @@ class JSONOptions(Config):
     extract: Extract = Extract.FENCED
 
 
-async def _json_schema(candidate: Candidate, options: JSONOptions) -> Measured:
+def _json_schema(candidate: Candidate, options: JSONOptions) -> Measured:
     """1 for JSON that the schema allows, else 0."""
     schema = schema_of(candidate.sitting.check("json_schema", Shape).text, _FIELD)
     given = extract(candidate.text, options.extract)
@@ -52,8 +52,12 @@ def _wrong(why: str) -> Measured:
     return Measured(0.0, Status.WRONG_ANSWER, why[:200])
 
 
+def _reads(sitting: Sitting, options: JSONOptions) -> float:
+    return schema_of(sitting.check("json_schema", Shape).text, _FIELD).reads
+
+
 def _has_schema(task: Task, options: JSONOptions) -> None:
     schema_of(task_check(task, "json_schema", Shape).text, _FIELD)
 
 
-JSON_SCHEMA = Verifier(_json_schema, JSONOptions, _has_schema)
+JSON_SCHEMA = Verifier(_json_schema, JSONOptions, _has_schema, reads=_reads)

@@ -1,15 +1,14 @@
 """Answers in the language, or in the script, that was asked for."""
 
-import asyncio
+import math
 from typing import Self
 
 from pydantic import Field, model_validator
 
 from assay_reward.languages import is_script, known_languages, language_of, script_share
-from assay_reward.measurement import Candidate, Measured, Verifier
+from assay_reward.measurement import Candidate, Measured, Sitting, Verifier
 from assay_shared.config import Config
-from assay_shared.errors import ConfigError
-from assay_shared.types import Status, Task
+from assay_shared.types import Status
 
 
 class LanguageOptions(Config):
@@ -29,10 +28,14 @@ class LanguageOptions(Config):
         unknown = [name for name in self.scripts if not is_script(name)]
         if unknown:
             raise ValueError(f"Unicode has no script called {unknown[0]!r}")
+        # The model is loaded before the service serves, which takes a second.
+        unknown = [code for code in self.languages if code not in known_languages()]
+        if unknown:
+            raise ValueError(f"the language {unknown[0]!r} cannot be told")
         return self
 
 
-async def _language(candidate: Candidate, options: LanguageOptions) -> Measured:
+def _language(candidate: Candidate, options: LanguageOptions) -> Measured:
     """With languages 1 or 0; with scripts the share of letters that belong to them."""
     text = candidate.text
     if options.scripts:
@@ -40,8 +43,12 @@ async def _language(candidate: Candidate, options: LanguageOptions) -> Measured:
         return _found(share, f"{share:.0%} of the letters")
     if sum(map(str.isalpha, text)) < options.min_letters:
         return _found(1.0, "too short to tell")
-    language = await asyncio.to_thread(language_of, text)
+    language = language_of(text)
     return _found(float(language in options.languages), f"in {language}")
+
+
+def _reads(sitting: Sitting, options: LanguageOptions) -> float:
+    return 16.0 if options.scripts else math.inf
 
 
 def _found(value: float, detail: str) -> Measured:
@@ -49,10 +56,4 @@ def _found(value: float, detail: str) -> Measured:
     return Measured(value, outcome, detail)
 
 
-def _knows_languages(task: Task, options: LanguageOptions) -> None:
-    unknown = [code for code in options.languages if code not in known_languages()]
-    if unknown:
-        raise ConfigError(f"{unknown[0]!r} cannot be told", field="options.languages")
-
-
-LANGUAGE = Verifier(_language, LanguageOptions, _knows_languages)
+LANGUAGE = Verifier(_language, LanguageOptions, reads=_reads)

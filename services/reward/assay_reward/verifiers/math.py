@@ -1,6 +1,15 @@
 """Answers with one value: equal to the reference as numbers, as texts, or else as formulas."""
 
-from assay_reward.measurement import Candidate, Measured, NoOptions, Verifier, reference_of
+from collections.abc import Awaitable
+
+from assay_reward.measurement import (
+    Candidate,
+    Measured,
+    NoOptions,
+    Verifier,
+    lightly,
+    reference_of,
+)
 from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.answers.extraction import final_answer, whole_reference
 from assay_shared.types import Status, Task
@@ -10,7 +19,7 @@ def _has_value(task: Task, options: NoOptions) -> None:
     reference_of(task)
 
 
-async def _math(candidate: Candidate, options: NoOptions) -> Measured:
+def _math(candidate: Candidate, options: NoOptions) -> Measured | Awaitable[Measured]:
     """1 if the final value of an answer equals the reference's, else 0."""
     expected = whole_reference(reference_of(candidate.task))
     if candidate.text.strip() == expected:
@@ -21,9 +30,18 @@ async def _math(candidate: Candidate, options: NoOptions) -> Measured:
     try:
         equal = settled(given, expected) is True
     except NeedsProof:
-        equal = await candidate.instruments.symbolic.equal(given, expected)
+        return _as_formulas(candidate, given, expected)
+    return _compared(equal, given)
+
+
+async def _as_formulas(candidate: Candidate, given: str, expected: str) -> Measured:
+    equal = await candidate.instruments.symbolic.equal(given, expected)
+    return _compared(equal, given)
+
+
+def _compared(equal: bool, given: str) -> Measured:
     outcome = Status.ACCEPTED if equal else Status.WRONG_ANSWER
     return Measured(float(equal), outcome, f"found {given[:80]}")
 
 
-MATH = Verifier(_math, NoOptions, _has_value)
+MATH = Verifier(_math, NoOptions, _has_value, reads=lightly)

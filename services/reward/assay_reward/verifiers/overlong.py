@@ -22,7 +22,7 @@ class OverlongOptions(Config):
         return self
 
 
-async def _overlong(candidate: Candidate, options: OverlongOptions) -> Measured:
+def _overlong(candidate: Candidate, options: OverlongOptions) -> Measured:
     """The punishment. It says nothing of whether the answer is right."""
     value = soft_overlong(candidate.num_tokens, options.max_tokens, options.buffer_tokens)
     return Measured(value, Status.ACCEPTED, f"{candidate.num_tokens} tokens")

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from assay_reward.measurement import Candidate, Measured, Verifier
+from assay_reward.measurement import Candidate, Measured, Verifier, lightly
 from assay_shared.config import Config
 from assay_shared.types import Status
 
@@ -13,7 +13,7 @@ class RepetitionOptions(Config):
     words: int = Field(default=4, ge=1, le=64)
 
 
-async def _repetition(candidate: Candidate, options: RepetitionOptions) -> Measured:
+def _repetition(candidate: Candidate, options: RepetitionOptions) -> Measured:
     """1 less the share of repeated n-grams. It says nothing of whether the answer is right."""
     share = repeated_share(candidate.text, options.words)
     return Measured(1.0 - share, Status.ACCEPTED, f"{share:.0%} repeated")
@@ -26,4 +26,4 @@ def repeated_share(text: str, n: int) -> float:
     return 1.0 - len(set(grams)) / len(grams) if grams else 0.0
 
 
-REPETITION = Verifier(_repetition, RepetitionOptions)
+REPETITION = Verifier(_repetition, RepetitionOptions, reads=lightly)

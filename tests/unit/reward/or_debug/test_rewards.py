@@ -14,6 +14,7 @@ from assay_reward.or_debug.rewards import (
     outcome_reward,
     process_parts,
 )
+from assay_reward.pace import Pace
 from assay_reward.rubric import Rubrics
 from assay_shared.errors import InvalidInput
 from assay_shared.symbolic import Symbolic
@@ -41,7 +42,7 @@ def players() -> Iterator[Players]:
 async def score(players: Players, rubric: str, *answers: Answer, task: Task = TASK) -> list[Reward]:
     instruments = Instruments(FakeSandbox(), FakeJudge(), Symbolic(1.0), players)
     request = ScoreRequest(task=task, answers=answers, rubric=rubric)
-    response = await GroupScore(Rubrics(None).find(rubric), request, instruments).run()
+    response = await GroupScore(Rubrics(None).find(rubric), request, instruments, Pace()).run()
     return list(response.rewards)
 
 
@@ -163,7 +164,7 @@ async def test_a_task_played_elsewhere_is_the_callers_fault(players: Players) ->
     request = ScoreRequest(task=make_task(), answers=("x",), rubric="or_debug.seed")
     rubric = Rubrics(None).find("or_debug.seed")
     with pytest.raises(InvalidInput, match="task.environment: task t is not played anywhere"):
-        await GroupScore(rubric, request, instruments).run()
+        await GroupScore(rubric, request, instruments, Pace()).run()
 
 
 # Parts of single turns

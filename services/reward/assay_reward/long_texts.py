@@ -1,0 +1,85 @@
+"""Measuring an answer: on the event loop, or in a worker process where that is much work."""
+
+import asyncio
+from collections.abc import Awaitable, Coroutine
+from typing import Any, cast
+
+from assay_reward.measurement import Candidate, Found, Instruments, Measured, Meter, Sitting
+from assay_reward.rubric import ComponentConfig
+from assay_reward.verifiers import VERIFIERS
+from assay_shared.errors import TooHard
+from assay_shared.formula_size import why_too_large
+from assay_shared.symbolic import Symbolic
+from assay_shared.types import Failure, Status, Task
+
+#: Longer answers are not measured: they are too hard, whatever the verifier.
+MAX_LENGTH = 2**20
+#: Characters read on the event loop: about a millisecond.
+_AT_ONCE = 2**14
+_MEASURE = "assay_reward.long_texts:measure_text"
+
+
+def most_at_once(sitting: Sitting, component: ComponentConfig) -> float:
+    """How many characters an answer may have that is measured on the event loop."""
+    reads = component.kind.reads
+    if reads is None:
+        return MAX_LENGTH
+    return _AT_ONCE / max(1.0, reads(sitting, component.parsed_options))
+
+
+def start_measuring(
+    candidate: Candidate, component: ComponentConfig, at_once: float
+) -> Found | Awaitable[Found]:
+    """What the component's verifier measures of an answer: here, or in a worker process if the
+    answer has more than `at_once` characters.
+
+    Raises:
+        TooHard: the answer is too long for any verifier, or takes too much.
+    """
+    num = sum(map(len, candidate.turns))
+    if num <= at_once:
+        return component.kind.measure(candidate, component.parsed_options)
+    if num > MAX_LENGTH:
+        raise TooHard(f"the answer has more than {MAX_LENGTH} characters")
+    if len(candidate.text) > at_once:
+        return _measure_apart(candidate, component)
+    return component.kind.measure(candidate, component.parsed_options)
+
+
+async def _measure_apart(candidate: Candidate, component: ComponentConfig) -> Measured:
+    assert isinstance(component.verifier, str)  # a reward of the user's own has its own process
+    instruments = candidate.instruments
+    options = component.parsed_options.model_dump(mode="json")
+    task = candidate.task.model_dump(mode="json", exclude={"tests", "environment", "history"})
+    arguments = (component.verifier, options, task, candidate.text)
+    found = await instruments.workers.call(_MEASURE, *arguments, cpu_s=instruments.cpu_s)
+    value, outcome, detail = cast(tuple[float, str, str], found)
+    return Measured(value, Status(outcome), detail)
+
+
+def measure_text(
+    name: str, options: dict[str, Any], task: dict[str, Any], text: str
+) -> tuple[float, str, str]:
+    """In a worker process: the value, the outcome and the detail that a verifier gives."""
+    verifier = VERIFIERS[name]
+    nobody = cast(Any, None)
+    sitting = Sitting(Task.model_validate(task), (text,), Instruments(nobody, nobody, _Here(0.0)))
+    found = verifier.measure(
+        sitting.candidate(0, Meter()), verifier.options.model_validate(options)
+    )
+    if not isinstance(found, Measured | Failure):
+        found = asyncio.run(cast(Coroutine[Any, Any, Measured | Failure], found))
+    assert isinstance(found, Measured), "a verifier of texts measures or raises"
+    return found.value, found.outcome, found.detail
+
+
+class _Here(Symbolic):
+    """Compares formulas in the process that it is in, which has a limit."""
+
+    async def equal(self, answer: str, reference: str) -> bool:
+        from assay_shared.formulas import equal
+
+        reason = why_too_large(answer)
+        if reason is not None:
+            raise TooHard(f"a formula that is too hard to compare: {reason}")
+        return equal(answer, reference)
