@@ -51,10 +51,10 @@ def instruction(name: str, **kwargs: object) -> dict[str, Any]:
 Bomb = tuple[str, dict[str, Any], Callable[[int], str]]
 BOMBS: dict[str, Bomb] = {
     "power tower": ("math", {"reference": r"\boxed{2}"}, lambda n: rf"\boxed{{9^{{9^{{9^{n}}}}}}}"),
-    "integral": (
+    "product": (
         "math",
         {"reference": r"\boxed{x+1}"},
-        lambda n: rf"\boxed{{\int_0^{{{n}}} e^{{-x^2}} \sin(x^x) dx}}",
+        lambda n: "\\boxed{" + "".join(rf"(\sqrt{{x+{n + k}}}+y)" for k in range(28)) + "}",
     ),
     "expansion": (
         "math",

@@ -11,7 +11,6 @@ from assay_reward.measurement import Instruments, Measured
 from assay_reward.responses import Responses
 from assay_reward.rubric import Rubrics
 from assay_reward.score import Scorer
-from assay_reward.verifiers import VERIFIERS
 from assay_reward.verifiers.code import PASS_RATIO
 from assay_shared.admission import Gate
 from assay_shared.errors import (
@@ -210,12 +209,15 @@ async def test_an_answer_that_no_prompt_can_hold_is_a_typed_failure(make: Make) 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 async def test_a_value_that_is_not_finite_is_a_typed_failure(
-    make: Make, value: float, monkeypatch: pytest.MonkeyPatch
+    make: Make, rubrics: Rubrics, value: float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     async def measure(*_: object) -> Measured:
         return Measured(value, Status.ACCEPTED)
 
-    monkeypatch.setitem(VERIFIERS, "pass_ratio", dataclasses.replace(PASS_RATIO, measure=measure))
+    kind = dataclasses.replace(PASS_RATIO, measure=measure)
+    for component in rubrics.find("gated").components:
+        if component.verifier == "pass_ratio":
+            monkeypatch.setitem(component.__dict__, "kind", kind)
     task = TASK.model_copy(update={"rubric": "gated"})
     (reward,) = (await make().score(ScoreRequest(task=task, answers=("pass 2",)))).rewards
     assert isinstance(reward, Unscored)

@@ -11,6 +11,7 @@ from assay_shared.errors import (
     InfrastructureError,
     Overloaded,
     SandboxFault,
+    TooHard,
     from_body,
     to_body,
     to_failure,
@@ -31,7 +32,7 @@ def test_every_error_survives_pickling_and_the_wire(cls: type[AssayError]) -> No
 
 @pytest.mark.parametrize("cls", LEAVES, ids=lambda cls: cls.__name__)
 def test_every_error_says_whose_fault_it_is(cls: type[AssayError]) -> None:
-    assert issubclass(cls, CallerError | InfrastructureError)
+    assert issubclass(cls, CallerError | InfrastructureError | TooHard)  # whose is the policy's
     assert cls.http_status >= 400
     assert cls.failure_class is not FailureClass.POLICY
     if issubclass(cls, CallerError):

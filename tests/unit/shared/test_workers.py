@@ -79,16 +79,16 @@ async def test_a_short_call_does_not_wait_for_anothers_long_ones(workers: Worker
 
 
 async def test_a_formula_that_is_too_hard_is_the_answers_fault_or_the_references() -> None:
-    symbolic = Symbolic(0.3)
-    hard = r"$\int_0^{100} e^{-x^2} \sin(x^x) dx$"
+    symbolic = Symbolic(0.1)
+    hard = "".join(rf"(\sqrt{{x+{n}}}+y)" for n in range(2, 30))
     try:
-        assert await symbolic.equal(r"$\frac{2}{4}$", r"$\frac{1}{2}$")
-        for answer in (hard, "$9^{9^{9^9}}$"):
+        assert await symbolic.equal(r"\frac{2x}{4}", r"\frac{x}{2}")
+        for answer in (hard, "9^{9^{9^9}}"):
             for _ in range(2):  # the second time it is known
                 with pytest.raises(TooHard, match="too hard to compare"):
-                    await symbolic.equal(answer, "$x+1$")
-        for reference in (hard, "$9^{9^{9^9}}$"):
+                    await symbolic.equal(answer, "x+1")
+        for reference in (hard, "9^{9^{9^9}}"):
             with pytest.raises(InvalidInput, match="task.reference: too hard to compare with"):
-                await symbolic.equal("$x+2$", reference)
+                await symbolic.equal("x+2", reference)
     finally:
         symbolic.close()
