@@ -189,7 +189,7 @@ async def test_bombs_are_wrong_and_other_answers_do_not_wait_for_them(serve: Ser
     hard = make_task("hard", rubric="math", reference=reference, tests=())
     bombs = (
         r"\boxed{9^{9^{9^9}}}",
-        r"\boxed{%s}" % "".join(rf"(\sqrt{{x+{n}}}+y)" for n in range(2, 30)),
+        r"\boxed{{{}}}".format("".join(rf"(\sqrt{{x+{n}}}+y)" for n in range(2, 30))),
         "\\boxed{" + "(" * 1_000_000,
         "!" * 2_000_000,
     )
