@@ -3,6 +3,7 @@
 import asyncio
 import os
 import re
+import signal
 import subprocess
 from functools import cache
 from pathlib import Path
@@ -14,6 +15,7 @@ from assay_sandbox.interpreter import make_interpreter
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import CallCase, ExecutionRequest, SessionRequest, Status, TestRequest
+from tests.unit.sandbox.conftest import MakeSandbox
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
 
@@ -28,6 +30,12 @@ FILES = {
 _D = "from helper import D\n"
 _BAD_HOOK = "import sys\ndef h(*a): raise ValueError('in hook')\nsys.excepthook = h\n1/0"
 PROGRAMS = {
+    # What watches calls is not called by what ends the program.
+    "a trace that stays": (
+        "import sys\ndef t(f, e, a): print(f.f_code.co_name, e)\nsys.settrace(t)\n"
+        "def f(): pass\nf()"
+    ),
+    "a trace that fails": "import sys\nsys.settrace(lambda f, e, a: 1 / 0)\nprint('x')",
     # How it ends.
     "exit": "print(42)\nexit()",
     "quit": "print(42)\nquit()",
@@ -259,3 +267,22 @@ async def test_cells_find_files_and_packages_and_may_exit(sandbox: LocalSandbox)
         result = await sandbox.sessions.execute(session, ME, code)
         assert (result.status, result.result) == (Status.ACCEPTED, expected), result
     await sandbox.sessions.end(session, ME)
+
+
+async def test_signals_are_handled_whatever_the_service_ignores(
+    make_sandbox: MakeSandbox,
+) -> None:
+    ignored = (signal.SIGHUP, signal.SIGQUIT)
+    before = [signal.signal(number, signal.SIG_IGN) for number in ignored]
+    try:
+        sandbox = await make_sandbox()
+    finally:
+        for number, handler in zip(ignored, before, strict=True):
+            signal.signal(number, handler)
+    for number in ignored:
+        code = f"import os\nos.kill(os.getpid(), {int(number)})\nprint('alive')"
+        result = await sandbox.execute(ExecutionRequest(code=code))
+        assert (result.stdout, result.exit_code) == ("", -number)
+    code = "trap 'echo hup' HUP; kill -HUP $$; echo end"
+    result = await sandbox.execute(ExecutionRequest(language="bash", code=code))
+    assert result.stdout == "hup\nend\n"

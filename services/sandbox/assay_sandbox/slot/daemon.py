@@ -4,6 +4,7 @@ what it forks has no thread, no secret and no open file of the server in it.
 
 import json
 import os
+import signal
 import socket
 import time
 from dataclasses import dataclass
@@ -20,6 +21,8 @@ _LEAVE_TIMEOUT_S = 1.0
 _MESSAGE_BYTES = 4096
 #: Whatever the service's is: slots' users must be able to read what is shown to them.
 _UMASK = 0o022
+#: By every Python interpreter.
+_IGNORED = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _ALL_NAMESPACES = (
     kernel.CLONE_NEWUSER
     | kernel.CLONE_NEWPID
@@ -270,6 +273,14 @@ def _map_ids(
         _write(f"/proc/{pid}/{name}", "".join(f"{a} {b} 1\n" for a, b in ids.items()))
 
 
+def _reset_signals() -> None:
+    """Handle signals as a fresh interpreter does, whatever the service was told to ignore."""
+    for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+        if signal.getsignal(number) == signal.SIG_IGN and number not in _IGNORED:
+            signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+
+
 def _write(path: str, text: str) -> None:
     with open(path, "w") as file:
         file.write(text)
@@ -279,6 +290,7 @@ def main(server: socket.socket, config: dict[str, Any]) -> None:
     """Serve until the server closes the socket."""
     kernel.hide_arguments()
     os.umask(_UMASK)
+    _reset_signals()
     try:
         daemon = Daemon(server, SlotConfig(**config))
         own = daemon.config

@@ -6,6 +6,7 @@ import decimal
 import fractions
 import re
 import struct
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -13,6 +14,8 @@ from assay_sandbox.slot import packing, sets
 from assay_sandbox.slot.wire import COUNT, MAX_DEPTH, PLAIN_KINDS, CannotGrade, Malformed
 
 _DTYPE = re.compile(r"[<>|=][biufcSUmM][0-9]{1,9}(\[[0-9]*[a-zA-Zμ]{1,3}\])?")
+#: Classes of named tuples that stand for classes of the program's.
+MADE: weakref.WeakSet[type] = weakref.WeakSet()
 _UNKNOWN_ORDER = "a set whose order is not known in another process"
 _FLOAT = struct.Struct("!d")
 _COMPLEX = struct.Struct("!dd")
@@ -198,6 +201,7 @@ def make_namedtuple(name: str, fields: tuple[str, ...], has_more: bool) -> type:
         made = collections.namedtuple(name, fields)  # type: ignore[misc]
     except ValueError as error:
         raise Malformed(str(error)) from None
+    MADE.add(made)
     if has_more:
 
         def missing(self: object, wanted: str) -> object:

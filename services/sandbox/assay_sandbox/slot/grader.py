@@ -25,7 +25,7 @@ from typing import Any
 from assay_sandbox.slot import output, values
 from assay_sandbox.slot.handles import same_object, type_of
 from assay_sandbox.slot.program_side import OutOfMemory, ProgramLost, ProgramSide
-from assay_sandbox.slot.testcode import SAME, TYPE_OF, OnlyInside, Prepared
+from assay_sandbox.slot.testcode import FRESH, SAME, TYPE_OF, OnlyInside, Prepared
 from assay_sandbox.slot.wire import CannotGrade
 
 _MAX_TEXT = 400
@@ -36,7 +36,7 @@ class Names(dict[str, Any]):
 
     def __init__(self, program: ProgramSide) -> None:
         own = {"__name__": "__main__", "__builtins__": builtins}
-        super().__init__(own | {SAME: same_object, TYPE_OF: type_of})
+        super().__init__(own | {SAME: same_object, TYPE_OF: type_of, FRESH: program.note_fresh})
         self._program = program
 
     def __missing__(self, name: str) -> Any:

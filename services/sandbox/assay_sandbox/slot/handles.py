@@ -6,6 +6,7 @@ whatever would let that process decide a verdict: comparing, truth, hashing, ari
 
 from typing import Any, NoReturn, Protocol
 
+from assay_sandbox.slot.decoder import MADE
 from assay_sandbox.slot.wire import CannotGrade
 
 
@@ -262,7 +263,8 @@ def type_of(*args: Any) -> Any:
     """`type(...)`, where it can be known."""
     if len(args) == 1 and is_handle(args[0]):
         _facts(args[0]).refuse("the type of an object of the program's")
-    if len(args) == 1 and (type(args[0]) in MIRRORED or isinstance(args[0], RemoteError)):
+    kind = type(args[0]) if args else None
+    if len(args) == 1 and (kind in MIRRORED or kind in MADE or isinstance(args[0], RemoteError)):
         raise CannotGrade("the type of an object of the program's")
     return type(*args)
 

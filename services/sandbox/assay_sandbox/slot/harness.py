@@ -31,6 +31,7 @@ from assay_sandbox.slot import ending, files, frames
 # A program may take these apart: what comes after it has its own.
 globals()["__builtins__"] = vars(builtins).copy()
 _own_pid, _write = os.getpid, os.write
+_settrace, _setprofile = sys.settrace, sys.setprofile
 
 MAX_TEXT = 400
 #: Exit status of a process in which the program never began.
@@ -184,7 +185,11 @@ def load(text: bytes, path: str, names: dict[str, Any], *, may_exit: bool = True
     except MemoryError as error:
         return Outcome(ending.report(error), "syntax the program nests too deeply")
     try:
-        frames.alone(exec, code, names)
+        try:
+            frames.alone(exec, code, names)
+        finally:  # what the program has set to watch calls does not see ours
+            _settrace(None)
+            _setprofile(None)
     except SystemExit as error:
         status = ending.exit_status(error)
         return Outcome(status, "" if may_exit else "crashed " + describe(error), has_exited=True)

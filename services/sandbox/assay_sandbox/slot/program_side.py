@@ -4,8 +4,10 @@ import builtins
 import itertools
 import sys
 import types
+from collections import deque
 from typing import Any, NoReturn
 
+from assay_sandbox.slot import callback
 from assay_sandbox.slot.decoder import Decoder
 from assay_sandbox.slot.encoder import Encoder
 from assay_sandbox.slot.exchange import Exchange
@@ -18,79 +20,12 @@ from assay_sandbox.slot.handles import (
     RemoteError,
     is_handle,
 )
+from assay_sandbox.slot.library import HELPERS, UNSAFE_BUILTINS, is_pure
+from assay_sandbox.slot.remote import ITERATORS
 from assay_sandbox.slot.wire import CannotEncode, CannotGrade, Malformed, need_frames
 
-#: Modules that test code may use here: what they do touches nothing but their arguments.
-PURE_MODULES = frozenset(
-    [
-        "abc",
-        "bisect",
-        "cmath",
-        "collections",
-        "copy",
-        "datetime",
-        "decimal",
-        "enum",
-        "fractions",
-        "functools",
-        "heapq",
-        "itertools",
-        "json",
-        "math",
-        "numbers",
-        "numpy",
-        "operator",
-        "re",
-        "statistics",
-        "string",
-        "textwrap",
-        "typing",
-        "types",
-        "__future__",
-        "scipy",
-        "sympy",
-        "pandas",
-        "networkx",
-        "sklearn",
-        "hashlib",
-        "base64",
-        "pprint",
-        "calendar",
-        "random",
-        "time",
-        "secrets",
-        "uuid",
-        "typing_extensions",
-        "mpmath",
-        "difflib",
-        "zlib",
-        "binascii",
-        "struct",
-        "array",
-        "unicodedata",
-    ]
-)
-#: Names with which a program could pass for what test code compares by.
-_COMPARERS = frozenset(
-    {"isclose", "fabs", "allclose", "array_equal", "approx", "numpy", "np", "pd", "pandas", "sp"}
-)
-_HELPERS = frozenset(dir(builtins)) | sys.stdlib_module_names | _COMPARERS
-_UNSAFE_BUILTINS = frozenset(
-    [
-        *("exec", "eval", "compile", "open", "input", "breakpoint", "exit", "quit", "globals"),
-        *("locals", "vars", "setattr", "delattr", "__import__", "help", "memoryview"),
-    ]
-)
 _MAX_CONSUMED = 10**6
-_EMPTY: list[Any] = [[], (), {}, set(), "", range(0)]
-_CONSUMED = (
-    types.GeneratorType,
-    map,
-    filter,
-    zip,
-    enumerate,
-    *(type(iter(one)) for one in _EMPTY),
-)
+_MAX_FRESH = 64
 
 
 class ProgramLost(BaseException):
@@ -109,10 +44,12 @@ class ProgramSide:
         self._handles: dict[int, Handle] = {}
         self._errors: dict[int, type[RemoteError]] = {}
         self._callbacks: list[Any] = []
+        #: Iterators that nothing but a call holds: how much is taken from them, nobody sees.
+        self._fresh: deque[Any] = deque(maxlen=_MAX_FRESH)
         self._builtins = {
             id(value): name
             for name, value in vars(builtins).items()
-            if callable(value) and not name.startswith("_") and name not in _UNSAFE_BUILTINS
+            if callable(value) and not name.startswith("_") and name not in UNSAFE_BUILTINS
         }
         self.names: frozenset[str] = frozenset()
         self.used_names: set[str] = set()
@@ -128,6 +65,11 @@ class ProgramSide:
         self.refusal = ""
         self.needs_inside = False
         self.was_asked = False
+
+    def note_fresh(self, iterator: Any) -> Any:
+        """Return an iterator that the test code has made for a call, and does not keep."""
+        self._fresh.append(iterator)
+        return iterator
 
     def refuse(self, reason: str, *, by_test: bool = False) -> NoReturn:
         """Give up on the case.
@@ -155,7 +97,7 @@ class ProgramSide:
             facts = object.__getattribute__(value, "_assay")
             if facts.kind == "module" and facts.type_name == name:
                 self.refuse(f"the test uses {name} of the program's process", by_test=True)
-        helpers = self.used_names & _HELPERS
+        helpers = self.used_names & HELPERS
         if own and helpers and len(self.used_names) > 1:
             # It may be what the test compares with: `def abs(x): return 0`.
             self.refuse("the program has {} of its own".format(", ".join(sorted(helpers))))
@@ -224,13 +166,22 @@ class ProgramSide:
         if kind == "value" and len(rest) == 2:
             self.last_value = rest[0]
             return rest[0]
-        if kind == "raise" and len(rest) == 7:
-            raise self._error(*rest[:6])
+        if kind == "raise" and len(rest) == 8:
+            self._raise(self._error(*rest[:7]))
         if kind == "missing":
             raise KeyError
         if kind == "cannot" and type(rest[0]) is str:
             self.refuse(rest[0])
         self.refuse("a reply that cannot be read")
+
+    def _raise(self, error: BaseException) -> NoReturn:
+        context, is_suppressed = error.__context__, error.__suppress_context__
+        try:
+            raise error
+        finally:
+            if context is not None:  # else it is what the test code handles, as in one process
+                error.__context__ = context
+            error.__suppress_context__ = is_suppressed
 
     def _take_names(self, names: Any) -> None:
         if type(names) is tuple:
@@ -264,9 +215,10 @@ class ProgramSide:
         if name is not None:
             encoder.put_text(b"B", name.encode())
             return
-        if kind in _CONSUMED:
-            items = list(itertools.islice(value, _MAX_CONSUMED))
-            encoder.put_items(b"I", items, depth)
+        if kind in ITERATORS:
+            if not any(value is one for one in self._fresh):
+                self.refuse("the program takes from an iterator of the test's", by_test=True)
+            encoder.put_items(b"I", list(itertools.islice(value, _MAX_CONSUMED)), depth)
             return
         library = self._library_name(value)
         if library is not None:
@@ -274,11 +226,25 @@ class ProgramSide:
             encoder.put(library, depth)
             return
         if kind is types.FunctionType or kind is types.MethodType or kind is types.LambdaType:
-            self._callbacks.append(value)
             encoder.write(b"C")
-            encoder.put(len(self._callbacks) - 1, depth)
+            encoder.put((self._callback_number(value), self._look(value)), depth)
             return
         self.refuse(f"an argument of type {kind.__name__}", by_test=True)
+
+    def _callback_number(self, function: Any) -> int:
+        for number, one in enumerate(self._callbacks):
+            if one is function:
+                return number
+        self._callbacks.append(function)
+        return len(self._callbacks) - 1
+
+    def _look(self, function: Any) -> tuple[Any, ...] | None:
+        """What a program sees of a function of the test code without calling it; None of others."""
+        if type(function) is not types.FunctionType:
+            return None
+        if function.__dict__:
+            self.refuse("a function of the test code with attributes of its own", by_test=True)
+        return callback.look(function)
 
     def is_library(self, value: Any) -> bool:
         """Whether test code's own is used here: a module, or what one has brought."""
@@ -287,26 +253,31 @@ class ProgramSide:
 
     def _library_name(self, value: Any) -> tuple[str, str] | None:
         module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
-        if not (type(module) is str and type(name) is str and _is_pure(module)):
+        if not (type(module) is str and type(name) is str and is_pure(module)):
             return None
         return (module, name) if getattr(sys.modules.get(module), name, None) is value else None
 
     def _get(self, decoder: Decoder, tag: bytes) -> Any:
         if tag == b"B":
             name = decoder.text().decode()
-            if name in _UNSAFE_BUILTINS or not hasattr(builtins, name):
+            if name in UNSAFE_BUILTINS or not hasattr(builtins, name):
                 raise Malformed("not a builtin")
             return getattr(builtins, name)
         if tag == b"G":
             return self._library(*decoder.whole(0, tuple))
         if tag == b"S":
             return self._scalar(decoder.get(0), decoder.get(0))
+        if tag == b"y":
+            number = decoder.whole(0, int)
+            if not 0 <= number < len(self._callbacks):
+                raise Malformed("not a function of the test code")
+            return self._callbacks[number]
         if tag != b"H":
             raise Malformed("an unknown value")
         return self._handle(*decoder.whole(0, tuple))
 
     def _library(self, module: str, name: str) -> Any:
-        if not _is_pure(module) or not name.isidentifier() or name.startswith("_"):
+        if not is_pure(module) or not name.isidentifier() or name.startswith("_"):
             self.refuse(f"{module}.{name} is used from the program")
         __import__(module)
         return getattr(sys.modules[module], name)
@@ -319,7 +290,7 @@ class ProgramSide:
         return made
 
     def _handle(self, number: int, kind: str, name: str, bases: tuple[str, ...]) -> Any:
-        if kind == "module" and _is_pure(name):
+        if kind == "module" and is_pure(name):
             __import__(name)
             return sys.modules[name]
         if kind == "error class":
@@ -333,17 +304,25 @@ class ProgramSide:
 
     # Exceptions.
 
-    def _error_class(self, number: int, name: str, bases: tuple[str, ...]) -> type[RemoteError]:
-        """A class that test code can catch errors of the program's class by."""
+    def _error_class(self, number: int, name: str, bases: tuple[Any, ...]) -> type[RemoteError]:
+        """A class that test code can catch errors of the program's class by.
+
+        `bases` are the program's own classes of errors, and Python's; others are left out.
+        """
         found = self._errors.get(number)
         if found is None:
-            base = _builtin_error(bases)
-            kinds = (RemoteError,) if base is Exception else (RemoteError, base)
-            found = self._errors[number] = type(str(name), kinds, {"_assay_names": bases})
+            kinds = [one for one in bases if isinstance(one, type) and one is not object]
+            kinds = [one for one in kinds if one is not Exception or len(kinds) == 1]
+            if not any(issubclass(one, RemoteError) for one in kinds):
+                kinds = [RemoteError, *(one for one in kinds if one is not Exception)]
+            try:
+                found = self._errors[number] = type(str(name), tuple(kinds), {})
+            except TypeError:
+                self.refuse("a class of errors that cannot be built here")
         return found
 
     def _error(
-        self, classes: Any, args: Any, text: Any, own: Any, state: Any, cause: Any
+        self, classes: Any, args: Any, text: Any, own: Any, state: Any, cause: Any, context: Any
     ) -> BaseException:
         known, names = classes
         base = _builtin_error(names)
@@ -355,9 +334,16 @@ class ProgramSide:
         error = self._rebuilt(kind, args, state)
         if isinstance(error, RemoteError):
             error.__dict__.update(_assay_handle=own, _assay_text=str(text))
-            self._find_bases(kind, names)
-        if type(cause) is list and len(cause) == 6:
+        if type(cause) is list and len(cause) == 7:
             error.__cause__ = self._error(*cause)
+        if type(context) is not tuple or len(context) != 2:
+            return error
+        described, is_suppressed = context
+        if type(described) is list and len(described) == 7:
+            error.__context__ = self._error(*described)
+        elif described is True:
+            error.__context__ = error.__cause__
+        error.__suppress_context__ = is_suppressed is True
         return error
 
     def _rebuilt(self, kind: type[BaseException], args: Any, state: Any) -> BaseException:
@@ -369,12 +355,6 @@ class ProgramSide:
             self.refuse(f"an exception that cannot be built again: {kind.__name__}")
         return error
 
-    def _find_bases(self, kind: type[BaseException], names: Any) -> None:
-        """Add the bases that the test may catch it by: a base is known by its name alone."""
-        for other in self._errors.values():
-            if kind.__name__ != other.__name__ and other.__name__ in names:
-                kind.__bases__ = tuple(dict.fromkeys((other, *kind.__bases__)))
-
 
 def _builtin_error(names: Any) -> type[BaseException]:
     """The first of these names that is a builtin exception."""
@@ -383,7 +363,3 @@ def _builtin_error(names: Any) -> type[BaseException]:
         if isinstance(found, type) and issubclass(found, BaseException):
             return found
     return Exception
-
-
-def _is_pure(module: str) -> bool:
-    return module.partition(".")[0] in PURE_MODULES

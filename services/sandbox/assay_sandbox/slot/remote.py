@@ -15,7 +15,7 @@ To the grader, with the program's global names where they have changed, else Non
 
     ("ready", names)
     ("value", value, names)
-    ("raise", classes, args, text, error, state, cause, names)
+    ("raise", classes, args, text, error, state, cause, context, names)
     ("missing", names)                  there is no such global name
     ("cannot", text, names)             the value cannot be sent
     ("callback", number, args, kwargs)
@@ -35,7 +35,7 @@ import types
 from collections.abc import Callable
 from typing import Any
 
-from assay_sandbox.slot import ending, wire
+from assay_sandbox.slot import callback, ending, wire
 from assay_sandbox.slot.decoder import Decoder
 from assay_sandbox.slot.encoder import Encoder
 from assay_sandbox.slot.exchange import Exchange
@@ -108,7 +108,7 @@ _COMPARING = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge_
 _SCALARS = (int, str, float)
 
 
-#: How many causes of an exception, and causes of those, come along.
+#: How many causes and contexts of an exception, and of those, come along.
 _MAX_CAUSES = 3
 
 
@@ -169,6 +169,8 @@ class Remote:
         self._exchange = Exchange(channel_fd, self._put, self._get)
         self._numbers: dict[int, int] = {}
         self._objects: list[Any] = []
+        self._callbacks: dict[int, Callable[..., Any]] = {}
+        self._callback_numbers: dict[int, int] = {}
         self._num_names = -1
         self._pid = os.getpid()
 
@@ -257,12 +259,17 @@ class Remote:
         except BaseException:
             text = ""
         args, state = _parts(error) if is_known else (_plain(error.args), None)
-        cause = error.__cause__
-        described = None
-        if cause is not None and depth < _MAX_CAUSES:
-            described = self._describe(cause, depth + 1)[1:]
+        cause, context = error.__cause__, error.__context__
+        described: list[Any] = [None, None]
+        for at, one in enumerate((cause, context)):
+            if one is not None and depth < _MAX_CAUSES and not (at and one is cause):
+                described[at] = self._describe(one, depth + 1)[1:]
+        if cause is not None and context is cause:
+            described[1] = True
+        around = (described[1], bool(error.__suppress_context__))
         classes = (None if is_builtin else kind, _class_names(kind))
-        return ["raise", classes, args, text, None if is_known else error, state, described]
+        own = None if is_known else error
+        return ["raise", classes, args, text, own, state, described[0], around]
 
     # What has no encoding of its own.
 
@@ -270,6 +277,11 @@ class Remote:
         name = _BUILTINS.get(id(value))
         if name is not None:
             encoder.put_text(b"B", name.encode())
+            return
+        number = self._callback_numbers.get(id(value))
+        if number is not None:
+            encoder.write(b"y")
+            encoder.put(number, depth + 1)
             return
         if not isinstance(value, type):
             base = scalar_base(value)
@@ -292,9 +304,9 @@ class Remote:
             self._objects.append(value)
         kind = describe_kind(value)
         named = value if isinstance(value, type | types.ModuleType) else type(value)
-        bases: tuple[str, ...] = ()
+        bases: tuple[type, ...] = ()
         if kind == "error class":
-            bases = _class_names(value)
+            bases = value.__bases__
         encoder.write(b"H")
         encoder.put((number, kind, str(named.__name__), bases), depth + 1)
 
@@ -310,11 +322,18 @@ class Remote:
         if tag == b"I":
             return iter(decoder.items(0))
         if tag == b"C":
-            return self._callback(decoder.whole(0, int))
+            return self._callback(*decoder.whole(0, tuple))
         raise wire.Malformed("an unknown value")
 
-    def _callback(self, number: int) -> Callable[..., Any]:
-        """A function of the test code, from here."""
+    def _callback(self, number: int, seen: tuple[Any, ...] | None) -> Callable[..., Any]:
+        """A function of the test code, from here: one for each."""
+        made = self._callbacks.get(number)
+        if made is None:
+            made = self._callbacks[number] = callback.stand_in(self._calling(number), seen)
+            self._callback_numbers[id(made)] = number
+        return made
+
+    def _calling(self, number: int) -> Callable[..., Any]:
 
         def call(*args: Any, **kwargs: Any) -> Any:
             wire.need_frames()

@@ -3,7 +3,7 @@
 import ast
 import builtins
 
-from assay_sandbox.slot.program_side import PURE_MODULES
+from assay_sandbox.slot.library import PURE_MODULES
 
 #: Names that reach out of the values that test code compares.
 _UNSAFE_NAMES = frozenset(
@@ -31,7 +31,8 @@ _UNSAFE_NAMES = frozenset(
     ]
 )
 _SYS_FACTS = frozenset({"maxsize", "float_info", "maxunicode", "version_info", "byteorder"})
-SAME, TYPE_OF = "__assay_same__", "__assay_type__"
+SAME, TYPE_OF, FRESH = "__assay_same__", "__assay_type__", "__assay_fresh__"
+_ITERATORS = frozenset({"iter", "map", "filter", "zip", "enumerate", "reversed"})
 _SINGLETONS = (type(None), bool, type(Ellipsis))
 
 
@@ -46,6 +47,7 @@ class Prepared(ast.NodeTransformer):
         self._imported: set[str] = set()
         #: What functions declare as global: they set it without being asked.
         self.global_names: set[str] = set()
+        self._own_functions: set[str] = set()
 
     def prepare(self, code: str) -> object:
         """The code object to run.
@@ -55,6 +57,7 @@ class Prepared(ast.NodeTransformer):
             SyntaxError, ValueError, RecursionError: it does not parse.
         """
         tree = ast.parse(code, "test.py")
+        self._own_functions = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
         tree = ast.fix_missing_locations(self.visit(tree))
         return compile(tree, "test.py", "exec", dont_inherit=True)
 
@@ -108,6 +111,11 @@ class Prepared(ast.NodeTransformer):
             raise OnlyInside("it matches the pattern of a class")
         return self.generic_visit(node)
 
+    def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
+        if node.decorator_list:
+            raise OnlyInside("it decorates a function, which the program may look at")
+        return self.generic_visit(node)
+
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
         raise OnlyInside("it is asynchronous")
 
@@ -120,7 +128,13 @@ class Prepared(ast.NodeTransformer):
             if node.func.id == "id":
                 raise OnlyInside("it uses id")
             node.func = ast.copy_location(ast.Name(TYPE_OF, ast.Load()), node.func)
+        elif isinstance(node.func, ast.Name) and not self._is_own(node.func.id):
+            node.args = [_noted(one) if _is_fresh(one) else one for one in node.args]
         return node
+
+    def _is_own(self, function: str) -> bool:
+        """Whether it is the test's, or Python's: those hand nothing on to the program whole."""
+        return function in self._own_functions or hasattr(builtins, function)
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
@@ -135,6 +149,17 @@ class Prepared(ast.NodeTransformer):
         if isinstance(node.ops[0], ast.IsNot):
             call = ast.UnaryOp(ast.Not(), call)
         return ast.copy_location(call, node)
+
+
+def _is_fresh(node: ast.expr) -> bool:
+    """Whether it makes an iterator that has no name."""
+    if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
+        return node.func.id in _ITERATORS
+    return isinstance(node, ast.GeneratorExp)
+
+
+def _noted(node: ast.expr) -> ast.expr:
+    return ast.copy_location(ast.Call(ast.Name(FRESH, ast.Load()), [node], []), node)
 
 
 def _is_singleton(node: ast.expr) -> bool:
