@@ -174,8 +174,8 @@ class Sitting:
         """One record of the grader's, as it comes. A case's clock starts when the case does."""
         kind, _, rest = line.partition(b" ")
         self._grader_has_begun = True
-        if self._is_over or self._program is None:
-            return
+        if self._is_over or self._program is None or self._program.is_out_of_output:
+            return  # a program without a reader has errors that are not its own
         if kind in (b"begun", b"start"):
             run.begin_case()
             self._program.begin_case()
@@ -208,12 +208,6 @@ class Sitting:
 
     def _finish(self, ending: Ending, grader: Ending | None, program: Program) -> list[Graded]:
         """What is known once both processes have ended."""
-        last = self._graded[-1].result if self._graded else None
-        if ending.out_of_output and last is not None and last.status is Status.RUNTIME_ERROR:
-            # Its output had no reader any more, which it was told before it was killed.
-            self._graded.pop()
-            self._add(*status_of(ending, self._records, program))
-            return self._graded
         if self._is_over:
             return self._graded
         if ending.ended_its_slot or (grader is not None and grader.ended_its_slot):

@@ -141,7 +141,8 @@ class Run:
         self.on_rest = on_rest
         self._forged_records = False
         self._started = time.monotonic()
-        self._out_of_output = False
+        #: The program has written too much, and is ended for it.
+        self.is_out_of_output = False
         self._out_of_time = False
         self._killed = False
         self._giving_up: asyncio.TimerHandle | None = None
@@ -195,12 +196,12 @@ class Run:
 
     def _overflow(self, num_dropped: int) -> None:
         """End a program that has written too much, unless its time was over before."""
-        self._out_of_output = not self._out_of_time
+        self.is_out_of_output = not self._out_of_time
         self._stop_reading()
 
     def _overflow_records(self, has_too_many: bool) -> None:
         self._forged_records = has_too_many and not self._out_of_time
-        self._out_of_output = not has_too_many and not self._out_of_time
+        self.is_out_of_output = not has_too_many and not self._out_of_time
         self._stop_reading()
 
     def _stop_reading(self) -> None:
@@ -341,7 +342,7 @@ class Run:
             # A program that had ended when its time was over was only cleaned up after.
             out_of_time=self._out_of_time and answer.killed_by_server,
             out_of_cpu=answer.out_of_cpu,
-            out_of_output=self._out_of_output,
+            out_of_output=self.is_out_of_output,
             out_of_memory=answer.out_of_memory,
             case_cpu_times_s=answer.case_cpu_times_s,
             files=files,
