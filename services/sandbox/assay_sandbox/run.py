@@ -141,7 +141,6 @@ class Run:
         self.on_rest = on_rest
         self._forged_records = False
         self._started = time.monotonic()
-        #: The program has written too much, and is ended for it.
         self.is_out_of_output = False
         self._out_of_time = False
         self._killed = False

@@ -133,8 +133,8 @@ class Prepared(ast.NodeTransformer):
         return node
 
     def _is_own(self, function: str) -> bool:
-        """Whether it is the test's, or Python's: those hand nothing on to the program whole."""
-        return function in self._own_functions or hasattr(builtins, function)
+        """Whether it may give the iterator a name: a function of the test's, and `iter` itself."""
+        return function in self._own_functions or function == "iter"
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
         self.generic_visit(node)
