@@ -150,8 +150,8 @@ def describe_invalid(error: RequestValidationError) -> InvalidInput:
             "the body is no JSON object", hint="send one, with content-type: application/json"
         )
     if first["type"] == "json_invalid":
-        at = first["loc"][-1]
-        return InvalidInput(f"the body is not JSON: {first['msg']} at character {at}")
+        reason, place = first.get("ctx", {}).get("error", first["msg"]), first["loc"][-1]
+        return InvalidInput(f"the body is not JSON: {reason}, at character {place}")
     where = ".".join(str(part) for part in first["loc"] if part != "body")
     message = _short(message_of(first))
     given = first.get("input")

@@ -10,8 +10,8 @@ from assay_shared.errors import InvalidInput
 
 Form = TypeVar("Form", bound=BaseModel)
 #: Python's words for what JSON calls otherwise.
-_LIST = re.compile(r"Input should be a valid (tuple|list|set|frozenset)\Z")
-_OBJECT = re.compile(r"Input should be a valid dictionary( or .*)?\Z")
+_LIST = re.compile(r"Input should be a valid (tuple|list|set|frozenset|array)\Z")
+_OBJECT = re.compile(r"Input should be a valid (dictionary|object)( or .*)?\Z")
 _LENGTH = re.compile(r"\A(Tuple|Set|Frozenset) (?=should )")
 
 

@@ -407,6 +407,12 @@ async def test_bad_json_names_a_place_and_no_field(serve: Serve) -> None:
     assert "character 8" in str(error["message"])
 
 
+async def test_a_provider_is_told_that_the_request_is_json(serve: Serve, tmp_path: Path) -> None:
+    upstream = Upstream(verdict("CORRECT"))
+    await ask(make_judge(serve, tmp_path, serve(upstream.app)))
+    assert upstream.headers[0]["content-type"] == "application/json"
+
+
 async def test_the_reason_is_asked_for_first_where_the_provider_is_set_so(
     serve: Serve, tmp_path: Path
 ) -> None:

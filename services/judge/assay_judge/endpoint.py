@@ -86,7 +86,7 @@ class ChatEndpoint(ServiceClient):
 
         Raises:
             AssayError: no answer, or an error status.
-        RefusedContent: a status that refuses the content of this request.
+            RefusedContent: a status that refuses the content of this request.
             NotServed: an answer that is an error, or that another model gave.
             Declined: a refusal.
             JudgeFault: an answer without the one choice that was asked for.

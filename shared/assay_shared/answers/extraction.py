@@ -153,6 +153,10 @@ def whole_reference(text: str) -> str:
     return text.strip() if marked is None else marked
 
 
+#: Words that lead to a value and would be letters of a formula.
+_LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +", re.IGNORECASE)
+
+
 def final_answer(text: str) -> str | None:
     """What a text gives as its answer to a question with one value; None if it gives none.
 
@@ -164,7 +168,7 @@ def final_answer(text: str) -> str | None:
         found = find(text)
         if found is not None:
             return found
-    bare = text.strip()
+    bare = _LEAD.sub("", text.strip(), count=1)
     if not bare or (len(bare) <= _MAX_SHORT and "\n" not in bare and _is_value(bare)):
         return bare or None
     claimed = _claimed(text)

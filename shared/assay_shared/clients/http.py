@@ -327,7 +327,7 @@ class ServiceClient:
         if body is not None:
             is_bytes = isinstance(body, bytes)
             kind = "application/octet-stream" if is_bytes else "application/json"
-            headers["content-type"] = kind
+            headers.setdefault("content-type", kind)
         return headers
 
     def _refused(self, error: NoConnection | aiohttp.ClientConnectorError) -> Refused:
