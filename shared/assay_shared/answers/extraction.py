@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from assay_shared.answers.latex import plain
 from assay_shared.answers.quantity import quantity_of
-from assay_shared.answers.structure import Named, Words, value_of
+from assay_shared.answers.structure import Formula, Named, Words, value_of
 from assay_shared.answers.units import UNIT_NAMES
 
 #: An answer stands at the end of a text; what stands further ahead is not searched.
@@ -78,19 +78,43 @@ def extract(text: str, part: Extract) -> str | None:
             return last_fenced(text)
 
 
+_MAX_AROUND = 24
+#: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
+_OPERATOR_BEFORE = re.compile(
+    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d"
+    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm)\b[\ {]?)\Z"
+)
+_OPERATOR_AFTER = re.compile(
+    r"\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
+)
+
+
 def last_boxed(text: str) -> str | None:
-    """The content of the last outermost \\boxed{...}; of one that is not closed, its line."""
+    """The content of the last outermost \\boxed{...}; of one that is not closed, its line.
+
+    With what stands around a box that is a part of a formula, as in -\\boxed{7}: it is not 7.
+    """
     if "boxed" not in text and "fbox" not in text:
         return None
     found: str | None = None
-    place = 0
+    place = begins = 0
     while (start := _BOX.search(text, place)) is not None:
         end = _closing(text, start.end())
         if end is None:  # nor is any brace before it closed: what follows is inside
             unclosed = text[start.end() :].partition("\n")[0]
             return (unclosed if found is None else found).strip()
-        found, place = text[start.end() : end], end
-    return found.strip() if found is not None else None
+        found, place, begins = text[start.end() : end], end, start.start()
+    return None if found is None else _with_operators(text, begins, place + 1, found.strip())
+
+
+def _with_operators(text: str, start: int, end: int, content: str) -> str:
+    """The content of a box, and the operators that make it a part of something else."""
+    before = _OPERATOR_BEFORE.search(text[max(0, start - _MAX_AROUND) : start])
+    after = _OPERATOR_AFTER.match(text[end : end + _MAX_AROUND])
+    if before is None and after is None:
+        return content
+    left, right = before[0] if before else "", after[0] if after else ""
+    return f"{left}({content}){right}".strip()
 
 
 def _closing(text: str, start: int) -> int | None:
@@ -153,8 +177,17 @@ def whole_reference(text: str) -> str:
     return text.strip() if marked is None else marked
 
 
+#: Markdown's bold and code, quotation marks, and one star on either side: no operators.
+_MARKS = re.compile(
+    r"(?<![\w)\]}])\*\*|\*\*(?![\w(\\])|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)|[`\"\u201c\u201d]"
+)
+_STARRED = re.compile(r"(?<![\w*)\]}])\*(?! )([^*\n]{1,80})(?<! )\*(?![\w*(])")
 #: Words that lead to a value and would be letters of a formula.
 _LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +", re.IGNORECASE)
+
+
+def _without_emphasis(text: str) -> str:
+    return _STARRED.sub(r"\1", _MARKS.sub("", text))
 
 
 def final_answer(text: str) -> str | None:
@@ -168,6 +201,7 @@ def final_answer(text: str) -> str | None:
         found = find(text)
         if found is not None:
             return found
+    text = _without_emphasis(text)
     bare = _LEAD.sub("", text.strip(), count=1)
     if not bare or (len(bare) <= _MAX_SHORT and "\n" not in bare and _is_value(bare)):
         return bare or None
@@ -191,10 +225,20 @@ def _claimed(text: str) -> str | None:
     found = last_match(_CLAIM, text)
     if found is None or found.end() < len(text.rstrip()):
         return None
-    said = found[1].strip().strip("*").strip()
+    said = found[1].strip().rstrip(".").strip()
     if len(said) <= _MAX_SHORT and _is_value(said):
         return said
     return None
+
+
+#: Two letters and more that stand alone are a word, but for these.
+_WORD = re.compile(r"(?<![^\s(])[a-z]{2,}(?![^\s).,])")
+_FUNCTIONS = frozenset(
+    [
+        *("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "sqrt", "pi"),
+        *("max", "min", "mod", "gcd", "lcm", "det"),
+    ]
+)
 
 
 def _is_value(text: str) -> bool:
@@ -202,6 +246,8 @@ def _is_value(text: str) -> bool:
     value = value_of(plain(text))
     if isinstance(value, Named):
         value = value.value
+    if isinstance(value, Formula):
+        return not (set(_WORD.findall(text.lower())) - _FUNCTIONS)
     return not isinstance(value, Words)
 
 

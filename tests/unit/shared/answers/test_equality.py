@@ -153,7 +153,21 @@ def test_other_formulas_need_one() -> None:
         (r"\boxed{8} and \boxed{7", "8"),
         (r"\fbox{7}", "7"),
         ("I see.\n<answer>7</answer>", "7"),
-        ("the answer is -3.5.", "-3.5."),
+        ("the answer is -3.5.", "-3.5"),
+        ("It is 2.", "2."),
+        ("So it is 2", "2"),
+        ("so 4", "4"),
+        ("The answer is **42**.", "42"),
+        ("Therefore the answer is *42*.", "42"),
+        ("The answer is `42`.", "42"),
+        ('The answer is "42".', "42"),
+        ("So she has **42 apples**.", "42"),
+        ("2**3", "2**3"),
+        ("- \\boxed{7}", "7"),
+        ("the answer - \\boxed{7}.", "7"),
+        ("**\\boxed{7}** cm", "7"),
+        ("-\\boxed{7}", "-(7)"),
+        ("x \\neq \\boxed{7}", "\\neq (7)"),
         ("The answer is 18 because 9*2=18.", "18"),
         ("She makes 18 dollars.", "18 dollars"),
         ("Hence\n$$\\frac{7}{2}$$", r"\frac{7}{2}"),
@@ -179,3 +193,17 @@ def test_the_final_answer_of_a_text(text: str, answer: str | None) -> None:
 )
 def test_a_reference_is_whole_unless_it_marks_its_answer(reference: str, taken: str) -> None:
     assert whole_reference(reference) == taken
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(r"-\boxed{7}", r"2\boxed{7}", r"\boxed{7}^2", r"\boxed{7}/2", r"1/\boxed{7}"),
+        *(r"\sqrt{\boxed{7}}", r"\boxed{7}\pi", r"\boxed{7} \times 10^3", r"x \neq \boxed{7}"),
+        *(r"x > \boxed{7}", r"\boxed{7}k", r"3 - \boxed{7}", r"3+\boxed{7}"),
+    ],
+)
+def test_a_box_within_a_formula_is_not_the_answer(answer: str) -> None:
+    final = final_answer(answer)
+    assert final is not None
+    assert not equal_by_proof(final, "7")
