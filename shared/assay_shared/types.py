@@ -72,6 +72,15 @@ def _is_utf8(text: str) -> bool:
     return True
 
 
+def _shown(text: str) -> str:
+    """Put a mark in place of half characters, which no reply could hold."""
+    return text if _is_utf8(text) else text.encode("utf-8", "replace").decode()
+
+
+#: For people to read; it may repeat what a policy wrote.
+ShownText = Annotated[str, AfterValidator(_shown)]
+
+
 def _check_utf8(text: str) -> str:
     """Refuse half characters: bytes that are not UTF-8 are read as such ones."""
     if not _is_utf8(text):
@@ -968,7 +977,7 @@ class Failure(Wire):
     #: The service in which it happened.
     service: str
     #: For people: what happened and what to do.
-    message: str
+    message: ShownText
     #: Whether the same request may succeed later.
     retryable: bool
     #: How often it was tried.
@@ -1169,7 +1178,7 @@ class RewardComponent(Wire):
     #: The weight it enters with; 0 for a gate.
     weight: FiniteFloat
     #: For people: what was found.
-    detail: str = ""
+    detail: ShownText = ""
 
 
 class Scored(Wire):

@@ -32,19 +32,27 @@ _UNIT = "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse
 _QUANTITY = re.compile(
     rf"(?:(?<![\w)}}\]])[-+−])?+\\?[$€£¥]?+-?(?:{_NUMBER}){_SCALED}(?:\s?\\?(?:{_UNIT})(?![^\W\d_]))?+"
 )
+#: Words that make another value of the number after them, or deny it.
+_CHANGES = (
+    r"\b(?:minus|negative|than|least|most|below|above|over|never|cannot\ be|can't\ be"
+    r"|anything\ but|far\ from|almost|nearly|twice|double|triple"
+    r"|(?:half|root|cube|square|reciprocal|opposite|negative)\ of)\s++\Z"
+)
 #: A number with one of these beside it is a part of a formula, or one of several.
 _PART_BEFORE = re.compile(
     r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|\d[,;]?+\s|\d[,;]|\d:|\\[A-Za-z]++"
     r"|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z|[\w})\]]\Z"
+    rf"|{_CHANGES}",
+    re.IGNORECASE,
 )
 _PART_AFTER = re.compile(
     r"\s(?:halves|thirds|quarters|\w{3,12}ths|hundreds?|thousands?|millions?|billions?|dozens?"
     r"|scores|pairs|times|over|point|squared|cubed|factorial|below|or|to"
+    r"|and\ an?\ (?:half|third|quarter)|(?:more|less|fewer)\ than"
     r"|(?:is|was) (?:wrong|incorrect|not)|isn't|wasn't)\b|"
     r"\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|[^\W\d_]"
 )
-
-
+_CHANGED = re.compile(_CHANGES, re.IGNORECASE)
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
 
@@ -263,8 +271,8 @@ def _last_standing(text: str) -> str | None:
 
 
 def _is_one_of_several(text: str, maths: re.Match[str]) -> bool:
-    before = text[max(0, maths.start() - 12) : maths.start()]
-    return _SEVERAL.search(before) is not None
+    before = text[max(0, maths.start() - _MAX_AROUND) : maths.start()]
+    return _SEVERAL.search(before) is not None or _CHANGED.search(before) is not None
 
 
 def last_quantity(text: str, start: int = 0) -> str | None:
@@ -273,7 +281,7 @@ def last_quantity(text: str, start: int = 0) -> str | None:
     found = last_match(_QUANTITY, text, start)
     if found is None:
         return None
-    before = text[max(start, found.start() - 12) : found.start()]
+    before = text[max(start, found.start() - _MAX_AROUND) : found.start()]
     if _PART_BEFORE.search(before) or _PART_AFTER.match(text, found.end()):
         return None
     return found.group() if quantity_of(plain(found.group())) is not None else None

@@ -224,6 +224,13 @@ async def test_a_value_that_is_not_finite_is_a_typed_failure(
     assert "not a finite number" in reward.failure.message
 
 
+async def test_half_characters_of_an_answer_do_not_break_the_reply(make: Make) -> None:
+    task = TASK.model_copy(update={"reference": "2", "rubric": "math"})
+    response = await make().score(ScoreRequest(task=task, answers=("\ud800 2", "2")))
+    assert values(response)[1] == 1.0
+    assert response.model_dump_json()
+
+
 # Keys
 
 

@@ -207,3 +207,22 @@ def test_a_box_within_a_formula_is_not_the_answer(answer: str) -> None:
     final = final_answer(answer)
     assert final is not None
     assert not equal_by_proof(final, "7")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *("The answer is minus 3", "The answer is negative $3$", "It is double 3", "at least 3"),
+        *("The answer is the cube of 3", "the reciprocal of 3", "It is less than 3", "never 3"),
+        *("The answer cannot be 3", "It can't be 3", "anything but 3", "other than 3", "twice 3"),
+        *(
+            "It is far from 3",
+            "3 more than x",
+            "The answer is 3 and a half",
+            "the square root of 3",
+        ),
+    ],
+)
+def test_words_that_change_or_deny_a_number_are_no_answer(answer: str) -> None:
+    final = final_answer(answer)
+    assert final is None or not equal_by_proof(final, "3")
