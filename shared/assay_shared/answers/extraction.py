@@ -6,7 +6,7 @@ from enum import StrEnum
 
 from assay_shared.answers.latex import plain
 from assay_shared.answers.quantity import quantity_of
-from assay_shared.answers.structure import Formula, Named, Words, value_of
+from assay_shared.answers.structure import FORMULA_NAMES, Formula, Named, Words, value_of
 from assay_shared.answers.units import UNIT_NAMES
 
 #: An answer stands at the end of a text; what stands further ahead is not searched.
@@ -52,6 +52,25 @@ _PART_AFTER = re.compile(
     r"|(?:is|was) (?:wrong|incorrect|not)|isn't|wasn't)\b|"
     r"\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|[^\W\d_]"
 )
+#: Characters around a number or box that may make it a part of more.
+_MAX_AROUND = 24
+#: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
+_OPERATOR_BEFORE = re.compile(
+    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d"
+    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm)\b[\ {]?)\Z"
+)
+_OPERATOR_AFTER = re.compile(
+    r"\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
+)
+#: Markdown's bold and code, quotation marks, and one star on either side: no operators.
+_MARKS = re.compile(
+    r"(?<![\w)\]}])\*\*|\*\*(?![\w(\\])|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)|[`\"\u201c\u201d]"
+)
+_STARRED = re.compile(r"(?<![\w*)\]}])\*(?! )([^*\n]{1,80})(?<! )\*(?![\w*(])")
+#: Two letters and more that stand alone.
+_WORD = re.compile(r"(?<![^\s(])[a-z]{2,}(?![^\s).,])")
+#: Words that lead to a value and would be letters of a formula.
+_LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +", re.IGNORECASE)
 _CHANGED = re.compile(_CHANGES, re.IGNORECASE)
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
@@ -84,17 +103,6 @@ def extract(text: str, part: Extract) -> str | None:
             return last_tagged(text)
         case Extract.FENCED:
             return last_fenced(text)
-
-
-_MAX_AROUND = 24
-#: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
-_OPERATOR_BEFORE = re.compile(
-    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d"
-    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm)\b[\ {]?)\Z"
-)
-_OPERATOR_AFTER = re.compile(
-    r"\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
-)
 
 
 def last_boxed(text: str) -> str | None:
@@ -185,15 +193,6 @@ def whole_reference(text: str) -> str:
     return text.strip() if marked is None else marked
 
 
-#: Markdown's bold and code, quotation marks, and one star on either side: no operators.
-_MARKS = re.compile(
-    r"(?<![\w)\]}])\*\*|\*\*(?![\w(\\])|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)|[`\"\u201c\u201d]"
-)
-_STARRED = re.compile(r"(?<![\w*)\]}])\*(?! )([^*\n]{1,80})(?<! )\*(?![\w*(])")
-#: Words that lead to a value and would be letters of a formula.
-_LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +", re.IGNORECASE)
-
-
 def _without_emphasis(text: str) -> str:
     return _STARRED.sub(r"\1", _MARKS.sub("", text))
 
@@ -239,23 +238,13 @@ def _claimed(text: str) -> str | None:
     return None
 
 
-#: Two letters and more that stand alone are a word, but for these.
-_WORD = re.compile(r"(?<![^\s(])[a-z]{2,}(?![^\s).,])")
-_FUNCTIONS = frozenset(
-    [
-        *("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "sqrt", "pi"),
-        *("max", "min", "mod", "gcd", "lcm", "det"),
-    ]
-)
-
-
 def _is_value(text: str) -> bool:
     """Whether the text is a number or a formula, alone or as the value of a name."""
     value = value_of(plain(text))
     if isinstance(value, Named):
         value = value.value
     if isinstance(value, Formula):
-        return not (set(_WORD.findall(text.lower())) - _FUNCTIONS)
+        return not (set(_WORD.findall(text.lower())) - FORMULA_NAMES)
     return not isinstance(value, Words)
 
 
@@ -267,10 +256,10 @@ def _last_standing(text: str) -> str | None:
     if number is not None or maths is None:
         return number
     said = next(group for group in maths.groups() if group is not None)
-    return None if _is_one_of_several(text, maths) else said.strip()
+    return None if _is_a_part(text, maths) else said.strip()
 
 
-def _is_one_of_several(text: str, maths: re.Match[str]) -> bool:
+def _is_a_part(text: str, maths: re.Match[str]) -> bool:
     before = text[max(0, maths.start() - _MAX_AROUND) : maths.start()]
     return _SEVERAL.search(before) is not None or _CHANGED.search(before) is not None
 

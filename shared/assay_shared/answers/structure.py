@@ -26,41 +26,12 @@ _NAME = re.compile(
 )
 #: A text with one of these is words; so is one of several letters alone.
 _RUN = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{4,}|(?<=[\uE000 ])[A-Za-z]{3,}")
-_FUNCTIONS = frozenset(
+#: These stand in formulas, and are no words.
+FORMULA_NAMES = frozenset(
     [
-        "sqrt",
-        "sinh",
-        "cosh",
-        "tanh",
-        "asin",
-        "acos",
-        "atan",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "infty",
-        "theta",
-        "alpha",
-    ]
-)
-_SHORT_WORDS = frozenset(
-    [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "log",
-        "exp",
-        "max",
-        "min",
-        "gcd",
-        "lcm",
-        "and",
-        "det",
-        "deg",
-        "mod",
+        *("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "sqrt", "pi"),
+        *("asin", "acos", "atan", "arcsin", "arccos", "arctan", "sinh", "cosh", "tanh"),
+        *("max", "min", "gcd", "lcm", "mod", "det", "deg", "and", "infty", "theta", "alpha"),
     ]
 )
 _ONLY_LETTERS = re.compile(r"[A-Za-z]{2,}")
@@ -329,7 +300,4 @@ def _is_words(text: str) -> bool:
     """Whether a text is in a language, and no formula: its letters would be variables."""
     if _ONLY_LETTERS.fullmatch(words_of(text).replace(" ", "")):
         return True
-    for found in _RUN.finditer(text):
-        if found.group().lower() not in _FUNCTIONS | _SHORT_WORDS:
-            return True
-    return False
+    return any(found.group().lower() not in FORMULA_NAMES for found in _RUN.finditer(text))
