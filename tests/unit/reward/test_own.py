@@ -98,6 +98,23 @@ def score(task, answers, factor):
     assert rewards[0].components[0].detail == "as asked"
 
 
+async def test_a_function_may_empty_the_answers_that_it_gets(score: Score) -> None:
+    source = (
+        "def score(task, answers):\n    n = len(answers)\n    answers.clear()\n    return [1] * n\n"
+    )
+    assert values(await score(source)) == [1.0, 1.0]
+
+
+async def test_a_process_with_any_name_is_ended_with_its_call(score: Score) -> None:
+    source = (
+        "import ctypes, os, time\ndef score(task, answers):\n"
+        "    if os.fork() == 0:\n        ctypes.CDLL(None).prctl(15, b'\\xff\\xfe', 0, 0, 0)\n"
+        "        time.sleep(60)\n    time.sleep(0.3)\n    return [1, 0]\n"
+    )
+    for _ in range(2):
+        assert values(await score(source)) == [1.0, 0.0]
+
+
 async def test_values_outside_of_the_bounds_are_failures_unless_these_are_wider(
     score: Score,
 ) -> None:

@@ -226,8 +226,8 @@ def _below_by_scan(root: int) -> list[int]:
 
 def _state_and_parent(pid: int) -> tuple[str, int]:
     # A name may hold anything, so the fields are counted from the last bracket.
-    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
-    return fields[0], int(fields[1])
+    fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
+    return fields[0].decode(), int(fields[1])
 
 
 def resident_bytes(pid: int) -> int:
@@ -296,10 +296,10 @@ def load(file: Path, name: str, digest: str) -> Callable[..., Any]:
 
 def answer(function: Callable[..., Any], call: dict[str, Any]) -> dict[str, Any]:
     """Return the function's values for a call, in a form that JSON can carry."""
+    most = len(call["answers"]) + 1  # one more shows that there are too many
     values = function(call["task"], call["answers"], **call["arguments"])
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
         raise TypeError(f"must return a list of values, not {_shown(values)}")
-    most = len(call["answers"]) + 1  # one more shows that there are too many
     return {"values": [_plain(value) for value in islice(values, most)]}
 
 
