@@ -1,6 +1,7 @@
 """The pictures of a bench."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from operator import attrgetter
 from pathlib import Path
 
 import matplotlib.pyplot as plt
@@ -46,6 +47,16 @@ def _groups(arm: Arm) -> dict[str, Measures]:
     return {"all": arm.overall} | arm.subsets | arm.difficulties
 
 
+def _rows(
+    bench: Bench, of: Callable[[Measures], Estimate | None]
+) -> dict[str, dict[str, Estimate | None]]:
+    """A measure of each group, by series."""
+    return {
+        _SERIES[reason]: {name: of(one) for name, one in _groups(arm).items()}
+        for reason, arm in bench.arms.items()
+    }
+
+
 def _title(bench: Bench, what: str) -> str:
     return f"{what}: {_who(bench)} (95% intervals)"
 
@@ -55,11 +66,7 @@ def _who(bench: Bench) -> str:
 
 
 def _draw_accuracy(bench: Bench, path: Path) -> None:
-    rows = {
-        _SERIES[reason]: {name: one.accuracy for name, one in _groups(arm).items()}
-        for reason, arm in bench.arms.items()
-    }
-    figure, ax = draw_marks(rows)
+    figure, ax = draw_marks(_rows(bench, attrgetter("accuracy")))
     ax.set_xlim(-0.02, 1.02)
     ax.axvline(0.5, color=INK, linewidth=1, linestyle=":")
     ax.xaxis.set_major_formatter(PercentFormatter(1.0))
@@ -69,11 +76,7 @@ def _draw_accuracy(bench: Bench, path: Path) -> None:
 
 
 def _draw_position(bench: Bench, path: Path) -> None:
-    rows = {
-        _SERIES[reason]: {name: one.position for name, one in _groups(arm).items()}
-        for reason, arm in bench.arms.items()
-    }
-    figure, ax = draw_marks(rows)
+    figure, ax = draw_marks(_rows(bench, attrgetter("position")))
     ax.set_xlim(-1.04, 1.04)
     ax.axvline(0, color=INK, linewidth=1, linestyle=":")
     ax.set_xlabel("always the second place  ←  0: no bias  →  always the first place")

@@ -8,11 +8,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
+from assay_reward.or_debug import files
 from assay_shared.errors import DatasetError
 
 MAX_BYTES = 16 * 2**20
 SECTIONS = ("NAME", "OBJSENSE", "ROWS", "COLUMNS", "RHS", "RANGES", "BOUNDS", "ENDATA")
-GZIP = b"\x1f\x8b"
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eEdD][+-]?\d{1,4})?")
 INFINITY = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
 #: Bounds that have no number.
@@ -65,14 +65,8 @@ def _text(path: Path) -> str:
     """Raises: DatasetError for what is no file, too large, packed, or no text."""
     if not path.is_file():
         raise DatasetError("no such file", field=str(path))
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise DatasetError(f"more than {MAX_BYTES} bytes", field=str(path))
-    if content.startswith(GZIP):
-        raise DatasetError("packed with gzip", field=str(path), hint="gunzip it")
     try:
-        text = content.decode("ascii")
+        text = files.read(path, MAX_BYTES).decode("ascii")
     except UnicodeDecodeError as error:
         raise DatasetError(f"not MPS, which is ASCII text: {error}", field=str(path)) from None
     if "\0" in text:

@@ -7,13 +7,13 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat, JsonValue, ValidationError
 
+from assay_reward.or_debug import files
 from assay_reward.or_debug.benchmark import DATASET, MANIFEST
 from assay_reward.or_debug.instance import Difficulty
 from assay_shared.errors import DatasetError
 
 MAX_BYTES = 64 * 2**20
 MAX_FIX = 4_000
-GZIP = b"\x1f\x8b"
 SHAPE = "a published set is a folder of dataset.json and the MPS files that it names"
 
 #: Becomes a file's name.
@@ -104,14 +104,8 @@ def _check_within(folder: Path, problem: Problem, path: Path) -> None:
 
 
 def _json(path: Path) -> JsonValue:
-    with path.open("rb") as file:
-        content = file.read(MAX_BYTES + 1)
-    if len(content) > MAX_BYTES:
-        raise DatasetError(f"more than {MAX_BYTES} bytes", field=str(path))
-    if content.startswith(GZIP):
-        raise DatasetError("packed with gzip", field=str(path), hint="gunzip it")
     try:
-        read: JsonValue = json.loads(content)
+        read: JsonValue = json.loads(files.read(path, MAX_BYTES))
     except (ValueError, RecursionError) as error:
         raise DatasetError(f"not JSON: {error}", field=str(path)) from None
     if isinstance(read, dict) and "instances" in read and "problems" not in read:
