@@ -274,11 +274,10 @@ def _map_ids(
 
 
 def _reset_signals() -> None:
-    """Handle signals as a fresh interpreter does, whatever the service was told to ignore."""
+    """Ignore no signal that a fresh interpreter does not, whatever the service was told to."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) == signal.SIG_IGN and number not in _IGNORED:
             signal.signal(number, signal.SIG_DFL)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 def _write(path: str, text: str) -> None:

@@ -26,6 +26,8 @@ from assay_sandbox.slot.wire import CannotEncode, CannotGrade, Malformed, need_f
 
 _MAX_CONSUMED = 10**6
 _MAX_FRESH = 64
+#: What every stand-in for a class of errors has above it anyway.
+_ROOTS = (object, Exception)
 
 
 class ProgramLost(BaseException):
@@ -311,10 +313,9 @@ class ProgramSide:
         """
         found = self._errors.get(number)
         if found is None:
-            kinds = [one for one in bases if isinstance(one, type) and one is not object]
-            kinds = [one for one in kinds if one is not Exception or len(kinds) == 1]
+            kinds = [one for one in bases if isinstance(one, type) and one not in _ROOTS]
             if not any(issubclass(one, RemoteError) for one in kinds):
-                kinds = [RemoteError, *(one for one in kinds if one is not Exception)]
+                kinds.insert(0, RemoteError)
             try:
                 found = self._errors[number] = type(str(name), tuple(kinds), {})
             except TypeError:

@@ -260,16 +260,19 @@ class Remote:
             text = ""
         args, state = _parts(error) if is_known else (_plain(error.args), None)
         cause, context = error.__cause__, error.__context__
-        described: list[Any] = [None, None]
-        for at, one in enumerate((cause, context)):
-            if one is not None and depth < _MAX_CAUSES and not (at and one is cause):
-                described[at] = self._describe(one, depth + 1)[1:]
-        if cause is not None and context is cause:
-            described[1] = True
-        around = (described[1], bool(error.__suppress_context__))
+        is_cause = context is not None and context is cause
+        described = True if is_cause else self._describe_another(context, depth)
+        around = (described, bool(error.__suppress_context__))
         classes = (None if is_builtin else kind, _class_names(kind))
         own = None if is_known else error
-        return ["raise", classes, args, text, own, state, described[0], around]
+        caused = self._describe_another(cause, depth)
+        return ["raise", classes, args, text, own, state, caused, around]
+
+    def _describe_another(self, error: BaseException | None, depth: int) -> list[Any] | None:
+        """Describe the cause or the context of an error of that depth, unless it is too deep."""
+        if error is None or depth >= _MAX_CAUSES:
+            return None
+        return self._describe(error, depth + 1)[1:]
 
     # What has no encoding of its own.
 
