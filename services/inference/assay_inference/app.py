@@ -85,7 +85,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = app.state.engine = engine_of(settings)
         uploads = app.state.uploads = Uploads.of(settings)
-        policy = app.state.policy = Policy(engine, uploads)
+        policy = app.state.policy = Policy(engine, uploads, settings.weight_roots)
         registry = app.state.metrics.registry
         admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
         app.state.admission, app.state.front = admission, Front(engine, admission)
