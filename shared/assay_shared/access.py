@@ -93,7 +93,8 @@ class BearerAuth:
             if client is None:
                 raise Unauthorized(
                     "this service asks for a bearer token",
-                    hint=f"set ASSAY_{self._service.upper()}_TOKEN or ASSAY_TOKEN",
+                    hint=f"set ASSAY_{self._service.upper()}_TOKEN or ASSAY_TOKEN; "
+                    "`assay up` keeps its own in runs/token",
                 )
             scope[CLIENT] = client.name
             scope[PRIORITIES] = client.priorities
