@@ -217,7 +217,7 @@ class PriorityQueue:
         leaving: list[Ticket] = []
         for priority in reversed(self._order):
             if priority is newcomer.priority:
-                room = own.greed_over(newcomer)
+                room = float(own.greed_over(newcomer))
             elif has_share or self._order.index(priority) > rank:
                 room = self._classes[priority].num_sequences - kept
             else:

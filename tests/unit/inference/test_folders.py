@@ -208,7 +208,7 @@ def test_pickled_weights_are_converted_without_a_change(folder: Path, tmp_path: 
     digest = convert(folder, tmp_path / "new", limit_s=60)
 
     assert digest == checkpoint.digest(tmp_path / "new")
-    read = {}
+    read: dict[str, torch.Tensor] = {}
     for file in checkpoint.weight_files(tmp_path / "new"):
         read |= load_file(file)
     assert read.keys() == tensors.keys()
