@@ -6,8 +6,9 @@ from enum import StrEnum
 
 from assay_shared.answers.latex import plain
 from assay_shared.answers.quantity import quantity_of
-from assay_shared.answers.structure import FORMULA_NAMES, Formula, Named, Words, value_of
+from assay_shared.answers.structure import FORMULA_NAMES, value_of
 from assay_shared.answers.units import UNIT_NAMES
+from assay_shared.answers.values import Formula, Named, Words
 
 #: An answer stands at the end of a text; what stands further ahead is not searched.
 _MAX_SEARCHED = 16_384
@@ -71,6 +72,8 @@ _STARRED = re.compile(r"(?<![\w*)\]}])\*(?! )([^*\n]{1,80})(?<! )\*(?![\w*(])")
 _WORD = re.compile(r"(?<![^\s(])[a-z]{2,}(?![^\s).,])")
 #: Words that lead to a value and would be letters of a formula.
 _LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +", re.IGNORECASE)
+#: A text of digits: a date, a score, a telephone number.
+_FIGURES = re.compile(r"[\d\s().,/%$+-]*\d[\d\s().,/%$+-]*")
 _CHANGED = re.compile(_CHANGES, re.IGNORECASE)
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
@@ -106,7 +109,7 @@ def extract(text: str, part: Extract) -> str | None:
 
 
 def last_boxed(text: str) -> str | None:
-    """The content of the last outermost \\boxed{...}; of one that is not closed, its line.
+    """The content of the last outermost \\boxed{...} that is closed.
 
     With what stands around a box that is a part of a formula, as in -\\boxed{7}: it is not 7.
     """
@@ -117,8 +120,7 @@ def last_boxed(text: str) -> str | None:
     while (start := _BOX.search(text, place)) is not None:
         end = _closing(text, start.end())
         if end is None:  # nor is any brace before it closed: what follows is inside
-            unclosed = text[start.end() :].partition("\n")[0]
-            return (unclosed if found is None else found).strip()
+            return None if found is None else found.strip()
         found, place, begins = text[start.end() : end], end, start.start()
     return None if found is None else _with_operators(text, begins, place + 1, found.strip())
 
@@ -245,7 +247,7 @@ def _is_value(text: str) -> bool:
         value = value.value
     if isinstance(value, Formula):
         return not (set(_WORD.findall(text.lower())) - FORMULA_NAMES)
-    return not isinstance(value, Words)
+    return not isinstance(value, Words) or _FIGURES.fullmatch(value.text) is not None
 
 
 def _last_standing(text: str) -> str | None:

@@ -281,11 +281,11 @@ def _number(token: str) -> str:
     return rf"\frac{{{int(whole + digits)}}}{{{10 ** len(digits)}}}" if dot else str(int(whole))
 
 
-def equal_formulas(one: str, other: str) -> bool:
+def equal_formulas(answer: str, reference: str) -> bool:
     """Whether both plain formulas are the same value for every value of their variables."""
     symbols: dict[str, int] = {}
     try:
-        first, second = (_Writer(text, symbols).write() for text in _angles(one, other))
+        first, second = (_Writer(text, symbols).write() for text in _angles(answer, reference))
     except Unreadable:
         return False
     if first == second:
@@ -304,13 +304,11 @@ def is_formula(text: str) -> bool:
     return True
 
 
-def _angles(one: str, other: str) -> tuple[str, str]:
-    """Without the degree sign where the other side has neither degrees nor pi."""
-    both = []
-    for text, against in ((one, other), (other, one)):
-        told = "°" in against or "pi" in against
-        both.append(text if told else text.replace("°", ""))
-    return both[0], both[1]
+def _angles(answer: str, reference: str) -> tuple[str, str]:
+    """Without the reference's degree sign, where the answer has neither degrees nor pi."""
+    if "°" in answer or "pi" in answer:
+        return answer, reference
+    return answer, reference.replace("°", "")
 
 
 def _proven(first: str, second: str) -> bool:

@@ -149,7 +149,7 @@ def test_other_formulas_need_one() -> None:
         (r"so \boxed{\frac{1}{2}} it is, 3", r"\frac{1}{2}"),
         (r"\boxed{1} and \boxed{2}", "2"),
         (r"\boxed{\boxed{1}\boxed{2}}", r"\boxed{1}\boxed{2}"),
-        (r"\boxed{1", "1"),
+        (r"\boxed{1", r"\boxed{1"),
         (r"\boxed{8} and \boxed{7", "8"),
         (r"\fbox{7}", "7"),
         ("I see.\n<answer>7</answer>", "7"),
