@@ -5,7 +5,14 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from assay_shared.answers.extraction import last_boxed, last_marked, last_match, last_tagged
+from assay_shared.answers.extraction import (
+    Box,
+    boxes,
+    last_box,
+    last_marked,
+    last_match,
+    last_tag,
+)
 from assay_shared.answers.latex import plain, words_of
 from assay_shared.answers.quantity import parse_quantity
 from assay_shared.answers.words import words_key
@@ -123,10 +130,12 @@ def chosen_letter(text: str, options: Options) -> str | None:
     letter, by its text, or by both.
     """
     head, text = text[:_MAX_OPTION], text[-_MAX_SEARCHED:]
-    for find in (last_boxed, last_tagged, last_marked):
-        marked = find(text)
-        if marked is not None:
-            return named_option(marked, options)
+    box = last_box(text) or last_tag(text)
+    if box is not None:
+        return _boxed_option(text, box, options)
+    marked = last_marked(text)
+    if marked is not None:
+        return named_option(marked, options)
     whole = named_option(text, options)
     if whole is not None:
         return whole
@@ -142,6 +151,24 @@ def chosen_letter(text: str, options: Options) -> str | None:
     if last is None:
         return _first_line(head, lines, options)
     return last if named_option(lines[-2], options) in (None, last) else None
+
+
+def _boxed_option(text: str, last: Box, options: Options) -> str | None:
+    """The option in the last box, if the text behind does not take it back, and no other option is
+    boxed in the same sentence."""
+    named = named_option(last.content, options)
+    rest = text[last.end :].strip(" .$\n*")
+    if named is None or (rest and _RETRACTED.search(rest)):
+        return None
+    before = text[: last.start]
+    end = last.start
+    for box in reversed(list(boxes(before))) if "boxed" in before else ():
+        if _SENTENCES.search(text, box.end, end):
+            break
+        if named_option(box.content, options) not in (None, named):
+            return None
+        end = box.start
+    return named
 
 
 def _first_line(head: str, lines: list[str], options: Options) -> str | None:

@@ -2,7 +2,9 @@
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from assay_shared.answers.latex import plain
 from assay_shared.answers.quantity import quantity_of
@@ -75,6 +77,10 @@ _LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +",
 #: A text of digits: a date, a score, a telephone number.
 _FIGURES = re.compile(r"[\d\s().,/%$+-]*\d[\d\s().,/%$+-]*")
 _CHANGED = re.compile(_CHANGES, re.IGNORECASE)
+#: Behind an answer, these deny it.
+_TAKEN_BACK = re.compile(
+    r"[\s$.,;:!?*)\]}…-]{0,40}+(?:no|nope|wait)(?:\s*+[,.!?…]|\s*+\Z)", re.IGNORECASE
+)
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
 
@@ -113,16 +119,38 @@ def last_boxed(text: str) -> str | None:
 
     With what stands around a box that is a part of a formula, as in -\\boxed{7}: it is not 7.
     """
+    box = last_box(text)
+    return None if box is None else box.content
+
+
+class Box(NamedTuple):
+    """What is boxed or tagged as the answer, and where it begins and ends."""
+
+    content: str
+    start: int
+    end: int
+
+
+def last_box(text: str) -> Box | None:
+    """The last outermost \\boxed{...} that is closed, as `last_boxed` reads it."""
     if "boxed" not in text and "fbox" not in text:
         return None
-    found: str | None = None
-    place = begins = 0
+    found = deque(boxes(text), maxlen=1)
+    if not found:
+        return None
+    content, start, end = found[0]
+    return Box(_with_operators(text, start, end, content), start, end)
+
+
+def boxes(text: str) -> Iterator[Box]:
+    """Each outermost \\boxed{...} up to one that is not closed: what follows is inside of it."""
+    place = 0
     while (start := _BOX.search(text, place)) is not None:
         end = _closing(text, start.end())
-        if end is None:  # nor is any brace before it closed: what follows is inside
-            return None if found is None else found.strip()
-        found, place, begins = text[start.end() : end], end, start.start()
-    return None if found is None else _with_operators(text, begins, place + 1, found.strip())
+        if end is None:
+            return
+        yield Box(text[start.end() : end].strip(), start.start(), end + 1)
+        place = end
 
 
 def _with_operators(text: str, start: int, end: int, content: str) -> str:
@@ -155,15 +183,22 @@ def last_marked(text: str) -> str | None:
 
 def last_tagged(text: str) -> str | None:
     """What stands between the last <answer> and </answer> that belong together."""
+    tag = last_tag(text)
+    return None if tag is None else tag.content
+
+
+def last_tag(text: str) -> Box | None:
+    """As `last_tagged`, with the place."""
     if "<" not in text:
         return None
-    found: str | None = None
-    start: int | None = None
+    found: Box | None = None
+    start: re.Match[str] | None = None
     for tag in _ANSWER.finditer(text):
         if not tag[1]:
-            start = tag.end() if start is None else start
+            start = start or tag
         elif start is not None:
-            found, start = text[start : tag.start()].strip(), None
+            content = text[start.end() : tag.start()].strip()
+            found, start = Box(content, start.start(), tag.end()), None
     return found
 
 
@@ -206,7 +241,10 @@ def final_answer(text: str) -> str | None:
     text if it is a value, what "the answer is" says, the last formula or number that stands alone.
     """
     text = text[-_MAX_SEARCHED:]
-    for find in (last_boxed, last_tagged, last_marked):
+    box = last_box(text)
+    if box is not None:
+        return None if _TAKEN_BACK.match(text, box.end) else box.content
+    for find in (last_tagged, last_marked):
         found = find(text)
         if found is not None:
             return found

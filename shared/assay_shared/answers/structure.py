@@ -38,6 +38,7 @@ _RELATIONS = {"<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
 #: "3-2" that has still to be computed.
 _FIGURE = rf"[$€£{DOLLAR}]?\d++(?:[.,]\d++)*+%?"
 _FIGURES = re.compile(rf"[-+]?\s?\(?{_FIGURE}\)?(?:\s?-\s?{_FIGURE})++|\d++(?:\s?/\s?\d++){{2,}}+")
+_ENDS_OF_FIGURES = frozenset("0123456789%")
 _NAME = re.compile(
     r"(?:\\?[A-Za-z]{1,12})(?:_\{?\w{1,8}\}?)?'*(?:\([A-Za-z](?:,\s?[A-Za-z]){0,3}\))?"
     r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+"
@@ -73,9 +74,9 @@ def value_of(text: str, depth: int = 0) -> Value:
         return number
     if len(text) > _MAX_LENGTH or depth > _MAX_DEPTH:
         return Words(text)
-    date = iso_date(text)
-    if date is not None or _FIGURES.fullmatch(text):
-        return Words(date or text)
+    figures = _figures(text)
+    if figures is not None:
+        return figures
     marks = _outer_marks(text)
     if marks is None:
         return Words(text)
@@ -90,6 +91,16 @@ def value_of(text: str, depth: int = 0) -> Value:
     if tokens & _SEPARATORS:
         return _joined(text, marks, tokens, depth)
     return _one_value(text, marks, tokens, depth)
+
+
+def _figures(text: str) -> Words | None:
+    """A date in its standard form, or another text of digits that nobody computes."""
+    if text[-1:] not in _ENDS_OF_FIGURES:
+        return None
+    date = iso_date(text)
+    if date is None and not _FIGURES.fullmatch(text):
+        return None
+    return Words(date or text)
 
 
 def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
