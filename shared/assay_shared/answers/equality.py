@@ -25,6 +25,8 @@ from assay_shared.answers.values import (
 from assay_shared.answers.words import same_words
 
 _MAX_ITEMS = 64
+_SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
+_SPACE_OF_WORDS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 Prove = Callable[[str, str], bool]
 
 
@@ -131,13 +133,16 @@ def _same_text(one: Value, other: Value, prove: Prove) -> bool | None:
     if not (isinstance(one, Words) and isinstance(other, Words)):
         return None
     first, second = words_of(one.text), words_of(other.text)
-    return True if same_words(first, second) or _packed(first) == _packed(second) else None
+    if same_words(first, second):
+        return True
+    packed = (_SPACE_OF_WORDS.sub("", _unbraced(text)) for text in (first, second))
+    return True if next(packed) == next(packed) else None
 
 
 def _packed(text: str) -> str:
-    """Without the spaces and braces that mean nothing to TeX."""
-    bare = _unbraced(text)
-    return "".join(words_of(bare).split())
+    """Without the spaces and braces that mean nothing to TeX: all but those between numbers."""
+    bare = words_of(_unbraced(text))
+    return _SPACE.sub("", bare) if " " in bare else bare
 
 
 @lru_cache(maxsize=1024)

@@ -38,6 +38,7 @@ _RELATIONS = {"<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
 #: "3-2" that has still to be computed.
 _FIGURE = rf"[$€£{DOLLAR}]?\d++(?:[.,]\d++)*+%?"
 _FIGURES = re.compile(rf"[-+]?\s?\(?{_FIGURE}\)?(?:\s?-\s?{_FIGURE})++|\d++(?:\s?/\s?\d++){{2,}}+")
+_NO_NAMES = frozenset(("not", "is", "or", "and", "\\not", "\\neg", "\\lnot"))
 _ENDS_OF_FIGURES = frozenset("0123456789%")
 _NAME = re.compile(
     r"(?:\\?[A-Za-z]{1,12})(?:_\{?\w{1,8}\}?)?'*(?:\([A-Za-z](?:,\s?[A-Za-z]){0,3}\))?"
@@ -219,7 +220,9 @@ def _point(left: str, right: str, depth: int) -> Value | None:
     """The values that (x, y) = (1, 2) gives to its names."""
     values = value_of(right, depth + 1)
     names = [_name(side) for side in left[1:-1].split(",")] if left.endswith(")") else []
-    if not isinstance(values, Ordered) or len(values.items) != len(names) or None in names:
+    if not isinstance(values, Ordered) or (values.opened, values.closed) != ("(", ")"):
+        return None
+    if len(values.items) != len(names) or None in names:
         return None
     named = zip(names, values.items, strict=True)
     return Assigned(tuple(Named(frozenset((str(n),)), value) for n, value in named), True)
@@ -228,7 +231,7 @@ def _point(left: str, right: str, depth: int) -> Value | None:
 def _name(side: str) -> str | None:
     """The side of an equation without spaces, if it is a name."""
     name = words_of(side).strip()
-    if not _NAME.fullmatch(name) or {"not", "is", "or", "and"} & set(name.lower().split()):
+    if not _NAME.fullmatch(name) or _NO_NAMES.intersection(name.lower().split()):
         return None
     return name.replace(" ", "").replace("{", "").replace("}", "")
 

@@ -42,6 +42,18 @@ SETS = r"""
 1,2 or 3 | 1,2,3 || 1,2 | 1,(2,3)
 3 \pm 2 | 1, 5 || 5 | 1
 """
+NOTATIONS = r"""
+5 | x = 5 || \not= 5 | x \not= 5 | \neg 5 | 1 5
+118 || 1 18 | 1 1 8 | 11 8
+notable || not able
+n!! || n! | (n!)!
+(n!)! || n!!
+\frac{dy}{dx} | \frac{ dy }{ dx } || \frac{y}{x} | \frac{dx}{dy} | \frac{dy}{dt}
+\frac{dy}{dx} = 2x + 3 | \frac{dy}{dx} = 3 + 2x || \frac{y}{x} = 2x + 3
+\frac{d}{dx} || \frac{1}{x}
+\frac{d}{2d} | \frac{1}{2}
+(a,b) = (2,13) | (2,13) || (2,13] | (a,b) = (2,13]
+"""
 MATRICES = r"""
 \begin{pmatrix}1&2\\3&4\end{pmatrix} | \left[\begin{array}{cc}1&2\\3&4\end{array}\right] || -2
 \begin{bmatrix}1&2\\3&4\end{bmatrix} || \begin{vmatrix}1&2\\3&4\end{vmatrix}
@@ -58,7 +70,12 @@ ad-bc | \begin{vmatrix}a&b\\c&d\end{vmatrix} || \begin{vmatrix}a&c\\d&b\end{vmat
 
 @pytest.mark.parametrize(
     "line",
-    [line for table in (CONDITIONS, NAMES, SETS, MATRICES) for line in table.split("\n") if line],
+    [
+        line
+        for table in (CONDITIONS, NAMES, SETS, NOTATIONS, MATRICES)
+        for line in table.split("\n")
+        if line
+    ],
 )
 def test_what_a_reference_says_is_right_and_other_things_are_wrong(line: str) -> None:
     right, _, wrong = line.partition("||")
