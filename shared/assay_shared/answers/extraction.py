@@ -175,10 +175,13 @@ def _closing(text: str, start: int) -> int | None:
 
 def last_marked(text: str) -> str | None:
     """What follows the last #### on its line."""
-    if "####" not in text:
-        return None
-    found = _MARKED.findall(text)
-    return str(found[-1]).strip() if found else None
+    found = marked_answers(text)
+    return found[-1].strip() if found else None
+
+
+def marked_answers(text: str) -> list[str]:
+    """What follows each #### on its line."""
+    return _MARKED.findall(text) if "####" in text else []
 
 
 def last_tagged(text: str) -> str | None:
@@ -189,17 +192,19 @@ def last_tagged(text: str) -> str | None:
 
 def last_tag(text: str) -> Box | None:
     """As `last_tagged`, with the place."""
-    if "<" not in text:
-        return None
-    found: Box | None = None
+    found = deque(tags(text), maxlen=1) if "<" in text else None
+    return found[0] if found else None
+
+
+def tags(text: str) -> Iterator[Box]:
+    """Each <answer>...</answer>."""
     start: re.Match[str] | None = None
     for tag in _ANSWER.finditer(text):
         if not tag[1]:
             start = start or tag
         elif start is not None:
-            content = text[start.end() : tag.start()].strip()
-            found, start = Box(content, start.start(), tag.end()), None
-    return found
+            yield Box(text[start.end() : tag.start()].strip(), start.start(), tag.end())
+            start = None
 
 
 def last_fenced(text: str) -> str | None:

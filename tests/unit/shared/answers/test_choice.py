@@ -23,7 +23,8 @@ The correct answer is **B) London**.;The answer is B because it is.;A is wrong, 
 The answer is (B). A, C and D are not in England.;B is the correct answer.;Answer: a\n\nAnswer: B
 Reasoning...\n\nB;Reasoning...\nAnswer\nB;B) London\n\nExplanation: it is the capital.
 First \boxed{A}. Then I saw more: \boxed{B}.;\boxed{A} is what I had.\nSo \boxed{B}.
-\boxed{B}\n\nIt is the capital.;\boxed{B}\boxed{B}""".replace("\n", ";").split(";"),
+\boxed{B}\n\nIt is the capital.;Answer: B\n\nHowever, A is not correct.
+#### Analysis\nSo it is.\n#### B;\boxed{B}\boxed{B}""".replace("\n", ";").split(";"),
 )
 def test_the_usual_ways_choose_an_option(text: str) -> None:
     assert chosen_letter(text.replace(r"\n", "\n"), CITIES) == "B"
@@ -46,9 +47,10 @@ The answer is B because I guess, or C;A) Paris\nB) London;A\nB;The worst choice 
 Some say the answer is B.;A student claims the answer is B.;The answer isn't B;Vitamin B
 B... no, C;\boxed{A}\boxed{B} ... no;\boxed{A} or \boxed{B};\boxed{B}. No, C.;\boxed{B} or C
 \boxed{B;\boxed{A}, \boxed{B};<answer>B</answer> no, C;\boxed{B} Wait, I think C
-\boxed{C}, \boxed{B}\boxed{B};\boxed{B}\nActually, it is C.;\boxed{B} ... maybe""".replace(
-        "\n", ";"
-    ).split(";"),
+Answer: B\n\nHowever, C is better.;Answer: B\n\nI changed my mind: C.;Answer: B\n\nEdit: C
+<answer>C</answer><answer>B</answer>;#### C\n#### B;Answer: B\n\nUltimately Rome.
+My friend's answer is B.;\boxed{C}, \boxed{B}\boxed{B};\boxed{B}\nActually, it is C.
+\boxed{B} ... maybe""".replace("\n", ";").split(";"),
 )
 def test_hedges_negations_and_several_options_choose_none(text: str) -> None:
     assert chosen_letter(text.replace(r"\n", "\n"), CITIES) != "B"
