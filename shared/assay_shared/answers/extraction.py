@@ -30,6 +30,12 @@ _MATHS = re.compile(
     r"|\\\(((?:[^\\]|\\[^)(])*+)\\\)|\\\[((?:[^\\]|\\[^\][])*+)\\\]"
 )
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+(?:/[1-9]\d*+)?+|\.\d++"
+#: "The answer is 8" before other words, but no sum that begins with 8.
+_NUMBER_CLAIM = re.compile(
+    rf"\banswer(?:\sis)?+[ \t]*+[:=]?+[\s$*]*+(-?(?:{_NUMBER}))"
+    r"(?:[.,;]?\s(?!\s?[-+*/^=×·<>(]\s?\d)|\s?\()",
+    re.IGNORECASE,
+)
 _SCALED = r"(?:\s(?:dozen|hundred|thousand|million|billion|trillion)\b)?+"
 _UNIT = "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse=True))
 _QUANTITY = re.compile(
@@ -37,7 +43,8 @@ _QUANTITY = re.compile(
 )
 #: Words that make another value of the number after them, or deny it.
 _CHANGES = (
-    r"\b(?:minus|negative|than|least|most|below|above|over|never|cannot\ be|can't\ be"
+    r"\b(?:minus|negative|than|least|most|below|above|over|under|exceeds|instead\ of|step|page"
+    r"|question|equation|figure|table|chapter|section|problem|exercise|never|cannot\ be|can't\ be"
     r"|anything\ but|far\ from|almost|nearly|twice|double|triple"
     r"|(?:half|root|cube|square|reciprocal|opposite|negative)\ of)\s++\Z"
 )
@@ -59,11 +66,15 @@ _PART_AFTER = re.compile(
 _MAX_AROUND = 24
 #: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
 _OPERATOR_BEFORE = re.compile(
-    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d"
-    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm)\b[\ {]?)\Z"
+    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d\.?|[_^]\{"
+    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm|log|ln|sin|cos|tan|not)\b[\ {]?"
+    r"|\\[dt]?frac\{(?:[^{}]{0,16}\}\{)?)\Z"
 )
 _OPERATOR_AFTER = re.compile(
-    r"\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
+    r"\ ?(?:\\?%|°|\^\{?\\circ\}?"
+    r"|(?:\\text\{\ ?)?(?:percent|hundred|thousand|million|billion|dozen)\b)"
+    r"|\ [-+*/]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])"
+    r"|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
 )
 #: Markdown's bold and code, quotation marks, and one star on either side: no operators.
 _MARKS = re.compile(
@@ -79,8 +90,11 @@ _FIGURES = re.compile(r"[\d\s().,/%$+-]*\d[\d\s().,/%$+-]*")
 _CHANGED = re.compile(_CHANGES, re.IGNORECASE)
 #: Behind an answer, these deny it.
 _TAKEN_BACK = re.compile(
-    r"[\s$.,;:!?*)\]}…-]{0,40}+(?:no|nope|wait)(?:\s*+[,.!?…]|\s*+\Z)", re.IGNORECASE
+    r"[\s$.,;:!?*)\]}…-]{0,40}+(?:(?:no|nope|wait)(?:\s*+[,.!?…]|\s*+\Z)"
+    r"|(?:(?:but|which|that|this|it)\s+){0,2}(?:is|was|seems)\s(?:wrong|incorrect|false|not)\b)",
+    re.IGNORECASE,
 )
+_DENIED = re.compile(r"(?:\bnot|n't|\bnever|\bcannot\ be|\bminus)[\s$\\(\[{*:]*+\Z", re.IGNORECASE)
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
 
@@ -248,11 +262,13 @@ def final_answer(text: str) -> str | None:
     text = text[-_MAX_SEARCHED:]
     box = last_box(text)
     if box is not None:
-        return None if _TAKEN_BACK.match(text, box.end) else box.content
-    for find in (last_tagged, last_marked):
-        found = find(text)
-        if found is not None:
-            return found
+        return None if _is_denied(text, box) else box.content
+    tag = last_tag(text)
+    if tag is not None:
+        return None if _is_denied(text, tag) else tag.content
+    marked = last_marked(text)
+    if marked is not None:
+        return marked
     text = _without_emphasis(text)
     bare = _LEAD.sub("", text.strip(), count=1)
     if not bare or (len(bare) <= _MAX_SHORT and "\n" not in bare and _is_value(bare)):
@@ -261,9 +277,17 @@ def final_answer(text: str) -> str | None:
     if claimed is not None:
         return claimed
     standing = _last_standing(text)
+    if standing is not None and _claims_another(text, standing):
+        return None
     if standing is None and len(bare) <= _MAX_SHORT and "\n" not in bare:
         return bare
     return standing
+
+
+def _is_denied(text: str, box: Box) -> bool:
+    """Whether the words beside an answer say that it is none."""
+    before = text[max(0, box.start - _MAX_AROUND) : box.start]
+    return bool(_TAKEN_BACK.match(text, box.end) or _DENIED.search(before))
 
 
 def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
@@ -281,6 +305,15 @@ def _claimed(text: str) -> str | None:
     if len(said) <= _MAX_SHORT and _is_value(said):
         return said
     return None
+
+
+def _claims_another(text: str, standing: str) -> bool:
+    """Whether "the answer is 8" stands before another number, as in "8, which exceeds 7"."""
+    found = last_match(_NUMBER_CLAIM, text)
+    if found is None:
+        return False
+    one, other = quantity_of(plain(found[1])), quantity_of(plain(standing))
+    return one is not None and other is not None and one.value != other.value
 
 
 def _is_value(text: str) -> bool:
