@@ -203,7 +203,7 @@ def _split_all(text: str, marks: list[_Mark]) -> list[str]:
 
 def _equation(text: str, sides: list[str], depth: int) -> Value:
     if len(sides) == 2 and sides[0].startswith("("):
-        point = _point(*sides, depth)
+        point = _point(sides[0], sides[1], depth)
         if point is not None:
             return point
     names = [_name(side) for side in sides[:-1]]
