@@ -94,7 +94,7 @@ _TAKEN_BACK = re.compile(
     r"|(?:(?:but|which|that|this|it)\s+){0,2}(?:is|was|seems)\s(?:wrong|incorrect|false|not)\b)",
     re.IGNORECASE,
 )
-_DENIED = re.compile(r"(?:\bnot|n't|\bnever|\bcannot\ be|\bminus)[\s$\\(\[{*:]*+\Z", re.IGNORECASE)
+_DENIALS = (" not", "n't", "never", "cannot be", "minus")
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
 
@@ -286,8 +286,10 @@ def final_answer(text: str) -> str | None:
 
 def _is_denied(text: str, box: Box) -> bool:
     """Whether the words beside an answer say that it is none."""
-    before = text[max(0, box.start - _MAX_AROUND) : box.start]
-    return bool(_TAKEN_BACK.match(text, box.end) or _DENIED.search(before))
+    before = text[max(0, box.start - _MAX_AROUND) : box.start].rstrip("\n $\\([{*:")
+    if f" {before}".lower().endswith(_DENIALS):
+        return True
+    return _TAKEN_BACK.match(text, box.end) is not None
 
 
 def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
