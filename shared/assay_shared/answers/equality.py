@@ -60,7 +60,10 @@ def _compared(answer: str, reference: str, prove: Prove) -> bool | None:
     if max(len(answer), len(reference)) > MAX_LENGTH:
         return True if same_words(answer, reference) else None
     one, other = plain(answer), plain(reference)
-    return _same(_only(value_of(one)), _only(value_of(other)), prove)
+    given, expected = value_of(one), value_of(other)
+    if isinstance(given, Quantity) and isinstance(expected, Quantity):
+        return given.equals(expected)
+    return _same(_only(given), _only(expected), prove)
 
 
 def _only(value: Value) -> Value:

@@ -287,9 +287,9 @@ def final_answer(text: str) -> str | None:
 def _is_denied(text: str, box: Box) -> bool:
     """Whether the words beside an answer say that it is none."""
     before = text[max(0, box.start - _MAX_AROUND) : box.start].rstrip("\n $\\([{*:")
-    if f" {before}".lower().endswith(_DENIALS):
+    if before[-1:] in "tTrReEsS" and f" {before}".lower().endswith(_DENIALS):
         return True
-    return _TAKEN_BACK.match(text, box.end) is not None
+    return len(text) > box.end + 2 and _TAKEN_BACK.match(text, box.end) is not None
 
 
 def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
