@@ -3,12 +3,16 @@
 import itertools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 
+from assay_shared.answers.conditions import is_indexed
 from assay_shared.answers.formula import equal_formulas, is_formula
 from assay_shared.answers.latex import MAX_LENGTH, plain, words_of
 from assay_shared.answers.quantity import Quantity
-from assay_shared.answers.structure import (
+from assay_shared.answers.structure import value_of
+from assay_shared.answers.values import (
+    Assigned,
     Formula,
     Matrix,
     Named,
@@ -17,11 +21,12 @@ from assay_shared.answers.structure import (
     Several,
     Value,
     Words,
-    value_of,
 )
 from assay_shared.answers.words import same_words
 
 _MAX_ITEMS = 64
+_SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
+_SPACE_OF_WORDS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 Prove = Callable[[str, str], bool]
 
 
@@ -55,19 +60,33 @@ def _compared(answer: str, reference: str, prove: Prove) -> bool | None:
     if max(len(answer), len(reference)) > MAX_LENGTH:
         return True if same_words(answer, reference) else None
     one, other = plain(answer), plain(reference)
-    return _same(value_of(one), value_of(other), prove)
+    given, expected = value_of(one), value_of(other)
+    if isinstance(given, Quantity) and isinstance(expected, Quantity):
+        return given.equals(expected)
+    return _same(_only(given), _only(expected), prove)
+
+
+def _only(value: Value) -> Value:
+    """The only solution of a set of one, {5}; but {{5}} holds a set."""
+    if isinstance(value, Named):
+        only = _only(value.value)
+        return value if only is value.value else replace(value, value=only)
+    if isinstance(value, Several) and value.joined_by == "{" and len(value.items) == 1:
+        item = value.items[0]
+        is_set = isinstance(item, Several) or item == Formula("\\emptyset")
+        return value if is_set else item
+    return value
 
 
 def _same(one: Value, other: Value, prove: Prove) -> bool | None:
     """By their kinds; a name, and an empty difference of kind, are looked through."""
     if one == other:
         return True
-    if isinstance(one, Named) or isinstance(other, Named):
-        return _same_named(one, other, prove)
     if isinstance(one, Quantity) and isinstance(other, Quantity):
         return one.equals(other)
-    if isinstance(one, Words) or isinstance(other, Words):
-        return _same_text(one, other)
+    for kind, compared in _LOOKED_INTO:
+        if isinstance(one, kind) or isinstance(other, kind):
+            return compared(one, other, prove)
     for kind, same in _BY_KIND:
         if isinstance(one, kind) and isinstance(other, kind):
             return same(one, other, prove)
@@ -94,17 +113,39 @@ def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
     return _same(named.value, bare, prove)
 
 
-def _same_text(one: Value, other: Value) -> bool | None:
+def _same_assigned(one: Value, other: Value, prove: Prove) -> bool | None:
+    """The same values of the same names. As a point, the values in the order of the names; a list
+    says not which value is of which name, but of x_1 and x_2."""
+    if isinstance(one, Assigned) and isinstance(other, Assigned):
+        return _same_several(Several(one.values), Several(other.values), prove)
+    assigned, bare = (one, other) if isinstance(one, Assigned) else (other, one)
+    assert isinstance(assigned, Assigned)
+    if isinstance(bare, Ordered):
+        fits = assigned.has_order and (bare.opened, bare.closed) == ("(", ")")
+    else:
+        fits = isinstance(bare, Several) and bare.joined_by == "," and is_indexed(assigned)
+    if not fits:
+        return None
+    assert isinstance(bare, Ordered | Several)
+    values = tuple(named.value for named in assigned.values)
+    pair = (values, bare.items) if assigned is one else (bare.items, values)
+    return _each_same(*pair, prove)
+
+
+def _same_text(one: Value, other: Value, prove: Prove) -> bool | None:
     if not (isinstance(one, Words) and isinstance(other, Words)):
         return None
     first, second = words_of(one.text), words_of(other.text)
-    return True if same_words(first, second) or _packed(first) == _packed(second) else None
+    if same_words(first, second):
+        return True
+    packed = (_SPACE_OF_WORDS.sub("", _unbraced(text)) for text in (first, second))
+    return True if next(packed) == next(packed) else None
 
 
 def _packed(text: str) -> str:
-    """Without the spaces and braces that mean nothing to TeX."""
-    bare = _unbraced(text)
-    return "".join(words_of(bare).split())
+    """Without the spaces and braces that mean nothing to TeX: all but those between numbers."""
+    bare = words_of(_unbraced(text))
+    return _SPACE.sub("", bare) if " " in bare else bare
 
 
 @lru_cache(maxsize=1024)
@@ -131,7 +172,8 @@ def _same_several(one: Value, other: Value, prove: Prove) -> bool | None:
     """The same values in any order, each as often."""
     assert isinstance(one, Several)
     assert isinstance(other, Several)
-    if one.joined_by != other.joined_by or len(one.items) != len(other.items):
+    kinds = {"," if each.joined_by == "{" else each.joined_by for each in (one, other)}
+    if len(kinds) > 1 or len(one.items) != len(other.items):
         return None
     if len(one.items) > _MAX_ITEMS:
         return None
@@ -206,7 +248,7 @@ def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
         return None
     if all(prove(first, second) for first, second in pairs):
         return True
-    is_equation = one.relations == ("=",)
+    is_equation = one.relations in (("=",), ("!=",))
     return (is_equation and prove(pairs[0][0], f"-({pairs[0][1]})")) or None
 
 
@@ -215,6 +257,12 @@ def _differences(relation: Relation) -> list[str]:
     return [f"({right})-({left})" for left, right in itertools.pairwise(sides)]
 
 
+#: Where one side is enough to say how the two are compared.
+_LOOKED_INTO: tuple[tuple[type, Callable[[Value, Value, Prove], bool | None]], ...] = (
+    (Named, _same_named),
+    (Assigned, _same_assigned),
+    (Words, _same_text),
+)
 _BY_KIND: tuple[tuple[type, Callable[[Value, Value, Prove], bool | None]], ...] = (
     (Several, _same_several),
     (Ordered, _same_ordered),

@@ -74,6 +74,7 @@ _GREEK = frozenset(
     ]
 )
 _PLAIN_NAMES = frozenset(("sqrt", "pi", "infty", "theta", "alpha")) | _FUNCTIONS
+_DERIVATIVE = re.compile(r"\{d(?:\^\{?\d\}?)?[A-Za-z]*\}\{d[A-Za-z](?:\^\{?\d\}?)?\}")
 _CALLED = frozenset("fghFGHPE")
 _OPERATORS = {"+": "+", "-": "-", "*": r"\cdot", "cdot": r"\cdot", "/": "/", "div": "/"}
 
@@ -159,6 +160,8 @@ class _Writer:
             if token == "^":
                 base = f"({base})^{{{self._argument(depth)}}}"
             elif token == "!":
+                if self._peek() == "!":
+                    raise Unreadable("a double factorial")
                 base = f"({base})!"
             else:
                 part = r"\frac{\pi}{180}" if token == "°" else r"\frac{1}{100}"
@@ -192,6 +195,9 @@ class _Writer:
         if token and token[0] in "0123456789.":
             return _number(token)
         if token == "frac":
+            derivative = self._derivative()
+            if derivative:
+                return self._numbered(derivative)
             return rf"\frac{{{self._argument(depth)}}}{{{self._argument(depth)}}}"
         if token == "binom":
             return rf"\binom{{{self._argument(depth)}}}{{{self._argument(depth)}}}"
@@ -251,7 +257,21 @@ class _Writer:
             return _CONSTANTS[name]
         if token in _CALLED and self._peek() == "(":
             name += self._group("(", ")", depth)
+        return self._numbered(name)
+
+    def _numbered(self, name: str) -> str:
         return f"x_{{{self._symbols.setdefault(name, len(self._symbols) + 1)}}}"
+
+    def _derivative(self) -> str:
+        """The derivative that follows behind "frac", as one name: its d's are no factors."""
+        if self._tokens[self._place + 1 : self._place + 2] != ["d"]:
+            return ""
+        for end in range(self._place + 6, self._place + 20):
+            name = "".join(self._tokens[self._place : end])
+            if _DERIVATIVE.fullmatch(name):
+                self._place = end
+                return name
+        return ""
 
 
 def _tokens(text: str) -> list[str]:
@@ -281,11 +301,11 @@ def _number(token: str) -> str:
     return rf"\frac{{{int(whole + digits)}}}{{{10 ** len(digits)}}}" if dot else str(int(whole))
 
 
-def equal_formulas(one: str, other: str) -> bool:
+def equal_formulas(answer: str, reference: str) -> bool:
     """Whether both plain formulas are the same value for every value of their variables."""
     symbols: dict[str, int] = {}
     try:
-        first, second = (_Writer(text, symbols).write() for text in _angles(one, other))
+        first, second = (_Writer(text, symbols).write() for text in _angles(answer, reference))
     except Unreadable:
         return False
     if first == second:
@@ -304,13 +324,11 @@ def is_formula(text: str) -> bool:
     return True
 
 
-def _angles(one: str, other: str) -> tuple[str, str]:
-    """Without the degree sign where the other side has neither degrees nor pi."""
-    both = []
-    for text, against in ((one, other), (other, one)):
-        told = "°" in against or "pi" in against
-        both.append(text if told else text.replace("°", ""))
-    return both[0], both[1]
+def _angles(answer: str, reference: str) -> tuple[str, str]:
+    """Without the reference's degree sign, where the answer has neither degrees nor pi."""
+    if "°" in answer or "pi" in answer:
+        return answer, reference
+    return answer, reference.replace("°", "")
 
 
 def _proven(first: str, second: str) -> bool:

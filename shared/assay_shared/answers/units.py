@@ -217,6 +217,11 @@ class Unit:
     def is_percent(self) -> bool:
         return self.powers == (("percent", 1),)
 
+    @property
+    def changes_number(self) -> bool:
+        """Whether the unit is itself a number: a hundredth, or pi / 180."""
+        return self.powers in ((("percent", 1),), (("angle", 1),))
+
 
 @lru_cache(maxsize=4096)
 def parse_unit(tail: str, one: bool = False) -> Unit | None:
