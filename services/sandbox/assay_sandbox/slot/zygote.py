@@ -66,11 +66,11 @@ _PRELOADED = [
 ]
 
 
-def warm_up(imported: list[str], packages: str, home: str) -> None:
+def warm_up(imported: list[str], packages: str, own_packages: str, home: str) -> None:
     """Import what programs will, so that they need not. For the process that slots are forks of.
 
-    `packages` is the folder to import from beside the library, and `home` is where programs find
-    the folder of the interpreter.
+    `packages` is the folder to import from beside the library. Programs find it at
+    `own_packages`, and the folder of the interpreter at `home`.
 
     What modules want done in every fork is kept for a program's own: in the fork that becomes the
     program, which has no thread and no lock to mend, it would double the time.
@@ -78,13 +78,15 @@ def warm_up(imported: list[str], packages: str, home: str) -> None:
     register = os.register_at_fork
     os.register_at_fork = lambda **hooks: harness.FORK_HOOKS.append(hooks)
     # Found by the path that they have in slots too.
-    own_packages, sys.path[-1] = sys.path[-1], packages
+    own_path, sys.path[-1] = sys.path[-1], packages
     try:
         for name in (*_PRELOADED, *imported):
             __import__(name)
     finally:
-        sys.path[-1] = own_packages
+        sys.path[-1] = own_path
         os.register_at_fork = register
+    if own_packages != packages:
+        names.move(packages, own_packages)
     compile("print(1)", "main.py", "exec")
     harness.PARTS.update(session=cells.run, grader=grader.run, served=remote.serve)
     harness.prepare_streams()
