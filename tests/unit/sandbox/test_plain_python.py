@@ -240,7 +240,7 @@ async def test_packages_below_a_folder_that_slots_have_their_own_of_are_found(
         package.mkdir()
         (package / "__init__.py").write_text("begun = 1\n")
         (package / "late.py").write_text("def value():\n    return 7\n")
-        Path(name).chmod(0o755)
+        os.chmod(name, 0o755)
         sandbox = await make_sandbox(sandbox_isolation=isolation, sandbox_packages=name)
         code = "import os, numpy.late\nprint(numpy.begun, numpy.late.value(), os.listdir('/tmp'))"
         request = ExecutionRequest.model_validate({"code": code, "profile": profile})

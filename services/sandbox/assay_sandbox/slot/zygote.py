@@ -110,6 +110,7 @@ class Zygote:
         self._place = Place(cgroup, rights.events_fd, rights.has_namespaces, folders)
         self._forbid_namespaces = kernel.SyscallFilter(seccomp.for_programs())
         self._baseline: verify.Baseline
+        self._script = f"{rights.work}/{harness.SCRIPT}"
         #: What could not be cleaned up after the last program.
         self._left: str | None = None
 
@@ -153,6 +154,7 @@ class Zygote:
             is_alone=rights.has_namespaces,
         )
         rights.filter.put_on()
+        harness.rehearse()
         gc.collect()
         gc.freeze()  # the collector would touch, and so copy, every page in every child
 
@@ -256,8 +258,12 @@ class Zygote:
         if self._isolation == "fresh":
             return  # they end with the namespaces
         try:
+            # Most programs leave their text, and nothing else.
+            with suppress(OSError):
+                os.unlink(self._script)
             for folder in self._rights.writable:
-                root.wipe(folder)
+                if not self._baseline.is_empty(folder):
+                    root.wipe(folder)
         except OSError as error:
             self._left = f"a folder cannot be emptied: {error}"
 
@@ -343,8 +349,10 @@ class Zygote:
 
 
 def _kill_everybody() -> None:
-    with suppress(ProcessLookupError):
+    try:
         os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        return
 
 
 def _set_limits(limits: dict[str, float], num_cases: int) -> None:
