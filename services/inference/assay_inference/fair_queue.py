@@ -15,13 +15,17 @@ from assay_shared.types import Priority
 
 @dataclass(eq=False)
 class Ticket:
-    """One request that waits: how many sequences, and at most how many tokens it asks for."""
+    """One request that waits: how many sequences, and at most how many tokens it asks for.
+
+    `num_cached`: tokens that its sequences come to in the engine's cache, the prompt in each.
+    """
 
     priority: Priority
     caller: str
     num_sequences: int
     num_tokens: int
     turn: asyncio.Future[None]
+    num_cached: int = 0
 
 
 @dataclass
