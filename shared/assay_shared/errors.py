@@ -228,7 +228,7 @@ class BudgetExceeded(InfrastructureError):
 
 
 class EngineFault(InfrastructureError):
-    """An engine failed on a request or while it loaded: out of memory, numbers that are not finite."""
+    """An engine failed on a request or a load: out of memory, or numbers that are not finite."""
 
     http_status = 500
     failure_class = FailureClass.INTERNAL

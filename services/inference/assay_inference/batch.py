@@ -1,4 +1,6 @@
-"""The sequences that are decoded together. Shapes: B rows, P prompts, T tokens, C tokens of a chunk.
+"""The sequences that are decoded together.
+
+Shapes: B rows, P prompts, T tokens, C tokens of a chunk.
 
 Rows are padded on the left to one length T, so that all rows' next token is in the same column;
 rows join and leave between any two steps.

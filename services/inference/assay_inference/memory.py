@@ -6,9 +6,11 @@ import resource
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
+from typing import cast
 
 import torch
 from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
 
 from assay_shared.errors import InvalidInput
 from assay_shared.types import SamplingParams
@@ -74,7 +76,8 @@ def cost_of(network: PreTrainedModel) -> CacheCost:
     ids_11 = torch.zeros(1, 1, dtype=torch.long, device=network.device)
     with torch.inference_mode():
         logits = network(input_ids=ids_11, past_key_values=cache, use_cache=True).logits
-    states = [s for layer in cache.layers for s in (layer.keys, layer.values) if s is not None]
+    layers = cast(list[DynamicLayer], cache.layers)  # `open_model` refuses other kinds
+    states = [s for layer in layers for s in (layer.keys, layer.values) if s is not None]
     largest = max(state.nbytes for state in states)
     num_heads = int(getattr(network.config, "num_attention_heads", 1))
     copies = max(1, num_heads // states[0].shape[1])

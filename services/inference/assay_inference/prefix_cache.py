@@ -17,7 +17,9 @@ Columns = list[tuple[torch.Tensor, torch.Tensor]]
 class Block:
     """A run of tokens after those of `parent`. The same run after other tokens is another block."""
 
-    def __init__(self, parent: "Block | None", token_ids: tuple[int, ...], columns: Columns) -> None:
+    def __init__(
+        self, parent: "Block | None", token_ids: tuple[int, ...], columns: Columns
+    ) -> None:
         self.parent = parent
         self.token_ids = token_ids
         self.columns = columns

@@ -35,7 +35,7 @@ def draw(
         probs_BV = keep_top_p(probs_BV, top_p_B)
     cumulative_BV = probs_BV.cumsum(dim=-1)
     total_B = cumulative_BV[:, -1]
-    # Below the total even where the product is rounded up: what follows the total has no part of it.
+    # Below the total even where the product is rounded up: what follows is of probability 0.
     below_total_B = torch.nextafter(total_B, torch.zeros_like(total_B))
     target_B = torch.minimum(uniform_B.double() * total_B, below_total_B)
     drawn_B = torch.searchsorted(cumulative_BV, target_B[:, None], right=True)[:, 0]

@@ -13,6 +13,7 @@ from safetensors.torch import load_file, save_file
 from assay_inference import engine_transformers, schedule
 from assay_inference.engine_transformers import TransformersEngine
 from assay_inference.memory import CacheCost, Room, is_out_of_memory
+from assay_inference.model import open_model as open_model_really
 from assay_inference.running import Running
 from assay_inference.schedule import Schedule
 from assay_inference.settings import InferenceSettings
@@ -85,15 +86,17 @@ def watched(method: str, of: type, note: Callable[..., None]) -> Iterator[None]:
 async def test_samples_that_do_not_fit_at_once_are_drawn_in_parts_and_are_the_same(
     engine: TransformersEngine, folders: list[Path]
 ) -> None:
-    expected = await asyncio.gather(*(sample(engine, p, n=9, seed=i) for i, p in enumerate(PROMPTS)))
+    expected = await asyncio.gather(
+        *(sample(engine, p, n=9, seed=i) for i, p in enumerate(PROMPTS))
+    )
     room = cost_of(engine).of(4, 60)
     small = await make_engine(folders[0], inference_cache_bytes=room)
     most_bytes, most_rows = 0, 0
 
     def note(self: Schedule, *_: object) -> None:
         nonlocal most_bytes, most_rows
-        layers = self.running._batch._cache.layers if self.running._batch else []
-        held = sum(layer.keys.nbytes + layer.values.nbytes for layer in layers)
+        layers: list[Any] = list(self.running._batch._cache.layers) if self.running._batch else []
+        held = sum(int(layer.keys.nbytes + layer.values.nbytes) for layer in layers)
         assert held <= self.num_reserved
         most_bytes = max(most_bytes, self.num_reserved + self._known.num_bytes)
         most_rows = max(most_rows, len(self.running.rows))
@@ -326,7 +329,7 @@ async def test_weights_that_overflow_give_a_fault_and_no_tokens(
 async def test_weights_for_which_there_is_no_memory_are_tried_again_and_never_refused(
     engine: TransformersEngine, folders: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    plain, num_failures = engine_transformers.open_model, 0
+    plain, num_failures = open_model_really, 0
 
     def open_model(*arguments: Any) -> Any:
         nonlocal num_failures
@@ -383,7 +386,9 @@ async def test_a_prefix_that_was_read_before_is_not_read_again_and_changes_nothi
     again = [await sample(engine, question, n=1) for question in questions]
     assert engine._schedule.num_read - read_before < 5 * 48
     for question, many, one in zip(questions, found, again, strict=True):
-        for ours, expected in zip((*many, *one), (*alone[question][0], *alone[question][1]), strict=True):
+        for ours, expected in zip(
+            (*many, *one), (*alone[question][0], *alone[question][1]), strict=True
+        ):
             assert ours.token_ids == expected.token_ids
             assert ours.logprobs == pytest.approx(expected.logprobs, abs=1e-4)
     await engine.close()
