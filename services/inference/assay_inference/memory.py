@@ -15,7 +15,7 @@ from transformers.cache_utils import DynamicLayer
 from assay_shared.errors import InvalidInput
 from assay_shared.types import SamplingParams
 
-_CGROUP = Path("/sys/fs/cgroup")
+_CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 #: A step makes, of each row's logits, copies in single and double precision, and sorts them.
 _BYTES_PER_LOGIT = 48
 #: Of the memory that is free beside a second version of the weights.
@@ -100,7 +100,9 @@ def free_bytes(device: torch.device) -> int:
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
-    return max(0, min([_available(), *_left_in_cgroups(), *_left_of_address_space()]))
+    return max(
+        0, min([_available(), *_left_in_cgroups(_CGROUPS, _OWN_CGROUP), *_left_of_address_space()])
+    )
 
 
 def is_out_of_memory(error: BaseException) -> bool:
@@ -131,23 +133,33 @@ def _available() -> int:
     return int(kibibytes) * 1024
 
 
-def _left_in_cgroups() -> Iterator[int]:
-    """Of this process's group (version 2), and of each group around it, that has a limit."""
+def _left_in_cgroups(root: Path, own: Path) -> Iterator[int]:
+    """Of this process's group, and of each group around it, that has a limit.
+
+    Args:
+        root: where the groups are mounted.
+        own: lists the groups of this process, as /proc/self/cgroup does.
+    """
     try:
-        own = Path("/proc/self/cgroup").read_text().rsplit("::", 1)[-1].strip().lstrip("/")
+        path = own.read_text().rsplit("::", 1)[-1].strip().lstrip("/")
     except OSError:
         return
-    folder = _CGROUP / own
-    for group in (folder, *folder.parents):
-        if not group.is_relative_to(_CGROUP):
-            return
+    around = (root / path, *(root / path).parents)
+    groups = [group for group in around if group.is_relative_to(root)]
+    limits = [(group / "memory.max", group / "memory.current") for group in groups]
+    first = root / "memory"  # version 1 of control groups
+    limits.append((first / "memory.limit_in_bytes", first / "memory.usage_in_bytes"))
+    for most, used in limits:
         try:
-            limit = (group / "memory.max").read_text().strip()
-            used = int((group / "memory.current").read_text())
-        except (OSError, ValueError):
+            yield int(most.read_text()) - int(used.read_text()) + _num_inactive(most.parent)
+        except (OSError, ValueError):  # there is none, or it says `max`
             continue
-        if limit != "max":
-            yield int(limit) - used
+
+
+def _num_inactive(group: Path) -> int:
+    """Bytes of files that the group has read and that the kernel drops when others need room."""
+    stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return int(stat.get("inactive_file", 0))
 
 
 def _left_of_address_space() -> Iterator[int]:
