@@ -323,7 +323,7 @@ class Completion(Wire):
     """
 
     token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: tuple[FiniteFloat, ...]
     text: str
     finish_reason: FinishReason
     policy: PolicyVersion

@@ -99,7 +99,8 @@ def create_app(
         uploads = app.state.uploads = Uploads.of(settings)
         policy = app.state.policy = Policy(engine, uploads, settings.weight_roots)
         registry = app.state.metrics.registry
-        admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
+        limits = Limits.of(settings, lambda: engine.max_sequences, lambda: engine.max_tokens)
+        admission = Admission(limits, registry)
         app.state.admission, app.state.front = admission, Front(engine, admission)
         registry.register(EngineMetrics(engine, admission, policy))
         try:

@@ -1,5 +1,6 @@
 """A request as a server draws it: in one call, or in several where new weights come in between."""
 
+import math
 from bisect import bisect_left
 from contextlib import aclosing
 from functools import partial
@@ -10,6 +11,7 @@ from assay_inference.opened import Checkpoint
 from assay_inference.sample import Redrawable, Sample
 from assay_inference.server_api import Drawn, derived_seed
 from assay_inference.vocabulary import Vocabulary
+from assay_shared.errors import EngineFault
 from assay_shared.together import together
 from assay_shared.types import Completion, FinishReason, SamplingParams
 
@@ -78,6 +80,10 @@ class Drawing(Redrawable[Sample]):
     def _take_in(self, index: int, one: Drawn, checkpoint: Checkpoint) -> None:
         """All that one call drew of a sample."""
         sample, vocabulary = self.samples[index], checkpoint.vocabulary
+        if not all(map(math.isfinite, one.logprobs)):
+            raise EngineFault(
+                f"version {checkpoint.policy.version} gives log-probabilities that are not finite"
+            )
         num_before = len(sample.token_ids)
         sample.token_ids += one.token_ids
         sample.logprobs += one.logprobs

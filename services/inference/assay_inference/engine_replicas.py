@@ -24,6 +24,7 @@ from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
     AssayError,
+    EngineFault,
     InvalidInput,
     NotReady,
     Overloaded,
@@ -104,6 +105,10 @@ class ReplicaEngine:
         reasons = "; ".join(f"{m.name}: {m.failure}" for m in self._members.values())
         return f"no replica serves version {self._newest.policy.version}: {reasons or 'none known'}"
 
+    @property
+    def max_tokens(self) -> int | None:
+        return None  # each replica counts its own
+
     def traffic(self) -> Traffic:
         running = sum(member.num_in_hand for member in self._members.values())
         uses = [use for m in self._members.values() if (use := m.replica.cache_use()) is not None]
@@ -111,6 +116,9 @@ class ReplicaEngine:
 
     def own_metrics(self) -> Iterable[Metric]:
         return replica_metrics(self._members.values(), self.policy)
+
+    def check_fits(self, prompt_token_ids: list[int], sampling: SamplingParams) -> None:
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
 
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
@@ -120,7 +128,7 @@ class ReplicaEngine:
             first = self._choose(prompt_token_ids, None)
             try:
                 completions = await self._draw(first, prompt_token_ids, sampling, texts)
-            except (Unreachable, NotReady, Overloaded) as error:
+            except (Unreachable, NotReady, Overloaded, EngineFault) as error:
                 if texts.were_sent:  # another's would not go on from them
                     raise
                 _log.info("%s: %s; asking another", first.name, error)
@@ -169,7 +177,7 @@ class ReplicaEngine:
         except (Unreachable, NotReady) as error:
             member.fail(error)
             raise _elsewhere(error) from error
-        except (Overloaded, TimedOut) as error:
+        except (Overloaded, TimedOut, EngineFault) as error:
             member.count(error)
             raise
         finally:

@@ -25,8 +25,10 @@ from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
     AssayError,
+    EngineFault,
     InfrastructureError,
     InternalFault,
+    InvalidInput,
     NotReady,
     TimedOut,
     Unreachable,
@@ -97,6 +99,10 @@ class SupervisedEngine:
     def replicas(self) -> Mapping[str, ReplicaStatus]:
         return {}
 
+    @property
+    def max_tokens(self) -> int | None:
+        return None  # the server itself puts off what has no room yet
+
     def traffic(self) -> Traffic:
         name = self._kind.cache_use_metric
         uses = [s.value for m in self._metrics if m.name == name for s in m.samples]
@@ -106,11 +112,14 @@ class SupervisedEngine:
     def own_metrics(self) -> Iterable[Metric]:
         return self._metrics
 
+    def check_fits(self, prompt_token_ids: list[int], sampling: SamplingParams) -> None:
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
+        self._kind.check_sampling(sampling, self._settings)
+
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
-        self.vocabulary.check_fits(prompt_token_ids, sampling)
-        self._kind.check_sampling(sampling, self._settings)
+        self.check_fits(prompt_token_ids, sampling)
         timeout_s = self._settings.inference_request_timeout_s
         drawing = Drawing(prompt_token_ids, sampling, on_text, timeout_s)
         while not drawing.is_finished:
@@ -244,7 +253,7 @@ class SupervisedEngine:
             try:
                 await replica.replace(checkpoint, sync)
                 self._serve(replica)
-            except (WeightsRefused, InternalFault):
+            except (WeightsRefused, InternalFault, EngineFault, InvalidInput):
                 await self._put_back(replica, served)
                 raise
             except (Unreachable, TimedOut) as error:

@@ -28,10 +28,11 @@ class Front:
             Overloaded: the queue is full, or the request's deadline has come before its turn.
             NotReady: the service is being drained.
         """
-        self.vocabulary.check_fits(prompt_token_ids, sampling)
+        self._engine.check_fits(prompt_token_ids, sampling)
+        num_cached = sampling.n * (len(prompt_token_ids) + sampling.max_tokens)
         num_tokens = len(prompt_token_ids) + sampling.n * sampling.max_tokens
         with span("inference.draw", samples=sampling.n, prompt_tokens=len(prompt_token_ids)) as one:
-            async with self._admission.enter(sampling.n, num_tokens):
+            async with self._admission.enter(sampling.n, num_tokens, num_cached):
                 drawn = await self._engine.generate(prompt_token_ids, sampling, on_text)
             if is_on():
                 one.note(**_facts(drawn))

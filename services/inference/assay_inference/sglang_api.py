@@ -9,12 +9,19 @@ from typing import Any
 
 import aiohttp
 
-from assay_inference.server_api import Drawn, Json, ServerConnection
-from assay_shared.errors import InternalFault, Unreachable
+from assay_inference.server_api import (
+    Drawn,
+    Json,
+    RequestRefused,
+    ServerConnection,
+    as_callers,
+)
+from assay_shared.errors import EngineFault, InternalFault, Unreachable
 from assay_shared.types import FinishReason, SamplingParams
 
 #: Shorter than SGLang keeps a connection (5 s): a request on one that is being closed is lost.
 _KEEP_ALIVE_S = 2.0
+_BAD_REQUEST = 400
 
 
 class SglangApi(ServerConnection):
@@ -84,8 +91,9 @@ class SglangApi(ServerConnection):
     ) -> list[Drawn]:
         """All samples, once all are finished."""
         body = _generation(prompt, sampling, end_ids)
-        answers = json.loads(await self.text("POST", "/generate", body, timeout_s))
-        return [self._drawn(answer, prompt) for answer in answers]
+        with as_callers():
+            answers = json.loads(await self.text("POST", "/generate", body, timeout_s))
+            return [self._drawn(answer, prompt) for answer in answers]
 
     async def stream(
         self,
@@ -96,28 +104,29 @@ class SglangApi(ServerConnection):
     ) -> AsyncGenerator[tuple[int, Drawn], None]:
         """A sample's index and all of it so far, each time that it has grown."""
         body = _generation(prompt, sampling, end_ids) | {"stream": True}
-        async with aclosing(self.events("/generate", body, timeout_s)) as events:
-            async for event in events:
-                yield int(event["index"]), self._drawn(event, prompt)
+        with as_callers():
+            async with aclosing(self.events("/generate", body, timeout_s)) as events:
+                async for event in events:
+                    yield int(event["index"]), self._drawn(event, prompt)
 
     def _drawn(self, answer: dict[str, Any], prompt: list[int]) -> Drawn:
         """An answer always has all of its sample that there is."""
         meta = answer["meta_info"]
         self._check_version(meta)
         if meta["prompt_tokens"] != len(prompt):
-            raise InternalFault("SGLang read another number of token ids than were sent")
+            raise EngineFault("SGLang read another number of token ids than were sent")
         reason = _finish_reason(meta["finish_reason"])
         ids, logprobs = answer["output_ids"], meta["output_token_logprobs"]
         if reason is None:  # what comes while more is drawn may be a step apart
             length = min(len(ids), len(logprobs))
             ids, logprobs = ids[:length], logprobs[:length]
         if [token_id for _, token_id, *_ in logprobs] != ids:
-            raise InternalFault("SGLang's log-probabilities are of other tokens than it drew")
+            raise EngineFault("SGLang's log-probabilities are of other tokens than it drew")
         return Drawn(ids, [float(logprob) for logprob, *_ in logprobs], reason)
 
     def _check_version(self, meta: dict[str, Any]) -> None:
         if meta["weight_version"] != self._weight_version:
-            raise InternalFault(
+            raise EngineFault(
                 f"SGLang answered under weights {meta['weight_version']}, where "
                 f"{self._weight_version} are served"
             )
@@ -127,7 +136,9 @@ def _finish_reason(finish: dict[str, Any] | None) -> FinishReason | None:
     if finish is None:
         return None
     if finish["type"] not in ("stop", "length"):
-        raise Unreachable(f"SGLang gave a sample up: {finish.get('message') or finish['type']}")
+        message = f"SGLang gave a sample up: {finish.get('message') or finish['type']}"
+        is_refusal = finish.get("status_code") == _BAD_REQUEST
+        raise RequestRefused(message) if is_refusal else Unreachable(message)
     return FinishReason(finish["type"])
 
 

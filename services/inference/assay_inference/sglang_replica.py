@@ -92,7 +92,10 @@ class SglangReplica(EngineChild):
         self._on_gpu = str(info["device"]).startswith("cuda")
         # The first draw compiles what the others use, and may take long for it.
         await self.api.generate([0], _WARM_UP, frozenset(), limit_s)
-        return await self.api.max_length(limit_s)
+        # Where its cache holds less than the context, SGLang would cut a longer answer short.
+        in_cache = info.get("max_total_num_tokens")
+        length = await self.api.max_length(limit_s)
+        return min(length, in_cache) if isinstance(in_cache, int) else length
 
     async def _load(self, checkpoint: Checkpoint, sync: Sync) -> None:
         limit_s = self._settings.inference_load_timeout_s

@@ -12,11 +12,13 @@ from assay_inference.server_api import (
     CONNECT_TIMEOUT_S,
     Drawn,
     Json,
+    RequestRefused,
     ServerConnection,
+    as_callers,
     derived_seed,
 )
 from assay_inference.vllm_process import MODEL
-from assay_shared.errors import InternalFault, InvalidInput, Unreachable
+from assay_shared.errors import EngineFault, InvalidInput, Unreachable
 from assay_shared.types import FinishReason, SamplingParams, Structure
 
 #: Shorter than vLLM is told to.
@@ -73,8 +75,9 @@ class VllmApi(ServerConnection):
     ) -> list[Drawn]:
         """All samples, once all are finished."""
         body = _generation(prompt, sampling, end_ids)
-        async with self._held_to(sampling.structure):
-            answer = json.loads(await self.text("POST", "/v1/completions", body, timeout_s))
+        with as_callers():
+            async with self._held_to(sampling.structure):
+                answer = json.loads(await self.text("POST", "/v1/completions", body, timeout_s))
         drawn = [Drawn() for _ in range(sampling.n)]
         for choice in answer["choices"]:
             _add(drawn[choice["index"]], choice, prompt)
@@ -91,11 +94,12 @@ class VllmApi(ServerConnection):
         body = _generation(prompt, sampling, end_ids) | {"stream": True}
         drawn = [Drawn() for _ in range(sampling.n)]
         events = self.events("/v1/completions", body, timeout_s)
-        async with self._held_to(sampling.structure), aclosing(events):
-            async for event in events:
-                for choice in event["choices"]:
-                    _add(drawn[choice["index"]], choice, prompt)
-                    yield choice["index"], drawn[choice["index"]]
+        with as_callers():
+            async with self._held_to(sampling.structure), aclosing(events):
+                async for event in events:
+                    for choice in event["choices"]:
+                        _add(drawn[choice["index"]], choice, prompt)
+                        yield choice["index"], drawn[choice["index"]]
 
     @asynccontextmanager
     async def _held_to(self, structure: Structure | None) -> AsyncIterator[None]:
@@ -106,7 +110,7 @@ class VllmApi(ServerConnection):
         """
         try:
             yield
-        except (InternalFault, Unreachable) as error:
+        except (RequestRefused, Unreachable) as error:
             if structure is None:
                 raise
             await self.check_health(CONNECT_TIMEOUT_S)
@@ -146,7 +150,7 @@ def _add(drawn: Drawn, choice: dict[str, object], prompt: list[int]) -> None:
     """Take in a whole choice or a further part of one."""
     sent = choice.get("prompt_token_ids")
     if sent is not None and sent != prompt:
-        raise InternalFault("vLLM read other token ids than those that were sent")
+        raise EngineFault("vLLM read other token ids than those that were sent")
     logprobs = choice["logprobs"]
     ids = choice["token_ids"]
     if isinstance(ids, list) and isinstance(logprobs, dict):

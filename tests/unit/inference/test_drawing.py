@@ -9,7 +9,7 @@ import pytest
 from assay_inference.drawing import Drawing
 from assay_inference.server_api import Drawn
 from assay_inference.vllm_replica import VllmReplica
-from assay_shared.errors import NotReady
+from assay_shared.errors import EngineFault, NotReady
 from assay_shared.types import FinishReason, PolicyVersion, SamplingParams, VersionSpan
 
 OLD, NEW = (PolicyVersion(version=number, digest=f"d{number}") for number in (1, 2))
@@ -105,3 +105,14 @@ async def test_what_ends_at_the_limit_has_come_to_its_end(text: str, stop: tuple
     (completion,) = drawing.completions()
     assert completion.finish_reason is FinishReason.STOP
     assert len(completion.token_ids) == len(text)
+
+
+async def test_log_probabilities_that_are_no_numbers_are_a_fault_and_no_sample() -> None:
+    class Overflowing(ScriptedApi):
+        def _next(self, sampling: SamplingParams) -> Drawn:
+            return Drawn([97], [float("nan")], FinishReason.LENGTH)
+
+    drawing = Drawing([1], SamplingParams(max_tokens=1), None, 1.0)
+    with pytest.raises(EngineFault, match="version 1 gives log-probabilities") as fault:
+        await drawing.go_on(replica(Overflowing([]), OLD))
+    assert fault.value.retryable
