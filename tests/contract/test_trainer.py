@@ -26,7 +26,7 @@ async def client(
 ) -> AsyncIterator[TrainerClient]:
     monkeypatch.setenv("ASSAY_REDIS_URL", f"unix://{tmp_path}/no.sock")
     monkeypatch.setattr("assay_trainer.store._RETRIES", 1)
-    url = serve(create_app(ServiceSettings(runs=tmp_path / "runs")))
+    url = serve(create_app(TrainerSettings(runs=tmp_path / "runs")))
     async with TrainerClient(url, retry=NO_RETRY) as client:
         yield client
 
