@@ -12,9 +12,9 @@ from assay_shared.clients.http import NO_RETRY
 from assay_shared.clients.trainer import RunRequest
 from assay_shared.errors import ConfigError, Conflict, InvalidInput, NotFound
 from assay_shared.run_folder import RunFolder
-from assay_shared.settings import ServiceSettings
 from assay_trainer import config as trainer_config
 from assay_trainer.app import create_app
+from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
 
 DEMO = yaml.safe_load((Path(trainer_config.__file__).parent / "demo.yaml").read_text())

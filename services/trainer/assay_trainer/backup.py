@@ -21,7 +21,7 @@ from pathlib import Path
 import redis
 
 from assay_shared import __version__
-from assay_shared.errors import Conflict, InvalidInput, Unreachable
+from assay_shared.errors import Conflict, InvalidInput, Unreachable, WeightsRefused
 from assay_shared.run_folder import RUN_NAME, RunFolder, check_run_name
 from assay_trainer import checkpoint
 
@@ -101,14 +101,17 @@ def _held_checkpoints(run: RunFolder) -> Iterator[Path]:
 
 
 def _hold_newest(stage: Path, to: Path) -> None:
+    """Link the newest checkpoint whose digests are right; none where all are damaged."""
     for attempt in range(_ATTEMPTS):
-        newest = checkpoint.newest(stage)
-        if newest is None:
-            if attempt == _ATTEMPTS - 1 or not checkpoint.whole(stage):
-                return
-            continue  # newer ones took the place of those that were being read
         try:
-            shutil.copytree(newest[0], to / newest[0].name, copy_function=os.link)
+            for folder in reversed(checkpoint.whole(stage)):
+                held = to / folder.name
+                shutil.copytree(folder, held, copy_function=os.link)
+                try:
+                    checkpoint.check(held)
+                    return
+                except WeightsRefused:
+                    shutil.rmtree(held)
             return
         except (shutil.Error, FileNotFoundError):  # a newer one has just taken its place
             shutil.rmtree(to, ignore_errors=True)

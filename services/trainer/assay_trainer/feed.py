@@ -240,7 +240,7 @@ class GroupFeed:
         own = own_failure(scored)
         if own is not None:
             portion.num_set_aside += 1
-            self._set_aside.add(scored.group.task, own.message)
+            self._set_aside.add(self._order.task(draw), own.message)
             return
         self._watch_failures(scored)
         if scored.failure is not None:

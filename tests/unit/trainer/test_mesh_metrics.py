@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from assay_shared.queue import PLAY_TASK, ROLLOUT_QUEUE, make_celery
-from assay_shared.settings import ServiceSettings
 from assay_trainer import mesh_metrics
 from assay_trainer.app import create_app
+from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve, wait_until
 from tests.valkey import TestValkey
 
