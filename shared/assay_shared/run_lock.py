@@ -39,7 +39,7 @@ class Owner(BaseModel):
         return cls(
             pid=os.getpid(),
             host=socket.gethostname(),
-            command=" ".join(words)[:500],
+            command=" ".join(words)[:120],
             started=time.time(),
         )
 
