@@ -192,8 +192,8 @@ class Runs:
         if self._stop_by is not None:
             return
         self._stop_by = time.monotonic() + self._stop_grace_s
-        for name in self._waiting:
-            (self._folder / name / _RESUME).touch()
+        for position, name in enumerate(self._waiting, start=1):
+            (self._folder / name / _RESUME).write_text(f"{position:06d}")
         for name, run in self.running().items():
             if name not in self._stopping:
                 (run.path / _RESUME).touch()
