@@ -208,9 +208,8 @@ class Runs:
 
     def resume_stopped(self) -> None:
         """Go on with the runs that the last service's end has stopped or left in its queue."""
-        for mark in sorted(
-            self._folder.glob(f"*/{_RESUME}"), key=lambda mark: mark.stat().st_mtime
-        ):
+        marks = self._folder.glob(f"*/{_RESUME}")
+        for mark in sorted(marks, key=lambda mark: mark.read_bytes()):
             mark.unlink()
             name = mark.parent.name
             try:
