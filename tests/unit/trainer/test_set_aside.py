@@ -1,6 +1,6 @@
 """Tasks that cannot be sampled or scored: found before a run or in it, left out, and bounded."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import pytest
 
@@ -96,7 +96,7 @@ def refused(request: GroupRequest) -> ScoredGroup:
     return scored.model_copy(update={"failure": failure})
 
 
-def evaluate(bad: dict[str, Callable[[GroupRequest], ScoredGroup]], aside: SetAside) -> Evaluation:
+def evaluate(bad: Mapping[str, Callable[[GroupRequest], ScoredGroup]], aside: SetAside) -> Evaluation:
     def play(request: GroupRequest, served: int) -> ScoredGroup:
         if request.task.id in bad:
             return bad[request.task.id](request)
