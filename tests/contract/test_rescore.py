@@ -36,7 +36,7 @@ from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import Evaluation, Sample, TaskResult
 from assay_trainer.record import create_run
 from assay_trainer.rescoring import rescore_run
-from assay_trainer.rollout_log import append_rollout
+from assay_trainer.rollout_log import append_rollout, mark_superseded
 from assay_trainer.stored import read_stored
 from tests.conftest import Serve
 from tests.fakes import FAILURE, POLICY, make_completion, make_task, scored
@@ -181,6 +181,7 @@ def test_what_cannot_be_done_says_so_before_anything_is_scored(
 
 def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder) -> None:
     store(folder, "a", CODE, {"x": scored(1.0), "y": Unscored(failure=FAILURE)}, "s@1")
+    mark_superseded(folder.rollouts, 0)  # a resumed run does it again
     store(folder, "a", CODE, {"x": scored(1.0), "y": Unscored(failure=FAILURE)}, "s@1")
     game = CODE.model_copy(
         update={"id": "game", "environment": EnvironmentTask(name="game", instance={})}
@@ -220,7 +221,7 @@ def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder)
         ("before", (("a", "b"),)),
     ]
     assert stored.left_out == {
-        "repeated": 2,
+        "superseded": 2,
         "unfinished episode": 2,
         "turns are not kept": 1,
         "no answer": 1,

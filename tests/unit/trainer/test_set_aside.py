@@ -96,7 +96,9 @@ def refused(request: GroupRequest) -> ScoredGroup:
     return scored.model_copy(update={"failure": failure})
 
 
-def evaluate(bad: Mapping[str, Callable[[GroupRequest], ScoredGroup]], aside: SetAside) -> Evaluation:
+def evaluate(
+    bad: Mapping[str, Callable[[GroupRequest], ScoredGroup]], aside: SetAside
+) -> Evaluation:
     def play(request: GroupRequest, served: int) -> ScoredGroup:
         if request.task.id in bad:
             return bad[request.task.id](request)
