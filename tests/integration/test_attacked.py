@@ -3,6 +3,7 @@
 import json
 from pathlib import Path
 
+import pytest
 import redis
 
 from assay_shared.dead_letters import read_counts
@@ -33,6 +34,7 @@ def write_rows(file: Path, rows: list[Task], bad: dict[str, dict[str, object]]) 
     return f"{{kind: jsonl, path: {file}}}"
 
 
+@pytest.mark.timeout(600)
 def test_an_attacked_run_finishes_and_says_what_happened(
     assay: Assay, mesh: Mesh, tmp_path: Path
 ) -> None:
@@ -55,12 +57,12 @@ def test_an_attacked_run_finishes_and_says_what_happened(
     settings = tuple(one for one in settings if "num_tasks=" not in one)
     folder = RunFolder(tmp_path / "run")
     process = assay.start("train", demo_file(), *settings, "--folder", str(folder.path))
-    wait_for_event(folder.path, "step", step=2)
+    wait_for_event(folder.path, "step", 240, step=2)
     second = assay.start("train", "--resume", str(folder.path))
-    told = assay.finish(second, 60)
+    told = assay.finish(second, 120)
     assert second.returncode == 2
     assert f"belongs to process {process.pid}" in told
-    wait_for_event(folder.path, "step", step=3)
+    wait_for_event(folder.path, "step", 240, step=3)
     process.kill()
     assay.finish(process)
 
