@@ -53,8 +53,8 @@ def test_an_attacked_run_finishes_and_says_what_happened(
         [task.model_copy(update={"role": Role.TEST}) for task in tasks(Purpose.EVALUATE, 12)],
         {"long": {"prompt": "phrase " * 2000}},
     )
-    settings = (*LOOKUP, f"data.train={train}", f"data.held_out={held_out}")
-    settings = tuple(one for one in settings if "num_tasks=" not in one)
+    settings = [one for one in LOOKUP if not one.startswith("data.")]
+    settings += [f"data.train={train}", f"data.held_out={held_out}"]
     folder = RunFolder(tmp_path / "run")
     process = assay.start("train", demo_file(), *settings, "--folder", str(folder.path))
     wait_for_event(folder.path, "step", 240, step=2)
