@@ -54,10 +54,10 @@ def test_an_attacked_run_finishes_and_says_what_happened(
         {"long": {"prompt": "phrase " * 2000}},
     )
     settings = [one for one in LOOKUP if not one.startswith("data.")]
-    settings += [f"data.train={train}", f"data.held_out={held_out}"]
+    settings += [f"data.train={train}", f"data.held_out={held_out}", "grpo.steps=8"]
     folder = RunFolder(tmp_path / "run")
     process = assay.start("train", demo_file(), *settings, "--folder", str(folder.path))
-    wait_for_event(folder.path, "step", 240, step=2)
+    wait_for_event(folder.path, "stage_started", 240, stage="data")
     second = assay.start("train", "--resume", str(folder.path))
     told = assay.finish(second, 120)
     assert second.returncode == 2
@@ -84,7 +84,7 @@ def test_an_attacked_run_finishes_and_says_what_happened(
     assert named == {"training": {"long", "rubric", "half", "empty"}, "held-out": {"long"}}
     ((one),) = facts["checkpoints_refused"]
     assert one["reason"] == f"{newest.name}: model.safetensors is not what was written"
-    assert facts["training"]["num_steps"] == 4
+    assert facts["training"]["num_steps"] == 8
     assert {e["num_tasks"] for e in facts["evaluations"].values()} == {12}
     done_again = [group.step for group in read_rollouts(folder.rollouts) if group.superseded]
     assert set(done_again) >= {checkpoint.step_of(newest)}
