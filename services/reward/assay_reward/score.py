@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter as Counts
 from collections.abc import AsyncIterator
 from functools import lru_cache
 
@@ -70,10 +69,11 @@ class RewardMetrics:
 
     def count(self, rubric: Rubric, response: ScoreResponse, took_s: float) -> None:
         self._score_s(rubric.name).observe(took_s)
-        kinds = Counts(
-            reward.outcome if isinstance(reward, Scored) else reward.failure.failure_class
-            for reward in response.rewards
-        )
+        kinds: dict[str, int] = {}
+        for reward in response.rewards:
+            is_scored = isinstance(reward, Scored)
+            kind = reward.outcome if is_scored else reward.failure.failure_class
+            kinds[kind] = kinds.get(kind, 0) + 1
         for kind, number in kinds.items():
             self._answers(rubric.name, kind).inc(number)
         for component in response.components:
