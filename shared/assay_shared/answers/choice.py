@@ -45,8 +45,8 @@ _CLAIM = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-#: With one of these a claim begins, in a text of ASCII alone; with a pronoun before one of _CHOOSING;
-#: or with _LEADING at the start of the text or of a sentence. What has none of them needs no search.
+#: How a claim in a text of ASCII alone begins: with one of these; with a pronoun before one of
+#: _CHOOSING; or with one of _LEADING, at the start of the text or of a sentence.
 _OPENINGS = (
     *("answer", "correct", "best", "right", "my choice", "solution", "choice", "option"),
     *("respuesta", "antwort", "risposta", "resposta", "antwoord", "svar", "cevap"),
