@@ -71,8 +71,10 @@ class RewardMetrics:
         self._score_s(rubric.name).observe(took_s)
         kinds: dict[str, int] = {}
         for reward in response.rewards:
-            is_scored = isinstance(reward, Scored)
-            kind = reward.outcome if is_scored else reward.failure.failure_class
+            if isinstance(reward, Scored):
+                kind: str = reward.outcome
+            else:
+                kind = reward.failure.failure_class
             kinds[kind] = kinds.get(kind, 0) + 1
         for kind, number in kinds.items():
             self._answers(rubric.name, kind).inc(number)
