@@ -7,6 +7,7 @@ What that cannot read is not handed on.
 
 import random
 import re
+from functools import lru_cache
 from typing import Any
 
 _MAX_DEPTH = 24
@@ -333,15 +334,11 @@ def _angles(answer: str, reference: str) -> tuple[str, str]:
 
 def _proven(first: str, second: str) -> bool:
     """First by numbers, which tells almost all that differ, then by math-verify."""
-    from latex2sympy2_extended.latex2sympy2 import latex2sympy
     from math_verify import verify
 
     is_real = not re.search(r"(?<![A-Za-z\\])i(?![A-Za-z])", f"{first} {second}")
     try:
-        one, other = (
-            latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
-            for text in (first, second)
-        )
+        one, other = _parsed(first, is_real), _parsed(second, is_real)
     except Exception:  # noqa: BLE001  # the parser raises no other for what it cannot read
         return False
     exact = _rational(one), _rational(other)
@@ -353,6 +350,14 @@ def _proven(first: str, second: str) -> bool:
     return bool(
         verify(one, other, float_rounding=_DIGITS, numeric_precision=_DIGITS, timeout_seconds=None)
     )
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str, is_real: bool) -> Any:
+    """The formula as sympy has it. To parse is most of the work, and a group has one reference."""
+    from latex2sympy2_extended.latex2sympy2 import latex2sympy
+
+    return latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
 
 
 def _rational(formula: Any) -> Any:
