@@ -12,6 +12,7 @@ from assay_inference.vocabulary import Vocabulary
 from assay_shared.types import (
     Completion,
     FolderWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     WeightDigest,
@@ -79,6 +80,14 @@ class Engine(Protocol):
 
         Raises:
             InvalidInput: the prompt and `max_tokens` do not fit the model's context.
+            NotReady: nothing is served, or the engine was lost on the way.
+        """
+        ...
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        """Return what the served weights give each of these ids, and the `num_top` likeliest.
+
+        Raises:
             NotReady: nothing is served, or the engine was lost on the way.
         """
         ...

@@ -35,6 +35,7 @@ from assay_shared.errors import (
 from assay_shared.types import (
     Completion,
     DirectWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
@@ -119,6 +120,27 @@ class SupervisedEngine:
         completions = drawing.completions()
         self._num_tokens += sum(len(completion.token_ids) for completion in completions)
         return completions
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        async with self._gate.inside(1):
+            replica = self._replica
+            if replica is None:
+                raise NotReady(self._starting, retry_after_s=_RETRY_AFTER_S)
+            policy = replica.checkpoint.policy
+            timeout_s = self._settings.inference_request_timeout_s
+            try:
+                read = await replica.api.read(token_ids, num_top, timeout_s)
+            except Unreachable as error:
+                raise NotReady(
+                    f"the engine was lost on the way: {error.message}",
+                    retry_after_s=_RETRY_AFTER_S,
+                ) from error
+        return PromptLogprobs(
+            token_ids=tuple(token_ids),
+            logprobs=(None, *(logprob for logprob, _ in read)),
+            top_logprobs=((), *(top for _, top in read)) if num_top else (),
+            policy=policy,
+        )
 
     async def _go_on(self, drawing: Drawing) -> None:
         replica = self._replica

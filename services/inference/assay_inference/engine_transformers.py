@@ -19,8 +19,10 @@ from prometheus_client import Metric
 
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.full_digest import digest_of_model
+from assay_inference.held_form import HeldForm
 from assay_inference.jobs import Generate, Load
 from assay_inference.model import Model, best_device, open_model, probe_difference
+from assay_inference.prompt_reading import Read, Readings
 from assay_inference.running import Running
 from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
@@ -34,6 +36,7 @@ from assay_shared.errors import (
 from assay_shared.types import (
     Completion,
     DirectWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
@@ -56,7 +59,7 @@ class TransformersEngine:
         self.max_sequences = settings.inference_max_sequences
         self._device = torch.device(settings.inference_device or best_device())
         self._model: Model | None = None
-        self._inbox: queue.Queue[Generate | Load | None] = queue.Queue()
+        self._inbox: queue.Queue[Generate | Load | Read | None] = queue.Queue()
         self.num_running = 0
         self.num_tokens = 0
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
@@ -98,20 +101,20 @@ class TransformersEngine:
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
+        vocabulary, form = self.vocabulary, None
+        vocabulary.check_fits(prompt_token_ids, sampling)
         if sampling.structure is not None:
-            raise InvalidInput(
-                "the engine transformers cannot hold an answer to a form",
-                field="sampling.structure",
-                hint="vllm can: ASSAY_INFERENCE_ENGINE=vllm",
-            )
-        self.vocabulary.check_fits(prompt_token_ids, sampling)
-        return await self._submit(Generate(prompt_token_ids, sampling, on_text))
+            form = await asyncio.to_thread(HeldForm.compile, sampling.structure, vocabulary)
+        return await self._submit(Generate(prompt_token_ids, sampling, on_text, form))
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        return await self._submit(Read(token_ids, num_top))
 
     async def close(self) -> None:
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    async def _submit(self, job: Generate | Load) -> Answer:
+    async def _submit(self, job: Generate | Load | Read) -> Answer:
         if not self._thread.is_alive():
             raise NotReady("the engine has stopped")
         self._inbox.put(job)
@@ -126,10 +129,14 @@ class TransformersEngine:
 
     def _run(self) -> None:
         waiting: deque[Generate | Load] = deque()
-        running = Running(self.max_sequences)
-        while self._receive(waiting, block=not waiting and not running.rows):
+        running, readings = Running(self.max_sequences), Readings()
+        while self._receive(
+            waiting, readings, block=not waiting and not running.rows and not readings
+        ):
             try:
                 with torch.inference_mode():
+                    if readings:
+                        readings.step(self._model)
                     self._take_in(waiting, running)
                     if running.rows:
                         self.num_tokens += running.step()
@@ -139,14 +146,18 @@ class TransformersEngine:
                 running.fail(InternalFault(f"the engine failed: {error}"))
         for job in (*waiting, *running.requests()):
             job.fail(NotReady("the engine is stopping"))
+        readings.close(NotReady("the engine is stopping"))
 
-    def _receive(self, waiting: deque[Generate | Load], *, block: bool) -> bool:
+    def _receive(self, waiting: deque[Generate | Load], readings: Readings, *, block: bool) -> bool:
         """Move what has come to `waiting`; false when it is time to end."""
         while block or not self._inbox.empty():
             job = self._inbox.get()
             if job is None:
                 return False
-            waiting.append(job)
+            if isinstance(job, Read):
+                readings.add(job)
+            else:
+                waiting.append(job)
             block = False
         return True
 

@@ -4,7 +4,7 @@ from assay_inference.admission import Admission
 from assay_inference.engine import Engine, OnText
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.tracing import Value, is_on, span
-from assay_shared.types import Completion, SamplingParams
+from assay_shared.types import Completion, PromptLogprobs, SamplingParams
 
 
 class Front:
@@ -36,6 +36,18 @@ class Front:
             if is_on():
                 one.note(**_facts(drawn))
         return drawn
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        """As `Engine.prompt_logprobs`, one sequence of the queue.
+
+        Raises:
+            InvalidInput: the ids are not the model's, or too many for its context.
+            Overloaded, NotReady: as `generate`.
+        """
+        self.vocabulary.check_ids(token_ids, "token_ids")
+        self.vocabulary.check_length(token_ids)
+        async with self._admission.enter(1, len(token_ids)):
+            return await self._engine.prompt_logprobs(token_ids, num_top)
 
 
 def _facts(drawn: list[Completion]) -> dict[str, Value]:

@@ -7,8 +7,10 @@ import torch
 
 from assay_inference.batch import Batch
 from assay_inference.jobs import Generate, Row
+from assay_inference.logit_rules import Context, apply_rules, most_probable
 from assay_inference.model import Model
 from assay_inference.sampling import draw
+from assay_shared.errors import InvalidInput
 from assay_shared.types import FinishReason
 
 
@@ -79,12 +81,20 @@ class Running:
         device = self._logits_BV.device
         sampling = [row.request.sampling for row in self.rows]
         uniform = [row.random.random() for row in self.rows]
+        logits_BV = apply_rules(self._logits_BV, [_context(row, self._model) for row in self.rows])
         ids_B, logprobs_B = draw(
-            self._logits_BV,
+            logits_BV,
             torch.tensor([s.temperature for s in sampling], device=device),
             torch.tensor([s.top_p for s in sampling], device=device),
             torch.tensor(uniform, device=device, dtype=torch.float32),
+            torch.tensor([s.top_k for s in sampling], device=device),
+            torch.tensor([s.min_p for s in sampling], device=device),
         )
+        for row, logits_V in zip(self.rows, logits_BV, strict=True):
+            asked = row.request.sampling
+            if asked.top_logprobs:
+                top = most_probable(logits_V, asked.temperature, asked.top_logprobs)
+                row.top_logprobs.append(top)
         for row, token_id, logprob in zip(
             self.rows, ids_B.tolist(), logprobs_B.tolist(), strict=True
         ):
@@ -104,10 +114,26 @@ class Running:
                 request.succeed([row.completion() for row in request.samples])
 
 
+def _context(row: Row, model: Model) -> Context:
+    """What the rules of a row depend on; a request whose form cannot go on fails by itself."""
+    sampling, allowed_V = row.request.sampling, None
+    if row.form is not None and row.finish_reason is None:
+        try:
+            allowed_V = row.form.allowed()
+        except InvalidInput as error:
+            row.request.fail(error)
+            for sample in row.request.samples:
+                sample.finish_reason = FinishReason.STOP
+    ends = sampling.ends(model.vocabulary.end_ids)
+    return Context(sampling, row.request.prompt, row.token_ids, ends, allowed_V)
+
+
 def _ended(row: Row, model: Model) -> bool:
     """Whether the row's newest token was its last; its text is brought up to date."""
+    if row.finish_reason is not None:  # its request has failed
+        return True
     sampling = row.request.sampling
-    at_end = row.token_ids[-1] in model.vocabulary.end_ids
+    at_end = row.form_is_complete or row.token_ids[-1] in sampling.ends(model.vocabulary.end_ids)
     full = len(row.token_ids) >= sampling.max_tokens or row.request.outcome.cancelled()
     stopped = False
     if at_end or full or sampling.stop or row.request.on_text is not None:

@@ -51,10 +51,11 @@ class WorkerExtension:
         return {}
 
     def assay_prepare(self) -> dict[str, Any]:
-        """Have log-probabilities taken at the sampling temperature, before top-p."""
+        """Have log-probabilities taken at the sampling temperature, before min-p, top-k, top-p."""
         sampler = self.model_runner.sampler  # type: ignore[attr-defined]  # the worker's
         if not isinstance(sampler.topk_topp_sampler, _before_top_p()):
             sampler.topk_topp_sampler = _before_top_p()()
+            _note_before_min_p(sampler.topk_topp_sampler)
         dtype = str(self.model_runner.model_config.dtype)  # type: ignore[attr-defined]
         return {"dtype": dtype.removeprefix("torch."), "device": self._assay_uuid()}
 
@@ -205,9 +206,13 @@ def _before_top_p() -> Any:
             def __init__(self) -> None:
                 super().__init__()
                 self.inner = TopKTopPSampler("raw_logprobs")
+                #: Log-probabilities from before min-p, where any row of this step has that.
+                self.before_min_p: Any = None
 
             def forward(self, logits: Any, generators: Any, k: Any, p: Any) -> Any:
-                logprobs = logits.log_softmax(dim=-1, dtype=torch.float32)
+                logprobs, self.before_min_p = self.before_min_p, None
+                if logprobs is None:
+                    logprobs = logits.log_softmax(dim=-1, dtype=torch.float32)
                 if not generators or not logits.is_cuda:
                     return self.inner(logits, generators, k, p)[0], logprobs
                 from seeded_noise import sample  # type: ignore[import-not-found]  # beside this file
@@ -220,6 +225,21 @@ def _before_top_p() -> Any:
 
 
 _BeforeTopP: Any = None
+
+
+def _note_before_min_p(sampler: Any) -> None:
+    """Give `sampler` the log-probabilities that vLLM's min-p would renormalise."""
+    import torch
+    from vllm.v1.sample.logits_processor.builtin import MinPLogitsProcessor
+
+    apply = MinPLogitsProcessor.apply
+
+    def noting(processor: Any, logits: Any) -> Any:
+        if processor.min_p_count:
+            sampler.before_min_p = logits.log_softmax(dim=-1, dtype=torch.float32)
+        return apply(processor, logits)
+
+    MinPLogitsProcessor.apply = noting
 
 
 class _Arriving:
