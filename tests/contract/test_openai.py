@@ -118,7 +118,7 @@ TEXT_REFUSED: dict[str, list[Any]] = {
     "model": ["gpt-9"],
     "prompt": ["", [], [1.5], [5, "x"], [[5], 6], [-1], [100000]],
     "best_of": [2],
-    "echo": ["yes"],
+    "echo": ["perhaps"],
     "frequency_penalty": [2.5],
     "logit_bias": [{"5": 101}, {"x": 1}, {"100000": 1}],
     "logprobs": [21],
@@ -253,7 +253,7 @@ async def test_what_cannot_be_honoured_is_refused_by_name(client: openai.AsyncOp
         with pytest.raises(openai.APIStatusError) as raised:
             await create(**arguments)  # type: ignore[operator]
         assert raised.value.status_code in (404, 422)
-        assert name in f"{raised.value.param}: {raised.value}", arguments
+        assert (raised.value.param or "").partition(".")[0] == name, arguments
 
 
 async def test_a_stream_is_refused_as_what_it_is_before_it_begins(

@@ -88,9 +88,8 @@ async def _complete(engine: Front, request: CompletionRequest) -> Json | Streami
         if not prompt:
             raise InvalidInput("a prompt has no tokens", field="prompt")
         vocabulary.check_ids(prompt, "prompt")
+        vocabulary.check_length(prompt, least=min(request.max_tokens, 1))
     if request.stream:
-        if len(prompts) > 1 or request.max_tokens == 0:
-            raise InvalidInput("streaming takes one prompt, and max_tokens above 0", field="stream")
         return await _stream(engine, prompts[0], sampling, TextKind(wanted), request)
     ask = _only_read if request.max_tokens == 0 else _draw
     drawn = await ask(engine, prompts, sampling, wanted)
@@ -112,8 +111,10 @@ async def _converse(engine: Front, request: ChatRequest) -> Json | StreamingResp
     knows = vocabulary.template_knows("developer")
     turns = [message.turn(knows_developer=knows) for message in request.messages]
     prompt = vocabulary.encode_turns(turns, request.offered, request.chat_template_kwargs)
-    limit = request.limit or max(vocabulary.room_after(prompt), 1)
-    sampling = request.sampling(limit, request.top_logprobs)
+    vocabulary.check_length(prompt, least=1)
+    sampling = request.sampling(
+        request.limit or vocabulary.room_after(prompt), request.top_logprobs
+    )
     if request.stream:
         return await _stream(engine, prompt, sampling, ChatKind(wanted), request)
     (drawn,) = await _draw(engine, [prompt], sampling, wanted)
@@ -122,8 +123,9 @@ async def _converse(engine: Front, request: ChatRequest) -> Json | StreamingResp
 
 @contextmanager
 def _callers_names(request: SamplingFields) -> Iterator[None]:
-    """Name fields in errors as the caller knows them."""
+    """Check that a request's fields go together; name fields in errors as the caller knows them."""
     try:
+        request.check()
         yield
     except AssayError as error:
         error.field = request.name_of(error.field)

@@ -151,15 +151,14 @@ class SamplingFields(Closed):
     #: The caller's names of what the engines' errors name otherwise.
     names: ClassVar[dict[str, str]] = Field(default={})
 
-    @model_validator(mode="after")
-    def _fit_together(self) -> Self:
+    def check(self) -> None:
+        """Raises InvalidInput where fields do not go together."""
         if self.stream_options is not None and not self.stream:
-            raise ValueError("stream_options go with stream: true")
+            raise InvalidInput("goes with stream: true", field="stream_options")
         if self.structured_outputs is not None and self.response_format.type != "text":
-            raise ValueError("give one of response_format and structured_outputs")
+            raise InvalidInput("does not go with response_format", field="structured_outputs")
         if self.stream and self.prompt_logprobs is not None:
-            raise ValueError("prompt_logprobs do not go with stream: true")
-        return self
+            raise InvalidInput("does not go with stream: true", field="prompt_logprobs")
 
     def sampling(self, max_tokens: int, top_logprobs: int) -> SamplingParams:
         """Return what the engines are asked for.
@@ -227,11 +226,14 @@ class CompletionRequest(SamplingFields):
         "sampling.top_logprobs": "logprobs",
     }
 
-    @model_validator(mode="after")
-    def _something_to_do(self) -> Self:
+    def check(self) -> None:
+        super().check()
         if self.max_tokens == 0 and not self.echo:
-            raise ValueError("max_tokens is 0, which goes with echo: true alone")
-        return self
+            raise InvalidInput("0 goes with echo: true alone", field="max_tokens")
+        if self.max_tokens == 0 and self.stream:
+            raise InvalidInput("does not go with max_tokens: 0", field="stream")
+        if self.stream and len(self.prompt) > 1:
+            raise InvalidInput("is one where the answer is streamed", field="prompt")
 
 
 class ChatRequest(SamplingFields):
@@ -260,11 +262,10 @@ class ChatRequest(SamplingFields):
 
     names: ClassVar[dict[str, str]] = {"token_ids": "messages", "template": "chat_template_kwargs"}
 
-    @model_validator(mode="after")
-    def _top_of_logprobs(self) -> Self:
+    def check(self) -> None:
+        super().check()
         if self.top_logprobs and not self.logprobs:
-            raise ValueError("top_logprobs go with logprobs: true")
-        return self
+            raise InvalidInput("goes with logprobs: true", field="top_logprobs")
 
     @property
     def limit(self) -> int | None:

@@ -100,11 +100,12 @@ class Vocabulary:
         if not all(0 <= token_id < self.size for token_id in ids):
             raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field=field)
 
-    def check_length(self, token_ids: list[int]) -> None:
-        """Raises InvalidInput if these ids are more than the model's context."""
-        if len(token_ids) > self.max_length:
+    def check_length(self, prompt: list[int], least: int = 0) -> None:
+        """Raises InvalidInput if a prompt leaves no room for `least` tokens in the context."""
+        if len(prompt) + least > self.max_length:
             raise InvalidInput(
-                f"{len(token_ids)} tokens are more than the context of {self.max_length}",
+                f"a prompt of {len(prompt)} tokens leaves no room in a context of "
+                f"{self.max_length}",
                 field="token_ids",
             )
 
