@@ -98,7 +98,7 @@ async def own(url: str) -> AsyncIterator[InferenceClient]:
 def logits_of(model: Model, prompt: tuple[int, ...], drawn: tuple[int, ...]) -> torch.Tensor:
     """(C, V): what stood before each id that was drawn."""
     with torch.inference_mode():
-        all_TV = model.network(torch.tensor([[*prompt, *drawn]])).logits[0].float()
+        all_TV: torch.Tensor = model.network(torch.tensor([[*prompt, *drawn]])).logits[0].float()
     return all_TV[len(prompt) - 1 : -1]
 
 
@@ -406,13 +406,15 @@ async def test_hostile_schemas_are_answered_or_refused_in_time(
     """And by the caller's name of the field; what is refused harms nobody else."""
     if engine == "vllm":
         pytest.skip("vLLM compiles these itself")
-    form = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
+    form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}
     async with openai.AsyncOpenAI(
         base_url=f"{url}/v1", api_key="none", max_retries=0, timeout=20
     ) as client:
         chat: Any = {"model": "policy", "messages": [{"role": "user", "content": "x"}]}
+        param: str | None = "response_format"
         try:
             await client.chat.completions.create(**chat, max_tokens=8, response_format=form)
         except openai.UnprocessableEntityError as error:
-            assert error.param == "response_format", name
+            param = error.param
+        assert param == "response_format", name
         await client.chat.completions.create(**chat, max_tokens=2)

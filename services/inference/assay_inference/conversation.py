@@ -4,7 +4,7 @@ from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from inspect import signature
 from types import MappingProxyType
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import jinja2
 import jinja2.ext
@@ -92,7 +92,7 @@ def _rendered(
             tools=list(tools) or None,
             tokenize=False,
             add_generation_prompt=True,
-            **variables,
+            **dict[str, Any](variables),
         )
     except jinja2.TemplateError as error:
         raise InvalidInput(f"the chat template refuses this: {error}", field="messages") from error
@@ -109,7 +109,7 @@ def _check_variables(
         return
     if tokenizer.chat_template is None:
         raise InvalidInput("this model has no chat template", field="messages")
-    template = tokenizer.get_chat_template(tools=list(tools) or None)  # type: ignore[arg-type]
+    template = tokenizer.get_chat_template(tools=list(tools) or None)
     try:
         read = _variables_of(template)
     except jinja2.TemplateError as error:

@@ -88,5 +88,13 @@ def _grammar(structure: Structure) -> str:
             f"a schema has at most {_MAX_FORM_BYTES} bytes, not {len(text)}", field=_FIELD
         )
     # The schema's own options would let it leave out what is not known, without a word.
-    options = {"whitespace_pattern": _WHITESPACE, "lenient": False, "coerce_one_of": False}
-    return str(LLMatcher.grammar_from_json_schema(text, overrides=options))
+    return str(
+        LLMatcher.grammar_from_json_schema(
+            text,
+            overrides={
+                "whitespace_pattern": _WHITESPACE,
+                "lenient": False,
+                "coerce_one_of": False,
+            },
+        )
+    )

@@ -74,7 +74,11 @@ class Vocabulary:
 
         try:
             size = max(self.size, len(self.tokenizer))
-            return from_tokenizer(self.tokenizer, size, sorted(self.end_ids) or None)
+            return from_tokenizer(
+                self.tokenizer,  # type: ignore[arg-type]  # it says what others it does not take
+                size,
+                sorted(self.end_ids) or None,
+            )
         except ValueError as error:
             raise InvalidInput(f"this model's tokens cannot be told as bytes: {error}") from error
 

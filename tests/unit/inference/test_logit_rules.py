@@ -1,5 +1,7 @@
 """Rules and filters against transformers' own processors, and vLLM's documented formulas."""
 
+from typing import Any
+
 import pytest
 import torch
 from transformers import (
@@ -27,8 +29,8 @@ def logits() -> torch.Tensor:
     return 4 * torch.randn(NUM_ROWS, SIZE, generator=torch.Generator().manual_seed(0))
 
 
-def ruled(logits: torch.Tensor, **rules: object) -> torch.Tensor:
-    context = Context(SamplingParams(**rules), PROMPT, DRAWN, ENDS)  # type: ignore[arg-type]
+def ruled(logits: torch.Tensor, **rules: Any) -> torch.Tensor:
+    context = Context(SamplingParams(**rules), PROMPT, DRAWN, ENDS)
     return apply_rules(logits, [context] * len(logits))
 
 
@@ -98,7 +100,8 @@ def test_top_k_of_each_row_is_its_own_and_0_keeps_all(logits: torch.Tensor) -> N
 @pytest.mark.parametrize("min_p", [0.001, 0.05, 0.5, 1.0])
 def test_min_p_is_transformers(logits: torch.Tensor, min_p: float) -> None:
     kept = keep_min_p(logits.softmax(-1), torch.full((NUM_ROWS,), min_p))
-    expected = MinPLogitsWarper(min_p)(None, logits.clone())
+    warper: Any = MinPLogitsWarper(min_p)
+    expected = warper(None, logits.clone())
     assert torch.equal(kept > 0, ~expected.isneginf())
 
 
@@ -113,7 +116,7 @@ def test_draws_have_the_distribution_of_transformers_warpers_in_the_same_order()
         torch.full((number,), 6),
         torch.full((number,), 0.1),
     )
-    chain = LogitsProcessorList(
+    chain: Any = LogitsProcessorList(
         [
             TemperatureLogitsWarper(1.4),
             MinPLogitsWarper(0.1),
