@@ -1,7 +1,9 @@
 """What each option does to an answer, by every engine that this host can run."""
 
 import json
+import re
 from collections.abc import AsyncIterator, Iterator
+from itertools import compress
 from pathlib import Path
 from typing import Any
 
@@ -294,7 +296,7 @@ async def test_chats_tell_bytes_alternatives_and_the_end_by_its_name(
         "logprobs": True,
         "top_logprobs": 3,
         "logit_bias": {str(end): 100},
-        "extra_body": {"min_tokens": 3},
+        "extra_body": {"min_tokens": 3, "return_token_ids": True},
     }
     (choice,) = (await client.chat.completions.create(**asked)).choices
     assert choice.logprobs is not None
@@ -302,7 +304,9 @@ async def test_chats_tell_bytes_alternatives_and_the_end_by_its_name(
     assert len(content) == 4
     assert content[-1].token == name
     assert bytes(content[-1].bytes or []).decode() == name
-    said = b"".join(bytes(one.bytes or []) for one in content[:-1])
+    assert choice.model_extra is not None
+    shown = [not model.vocabulary.is_special(one) for one in choice.model_extra["token_ids"]]
+    said = b"".join(bytes(one.bytes or []) for one in compress(content, shown))
     assert said.decode(errors="replace") == choice.message.content
     assert [len(one.top_logprobs) for one in content] == [3] * 4
     assert content[-1].top_logprobs[0].token == name
@@ -384,6 +388,62 @@ async def test_the_model_is_found_by_its_name(client: openai.AsyncOpenAI) -> Non
     for other in ("gpt-9", "org/policy"):
         with pytest.raises(openai.NotFoundError):
             await client.models.retrieve(other)
+
+
+#: A value of each option that the documents' table has, and what it needs beside it.
+EXAMPLES: dict[str, dict[str, Any]] = {
+    "top_k": {"top_k": 5},
+    "min_p": {"min_p": 0.1},
+    "repetition_penalty": {"repetition_penalty": 1.1},
+    "presence_penalty": {"presence_penalty": 0.5},
+    "frequency_penalty": {"frequency_penalty": 0.5},
+    "logit_bias": {"logit_bias": {"9": 1}},
+    "stop_token_ids": {"stop_token_ids": [9]},
+    "ignore_eos": {"ignore_eos": True},
+    "min_tokens": {"min_tokens": 2},
+    "logprobs": {"logprobs": 3},
+    "prompt_logprobs": {"prompt_logprobs": 3},
+    "echo": {"echo": True, "logprobs": 0},
+    "response_format": {"response_format": {"type": "json_object"}},
+    "structured_outputs": {"structured_outputs": {"choice": ["a", "b"]}},
+    "chat_template_kwargs": {"chat_template_kwargs": {"think": False}},
+}
+_PAGE = Path(__file__).parents[2] / "docs" / "inference.md"
+
+
+def documented() -> dict[str, dict[str, bool]]:
+    """By option and engine, whether the page says that the engine has it."""
+    section = _PAGE.read_text().partition("### What each engine has")[2].partition("\n#")[0]
+    head, _, *rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in section.splitlines()
+        if line.startswith("|")
+    ]
+    found = {}
+    for name, *cells in rows:
+        assert all(re.match("(yes|no)\\b", cell) for cell in cells)
+        engines = zip(head[1:], cells, strict=True)
+        found[name.strip("`")] = {engine: cell.startswith("yes") for engine, cell in engines}
+    return found
+
+
+async def test_the_documents_say_which_options_an_engine_has(
+    client: openai.AsyncOpenAI, engine: str
+) -> None:
+    table = documented()
+    assert table.keys() == EXAMPLES.keys()
+    for name, example in EXAMPLES.items():
+        body: dict[str, Any] = {"model": "policy", "prompt": PROMPT, "max_tokens": 4} | example
+        path = "/completions"
+        if name == "chat_template_kwargs":
+            body["messages"] = [{"role": "user", "content": body.pop("prompt")}]
+            path = "/chat/completions"
+        if table[name][engine]:
+            assert await client.post(path, body=body, cast_to=object), name
+            continue
+        with pytest.raises(openai.UnprocessableEntityError) as refused:
+            await client.post(path, body=body, cast_to=object)
+        assert refused.value.param == name
 
 
 HOSTILE: list[tuple[str, Any]] = [

@@ -16,7 +16,7 @@ def name_of(vocabulary: Vocabulary, token_id: int) -> str:
     try:
         return there.decode()
     except UnicodeDecodeError:
-        return "bytes:" + "".join(f"\\x{byte:02x}" for byte in there)
+        return "bytes:" + there.decode("ascii", errors="backslashreplace")
 
 
 def text_of(vocabulary: Vocabulary, token_ids: Sequence[int]) -> str:
