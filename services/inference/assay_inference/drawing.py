@@ -11,7 +11,7 @@ from assay_inference.sample import Redrawable, Sample
 from assay_inference.server_api import Drawn, derived_seed
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.together import together
-from assay_shared.types import Completion, FinishReason, SamplingParams
+from assay_shared.types import Completion, FinishReason, PromptLogprobs, SamplingParams
 
 
 class Drawing(Redrawable[Sample]):
@@ -131,3 +131,21 @@ class Drawing(Redrawable[Sample]):
     def completions(self) -> list[Completion]:
         """Of all samples, once they are finished."""
         return [s.completion() for s in self.samples for _ in range(self._num_copies)]
+
+
+async def read_prompt(
+    replica: EngineChild, token_ids: list[int], num_top: int, timeout_s: float
+) -> PromptLogprobs:
+    """Return what the replica's weights give each of these ids.
+
+    Raises:
+        Unreachable, TimedOut: it is gone or hangs.
+    """
+    policy = replica.checkpoint.policy
+    read = await replica.api.read(token_ids, num_top, timeout_s)
+    return PromptLogprobs(
+        token_ids=tuple(token_ids),
+        logprobs=(None, *(logprob for logprob, _ in read)),
+        top_logprobs=((), *(top for _, top in read)) if num_top else (),
+        policy=policy,
+    )

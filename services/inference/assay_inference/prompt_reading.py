@@ -3,6 +3,7 @@
 Shapes: T tokens of a chunk, V vocabulary.
 """
 
+import logging
 from collections import deque
 
 import torch
@@ -14,6 +15,7 @@ from assay_inference.model import Model
 from assay_shared.errors import InternalFault, NotReady
 from assay_shared.types import PromptLogprobs, TopLogprobs
 
+_log = logging.getLogger(__name__)
 #: Tokens read between two steps: logits of a large vocabulary are half a megabyte each.
 _CHUNK = 64
 #: New weights begin a reading again; so often at most.
@@ -52,10 +54,10 @@ class Readings:
         except NotReady as error:
             job.fail(error)
             self._drop_first()
-        except Exception as error:
+        except Exception as error:  # noqa: BLE001  # a boundary: others' requests go on
+            _log.exception("a prompt cannot be read")
             job.fail(InternalFault(f"the engine failed on a prompt: {error}"))
             self._drop_first()
-            raise
 
     def close(self, error: Exception) -> None:
         """Fail all that waits."""
