@@ -82,9 +82,8 @@ def test_each_big_library_is_imported_by_one_file() -> None:
 
 
 def test_broad_handlers_stay_at_the_boundaries() -> None:
-    """The HTTP handler (FastAPI's own), the CLI, the engine's thread (its steps, and
-    each reading of a prompt), the parser of formulas, and
-    the worker processes.
+    """The HTTP handler (FastAPI's own), the CLI, the engine's thread (its steps, and each reading
+    of a prompt), the parser of formulas, and the worker processes.
 
     What runs a program's code or test code, in a slot, must outlive whatever that raises.
     """
