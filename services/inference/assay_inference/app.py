@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from prometheus_client import Histogram
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from assay_inference import openai_api, upload_api
+from assay_inference import logprobs_api, openai_api, upload_api
 from assay_inference.admission import Admission, AdmissionStatus, Limits
 from assay_inference.engine import Engine, check_engine, make_engine
 from assay_inference.engine_metrics import EngineMetrics
@@ -129,6 +129,7 @@ def create_app(
     _add_weights(app)
     _add_admission(app)
     upload_api.add_routes(app)
+    logprobs_api.add_routes(app)
     openai_api.add_routes(app, settings.inference_model_name)
     return app
 

@@ -12,6 +12,7 @@ from assay_inference.vocabulary import Vocabulary
 from assay_shared.types import (
     Completion,
     FolderWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     WeightDigest,
@@ -90,6 +91,14 @@ class Engine(Protocol):
             InvalidInput: as `check_fits`, or the engine cannot do what is asked.
             NotReady: nothing is served, or the engine was lost on the way.
             EngineFault: the engine failed on this request.
+        """
+        ...
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        """Return what the served weights give each of these ids, and the `num_top` likeliest.
+
+        Raises:
+            NotReady: nothing is served, or the engine was lost on the way.
         """
         ...
 

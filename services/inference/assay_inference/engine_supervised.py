@@ -14,7 +14,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from assay_inference import direct
-from assay_inference.drawing import Drawing
+from assay_inference.drawing import Drawing, read_prompt
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.engine_child import EngineChild, Sync
 from assay_inference.gate import Gate
@@ -37,6 +37,7 @@ from assay_shared.errors import (
 from assay_shared.types import (
     Completion,
     DirectWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
@@ -129,6 +130,17 @@ class SupervisedEngine:
         self._num_tokens += sum(len(completion.token_ids) for completion in completions)
         return completions
 
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        async with self._gate.inside(1):
+            replica = self._replica
+            if replica is None:
+                raise NotReady(self._starting, retry_after_s=_RETRY_AFTER_S)
+            timeout_s = self._settings.inference_request_timeout_s
+            try:
+                return await read_prompt(replica, token_ids, num_top, timeout_s)
+            except Unreachable as error:
+                raise _lost(error) from error
+
     async def _go_on(self, drawing: Drawing) -> None:
         replica = self._replica
         if replica is None:
@@ -138,9 +150,7 @@ class SupervisedEngine:
             if not drawing.is_finished and self._interrupting is None:
                 raise Unreachable(f"{self._kind.name}'s answer breaks off")
         except Unreachable as error:
-            raise NotReady(
-                f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
-            ) from error
+            raise _lost(error) from error
         if not drawing.is_finished and self._interrupting is SyncMode.RESTART:
             drawing.redraw()
 
@@ -389,3 +399,9 @@ class SupervisedEngine:
                 else:
                     return await self._gate.open()
             await self._lose(f"{self._kind.name} failed again and again")
+
+
+def _lost(error: Unreachable) -> NotReady:
+    return NotReady(
+        f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
+    )

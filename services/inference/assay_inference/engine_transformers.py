@@ -21,9 +21,11 @@ from prometheus_client.core import CounterMetricFamily
 
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.full_digest import digest_of_model
+from assay_inference.held_form import HeldForm
 from assay_inference.jobs import Generate, Load
 from assay_inference.memory import Room, cost_of, default_cache_bytes, is_out_of_memory
 from assay_inference.model import Model, best_device, open_model, probe_difference
+from assay_inference.prompt_reading import Read, Readings
 from assay_inference.schedule import Schedule
 from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
@@ -37,6 +39,7 @@ from assay_shared.errors import (
 from assay_shared.types import (
     Completion,
     DirectWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
@@ -62,7 +65,7 @@ class TransformersEngine:
         self._model: Model | None = None
         self._room: Room | None = None
         self._schedule = Schedule()
-        self._inbox: queue.Queue[Generate | Load | None] = queue.Queue()
+        self._inbox: queue.Queue[Generate | Load | Read | None] = queue.Queue()
         self.num_running = 0
         self.num_tokens = 0
         self._cache_use: float | None = None
@@ -119,20 +122,20 @@ class TransformersEngine:
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
-        if sampling.structure is not None:
-            raise InvalidInput(
-                "the engine transformers cannot hold an answer to a form",
-                field="sampling.structure",
-                hint="vllm can: ASSAY_INFERENCE_ENGINE=vllm",
-            )
+        vocabulary, form = self.vocabulary, None
         self.check_fits(prompt_token_ids, sampling)
-        return await self._submit(Generate(prompt_token_ids, sampling, on_text))
+        if sampling.structure is not None:
+            form = await asyncio.to_thread(HeldForm.compile, sampling.structure, vocabulary)
+        return await self._submit(Generate(prompt_token_ids, sampling, on_text, form))
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        return await self._submit(Read(token_ids, num_top))
 
     async def close(self) -> None:
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    async def _submit(self, job: Generate | Load) -> Answer:
+    async def _submit(self, job: Generate | Load | Read) -> Answer:
         if not self._thread.is_alive():
             raise NotReady("the engine has stopped")
         self._inbox.put(job)
@@ -146,10 +149,14 @@ class TransformersEngine:
     # On the engine's thread.
 
     def _run(self) -> None:
-        schedule = self._schedule
-        while self._receive(schedule, block=not schedule.waiting and not schedule.is_busy):
+        schedule, readings = self._schedule, Readings()
+        while self._receive(
+            schedule, readings, block=not schedule.waiting and not schedule.is_busy and not readings
+        ):
             try:
                 with torch.inference_mode():
+                    if readings:
+                        readings.step(self._model)
                     self._load_what_can(schedule)
                     if schedule.waiting or schedule.is_busy:
                         self.num_tokens += schedule.turn(self._served())
@@ -160,14 +167,18 @@ class TransformersEngine:
             if schedule.room is not None:
                 self._cache_use = schedule.num_reserved / max(1, schedule.room.max_bytes)
         schedule.fail(NotReady("the engine is stopping"))
+        readings.close(NotReady("the engine is stopping"))
 
-    def _receive(self, schedule: Schedule, *, block: bool) -> bool:
+    def _receive(self, schedule: Schedule, readings: Readings, *, block: bool) -> bool:
         """Let what has come wait for its turn; false when it is time to end."""
         while block or not self._inbox.empty():
             job = self._inbox.get()
             if job is None:
                 return False
-            schedule.waiting.append(job)
+            if isinstance(job, Read):
+                readings.add(job)
+            else:
+                schedule.waiting.append(job)
             block = False
         return True
 

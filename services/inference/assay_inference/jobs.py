@@ -7,6 +7,7 @@ from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from assay_inference.engine import Loaded, OnText
+from assay_inference.held_form import HeldForm
 from assay_inference.sample import Redrawable, Sample
 from assay_shared.types import (
     Completion,
@@ -54,11 +55,13 @@ class Job(Generic[Answer]):
 
 
 class Row(Sample):
-    """A sample in the running batch."""
+    """A sample in the running batch; `form` is what it is held to."""
 
     def __init__(self, request: "Generate", index: int, random: random.Random) -> None:
-        super().__init__(request.sampling.stop)
+        super().__init__(request.sampling.stop, request.sampling.min_tokens)
         self.request = request
+        self.form = None if request.form is None else request.form.copy()
+        self.form_is_complete = False
         self.index = index
         self._random = random
         self._uniform: float | None = None
@@ -83,14 +86,23 @@ class Row(Sample):
         self._uniform = None
         self.token_ids.append(token_id)
         self.logprobs.append(logprob)
+        if self.form is not None:
+            self.form_is_complete = self.form.take(token_id)
         self.spans.add(policy, 1)
 
 
 class Generate(Job[list[Completion]], Redrawable[Row]):
     """Draw `sampling.n` rows after one prompt."""
 
-    def __init__(self, prompt: list[int], sampling: SamplingParams, on_text: OnText | None) -> None:
+    def __init__(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        on_text: OnText | None,
+        form: HeldForm | None = None,
+    ) -> None:
         super().__init__()
+        self.form = form
         self.prompt = prompt
         self.sampling = sampling
         self.on_text = on_text

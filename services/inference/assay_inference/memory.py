@@ -45,8 +45,8 @@ class Room:
 
     @property
     def max_tokens(self) -> int:
-        """Tokens that the cache holds."""
-        return self.max_bytes // self.cost.per_token
+        """Tokens that the cache holds of one row: prompt and answer."""
+        return max(0, self.max_bytes - self.cost.per_row) // self.cost.per_token
 
     def num_fitting(self, num_rows: int, num_tokens: int) -> int:
         """Return how many rows fit beside `num_rows`, where the longest takes `num_tokens`."""
@@ -58,15 +58,14 @@ class Room:
         needed = self.cost.of(1, num_prompt_tokens + sampling.max_tokens)
         if needed <= self.max_bytes:
             return
-        fitting = (self.max_bytes - self.cost.per_row) // self.cost.per_token
-        left = fitting - num_prompt_tokens
+        left = self.max_tokens - num_prompt_tokens
         raise InvalidInput(
             f"a sample of {num_prompt_tokens} + {sampling.max_tokens} tokens needs {needed:,} "
             f"bytes of cache, and {self.max_bytes:,} are available",
             field="sampling.max_tokens",
             hint=f"up to {left} fit after this prompt, for any n"
             if left > 0
-            else f"prompt and max_tokens together may have {max(fitting, 0)} tokens",
+            else f"prompt and max_tokens together may have {self.max_tokens} tokens",
         )
 
 

@@ -8,10 +8,11 @@ import torch
 
 from assay_inference.batch import Batch, Reading
 from assay_inference.jobs import Generate, Row
+from assay_inference.logit_rules import Context, apply_rules, most_probable
 from assay_inference.model import Model
 from assay_inference.prefix_cache import Columns
 from assay_inference.sampling import draw, is_finite
-from assay_shared.errors import EngineFault
+from assay_shared.errors import EngineFault, InvalidInput
 from assay_shared.types import FinishReason
 
 _log = logging.getLogger(__name__)
@@ -80,16 +81,24 @@ class Running:
         # In double precision, no temperature or share above 0 becomes 0, and no draw becomes 1.
         of_rows = partial(torch.tensor, device=self._logits_BV.device, dtype=torch.float64)
         sampling = [row.request.sampling for row in self.rows]
+        logits_BV = apply_rules(self._logits_BV, [_context(row, self._model) for row in self.rows])
         ids_B, logprobs_B = draw(
-            self._logits_BV,
+            logits_BV,
             of_rows([s.temperature for s in sampling]),
             of_rows([s.top_p for s in sampling]),
             of_rows([row.uniform() for row in self.rows]),
+            of_rows([s.top_k for s in sampling]),
+            of_rows([s.min_p for s in sampling]),
         )
-        for row, token_id, logprob in zip(
-            self.rows, ids_B.tolist(), logprobs_B.tolist(), strict=True
-        ):
+        tops = [
+            most_probable(logits_V, s.temperature, s.top_logprobs) if s.top_logprobs else None
+            for logits_V, s in zip(logits_BV, sampling, strict=True)
+        ]
+        drawn = zip(self.rows, ids_B.tolist(), logprobs_B.tolist(), tops, strict=True)
+        for row, token_id, logprob, top in drawn:
             row.add(token_id, logprob, policy)
+            if top is not None:
+                row.top_logprobs.append(top)
         return ids_B
 
     def _leave_broken(self, model: Model) -> None:
@@ -141,10 +150,26 @@ def _leaves(row: Row, model: Model) -> bool:
         return True
 
 
+def _context(row: Row, model: Model) -> Context:
+    """What the rules of a row depend on; a request whose form cannot go on fails by itself."""
+    sampling, allowed_V = row.request.sampling, None
+    if row.form is not None and row.finish_reason is None:
+        try:
+            allowed_V = row.form.allowed()
+        except InvalidInput as error:
+            row.request.fail(error)
+            for sample in row.request.samples:
+                sample.finish_reason = FinishReason.STOP
+    ends = sampling.ends(model.vocabulary.end_ids)
+    return Context(sampling, row.request.prompt, row.token_ids, ends, allowed_V)
+
+
 def _ended(row: Row, model: Model) -> bool:
     """Whether the row's newest token was its last; its text is brought up to date."""
+    if row.finish_reason is not None:  # its request has failed
+        return True
     sampling = row.request.sampling
-    at_end = row.token_ids[-1] in model.vocabulary.end_ids
+    at_end = row.form_is_complete or row.token_ids[-1] in sampling.ends(model.vocabulary.end_ids)
     full = len(row.token_ids) >= sampling.max_tokens or row.request.is_over
     stopped = False
     if at_end or full or sampling.stop or row.request.on_text is not None:

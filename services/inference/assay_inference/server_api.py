@@ -10,7 +10,7 @@ from typing import Any, Protocol, runtime_checkable
 import aiohttp
 
 from assay_shared.errors import AssayError, InternalFault, InvalidInput, TimedOut, Unreachable
-from assay_shared.types import FinishReason, SamplingParams
+from assay_shared.types import FinishReason, SamplingParams, TopLogprobs
 
 MAX_LINE_BYTES = 16 * 2**20
 CONNECT_TIMEOUT_S = 10.0
@@ -26,6 +26,7 @@ class Drawn:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
+    top_logprobs: list[TopLogprobs] = field(default_factory=list)
 
 
 def derived_seed(name: str) -> int:
@@ -49,6 +50,12 @@ class ServerApi(Protocol):
 
     async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
         """Of each id but the first, its log-probability after those before it."""
+        ...
+
+    async def read(
+        self, token_ids: Sequence[int], num_top: int, timeout_s: float
+    ) -> list[tuple[float, TopLogprobs]]:
+        """The same, each with the `num_top` most probable ids that could have stood there."""
         ...
 
     async def generate(
