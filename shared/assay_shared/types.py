@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from assay_shared.described import Described
+from assay_shared.half_characters import is_utf8
 from assay_shared.scales import check_distinct, check_scale
 
 
@@ -64,17 +65,9 @@ class Comparison(StrEnum):
     LOOSE = "loose"
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _shown(text: str) -> str:
     """Put a mark in place of half characters, which no reply could hold."""
-    return text if _is_utf8(text) else text.encode("utf-8", "replace").decode()
+    return text if is_utf8(text) else text.encode("utf-8", "replace").decode()
 
 
 #: For people to read; it may repeat what a policy wrote.
@@ -83,7 +76,7 @@ ShownText = Annotated[str, AfterValidator(_shown)]
 
 def _check_utf8(text: str) -> str:
     """Refuse half characters: bytes that are not UTF-8 are read as such ones."""
-    if not _is_utf8(text):
+    if not is_utf8(text):
         raise ValueError("must be Unicode text without lone surrogates")
     return text
 
@@ -630,7 +623,7 @@ def _from_base64(value: object) -> object:
 
 
 def _check_file_name(name: str) -> str:
-    if "\0" in name or not _is_utf8(name):
+    if "\0" in name or not is_utf8(name):
         raise ValueError("a file's name must be Unicode text without NUL")
     path = PurePosixPath(name)
     if name != str(path) or path.is_absolute() or ".." in path.parts or name == ".":
