@@ -30,7 +30,11 @@ def _brief(schema: Any) -> Any:
     if not isinstance(schema, dict):
         return schema
     copy = {key: value if key in _OTHER else _brief(value) for key, value in schema.items()}
-    if copy.get("type") in _LISTS:
+    fields = schema.get("fields")
+    if isinstance(fields, dict):  # its keys are a model's own names
+        copy["fields"] = {name: _brief(field) for name, field in fields.items()}
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _LISTS:
         copy["fail_fast"] = True
     return copy
 

@@ -114,7 +114,7 @@ class JsonRoute(APIRoute):
         return models[0], NoneType in get_args(annotation)
 
     def _find_others(self) -> Dependant | None:
-        """Return what the endpoint takes beside the body, if that is more than texts of its path."""
+        """Return what the endpoint takes beside the body and texts of its path, if it does."""
         wants = self.dependant
         others = (
             wants.query_params,

@@ -205,6 +205,9 @@ class Task(Wire):
 
 # Inference
 
+#: Turns of one conversation.
+MAX_MESSAGES = 4096
+
 
 class PolicyVersion(Wire):
     """Which weights: a counter that only grows, and the SHA-256 of the weight files."""
@@ -253,8 +256,8 @@ class GenerateRequest(Wire):
 
     token_ids: tuple[int, ...] | None = None
     prompt: str | None = None
-    messages: tuple[Message, ...] | None = None
-    then: tuple[Message, ...] = ()
+    messages: Annotated[tuple[Message, ...], Field(max_length=MAX_MESSAGES)] | None = None
+    then: tuple[Message, ...] = Field(default=(), max_length=MAX_MESSAGES)
     sampling: SamplingParams = SamplingParams()
 
     @model_validator(mode="after")
@@ -381,6 +384,18 @@ class LogprobProbe(Wire):
         return self
 
 
+def _check_path(path: str) -> str:
+    """Refuse what no file system takes: NUL, and names over 255 bytes or 4,095 in all."""
+    if "\0" in path:
+        raise ValueError("must not hold the character NUL")
+    if len(path.encode()) > 4095 or any(len(name.encode()) > 255 for name in path.split("/")):
+        raise ValueError("must have at most 4095 bytes, and 255 in each name")
+    return path
+
+
+FolderPath = Annotated[str, Field(max_length=4095), AfterValidator(_check_path)]
+
+
 class FolderWeights(Wire):
     """A checkpoint folder that inference can read: on a disk or in a memory that both share.
 
@@ -389,7 +404,7 @@ class FolderWeights(Wire):
     """
 
     kind: Literal["folder"] = "folder"
-    path: str
+    path: FolderPath
     files_digest: str | None = None
 
 
@@ -408,7 +423,7 @@ class AdapterWeights(Wire):
     """
 
     kind: Literal["adapter"] = "adapter"
-    path: str
+    path: FolderPath
     base: str
 
 

@@ -16,6 +16,8 @@ if TYPE_CHECKING:  # only a type: it takes seconds to import
 Turn = dict[str, JsonValue]
 #: Stands for a reply whose ids are known already; no template changes it.
 _REPLY = "assay-reply-7f3a"
+#: What a template's own arithmetic, look-ups and calls raise.
+_OF_TEMPLATES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
 def encode(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[int]:
@@ -35,7 +37,7 @@ def encode_turns(
     Raises:
         InvalidInput: the model has no chat template, or one that refuses these turns.
     """
-    return _encode_text(tokenizer, _rendered(tokenizer, turns, tools))
+    return encode_text(tokenizer, _rendered(tokenizer, turns, tools))
 
 
 def encode_further(
@@ -58,7 +60,7 @@ def encode_further(
     _, found, after = _rendered(tokenizer, turns).partition(_REPLY)
     if not found:
         raise InvalidInput("the chat template does not show replies as they are", field="then")
-    further = _encode_text(tokenizer, after)
+    further = encode_text(tokenizer, after)
     if further and further[0] in end_ids and token_ids[-1] in end_ids:
         further = further[1:]
     return [*token_ids, *further]
@@ -78,8 +80,12 @@ def _rendered(
         )
     except jinja2.TemplateError as error:
         raise InvalidInput(f"the chat template refuses this: {error}", field="messages") from error
+    except _OF_TEMPLATES as error:
+        what = f"{type(error).__name__}: {error!s:.200}"
+        raise InvalidInput(f"the chat template fails on this: {what}", field="messages") from error
     return str(text)
 
 
-def _encode_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
+def encode_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
+    """Ids of a text as it stands."""
     return list(tokenizer.encode(text, add_special_tokens=False))

@@ -21,11 +21,13 @@ from assay_inference.openai_replies import (
 )
 from assay_inference.openai_requests import ChatRequest, CompletionRequest, SamplingFields
 from assay_inference.streaming import Part, draw_parts
+from assay_inference.texts import PROMPT_BYTES
 from assay_inference.tool_calls import MARK
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.access import needs
 from assay_shared.context import request_id
 from assay_shared.errors import AssayError, InvalidInput, NotFound, to_body
+from assay_shared.json_route import up_to
 from assay_shared.scopes import Scope
 from assay_shared.together import together
 from assay_shared.types import SamplingParams
@@ -47,15 +49,19 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         """The one model, and the weights it has now."""
         return {"object": "list", "data": [card(model_name, app.state.policy.status.policy)]}
 
-    @app.post("/v1/completions", response_model=None, openapi_extra=needs(Scope.INFERENCE_GENERATE))
+    @app.post(
+        "/v1/completions",
+        response_model=None,
+        openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES),
+    )
     async def completions(request: CompletionRequest) -> Json | StreamingResponse:
         """Complete texts or token ids as they stand."""
         engine = known_engine(request.model)
         sampling = request.sampling(request.max_tokens)
         wanted = _wanted(request, engine.vocabulary, logprobs=request.logprobs is not None)
-        encode = engine.vocabulary.encode
-        prompts = [encode(p) if isinstance(p, str) else p for p in request.prompts()]
-        if len(prompts) > _MAX_PROMPTS or not all(prompts):
+        _check_length(request, engine.vocabulary)
+        prompts = await _encoded(engine, request.prompts(), sampling.n)
+        if not all(prompts):
             raise InvalidInput(f"give 1 to {_MAX_PROMPTS} prompts, none empty", field="prompt")
         if request.stream:
             if len(prompts) > 1:
@@ -65,7 +71,9 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         return text_answer(model_name, await _draw(engine, prompts, sampling), wanted)
 
     @app.post(
-        "/v1/chat/completions", response_model=None, openapi_extra=needs(Scope.INFERENCE_GENERATE)
+        "/v1/chat/completions",
+        response_model=None,
+        openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES),
     )
     async def chat(request: ChatRequest) -> Json | StreamingResponse:
         """Answer a conversation through the model's chat template."""
@@ -74,13 +82,38 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         calls = _may_call(request, engine.vocabulary)
         wanted = _wanted(request, engine.vocabulary, logprobs=request.logprobs, calls=calls)
         turns = [message.turn() for message in request.messages]
-        prompt = engine.vocabulary.encode_turns(turns, request.offered)
+        prompt = await engine.encode_turns(turns, request.offered, sampling.n)
         with _in_openais_words():
             if request.stream:
                 chunks = Chunks(model_name, prompt, ChatKind(wanted), wanted)
                 return await _stream(engine, prompt, sampling, chunks)
             (drawn,) = await _draw(engine, [prompt], sampling)
         return chat_answer(model_name, drawn, wanted)
+
+
+def _check_length(request: CompletionRequest, vocabulary: Vocabulary) -> None:
+    """Refuse what can never fit, by the length of its lists alone."""
+    prompt = request.prompt
+    if isinstance(prompt, str) or not prompt:
+        return
+    is_ids = isinstance(prompt[0], int)
+    if is_ids and len(prompt) > vocabulary.max_length:
+        raise InvalidInput(
+            f"a prompt of {len(prompt)} tokens leaves no room in a context of "
+            f"{vocabulary.max_length}",
+            field="prompt",
+        )
+    if not is_ids and len(prompt) > _MAX_PROMPTS:
+        raise InvalidInput(f"give 1 to {_MAX_PROMPTS} prompts, none empty", field="prompt")
+
+
+async def _encoded(
+    engine: Front, prompts: list[str | list[int]], num_samples: int
+) -> list[list[int]]:
+    """The ids of each prompt; all texts are tokenised together."""
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    ids = iter(await engine.encode(texts, len(prompts) * num_samples) if texts else ())
+    return [next(ids) if isinstance(prompt, str) else prompt for prompt in prompts]
 
 
 @contextmanager

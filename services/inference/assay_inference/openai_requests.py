@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue, model_validator
 
 from assay_inference.conversation import Turn
 from assay_shared.errors import InvalidInput
-from assay_shared.types import SamplingParams, Structure
+from assay_shared.types import MAX_MESSAGES, SamplingParams, Structure
 
 _DEFAULT_MAX_TOKENS = 16
 _MAX_STOPS = 8
@@ -222,7 +222,7 @@ class ResponseFormat(Closed):
 class ChatRequest(SamplingFields):
     """POST /v1/chat/completions."""
 
-    messages: list[ChatMessage] = Field(min_length=1)
+    messages: list[ChatMessage] = Field(min_length=1, max_length=MAX_MESSAGES)
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool = False

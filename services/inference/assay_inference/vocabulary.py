@@ -37,25 +37,15 @@ class Vocabulary:
     def encode_chat(self, messages: tuple[Message, ...]) -> list[int]:
         return conversation.encode(self.tokenizer, messages)
 
-    def encode_turns(
-        self, turns: list[conversation.Turn], tools: list[conversation.Turn]
-    ) -> list[int]:
-        return conversation.encode_turns(self.tokenizer, turns, tools)
-
     def template_knows(self, word: str) -> bool:
         """Whether the chat template, where there is one, has this word in it."""
         return word in str(self.tokenizer.chat_template or "")
-
-    def encode_further(self, token_ids: list[int], messages: tuple[Message, ...]) -> list[int]:
-        return conversation.encode_further(self.tokenizer, token_ids, messages, self.end_ids)
 
     def decode(self, token_ids: list[int]) -> str:
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=True))
 
     def check_fits(self, prompt: list[int], sampling: SamplingParams) -> None:
         """Raises InvalidInput if the prompt and `max_tokens` do not fit this model."""
-        if not all(0 <= token_id < self.size for token_id in prompt):
-            raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field="token_ids")
         room = max(self.max_length - len(prompt), 0)
         if sampling.max_tokens > room:
             raise InvalidInput(
@@ -63,3 +53,5 @@ class Vocabulary:
                 f"{self.max_length}, not for {sampling.max_tokens}",
                 field="sampling.max_tokens",
             )
+        if prompt and not (min(prompt) >= 0 and max(prompt) < self.size):
+            raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field="token_ids")

@@ -12,6 +12,7 @@ from assay_shared import audit
 from assay_shared.access import needs
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.gpus import num_gpus
+from assay_shared.json_route import put_first, up_to, use_json_routes
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.settings import ServiceSettings
@@ -19,6 +20,8 @@ from assay_trainer.mesh_metrics import MeshMetrics, free_bytes
 from assay_trainer.run_metrics import RunMetrics
 from assay_trainer.runs import Runs
 
+#: Of the content of a run file.
+_RUN_FILE_BYTES = 2**20
 _DASHBOARD = Path(__file__).parent / "dashboard.html"
 
 
@@ -32,6 +35,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         async with watch.watching():
             yield
         runs.close()
+        await large_bodies.close()
 
     def health() -> dict[str, JsonValue]:
         return {
@@ -41,6 +45,7 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         }
 
     app = create_service("trainer", settings, lifespan, health=health, on_stop=runs.begin_stop)
+    large_bodies = use_json_routes(app, takes_half_characters=False)
     registry = app.state.metrics.registry
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
@@ -51,12 +56,15 @@ def create_app(settings: ServiceSettings) -> FastAPI:
         """A page that follows the runs."""
         return FileResponse(_DASHBOARD)
 
+    put_first(app)
     return app
 
 
 def _add_runs(app: FastAPI, runs: Runs) -> None:
     @app.post(
-        "/v1/runs", status_code=201, openapi_extra=needs(Scope.TRAINER_CONTROL, action="start run")
+        "/v1/runs",
+        status_code=201,
+        openapi_extra=needs(Scope.TRAINER_CONTROL, action="start run") | up_to(_RUN_FILE_BYTES),
     )
     async def start(request: RunRequest) -> RunInfo:
         """Start a run."""

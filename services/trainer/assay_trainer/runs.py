@@ -3,6 +3,7 @@
 import asyncio
 import builtins
 import logging
+import re
 import subprocess
 import sys
 import time
@@ -20,6 +21,7 @@ from assay_trainer.record import create_run
 _log = logging.getLogger(__name__)
 #: Left in the folder of a run that was stopped only because its service was.
 _RESUME = ".resume"
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
 _POLL_S = 0.2
 _KEEP_ALIVE_S = 10.0
 
@@ -167,5 +169,9 @@ class Runs:
 
 
 def _check_name(name: str) -> None:
-    if not name or name.startswith(".") or "/" in name or len(name) > 100:
-        raise InvalidInput(f"{name!r} is no name for a run", field="name")
+    if not _NAME.fullmatch(name):
+        raise InvalidInput(
+            f"{name[:100]!r} is no name for a run",
+            field="name",
+            hint="letters, digits, '_', '.' and '-', at most 100, the first a letter or digit",
+        )
