@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Header
 from fastapi.responses import FileResponse, StreamingResponse
 from pydantic import JsonValue
 
@@ -94,16 +95,10 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
         return runs.resume(name)
 
     @app.get("/v1/runs/{name}/events", openapi_extra=needs(Scope.TRAINER_READ))
-    async def events(name: str) -> StreamingResponse:
-        """All events of a run as server-sent events; ends when the run does."""
-        runs.info(name)  # a run that is not there is a 404, not a broken stream
-        return StreamingResponse(_stream(runs, name), media_type="text/event-stream")
+    async def events(name: str, last_event_id: Annotated[str, Header()] = "0") -> StreamingResponse:
+        """All events of a run as server-sent events; ends when the run does.
 
-
-async def _stream(runs: Runs, name: str) -> AsyncIterator[str]:
-    async for item in runs.events(name):
-        if item is None:
-            yield ": still here\n\n"
-        else:
-            number, event = item
-            yield f"id: {number}\ndata: {event.model_dump_json()}\n\n"
+        With `Last-Event-ID`, those after the event that had this id.
+        """
+        parts = await runs.events(name, last_event_id)
+        return StreamingResponse(parts, media_type="text/event-stream")

@@ -14,16 +14,16 @@ from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.config import parse_config
 from assay_shared.errors import Conflict, InvalidInput, NotFound
 from assay_shared.processes import last_lines, spawn, wait_or_kill
-from assay_shared.run_folder import Event, RunFolder, RunStatus
+from assay_shared.run_folder import RunFolder, RunStatus
 from assay_trainer.config import RunConfig
+from assay_trainer.event_stream import EventStreams, check_position
 from assay_trainer.record import create_run
 
 _log = logging.getLogger(__name__)
 #: Left in the folder of a run that was stopped only because its service was.
 _RESUME = ".resume"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}")
-_POLL_S = 0.2
-_KEEP_ALIVE_S = 10.0
+_EVENT_ID = re.compile(r"[0-9]{1,18}")
 
 
 class Runs:
@@ -33,6 +33,7 @@ class Runs:
         """`stop_grace_s`: what runs have for the step in hand when the service stops."""
         self._folder = folder
         self._stop_grace_s = stop_grace_s
+        self._streams = EventStreams()
         self._stop_by: float | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         #: Who was asked to stop: a second signal would end a run without its checkpoint.
@@ -99,23 +100,18 @@ class Runs:
             raise Conflict(f"run {name} is finished")
         return self._spawn(name)
 
-    async def events(self, name: str) -> AsyncIterator[tuple[int, Event] | None]:
-        """Numbered events from the first, as they come; None now and then, to show life."""
-        folder = self._open(name)
-        sent, idle_s = 0, 0.0
-        while True:
-            alive = self._is_alive(name)  # before the look: what a process wrote last is not missed
-            for number, event in enumerate(folder.read_events()):
-                if number >= sent:
-                    yield number, event
-                    sent, idle_s = number + 1, 0.0
-            if not alive:
-                return
-            await asyncio.sleep(_POLL_S)
-            idle_s += _POLL_S
-            if idle_s >= _KEEP_ALIVE_S:
-                yield None
-                idle_s = 0.0
+    async def events(self, name: str, last_event_id: str = "0") -> AsyncIterator[bytes]:
+        """Return what a client of a run's events is sent, after the event with this id.
+
+        Raises:
+            InvalidInput: no event has this id.
+        """
+        file = self._open(name).events
+        if not _EVENT_ID.fullmatch(last_event_id):
+            raise InvalidInput("must be the id of an event", field="last-event-id")
+        position = int(last_event_id)
+        await asyncio.to_thread(check_position, file, position)
+        return self._streams.follow(file, position, lambda: self._is_alive(name))
 
     def begin_stop(self) -> None:
         """Ask all runs that this service started to stop after their step.
