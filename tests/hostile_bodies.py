@@ -3,6 +3,7 @@
 import http.client
 import json
 import os
+import re
 import subprocess
 import sys
 import threading
@@ -16,6 +17,7 @@ from typing import Any, NamedTuple
 
 from assay_shared.processes import end, spawn
 
+_ANONYMOUS = re.compile(r"^Pss_Anon: +(\d+) kB", re.MULTILINE)
 NAMES = ("inference", "sandbox", "judge", "reward", "trainer")
 #: Processes that belong to a service, beside its own; those of programs under test do not.
 _HELPERS = ("assay_shared.body_worker", "assay_shared.worker_process")
@@ -185,7 +187,7 @@ class Watch:
         connection.close()
 
     def _look(self) -> None:
-        while not self._ended.wait(0.02):
+        while not self._ended.wait(0.05):
             self.most_bytes = max(self.most_bytes, own_bytes(self.pid))
 
 
@@ -195,11 +197,12 @@ def own_bytes(pid: int) -> int:
 
 
 def _own_bytes(pid: int) -> int:
+    """What processes forked from one share is divided among them."""
     try:
-        _, resident, shared, *_ = map(int, Path(f"/proc/{pid}/statm").read_text().split())
-    except (OSError, ValueError):
+        found = _ANONYMOUS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
+    except OSError:
         return 0
-    return (resident - shared) * os.sysconf("SC_PAGESIZE")
+    return int(found.group(1)) * 1024 if found else 0
 
 
 def _helpers_below(pid: int) -> Iterator[int]:

@@ -70,7 +70,7 @@ def read_body(
     Raises:
         Unreadable: it is no text, or nests by the hundreds, or has too many values.
     """
-    _check_size(body)
+    check_size(body)
     try:
         return brief_validator(model).validate_json(body)  # type: ignore[no-any-return]
     except ValidationError as error:
@@ -80,8 +80,8 @@ def read_body(
     return _read_slowly(model, body, takes_half_characters)
 
 
-def _check_size(body: bytes) -> None:
-    """Raise Unreadable if there are too many values or keys; commas and colons in texts are none.
+def check_size(body: bytes) -> None:
+    """Raise TooManyValues if there are too many; commas and colons in texts do not count.
 
     Takes less than a second for 32 MiB: it ends with the value that is too many.
     """

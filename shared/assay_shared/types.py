@@ -81,6 +81,9 @@ def _check_utf8(text: str) -> str:
     return text
 
 
+Utf8Text = Annotated[str, AfterValidator(_check_utf8)]
+
+
 class StdinCase(Wire):
     """Run the program on `stdin`; it passes if what it prints is `expected_stdout`."""
 
@@ -89,7 +92,7 @@ class StdinCase(Wire):
     #: What the program reads.
     stdin: str
     #: What it should print.
-    expected_stdout: Annotated[str, AfterValidator(_check_utf8)]
+    expected_stdout: Utf8Text
     #: How printed and expected text are compared.
     compare: Comparison = Comparison.LINES
     #: For `numbers` and `loose`: how far a number may be off.
