@@ -9,9 +9,10 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -102,38 +103,61 @@ def routes_of(document: dict[str, Any], limit_bytes: int) -> Iterator[Route]:
             yield Route(method.upper(), filled, tuple(fields) or ("x",), limit)
 
 
-def hostile_bodies(route: Route, num_bytes: int) -> Iterator[tuple[str, bytes]]:
-    """Return bodies of at most so many bytes, and what each is."""
+def hostile_bodies(route: Route, num_bytes: int) -> dict[str, Callable[[], bytes]]:
+    """Return what makes bodies of at most so many bytes, by what each is."""
     size = min(num_bytes, route.limit_bytes) - 100
     share = max(1, size // len(route.fields) - 40)
-
-    def each(value: bytes) -> bytes:
-        return b"{" + b",".join(b'"%b":%b' % (name.encode(), value) for name in route.fields) + b"}"
-
-    def repeated(item: bytes) -> bytes:
-        return b"[" + b",".join([item] * (share // (len(item) + 1))) + b"]"
-
-    for item in (b"0", b"1.5", b'"x"', b"{}", b"[]", b"null"):
-        yield f"lists of {item.decode()}", each(repeated(item))
+    kinds: dict[str, Callable[[], bytes]] = {
+        f"lists of {item.decode()}": partial(_each, route, share, item)
+        for item in (b"0", b"1.5", b'"x"', b"{}", b"[]", b"null")
+    }
     for name in route.fields:
-        wrong = b"[" + b"1.5," * ((size - 40) // 4) + b"1.5]"
-        yield f"a list of 1.5 as {name}", b'{"%b":%b}' % (name.encode(), wrong)
-    yield "a list at the top", repeated(b"0")
+        kinds[f"a list of 1.5 as {name}"] = partial(_list_in, name, size - 60)
+    digits = b"9" * min(share, 100_000)
+    values = {
+        "lists in lists": b"[" * (share // 2) + b"]" * (share // 2),
+        "lists in lists, 300 deep": b"[" * 300 + b"]" * 300,
+        "half characters": b'"a\\ud800b"',
+        "the character NUL": b'"a\\u0000b"',
+        "NaN": b"NaN",
+        "an infinity": b"-Infinity",
+        "1e999": b"1e999",
+        "a number of many digits": digits,
+    }
+    for what, value in values.items():
+        kinds[what] = partial(_fill, route, value)
+    return kinds | {
+        "long texts": lambda: _fill(route, b'"' + b"word " * (share // 5) + b'"'),
+        "texts of escapes": lambda: _fill(route, b'"' + b"\\n" * (share // 2 - 2) + b'"'),
+        "a list at the top": lambda: _repeated(b"0", size),
+        "unknown keys": lambda: _unknown_keys(size),
+        "objects in objects": lambda: b'{"a":' * (size // 6) + b"0" + b"}" * (size // 6),
+        "keys with half characters": lambda: b'{"\\udfff":0}',
+        "a text without an end": lambda: b'"' * size,
+        "bytes that are no UTF-8": lambda: b'{"a":"\xff\xfe"}',
+        "nothing": lambda: b"",
+    }
+
+
+def _fill(route: Route, value: bytes) -> bytes:
+    return b"{" + b",".join(b'"%b":%b' % (name.encode(), value) for name in route.fields) + b"}"
+
+
+def _repeated(item: bytes, size: int) -> bytes:
+    return b"[" + (item + b",") * (size // (len(item) + 1)) + item + b"]"
+
+
+def _each(route: Route, share: int, item: bytes) -> bytes:
+    return _fill(route, _repeated(item, share))
+
+
+def _list_in(name: str, size: int) -> bytes:
+    return b'{"%b":%b}' % (name.encode(), _repeated(b"1.5", size))
+
+
+def _unknown_keys(size: int) -> bytes:
     keys = b",".join(b'"k%x":0' % number for number in range(size // 10))
-    yield "unknown keys", b"{" + keys[: size - 10].rpartition(b",")[0] + b"}"
-    yield "lists in lists", each(b"[" * (share // 2) + b"]" * (share // 2))
-    yield "lists in lists, 300 deep", each(b"[" * 300 + b"]" * 300)
-    yield "objects in objects", b'{"a":' * (size // 6) + b"0" + b"}" * (size // 6)
-    yield "long texts", each(b'"' + b"word " * (share // 5) + b'"')
-    yield "texts of escapes", each(b'"' + b"\\n" * (share // 2 - 2) + b'"')
-    yield "half characters", each(b'"a\\ud800b"')
-    yield "keys with half characters", b'{"\\udfff":0}'
-    yield "the character NUL", each(b'"a\\u0000b"')
-    for number in (b"NaN", b"-Infinity", b"1e999", b"9" * min(share, 100_000)):
-        yield f"the number {number[:10].decode()}", each(number)
-    yield "a text without an end", b'"' * size
-    yield "bytes that are no UTF-8", b'{"a":"\xff\xfe"}'
-    yield "nothing", b""
+    return b"{" + keys[: size - 10].rpartition(b",")[0] + b"}"
 
 
 def post(url: str, route: Route, body: bytes, timeout_s: float = 120) -> Answer:

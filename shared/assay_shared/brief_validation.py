@@ -39,11 +39,14 @@ def _brief(schema: Any) -> Any:
     return copy
 
 
-def first_errors(error: ValidationError, *, with_input: bool = True) -> list[dict[str, Any]]:
-    """Return the first error and some of another field each; one for all if they are too many."""
+def first_errors(
+    error: ValidationError, *, with_input: bool = True, most: int = 1 + _NUM_OTHERS
+) -> list[dict[str, Any]]:
+    """Return at most so many errors, each of another field; one for all if they are too many."""
     if error.error_count() > _MOST_TOLD:
-        return [{"type": "too_many", "loc": (), "msg": f"more than {_MOST_TOLD} things are wrong"}]
+        message = f"more than {_MOST_TOLD} things are wrong"
+        return [{"type": "too_many", "loc": (), "msg": message, "input": {}}]
     told = error.errors(include_url=False, include_context=False, include_input=with_input)
     by_field = {str(one["loc"]): one for one in reversed(told)}
     first = [dict(one) for one in reversed(by_field.values())]
-    return first[: 1 + _NUM_OTHERS]
+    return first[:most]

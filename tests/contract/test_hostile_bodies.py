@@ -42,11 +42,14 @@ def test_no_body_harms_anybody_else(all_running: dict[str, Running], name: str) 
         routes = list(routes_of(json.load(response), limit_bytes=2**25))
     assert routes
     for route in routes:  # what is started or imported once is no growth
-        post(url, route, dict(hostile_bodies(route, NUM_BYTES))["long texts"])
+        post(url, route, hostile_bodies(route, NUM_BYTES)["long texts"]())
     watch = Watch(url, pid)
     wrong: list[str] = []
     try:
-        bodies = [(route, list(hostile_bodies(route, NUM_BYTES))) for route in routes]
+        bodies = [
+            (route, [(what, make()) for what, make in hostile_bodies(route, NUM_BYTES).items()])
+            for route in routes
+        ]
         before = watch.begin()
         for route, kinds in bodies:
             for what, body in kinds:
