@@ -90,23 +90,17 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = app.state.engine = engine_of(settings)
-        uploads = app.state.uploads = Uploads.of(settings)
-        policy = app.state.policy = Policy(engine, uploads)
-        registry = app.state.metrics.registry
-        texts = app.state.texts = Texts()
-        admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
-        app.state.admission, app.state.front = admission, Front(engine, admission, texts)
-        registry.register(EngineMetrics(engine, admission, policy))
+        engine = engine_of(settings)
+        _keep(app, settings, engine)
         try:
             if model is not None:
-                await policy.start_with(model)
-                await texts.prepare(engine.vocabulary)
+                await app.state.policy.start_with(model)
+                await app.state.texts.prepare(engine.vocabulary)
             yield
         finally:
             await engine.close()
-            await uploads.close()
-            texts.close()
+            await app.state.uploads.close()
+            app.state.texts.close()
             await large_bodies.close()
 
     def not_ready_because() -> str | None:
@@ -131,6 +125,18 @@ def create_app(
     openai_api.add_routes(app, settings.inference_model_name)
     put_first(app)
     return app
+
+
+def _keep(app: FastAPI, settings: InferenceSettings, engine: Engine) -> None:
+    """Put into `app.state` what the routes work with."""
+    app.state.engine = engine
+    uploads = app.state.uploads = Uploads.of(settings)
+    policy = app.state.policy = Policy(engine, uploads)
+    texts = app.state.texts = Texts()
+    registry = app.state.metrics.registry
+    admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
+    app.state.admission, app.state.front = admission, Front(engine, admission, texts)
+    registry.register(EngineMetrics(engine, admission, policy))
 
 
 def _find_model(settings: InferenceSettings) -> Path | None:

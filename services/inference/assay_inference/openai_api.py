@@ -33,6 +33,7 @@ from assay_shared.together import together
 from assay_shared.types import SamplingParams
 
 _MAX_PROMPTS = 256
+_GENERATES = needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES)
 
 
 def add_routes(app: FastAPI, model_name: str) -> None:
@@ -49,11 +50,7 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         """The one model, and the weights it has now."""
         return {"object": "list", "data": [card(model_name, app.state.policy.status.policy)]}
 
-    @app.post(
-        "/v1/completions",
-        response_model=None,
-        openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES),
-    )
+    @app.post("/v1/completions", response_model=None, openapi_extra=_GENERATES)
     async def completions(request: CompletionRequest) -> Json | StreamingResponse:
         """Complete texts or token ids as they stand."""
         engine = known_engine(request.model)
@@ -70,11 +67,7 @@ def add_routes(app: FastAPI, model_name: str) -> None:
             return await _stream(engine, prompts[0], sampling, chunks)
         return text_answer(model_name, await _draw(engine, prompts, sampling), wanted)
 
-    @app.post(
-        "/v1/chat/completions",
-        response_model=None,
-        openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES),
-    )
+    @app.post("/v1/chat/completions", response_model=None, openapi_extra=_GENERATES)
     async def chat(request: ChatRequest) -> Json | StreamingResponse:
         """Answer a conversation through the model's chat template."""
         engine = known_engine(request.model)
