@@ -77,6 +77,7 @@ def measure(service: str, running: Running, num_bytes: int) -> list[dict[str, An
             # Here and there the client's own work is over: what waits now, waits for the service.
             before = watch.begin()
             statuses = {post(url, route, body).status for route, body in bodies}
+            time.sleep(0.2)
             latencies += watch.latencies_s
             most = max(most, watch.most_bytes - before)
             rows.append(_row(service, kind, statuses, watch.latencies_s, watch.most_bytes - before))
