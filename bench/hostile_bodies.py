@@ -10,7 +10,6 @@ what they take once, for their first body, does not count.
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 import urllib.request
@@ -104,4 +103,4 @@ def _row(
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    main()
