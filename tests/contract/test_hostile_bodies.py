@@ -60,6 +60,6 @@ def test_no_body_harms_anybody_else(all_running: dict[str, Running], name: str) 
     finally:
         watch.close()
     assert not wrong, "\n".join(wrong)
-    assert len(watch.latencies_s) > 100
+    assert len(watch.latencies_s) > 20
     assert quantile(watch.latencies_s, 0.99) < MAX_P99_S
     assert growth < MAX_GROWTH_BYTES
