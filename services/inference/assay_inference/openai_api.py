@@ -88,7 +88,8 @@ async def _complete(engine: Front, request: CompletionRequest) -> Json | Streami
     for prompt in request.prompt:
         if not isinstance(prompt, str):
             vocabulary.check_length(prompt, least=min(request.max_tokens, 1))
-    prompts = await _encoded(engine, request.prompt, sampling.n)
+    with _of_the_prompt():
+        prompts = await _encoded(engine, request.prompt, sampling.n)
     for prompt in prompts:
         if not prompt:
             raise InvalidInput("a prompt has no tokens", field="prompt")
@@ -116,7 +117,8 @@ async def _converse(engine: Front, request: ChatRequest) -> Json | StreamingResp
     knows = vocabulary.template_knows("developer")
     turns = [message.turn(knows_developer=knows) for message in request.messages]
     variables = request.chat_template_kwargs
-    prompt = await engine.encode_turns(turns, request.offered, variables, request.n)
+    with _of_the_prompt():
+        prompt = await engine.encode_turns(turns, request.offered, variables, request.n)
     vocabulary.check_length(prompt, least=1)
     sampling = request.sampling(request.limit or engine.room_after(prompt), request.top_logprobs)
     if request.stream:
@@ -142,6 +144,17 @@ def _callers_names(request: SamplingFields) -> Iterator[None]:
         yield
     except AssayError as error:
         error.field = request.name_of(error.field)
+        raise
+
+
+@contextmanager
+def _of_the_prompt() -> Iterator[None]:
+    """Name the prompt in an error about its length: no limit of the answer would change it."""
+    try:
+        yield
+    except InvalidInput as error:
+        if error.field == "sampling.max_tokens":
+            error.field = "token_ids"
         raise
 
 
