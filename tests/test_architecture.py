@@ -83,7 +83,8 @@ def test_each_big_library_is_imported_by_one_file() -> None:
 
 def test_broad_handlers_stay_at_the_boundaries() -> None:
     """The HTTP handler (FastAPI's own), the CLI, the engine's thread (its turns, each step,
-    each reading of a prompt, each row's text), the parser of formulas, the queue's messages, and the worker processes.
+    each reading of a prompt, each row's text), the parser of formulas, the queue's messages, and
+    the worker processes.
 
     What runs a program's code or test code, in a slot, must outlive whatever that raises.
     """

@@ -370,8 +370,7 @@ class SupervisedEngine:
         with contextlib.suppress(Unreachable, TimedOut):  # its health, asked beside this, tells
             timeout_s = self._settings.inference_health_timeout_s
             text = await replica.api.metrics_text(timeout_s)
-            families = text_string_to_metric_families(text)
-            prefix = self._kind.metrics_prefix
+            families, prefix = text_string_to_metric_families(text), self._kind.metrics_prefix
             self._metrics = [family for family in families if family.name.startswith(prefix)]
 
     async def _recover(self, lost: EngineChild, budget: RestartBudget) -> None:
