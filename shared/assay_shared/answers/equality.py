@@ -11,6 +11,7 @@ from assay_shared.answers.quantity import Quantity
 from assay_shared.answers.structure import (
     Formula,
     Matrix,
+    Measured,
     Named,
     Ordered,
     Relation,
@@ -19,6 +20,7 @@ from assay_shared.answers.structure import (
     Words,
     value_of,
 )
+from assay_shared.answers.units import Unit
 from assay_shared.answers.words import same_words
 
 _MAX_ITEMS = 64
@@ -66,6 +68,8 @@ def _same(one: Value, other: Value, prove: Prove) -> bool | None:
         return _same_named(one, other, prove)
     if isinstance(one, Quantity) and isinstance(other, Quantity):
         return one.equals(other)
+    if isinstance(one, Measured) or isinstance(other, Measured):
+        return _same_measured(one, other, prove)
     if isinstance(one, Words) or isinstance(other, Words):
         return _same_text(one, other)
     for kind, same in _BY_KIND:
@@ -92,6 +96,51 @@ def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
     if isinstance(bare, Relation | Words):
         return None
     return _same(named.value, bare, prove)
+
+
+def _same_measured(one: Value, other: Value, prove: Prove) -> bool | None:
+    """The same formula in the same unit, which one side may leave out; known units are converted."""
+    if isinstance(one, Measured) and isinstance(other, Formula):
+        if _packed(one.text) == _packed(other.text):
+            return True
+    elif isinstance(other, Measured) and isinstance(one, Formula):
+        return _same_measured(other, one, prove)
+    first, second = _formula_and_unit(one), _formula_and_unit(other)
+    if first is None or second is None:
+        return None
+    scales = _scales(first[1], second[1])
+    if scales is None:
+        return None
+    left, right = (f"{formula}{scale}" for (formula, _), scale in zip((first, second), scales))
+    if _packed(left) == _packed(right):
+        return True
+    if not is_formula(left) or not is_formula(right):
+        return None
+    return prove(left, right) or None
+
+
+def _formula_and_unit(value: Value) -> tuple[str, Unit | None] | None:
+    """In brackets, the formula that stands before a unit."""
+    if isinstance(value, Measured):
+        return f"({value.formula})", value.unit
+    if isinstance(value, Quantity):
+        is_sure = value.unit is None or (value.unit.is_sure and not value.unit.is_compound)
+        return (f"({value.value})", value.unit) if is_sure else None
+    return (f"({words_of(value.text)})", None) if isinstance(value, Formula) else None
+
+
+def _scales(one: Unit | None, other: Unit | None) -> tuple[str, str] | None:
+    """What each formula is to be multiplied with; None for units of different things."""
+    if one is None or other is None or one.text == other.text:
+        return "", ""
+    if not one.is_known or not other.is_known:
+        return None
+    if one.powers == other.powers:
+        return ("", "") if one.size == other.size else (f"*({one.size})", f"*({other.size})")
+    angles = {(("angle", 1),): "°", (("radians", 1),): ""}
+    if one.powers in angles and other.powers in angles:
+        return angles[one.powers], angles[other.powers]
+    return None
 
 
 def _same_text(one: Value, other: Value) -> bool | None:

@@ -32,6 +32,8 @@ _UNIT = "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse
 _QUANTITY = re.compile(
     rf"(?:(?<![\w)}}\]])[-+−])?+\\?[$€£¥]?+-?(?:{_NUMBER}){_SCALED}(?:\s?\\?(?:{_UNIT})(?![^\W\d_]))?+"
 )
+#: A quantity just before another one: 1 hour and 30 minutes are one value, if they are any.
+_LARGER = re.compile(rf"(?<![\w.,/])(?:{_NUMBER})\s?(?:{_UNIT})(?:,?\sand\s|,?\s)\Z")
 #: Words that make another value of the number after them, or deny it.
 _CHANGES = (
     r"\b(?:minus|negative|than|least|most|below|above|over|never|cannot\ be|can't\ be"
@@ -273,4 +275,7 @@ def last_quantity(text: str, start: int = 0) -> str | None:
     before = text[max(start, found.start() - _MAX_AROUND) : found.start()]
     if _PART_BEFORE.search(before) or _PART_AFTER.match(text, found.end()):
         return None
-    return found.group() if quantity_of(plain(found.group())) is not None else None
+    said, larger = found.group(), _LARGER.search(before)
+    if larger is not None:
+        said = larger.group() + said
+    return said if quantity_of(plain(said)) is not None else None

@@ -1,11 +1,14 @@
 """What a plain text is: a number, a list, a tuple or interval, a matrix, a relation, or words."""
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from assay_shared.answers.formula import is_formula
 from assay_shared.answers.latex import CLOSE, OPEN, words_of
 from assay_shared.answers.quantity import Quantity, quantity_of
+from assay_shared.answers.units import Unit, parse_unit
 
 _MAX_LENGTH = 2000
 _MAX_DEPTH = 8
@@ -17,6 +20,7 @@ _TOKEN = re.compile(
 _OPENS = {"(": ")]", "[": ")]", "{": "}", "\\{": "\\}", "\\langle": ("\\rangle",), "\\begin{": ""}
 _CLOSES = frozenset((")", "]", "}", "\\}", "\\rangle"))
 _SEPARATORS = frozenset((",", ";", "and", "or"))
+_JOINS = _SEPARATORS | {"\\in", "\\cup", "\\pm"}
 _RELATIONS = {"<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
 _MATRIX = re.compile(r"\\begin\{([pbvBV]?matrix|array)\}(.*)\\end\{\1\}", re.DOTALL)
 _COLUMNS = re.compile(r"\s*\{[clr|\s]*\}")
@@ -24,6 +28,9 @@ _NAME = re.compile(
     r"(?:\\?[A-Za-z]{1,12})(?:_\{?\w{1,8}\}?)?'*(?:\([A-Za-z](?:,\s?[A-Za-z]){0,3}\))?"
     r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+"
 )
+#: Where the unit behind a formula may begin: with upright letters, or with a word.
+_UNIT_START = re.compile(rf"(?:\\frac\s?\{{\s?)?+{OPEN}|(?<=[ \d)}}]) ?(?=[A-Za-z]{{2}})(?<!\\)")
+_MAX_UNIT_STARTS = 4
 #: A text with one of these is words; so is one of several letters alone.
 _RUN = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{4,}|(?<=[\uE000 ])[A-Za-z]{3,}")
 #: These stand in formulas, and are no words.
@@ -91,7 +98,16 @@ class Relation:
     relations: tuple[str, ...]
 
 
-Value = Quantity | Formula | Words | Several | Ordered | Matrix | Named | Relation
+@dataclass(frozen=True)
+class Measured:
+    """A formula that is no plain number, with its unit. `text` is both as they were written."""
+
+    formula: str
+    unit: Unit
+    text: str
+
+
+Value = Quantity | Measured | Formula | Words | Several | Ordered | Matrix | Named | Relation
 
 
 @dataclass(frozen=True)
@@ -121,6 +137,8 @@ def value_of(text: str, depth: int = 0) -> Value:
     matrix = _MATRIX.fullmatch(text)
     if matrix is not None:
         return _matrix(matrix[2], depth)
+    if not tokens & _JOINS and (measured := _measured(text)) is not None:
+        return measured
     if _is_words(text):
         return Words(text)
     if tokens & _SEPARATORS:
@@ -138,6 +156,18 @@ def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> V
     if "\\pm" in tokens:
         return _plus_minus(text, marks, depth)
     return _bracketed(text, depth)
+
+
+def _measured(text: str) -> Measured | None:
+    """The formula and the unit of a text that ends with a unit; None if it does not."""
+    for found in itertools.islice(_UNIT_START.finditer(text, 1), _MAX_UNIT_STARTS):
+        formula, tail = text[: found.start()].strip(), text[found.start() :].strip()
+        unit = parse_unit(f" {tail}")
+        if unit is None or not unit.is_sure or not (unit.is_known or OPEN in found.group()):
+            continue
+        if formula and not unit.is_percent and is_formula(words_of(formula)):
+            return Measured(words_of(formula), unit, text)
+    return None
 
 
 def _outer_marks(text: str) -> list[_Mark] | None:
@@ -298,6 +328,7 @@ def _matrix(inner: str, depth: int) -> Value:
 
 def _is_words(text: str) -> bool:
     """Whether a text is in a language, and no formula: its letters would be variables."""
-    if _ONLY_LETTERS.fullmatch(words_of(text).replace(" ", "")):
-        return True
+    letters = words_of(text).replace(" ", "")
+    if _ONLY_LETTERS.fullmatch(letters):
+        return letters != "pi"
     return any(found.group().lower() not in FORMULA_NAMES for found in _RUN.finditer(text))

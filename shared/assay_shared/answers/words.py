@@ -6,7 +6,10 @@ _MAX_LENGTH = 20_000
 _QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "\u00a0": " ", "\u202f": " "})
 #: Marks that end a clause behind a word; a question mark is a doubt. A mark behind a digit or a
 #: single letter may be of mathematics (5!, n!), a dot before a digit is a decimal's.
-_MARK = re.compile(r"(?<=[^\W\d_][^\W\d_])[.,;:!]+(?=\s|$|\")|(?<=\d)[.,;:](?=\s|$)|(?<=[^\s.])\.$")
+_MARK = re.compile(
+    r"(?<=[^\W\d_][^\W\d_])[.,;:!]+(?=\s|$|\")|(?<=\d)[.,;:](?=\s|$)|(?<=[^\s.])\.$"
+    r"|(?<=\w)[。．｡।۔።！，、；]+$"
+)
 _HYPHEN = re.compile(r"(?<=[^\W\d_][^\W\d_])-(?=[^\W\d_]{2})")
 _QUOTED = re.compile(r"""(?<![\w'])(["'])(?=\w)([^"']*)\1(?!\w)""")
 #: "A" is an article before a word in lower case, not in "vitamin A", "a b" or "a few".
