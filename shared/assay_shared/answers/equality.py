@@ -4,6 +4,7 @@ import itertools
 import re
 from collections.abc import Callable
 from functools import lru_cache
+from typing import Protocol
 
 from assay_shared.answers.formula import equal_formulas, is_formula
 from assay_shared.answers.latex import MAX_LENGTH, plain, words_of
@@ -24,7 +25,16 @@ from assay_shared.answers.units import Unit
 from assay_shared.answers.words import same_words
 
 _MAX_ITEMS = 64
-Prove = Callable[[str, str], bool]
+
+
+class Prove(Protocol):
+    """Tells whether two formulas are equal, or are but for a rational factor."""
+
+    def __call__(self, one: str, other: str, but_for_a_factor: bool = False) -> bool: ...
+
+
+#: The name of a number that varies, and not of a function.
+_VARIABLE = re.compile(r"[A-Za-z](?:_\w)?|\\[a-z]{2,8}")
 
 
 class NeedsProof(Exception):
@@ -45,7 +55,7 @@ def equal_by_proof(answer: str, reference: str) -> bool:
     return _compared(answer, reference, equal_formulas) is True
 
 
-def _unproven(one: str, other: str) -> bool:
+def _unproven(one: str, other: str, but_for_a_factor: bool = False) -> bool:
     raise NeedsProof
 
 
@@ -89,11 +99,13 @@ def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
     """x = 5 is 5, and is not y = 5. A relation may be the same equation."""
     if isinstance(one, Named) and isinstance(other, Named):
         if not one.names & other.names:
-            return None
+            return _same_equation(one, other, prove)
         return _same(one.value, other.value, prove)
     named, bare = (one, other) if isinstance(one, Named) else (other, one)
     assert isinstance(named, Named)
-    if isinstance(bare, Relation | Words):
+    if isinstance(bare, Relation):
+        return _same_equation(named, bare, prove)
+    if isinstance(bare, Words):
         return None
     return _same(named.value, bare, prove)
 
@@ -243,20 +255,40 @@ def _each_same(ones: tuple[Value, ...], others: tuple[Value, ...], prove: Prove)
 
 
 def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
-    """The same relations between the same differences, an equation's with either sign."""
+    """The same relations between the same differences."""
     assert isinstance(one, Relation)
     assert isinstance(other, Relation)
     if one.relations != other.relations:
         return None
     if one.sides == other.sides:
         return True
+    if one.relations == ("=",):
+        return _same_equation(one, other, prove)
     pairs = list(zip(_differences(one), _differences(other), strict=True))
     if not all(is_formula(first) and is_formula(second) for first, second in pairs):
         return None
-    if all(prove(first, second) for first, second in pairs):
-        return True
-    is_equation = one.relations == ("=",)
-    return (is_equation and prove(pairs[0][0], f"-({pairs[0][1]})")) or None
+    return all(prove(first, second) for first, second in pairs) or None
+
+
+def _same_equation(one: Value, other: Value, prove: Prove) -> bool | None:
+    """Whether the sides of two equations differ by the same, or by a multiple: y = 2x, 2x-y = 0."""
+    first, second = _sides(one), _sides(other)
+    if first is None or second is None:
+        return None
+    if not is_formula(first) or not is_formula(second):
+        return None
+    return prove(first, second, but_for_a_factor=True) or prove(first, second) or None
+
+
+def _sides(value: Value) -> str | None:
+    """One side of an equation less the other, where it is one of several variables."""
+    if isinstance(value, Relation) and value.relations == ("=",):
+        return _differences(value)[0]
+    if isinstance(value, Named) and isinstance(value.value, Formula):
+        name = min(value.names, key=len)
+        if _VARIABLE.fullmatch(name):
+            return f"({name})-({words_of(value.value.text)})"
+    return None
 
 
 def _differences(relation: Relation) -> list[str]:

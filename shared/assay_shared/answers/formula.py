@@ -5,6 +5,7 @@ first written without doubt: every product with its sign, decimals as fractions,
 What that cannot read is not handed on.
 """
 
+import math
 import random
 import re
 from typing import Any
@@ -12,68 +13,30 @@ from typing import Any
 _MAX_DEPTH = 24
 _MAX_TOKENS = 400
 _DIGITS = 60
-_TOKEN = re.compile(r"\s+|\d+(?:\.\d+)?|\.\d+|\\[A-Za-z]+|[A-Za-z]+|[-+*/^_!(){}\[\]|'°%]")
+_TOKEN = re.compile(r"\s+|\d+(?:\.\d+)?|\.\d+|\\[A-Za-z]+|[A-Za-z]+|[-+*/^_!(){}\[\]|'°%=]")
 _FUNCTIONS = frozenset(
     [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "ln",
-        "log",
-        "exp",
+        *("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan"),
+        *("sinh", "cosh", "tanh", "ln", "log", "exp"),
     ]
 )
+_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+_ALIASES = {f"a{name}": inverse for name, inverse in _INVERSE.items()}
 _CONSTANTS = {"pi": r"\pi", "e": "e", "i": "i"}
 _GREEK = frozenset(
     [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "vartheta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "sigma",
-        "tau",
-        "upsilon",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Sigma",
-        "Phi",
-        "Psi",
-        "Omega",
-        "emptyset",
-        "infty",
+        *("alpha", "beta", "gamma", "delta", "epsilon", "varepsilon", "zeta", "eta", "theta"),
+        *("vartheta", "iota", "kappa", "lambda", "mu", "nu", "xi", "rho", "sigma", "tau"),
+        *("upsilon", "phi", "varphi", "chi", "psi", "omega", "Gamma", "Delta", "Theta"),
+        *("Lambda", "Xi", "Sigma", "Phi", "Psi", "Omega", "emptyset", "infty"),
     ]
 )
-_PLAIN_NAMES = frozenset(("sqrt", "pi", "infty", "theta", "alpha")) | _FUNCTIONS
+_PLAIN_NAMES = frozenset(("sqrt", "pi", "infty", "theta", "alpha")) | _FUNCTIONS | {*_ALIASES}
+#: What rounds down or up, and where it ends; what repeats a term.
+_ROUNDED = {"lfloor": "rfloor", "lceil": "rceil"}
+_REPEATED = frozenset(("sum", "prod"))
+#: Terms of sums and factors of products, of those within others together.
+_MAX_TERMS = 1000
 _CALLED = frozenset("fghFGHPE")
 _OPERATORS = {"+": "+", "-": "-", "*": r"\cdot", "cdot": r"\cdot", "/": "/", "div": "/"}
 
@@ -89,6 +52,8 @@ class _Writer:
         self._tokens = _tokens(text)
         self._symbols = symbols
         self._place = 0
+        #: The variables of the sums and products around this place, and how many terms they have.
+        self._counted: dict[str, int] = {}
 
     def write(self) -> str:
         written = self._sum(0)
@@ -198,9 +163,48 @@ class _Writer:
         if token == "sqrt":
             root = f"[{self._group('[', ']', depth)}]" if self._peek() == "[" else ""
             return rf"\sqrt{root}{{{self._argument(depth)}}}"
-        if token in _FUNCTIONS:
-            return self._function(token, depth, until)
+        if token in _FUNCTIONS or token in _ALIASES:
+            return self._function(_ALIASES.get(token, token), depth, until)
+        if token in _ROUNDED:
+            self._place -= 1
+            inner = self._group(token, _ROUNDED[token], depth)
+            return rf"\{token} {inner} \{_ROUNDED[token]}"
+        if token in _REPEATED:
+            return self._repeated(token, depth, until)
         return self._symbol(token, depth)
+
+    def _repeated(self, name: str, depth: int, until: str) -> str:
+        """A sum or product of whole numbers from one to another, over the factors behind it."""
+        for token in "_{":
+            self._expect(token)
+        variable = self._next()
+        self._expect("=")
+        low = self._whole_number()
+        for token in "}^":
+            self._expect(token)
+        high = self._whole_number(in_braces=self._peek() == "{")
+        terms = high - low + 1
+        if len(variable) != 1 or variable in self._counted or not 0 < terms <= _MAX_TERMS:
+            raise Unreadable("a sum without an end")
+        self._counted[variable] = terms
+        if math.prod(self._counted.values()) > _MAX_TERMS:
+            raise Unreadable("too many terms")
+        counter = self._symbol(variable, depth)
+        body = self._product(depth + 1, until)
+        del self._counted[variable]
+        return rf"(\{name}_{{{counter}={low}}}^{{{high}}} ({body}))"
+
+    def _whole_number(self, in_braces: bool = False) -> int:
+        if in_braces:
+            self._expect("{")
+        sign = -1 if self._peek() == "-" else 1
+        self._place += sign < 0
+        token = self._next()
+        if not token.isdigit() or len(token) > 9:
+            raise Unreadable("no whole number")
+        if in_braces:
+            self._expect("}")
+        return sign * int(token)
 
     def _function(self, name: str, depth: int, until: str) -> str:
         power = base = ""
@@ -211,13 +215,15 @@ class _Writer:
                 base = self._argument(depth)
         if base and name != "log":
             raise Unreadable("a function with an index")
+        if power.replace(" ", "") == "-1":
+            if name not in _INVERSE:
+                raise Unreadable("an inverse or a reciprocal")
+            name, power = _INVERSE[name], ""
         argument = self._called(depth, until)
         if name == "exp":
             written = f"(e)^{{{argument}}}"
         else:
             written = rf"\{name}{f'_{{{base}}}' if base else ''}({argument})"
-        if power.replace(" ", "") == "-1":
-            raise Unreadable("an inverse or a reciprocal")
         return f"({written})^{{{power}}}" if power else written
 
     def _called(self, depth: int, until: str) -> str:
@@ -247,7 +253,7 @@ class _Writer:
             name += f"_{self._argument(depth)}"
         while self._peek() == "'":
             name += self._next()
-        if name in _CONSTANTS:
+        if name in _CONSTANTS and name not in self._counted:
             return _CONSTANTS[name]
         if token in _CALLED and self._peek() == "(":
             name += self._group("(", ")", depth)
@@ -263,7 +269,9 @@ def _tokens(text: str) -> list[str]:
         place = found.end()
         token = found.group()
         if token.isspace():
-            if tokens and tokens[-1][0].isdigit() and text[place : place + 1].isdigit():
+            after_index = len(tokens[-2:]) == 2 and tokens[-2] in "_^" and len(tokens[-1]) == 1
+            is_number = tokens and tokens[-1][0].isdigit() and not after_index
+            if is_number and text[place : place + 1].isdigit():
                 raise Unreadable("two numbers")
         elif token[0] == "\\":
             tokens.append(token[1:])
@@ -281,8 +289,12 @@ def _number(token: str) -> str:
     return rf"\frac{{{int(whole + digits)}}}{{{10 ** len(digits)}}}" if dot else str(int(whole))
 
 
-def equal_formulas(one: str, other: str) -> bool:
-    """Whether both plain formulas are the same value for every value of their variables."""
+def equal_formulas(one: str, other: str, but_for_a_factor: bool = False) -> bool:
+    """Whether both plain formulas are the same value for every value of their variables.
+
+    `but_for_a_factor`: whether one is the other times a rational number, as the sides of two
+    equations are that have the same solutions; for polynomials only.
+    """
     symbols: dict[str, int] = {}
     try:
         first, second = (_Writer(text, symbols).write() for text in _angles(one, other))
@@ -292,7 +304,7 @@ def equal_formulas(one: str, other: str) -> bool:
         return True
     if any(symbols.get(name) for name in ("infty", "emptyset")):
         return False
-    return _proven(first, second)
+    return _proven(first, second, but_for_a_factor)
 
 
 def is_formula(text: str) -> bool:
@@ -313,7 +325,7 @@ def _angles(one: str, other: str) -> tuple[str, str]:
     return both[0], both[1]
 
 
-def _proven(first: str, second: str) -> bool:
+def _proven(first: str, second: str, but_for_a_factor: bool) -> bool:
     """First by numbers, which tells almost all that differ, then by math-verify."""
     from latex2sympy2_extended.latex2sympy2 import latex2sympy
     from math_verify import verify
@@ -326,6 +338,10 @@ def _proven(first: str, second: str) -> bool:
         )
     except Exception:  # noqa: BLE001  # the parser raises no other for what it cannot read
         return False
+    if r"\sum" in first + second or r"\prod" in first + second:
+        one, other = _written_out(one), _written_out(other)
+    if but_for_a_factor:
+        return _proportional(one, other)
     exact = _rational(one), _rational(other)
     if None not in exact:
         return bool(exact[0] == exact[1])
@@ -335,6 +351,31 @@ def _proven(first: str, second: str) -> bool:
     return bool(
         verify(one, other, float_rounding=_DIGITS, numeric_precision=_DIGITS, timeout_seconds=None)
     )
+
+
+def _written_out(formula: Any) -> Any:
+    """With the terms of each sum, and the factors of each product."""
+    from sympy import Add, Mul, Product, Sum
+
+    def terms(repeated: Any) -> Any:
+        ((counter, low, high),) = repeated.limits
+        parts = [repeated.function.subs(counter, at) for at in range(int(low), int(high) + 1)]
+        return (Add if isinstance(repeated, Sum) else Mul)(*parts)
+
+    return formula.replace(lambda part: isinstance(part, Sum | Product), terms)
+
+
+def _proportional(one: Any, other: Any) -> bool:
+    """Whether one polynomial is the other times a rational number that is not zero."""
+    symbols = sorted(one.free_symbols | other.free_symbols, key=str)
+    if not symbols or not (one.is_polynomial(*symbols) and other.is_polynomial(*symbols)):
+        return False
+    generator = random.Random(1)
+    point = {symbol: _point(generator) for symbol in symbols}
+    values = one.subs(point), other.subs(point)
+    if not all(value.is_Rational and value != 0 for value in values):
+        return False
+    return bool((one * values[1] - other * values[0]).expand() == 0)
 
 
 def _rational(formula: Any) -> Any:
