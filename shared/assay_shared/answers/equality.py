@@ -85,6 +85,10 @@ def _same(one: Value, other: Value, prove: Prove) -> bool | None:
     for kind, same in _BY_KIND:
         if isinstance(one, kind) and isinstance(other, kind):
             return same(one, other, prove)
+    return _same_formula(one, other, prove)
+
+
+def _same_formula(one: Value, other: Value, prove: Prove) -> bool | None:
     first, second = _formula(one), _formula(other)
     if first is None or second is None:
         return None
@@ -111,7 +115,7 @@ def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
 
 
 def _same_measured(one: Value, other: Value, prove: Prove) -> bool | None:
-    """The same formula in the same unit, which one side may leave out; known units are converted."""
+    """The same formula and unit, which one side may leave out; known units are converted."""
     if isinstance(one, Measured) and isinstance(other, Formula):
         if _packed(one.text) == _packed(other.text):
             return True
@@ -123,7 +127,9 @@ def _same_measured(one: Value, other: Value, prove: Prove) -> bool | None:
     scales = _scales(first[1], second[1])
     if scales is None:
         return None
-    left, right = (f"{formula}{scale}" for (formula, _), scale in zip((first, second), scales))
+    left, right = (
+        f"{formula}{scale}" for (formula, _), scale in zip((first, second), scales, strict=True)
+    )
     if _packed(left) == _packed(right):
         return True
     if not is_formula(left) or not is_formula(right):
@@ -277,7 +283,9 @@ def _same_equation(one: Value, other: Value, prove: Prove) -> bool | None:
         return None
     if not is_formula(first) or not is_formula(second):
         return None
-    return prove(first, second, but_for_a_factor=True) or prove(first, second) or None
+    if prove(first, second, but_for_a_factor=True) or prove(first, second):
+        return True
+    return prove(first, f"-({second})") or None
 
 
 def _sides(value: Value) -> str | None:

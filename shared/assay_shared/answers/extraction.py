@@ -7,6 +7,7 @@ from enum import StrEnum
 from assay_shared.answers.latex import plain
 from assay_shared.answers.quantity import quantity_of
 from assay_shared.answers.structure import FORMULA_NAMES, Formula, Named, Words, value_of
+from assay_shared.answers.styles import unstyled
 from assay_shared.answers.units import UNIT_NAMES
 
 #: An answer stands at the end of a text; what stands further ahead is not searched.
@@ -98,7 +99,8 @@ def extract(text: str, part: Extract) -> str | None:
         case Extract.LAST_LINE:
             return text.strip().rpartition("\n")[2].strip()
         case Extract.BOXED:
-            return last_boxed(text)
+            boxed = last_boxed(text)
+            return None if boxed is None else unstyled(boxed)
         case Extract.MARKED:
             return last_marked(text)
         case Extract.TAGGED:

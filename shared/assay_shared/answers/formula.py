@@ -8,6 +8,7 @@ What that cannot read is not handed on.
 import math
 import random
 import re
+from functools import lru_cache
 from typing import Any
 
 _MAX_DEPTH = 24
@@ -75,8 +76,7 @@ class _Writer:
 
     def _sum(self, depth: int, until: str = "") -> str:
         """Terms with their signs, up to a token that no term begins with."""
-        if depth > _MAX_DEPTH:
-            raise Unreadable("nested too deep")
+        _check(depth)
         written: list[str] = []
         while True:
             if self._peek() in ("+", "-"):
@@ -118,6 +118,7 @@ class _Writer:
         return [t if t in "{}" else "0" * t.isdigit() for t in ahead] == list("{0}{0}")
 
     def _power(self, depth: int, until: str) -> str:
+        _check(depth)
         base = self._atom(depth, until)
         while self._peek() in ("^", "!", "°", "%"):
             token = self._next()
@@ -132,13 +133,14 @@ class _Writer:
 
     def _argument(self, depth: int) -> str:
         """What a power, a root or a fraction takes: a group, or one digit, letter or command."""
+        _check(depth)
         if self._peek() == "{":
             return self._group("{", "}", depth)
         token = self._peek()
         if self._is_number(0) and len(token) > 1 and token.isdigit():
             self._tokens[self._place : self._place + 1] = [token[0], token[1:]]
         if token == "-":
-            return self._next() + self._argument(depth)
+            return self._next() + self._argument(depth + 1)
         return self._atom(depth + 1, "")
 
     def _group(self, opened: str, closed: str, depth: int) -> str:
@@ -157,12 +159,12 @@ class _Writer:
         if token and token[0] in "0123456789.":
             return _number(token)
         if token == "frac":
-            return rf"\frac{{{self._argument(depth)}}}{{{self._argument(depth)}}}"
+            return rf"\frac{{{self._argument(depth + 1)}}}{{{self._argument(depth + 1)}}}"
         if token == "binom":
-            return rf"\binom{{{self._argument(depth)}}}{{{self._argument(depth)}}}"
+            return rf"\binom{{{self._argument(depth + 1)}}}{{{self._argument(depth + 1)}}}"
         if token == "sqrt":
             root = f"[{self._group('[', ']', depth)}]" if self._peek() == "[" else ""
-            return rf"\sqrt{root}{{{self._argument(depth)}}}"
+            return rf"\sqrt{root}{{{self._argument(depth + 1)}}}"
         if token in _FUNCTIONS or token in _ALIASES:
             return self._function(_ALIASES.get(token, token), depth, until)
         if token in _ROUNDED:
@@ -260,6 +262,11 @@ class _Writer:
         return f"x_{{{self._symbols.setdefault(name, len(self._symbols) + 1)}}}"
 
 
+def _check(depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise Unreadable("nested too deep")
+
+
 def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
     place = 0
@@ -327,15 +334,11 @@ def _angles(one: str, other: str) -> tuple[str, str]:
 
 def _proven(first: str, second: str, but_for_a_factor: bool) -> bool:
     """First by numbers, which tells almost all that differ, then by math-verify."""
-    from latex2sympy2_extended.latex2sympy2 import latex2sympy
     from math_verify import verify
 
     is_real = not re.search(r"(?<![A-Za-z\\])i(?![A-Za-z])", f"{first} {second}")
     try:
-        one, other = (
-            latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
-            for text in (first, second)
-        )
+        one, other = _parsed(first, is_real), _parsed(second, is_real)
     except Exception:  # noqa: BLE001  # the parser raises no other for what it cannot read
         return False
     if r"\sum" in first + second or r"\prod" in first + second:
@@ -351,6 +354,14 @@ def _proven(first: str, second: str, but_for_a_factor: bool) -> bool:
     return bool(
         verify(one, other, float_rounding=_DIGITS, numeric_precision=_DIGITS, timeout_seconds=None)
     )
+
+
+@lru_cache(maxsize=256)
+def _parsed(text: str, is_real: bool) -> Any:
+    """The formula of sympy's; kept, since each item of a set is compared with several."""
+    from latex2sympy2_extended.latex2sympy2 import latex2sympy
+
+    return latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
 
 
 def _written_out(formula: Any) -> Any:

@@ -22,6 +22,10 @@ _DOTTED = re.compile(
 )
 #: {a \\over b} and {n \\choose k}, in braces or as all of a text.
 _OVER = re.compile(r"(?:\{|\A)([^{}\\$=<>,]*+)\\(over|choose)(?![A-Za-z])([^{}\\$=<>,]*+)(?:\}|\Z)")
+#: {}_5C_2, the number of ways to choose.
+_CHOSEN = re.compile(
+    r"(?:\A|(?<=[\s=(]))(?:\{\}|\{\s\})?[_^](?:\{(\d++)\}|(\d++))\s?C_(?:\{(\d++)\}|(\d))(?!\d)"
+)
 _ROOT = re.compile(r"\\root\s*+(\d++)\s*+\\of(?![A-Za-z])")
 _PLUS = re.compile(r"(?<![\w)}\]])\+\s*+(?=\\infty\b)")
 _MODULUS = re.compile(
@@ -148,7 +152,7 @@ def plain(text: str) -> str:
         bare = _HALF_DAY.sub(lambda found: f" {found[1].lower()}m", bare)
     if bare.endswith((".", "。", "．")) and not bare.endswith(".."):
         bare = bare[:-1].rstrip()
-    if len(bare) > _MAX_SAID or not bare[-1:].isalpha() and bare[-1:] != CLOSE:
+    if len(bare) > _MAX_SAID or (not bare[-1:].isalpha() and bare[-1:] != CLOSE):
         return bare
     return _SAID.get(words_of(bare).strip().lower(), bare)
 
@@ -163,6 +167,8 @@ def _without_latex(text: str) -> str:
     text = _SUPERSCRIPT.sub(lambda found: f"^{{{found.group().translate(_NORMAL)}}}", text)
     if "=" in text:
         text = _ASCII_RELATION.sub(lambda found: _RELATION[found.group()], text)
+    if "C_" in text:
+        text = _CHOSEN.sub(_binomial, text)
     if "\\" in text:
         text = _without_commands(text)
     return text.replace("{,}", ",")
@@ -189,6 +195,10 @@ def _without_commands(text: str) -> str:
 def _repeating(found: re.Match[str]) -> str:
     fixed, *period = (group or "" for group in found.groups())
     return rf"{fixed}\overline{{{''.join(period)}}}"
+
+
+def _binomial(found: re.Match[str]) -> str:
+    return rf"\binom{{{found[1] or found[2]}}}{{{found[3] or found[4]}}}"
 
 
 def _fraction(found: re.Match[str]) -> str:

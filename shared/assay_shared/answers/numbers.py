@@ -1,4 +1,4 @@
-"""Plain numbers, exactly: 1,234.50  1/2  3 1/2  1.5e3  2 \\cdot 10^{-3}  0.\\overline{3}  0.333..."""
+"""Plain numbers, exactly: 1,234.5  1/2  3 1/2  1.5e3  2 \\cdot 10^{-3}  0.\\overline{3} 0.333..."""
 
 import re
 from fractions import Fraction

@@ -8,6 +8,7 @@ from functools import lru_cache
 from assay_shared.answers.formula import is_formula
 from assay_shared.answers.latex import CLOSE, OPEN, words_of
 from assay_shared.answers.quantity import Quantity, quantity_of
+from assay_shared.answers.sets import REALS, all_but, as_intervals, numeral_of, property_of
 from assay_shared.answers.units import Unit, parse_unit
 
 _MAX_LENGTH = 2000
@@ -22,11 +23,13 @@ _CLOSES = frozenset((")", "]", "}", "\\}", "\\rangle"))
 _SEPARATORS = frozenset((",", ";", "and", "or"))
 _JOINS = _SEPARATORS | {"\\in", "\\cup", "\\pm"}
 _RELATIONS = {"<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
-_MATRIX = re.compile(r"\\begin\{([pbvBV]?matrix|array)\}(.*)\\end\{\1\}", re.DOTALL)
+_MATRIX = re.compile(r"\\begin\{([pbvBV]?matrix|smallmatrix|array)\}(.*)\\end\{\1\}", re.DOTALL)
+_ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?")
+_BRACKETED = re.compile(r"[(\[]\s?(\\begin\{(?:array|matrix|smallmatrix)\}.*\})\s?[)\]]", re.DOTALL)
 _COLUMNS = re.compile(r"\s*\{[clr|\s]*\}")
 _NAME = re.compile(
     r"(?:\\?[A-Za-z]{1,12})(?:_\{?\w{1,8}\}?)?'*(?:\([A-Za-z](?:,\s?[A-Za-z]){0,3}\))?"
-    r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+"
+    r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+|\([A-Za-z](?:,\s?[A-Za-z]){1,3}\)"
 )
 #: Where the unit behind a formula may begin: with upright letters, or with a word.
 _UNIT_START = re.compile(rf"(?:\\frac\s?\{{\s?)?+{OPEN}|(?<=[ \d)}}]) ?(?=[A-Za-z]{{2}})(?<!\\)")
@@ -107,7 +110,17 @@ class Measured:
     text: str
 
 
-Value = Quantity | Measured | Formula | Words | Several | Ordered | Matrix | Named | Relation
+@dataclass(frozen=True)
+class Numeral:
+    """Digits in a base. It equals no number in another one: the base may be what was asked."""
+
+    digits: str
+    base: int
+
+
+Value = (
+    Quantity | Numeral | Measured | Formula | Words | Several | Ordered | Matrix | Named | Relation
+)
 
 
 @dataclass(frozen=True)
@@ -128,13 +141,21 @@ def value_of(text: str, depth: int = 0) -> Value:
         return number
     if len(text) > _MAX_LENGTH or depth > _MAX_DEPTH:
         return Words(text)
+    digits = numeral_of(text)
+    if digits is not None:
+        return Numeral(*digits)
+    return _set_of_reals(text, depth) or _structured(text, depth)
+
+
+def _structured(text: str, depth: int) -> Value:
+    """What the relations, separators and brackets of a text make of it."""
     marks = _outer_marks(text)
     if marks is None:
         return Words(text)
     tokens = {mark.token for mark in marks}
     if tokens & {"=", *_RELATIONS} and not tokens & _SEPARATORS:
         return _relation(text, marks, depth)
-    matrix = _MATRIX.fullmatch(text)
+    matrix = _MATRIX.fullmatch(_BRACKETED.sub(r"\1", text)) if "\\begin" in text else None
     if matrix is not None:
         return _matrix(matrix[2], depth)
     if not tokens & _JOINS and (measured := _measured(text)) is not None:
@@ -156,6 +177,21 @@ def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> V
     if "\\pm" in tokens:
         return _plus_minus(text, marks, depth)
     return _bracketed(text, depth)
+
+
+def _set_of_reals(text: str, depth: int) -> Value | None:
+    """The intervals of a text like \\mathbb{R} \\setminus \\{0\\} or \\{x \\mid x > 3\\}."""
+    if REALS not in text and text[:1] not in ("\\", "]") and text[-1:] != "[":
+        return None
+    intervals = as_intervals(text)
+    if intervals is not None:
+        return value_of(intervals, depth + 1)
+    found = property_of(text)
+    if found is None:
+        return None
+    value = value_of(found[1], depth + 1)
+    is_interval = isinstance(value, Named) and isinstance(value.value, Ordered | Several)
+    return value.value if is_interval and found[0] in value.names else None
 
 
 def _measured(text: str) -> Measured | None:
@@ -214,6 +250,8 @@ def _relation(text: str, marks: list[_Mark], depth: int) -> Value:
     """A name's value, an interval of one variable, or a relation."""
     used = [mark for mark in marks if mark.token == "=" or mark.token in _RELATIONS]
     sides = [side.strip() for side in _split_all(text, used)]
+    if len(used) == 1 and used[0].token == "\\ne":
+        return _unequal(text, sides, depth)
     if any(mark.token == "\\ne" or not side for mark, side in zip(used, sides[1:], strict=True)):
         return Words(text)
     if all(mark.token == "=" for mark in used):
@@ -227,6 +265,14 @@ def _relation(text: str, marks: list[_Mark], depth: int) -> Value:
     if not all(relation.startswith("<") for relation in relations):
         return Words(text)
     return _interval(sides, relations, depth) or Relation(tuple(sides), tuple(relations))
+
+
+def _unequal(text: str, sides: list[str], depth: int) -> Value:
+    """All real numbers but one."""
+    name, intervals = _name(sides[0]), all_but(sides[1])
+    if name is None or intervals is None or "," in sides[1] or _is_words(sides[1]):
+        return Words(text)
+    return Named(frozenset((name,)), value_of(intervals, depth + 1))
 
 
 def _split_all(text: str, marks: list[_Mark]) -> list[str]:
@@ -321,7 +367,7 @@ def _unbracketed(text: str) -> tuple[str, str, str]:
 
 def _matrix(inner: str, depth: int) -> Value:
     inner = _COLUMNS.sub("", inner, count=1) if inner.lstrip().startswith("{") else inner
-    rows = [row for row in inner.split("\\\\") if row.strip()]
+    rows = [row for row in _ROW_END.split(inner) if row.strip()]
     cells = tuple(tuple(value_of(cell, depth + 1) for cell in row.split("&")) for row in rows)
     return Matrix(cells)
 

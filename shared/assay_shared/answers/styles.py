@@ -81,3 +81,15 @@ def _without_outer_braces(text: str) -> str:
     while bare.startswith("{") and closing(bare, 1) == len(bare) - 1:
         bare = bare[1:-1].strip()
     return bare
+
+
+def unstyled(text: str) -> str:
+    """The text without the fonts and dollars around all of it: \\text{Paris} is Paris."""
+    while True:
+        bare = text.strip()
+        if bare.count("$") == 2 and bare[0] == bare[-1] == "$":
+            bare = bare[1:-1].strip()
+        found = _NAMES.match(bare)
+        if found is None or closing(bare, found.end()) != len(bare) - 1:
+            return bare
+        text = bare[found.end() : -1]

@@ -246,6 +246,8 @@ def parse_unit(tail: str, one: bool = False) -> Unit | None:
     if "\\" in tail:
         text = _RATIO.sub(r"\1/ \2", _GREEK.sub("μ", text)).replace("\\Omega", "Ω")
     text = " ".join(text.replace(OPEN, " ").replace(CLOSE, " ").split())
+    if text[-1:] in ("s", "t"):
+        text = _SCALE.sub("", text)
     known = _known(text.replace("μ ", "μ"), upright=OPEN in tail)
     if known is not None:
         return known
@@ -272,8 +274,6 @@ def _singular(text: str) -> str:
 
 def _known(text: str, upright: bool) -> Unit | None:
     """Units of the table, their powers, products and ratios: km/h, square feet, m s^{-2}."""
-    if len(text) > 8 and text[-1] in "st":
-        text = _SCALE.sub("", text)
     powers: dict[str, int] = {}
     size, sign, power, num_names, longest = Fraction(1), 1, 1, 0, 0
     last: tuple[str, Fraction] | None = None
