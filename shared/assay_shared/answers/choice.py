@@ -14,8 +14,10 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: A choice stands at the end of a text, or at its start; what lies between is not searched.
 _MAX_SEARCHED = 8192
 _MAX_OPTION = 1000
-_DECORATION = str.maketrans("（）", "()", '*`_"“”')
+_DECORATION = str.maketrans("（）", "()", '*`"“”')
 _DECORATED = re.compile('[（）*`"“”]')
+#: The underscores around an emphasis, which are no index: CO_2, H_{2}O.
+_UNDERSCORES = re.compile(r"(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?![\w{])")
 #: How much longer than an option's text a way of writing it may be.
 _MAX_LONGER = 24
 _LABEL = re.compile(
@@ -106,7 +108,10 @@ def option_key(text: str) -> str:
 
 
 def _undecorated(text: str) -> str:
-    return text.translate(_DECORATION) if _DECORATED.search(text) else text
+    if not _DECORATED.search(text):
+        return text
+    bare = text.translate(_DECORATION)
+    return _UNDERSCORES.sub("", bare) if "_" in bare else bare
 
 
 def is_there_twice(texts: Sequence[str], letter: str) -> bool:

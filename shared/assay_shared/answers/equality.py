@@ -7,7 +7,7 @@ from functools import lru_cache
 from typing import Protocol
 
 from assay_shared.answers.formula import equal_formulas, is_formula
-from assay_shared.answers.latex import MAX_LENGTH, plain, words_of
+from assay_shared.answers.latex import MAX_LENGTH, OPEN, plain, words_of
 from assay_shared.answers.quantity import Quantity
 from assay_shared.answers.structure import (
     Formula,
@@ -67,6 +67,8 @@ def _compared(answer: str, reference: str, prove: Prove) -> bool | None:
     if max(len(answer), len(reference)) > MAX_LENGTH:
         return True if same_words(answer, reference) else None
     one, other = plain(answer), plain(reference)
+    if (OPEN in one or OPEN in other) and _packed(one) == _packed(other):
+        return True
     return _same(value_of(one), value_of(other), prove)
 
 
@@ -110,7 +112,7 @@ def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
     if isinstance(bare, Relation):
         return _same_equation(named, bare, prove)
     if isinstance(bare, Words):
-        return None
+        return _same_text(named.value, bare)
     return _same(named.value, bare, prove)
 
 

@@ -23,6 +23,13 @@ _CLAIM = re.compile(
     r"[ \t]*+(?:[:=][ \t]*+)?+(?:\*\*[ \t]*+)?+([^\n]++)",
     re.IGNORECASE,
 )
+#: What may stand before "the answer is" where it gives words: anything else might deny them.
+_LEADS_TO_CLAIM = re.compile(
+    r"(?:\A|[.!\n:]\s*+)(?:(?:so|thus|hence|therefore|then|finally|and|in\ conclusion)\b[\s,]*+)*+"
+    r"(?:(?:the|my|our|final|correct|right)\s++)*+\Z",
+    re.IGNORECASE,
+)
+_NO_WORDS = re.compile(r"[\d$\\?]")
 _MATHS = re.compile(
     r"\$\$([^$]++)\$\$|\$([^$\n]++)\$"
     r"|\\\(((?:[^\\]|\\[^)(])*+)\\\)|\\\[((?:[^\\]|\\[^\][])*+)\\\]"
@@ -57,6 +64,7 @@ _PART_AFTER = re.compile(
 )
 #: Characters around a number or box that may make it a part of more.
 _MAX_AROUND = 24
+_MAX_LEAD = 80
 #: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
 _OPERATOR_BEFORE = re.compile(
     r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d"
@@ -237,9 +245,16 @@ def _claimed(text: str) -> str | None:
     if found is None or found.end() < len(text.rstrip()):
         return None
     said = found[1].strip().rstrip(".").strip()
-    if len(said) <= _MAX_SHORT and _is_value(said):
+    if len(said) > _MAX_SHORT:
+        return None
+    if _is_value(said) or (not _NO_WORDS.search(said) and _is_said_plainly(text, found)):
         return said
     return None
+
+
+def _is_said_plainly(text: str, claim: re.Match[str]) -> bool:
+    """Whether a claim is a sentence of its own: So the answer is Paris."""
+    return bool(_LEADS_TO_CLAIM.search(text[max(0, claim.start() - _MAX_LEAD) : claim.start()]))
 
 
 def _is_value(text: str) -> bool:

@@ -153,8 +153,11 @@ def _structured(text: str, depth: int) -> Value:
     if marks is None:
         return Words(text)
     tokens = {mark.token for mark in marks}
-    if tokens & {"=", *_RELATIONS} and not tokens & _SEPARATORS:
-        return _relation(text, marks, depth)
+    if tokens & {"=", *_RELATIONS}:
+        if not tokens & _SEPARATORS:
+            return _relation(text, marks, depth)
+        if (named := _named_number(text)) is not None:
+            return named
     matrix = _MATRIX.fullmatch(_BRACKETED.sub(r"\1", text)) if "\\begin" in text else None
     if matrix is not None:
         return _matrix(matrix[2], depth)
@@ -290,6 +293,13 @@ def _equation(text: str, sides: list[str], depth: int) -> Value:
     if len(sides) == 2 and all(sides) and not _is_words(text):
         return Relation(tuple(sides), ("=",))
     return Words(text)
+
+
+def _named_number(text: str) -> Named | None:
+    """x = 1,600 has no separators."""
+    side, _, rest = text.partition("=")
+    name, number = _name(side.strip()), quantity_of(rest.strip())
+    return None if name is None or number is None else Named(frozenset((name,)), number)
 
 
 def _name(side: str) -> str | None:

@@ -27,7 +27,8 @@ _BLACKBOARD = re.compile(r"\\(?:mathbb|Bbb)\s*+(?:\{\s*+([A-Z])\s*+\}|([A-Z])(?!
 #: A currency in upright letters, and a number at their beginning: neither is a word.
 _SIGN = re.compile(rf"{OPEN}\s*+([€£¥%°\ue002])\s*+{CLOSE}")
 _NUMBER = re.compile(rf"\s{OPEN}(\s*+[-+]?[\ue002$€£¥]?\d[\d.,/]*+)(?=[\s{CLOSE}])")
-_EMPTY = re.compile(rf"{OPEN}\s*+{CLOSE}")
+#: Upright signs and digits without a letter.
+_NO_LETTERS = re.compile(rf"{OPEN}([^A-Za-z{OPEN}{CLOSE}]*+){CLOSE}")
 
 
 def without_styles(text: str) -> str:
@@ -39,7 +40,7 @@ def without_styles(text: str) -> str:
     text = _unwrapped(text)
     text = _DECLARED.sub(" ", text)
     if OPEN in text:
-        text = _EMPTY.sub("", _NUMBER.sub(rf"\1 {OPEN}", _SIGN.sub(r"\1", text)))
+        text = _NO_LETTERS.sub(r"\1", _NUMBER.sub(rf"\1 {OPEN}", _SIGN.sub(r"\1", text)))
     return _without_outer_braces(text)
 
 

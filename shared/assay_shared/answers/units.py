@@ -51,6 +51,7 @@ _TABLE = (
     ("euros", "1", "€ euro euros eur"),
     ("sterling", "1", "£ gbp"),
     ("yen", "1", "¥ yen jpy"),
+    ("yuan", "1", "yuan rmb"),
     ("angle", "1", "° degree degrees deg"),
     ("radians", "1", "rad rads radian radians"),
     ("percent", "1", "% percent"),
