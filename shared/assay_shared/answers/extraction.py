@@ -290,9 +290,9 @@ def last_quantity(text: str, start: int = 0) -> str | None:
     if found is None:
         return None
     before = text[max(start, found.start() - _MAX_AROUND) : found.start()]
-    if _PART_BEFORE.search(before) or _PART_AFTER.match(text, found.end()):
-        return None
     said, larger = found.group(), _LARGER.search(before)
     if larger is not None:
-        said = larger.group() + said
+        said, before = larger.group() + said, before[: larger.start()]
+    if _PART_BEFORE.search(before) or _PART_AFTER.match(text, found.end()):
+        return None
     return said if quantity_of(plain(said)) is not None else None

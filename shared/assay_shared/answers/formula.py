@@ -42,6 +42,10 @@ _CALLED = frozenset("fghFGHPE")
 _OPERATORS = {"+": "+", "-": "-", "*": r"\cdot", "cdot": r"\cdot", "/": "/", "div": "/"}
 
 
+#: What sympy raises about formulas that it cannot compute: they are not proven equal.
+_UNPROVABLE = (ArithmeticError, ValueError, TypeError, NotImplementedError, RecursionError)
+
+
 class Unreadable(ValueError):
     """The text is no formula of the kinds that are compared."""
 
@@ -334,8 +338,6 @@ def _angles(one: str, other: str) -> tuple[str, str]:
 
 def _proven(first: str, second: str, but_for_a_factor: bool) -> bool:
     """First by numbers, which tells almost all that differ, then by math-verify."""
-    from math_verify import verify
-
     is_real = not re.search(r"(?<![A-Za-z\\])i(?![A-Za-z])", f"{first} {second}")
     try:
         one, other = _parsed(first, is_real), _parsed(second, is_real)
@@ -343,8 +345,15 @@ def _proven(first: str, second: str, but_for_a_factor: bool) -> bool:
         return False
     if r"\sum" in first + second or r"\prod" in first + second:
         one, other = _written_out(one), _written_out(other)
-    if but_for_a_factor:
-        return _proportional(one, other)
+    try:
+        return _proportional(one, other) if but_for_a_factor else _equal(one, other)
+    except _UNPROVABLE:
+        return False
+
+
+def _equal(one: Any, other: Any) -> bool:
+    from math_verify import verify
+
     exact = _rational(one), _rational(other)
     if None not in exact:
         return bool(exact[0] == exact[1])

@@ -9,6 +9,7 @@ from assay_shared.answers.styles import CLOSE, OPEN, without_styles
 DOLLAR = "\ue002"
 #: A longer text is compared as it stands.
 MAX_LENGTH = 2000
+_FULL_STOPS = (".", "。", "．", "｡", "।", "۔", "።")
 _MAX_SAID = 40
 
 _DEGREE = re.compile(
@@ -150,7 +151,7 @@ def plain(text: str) -> str:
     bare = " ".join(bare.split())
     if ":" in bare:
         bare = _HALF_DAY.sub(lambda found: f" {found[1].lower()}m", bare)
-    if bare.endswith((".", "。", "．")) and not bare.endswith(".."):
+    if bare.endswith(_FULL_STOPS) and not bare.endswith(".."):
         bare = bare[:-1].rstrip()
     if len(bare) > _MAX_SAID or (not bare[-1:].isalpha() and bare[-1:] != CLOSE):
         return bare
