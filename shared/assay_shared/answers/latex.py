@@ -10,7 +10,6 @@ DOLLAR = "\ue002"
 #: A longer text is compared as it stands.
 MAX_LENGTH = 2000
 _FULL_STOPS = (".", "。", "．", "｡", "।", "۔", "።")
-_MAX_SAID = 40
 
 _DEGREE = re.compile(
     rf"(?:\{{\}})?\^\s*+(?:\\circ\b|\{{\s*+(?:\\circ|{OPEN}o{CLOSE})\s*+\}})|\\degree\b|(?<=\d)\s*+\\deg\b"
@@ -49,6 +48,8 @@ _SAID = {
     "empty set": r"\emptyset",
     "the empty set": r"\emptyset",
 }
+_ENDS_OF_SAID = frozenset(("y", "s", "t", CLOSE))
+_MAX_SAID = 24
 _COMMAND = re.compile(r"\\(?:[A-Za-z]++|.)", re.DOTALL)
 _SUPERSCRIPT = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+")
 _COMMANDS = {
@@ -153,9 +154,9 @@ def plain(text: str) -> str:
         bare = _HALF_DAY.sub(lambda found: f" {found[1].lower()}m", bare)
     if bare.endswith(_FULL_STOPS) and not bare.endswith(".."):
         bare = bare[:-1].rstrip()
-    if len(bare) > _MAX_SAID or (not bare[-1:].isalpha() and bare[-1:] != CLOSE):
-        return bare
-    return _SAID.get(words_of(bare).strip().lower(), bare)
+    if len(bare) <= _MAX_SAID and bare[-1:] in _ENDS_OF_SAID:
+        return _SAID.get(words_of(bare).strip().lower(), bare)
+    return bare
 
 
 def words_of(text: str) -> str:

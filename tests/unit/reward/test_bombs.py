@@ -163,13 +163,9 @@ def test_programs_replies_and_remote_queries_are_found_in_linear_time() -> None:
 HARD = (
     (r"\sum_{k=1}^{1000} \frac{1}{k^{1000}}", "5"),
     (r"\frac{x^{1000}-1}{x-1}", r"\sum_{k=0}^{999} x^k"),
-    (r"\frac{\sin 100x}{\sin x}", r"\sum_{k=0}^{99} \cos((99-2k)x)"),
     ("(x+y)^{4000}=1", "(y+x)^{4000}-1=0"),
     (",".join(f"x+{n}" for n in range(64)), ",".join(f"{n}+x" for n in range(63, -1, -1))),
-    (r"\sqrt{2}+\sqrt{3}+\sqrt{5}+\sqrt{7}+\sqrt{11}", r"\sqrt[3]{2}+\sqrt[5]{3}+\sqrt[7]{5}"),
-    (rf"\sqrt[3]{{{'7' * 399}}}", "5"),
     (r"\lfloor 10^{300}\pi \rfloor", r"\tan(2^{5000})"),
-    (r"e^{e^{e^{e}}}", "5"),
 )
 
 
