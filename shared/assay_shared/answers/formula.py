@@ -20,6 +20,7 @@ _FUNCTIONS = frozenset(
     ]
 )
 _INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+_OF_ANGLES = re.compile("sin|cos|tan|cot|sec|csc")
 _ALIASES = {f"a{name}": inverse for name, inverse in _INVERSE.items()}
 _CONSTANTS = {"pi": r"\pi", "e": "e", "i": "i"}
 _GREEK = frozenset(
@@ -325,6 +326,6 @@ def _angles(one: str, other: str) -> tuple[str, str]:
     """Without the degree sign where the other side has neither degrees nor pi."""
     both = []
     for text, against in ((one, other), (other, one)):
-        told = "°" in against or "pi" in against
+        told = "°" in against or "pi" in against or _OF_ANGLES.search(text) is not None
         both.append(text if told else text.replace("°", ""))
     return both[0], both[1]

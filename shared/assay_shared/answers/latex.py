@@ -32,6 +32,8 @@ _MODULUS = re.compile(
     rf"\(?\s*+(?:\\p?mod(?![A-Za-z])|{OPEN}mod\s*+{CLOSE}|(?<![A-Za-z])mod(?![A-Za-z]))"
     r"\s*+\{?\s*+(\w++)\s*+\}?\s*+\)?"
 )
+#: A space that does not break, behind a value; behind a command or a sign it denies.
+_TIE = re.compile(rf"(\\[A-Za-z]++)?(?<=[\w}})\].,$°{OPEN}])~")
 _RELATION = {">=": r"\ge ", "<=": r"\le "}
 _ASCII_RELATION = re.compile(r"(?<![<=>])[<>]=(?![=>])")
 #: The half of a day behind a time: 2:30 p.m.
@@ -191,7 +193,11 @@ def _without_commands(text: str) -> str:
     text = _COMMAND.sub(_command, text)
     if "infty" in text:
         text = _PLUS.sub("", text)
-    return text.replace("~", " ")
+    return _TIE.sub(_tied, text) if "~" in text else text
+
+
+def _tied(found: re.Match[str]) -> str:
+    return found.group() if found[1] else " "
 
 
 def _repeating(found: re.Match[str]) -> str:

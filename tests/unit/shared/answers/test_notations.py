@@ -12,7 +12,7 @@ RIGHT = r"""
 \frac34 \text{ cup} | 3/4 | 0.75 | \dfrac{3}{4}\text{ cups} | 3/4 cup | \frac34\,\text{cup}
 24\pi \text{ square inches} | 24\pi | 24\pi\text{ in}^2 | 24π sq in | 24\pi\ \mathrm{in}^{2}
 24\pi | 24\pi \text{ square inches} | 24\pi \text{ cm}^2 | 24 \pi\text{ units}
-2\sqrt{3} \text{ cm} | 2\sqrt3 | \sqrt{12} \text{ cm} | 20\sqrt{3} \text{ mm}
+2\sqrt{3} \text{ cm} | 2\sqrt3 | 2\sqrt{3}\mathrm{~cm} | \sqrt{12} \text{ cm} | 20\sqrt{3} \text{ mm}
 2\sqrt{3} \text{ cm} | 2\sqrt{3}\,\mathrm{cm}
 \frac{\sqrt{3}}{2} \text{ m} | \frac{\sqrt3}{2}\ \text{meters} | 50\sqrt3 \text{ cm}
 \frac{\pi}{2} \text{ radians} | 90^\circ | \frac{\pi}{2} | \frac12\pi\text{ rad}
@@ -49,6 +49,9 @@ x^2+y^2=4 | \frac{x^2}{4}+\frac{y^2}{4}=1 | x^2 = 4 - y^2
 \frac13 | 0.\dot{3} | 0.\overline{3} | 0.(3) | 0.333\ldots | 0.3333...
 \frac{1}{7} | 0.\dot{1}4285\dot{7} | 0.\overline{142857}
 \arctan 2 | \tan^{-1} 2 | \tan^{-1}(2) | arctan(2) | \operatorname{arctan} 2
+\frac{\sqrt{2}}{2} | \sin 45^\circ | \cos\frac{\pi}{4}
+p \vee \neg q | p ∨ ¬q
+p \vee ~q | p ∨ ~q
 p \wedge q | p \land q | p ∧ q
 1010_{\text{two}} | 1010_2 | 1010_{2} | 1010_{(2)} | 1010_{\text{base 2}}
 55 | \sum_{k=1}^{10} k | \sum\limits_{i=1}^{10} i
@@ -106,6 +109,9 @@ x^2+y^2=4 | x^2+y^2=2 | x^2-y^2=4 | (x^2+y^2-4)^2=0 | x^2+y^2+4=0 | 4
 \frac13 | 3.\dot{3}
 \frac{1}{7} | 0.\dot{1}4285\dot{6} | 0.\dot{1}\dot{7} | 0.142857
 \arctan 2 | \tan 2 | \frac{1}{\tan 2} | \cot 2 | \tan^{-2} 2 | \arctan 3 | \arcsin 2 | (\tan 2)^{-1}
+\frac{\sqrt{2}}{2} | \sin 45 | \cos 60^\circ | \sin^{-1} 45^\circ
+p \vee \neg q | p \vee q | \neg p \vee q
+p \vee ~q | p \vee q | p ∨ q
 p \wedge q | p \lor q | p q | p \wedge r | q
 1010_{\text{two}} | 1010 | 1010_3 | 1011_2 | 1010_{10} | 1010_{\text{three}} | 10 | 12_8
 55 | \sum_{k=1}^{9} k | \sum_{k=2}^{10} k | \sum_{k=1}^{10} x | \sum_{k=1}^{10} | \sum_{k=1}^{n} k
