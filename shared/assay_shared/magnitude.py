@@ -90,9 +90,9 @@ class _Reader:
             if self._place == at and self._peek() not in ("+", "-", closing):
                 self.skip()  # a comma, a relation, or a bracket that was not opened
                 term = _UNKNOWN
+            signed = None if term.value is None else sign * term.value
             total = _Size(
-                _both(total.value, term.value, lambda one, other, by=sign: one + by * other),
-                max(total.digits, term.digits) + 1,
+                _both(total.value, signed, float.__add__), max(total.digits, term.digits) + 1
             )
         return total
 

@@ -3,7 +3,9 @@
 import re
 from functools import lru_cache
 
-from assay_shared.answers.styles import CLOSE, OPEN, without_styles
+from assay_shared.answers.styles import CLOSE as CLOSE
+from assay_shared.answers.styles import OPEN as OPEN
+from assay_shared.answers.styles import without_styles
 
 #: A currency's dollar; a bare one delimits mathematics.
 DOLLAR = "\ue002"

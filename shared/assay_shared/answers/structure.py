@@ -193,8 +193,9 @@ def _set_of_reals(text: str, depth: int) -> Value | None:
     if found is None:
         return None
     value = value_of(found[1], depth + 1)
-    is_interval = isinstance(value, Named) and isinstance(value.value, Ordered | Several)
-    return value.value if is_interval and found[0] in value.names else None
+    if isinstance(value, Named) and isinstance(value.value, Ordered | Several):
+        return value.value if found[0] in value.names else None
+    return None
 
 
 def _measured(text: str) -> Measured | None:

@@ -12,8 +12,8 @@ RIGHT = r"""
 \frac34 \text{ cup} | 3/4 | 0.75 | \dfrac{3}{4}\text{ cups} | 3/4 cup | \frac34\,\text{cup}
 24\pi \text{ square inches} | 24\pi | 24\pi\text{ in}^2 | 24π sq in | 24\pi\ \mathrm{in}^{2}
 24\pi | 24\pi \text{ square inches} | 24\pi \text{ cm}^2 | 24 \pi\text{ units}
-2\sqrt{3} \text{ cm} | 2\sqrt3 | 2\sqrt{3}\mathrm{~cm} | \sqrt{12} \text{ cm} | 20\sqrt{3} \text{ mm}
-2\sqrt{3} \text{ cm} | 2\sqrt{3}\,\mathrm{cm}
+2\sqrt{3} \text{ cm} | 2\sqrt3 | 2\sqrt{3}\mathrm{~cm} | \sqrt{12} \text{ cm}
+2\sqrt{3} \text{ cm} | 2\sqrt{3}\,\mathrm{cm} | 20\sqrt{3} \text{ mm}
 \frac{\sqrt{3}}{2} \text{ m} | \frac{\sqrt3}{2}\ \text{meters} | 50\sqrt3 \text{ cm}
 \frac{\pi}{2} \text{ radians} | 90^\circ | \frac{\pi}{2} | \frac12\pi\text{ rad}
 100^\circ C | 100^\circ\text{C} | 100 ^{\circ} \mathrm{C} | 100°C | 100 degrees Celsius | 100
