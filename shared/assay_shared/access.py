@@ -10,31 +10,31 @@ only to keys without a list of scopes.
 
 import base64
 import binascii
-import hashlib
-import hmac
-import time
-from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
 from typing import Any
+from urllib.parse import parse_qs
 
 from starlette.routing import BaseRoute, Match
 from starlette.types import ASGIApp, Receive, Send
 from starlette.types import Scope as Connection
 
+from assay_shared.browser_session import COOKIE, COOKIE_S, OPEN_ROUTE, BrowserSessions
 from assay_shared.context import client_scope
-from assay_shared.errors import AssayError, Forbidden, Overloaded, Unauthorized
+from assay_shared.errors import AssayError, Forbidden, Unauthorized
+from assay_shared.key_ring import Client, KeyRing
 from assay_shared.middleware import OPEN_PATHS, answer_error, find_header
-from assay_shared.scopes import ClientKey, Scope
+from assay_shared.scopes import Scope
 
 #: Every key may read what routes there are.
 FOR_ANY_KEY = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
 #: Where a request's connection keeps the name of its client.
 CLIENT = "assay.client"
+#: And the classes that its generations may name; None where that is all.
+PRIORITIES = "assay.priorities"
+_MAX_QUERY = 1024
 _SCOPE, _ACTION = "x-assay-scope", "x-assay-action"
 #: A browser sends what it has been told once with every request, whichever page made it ask.
 _FOR_BROWSERS = frozenset({"GET", "HEAD"})
-#: What may come at once, as a share of a minute's requests.
-_BURST_MINUTES = 1 / 6
 
 
 def needs(scope: Scope, *, action: str | None = None) -> dict[str, Any]:
@@ -65,35 +65,40 @@ def _find_route(routes: Iterable[BaseRoute], connection: Connection) -> BaseRout
 class BearerAuth:
     """Asks for `Authorization: Bearer <token>` on all but the open paths.
 
-    To read, a browser may send the token as the password of any user (RFC 7617).
-
-    Tokens have names: whose token it is, is who asks. They are kept as digests alone, and each
-    request is compared with all of them, in constant time.
+    To read, a browser may send the token as the password of any user (RFC 7617), or the cookie that
+    it got for a link. Whose token it is, is who asks.
     """
 
     def __init__(
         self,
         app: ASGIApp,
-        keys: Mapping[str, ClientKey],
+        keys: KeyRing,
         service: str,
         routes: Callable[[], Iterable[BaseRoute]],
     ) -> None:
         self._app = app
-        self._clients = [_Client.of(name, key) for name, key in keys.items()]
+        self._keys = keys
         self._service = service
         self._routes = routes
+        secret = keys.own_token_digest
+        self._sessions = None if secret is None else BrowserSessions(secret)
 
     async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
         if scope["type"] != "http" or scope["path"] in OPEN_PATHS:
             return await self._app(scope, receive, send)
+        if scope["path"] == OPEN_ROUTE and scope["method"] == "GET":
+            return await self._open(scope, send)
         client = self._find_client(scope)
         try:
             if client is None:
                 raise Unauthorized(
                     "this service asks for a bearer token",
-                    hint=f"set ASSAY_{self._service.upper()}_TOKEN or ASSAY_TOKEN",
+                    hint=f"set ASSAY_{self._service.upper()}_TOKEN or ASSAY_TOKEN; "
+                    "`assay up` keeps its own in runs/token",
                 )
             scope[CLIENT] = client.name
+            scope[PRIORITIES] = client.priorities
+            client.check_not_expired()
             client.count()
             self._check_scope(client, scope)
         except AssayError as error:
@@ -103,15 +108,36 @@ class BearerAuth:
         with client_scope(client.name):
             await self._app(scope, receive, send)
 
-    def _find_client(self, scope: Connection) -> "_Client | None":
-        given = _digest(_given_token(scope))
-        found = None
-        for client in self._clients:  # to the end: the time it takes says nothing
-            if hmac.compare_digest(given, client.digest):
-                found = client
+    async def _open(self, scope: Connection, send: Send) -> None:
+        """Exchange a link's code for a cookie, and go to the page."""
+        code = parse_qs(scope["query_string"][:_MAX_QUERY].decode("latin-1")).get("code", [""])[0]
+        cookie = None if self._sessions is None else self._sessions.exchange(code)
+        if cookie is None:
+            error = Unauthorized(
+                "this link was opened already, or is too old",
+                hint="`assay dashboard` prints a new one",
+            )
+            return await answer_error(error, self._service, send)
+        flags = f"Path=/; HttpOnly; SameSite=Strict; Max-Age={COOKIE_S}"
+        if scope["scheme"] == "https":
+            flags += "; Secure"
+        headers = [
+            (b"location", b"/"),
+            (b"set-cookie", f"{COOKIE}={cookie}; {flags}".encode()),
+            (b"cache-control", b"no-store"),
+            (b"content-length", b"0"),
+        ]
+        await send({"type": "http.response.start", "status": 303, "headers": headers})
+        await send({"type": "http.response.body"})
+
+    def _find_client(self, scope: Connection) -> Client | None:
+        found = self._keys.find(_given_token(scope))
+        if found is None and self._sessions is not None and scope["method"] in _FOR_BROWSERS:
+            is_ours = self._sessions.is_good(find_header(scope, b"cookie"))
+            return self._keys.own() if is_ours else None
         return found
 
-    def _check_scope(self, client: "_Client", scope: Connection) -> None:
+    def _check_scope(self, client: Client, scope: Connection) -> None:
         if client.scopes is None or scope["path"] in FOR_ANY_KEY:
             return
         route = _find_route(self._routes(), scope)
@@ -124,51 +150,8 @@ class BearerAuth:
             raise Forbidden(f"the key of {client.name!r} lacks the scope {needed}")
 
 
-@dataclass
-class _Client:
-    """A key, and how many requests it may send now: a bucket that fills all the time."""
-
-    name: str
-    digest: bytes
-    scopes: frozenset[Scope] | None
-    requests_per_minute: int | None
-    num_left: float
-    counted_at: float
-
-    @classmethod
-    def of(cls, name: str, key: ClientKey) -> "_Client":
-        token, limit = key.token.get_secret_value(), key.requests_per_minute
-        return cls(
-            name=name,
-            digest=_digest(token),
-            scopes=key.scopes,
-            requests_per_minute=limit,
-            num_left=_burst(limit),
-            counted_at=time.monotonic(),
-        )
-
-    def count(self) -> None:
-        """Raises Overloaded if the key has asked too often."""
-        limit = self.requests_per_minute
-        if limit is None:
-            return
-        now = time.monotonic()
-        gained = (now - self.counted_at) * limit / 60
-        self.num_left, self.counted_at = min(_burst(limit), self.num_left + gained), now
-        if self.num_left < 1:
-            raise Overloaded(
-                f"the key of {self.name!r} may send {limit} requests a minute",
-                retry_after_s=(1 - self.num_left) * 60 / limit,
-            )
-        self.num_left -= 1
-
-
-def _burst(requests_per_minute: int | None) -> float:
-    return max(1.0, (requests_per_minute or 0) * _BURST_MINUTES)
-
-
 def _given_token(scope: Connection) -> str:
-    """What a request shows, or nothing, which is no client's token."""
+    """Return what a request shows, or nothing, which is no client's token."""
     scheme, _, credentials = find_header(scope, b"authorization").partition(" ")
     if scheme.lower() == "bearer":
         return credentials.strip()
@@ -178,7 +161,3 @@ def _given_token(scope: Connection) -> str:
         except (binascii.Error, UnicodeDecodeError):
             return ""
     return ""
-
-
-def _digest(token: str) -> bytes:
-    return hashlib.sha256(token.encode()).digest()

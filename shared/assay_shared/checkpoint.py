@@ -1,7 +1,10 @@
-"""Checkpoint folders: written fully, named last, and known by the digest of their weights."""
+"""Checkpoint folders: written fully, named last, and known by a digest of all that decides an
+output."""
 
 import hashlib
+import json
 import os
+import re
 import shutil
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
@@ -11,6 +14,15 @@ from assay_shared.errors import WeightsRefused
 
 #: The files of a LoRA adapter, as peft writes them.
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+#: A checkpoint's weights, and the index of those that are in several files.
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+#: Beside the weights: configurations, vocabularies, merges and templates.
+_DECIDING = ("*.json", "*.txt", "*.model", "*.tiktoken", "*.jinja", "*/*.jinja")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+_PLAIN_WEIGHTS = re.compile(r"[^/\\\0]+\.safetensors")
+_CONVERT = "pickles are not read: `assay inference convert` makes safetensors of them"
+#: An index has some 100 bytes for each tensor.
+_MAX_INDEX_BYTES = 64 * 2**20
 _MAX_THREADS = 32
 #: torch's types by the names that safetensors files have for them.
 DTYPES = {
@@ -30,34 +42,102 @@ DTYPES = {
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """The safetensors files of a checkpoint, sorted by name.
+    """Return the safetensors files that a checkpoint's weights are read from, sorted by name.
+
+    These are the files that its index names; without an index, model.safetensors. No engine reads
+    any other file as weights, so a folder that leaves a choice is refused.
 
     Raises:
-        WeightsRefused: the folder is missing or holds none, or no config.json.
+        WeightsRefused: the folder is missing, has no config.json, has no such file, or has
+            safetensors files beside those in use.
     """
     if not folder.is_dir():
         raise WeightsRefused(f"there is no checkpoint folder {folder}")
-    files = sorted(folder.glob("*.safetensors"))
-    if not files or not (folder / "config.json").is_file():
+    if not (folder / "config.json").is_file():
         raise WeightsRefused(
-            f"{folder} is not a checkpoint", hint="it needs config.json and *.safetensors"
+            f"{folder} is not a checkpoint: it has no config.json",
+            hint="it needs config.json and *.safetensors",
         )
-    return files
+    found = {file.name for file in folder.glob("*.safetensors")}
+    if (folder / INDEX).is_file():
+        used = _indexed(folder / INDEX)
+        unused = found & {WEIGHTS} - used
+    else:
+        used, unused = {WEIGHTS}, found - {WEIGHTS}
+    if missing := sorted(used - found):
+        raise WeightsRefused(
+            f"{folder} is not a checkpoint: it has no {missing[0]}",
+            hint=_CONVERT if _has_pickle(folder) else "it needs config.json and *.safetensors",
+        )
+    if unused:
+        raise WeightsRefused(
+            f"{folder} leaves open what its weights are: {min(unused)} is in no index",
+            hint=f"keep {WEIGHTS} alone, or name every file in {INDEX}",
+        )
+    return sorted(folder / name for name in used)
+
+
+def _indexed(index: Path) -> set[str]:
+    """Return the names of the files that an index refers to.
+
+    Raises:
+        WeightsRefused: it is no index, or names a file that is not right beside it.
+    """
+    if index.stat().st_size > _MAX_INDEX_BYTES:
+        raise WeightsRefused(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
+    try:
+        names = set(json.loads(index.read_bytes())["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WeightsRefused(f"{index} has no weight_map that can be read") from error
+    for name in names:
+        if not isinstance(name, str) or not _PLAIN_WEIGHTS.fullmatch(name):
+            raise WeightsRefused(
+                f"{index} names {name!r:.100}: only safetensors files of its own folder are read"
+            )
+    if not names:
+        raise WeightsRefused(f"{index} names no file")
+    return names
+
+
+def _has_pickle(folder: Path) -> bool:
+    return any(file.suffix in _PICKLES for file in folder.iterdir())
+
+
+def deciding_files(folder: Path) -> list[Path]:
+    """Return all files of a checkpoint that decide an output, sorted by name.
+
+    These are the weights in use, the index, the configurations, the tokenizer and the templates.
+    Other files (a README, weights as pickles) are never read.
+
+    Raises:
+        WeightsRefused: as for `weight_files`.
+    """
+    others = {
+        file
+        for pattern in _DECIDING
+        for file in folder.glob(pattern)
+        if file.is_file() and not file.name.startswith(".")
+    }
+    return sorted({*weight_files(folder), *others})
 
 
 def digest(folder: Path) -> str:
-    """SHA-256 over the names and contents of the weight files, in hexadecimal."""
-    files = weight_files(folder)
+    """Return the SHA-256 over names and contents of `deciding_files`, in hexadecimal.
+
+    Raises:
+        WeightsRefused: as for `weight_files`.
+    """
+    return _digest_of(folder, {})
+
+
+def _digest_of(folder: Path, known: Mapping[str, str]) -> str:
+    """Return the digest of a folder; `known` are digests of files that are not read again."""
+    names = [file.relative_to(folder).as_posix() for file in deciding_files(folder)]
     with ThreadPoolExecutor(_MAX_THREADS, "digest") as pool:
-        digests = pool.map(file_digest, files)
-        return _digest_of({file.name: one for file, one in zip(files, digests, strict=True)})
-
-
-def _digest_of(digests: Mapping[str, str]) -> str:
-    """Of a checkpoint, from those of its weight files by name."""
-    whole = hashlib.sha256()
-    for name in sorted(digests):
-        whole.update(f"{name} {digests[name]}\n".encode())
+        digests = pool.map(lambda name: known.get(name) or file_digest(folder / name), names)
+        whole = hashlib.sha256()
+        for name, one in zip(names, digests, strict=True):
+            whole.update(f"{name} {one}\n".encode())
     return whole.hexdigest()
 
 
@@ -101,10 +181,11 @@ def publish(folder: Path, write: Callable[[Path], Mapping[str, str]]) -> str:
     digests = write(partial)
     for file in partial.iterdir():
         _sync(file)
+    whole = _digest_of(partial, digests)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     _sync(folder.parent)
-    return _digest_of(digests)
+    return whole
 
 
 def _sync(path: Path) -> None:

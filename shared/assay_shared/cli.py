@@ -2,6 +2,7 @@
 
 import ast
 import importlib.util
+import os
 import sys
 from collections.abc import Sequence
 from importlib.metadata import EntryPoint, entry_points, version
@@ -98,6 +99,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     from assay_shared.processes import tie_to_parent
 
     tie_to_parent()
+    _find_mesh(sys.argv[1:] if arguments is None else arguments)
     try:
         app(args=arguments, prog_name="assay")
     except KeyboardInterrupt:
@@ -106,6 +108,24 @@ def main(arguments: Sequence[str] | None = None) -> None:
         line, status = _explain(error)
         print(f"error: {line}", file=sys.stderr)
         raise SystemExit(status) from None
+
+
+def _find_mesh(arguments: Sequence[str]) -> None:
+    """Take over where a mesh is that `assay up` runs in this folder; what is set stays as it is.
+
+    Services of their own (`serve`) and another mesh (`up`, `demo`) are not parts of that one.
+    """
+    if not arguments or arguments[0] in ("up", "demo") or "serve" in arguments[:2]:
+        return
+    home = Path(os.environ.get("ASSAY_RUNS") or "runs")
+    if not (home / "assay.env").is_file():
+        return
+    from assay_shared.home import read_variables
+
+    for name, value in read_variables(home).items():
+        is_given = name in os.environ or name.removesuffix("_FILE") in os.environ
+        if not is_given:
+            os.environ[name] = value
 
 
 def _explain(error: Exception) -> tuple[str, int]:

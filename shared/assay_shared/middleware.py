@@ -31,6 +31,12 @@ _MAX_ID_LENGTH = 128
 _CLIENT_GONE = 499
 _WATCH_AFTER_S = 0.05
 _ID_HEADER = REQUEST_ID_HEADER.encode()
+#: Nothing that a service sends is to be guessed at, framed, or told of to other sites.
+_SAFE_HEADERS = (
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+)
 _BAGGAGE_HEADER = hops.BAGGAGE_HEADER.encode()
 
 
@@ -79,7 +85,7 @@ class Observe:
             if message["type"] == "http.response.start":
                 status, has_begun = message["status"], True
                 own = (_ID_HEADER, (request_id() or "").encode("latin-1"))
-                message["headers"] = [*message["headers"], own]
+                message["headers"] = [*message["headers"], own, *_SAFE_HEADERS]
             await send(message)
 
         try:

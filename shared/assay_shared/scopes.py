@@ -1,8 +1,11 @@
 """What a key may do: the closed list of scopes, and the keys of clients."""
 
+import re
+from collections.abc import Mapping
 from enum import StrEnum
 
 from pydantic import (
+    AwareDatetime,
     BaseModel,
     ConfigDict,
     Field,
@@ -10,6 +13,10 @@ from pydantic import (
     field_validator,
     model_validator,
 )
+
+from assay_shared.types import Priority
+
+_CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
 class Scope(StrEnum):
@@ -43,6 +50,10 @@ class ClientKey(BaseModel):
     scopes: frozenset[Scope] | None = None
     #: A sixth of it may come at once.
     requests_per_minute: int | None = Field(default=None, gt=0)
+    #: With its zone: 2026-12-31T00:00:00Z. Then the key is refused.
+    expires_at: AwareDatetime | None = None
+    #: Classes that its generations may name; all, where none are given.
+    priorities: frozenset[Priority] | None = None
 
     @model_validator(mode="before")
     @classmethod
@@ -53,6 +64,15 @@ class ClientKey(BaseModel):
     @classmethod
     def _can_be_sent(cls, token: SecretStr) -> SecretStr:
         return check_token(token)
+
+
+def check_client_names(keys: Mapping[str, ClientKey]) -> None:
+    """Raises ValueError for names that no client may have, and for a token of two clients."""
+    for name in keys:
+        if not _CLIENT_NAME.fullmatch(name) or name == "mesh":
+            raise ValueError(f"{name!r} is no name for a client")
+    if len({key.token.get_secret_value() for key in keys.values()}) < len(keys):
+        raise ValueError("two clients have the same token")
 
 
 def check_token(token: SecretStr) -> SecretStr:

@@ -52,6 +52,6 @@ def _read(path: Path, variable: str, is_json: bool) -> object:
         raise ConfigError(f"{path} cannot be read: {reason}", field=variable) from None
     except ValueError:
         raise ConfigError(f"{path} holds no JSON", field=variable) from None
-    if not value:
+    if not text:
         raise ConfigError(f"{path} is empty", field=variable)
     return value

@@ -16,6 +16,7 @@ from starlette.exceptions import HTTPException
 from assay_shared import __version__
 from assay_shared.access import BearerAuth
 from assay_shared.audit import Audit
+from assay_shared.browsers import BrowserGuard
 from assay_shared.context import request_id
 from assay_shared.errors import (
     AssayError,
@@ -27,9 +28,10 @@ from assay_shared.errors import (
     to_body,
 )
 from assay_shared.json_body import InvalidBody
+from assay_shared.key_ring import KeyRing
 from assay_shared.metrics import ServiceMetrics
 from assay_shared.middleware import BodyLimit, CancelOnDisconnect, Observe
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings import OWN, ServiceSettings
 from assay_shared.validated import message_of
 
 _log = logging.getLogger(__name__)
@@ -75,8 +77,12 @@ def create_service(
     if cancel_on_disconnect:
         app.add_middleware(CancelOnDisconnect)
     keys = settings.accepted_keys(name)
-    if keys:
-        app.add_middleware(BearerAuth, keys=keys, service=name, routes=lambda: app.routes)
+    has_keys = bool(keys) or settings.client_tokens_file is not None
+    if has_keys:
+        ring = KeyRing(keys, OWN, settings.client_tokens_file)
+        app.add_middleware(BearerAuth, keys=ring, service=name, routes=lambda: app.routes)
+    hosts = [host.strip() for host in settings.allowed_hosts.split(",") if host.strip()]
+    app.add_middleware(BrowserGuard, service=name, allowed_hosts=hosts, has_keys=has_keys)
     app.add_middleware(Audit)
     app.add_middleware(Observe, metrics=app.state.metrics, service=name)
     return app

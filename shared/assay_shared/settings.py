@@ -16,12 +16,11 @@ from pydantic_settings import (
 )
 
 from assay_shared.errors import ConfigError
-from assay_shared.scopes import ClientKey, check_token
+from assay_shared.scopes import ClientKey, check_client_names, check_token
 from assay_shared.secret_files import SecretFiles
 
 #: Who asks with the token of the service itself.
 OWN = ""
-_CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
 class ServiceSettings(BaseSettings):
@@ -47,6 +46,11 @@ class ServiceSettings(BaseSettings):
     #: {"alice": {"token": "...", "scopes": ["sandbox:run"], "requests_per_minute": 600}}.
     #: Where many wait, clients take turns.
     client_tokens: dict[str, ClientKey] = {}
+    #: The file that they were read from; it is read again when it changes.
+    client_tokens_file: Path | None = None
+    #: Names, divided by commas, under which services are asked, beside addresses and localhost.
+    #: Where a token is asked for, any name will do unless some are given here.
+    allowed_hosts: str = ""
     inference_url: str = "http://127.0.0.1:8001"
     sandbox_url: str = "http://127.0.0.1:8002"
     judge_url: str = "http://127.0.0.1:8003"
@@ -97,11 +101,7 @@ class ServiceSettings(BaseSettings):
     @field_validator("client_tokens")
     @classmethod
     def _can_be_told_apart(cls, keys: dict[str, ClientKey]) -> dict[str, ClientKey]:
-        for name in keys:
-            if not _CLIENT_NAME.fullmatch(name) or name == "mesh":
-                raise ValueError(f"{name!r} is no name for a client")
-        if len({key.token.get_secret_value() for key in keys.values()}) < len(keys):
-            raise ValueError("two clients have the same token")
+        check_client_names(keys)
         return keys
 
     @classmethod

@@ -18,7 +18,8 @@ _TEST_DOCKERFILE = f"""
 FROM {IMAGE}
 USER root
 COPY requirements/dev.txt /tmp/dev.txt
-RUN pip install --constraint /tmp/dev.txt httpx pytest pytest-asyncio pytest-timeout
+RUN sed -n 's/^\\([A-Za-z0-9._-]*==[^ ]*\\).*/\\1/p' /tmp/dev.txt > /tmp/pins.txt \
+    && pip install --constraint /tmp/pins.txt httpx pytest pytest-asyncio pytest-timeout
 USER 10001:10001
 """
 

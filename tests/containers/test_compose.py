@@ -247,7 +247,7 @@ def test_images_are_pinned_run_as_nobody_and_say_what_they_are(service: str) -> 
     assert "HEALTHCHECK" in final
     assert f"requirements/{service}.txt" in text
     for stage in text.split("\nFROM "):
-        wanted, code = f"COPY requirements/{service}.txt", f"COPY services/{service}"
+        wanted, code = f"requirements/{service}.txt requirements/", f"COPY services/{service}"
         assert wanted not in stage or code not in stage or stage.index(wanted) < stage.index(code)
     assert "pip install" not in final, "nothing is built where it is shipped"
     for label in ("title", "description", "licenses", "version", "revision", "source"):

@@ -21,12 +21,10 @@ from assay_shared.errors import (
     Conflict,
     InvalidInput,
     NotFound,
-    Overloaded,
     TooLarge,
     WeightsRefused,
 )
 from assay_shared.logs import quiet_transformers
-from assay_shared.together import together
 from assay_shared.types import (
     GenerateRequest,
     PolicyVersion,
@@ -240,9 +238,10 @@ async def test_limits_and_unknown_names_are_refused(
         body["files"][0]["name"] = name
         with pytest.raises(InvalidInput, match="name"):
             await client._call("POST", "/v1/weights/uploads", _Raw.model_validate(body), _ANY)
-    begun = (client.begin_upload(manifest(folders[2])) for _ in range(9))
-    with pytest.raises(Overloaded, match="uploads are under way"):
-        await together(begun)
+    for _ in range(4):
+        await client.begin_upload(manifest(folders[2]))
+    with pytest.raises(NotFound, match="there is no upload"):
+        await client.upload_state(state.id)  # a client's newer ones take its oldest one's place
 
 
 async def test_a_trainer_that_is_gone_leaves_nothing_behind(

@@ -3,9 +3,11 @@
 import os
 import re
 import signal
+import stat
 import subprocess
 import sys
 import time
+import urllib.error
 import urllib.request
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -25,13 +27,14 @@ def start(tmp_path: Path) -> Iterator[Start]:
     """Starts a command; what a failed test leaves running is ended."""
     processes = []
 
-    def start(*arguments: str) -> "subprocess.Popen[str]":
+    def start(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
         process = subprocess.Popen(
             [sys.executable, "-m", "assay_shared.cli", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             cwd=tmp_path,
+            env=os.environ | environment,
         )
         processes.append(process)
         return process
@@ -80,6 +83,22 @@ def alive(process: psutil.Process) -> bool:
         return False
 
 
+def status_of(url: str, token: str = "") -> int:
+    headers = {"authorization": f"Bearer {token}"} if token else {}
+    try:
+        with urllib.request.urlopen(urllib.request.Request(url, headers=headers)) as answer:
+            return int(answer.status)
+    except urllib.error.HTTPError as error:
+        return error.code
+
+
+def finished(process: "subprocess.Popen[str]") -> str:
+    """What a command printed; it must succeed."""
+    output, _ = process.communicate(timeout=60)
+    assert process.returncode == 0, output
+    return str(output).strip()
+
+
 def test_up_stays_until_it_is_told_to_stop(start: Start, tmp_path: Path) -> None:
     process = start("up", "--home", "home")
     variables = tmp_path / "home" / "assay.env"
@@ -90,8 +109,24 @@ def test_up_stays_until_it_is_told_to_stop(start: Start, tmp_path: Path) -> None
     assert address is not None
     with urllib.request.urlopen(address.group(1) + "/ready", timeout=20) as answer:
         assert answer.status == 200
+    home = tmp_path / "home"
+    for secret in ("token", "keys.json", "assay.env"):
+        assert stat.S_IMODE((home / secret).stat().st_mode) == 0o600, secret
+    rubrics = address.group(1) + "/v1/rubrics"
+    assert status_of(rubrics) == 401
+    # Commands beside it find it by themselves.
+    link = finished(start("dashboard", ASSAY_RUNS="home"))
+    opened = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
+    with opened.open(link, timeout=20) as answer:
+        assert "<title>Assay</title>" in answer.read().decode()
+    made = finished(start("keys", "make", "alice", "--scope", "reward:read", ASSAY_RUNS="home"))
+    wait_until(lambda: status_of(rubrics, made) == 200, "the key to be known", timeout_s=10)
+    finished(start("keys", "revoke", "alice", ASSAY_RUNS="home"))
+    wait_until(lambda: status_of(rubrics, made) == 401, "the key to be gone", timeout_s=10)
     os.kill(process.pid, signal.SIGINT)
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     assert output.rstrip().endswith("stopped")
+    assert f"token      {(home / 'token').read_text().strip()}" in output
+    assert not variables.exists()
     assert [p for p in seen if alive(p)] == []

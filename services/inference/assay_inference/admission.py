@@ -147,9 +147,8 @@ class Admission:
         if self._state is Door.DRAINING:
             self._refused.labels("draining", priority).inc()
             raise NotReady("the service is draining", retry_after_s=self._retry_after_s())
-        caller = f"run {purpose.run}" if purpose.run else f"client {context.client()}"
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = Ticket(priority, caller, num_sequences, num_tokens, turn)
+        ticket = Ticket(priority, context.client(), purpose.run, num_sequences, num_tokens, turn)
         if self._state is Door.OPEN and self._has_room() and not self._queue.num_sequences:
             self.num_running += num_sequences
             self._wait_s.labels(priority).observe(0.0)

@@ -6,7 +6,7 @@ from contextlib import aclosing, asynccontextmanager
 from pathlib import Path
 from typing import Annotated
 
-from fastapi import Depends, FastAPI, Header
+from fastapi import Depends, FastAPI, Header, Request
 from fastapi.responses import StreamingResponse
 from prometheus_client import Histogram
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
@@ -21,7 +21,7 @@ from assay_inference.settings import InferenceSettings
 from assay_inference.streaming import Part, draw_parts
 from assay_inference.uploads import Uploads
 from assay_shared import audit
-from assay_shared.access import needs
+from assay_shared.access import PRIORITIES, needs
 from assay_shared.context import (
     DEADLINE_HEADER,
     PRIORITY_HEADER,
@@ -30,7 +30,7 @@ from assay_shared.context import (
     request_id,
     set_purpose,
 )
-from assay_shared.errors import AssayError, NotFound, to_body
+from assay_shared.errors import AssayError, Forbidden, NotFound, to_body
 from assay_shared.gpus import num_gpus
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.scopes import Scope
@@ -59,13 +59,25 @@ class Stop(BaseModel):
 
 
 async def note_purpose(
+    request: Request,
     priority: Annotated[Priority | None, Header(alias=PRIORITY_HEADER)] = None,
     run: Annotated[str, Header(alias=RUN_HEADER, max_length=128)] = "",
     deadline_s: Annotated[
         float | None, Header(alias=DEADLINE_HEADER, gt=0, le=_MAX_DEADLINE_S)
     ] = None,
 ) -> None:
-    """What the request is for; the task that answers it keeps that in its context."""
+    """What the request is for; the task that answers it keeps that in its context.
+
+    Raises:
+        Forbidden: the caller's key is not for this class.
+    """
+    allowed = request.scope.get(PRIORITIES)
+    if allowed is not None and (priority or Priority.INTERACTIVE) not in allowed:
+        raise Forbidden(
+            f"this key is not for the class {priority or Priority.INTERACTIVE}",
+            field=PRIORITY_HEADER,
+            hint=f"it is for {', '.join(sorted(allowed))}",
+        )
     set_purpose(Purpose(priority or "", run, deadline_s))
 
 
@@ -85,7 +97,7 @@ def create_app(
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         engine = app.state.engine = engine_of(settings)
         uploads = app.state.uploads = Uploads.of(settings)
-        policy = app.state.policy = Policy(engine, uploads)
+        policy = app.state.policy = Policy(engine, uploads, settings.weight_roots)
         registry = app.state.metrics.registry
         admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
         app.state.admission, app.state.front = admission, Front(engine, admission)

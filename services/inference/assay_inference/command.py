@@ -81,6 +81,21 @@ def verify(
     raise typer.Exit(1 if found.differences else 0)
 
 
+@app.command()
+def convert(
+    folder: Path = typer.Argument(help="Checkpoint folder with pytorch_model*.bin."),
+    into: Path = typer.Argument(help="New folder for the same checkpoint as safetensors."),
+    limit_s: float = typer.Option(600.0, min=1, help="Processor time it may take, in seconds."),
+) -> None:
+    """Write a checkpoint that was saved as pickles anew as safetensors, which are all that is read.
+
+    The pickles are opened as tensors alone, by a process without secrets and without a network.
+    """
+    from assay_inference.convert import convert as write_anew
+
+    print(f"{into} has digest {write_anew(folder, into, limit_s)}")
+
+
 def chat(
     url: str | None = typer.Option(None, help="Inference; ASSAY_INFERENCE_URL without it."),
     max_tokens: int = typer.Option(256, min=1, help="Longest answer."),

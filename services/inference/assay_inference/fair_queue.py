@@ -1,66 +1,113 @@
 """The order of those who wait: classes by rank, and fair shares between callers within each.
 
 Within a class: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, section 2) with equal
-weights. Each caller has a virtual time, the tokens that it was given; who is furthest behind is
-next, and a caller that comes back after a silence has saved nothing up.
+weights, at two levels: clients, and the runs of each. Each caller has a virtual time, the tokens
+that it was given; who is furthest behind is next, and a caller that comes back after a silence has
+saved nothing up.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 
 from assay_shared.types import Priority
+
+#: Who takes turns with whom.
+BY_CLIENT_AND_RUN: "tuple[Callable[[Ticket], str], ...]" = (
+    lambda ticket: ticket.client,
+    lambda ticket: ticket.run,
+)
 
 
 @dataclass(eq=False)
 class Ticket:
-    """One request that waits: how many sequences, and at most how many tokens it asks for."""
+    """One request that waits: how many sequences, and at most how many tokens it asks for.
+
+    Turns are taken between clients first, and between the runs of one client then: a client gets no
+    more by naming many runs.
+    """
 
     priority: Priority
-    caller: str
+    client: str
+    run: str
     num_sequences: int
     num_tokens: int
     turn: asyncio.Future[None]
 
 
+class Line:
+    """The requests of one run of one client, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._tickets: deque[Ticket] = deque()
+        self.num_sequences = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._tickets)
+
+    def push(self, ticket: Ticket) -> None:
+        self._tickets.append(ticket)
+        self.num_sequences += ticket.num_sequences
+
+    def head(self) -> Ticket:
+        return self._tickets[0]
+
+    def pop(self) -> Ticket:
+        ticket = self._tickets.popleft()
+        self.num_sequences -= ticket.num_sequences
+        return ticket
+
+    def remove(self, ticket: Ticket) -> None:
+        if ticket in self._tickets:
+            self._tickets.remove(ticket)
+            self.num_sequences -= ticket.num_sequences
+
+    def newest_first(self) -> Iterator[Ticket]:
+        return iter(list(reversed(self._tickets)))
+
+    def greed_over(self, newcomer: Ticket) -> int:
+        """Return 0: nobody gives way to a later request of its own."""
+        return 0
+
+
 @dataclass
 class _Flow:
-    """One caller of a class. `start` is the virtual time at which its next request starts."""
+    """One caller. `start` is the virtual time at which its next request starts."""
 
     start: float
-    tickets: deque[Ticket] = field(default_factory=deque)
-
-    @property
-    def num_sequences(self) -> int:
-        return sum(ticket.num_sequences for ticket in self.tickets)
+    waiting: "Line | FairQueue"
 
 
 class FairQueue:
-    """One class: callers in turn, by the tokens that they ask for."""
+    """Callers in turn, by the tokens that they ask for. `by` says who one is, level by level."""
 
-    def __init__(self) -> None:
+    def __init__(self, by: Sequence[Callable[[Ticket], str]] = BY_CLIENT_AND_RUN) -> None:
+        self._name, *self._by = by
         self._flows: dict[str, _Flow] = {}
         self._now = 0.0
         self.num_sequences = 0
 
     def __bool__(self) -> bool:
-        return self.num_sequences > 0
+        return any(flow.waiting for flow in self._flows.values())
 
     def push(self, ticket: Ticket) -> None:
-        flow = self._flows.setdefault(ticket.caller, _Flow(self._now))
-        if not flow.tickets:
+        name = self._name(ticket)
+        if name not in self._flows:
+            self._flows[name] = _Flow(self._now, FairQueue(self._by) if self._by else Line())
+        flow = self._flows[name]
+        if not flow.waiting:
             flow.start = max(flow.start, self._now)
-        flow.tickets.append(ticket)
+        flow.waiting.push(ticket)
         self.num_sequences += ticket.num_sequences
 
     def head(self) -> Ticket:
         """Who is next; the queue must not be empty."""
-        return self._first().tickets[0]
+        return self._first().waiting.head()
 
     def pop(self) -> Ticket:
         flow = self._first()
-        ticket = flow.tickets.popleft()
+        ticket = flow.waiting.pop()
         self.num_sequences -= ticket.num_sequences
         self._now = flow.start
         flow.start += ticket.num_tokens
@@ -69,38 +116,47 @@ class FairQueue:
 
     def remove(self, ticket: Ticket) -> None:
         """Take out one that gives up; one that is not there is none."""
-        flow = self._flows.get(ticket.caller)
-        if flow is not None and ticket in flow.tickets:
-            flow.tickets.remove(ticket)
-            self.num_sequences -= ticket.num_sequences
-
-    def num_sequences_of(self, caller: str) -> int:
-        flow = self._flows.get(caller)
-        return flow.num_sequences if flow else 0
+        flow = self._flows.get(self._name(ticket))
+        if flow is not None:
+            before = flow.waiting.num_sequences
+            flow.waiting.remove(ticket)
+            self.num_sequences -= before - flow.waiting.num_sequences
 
     def newest_first(self) -> Iterator[Ticket]:
         """The newest requests of the caller that has most waiting, while that stays so."""
-        left = {name: flow.num_sequences for name, flow in self._flows.items() if flow.tickets}
-        tickets = {name: list(self._flows[name].tickets) for name in left}
+        waiting = {name: flow.waiting for name, flow in self._flows.items() if flow.waiting}
+        left = {name: queue.num_sequences for name, queue in waiting.items()}
+        tickets = {name: queue.newest_first() for name, queue in waiting.items()}
         while left:
             greediest = max(left, key=left.__getitem__)
-            ticket = tickets[greediest].pop()
-            left[greediest] -= ticket.num_sequences
-            if not tickets[greediest]:
+            ticket = next(tickets[greediest], None)
+            if ticket is None:
                 del left[greediest]
+                continue
+            left[greediest] -= ticket.num_sequences
             yield ticket
 
+    def greed_over(self, newcomer: Ticket) -> int:
+        """Return how many sequences may leave for it: until its caller has as many as the one
+        that has most waiting."""
+        left = {n: flow.waiting.num_sequences for n, flow in self._flows.items() if flow.waiting}
+        if not left:
+            return 0
+        most, own = max(left, key=left.__getitem__), self._name(newcomer)
+        if most == own:
+            return self._flows[own].waiting.greed_over(newcomer)
+        return left[most] - left.get(own, 0) - newcomer.num_sequences
+
     def _first(self) -> _Flow:
-        return min(
-            (flow for flow in self._flows.values() if flow.tickets), key=lambda flow: flow.start
-        )
+        waiting = (flow for flow in self._flows.values() if flow.waiting)
+        return min(waiting, key=lambda flow: flow.start)
 
     def _forget_idle(self) -> None:
         """Whoever is not ahead of the present virtual time would start there anyway."""
         self._flows = {
             caller: flow
             for caller, flow in self._flows.items()
-            if flow.tickets or flow.start > self._now
+            if flow.waiting or flow.start > self._now
         }
 
 
@@ -161,7 +217,7 @@ class PriorityQueue:
         leaving: list[Ticket] = []
         for priority in reversed(self._order):
             if priority is newcomer.priority:
-                room = self._greed_over(own, newcomer)
+                room = float(own.greed_over(newcomer))
             elif has_share or self._order.index(priority) > rank:
                 room = self._classes[priority].num_sequences - kept
             else:
@@ -173,11 +229,3 @@ class PriorityQueue:
                 excess -= ticket.num_sequences
                 room -= ticket.num_sequences
         return leaving if excess <= 0 else None
-
-    def _greed_over(self, queue: FairQueue, newcomer: Ticket) -> float:
-        """How many of its class's sequences may leave for it: until its caller has as many."""
-        most = next(queue.newest_first(), None)
-        if most is None or most.caller == newcomer.caller:
-            return 0.0
-        own = queue.num_sequences_of(newcomer.caller) + newcomer.num_sequences
-        return queue.num_sequences_of(most.caller) - own

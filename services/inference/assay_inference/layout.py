@@ -4,6 +4,7 @@ import json
 import math
 import struct
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,32 @@ from assay_shared.errors import WeightsRefused
 Float32s = npt.NDArray[np.float32]
 
 _MAX_HEADER_BYTES = 100 * 2**20
-_ITEM_BYTES = {"F64": 8, "F32": 4, "F16": 2, "BF16": 2, "I64": 8, "I32": 4, "I8": 1, "U8": 1}
+_ITEM_BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+}
+#: Which bits of a number are all set where it is an infinity or not a number (IEEE 754; of
+#: float8_e4m3fn, arXiv 2209.05433, not a number alone).
+_NOT_FINITE: Mapping[str, np.unsignedinteger[Any]] = {
+    "F64": np.uint64(0x7FF << 52),
+    "F32": np.uint32(0xFF << 23),
+    "F16": np.uint16(0x1F << 10),
+    "BF16": np.uint16(0xFF << 7),
+    "F8_E4M3": np.uint8(0x7F),
+    "F8_E5M2": np.uint8(0x1F << 2),
+}
+_PIECE_BYTES = 8 * 2**20
+_MAX_THREADS = 32
 #: As they lie in the file; numpy has no bfloat16.
 _STORED = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
@@ -77,6 +103,29 @@ def read_layout(folder: Path) -> dict[str, Tensor]:
     for file in weight_files(folder):
         found |= _tensors(file)
     return found
+
+
+def check_finite(layout: Mapping[str, Tensor]) -> None:
+    """Check that no weight is an infinity or not a number. Reads all of the files.
+
+    Raises:
+        WeightsRefused: one is; names the first such tensor.
+    """
+    with ThreadPoolExecutor(_MAX_THREADS, "finite") as pool:
+        finite = pool.map(_is_finite, layout.values())
+        for name, good in zip(layout, finite, strict=True):
+            if not good:
+                raise WeightsRefused(f"{name} has entries that are infinite or not a number")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    if tensor.dtype not in _NOT_FINITE or tensor.num_bytes == 0:
+        return True
+    mask = _NOT_FINITE[tensor.dtype]
+    bits = tensor.stored().view(mask.dtype)
+    size = _PIECE_BYTES // mask.itemsize
+    pieces = (bits[first : first + size] for first in range(0, len(bits), size))
+    return not any(bool(((piece & mask) == mask).any()) for piece in pieces)
 
 
 def check_same_layout(served: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:

@@ -37,14 +37,19 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Mod
     """Load a checkpoint folder.
 
     Raises:
-        WeightsRefused: its tensors are not exactly those of its config.
+        WeightsRefused: its tensors are not exactly those of its config, or its tokenizer is not
+            one for them.
         Exception: whatever the libraries raise on a file that they cannot read.
     """
     network: PreTrainedModel
     report: dict[str, Collection[object]]
     with _LOADING:
         network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
-            folder, local_files_only=True, dtype="auto", output_loading_info=True
+            folder,
+            local_files_only=True,
+            use_safetensors=True,
+            dtype="auto",
+            output_loading_info=True,
         )
     tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
     network.to(device)  # type: ignore[arg-type]  # its wrapper hides the signature
@@ -64,6 +69,7 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Mod
         end_ids=frozenset((end_ids | {tokenizer.eos_token_id}) - {None}),
         max_length=int(network.config.max_position_embeddings),
     )
+    vocabulary.check_usable(folder)
     return Model(network.eval(), vocabulary, policy, folder)
 
 

@@ -118,12 +118,14 @@ def _vocabulary(folder: Path, config: dict[str, object]) -> Vocabulary:
     sizes = {key: config.get(key) for key in ("vocab_size", "max_position_embeddings")}
     if not all(isinstance(size, int) for size in sizes.values()):
         raise WeightsRefused(f"{folder}/config.json does not say {', '.join(sizes)}")
-    return Vocabulary(
+    vocabulary = Vocabulary(
         tokenizer=tokenizer,
         size=int(str(sizes["vocab_size"])),
         end_ids=frozenset({*ends, tokenizer.eos_token_id} - {None}),
         max_length=int(str(sizes["max_position_embeddings"])),
     )
+    vocabulary.check_usable(folder)
+    return vocabulary
 
 
 def _json(file: Path) -> dict[str, object]:

@@ -1,14 +1,15 @@
 """Which version is served, and the rules by which another takes its place."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
 from assay_inference.engine import Engine
+from assay_inference.layout import check_finite, read_layout
 from assay_inference.uploads import Uploads
 from assay_shared import checkpoint
-from assay_shared.errors import Conflict, InternalFault, WeightsRefused
+from assay_shared.errors import Conflict, InternalFault, InvalidInput, WeightsRefused
 from assay_shared.types import (
     AdapterWeights,
     DirectWeights,
@@ -23,9 +24,12 @@ from assay_shared.types import (
 class Policy:
     """The served version. Updates happen one at a time; versions only grow."""
 
-    def __init__(self, engine: Engine, uploads: Uploads) -> None:
+    def __init__(self, engine: Engine, uploads: Uploads, roots: Sequence[Path]) -> None:
+        """Take announced folders only from within `roots`, which have no symbolic links."""
         self._engine = engine
         self._uploads = uploads
+        self._roots = roots
+        self._start_folder: Path | None = None
         self._updating = asyncio.Lock()
         self._status = WeightStatus(policy=None)
         #: Where the engine has its weights from, and would have them from after a restart.
@@ -46,6 +50,7 @@ class Policy:
 
     async def start_with(self, folder: Path) -> None:
         """Serve `folder` as version 0."""
+        self._start_folder = folder  # the operator's own choice, wherever its links lead
         digest = await asyncio.to_thread(checkpoint.digest, folder)
         policy = PolicyVersion(version=0, digest=digest)
         await self.update(WeightUpdate(source=FolderWeights(path=str(folder)), policy=policy))
@@ -104,6 +109,7 @@ class Policy:
         match source:
             case FolderWeights():
                 folder, digest = Path(source.path), source.files_digest or digest
+                await asyncio.to_thread(self._check_within_roots, folder)
             case UploadedWeights():
                 folder = await self._uploads.finish(source.upload)
             case AdapterWeights():
@@ -111,7 +117,29 @@ class Policy:
             case DirectWeights():
                 raise InternalFault("what comes directly is in no folder")
         await asyncio.to_thread(_check_digest, folder, checkpoint.digest, digest)
+        await asyncio.to_thread(check_finite, await asyncio.to_thread(read_layout, folder))
         return folder
+
+    def _check_within_roots(self, folder: Path) -> None:
+        """Check a folder and what it holds, wherever its symbolic links lead.
+
+        Raises:
+            InvalidInput: it is elsewhere. The message is the same whether it exists or not.
+        """
+        if folder == self._start_folder:
+            return
+        try:
+            places = [folder.resolve()]
+            if _is_within(places, self._roots) and folder.is_dir():
+                places += [file.resolve() for file in folder.iterdir()]
+        except (OSError, ValueError, RuntimeError):  # too long, a loop of links, a NUL
+            places = [Path("/")]
+        if not _is_within(places, self._roots):
+            raise InvalidInput(
+                "the folder is not within those that weights are read from",
+                field="source.path",
+                hint="ASSAY_RUNS and ASSAY_INFERENCE_WEIGHT_ROOTS of this service name them",
+            )
 
     async def _merged(self, source: AdapterWeights, policy: PolicyVersion) -> Path:
         from assay_inference.adapter import merge
@@ -124,12 +152,17 @@ class Policy:
                 hint=f"that is {base[0]}" if base else "announce it first",
             )
         adapter = Path(source.path)
+        await asyncio.to_thread(self._check_within_roots, adapter)
         digest_of = partial(checkpoint.adapter_digest, base=source.base)
         await asyncio.to_thread(_check_digest, adapter, digest_of, policy.digest)
         await asyncio.to_thread(_check_digest, base[1], checkpoint.digest, base[0])
         folder = self._uploads.new_folder()
         await asyncio.to_thread(merge, base[1], adapter, folder)
         return folder
+
+
+def _is_within(places: Iterable[Path], roots: Sequence[Path]) -> bool:
+    return all(any(place.is_relative_to(root) for root in roots) for place in places)
 
 
 def _check_digest(folder: Path, digest_of: Callable[[Path], str], expected: str) -> None:

@@ -30,6 +30,9 @@ class InferenceSettings(ServiceSettings):
     inference_devices: str = ""
     #: Checkpoint folder to serve from the start, as version 0; without it, the first update does.
     inference_model: Path | None = None
+    #: Folders within which an announced folder has to lie, divided by commas: beside ASSAY_RUNS,
+    #: and the folder that ASSAY_INFERENCE_MODEL is in.
+    inference_weight_roots: str = ""
     #: Name that OpenAI clients ask for.
     inference_model_name: str = "policy"
     #: Sequences that are decoded together.
@@ -93,6 +96,14 @@ class InferenceSettings(ServiceSettings):
     def priorities(self) -> tuple[Priority, ...]:
         """First comes first."""
         return tuple(Priority(name) for name in self.inference_priorities.split(","))
+
+    @property
+    def weight_roots(self) -> tuple[Path, ...]:
+        """Folders that weights may be read from, without symbolic links in their paths."""
+        named = [Path(root) for root in self.inference_weight_roots.split(",") if root.strip()]
+        model = self.inference_model
+        start = [] if model is None else [model.resolve().parent]
+        return tuple(root.resolve() for root in [self.runs, *start, *named])
 
     def device_of(self, process: int) -> str:
         """What `inference_devices` says of one process."""

@@ -12,13 +12,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from assay_inference.settings import InferenceSettings
-from assay_shared import delta
+from assay_shared import context, delta
 from assay_shared.checkpoint import file_digest
 from assay_shared.errors import Conflict, NotFound, Overloaded, TooLarge, WeightsRefused
 from assay_shared.types import Upload, UploadFile, UploadRequest
 
-#: Uploads that may be under way at once.
-_MAX_OPEN = 8
+#: Uploads that may be under way at once: of all clients, and of one.
+_MAX_OPEN, _MAX_OPEN_OF_CLIENT = 16, 4
+#: What has to stay free on the disk when all that is announced has come.
+_FREE_BYTES = 2**30
 _RETRY_AFTER_S = 5.0
 CHECKSUM_FIELD = "x-chunk-sha256"
 
@@ -32,6 +34,7 @@ class _Coming:
     missing: dict[str, set[int]]
     base: str | None
     base_folder: Path | None
+    client: str
     touched_at: float = field(default_factory=time.monotonic)
     is_whole: bool = False
 
@@ -89,7 +92,10 @@ class Uploads:
         if self._forgetting is None:
             self._forgetting = asyncio.create_task(self._forget_idle_for_ever())
         await self.forget_idle()
-        self._check_room(sum(file.num_bytes for file in request.files))
+        await self._give_up_oldest_of(context.client())
+        num_bytes = sum(file.num_bytes for file in request.files)
+        self._check_room(num_bytes)
+        await asyncio.to_thread(self._check_disk, num_bytes)
         identifier = f"upload-{secrets.token_hex(8)}"
         coming = _Coming(
             folder=self._root / identifier,
@@ -97,6 +103,7 @@ class Uploads:
             missing={file.name: self._chunks(file) for file in request.files},
             base=request.base,
             base_folder=served[1] if served is not None and request.base is not None else None,
+            client=context.client(),
         )
         self._uploads[identifier] = coming
         await asyncio.to_thread(_prepare, coming)
@@ -116,6 +123,38 @@ class Uploads:
                 retry_after_s=_RETRY_AFTER_S,
             )
 
+    async def _give_up_oldest_of(self, client: str) -> None:
+        """Make place for a client's new upload: its own oldest one goes."""
+        own = [
+            identifier
+            for identifier, upload in self._uploads.items()
+            if not upload.is_whole and upload.client == client
+        ]
+        await self._remove(own[: max(0, len(own) + 1 - _MAX_OPEN_OF_CLIENT)])
+
+    def _check_disk(self, num_bytes: int) -> None:
+        """Check that the disk has room for this beside what is still to come of the others.
+
+        Raises:
+            Overloaded: it has not. Files are written where they will lie, so room is not taken
+                before the bytes come, and what others announced has to be counted.
+        """
+        coming = sum(
+            min(len(left) * self._chunk_bytes, upload.files[name].num_bytes)
+            for upload in list(self._uploads.values())
+            for name, left in upload.missing.items()
+        )
+        self._root.mkdir(parents=True, exist_ok=True)
+        free = shutil.disk_usage(self._root).free
+        if num_bytes + coming + _FREE_BYTES > free:
+            raise Overloaded(
+                f"{num_bytes} bytes do not fit on the disk: {free} are free, of which {coming} "
+                f"are announced and {_FREE_BYTES} stay free",
+                field="files",
+                hint="ASSAY_INFERENCE_UPLOAD_FOLDER names a folder on a larger disk",
+                retry_after_s=_RETRY_AFTER_S,
+            )
+
     def state(self, identifier: str) -> Upload:
         """Raises NotFound: there is no such upload."""
         self._find(identifier)
@@ -131,9 +170,7 @@ class Uploads:
     def _find(self, identifier: str) -> _Coming:
         if identifier not in self._uploads:
             raise NotFound(f"there is no upload {identifier}", hint="begin another one")
-        coming = self._uploads[identifier]
-        coming.touched_at = time.monotonic()
-        return coming
+        return self._uploads[identifier]
 
     async def put(
         self, identifier: str, name: str, number: int, body: bytes, sha256: str, *, is_delta: bool
@@ -157,6 +194,8 @@ class Uploads:
             _write, coming, name, (start, length), body, sha256, is_delta, where
         )
         coming.missing[name].discard(number)
+        # Only bytes that came keep an upload: who merely asks for its state does not.
+        coming.touched_at = time.monotonic()
 
     async def finish(self, identifier: str) -> Path:
         """The folder, once every file is whole and what was announced.

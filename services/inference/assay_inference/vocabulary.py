@@ -2,14 +2,17 @@
 
 import json
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from assay_inference import conversation
-from assay_shared.errors import InvalidInput
+from assay_shared.errors import InvalidInput, WeightsRefused
 from assay_shared.types import Message, SamplingParams
 
 if TYPE_CHECKING:  # only a type: it takes seconds to import
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+_SHORT_TEXT = "What is 7 + 5?"
 
 
 @dataclass(frozen=True)
@@ -30,6 +33,43 @@ class Vocabulary:
         rules: dict[str, object] = json.loads(backend.to_str())
         # Settings of one call, not of the vocabulary.
         return {key: value for key, value in rules.items() if key not in ("padding", "truncation")}
+
+    def check_usable(self, folder: Path) -> None:
+        """Check that texts become ids of this model, and ids texts.
+
+        Raises:
+            WeightsRefused: texts become nothing, or ids beyond those that the model has.
+        """
+        ids = self.encode(_SHORT_TEXT)
+        if not ids or not self.decode(ids).strip():
+            raise WeightsRefused(
+                f"{folder} has no tokenizer that makes tokens of a text",
+                hint="save the tokenizer beside the weights: tokenizer.json, or tokenizer.model",
+            )
+        # A library's class may add special tokens of its own to a tokenizer that has none: they
+        # count where a prompt has them.
+        vocabulary = self.tokenizer.get_vocab()
+        special = set(self.tokenizer.all_special_ids)
+        usual = [one for one in vocabulary.values() if one not in special]
+        largest = max([*usual, *ids, *self._chat_ids()])
+        if largest >= self.size:
+            raise WeightsRefused(
+                f"the tokenizer of {folder} has token ids up to {largest}, and the model ends at "
+                f"{self.size - 1}",
+                hint="it is another model's tokenizer, or the embedding was not resized",
+            )
+        if beyond := sorted(end for end in self.end_ids if not 0 <= end < self.size):
+            raise WeightsRefused(
+                f"{folder} ends answers with the token {beyond[0]}, and the model ends at "
+                f"{self.size - 1}"
+            )
+
+    def _chat_ids(self) -> list[int]:
+        """Return the ids of a short chat; none where there is no template that takes one."""
+        try:
+            return self.encode_chat((Message(role="user", content=_SHORT_TEXT),))
+        except InvalidInput:
+            return []
 
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))

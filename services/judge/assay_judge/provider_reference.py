@@ -1,10 +1,9 @@
 """Decides without a model: the answer is surely the reference, or it is wrong."""
 
-from collections.abc import Sequence
-
 from assay_judge.forms import Ask, Finding
 from assay_judge.provider import Asking
 from assay_shared.answers.equality import NeedsProof, settled
+from assay_shared.answers.question import asked_for
 from assay_shared.errors import JudgeFault
 from assay_shared.types import JudgeForm, JudgeRequest, Label
 
@@ -35,24 +34,29 @@ class ReferenceProvider:
         if request.reference is None:
             raise MissingReference("there is no reference to compare with")
         if request.form is JudgeForm.PAIRWISE:
-            return _better(request.answers, request.reference)
-        same = equal(request.answers[index], request.reference)
+            return _better(request)
+        same = _equal(request, request.answers[index], request.reference)
         return Finding(
             Label.CORRECT if same else Label.INCORRECT, "compared with the reference", 1.0
         )
 
 
-def _better(answers: Sequence[str], reference: str) -> Finding:
+def _better(request: JudgeRequest) -> Finding:
     """The answer that is the reference; a tie if both are. Of two others it knows nothing."""
-    right = [index for index, answer in enumerate(answers) if equal(answer, reference)]
+    assert request.reference is not None
+    right = [
+        index
+        for index, answer in enumerate(request.answers)
+        if _equal(request, answer, request.reference)
+    ]
     if not right:
         raise MissingReference("neither answer is the reference: which is better, a model must say")
     return Finding(right[0] if len(right) == 1 else None, "compared with the reference", 1.0)
 
 
-def equal(answer: str, reference: str) -> bool:
+def _equal(request: JudgeRequest, answer: str, reference: str) -> bool:
     """Whether they are surely the same value or words."""
     try:
-        return settled(answer, reference) is True
+        return settled(answer, asked_for(reference, request.question, answer)) is True
     except NeedsProof:
         return False

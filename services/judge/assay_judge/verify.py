@@ -6,6 +6,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from assay_judge.config import Check
 from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.answers.quantity import parse_quantity
+from assay_shared.answers.question import asked_for
 from assay_shared.answers.words import same_words
 from assay_shared.errors import AssayError
 from assay_shared.symbolic import Symbolic
@@ -34,8 +35,9 @@ class Verifier:
         """A verdict that names the check; None where all leave it open."""
         if request.reference is None:
             return None
+        reference = asked_for(request.reference, request.question, answer)
         for name, check in self._checks:
-            label = await check(answer, request.reference)
+            label = await check(answer, reference)
             if label is not None:
                 return Verdict(label=label, reason=f"by the check {name}", judge=f"verifier:{name}")
         return None

@@ -5,11 +5,12 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 
 from fastapi import FastAPI
-from fastapi.responses import FileResponse, StreamingResponse
+from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import JsonValue
 
 from assay_shared import audit
 from assay_shared.access import needs
+from assay_shared.browsers import content_policy
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.gpus import num_gpus
 from assay_shared.scopes import Scope
@@ -45,11 +46,13 @@ def create_app(settings: ServiceSettings) -> FastAPI:
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
     _add_runs(app, runs)
+    page = _DASHBOARD.read_text()
+    headers = {"content-security-policy": content_policy(page), "cache-control": "no-store"}
 
     @app.get("/", include_in_schema=False, openapi_extra=needs(Scope.TRAINER_READ))
-    async def dashboard() -> FileResponse:
+    async def dashboard() -> HTMLResponse:
         """A page that follows the runs."""
-        return FileResponse(_DASHBOARD)
+        return HTMLResponse(page, headers=headers)
 
     return app
 

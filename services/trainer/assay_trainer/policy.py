@@ -90,7 +90,10 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
     """Model and tokenizer of a checkpoint folder."""
     if not (folder / "config.json").is_file():
         raise NotFound(f"there is no model in {folder}: it has no config.json")
-    model = AutoModelForCausalLM.from_pretrained(folder, local_files_only=True, dtype="auto")
+    checkpoint.weight_files(folder)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, local_files_only=True, use_safetensors=True, dtype="auto"
+    )
     return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
 
 

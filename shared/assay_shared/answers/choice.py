@@ -5,7 +5,15 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
-from assay_shared.answers.extraction import last_boxed, last_marked, last_match, last_tagged
+from assay_shared.answers.extraction import (
+    Box,
+    boxes,
+    last_box,
+    last_match,
+    last_tag,
+    marked_answers,
+    tags,
+)
 from assay_shared.answers.latex import plain, words_of
 from assay_shared.answers.quantity import parse_quantity
 from assay_shared.answers.words import words_key
@@ -18,6 +26,8 @@ _DECORATION = str.maketrans("（）", "()", '*`"“”')
 _DECORATED = re.compile('[（）*`"“”]')
 #: The underscores around an emphasis, which are no index: CO_2, H_{2}O.
 _UNDERSCORES = re.compile(r"(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?![\w{])")
+_MAX_MARKS = 16
+_BOXED = re.compile(r"boxed|</answer>", re.IGNORECASE)
 #: How much longer than an option's text a way of writing it may be.
 _MAX_LONGER = 24
 _LABEL = re.compile(
@@ -58,12 +68,14 @@ _DOUBT = re.compile(
     r"\b(?:not|never|no|neither|nor|if|unless|whether|either|or|and|maybe|perhaps|possibly|probably"
     r"|might|may|could|suppose|assume|assuming|eliminate|exclude|guess|can't|cannot|unlikely|worst"
     r"|least|some|someone|people|claims?|claimed|argues?|rule out|ruled out|why|wrong|incorrect"
-    r"|else)\b|n't\b|不|非",
+    r"|else)\b|n't\b|(?<!\blet)'s\s*\Z|不|非",
     re.IGNORECASE,
 )
 _RETRACTED = re.compile(
     r"\A\W*(?:or|no|not|but|and|nope)\b|\b(?:wait|actually|correction|sorry|mistaken?|instead"
     r"|alternatively|second thought|scratch that|maybe|perhaps|possibly|could also|might be"
+    r"|changed my mind|on reflection|edit(?=:)|ultimately"
+    r"|however(?:(?!not\b|n't)[^.\n]){0,60}\b(?:better|correct|right|best|likely)"
     r"|not sure|unsure|just kidding|guess|or (?:option )?\(?[A-Z](?!\w)"
     r"|(?:that|this|it|which)(?: is|'s| was| seems) (?:wrong|incorrect|false|not))\b",
     re.IGNORECASE,
@@ -128,10 +140,12 @@ def chosen_letter(text: str, options: Options) -> str | None:
     letter, by its text, or by both.
     """
     head, text = text[:_MAX_OPTION], text[-_MAX_SEARCHED:]
-    for find in (last_boxed, last_tagged, last_marked):
-        marked = find(text)
-        if marked is not None:
-            return named_option(marked, options)
+    box = last_box(text) or last_tag(text)
+    if box is not None:
+        return _boxed_option(text, box, options)
+    marked = marked_answers(text)
+    if marked:
+        return _only_option(marked, options)
     whole = named_option(text, options)
     if whole is not None:
         return whole
@@ -147,6 +161,31 @@ def chosen_letter(text: str, options: Options) -> str | None:
     if last is None:
         return _first_line(head, lines, options)
     return last if named_option(lines[-2], options) in (None, last) else None
+
+
+def _only_option(marked: Sequence[str], options: Options) -> str | None:
+    """The option of the last text, if those before name no other; headings name none."""
+    last = named_option(marked[-1], options)
+    others = (named_option(text, options) for text in marked[-_MAX_MARKS:-1])
+    return None if any(other not in (None, last) for other in others) else last
+
+
+def _boxed_option(text: str, last: Box, options: Options) -> str | None:
+    """The option in the last box, if the text behind does not take it back, and no other option is
+    boxed in the same sentence."""
+    named = named_option(last.content, options)
+    rest = text[last.end :].strip(" .$\n*")
+    if named is None or (rest and _RETRACTED.search(rest)):
+        return None
+    before = text[: last.start]
+    end = last.start
+    for box in reversed([*boxes(before), *tags(before)]) if _BOXED.search(before) else ():
+        if _SENTENCES.search(text, box.end, end):
+            break
+        if named_option(box.content, options) not in (None, named):
+            return None
+        end = box.start
+    return named
 
 
 def _first_line(head: str, lines: list[str], options: Options) -> str | None:

@@ -3,13 +3,18 @@
 import itertools
 import re
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from typing import Protocol
 
+from assay_shared.answers.conditions import is_indexed
 from assay_shared.answers.formula import equal_formulas, is_formula
 from assay_shared.answers.latex import MAX_LENGTH, OPEN, plain, words_of
 from assay_shared.answers.quantity import Quantity
-from assay_shared.answers.structure import (
+from assay_shared.answers.structure import value_of
+from assay_shared.answers.units import Unit
+from assay_shared.answers.values import (
+    Assigned,
     Formula,
     Matrix,
     Measured,
@@ -19,22 +24,21 @@ from assay_shared.answers.structure import (
     Several,
     Value,
     Words,
-    value_of,
 )
-from assay_shared.answers.units import Unit
 from assay_shared.answers.words import same_words
 
 _MAX_ITEMS = 64
+_SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
+_SPACE_OF_WORDS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
+#: The name of a number that varies, and not of a function.
+_VARIABLE = re.compile(r"[A-Za-z](?:_\w)?|\\[a-z]{2,8}")
+_DEGREES, _RADIANS = (("angle", 1),), (("radians", 1),)
 
 
 class Prove(Protocol):
     """Tells whether two formulas are equal, or are but for a rational factor."""
 
-    def __call__(self, one: str, other: str, but_for_a_factor: bool = False) -> bool: ...
-
-
-#: The name of a number that varies, and not of a function.
-_VARIABLE = re.compile(r"[A-Za-z](?:_\w)?|\\[a-z]{2,8}")
+    def __call__(self, answer: str, reference: str, but_for_a_factor: bool = False) -> bool: ...
 
 
 class NeedsProof(Exception):
@@ -67,23 +71,35 @@ def _compared(answer: str, reference: str, prove: Prove) -> bool | None:
     if max(len(answer), len(reference)) > MAX_LENGTH:
         return True if same_words(answer, reference) else None
     one, other = plain(answer), plain(reference)
-    if (OPEN in one or OPEN in other) and _packed(one) == _packed(other):
+    given, expected = value_of(one), value_of(other)
+    if isinstance(given, Quantity) and isinstance(expected, Quantity):
+        return given.equals(expected)
+    if (OPEN in one or OPEN in other) and _packed_words(one) == _packed_words(other):
         return True
-    return _same(value_of(one), value_of(other), prove)
+    return _same(_only(given), _only(expected), prove)
+
+
+def _only(value: Value) -> Value:
+    """The only solution of a set of one, {5}; but {{5}} holds a set."""
+    if isinstance(value, Named):
+        only = _only(value.value)
+        return value if only is value.value else replace(value, value=only)
+    if isinstance(value, Several) and value.joined_by == "{" and len(value.items) == 1:
+        item = value.items[0]
+        is_set = isinstance(item, Several) or item == Formula("\\emptyset")
+        return value if is_set else item
+    return value
 
 
 def _same(one: Value, other: Value, prove: Prove) -> bool | None:
     """By their kinds; a name, and an empty difference of kind, are looked through."""
     if one == other:
         return True
-    if isinstance(one, Named) or isinstance(other, Named):
-        return _same_named(one, other, prove)
     if isinstance(one, Quantity) and isinstance(other, Quantity):
         return one.equals(other)
-    if isinstance(one, Measured) or isinstance(other, Measured):
-        return _same_measured(one, other, prove)
-    if isinstance(one, Words) or isinstance(other, Words):
-        return _same_text(one, other)
+    for kind, compared in _LOOKED_INTO:
+        if isinstance(one, kind) or isinstance(other, kind):
+            return compared(one, other, prove)
     for kind, same in _BY_KIND:
         if isinstance(one, kind) and isinstance(other, kind):
             return same(one, other, prove)
@@ -103,40 +119,27 @@ def _same_formula(one: Value, other: Value, prove: Prove) -> bool | None:
 
 def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
     """x = 5 is 5, and is not y = 5. A relation may be the same equation."""
-    if isinstance(one, Named) and isinstance(other, Named):
-        if not one.names & other.names:
-            return _same_equation(one, other, prove)
+    if isinstance(one, Named) and isinstance(other, Named) and one.names & other.names:
         return _same(one.value, other.value, prove)
-    named, bare = (one, other) if isinstance(one, Named) else (other, one)
-    assert isinstance(named, Named)
-    if isinstance(bare, Relation):
-        return _same_equation(named, bare, prove)
-    if isinstance(bare, Words):
-        return _same_text(named.value, bare)
-    return _same(named.value, bare, prove)
+    if isinstance(one, Named | Relation) and isinstance(other, Named | Relation):
+        first, second = _difference(one), _difference(other)
+        return _same_equation(first, second, prove) if first and second else None
+    if isinstance(one, Named):
+        return _same(one.value, other, prove)
+    return _same(one, other.value, prove) if isinstance(other, Named) else None
 
 
 def _same_measured(one: Value, other: Value, prove: Prove) -> bool | None:
     """The same formula and unit, which one side may leave out; known units are converted."""
-    if isinstance(one, Measured) and isinstance(other, Formula):
-        if _packed(one.text) == _packed(other.text):
-            return True
-    elif isinstance(other, Measured) and isinstance(one, Formula):
-        return _same_measured(other, one, prove)
-    first, second = _formula_and_unit(one), _formula_and_unit(other)
-    if first is None or second is None:
-        return None
-    scales = _scales(first[1], second[1])
-    if scales is None:
-        return None
-    left, right = (
-        f"{formula}{scale}" for (formula, _), scale in zip((first, second), scales, strict=True)
-    )
-    if _packed(left) == _packed(right):
+    has_text = isinstance(one, Measured | Formula) and isinstance(other, Measured | Formula)
+    if has_text and _packed(one.text) == _packed(other.text):
         return True
-    if not is_formula(left) or not is_formula(right):
+    first, second = _formula_and_unit(one), _formula_and_unit(other)
+    scales = _scales(first[1], second[1]) if first and second else None
+    if first is None or second is None or scales is None:
         return None
-    return prove(left, right) or None
+    left, right = Formula(first[0] + scales[0]), Formula(second[0] + scales[1])
+    return _same_formula(left, right, prove)
 
 
 def _formula_and_unit(value: Value) -> tuple[str, Unit | None] | None:
@@ -144,36 +147,67 @@ def _formula_and_unit(value: Value) -> tuple[str, Unit | None] | None:
     if isinstance(value, Measured):
         return f"({value.formula})", value.unit
     if isinstance(value, Quantity):
-        is_sure = value.unit is None or (value.unit.is_sure and not value.unit.is_compound)
+        is_sure = value.unit is None or value.unit.is_sure
         return (f"({value.value})", value.unit) if is_sure else None
     return (f"({words_of(value.text)})", None) if isinstance(value, Formula) else None
 
 
 def _scales(one: Unit | None, other: Unit | None) -> tuple[str, str] | None:
     """What each formula is to be multiplied with; None for units of different things."""
-    if one is None or other is None or one.text == other.text:
+    if one is None or other is None:
+        return _in_degrees(one, "°"), _in_degrees(other, "°")
+    if one.text == other.text:
         return "", ""
     if not one.is_known or not other.is_known:
         return None
     if one.powers == other.powers:
         return ("", "") if one.size == other.size else (f"*({one.size})", f"*({other.size})")
-    angles = {(("angle", 1),): "°", (("radians", 1),): ""}
-    if one.powers in angles and other.powers in angles:
-        return angles[one.powers], angles[other.powers]
+    if {one.powers, other.powers} == {_DEGREES, _RADIANS}:
+        return _in_degrees(one, r"*\pi/180"), _in_degrees(other, r"*\pi/180")
     return None
 
 
-def _same_text(one: Value, other: Value) -> bool | None:
+def _in_degrees(unit: Unit | None, scale: str) -> str:
+    return scale if unit is not None and unit.powers == _DEGREES else ""
+
+
+def _same_assigned(one: Value, other: Value, prove: Prove) -> bool | None:
+    """The same values of the same names. As a point, the values in the order of the names; a list
+    says not which value is of which name, but of x_1 and x_2."""
+    if isinstance(one, Assigned) and isinstance(other, Assigned):
+        return _same_several(Several(one.values), Several(other.values), prove)
+    assigned, bare = (one, other) if isinstance(one, Assigned) else (other, one)
+    assert isinstance(assigned, Assigned)
+    if isinstance(bare, Ordered):
+        fits = assigned.has_order and (bare.opened, bare.closed) == ("(", ")")
+    else:
+        fits = isinstance(bare, Several) and bare.joined_by == "," and is_indexed(assigned)
+    if not fits:
+        return None
+    assert isinstance(bare, Ordered | Several)
+    values = tuple(named.value for named in assigned.values)
+    pair = (values, bare.items) if assigned is one else (bare.items, values)
+    return _each_same(*pair, prove)
+
+
+def _same_text(one: Value, other: Value, prove: Prove) -> bool | None:
     if not (isinstance(one, Words) and isinstance(other, Words)):
         return None
     first, second = words_of(one.text), words_of(other.text)
-    return True if same_words(first, second) or _packed(first) == _packed(second) else None
+    if same_words(first, second):
+        return True
+    return True if _packed_words(first) == _packed_words(second) else None
 
 
 def _packed(text: str) -> str:
-    """Without the spaces and braces that mean nothing to TeX."""
-    bare = _unbraced(text)
-    return "".join(words_of(bare).split())
+    """Without the spaces and braces that mean nothing to TeX: all but those between numbers."""
+    bare = words_of(_unbraced(text))
+    return _SPACE.sub("", bare) if " " in bare else bare
+
+
+def _packed_words(text: str) -> str:
+    """Without the spaces beside signs: those between words and numbers part them."""
+    return _SPACE_OF_WORDS.sub("", words_of(_unbraced(text)))
 
 
 @lru_cache(maxsize=1024)
@@ -200,7 +234,8 @@ def _same_several(one: Value, other: Value, prove: Prove) -> bool | None:
     """The same values in any order, each as often."""
     assert isinstance(one, Several)
     assert isinstance(other, Several)
-    if one.joined_by != other.joined_by or len(one.items) != len(other.items):
+    kinds = {"," if each.joined_by == "{" else each.joined_by for each in (one, other)}
+    if len(kinds) > 1 or len(one.items) != len(other.items):
         return None
     if len(one.items) > _MAX_ITEMS:
         return None
@@ -270,35 +305,31 @@ def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
         return None
     if one.sides == other.sides:
         return True
-    if one.relations == ("=",):
-        return _same_equation(one, other, prove)
     pairs = list(zip(_differences(one), _differences(other), strict=True))
+    if one.relations in (("=",), ("!=",)):
+        return _same_equation(*pairs[0], prove)
     if not all(is_formula(first) and is_formula(second) for first, second in pairs):
         return None
     return all(prove(first, second) for first, second in pairs) or None
 
 
-def _same_equation(one: Value, other: Value, prove: Prove) -> bool | None:
+def _same_equation(one: str, other: str, prove: Prove) -> bool | None:
     """Whether the sides of two equations differ by the same, or by a multiple: y = 2x, 2x-y = 0."""
-    first, second = _sides(one), _sides(other)
-    if first is None or second is None:
+    if not is_formula(one) or not is_formula(other):
         return None
-    if not is_formula(first) or not is_formula(second):
-        return None
-    if prove(first, second, but_for_a_factor=True) or prove(first, second):
+    if prove(one, other, but_for_a_factor=True) or prove(one, other):
         return True
-    return prove(first, f"-({second})") or None
+    return prove(one, f"-({other})") or None
 
 
-def _sides(value: Value) -> str | None:
-    """One side of an equation less the other, where it is one of several variables."""
-    if isinstance(value, Relation) and value.relations == ("=",):
-        return _differences(value)[0]
-    if isinstance(value, Named) and isinstance(value.value, Formula):
-        name = min(value.names, key=len)
-        if _VARIABLE.fullmatch(name):
-            return f"({name})-({words_of(value.value.text)})"
-    return None
+def _difference(value: Named | Relation) -> str | None:
+    """One side of an equation less the other; None for anything else that is said of a name."""
+    if isinstance(value, Relation):
+        return _differences(value)[0] if value.relations == ("=",) else None
+    name = min(value.names, key=len)
+    if value.is_member or not isinstance(value.value, Formula) or not _VARIABLE.fullmatch(name):
+        return None
+    return f"({name})-({words_of(value.value.text)})"
 
 
 def _differences(relation: Relation) -> list[str]:
@@ -306,6 +337,13 @@ def _differences(relation: Relation) -> list[str]:
     return [f"({right})-({left})" for left, right in itertools.pairwise(sides)]
 
 
+#: Where one side is enough to say how the two are compared.
+_LOOKED_INTO: tuple[tuple[type, Callable[[Value, Value, Prove], bool | None]], ...] = (
+    (Named, _same_named),
+    (Assigned, _same_assigned),
+    (Measured, _same_measured),
+    (Words, _same_text),
+)
 _BY_KIND: tuple[tuple[type, Callable[[Value, Value, Prove], bool | None]], ...] = (
     (Several, _same_several),
     (Ordered, _same_ordered),

@@ -2,13 +2,16 @@
 
 import re
 from collections import deque
+from collections.abc import Iterator
 from enum import StrEnum
+from typing import NamedTuple
 
 from assay_shared.answers.latex import plain
 from assay_shared.answers.quantity import quantity_of
-from assay_shared.answers.structure import FORMULA_NAMES, Formula, Named, Words, value_of
+from assay_shared.answers.structure import FORMULA_NAMES, value_of
 from assay_shared.answers.styles import unstyled
 from assay_shared.answers.units import UNIT_NAMES
+from assay_shared.answers.values import Formula, Named, Words
 
 #: An answer stands at the end of a text; what stands further ahead is not searched.
 _MAX_SEARCHED = 16_384
@@ -35,6 +38,12 @@ _MATHS = re.compile(
     r"|\\\(((?:[^\\]|\\[^)(])*+)\\\)|\\\[((?:[^\\]|\\[^\][])*+)\\\]"
 )
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+(?:/[1-9]\d*+)?+|\.\d++"
+#: "The answer is 8" before other words, but no sum that begins with 8.
+_NUMBER_CLAIM = re.compile(
+    rf"\banswer(?:\sis)?+[ \t]*+[:=]?+[\s$*]*+(-?(?:{_NUMBER}))"
+    r"(?:[.,;]?\s(?!\s?[-+*/^=×·<>(]\s?\d)|\s?\()",
+    re.IGNORECASE,
+)
 _SCALED = r"(?:\s(?:dozen|hundred|thousand|million|billion|trillion)\b)?+"
 _UNIT = "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse=True))
 _QUANTITY = re.compile(
@@ -44,7 +53,8 @@ _QUANTITY = re.compile(
 _LARGER = re.compile(rf"(?<![\w.,/])(?:{_NUMBER})\s?(?:{_UNIT})(?:,?\sand\s|,?\s)\Z")
 #: Words that make another value of the number after them, or deny it.
 _CHANGES = (
-    r"\b(?:minus|negative|than|least|most|below|above|over|never|cannot\ be|can't\ be"
+    r"\b(?:minus|negative|than|least|most|below|above|over|under|exceeds|instead\ of|step|page"
+    r"|question|equation|figure|table|chapter|section|problem|exercise|never|cannot\ be|can't\ be"
     r"|anything\ but|far\ from|almost|nearly|twice|double|triple"
     r"|(?:half|root|cube|square|reciprocal|opposite|negative)\ of)\s++\Z"
 )
@@ -67,11 +77,15 @@ _MAX_AROUND = 24
 _MAX_LEAD = 80
 #: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
 _OPERATOR_BEFORE = re.compile(
-    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d"
-    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm)\b[\ {]?)\Z"
+    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d\.?|[_^]\{"
+    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm|log|ln|sin|cos|tan|not)\b[\ {]?"
+    r"|\\[dt]?frac\{(?:[^{}]{0,16}\}\{)?)\Z"
 )
 _OPERATOR_AFTER = re.compile(
-    r"\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
+    r"\ ?(?:\\?%|°|\^\{?\\circ\}?"
+    r"|(?:\\text\{\ ?)?(?:percent|hundred|thousand|million|billion|dozen)\b)"
+    r"|\ [-+*/]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])"
+    r"|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
 )
 #: Markdown's bold and code, quotation marks, and one star on either side: no operators.
 _MARKS = re.compile(
@@ -82,7 +96,16 @@ _STARRED = re.compile(r"(?<![\w*)\]}])\*(?! )([^*\n]{1,80})(?<! )\*(?![\w*(])")
 _WORD = re.compile(r"(?<![^\s(])[a-z]{2,}(?![^\s).,])")
 #: Words that lead to a value and would be letters of a formula.
 _LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +", re.IGNORECASE)
+#: A text of digits: a date, a score, a telephone number.
+_FIGURES = re.compile(r"[\d\s().,/%$+-]*\d[\d\s().,/%$+-]*")
 _CHANGED = re.compile(_CHANGES, re.IGNORECASE)
+#: Behind an answer, these deny it.
+_TAKEN_BACK = re.compile(
+    r"[\s$.,;:!?*)\]}…-]{0,40}+(?:(?:no|nope|wait)(?:\s*+[,.!?…]|\s*+\Z)"
+    r"|(?:(?:but|which|that|this|it)\s+){0,2}(?:is|was|seems)\s(?:wrong|incorrect|false|not)\b)",
+    re.IGNORECASE,
+)
+_DENIALS = (" not", "n't", "never", "cannot be", "minus")
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
 
@@ -118,21 +141,42 @@ def extract(text: str, part: Extract) -> str | None:
 
 
 def last_boxed(text: str) -> str | None:
-    """The content of the last outermost \\boxed{...}; of one that is not closed, its line.
+    """The content of the last outermost \\boxed{...} that is closed.
 
     With what stands around a box that is a part of a formula, as in -\\boxed{7}: it is not 7.
     """
+    box = last_box(text)
+    return None if box is None else box.content
+
+
+class Box(NamedTuple):
+    """What is boxed or tagged as the answer, and where it begins and ends."""
+
+    content: str
+    start: int
+    end: int
+
+
+def last_box(text: str) -> Box | None:
+    """The last outermost \\boxed{...} that is closed, as `last_boxed` reads it."""
     if "boxed" not in text and "fbox" not in text:
         return None
-    found: str | None = None
-    place = begins = 0
+    found = deque(boxes(text), maxlen=1)
+    if not found:
+        return None
+    content, start, end = found[0]
+    return Box(_with_operators(text, start, end, content), start, end)
+
+
+def boxes(text: str) -> Iterator[Box]:
+    """Each outermost \\boxed{...} up to one that is not closed: what follows is inside of it."""
+    place = 0
     while (start := _BOX.search(text, place)) is not None:
         end = _closing(text, start.end())
-        if end is None:  # nor is any brace before it closed: what follows is inside
-            unclosed = text[start.end() :].partition("\n")[0]
-            return (unclosed if found is None else found).strip()
-        found, place, begins = text[start.end() : end], end, start.start()
-    return None if found is None else _with_operators(text, begins, place + 1, found.strip())
+        if end is None:
+            return
+        yield Box(text[start.end() : end].strip(), start.start(), end + 1)
+        place = end
 
 
 def _with_operators(text: str, start: int, end: int, content: str) -> str:
@@ -157,24 +201,36 @@ def _closing(text: str, start: int) -> int | None:
 
 def last_marked(text: str) -> str | None:
     """What follows the last #### on its line."""
-    if "####" not in text:
-        return None
-    found = _MARKED.findall(text)
-    return str(found[-1]).strip() if found else None
+    found = marked_answers(text)
+    return found[-1].strip() if found else None
+
+
+def marked_answers(text: str) -> list[str]:
+    """What follows each #### on its line."""
+    return _MARKED.findall(text) if "####" in text else []
 
 
 def last_tagged(text: str) -> str | None:
     """What stands between the last <answer> and </answer> that belong together."""
-    if "<" not in text:
-        return None
-    found: str | None = None
-    start: int | None = None
+    tag = last_tag(text)
+    return None if tag is None else tag.content
+
+
+def last_tag(text: str) -> Box | None:
+    """As `last_tagged`, with the place."""
+    found = deque(tags(text), maxlen=1) if "<" in text else None
+    return found[0] if found else None
+
+
+def tags(text: str) -> Iterator[Box]:
+    """Each <answer>...</answer>."""
+    start: re.Match[str] | None = None
     for tag in _ANSWER.finditer(text):
         if not tag[1]:
-            start = tag.end() if start is None else start
+            start = start or tag
         elif start is not None:
-            found, start = text[start : tag.start()].strip(), None
-    return found
+            yield Box(text[start.end() : tag.start()].strip(), start.start(), tag.end())
+            start = None
 
 
 def last_fenced(text: str) -> str | None:
@@ -216,10 +272,15 @@ def final_answer(text: str) -> str | None:
     text if it is a value, what "the answer is" says, the last formula or number that stands alone.
     """
     text = text[-_MAX_SEARCHED:]
-    for find in (last_boxed, last_tagged, last_marked):
-        found = find(text)
-        if found is not None:
-            return found
+    box = last_box(text)
+    if box is not None:
+        return None if _is_denied(text, box) else box.content
+    tag = last_tag(text)
+    if tag is not None:
+        return None if _is_denied(text, tag) else tag.content
+    marked = last_marked(text)
+    if marked is not None:
+        return marked
     text = _without_emphasis(text)
     bare = _LEAD.sub("", text.strip(), count=1)
     if not bare or (len(bare) <= _MAX_SHORT and "\n" not in bare and _is_value(bare)):
@@ -228,9 +289,19 @@ def final_answer(text: str) -> str | None:
     if claimed is not None:
         return claimed
     standing = _last_standing(text)
+    if standing is not None and _claims_another(text, standing):
+        return None
     if standing is None and len(bare) <= _MAX_SHORT and "\n" not in bare:
         return bare
     return standing
+
+
+def _is_denied(text: str, box: Box) -> bool:
+    """Whether the words beside an answer say that it is none."""
+    before = text[max(0, box.start - _MAX_AROUND) : box.start].rstrip("\n $\\([{*:")
+    if before[-1:] in "tTrReEsS" and f" {before}".lower().endswith(_DENIALS):
+        return True
+    return len(text) > box.end + 2 and _TAKEN_BACK.match(text, box.end) is not None
 
 
 def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
@@ -257,6 +328,15 @@ def _is_said_plainly(text: str, claim: re.Match[str]) -> bool:
     return bool(_LEADS_TO_CLAIM.search(text[max(0, claim.start() - _MAX_LEAD) : claim.start()]))
 
 
+def _claims_another(text: str, standing: str) -> bool:
+    """Whether "the answer is 8" stands before another number, as in "8, which exceeds 7"."""
+    found = last_match(_NUMBER_CLAIM, text)
+    if found is None:
+        return False
+    one, other = quantity_of(plain(found[1])), quantity_of(plain(standing))
+    return one is not None and other is not None and one.value != other.value
+
+
 def _is_value(text: str) -> bool:
     """Whether the text is a number or a formula, alone or as the value of a name."""
     value = value_of(plain(text))
@@ -264,7 +344,7 @@ def _is_value(text: str) -> bool:
         value = value.value
     if isinstance(value, Formula):
         return not (set(_WORD.findall(text.lower())) - FORMULA_NAMES)
-    return not isinstance(value, Words)
+    return not isinstance(value, Words) or _FIGURES.fullmatch(value.text) is not None
 
 
 def _last_standing(text: str) -> str | None:

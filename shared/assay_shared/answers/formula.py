@@ -37,6 +37,7 @@ _ROUNDED = {"lfloor": "rfloor", "lceil": "rceil"}
 _REPEATED = frozenset(("sum", "prod"))
 #: Terms of sums and factors of products, of those within others together.
 _MAX_TERMS = 1000
+_DERIVATIVE = re.compile(r"\{d(?:\^\{?\d\}?)?[A-Za-z]*\}\{d[A-Za-z](?:\^\{?\d\}?)?\}")
 _CALLED = frozenset("fghFGHPE")
 _OPERATORS = {"+": "+", "-": "-", "*": r"\cdot", "cdot": r"\cdot", "/": "/", "div": "/"}
 
@@ -124,6 +125,8 @@ class _Writer:
             if token == "^":
                 base = f"({base})^{{{self._argument(depth)}}}"
             elif token == "!":
+                if self._peek() == "!":
+                    raise Unreadable("a double factorial")
                 base = f"({base})!"
             else:
                 part = r"\frac{\pi}{180}" if token == "°" else r"\frac{1}{100}"
@@ -157,10 +160,10 @@ class _Writer:
         self._next()
         if token and token[0] in "0123456789.":
             return _number(token)
-        if token == "frac":
-            return rf"\frac{{{self._argument(depth + 1)}}}{{{self._argument(depth + 1)}}}"
-        if token == "binom":
-            return rf"\binom{{{self._argument(depth + 1)}}}{{{self._argument(depth + 1)}}}"
+        if token == "frac" and (derivative := self._derivative()):
+            return self._numbered(derivative)
+        if token in ("frac", "binom"):
+            return rf"\{token}{{{self._argument(depth + 1)}}}{{{self._argument(depth + 1)}}}"
         if token == "sqrt":
             root = f"[{self._group('[', ']', depth)}]" if self._peek() == "[" else ""
             return rf"\sqrt{root}{{{self._argument(depth + 1)}}}"
@@ -258,7 +261,21 @@ class _Writer:
             return _CONSTANTS[name]
         if token in _CALLED and self._peek() == "(":
             name += self._group("(", ")", depth)
+        return self._numbered(name)
+
+    def _numbered(self, name: str) -> str:
         return f"x_{{{self._symbols.setdefault(name, len(self._symbols) + 1)}}}"
+
+    def _derivative(self) -> str:
+        """The derivative that follows behind "frac", as one name: its d's are no factors."""
+        if self._tokens[self._place + 1 : self._place + 2] != ["d"]:
+            return ""
+        for end in range(self._place + 6, self._place + 20):
+            name = "".join(self._tokens[self._place : end])
+            if _DERIVATIVE.fullmatch(name):
+                self._place = end
+                return name
+        return ""
 
 
 def _check(depth: int) -> None:
@@ -295,7 +312,7 @@ def _number(token: str) -> str:
     return rf"\frac{{{int(whole + digits)}}}{{{10 ** len(digits)}}}" if dot else str(int(whole))
 
 
-def equal_formulas(one: str, other: str, but_for_a_factor: bool = False) -> bool:
+def equal_formulas(answer: str, reference: str, but_for_a_factor: bool = False) -> bool:
     """Whether both plain formulas are the same value for every value of their variables.
 
     `but_for_a_factor`: whether one is the other times a rational number, as the sides of two
@@ -303,7 +320,7 @@ def equal_formulas(one: str, other: str, but_for_a_factor: bool = False) -> bool
     """
     symbols: dict[str, int] = {}
     try:
-        first, second = (_Writer(text, symbols).write() for text in _angles(one, other))
+        first, second = (_Writer(text, symbols).write() for text in _angles(answer, reference))
     except Unreadable:
         return False
     if first == second:
@@ -322,10 +339,8 @@ def is_formula(text: str) -> bool:
     return True
 
 
-def _angles(one: str, other: str) -> tuple[str, str]:
-    """Without the degree sign where the other side has neither degrees nor pi."""
-    both = []
-    for text, against in ((one, other), (other, one)):
-        told = "°" in against or "pi" in against or _OF_ANGLES.search(text) is not None
-        both.append(text if told else text.replace("°", ""))
-    return both[0], both[1]
+def _angles(answer: str, reference: str) -> tuple[str, str]:
+    """Without the reference's degree sign, where the answer has neither degrees nor pi."""
+    if "°" in answer or "pi" in answer or _OF_ANGLES.search(reference):
+        return answer, reference
+    return answer, reference.replace("°", "")

@@ -36,30 +36,37 @@ class Quantity:
     value: Fraction
     unit: Unit | None = None
 
-    def equals(self, other: "Quantity") -> bool | None:
-        """Whether both say the same; None where that cannot be told.
+    def equals(self, reference: "Quantity") -> bool | None:
+        """Whether this answer says the same as the reference; None where that cannot be told.
 
-        Where one side has no unit the numbers decide. 50% is 0.5 then, and also 50; but 0.5% is
-        not 0.5: a number below one would be a share.
         Known units of one dimension are converted. Units of different things, and two different
-        units that are not known, tell nothing.
+        units that are not known, tell nothing. An answer may leave the reference's unit out: it is
+        50 and also 0.5 for 50%, but for 0.5% it is not 0.5, which would be a share. Where the
+        reference has no unit, the answer may name what is counted or measured. A percent or degree
+        sign is no such name, for it makes another number: 50% is 0.5.
         """
-        if self.unit is None and other.unit is None:
-            return self.value == other.value
-        if self.unit is None or other.unit is None:
-            return self._equals_bare(other) if other.unit is None else other._equals_bare(self)
-        if self.unit.is_known and self.unit.powers == other.unit.powers:
-            return self.value * self.unit.size == other.value * other.unit.size
-        return self.value == other.value if self.unit.text == other.unit.text else None
+        if self.unit is None or reference.unit is None:
+            return self._equals_bare(reference)
+        if self.unit.is_known and self.unit.powers == reference.unit.powers:
+            return self.value * self.unit.size == reference.value * reference.unit.size
+        return self.value == reference.value if self.unit.text == reference.unit.text else None
 
-    def _equals_bare(self, bare: "Quantity") -> bool | None:
-        assert self.unit is not None
-        if not self.unit.is_sure or self.unit.is_compound:
+    def _equals_bare(self, reference: "Quantity") -> bool | None:
+        unit = self.unit or reference.unit
+        if unit is None:
+            return self.value == reference.value
+        if not unit.is_sure:
             return None
-        if not self.unit.is_percent:
-            return self.value == bare.value
-        same = self.value == bare.value and abs(bare.value) >= 1
-        return same or self.value / 100 == bare.value
+        if self.unit is None:
+            same = self.value == reference.value
+            if not unit.is_percent:
+                return same
+            return (same and abs(self.value) >= 1) or self.value == reference.value / 100
+        if unit.is_percent and self.value / 100 == reference.value:
+            return True
+        if self.value == reference.value:
+            return None if unit.changes_number else True
+        return False
 
 
 @lru_cache(maxsize=4096)
@@ -117,5 +124,5 @@ def _compound(text: str) -> Quantity | None:
     for value, unit, before in zip(values[1:], units[1:], units, strict=False):
         if unit.powers != before.powers or not 0 <= value < before.size:
             return None
-    unit = Unit(text, units[0].powers, is_sure=False, is_compound=True)
+    unit = Unit(text, units[0].powers, is_sure=False)
     return Quantity(sum(values, Fraction(0)), unit) if values[0] > 0 else None

@@ -1,14 +1,13 @@
 """Sets of real numbers and numerals of a base, in the ways that they are written."""
 
-import itertools
 import re
+from collections.abc import Callable
 
+from assay_shared.answers.conditions import all_but
 from assay_shared.answers.latex import CLOSE, OPEN
-from assay_shared.answers.quantity import quantity_of
+from assay_shared.answers.values import Named, Numeral, Several, Value
 
-REALS = r"\mathbb{R}"
-_ALL = r"(-\infty,\infty)"
-_MAX_POINTS = 16
+_REALS = r"\mathbb{R}"
 #: All real numbers but some, and all numbers with a property.
 _WITHOUT = re.compile(
     r"(?:\\mathbb\{R\}|\(-\\infty,\s?\\infty\))\s?(?:\\setminus|-)\s?\\\{(.+)\\\}", re.DOTALL
@@ -29,30 +28,18 @@ _NUMERAL = re.compile(
 )
 
 
-def all_but(points: str) -> str | None:
-    """The intervals between points that a text lists; None where their order cannot be told."""
-    parts = [part.strip() for part in points.split(",")]
-    if not all(parts) or len(parts) > _MAX_POINTS or not set("([").isdisjoint(points):
+def set_of_reals(text: str, value_of: Callable[[str], Value]) -> Value | None:
+    """The intervals that a set of real numbers consists of; None for any other text."""
+    if text == _REALS:
+        return all_but([])
+    if text[:1] != "]" and not text.endswith(("\\}", "[")):
         return None
-    if len(parts) > 1:
-        numbers = [quantity_of(part) for part in parts]
-        values = [number.value for number in numbers if number is not None and not number.unit]
-        if len(values) < len(parts) or len(set(values)) < len(values):
-            return None
-        parts = [part for _, part in sorted(zip(values, parts, strict=True))]
-    ends = [r"-\infty", *parts, r"\infty"]
-    return r"\cup".join(f"({low},{high})" for low, high in itertools.pairwise(ends))
-
-
-def as_intervals(text: str) -> str | None:
-    """A set of real numbers as intervals; None for any other text."""
-    if text == REALS:
-        return _ALL
     without = _WITHOUT.fullmatch(text)
     if without is not None:
-        return all_but(without[1])
+        is_flat = set("([").isdisjoint(without[1])
+        return all_but([value_of(point) for point in without[1].split(",")]) if is_flat else None
     turned = _OUTWARD.sub(_turned, text) if text[:1] == "]" or text[-1:] == "[" else text
-    return turned if turned != text else None
+    return value_of(turned) if turned != text else _with_property(text, value_of)
 
 
 def _turned(found: re.Match[str]) -> str:
@@ -61,14 +48,17 @@ def _turned(found: re.Match[str]) -> str:
     return f"{opened}{found[2]},{found[3]}{closed}"
 
 
-def property_of(text: str) -> tuple[str, str] | None:
-    """The variable and the condition of a set of all real numbers with a property."""
+def _with_property(text: str, value_of: Callable[[str], Value]) -> Value | None:
+    """What has the property that a set's text says of its variable."""
     found = _WITH.fullmatch(text)
-    return None if found is None else (found[1], found[2].strip())
+    value = value_of(found[2]) if found is not None else None
+    if found is None or not isinstance(value, Named) or found[1] not in value.names:
+        return None
+    return value.value if value.is_member or isinstance(value.value, Several) else None
 
 
-def numeral_of(text: str) -> tuple[str, int] | None:
-    """The digits and the base of a numeral with a base, as in 1010_2; None for anything else."""
+def numeral_of(text: str) -> Numeral | None:
+    """The numeral that a text with a base is, as 1010_2; None for anything else."""
     found = _NUMERAL.fullmatch(text) if "_" in text else None
     if found is None:
         return None
@@ -76,4 +66,4 @@ def numeral_of(text: str) -> tuple[str, int] | None:
     base = _BASE_OF.get(found[3]) or int(found[3])
     if not 2 <= base <= 16 or any(int(digit, 16) >= base for digit in digits if digit != "."):
         return None
-    return digits, base
+    return Numeral(digits, base)

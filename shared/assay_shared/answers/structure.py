@@ -5,31 +5,51 @@ import re
 from dataclasses import dataclass
 from functools import lru_cache
 
+from assay_shared.answers.conditions import all_but, intersection, is_statement, together, united
+from assay_shared.answers.dates import iso_date
 from assay_shared.answers.formula import is_formula
-from assay_shared.answers.latex import CLOSE, OPEN, words_of
-from assay_shared.answers.quantity import Quantity, quantity_of
-from assay_shared.answers.sets import REALS, all_but, as_intervals, numeral_of, property_of
-from assay_shared.answers.units import Unit, parse_unit
+from assay_shared.answers.latex import CLOSE, DOLLAR, OPEN, words_of
+from assay_shared.answers.matrices import matrix_of
+from assay_shared.answers.quantity import quantity_of
+from assay_shared.answers.sets import numeral_of, set_of_reals
+from assay_shared.answers.units import parse_unit
+from assay_shared.answers.values import (
+    Assigned,
+    Formula,
+    Measured,
+    Named,
+    Ordered,
+    Relation,
+    Several,
+    Value,
+    Words,
+)
 
 _MAX_LENGTH = 2000
 _MAX_DEPTH = 8
 
 _TOKEN = re.compile(
-    r"\\[{}]|\\(?:pm|cup|in|langle|rangle|le|ge|ne)(?![A-Za-z])|\\begin\{|\\end\{|\\[A-Za-z]++|\\.|"
+    r"\\[{}]|\\begin\{|\\end\{|\\[A-Za-z]++|\\.|"
     r"[(){}\[\],;=<>]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])"
 )
 _OPENS = {"(": ")]", "[": ")]", "{": "}", "\\{": "\\}", "\\langle": ("\\rangle",), "\\begin{": ""}
 _CLOSES = frozenset((")", "]", "}", "\\}", "\\rangle"))
-_SEPARATORS = frozenset((",", ";", "and", "or"))
-_JOINS = _SEPARATORS | {"\\in", "\\cup", "\\pm"}
+#: What joins values, the loosest first.
+_JOINS = (("or", ("or", "\\vee")), (",", (";",)), ("and", (",", "and", "\\wedge")))
+_SEPARATORS = frozenset(token for _, tokens in _JOINS for token in tokens)
+_LOGICAL = frozenset(("\\vee", "\\wedge"))
+_OF_SEVERAL = _SEPARATORS | {"\\in", "\\cup", "\\cap", "\\pm"}
 _RELATIONS = {"<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
-_MATRIX = re.compile(r"\\begin\{([pbvBV]?matrix|smallmatrix|array)\}(.*)\\end\{\1\}", re.DOTALL)
-_ROW_END = re.compile(r"\\\\(?:\[[^\]]*\])?")
-_BRACKETED = re.compile(r"[(\[]\s?(\\begin\{(?:array|matrix|smallmatrix)\}.*\})\s?[)\]]", re.DOTALL)
-_COLUMNS = re.compile(r"\s*\{[clr|\s]*\}")
+_COMPARING = frozenset(("=", *_RELATIONS))
+#: Dates, scores, telephone numbers and ranges are texts: nobody writes a number as "2024-03-05" or
+#: "3-2" that has still to be computed.
+_FIGURE = rf"[$€£{DOLLAR}]?\d++(?:[.,]\d++)*+%?"
+_FIGURES = re.compile(rf"[-+]?\s?\(?{_FIGURE}\)?(?:\s?-\s?{_FIGURE})++|\d++(?:\s?/\s?\d++){{2,}}+")
+_NO_NAMES = frozenset(("not", "is", "or", "and", "\\not", "\\neg"))
+_ENDS_OF_FIGURES = frozenset("0123456789%")
 _NAME = re.compile(
     r"(?:\\?[A-Za-z]{1,12})(?:_\{?\w{1,8}\}?)?'*(?:\([A-Za-z](?:,\s?[A-Za-z]){0,3}\))?"
-    r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+|\([A-Za-z](?:,\s?[A-Za-z]){1,3}\)"
+    r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+"
 )
 #: Where the unit behind a formula may begin: with upright letters, or with a word.
 _UNIT_START = re.compile(rf"(?:\\frac\s?\{{\s?)?+{OPEN}|(?<=[ \d)}}]) ?(?=[A-Za-z]{{2}})(?<!\\)")
@@ -45,82 +65,6 @@ FORMULA_NAMES = frozenset(
     ]
 )
 _ONLY_LETTERS = re.compile(r"[A-Za-z]{2,}")
-
-
-@dataclass(frozen=True)
-class Formula:
-    """An expression that math-verify may read."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Words:
-    """A text in a language, or anything else that is only equal to itself."""
-
-    text: str
-
-
-@dataclass(frozen=True)
-class Several:
-    """Values in no order: a set, a list of solutions, a union's parts."""
-
-    items: tuple["Value", ...]
-    joined_by: str = ","
-
-
-@dataclass(frozen=True)
-class Ordered:
-    """A tuple, a point or an interval, with its brackets."""
-
-    opened: str
-    items: tuple["Value", ...]
-    closed: str
-
-
-@dataclass(frozen=True)
-class Matrix:
-    """Values in rows."""
-
-    rows: tuple[tuple["Value", ...], ...]
-
-
-@dataclass(frozen=True)
-class Named:
-    """A value that a name is given: x = 5."""
-
-    names: frozenset[str]
-    value: "Value"
-
-
-@dataclass(frozen=True)
-class Relation:
-    """Sides with a relation between each two, all of one direction: "<", "<=" or "="."""
-
-    sides: tuple[str, ...]
-    relations: tuple[str, ...]
-
-
-@dataclass(frozen=True)
-class Measured:
-    """A formula that is no plain number, with its unit. `text` is both as they were written."""
-
-    formula: str
-    unit: Unit
-    text: str
-
-
-@dataclass(frozen=True)
-class Numeral:
-    """Digits in a base. It equals no number in another one: the base may be what was asked."""
-
-    digits: str
-    base: int
-
-
-Value = (
-    Quantity | Numeral | Measured | Formula | Words | Several | Ordered | Matrix | Named | Relation
-)
 
 
 @dataclass(frozen=True)
@@ -141,10 +85,9 @@ def value_of(text: str, depth: int = 0) -> Value:
         return number
     if len(text) > _MAX_LENGTH or depth > _MAX_DEPTH:
         return Words(text)
-    digits = numeral_of(text)
-    if digits is not None:
-        return Numeral(*digits)
-    return _set_of_reals(text, depth) or _structured(text, depth)
+    found = _figures(text) or numeral_of(text)
+    found = found or set_of_reals(text, lambda part: value_of(part, depth + 1))
+    return found or _structured(text, depth)
 
 
 def _structured(text: str, depth: int) -> Value:
@@ -153,21 +96,31 @@ def _structured(text: str, depth: int) -> Value:
     if marks is None:
         return Words(text)
     tokens = {mark.token for mark in marks}
-    if tokens & {"=", *_RELATIONS}:
+    if tokens & _COMPARING:
         if not tokens & _SEPARATORS:
             return _relation(text, marks, depth)
         if (named := _named_number(text)) is not None:
             return named
-    matrix = _MATRIX.fullmatch(_BRACKETED.sub(r"\1", text)) if "\\begin" in text else None
+    matrix = matrix_of(text, lambda cell: value_of(cell, depth + 1))
     if matrix is not None:
-        return _matrix(matrix[2], depth)
-    if not tokens & _JOINS and (measured := _measured(text)) is not None:
+        return matrix
+    if not tokens & _OF_SEVERAL and (measured := _measured(text)) is not None:
         return measured
     if _is_words(text):
         return Words(text)
     if tokens & _SEPARATORS:
-        return _several(_split(text, marks, _SEPARATORS), depth)
+        return _joined(text, marks, tokens, depth)
     return _one_value(text, marks, tokens, depth)
+
+
+def _figures(text: str) -> Words | None:
+    """A date in its standard form, or another text of digits that nobody computes."""
+    if text[-1:] not in _ENDS_OF_FIGURES:
+        return None
+    date = iso_date(text)
+    if date is None and not _FIGURES.fullmatch(text):
+        return None
+    return Words(date or text)
 
 
 def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
@@ -175,27 +128,13 @@ def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> V
     if "\\in" in tokens:
         return _member(text, marks, depth)
     if "\\cup" in tokens:
-        parts = tuple(value_of(part, depth + 1) for part in _split(text, marks, {"\\cup"}))
-        return Several(parts, "\\cup")
+        return united([value_of(part, depth + 1) for part in _split(text, marks, ("\\cup",))])
+    if "\\cap" in tokens:
+        parts = [value_of(part, depth + 1) for part in _split(text, marks, ("\\cap",))]
+        return intersection(parts) or Formula(text)
     if "\\pm" in tokens:
         return _plus_minus(text, marks, depth)
     return _bracketed(text, depth)
-
-
-def _set_of_reals(text: str, depth: int) -> Value | None:
-    """The intervals of a text like \\mathbb{R} \\setminus \\{0\\} or \\{x \\mid x > 3\\}."""
-    if REALS not in text and text[:1] not in ("\\", "]") and text[-1:] != "[":
-        return None
-    intervals = as_intervals(text)
-    if intervals is not None:
-        return value_of(intervals, depth + 1)
-    found = property_of(text)
-    if found is None:
-        return None
-    value = value_of(found[1], depth + 1)
-    if isinstance(value, Named) and isinstance(value.value, Ordered | Several):
-        return value.value if found[0] in value.names else None
-    return None
 
 
 def _measured(text: str) -> Measured | None:
@@ -205,7 +144,9 @@ def _measured(text: str) -> Measured | None:
         unit = parse_unit(f" {tail}")
         if unit is None or not unit.is_sure or not (unit.is_known or OPEN in found.group()):
             continue
-        if formula and not unit.is_percent and is_formula(words_of(formula)):
+        if not formula or unit.is_percent or _is_words(formula):
+            continue
+        if is_formula(words_of(formula)):
             return Measured(words_of(formula), unit, text)
     return None
 
@@ -234,7 +175,7 @@ def _outer_marks(text: str) -> list[_Mark] | None:
     return None if stack else marks
 
 
-def _split(text: str, marks: list[_Mark], by: frozenset[str] | set[str]) -> list[str]:
+def _split(text: str, marks: list[_Mark], by: tuple[str, ...]) -> list[str]:
     parts, place = [], 0
     for mark in marks:
         if mark.token in by:
@@ -244,20 +185,25 @@ def _split(text: str, marks: list[_Mark], by: frozenset[str] | set[str]) -> list
     return [part for part in parts if part]
 
 
-def _several(parts: list[str], depth: int) -> Value:
-    if len(parts) == 1:
-        return value_of(parts[0], depth + 1)
-    return Several(tuple(value_of(part, depth + 1) for part in parts))
+def _joined(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
+    """Values with separators, split at the loosest."""
+    join, separators = next(one for one in _JOINS if tokens.intersection(one[1]))
+    if join == "and" and tokens.isdisjoint(("and", "\\land")):
+        join = ","
+    values = [value_of(part, depth + 1) for part in _split(text, marks, separators)]
+    if tokens & _LOGICAL and not all(map(is_statement, values)):
+        return Formula(text)  # of propositions: p and q are no values
+    return together(values, join) if values else Words(text)
 
 
 def _relation(text: str, marks: list[_Mark], depth: int) -> Value:
     """A name's value, an interval of one variable, or a relation."""
     used = [mark for mark in marks if mark.token == "=" or mark.token in _RELATIONS]
     sides = [side.strip() for side in _split_all(text, used)]
-    if len(used) == 1 and used[0].token == "\\ne":
-        return _unequal(text, sides, depth)
-    if any(mark.token == "\\ne" or not side for mark, side in zip(used, sides[1:], strict=True)):
+    if not all(sides[1:]):
         return Words(text)
+    if any(mark.token == "\\ne" for mark in used):
+        return _unequal(text, sides, depth)
     if all(mark.token == "=" for mark in used):
         return _equation(text, sides, depth)
     relations = [_RELATIONS.get(mark.token, "=") for mark in used]
@@ -272,11 +218,14 @@ def _relation(text: str, marks: list[_Mark], depth: int) -> Value:
 
 
 def _unequal(text: str, sides: list[str], depth: int) -> Value:
-    """All real numbers but one."""
-    name, intervals = _name(sides[0]), all_but(sides[1])
-    if name is None or intervals is None or "," in sides[1] or _is_words(sides[1]):
+    """x != 3 is all numbers below and above 3."""
+    if len(sides) != 2 or not sides[0] or _is_words(text):
         return Words(text)
-    return Named(frozenset((name,)), value_of(intervals, depth + 1))
+    for side, bound in (sides, sides[::-1]):
+        others, name = all_but([value_of(bound, depth + 1)]), _name(side)
+        if name is not None and others is not None:
+            return Named(frozenset((name,)), others, is_member=True)
+    return Relation(tuple(sides), ("!=",))
 
 
 def _split_all(text: str, marks: list[_Mark]) -> list[str]:
@@ -286,6 +235,10 @@ def _split_all(text: str, marks: list[_Mark]) -> list[str]:
 
 
 def _equation(text: str, sides: list[str], depth: int) -> Value:
+    if len(sides) == 2 and sides[0].startswith("("):
+        point = _point(sides[0], sides[1], depth)
+        if point is not None:
+            return point
     names = [_name(side) for side in sides[:-1]]
     if all(name is not None for name in names):
         # "We get x" names x.
@@ -303,10 +256,22 @@ def _named_number(text: str) -> Named | None:
     return None if name is None or number is None else Named(frozenset((name,)), number)
 
 
+def _point(left: str, right: str, depth: int) -> Value | None:
+    """The values that (x, y) = (1, 2) gives to its names."""
+    values = value_of(right, depth + 1)
+    names = [_name(side) for side in left[1:-1].split(",")] if left.endswith(")") else []
+    if not isinstance(values, Ordered) or (values.opened, values.closed) != ("(", ")"):
+        return None
+    if len(values.items) != len(names) or None in names:
+        return None
+    named = zip(names, values.items, strict=True)
+    return Assigned(tuple(Named(frozenset((str(n),)), value) for n, value in named), True)
+
+
 def _name(side: str) -> str | None:
     """The side of an equation without spaces, if it is a name."""
     name = words_of(side).strip()
-    if not _NAME.fullmatch(name) or {"not", "is", "or", "and"} & set(name.lower().split()):
+    if not _NAME.fullmatch(name) or _NO_NAMES.intersection(name.lower().split()):
         return None
     return name.replace(" ", "").replace("{", "").replace("}", "")
 
@@ -323,14 +288,14 @@ def _interval(sides: list[str], relations: list[str], depth: int) -> Value | Non
     opened = "[" if relations[0] == "<=" else "("
     closed = "]" if relations[1] == "<=" else ")"
     ends = (value_of(sides[0], depth + 1), value_of(sides[2], depth + 1))
-    return Named(frozenset((name,)), Ordered(opened, ends, closed))
+    return Named(frozenset((name,)), Ordered(opened, ends, closed), is_member=True)
 
 
 def _member(text: str, marks: list[_Mark], depth: int) -> Value:
     """x \\in [0, 1] gives a name to the set."""
-    sides = _split(text, marks, {"\\in"})
+    sides = _split(text, marks, ("\\in",))
     if len(sides) == 2 and (name := _name(sides[0])) is not None:
-        return Named(frozenset((name,)), value_of(sides[1], depth + 1))
+        return Named(frozenset((name,)), value_of(sides[1], depth + 1), is_member=True)
     return Words(text)
 
 
@@ -341,7 +306,8 @@ def _plus_minus(text: str, marks: list[_Mark], depth: int) -> Value:
         return Words(text)
     start, end = text[: signs[0].start], text[signs[0].end :]
     both = (f"{start} + {end}" if start.strip() else end, f"{start} - {end}")
-    return Several(tuple(value_of(one, depth + 1) for one in both))
+    values = (Formula(t) if _FIGURES.fullmatch(t) else value_of(t, depth + 1) for t in both)
+    return Several(tuple(values))
 
 
 def _bracketed(text: str, depth: int) -> Value:
@@ -351,7 +317,7 @@ def _bracketed(text: str, depth: int) -> Value:
     marks = _outer_marks(inner)
     if marks is None:  # the brackets are not one pair: (x+1)(x-1)
         return Formula(text)
-    parts = _split(inner, marks, {",", ";"})
+    parts = _split(inner, marks, (",", ";"))
     if opened == "\\{":
         return _set(parts, depth)
     if len(parts) == 1 and (opened, closed) == ("(", ")"):
@@ -361,9 +327,8 @@ def _bracketed(text: str, depth: int) -> Value:
 
 def _set(parts: list[str], depth: int) -> Value:
     """The set of the parts; that of the empty set is not the empty set."""
-    if parts == ["\\emptyset"]:
-        return Several((Formula("\\emptyset"),))
-    return _several(parts, depth) if parts else Formula("\\emptyset")
+    items = tuple(value_of(part, depth + 1) for part in parts)
+    return Several(items, "{") if items else Formula("\\emptyset")
 
 
 def _unbracketed(text: str) -> tuple[str, str, str]:
@@ -374,13 +339,6 @@ def _unbracketed(text: str) -> tuple[str, str, str]:
                 if text.endswith(closed):
                     return opened, closed, text[len(opened) : -len(closed)]
     return "", "", text
-
-
-def _matrix(inner: str, depth: int) -> Value:
-    inner = _COLUMNS.sub("", inner, count=1) if inner.lstrip().startswith("{") else inner
-    rows = [row for row in _ROW_END.split(inner) if row.strip()]
-    cells = tuple(tuple(value_of(cell, depth + 1) for cell in row.split("&")) for row in rows)
-    return Matrix(cells)
 
 
 def _is_words(text: str) -> bool:

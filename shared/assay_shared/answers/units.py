@@ -215,15 +215,14 @@ _NOUN = re.compile(rf"(?:{_WORD} ){{0,3}}{_WORD}(?: of(?: {_WORD}){{1,2}})?")
 @dataclass(frozen=True)
 class Unit:
     """What stands behind a number. `powers` has the dimensions of a known unit, `size` how much it
-    is of their own units; of an unknown unit there is only its `text`. `is_sure`: it cannot be a
-    variable, as the single letter in "5 m" can. `is_compound`: it is that of hours and minutes
-    together, without which their number says nothing."""
+    is of their own units; of an unknown unit there is only its `text`. Where it is not `is_sure`,
+    the number says nothing without it: it may be a variable, as the single letter in "5 m", or is
+    that of hours and minutes together."""
 
     text: str
     powers: tuple[tuple[str, int], ...] = ()
     size: Fraction = Fraction(1)
     is_sure: bool = True
-    is_compound: bool = False
 
     @property
     def is_known(self) -> bool:
@@ -232,6 +231,11 @@ class Unit:
     @property
     def is_percent(self) -> bool:
         return self.powers == (("percent", 1),)
+
+    @property
+    def changes_number(self) -> bool:
+        """Whether the unit is itself a number: a hundredth, or pi / 180."""
+        return self.powers in ((("percent", 1),), (("angle", 1),))
 
 
 @lru_cache(maxsize=4096)

@@ -268,7 +268,8 @@ async def test_a_probe_tells_other_weights_from_the_announced_ones(
 async def test_versions_never_go_backwards(
     engine: TransformersEngine, folders: list[Path], tmp_path: Path
 ) -> None:
-    policy = Policy(engine, Uploads(tmp_path, chunk_bytes=4096, max_bytes=2**30, idle_s=60.0))
+    uploads = Uploads(tmp_path, chunk_bytes=4096, max_bytes=2**30, idle_s=60.0)
+    policy = Policy(engine, uploads, [Path("/")])
 
     async def announce(folder: Path, number: int, digest: str | None = None) -> int:
         announced = PolicyVersion(version=number, digest=digest or checkpoint.digest(folder))

@@ -15,7 +15,8 @@ def ticket(
     caller: str = "a", priority: Priority = TRAINING, num_tokens: int = 10, num_sequences: int = 1
 ) -> Ticket:
     turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-    return Ticket(priority, caller, num_sequences, num_tokens, turn)
+    client, _, run = caller.partition("/")
+    return Ticket(priority, client, run, num_sequences, num_tokens, turn)
 
 
 def filled(queue: FairQueue, **numbers: int) -> FairQueue:
@@ -27,9 +28,37 @@ def filled(queue: FairQueue, **numbers: int) -> FairQueue:
 
 async def test_a_caller_with_thousands_waiting_does_not_delay_another() -> None:
     queue = filled(FairQueue(), greedy=5000, modest=5)
-    first = [queue.pop().caller for _ in range(10)]
+    first = [queue.pop().client for _ in range(10)]
     assert first.count("modest") == 5
     assert queue.num_sequences == 4995
+
+
+async def test_a_client_gets_no_more_by_naming_many_runs() -> None:
+    queue = FairQueue()
+    for number in range(40):
+        queue.push(ticket(f"many/run{number}"))
+    for _ in range(5):
+        queue.push(ticket("one"))
+    assert [queue.pop().client for _ in range(10)].count("one") == 5
+
+
+async def test_the_runs_of_one_client_take_turns() -> None:
+    queue = FairQueue()
+    for _ in range(100):
+        queue.push(ticket("mesh/greedy"))
+    for _ in range(5):
+        queue.push(ticket("mesh/modest"))
+    assert [queue.pop().run for _ in range(10)].count("modest") == 5
+
+
+async def test_a_full_queue_takes_places_from_the_greediest_run_of_the_same_client() -> None:
+    queue = classes(0.0)
+    for _ in range(8):
+        queue.push(ticket("mesh/greedy"))
+    leaving = queue.displaced_by(ticket("mesh/modest"), 8)
+    assert leaving is not None
+    assert [one.run for one in leaving] == ["greedy"]
+    assert queue.displaced_by(ticket("mesh/greedy"), 8) is None
 
 
 async def test_shares_are_of_tokens_and_not_of_requests() -> None:
@@ -40,7 +69,7 @@ async def test_shares_are_of_tokens_and_not_of_requests() -> None:
     given: Counter[str] = Counter()
     for _ in range(55):
         one = queue.pop()
-        given[one.caller] += one.num_tokens
+        given[one.client] += one.num_tokens
     assert abs(given["long"] - given["short"]) <= 1000
 
 
@@ -49,14 +78,14 @@ async def test_a_silence_saves_nothing_up_and_forgets_no_debt() -> None:
     for _ in range(40):
         queue.pop()
     filled(queue, b=10)
-    turns = "".join(queue.pop().caller for _ in range(8))
+    turns = "".join(queue.pop().client for _ in range(8))
     assert turns.count("a") == turns.count("b") == 4
     queue = FairQueue()
     queue.push(ticket("a", num_tokens=1000))
     queue.push(ticket("b"))
-    assert queue.pop().caller == "a"
+    assert queue.pop().client == "a"
     filled(queue, a=1, b=3)
-    assert "".join(queue.pop().caller for _ in range(5)) == "bbbba"
+    assert "".join(queue.pop().client for _ in range(5)) == "bbbba"
 
 
 async def test_who_gives_up_leaves_no_trace() -> None:
@@ -123,7 +152,7 @@ async def test_a_full_queue_gives_the_place_of_the_greedy_to_the_modest() -> Non
     queue = classes(0.0, training=8)
     leaving = queue.displaced_by(ticket("b"), 8)
     assert leaving is not None
-    assert [one.caller for one in leaving] == ["a"]
+    assert [one.client for one in leaving] == ["a"]
     assert queue.displaced_by(ticket("a"), 8) is None, "its own are first come, first served"
     for _ in range(4):
         queue.push(ticket("b"))

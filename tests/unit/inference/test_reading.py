@@ -1,3 +1,4 @@
+import json
 from pathlib import Path
 
 import pytest
@@ -21,10 +22,14 @@ def weights(tmp_path: Path) -> dict[str, torch.Tensor]:
         "d": torch.tensor(2.5),
         "e": torch.randn(40_000, generator=random).half(),
     }
-    save_file({name: weights[name] for name in "ab"}, tmp_path / "model-00001-of-00002.safetensors")
-    save_file(
-        {name: weights[name] for name in "cde"}, tmp_path / "model-00002-of-00002.safetensors"
-    )
+    files = {
+        "model-00001-of-00002.safetensors": "ab",
+        "model-00002-of-00002.safetensors": "cde",
+    }
+    for file, names in files.items():
+        save_file({name: weights[name] for name in names}, tmp_path / file)
+    index = {"weight_map": {name: file for file, names in files.items() for name in names}}
+    (tmp_path / "model.safetensors.index.json").write_text(json.dumps(index))
     (tmp_path / "config.json").write_text("{}")
     return weights
 

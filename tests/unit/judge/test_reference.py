@@ -19,7 +19,9 @@ from assay_shared.types import JudgeRequest, Label
         ("1,000", "1000", True),
         ("$3.50", "3.5", True),
         ("0.5", "1/2", True),
-        ("50%", "50", True),
+        ("50%", "50", False),
+        ("50%", "0.5", True),
+        ("50", "50%", True),
         ("42", "43", False),
         ("answer 42", "42", False),
         ("-7", "7", False),
@@ -36,13 +38,20 @@ async def test_answers_equal_to_the_reference_are_correct(
     assert finding.value is (Label.CORRECT if correct else Label.INCORRECT)
 
 
+async def test_a_percent_sign_is_correct_where_the_question_asks_for_it() -> None:
+    asked = await find("75%", "75", "What percentage is left?")
+    assert asked.value is Label.CORRECT
+    other = await find("75%", "75", "How many are left?")
+    assert other.value is Label.INCORRECT
+
+
 async def test_without_a_reference_it_decides_nothing() -> None:
     with pytest.raises(MissingReference) as raised:
         await find("a", None)
     assert not raised.value.retryable
 
 
-async def find(answer: str, reference: str | None) -> Finding:
-    request = JudgeRequest(question="q", answers=(answer,), reference=reference)
+async def find(answer: str, reference: str | None, question: str = "q") -> Finding:
+    request = JudgeRequest(question=question, answers=(answer,), reference=reference)
     (ask,) = asks_of(request, Templates(None).find(request.form, None))
     return await ReferenceProvider("reference").find(request, 0, ask, Asking("", "", 0.0))

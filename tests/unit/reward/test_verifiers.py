@@ -111,6 +111,15 @@ async def test_an_answer_that_names_several_values_has_none_of_them(symbolic: Sy
     assert await measure(MATH, *several, symbolic=symbolic, reference="6") == [0.0] * 4
 
 
+@pytest.mark.parametrize(
+    ("prompt", "value"), [("What percentage is left?", 1.0), ("How many are left?", 0.0), ("", 0.0)]
+)
+async def test_a_percent_sign_is_right_where_the_prompt_asks_for_it(
+    prompt: str, value: float
+) -> None:
+    assert await measure(MATH, "It is 75%.", reference="75", prompt=prompt) == [value]
+
+
 async def test_math_without_a_reference_is_the_callers_fault() -> None:
     with pytest.raises(InvalidInput, match="task.reference"):
         await measure(MATH, "7", gold=None)

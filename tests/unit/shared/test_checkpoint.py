@@ -1,4 +1,7 @@
+"""Checkpoint folders: what their digest covers, and which are refused."""
+
 import hashlib
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -17,13 +20,95 @@ def write(weights: bytes) -> Callable[[Path], dict[str, str]]:
     return fill
 
 
-def test_a_digest_is_of_the_weights_alone(tmp_path: Path) -> None:
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    checkpoint.publish(tmp_path / "v1", write(b"abc"))
+    return tmp_path / "v1"
+
+
+def write_index(folder: Path, *names: str) -> None:
+    index = {"weight_map": {f"tensor{i}": name for i, name in enumerate(names)}}
+    (folder / "model.safetensors.index.json").write_text(json.dumps(index))
+
+
+def test_what_was_meant_to_be_written_is_what_the_digest_says(tmp_path: Path) -> None:
     first = checkpoint.publish(tmp_path / "v1", write(b"abc"))
     assert checkpoint.digest(tmp_path / "v1") == first
-    (tmp_path / "v1" / "config.json").write_text('{"changed": true}')
-    assert checkpoint.digest(tmp_path / "v1") == first
-    (tmp_path / "v1" / "model.safetensors").write_bytes(b"abd")
-    assert checkpoint.digest(tmp_path / "v1") != first
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "model.safetensors",
+        "config.json",
+        "generation_config.json",
+        "tokenizer.json",
+        "tokenizer_config.json",
+        "special_tokens_map.json",
+        "added_tokens.json",
+        "vocab.txt",
+        "merges.txt",
+        "tokenizer.model",
+        "chat_template.jinja",
+        "additional_chat_templates/tools.jinja",
+    ],
+)
+def test_each_file_that_decides_an_output_changes_the_digest(folder: Path, name: str) -> None:
+    before = checkpoint.digest(folder)
+    (folder / name).parent.mkdir(exist_ok=True)
+    (folder / name).write_bytes(b'{"changed": true}')
+    assert checkpoint.digest(folder) != before
+
+
+@pytest.mark.parametrize("name", ["README.md", "pytorch_model.bin", ".gitattributes", "a.py"])
+def test_files_that_are_never_read_leave_the_digest_as_it_is(folder: Path, name: str) -> None:
+    before = checkpoint.digest(folder)
+    (folder / name).write_bytes(b"anything")
+    assert checkpoint.digest(folder) == before
+
+
+def test_weights_are_the_files_that_the_index_names(folder: Path) -> None:
+    (folder / "model.safetensors").unlink()
+    for name in ("a.safetensors", "b.safetensors", "consolidated.safetensors"):
+        (folder / name).write_bytes(name.encode())
+    write_index(folder, "a.safetensors", "b.safetensors")
+    assert [file.name for file in checkpoint.weight_files(folder)] == [
+        "a.safetensors",
+        "b.safetensors",
+    ]
+
+
+@pytest.mark.parametrize(
+    "name", ["../other/model.safetensors", "/model.safetensors", "sub/a.safetensors", "a.bin", ""]
+)
+def test_an_index_that_leads_out_of_its_folder_is_refused(folder: Path, name: str) -> None:
+    write_index(folder, name)
+    with pytest.raises(WeightsRefused, match="only safetensors files of its own folder"):
+        checkpoint.digest(folder)
+
+
+@pytest.mark.parametrize(
+    "text", ["", "[]", "{", '{"weight_map": []}', '{"weight_map": 1}', "[" * 100_000]
+)
+def test_an_index_that_is_none_is_refused(folder: Path, text: str) -> None:
+    (folder / "model.safetensors.index.json").write_text(text)
+    with pytest.raises(WeightsRefused, match="weight_map that can be read"):
+        checkpoint.digest(folder)
+
+
+def test_a_folder_that_leaves_its_weights_open_is_refused(folder: Path) -> None:
+    (folder / "dummy.safetensors").write_bytes(b"other")
+    with pytest.raises(WeightsRefused, match=r"dummy.safetensors is in no index"):
+        checkpoint.digest(folder)
+    write_index(folder, "dummy.safetensors")
+    with pytest.raises(WeightsRefused, match=r"model.safetensors is in no index"):
+        checkpoint.digest(folder)
+
+
+def test_pickles_alone_are_no_checkpoint(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder / "pytorch_model.bin")
+    with pytest.raises(WeightsRefused, match="assay inference convert"):
+        checkpoint.digest(folder)
 
 
 def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:

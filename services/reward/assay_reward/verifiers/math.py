@@ -12,6 +12,7 @@ from assay_reward.measurement import (
 )
 from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.answers.extraction import final_answer, whole_reference
+from assay_shared.answers.question import asked_for
 from assay_shared.types import Status, Task
 
 
@@ -27,6 +28,7 @@ def _math(candidate: Candidate, options: NoOptions) -> Measured | Awaitable[Meas
     given = final_answer(candidate.text)
     if given is None:
         return Measured(0.0, Status.WRONG_ANSWER, "no value found")
+    expected = asked_for(expected, candidate.task.prompt, given)
     try:
         equal = settled(given, expected) is True
     except NeedsProof:

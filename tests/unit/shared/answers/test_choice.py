@@ -21,9 +21,10 @@ The best choice is B.;The answer is therefore B;The answer should be B;答案是
 La respuesta correcta es: B;Antwort: B;I choose B;I'd go with option B.;Hence, B.;It's B.
 The correct answer is **B) London**.;The answer is B because it is.;A is wrong, so the answer is B.
 The answer is (B). A, C and D are not in England.;B is the correct answer.;Answer: a\n\nAnswer: B
-Reasoning...\n\nB;Reasoning...\nAnswer\nB;B) London\n\nExplanation: it is the capital.""".replace(
-        "\n", ";"
-    ).split(";"),
+Reasoning...\n\nB;Reasoning...\nAnswer\nB;B) London\n\nExplanation: it is the capital.
+First \boxed{A}. Then I saw more: \boxed{B}.;\boxed{A} is what I had.\nSo \boxed{B}.
+\boxed{B}\n\nIt is the capital.;Answer: B\n\nHowever, A is not correct.
+#### Analysis\nSo it is.\n#### B;\boxed{B}\boxed{B}""".replace("\n", ";").split(";"),
 )
 def test_the_usual_ways_choose_an_option(text: str) -> None:
     assert chosen_letter(text.replace(r"\n", "\n"), CITIES) == "B"
@@ -44,7 +45,12 @@ Answer: B\nActually, it is C;The answer is B. That is wrong.;All but B;If B were
 The answer is C, not B;B is correct or C is correct;London or Rome;Londonderry;I cannot choose B
 The answer is B because I guess, or C;A) Paris\nB) London;A\nB;The worst choice is B;B+;B-;b or c
 Some say the answer is B.;A student claims the answer is B.;The answer isn't B;Vitamin B
-B... no, C""".replace("\n", ";").split(";"),
+B... no, C;\boxed{A}\boxed{B} ... no;\boxed{A} or \boxed{B};\boxed{B}. No, C.;\boxed{B} or C
+\boxed{B;\boxed{A}, \boxed{B};<answer>B</answer> no, C;\boxed{B} Wait, I think C
+Answer: B\n\nHowever, C is better.;Answer: B\n\nI changed my mind: C.;Answer: B\n\nEdit: C
+<answer>C</answer><answer>B</answer>;#### C\n#### B;Answer: B\n\nUltimately Rome.
+My friend's answer is B.;\boxed{C}, \boxed{B}\boxed{B};\boxed{B}\nActually, it is C.
+\boxed{B} ... maybe""".replace("\n", ";").split(";"),
 )
 def test_hedges_negations_and_several_options_choose_none(text: str) -> None:
     assert chosen_letter(text.replace(r"\n", "\n"), CITIES) != "B"

@@ -149,7 +149,10 @@ def test_other_formulas_need_one() -> None:
         (r"so \boxed{\frac{1}{2}} it is, 3", r"\frac{1}{2}"),
         (r"\boxed{1} and \boxed{2}", "2"),
         (r"\boxed{\boxed{1}\boxed{2}}", r"\boxed{1}\boxed{2}"),
-        (r"\boxed{1", "1"),
+        (r"\boxed{1", r"\boxed{1"),
+        (r"\boxed{1} ... no", None),
+        (r"It is \boxed{1}. No, wait.", None),
+        (r"It is \boxed{1}. No other value fits.", "1"),
         (r"\boxed{8} and \boxed{7", "8"),
         (r"\fbox{7}", "7"),
         ("I see.\n<answer>7</answer>", "7"),
@@ -200,6 +203,9 @@ def test_a_reference_is_whole_unless_it_marks_its_answer(reference: str, taken: 
     [
         *(r"-\boxed{7}", r"2\boxed{7}", r"\boxed{7}^2", r"\boxed{7}/2", r"1/\boxed{7}"),
         *(r"\sqrt{\boxed{7}}", r"\boxed{7}\pi", r"\boxed{7} \times 10^3", r"x \neq \boxed{7}"),
+        *(r"\boxed{7}\%", r"\boxed{7}%", r"\boxed{7} / 8", r"\boxed{7} + 1", r"0.\boxed{7}"),
+        *(r"\frac{1}{\boxed{7}}", r"\frac{\boxed{7}}{2}", r"\log \boxed{7}", r"x_{\boxed{7}}"),
+        *(r"10^{\boxed{7}}", r"\boxed{7} million", r"\boxed{7} \text{ dozen}"),
         *(r"x > \boxed{7}", r"\boxed{7}k", r"3 - \boxed{7}", r"3+\boxed{7}"),
     ],
 )
@@ -226,3 +232,25 @@ def test_a_box_within_a_formula_is_not_the_answer(answer: str) -> None:
 def test_words_that_change_or_deny_a_number_are_no_answer(answer: str) -> None:
     final = final_answer(answer)
     assert final is None or not equal_by_proof(final, "3")
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        *(r"\boxed{7}, which is wrong", r"\boxed{7} is incorrect", r"not \boxed{7}"),
+        *(r"The answer isn't $\boxed{7}$", "<answer>7</answer> is wrong", r"\boxed{7}. No, wait."),
+        *("The answer is 8, which exceeds 7", "The answer is 8 (see step 7)", "8 instead of 7"),
+        "The answer is 8. Previously, I thought it was 7",
+        "The answer is eight. See equation 7",
+    ],
+)
+def test_a_number_that_is_denied_or_of_other_things_is_no_answer(answer: str) -> None:
+    final = final_answer(answer)
+    assert final is None or not equal_by_proof(final, "7")
+
+
+def test_words_behind_an_answer_do_not_deny_it() -> None:
+    assert final_answer(r"It is \boxed{7}, which is what we wanted.") == "7"
+    assert final_answer("The answer is 7 because 3 + 4 = 7.") == "7"
+    assert final_answer(r"\boxed{90}^\circ") == r"(90)^\circ"
+    assert equal_by_proof(r"(90)^\circ", r"90^\circ")

@@ -1,0 +1,277 @@
+"""Values and conditions with "and", "or" or a comma between them: x > 3 or x < -3."""
+
+import itertools
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from fractions import Fraction
+
+from assay_shared.answers.quantity import Quantity
+from assay_shared.answers.values import (
+    Assigned,
+    Formula,
+    Named,
+    Ordered,
+    Relation,
+    Several,
+    Value,
+)
+
+_MOST, _LEAST = float("inf"), float("-inf")
+_INFINITE = {"\\infty": _MOST, "+\\infty": _MOST, "-\\infty": _LEAST}
+_MAX_POINTS = 16
+_INDEXED = re.compile(r"([A-Za-z])_?\d")
+
+
+@dataclass(frozen=True, order=True)
+class _Span:
+    """An interval of numbers, or a single number; sorted by where it begins."""
+
+    low: Fraction | float
+    excludes_low: bool
+    high: Fraction | float
+    includes_high: bool
+
+    @property
+    def is_empty(self) -> bool:
+        if self.low == self.high:
+            return self.excludes_low or not self.includes_high
+        return self.low > self.high
+
+
+def together(items: Sequence[Value], join: str) -> Value:
+    """What the values say with "and", "or" or "," between each two."""
+    flat = _flattened(items)
+    if len(flat) == 1:
+        return flat[0]
+    if any(_is_condition(item) for item in flat):
+        return _conditions(flat, join)
+    return _solutions(flat) or _assigned(flat, join) or Several(flat)
+
+
+def _flattened(items: Sequence[Value]) -> tuple[Value, ...]:
+    """The values, and those of the lists among them."""
+    flat: list[Value] = []
+    for item in items:
+        is_list = isinstance(item, Several) and item.joined_by == ","
+        flat += item.items if is_list else [item]  # type: ignore[union-attr]  # it is `Several`
+    return tuple(flat)
+
+
+def _is_condition(item: Value) -> bool:
+    if isinstance(item, Several):
+        return item.joined_by in ("and", "or")
+    return isinstance(item, Relation) or (isinstance(item, Named) and item.is_member)
+
+
+def is_statement(item: Value) -> bool:
+    """Whether a value says something of a name, as x = 5 and x > 5 do, and 5 does not."""
+    return isinstance(item, Named | Assigned) or _is_condition(item)
+
+
+def _solutions(items: Sequence[Value]) -> Value | None:
+    """Several values of one name: x = 1 or x = 2; x = 1, 2."""
+    first = items[0]
+    if not isinstance(first, Named):
+        return None
+    names, values = first.names, []
+    for item in items:
+        if isinstance(item, Named):
+            names &= item.names
+        elif not isinstance(item, Quantity | Formula):
+            return None
+        values.append(item.value if isinstance(item, Named) else item)
+    return Named(names, Several(_flattened(values))) if names else None
+
+
+def _assigned(items: Sequence[Value], join: str) -> Value | None:
+    """Values of different names; a name that comes again begins the next assignment."""
+    if not all(isinstance(item, Named) for item in items):
+        return None
+    if join == "or":
+        return Several(tuple(items), "or")
+    groups: list[list[Named]] = [[]]
+    for item in items:
+        assert isinstance(item, Named)
+        if any(item.names & known.names for known in groups[-1]):
+            groups.append([])
+        groups[-1].append(item)
+    values = [group[0] if len(group) == 1 else assignment(group) for group in groups]
+    return values[0] if len(values) == 1 else Several(tuple(values))
+
+
+def assignment(values: Sequence[Named]) -> Assigned:
+    """Values of different names, which are a point too if the names are in alphabetical order."""
+    names = [min(value.names, key=len) for value in values]
+    return Assigned(tuple(values), has_order=names == sorted(names))
+
+
+def is_indexed(assigned: Assigned) -> bool:
+    """Whether the names are one letter with indices: x_1 and x_2 are solutions for one unknown."""
+    letters = set()
+    for value in assigned.values:
+        found = [_INDEXED.fullmatch(name) for name in value.names]
+        letters.add(next((one[1] for one in found if one is not None), None))
+    return len(letters) == 1 and None not in letters
+
+
+def _conditions(items: tuple[Value, ...], join: str) -> Value:
+    """One set of numbers, where all are conditions of one name; else the conditions as they are."""
+    named = [item for item in items if isinstance(item, Named)]
+    names = frozenset.intersection(*(item.names for item in named)) if named else frozenset()
+    bare = [item.value if isinstance(item, Named) else item for item in items]
+    others = [item for item in items if not isinstance(item, Named)]
+    if not names or any(join != "or" or not isinstance(other, Ordered) for other in others):
+        return Several(items, "or" if join == "or" else "and")
+    found = united(bare) if join == "or" else _both(bare, join)
+    if found is None:
+        return Several(items, "and" if join == "and" else ",")
+    return Named(names, found, is_member=True)
+
+
+def united(parts: Sequence[Value]) -> Value:
+    """The union of intervals and sets: of numbers in their order, where these are known."""
+    spans = _spans(parts)
+    if spans is not None:
+        return _value_of_spans(_merged(spans))
+    flat: list[Value] = []
+    for part in parts:
+        is_union = isinstance(part, Several) and part.joined_by == "\\cup"
+        flat += part.items if is_union else [part]  # type: ignore[union-attr]  # it is `Several`
+    return Several(tuple(flat), "\\cup")
+
+
+def all_but(points: Sequence[Value]) -> Value | None:
+    """All real numbers but the points; None where these are no numbers in a known order."""
+    if len(points) > 1:
+        numbers = {
+            point.value for point in points if isinstance(point, Quantity) and point.unit is None
+        }
+        if not len(numbers) == len(points) <= _MAX_POINTS:
+            return None
+        points = [Quantity(number) for number in sorted(numbers)]
+    elif not all(isinstance(point, Quantity | Formula) for point in points):
+        return None
+    ends = [Formula("-\\infty"), *points, Formula("\\infty")]
+    return united([Ordered("(", pair, ")") for pair in itertools.pairwise(ends)])
+
+
+def _both(parts: list[Value], join: str) -> Value | None:
+    """What is in all parts. A comma is an "or" between parts that have nothing in common, and an
+    "and" between those that are all numbers together; else it may be either."""
+    spans = [_spans([part]) for part in parts]
+    known = [span for span in spans if span is not None]
+    if len(known) < len(spans):
+        return _bounded(parts)
+    common = known[0]
+    for others in known[1:]:
+        cuts = (_cut(one, other) for one in common for other in others)
+        common = [cut for cut in cuts if not cut.is_empty]
+    if join == "and":
+        return _value_of_spans(_merged(common))
+    whole = _merged([span for part in known for span in part])
+    if not common:
+        return _value_of_spans(whole)
+    if [(span.low, span.high) for span in whole] == [(_LEAST, _MOST)]:
+        return _value_of_spans(_merged(common))
+    return None
+
+
+def intersection(parts: list[Value]) -> Value | None:
+    """What is in all intervals and sets; None where their ends are not known as numbers."""
+    return _both(parts, "and")
+
+
+def _bounded(parts: list[Value]) -> Value | None:
+    """The interval between a lower and an upper bound, whatever they are."""
+    if len(parts) != 2 or not all(isinstance(part, Ordered) for part in parts):
+        return None
+    for low, high in (parts, parts[::-1]):
+        assert isinstance(low, Ordered)
+        assert isinstance(high, Ordered)
+        if (
+            _end(low.items[1]) == _INFINITE["\\infty"]
+            and _end(high.items[0]) == -_INFINITE["\\infty"]
+        ):
+            return Ordered(low.opened, (low.items[0], high.items[1]), high.closed)
+    return None
+
+
+def _cut(one: _Span, other: _Span) -> _Span:
+    low = max((one.low, one.excludes_low), (other.low, other.excludes_low))
+    high = min((one.high, one.includes_high), (other.high, other.includes_high))
+    return _Span(*low, *high)
+
+
+def _spans(parts: Sequence[Value]) -> list[_Span] | None:
+    """The spans of intervals and sets of plain numbers; None if any part is something else."""
+    found: list[_Span] = []
+    for part in parts:
+        if isinstance(part, Several):
+            inner = _spans(part.items) if part.joined_by in ("{", ",", "\\cup") else None
+            if inner is None:
+                return None
+            found += inner
+            continue
+        span = _span(part)
+        if span is None:
+            return None
+        found.append(span)
+    return found
+
+
+def _span(part: Value) -> _Span | None:
+    if isinstance(part, Quantity) and part.unit is None:
+        return _Span(part.value, False, part.value, True)
+    if not isinstance(part, Ordered) or len(part.items) != 2 or part.opened not in ("(", "["):
+        return None
+    low, high = _end(part.items[0]), _end(part.items[1])
+    if low is None or high is None:
+        return None
+    span = _Span(low, part.opened == "(", high, part.closed == "]")
+    return None if span.is_empty else span
+
+
+def _end(value: Value) -> Fraction | float | None:
+    if isinstance(value, Quantity):
+        return value.value if value.unit is None else None
+    return _INFINITE.get(value.text.replace(" ", "")) if isinstance(value, Formula) else None
+
+
+def _merged(spans: list[_Span]) -> list[_Span]:
+    """The same numbers in spans that do not touch."""
+    merged: list[_Span] = []
+    for span in sorted(span for span in spans if not span.is_empty):
+        last = merged[-1] if merged else None
+        touches = last is not None and (
+            span.low < last.high
+            or (span.low == last.high and (last.includes_high or not span.excludes_low))
+        )
+        if last is None or not touches:
+            merged.append(span)
+        else:
+            high = max((last.high, last.includes_high), (span.high, span.includes_high))
+            merged[-1] = _Span(last.low, last.excludes_low, *high)
+    return merged
+
+
+def _value_of_spans(spans: list[_Span]) -> Value:
+    if not spans:
+        return Formula("\\emptyset")
+    parts = tuple(_value_of_span(span) for span in spans)
+    if all(isinstance(part, Quantity) for part in parts):
+        return Several(parts, "{")
+    return parts[0] if len(parts) == 1 else Several(parts, "\\cup")
+
+
+def _value_of_span(span: _Span) -> Value:
+    if isinstance(span.low, Fraction) and span.low == span.high:
+        return Quantity(span.low)
+    opened, closed = "(" if span.excludes_low else "[", "]" if span.includes_high else ")"
+    return Ordered(opened, (_value_of_end(span.low), _value_of_end(span.high)), closed)
+
+
+def _value_of_end(end: Fraction | float) -> Value:
+    if isinstance(end, Fraction):
+        return Quantity(end)
+    return Formula("-\\infty" if end < 0 else "\\infty")
