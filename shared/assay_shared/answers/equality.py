@@ -59,7 +59,7 @@ def equal_by_proof(answer: str, reference: str) -> bool:
     return _compared(answer, reference, equal_formulas) is True
 
 
-def _unproven(one: str, other: str, but_for_a_factor: bool = False) -> bool:
+def _unproven(answer: str, reference: str, but_for_a_factor: bool = False) -> bool:
     raise NeedsProof
 
 
@@ -120,7 +120,8 @@ def _same_formula(one: Value, other: Value, prove: Prove) -> bool | None:
 def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
     """x = 5 is 5, and is not y = 5. A relation may be the same equation."""
     if isinstance(one, Named) and isinstance(other, Named) and one.names & other.names:
-        return _same(one.value, other.value, prove)
+        is_other = one.is_member != other.is_member and isinstance(other.value, Formula)
+        return None if is_other else _same(one.value, other.value, prove)
     if isinstance(one, Named | Relation) and isinstance(other, Named | Relation):
         first, second = _difference(one), _difference(other)
         return _same_equation(first, second, prove) if first and second else None
@@ -131,8 +132,8 @@ def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
 
 def _same_measured(one: Value, other: Value, prove: Prove) -> bool | None:
     """The same formula and unit, which one side may leave out; known units are converted."""
-    has_text = isinstance(one, Measured | Formula) and isinstance(other, Measured | Formula)
-    if has_text and _packed(one.text) == _packed(other.text):
+    texts = [_packed(it.text) for it in (one, other) if isinstance(it, Measured | Formula)]
+    if len(texts) == 2 and texts[0] == texts[1]:
         return True
     first, second = _formula_and_unit(one), _formula_and_unit(other)
     scales = _scales(first[1], second[1]) if first and second else None

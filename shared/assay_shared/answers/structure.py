@@ -85,9 +85,12 @@ def value_of(text: str, depth: int = 0) -> Value:
         return number
     if len(text) > _MAX_LENGTH or depth > _MAX_DEPTH:
         return Words(text)
-    found = _figures(text) or numeral_of(text)
-    found = found or set_of_reals(text, lambda part: value_of(part, depth + 1))
-    return found or _structured(text, depth)
+    return (
+        _figures(text)
+        or numeral_of(text)
+        or set_of_reals(text, lambda part: value_of(part, depth + 1))
+        or _structured(text, depth)
+    )
 
 
 def _structured(text: str, depth: int) -> Value:
