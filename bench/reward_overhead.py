@@ -11,6 +11,7 @@ the service's processor time.
 
 import argparse
 import json
+import os
 import statistics
 import sys
 import tempfile
@@ -92,7 +93,12 @@ def services(folder: Path) -> Iterator[tuple[dict[str, str], psutil.Process]]:
     script = str(Path(__file__).parent / "instant_upstream.py")
     (folder / "exact.yaml").write_text(_EXACT_RUBRIC)
     try:
-        environment = {"PATH": "/usr/bin:/bin", "ASSAY_REWARD_RUBRICS": str(folder)}
+        environment = {
+            "PATH": "/usr/bin:/bin",
+            # The code that this script itself runs on.
+            "PYTHONPATH": os.pathsep.join(one for one in sys.path if one),
+            "ASSAY_REWARD_RUBRICS": str(folder),
+        }
         urls = {}
         for name, answer in _NEIGHBOURS.items():
             reply = folder / f"{name}.json"

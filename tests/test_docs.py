@@ -18,6 +18,7 @@ from assay_reward.verifiers import VERIFIERS
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.config import load_config
 from assay_trainer.config import RunConfig
+from assay_trainer.settings import TrainerSettings
 
 ROOT = Path(__file__).parent.parent
 CONFIGS = ROOT / "configs"
@@ -25,7 +26,7 @@ PAGES = [
     *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "examples/README.md")),
     *sorted((ROOT / "docs").glob("*.md")),
 ]
-SETTINGS = (InferenceSettings, SandboxSettings, JudgeSettings, RewardSettings)
+SETTINGS = (InferenceSettings, SandboxSettings, JudgeSettings, RewardSettings, TrainerSettings)
 RUN_FILES = [path for path in sorted(CONFIGS.glob("*.yaml")) if path.name != "judge.yaml"]
 
 

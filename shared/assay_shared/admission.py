@@ -2,8 +2,6 @@
 
 import asyncio
 from collections import Counter, OrderedDict, deque
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from assay_shared.errors import Overloaded
 
@@ -53,22 +51,21 @@ class Gate:
     def num_resting(self) -> int:
         return self._num_held - self.num_running
 
-    @asynccontextmanager
-    async def enter(self, client: str = "") -> AsyncIterator["Place"]:
-        """Hold one place.
+    def enter(self, client: str = "") -> "Entry":
+        """Hold one place within the block.
 
         Raises:
             Overloaded: the queue is full, or this request has waited for too long.
         """
+        return Entry(self, client)
+
+    async def take(self, client: str) -> "Place":
+        """Return a place as soon as there is one; it must be given back by `leave`."""
         if client not in self._queues and self._has_room_for(client):
             self._let_in(client)
         else:
             await self._wait(client)
-        place = Place(self, client)
-        try:
-            yield place
-        finally:
-            self._leave(place)
+        return Place(self, client)
 
     def _has_room_for(self, client: str) -> bool:
         free = self._max_held - self._num_held
@@ -91,7 +88,7 @@ class Gate:
         if not self._active[client]:
             del self._active[client]
 
-    def _leave(self, place: "Place") -> None:
+    def leave(self, place: "Place") -> None:
         client = place.client
         self._num_held -= 1
         self._held[client] -= 1
@@ -141,7 +138,7 @@ class Gate:
             if turn.cancelled():
                 self._remove(client, turn)
             elif turn.exception() is None:
-                self._leave(Place(self, client))  # its turn had come
+                self.leave(Place(self, client))  # its turn had come
             raise
         finally:
             expiry.cancel()
@@ -172,6 +169,23 @@ class Gate:
 
     def _refuse(self, message: str) -> Overloaded:
         return self._refusal(message, retry_after_s=self._retry_after_s)
+
+
+class Entry:
+    """A block within which a place is held: half of what it costs as a generator."""
+
+    __slots__ = ("_client", "_gate", "_place")
+
+    def __init__(self, gate: Gate, client: str) -> None:
+        self._gate = gate
+        self._client = client
+
+    async def __aenter__(self) -> "Place":
+        self._place = await self._gate.take(self._client)
+        return self._place
+
+    async def __aexit__(self, *_: object) -> None:
+        self._gate.leave(self._place)
 
 
 class Place:

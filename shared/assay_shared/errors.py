@@ -25,6 +25,7 @@ AssayError
     ├── JudgeFault         502  no provider gave a usable verdict
     ├── RewardFault        500  a reward of a user's own gave nothing that can be used
     ├── BudgetExceeded     402  a cost or retry budget is spent
+    ├── EngineFault        500  an engine failed on a request, or ran out of memory
     ├── WeightsRefused     422  a checkpoint that is incomplete, corrupt or not what was announced
     └── InternalFault      500  a bug
 
@@ -224,6 +225,14 @@ class BudgetExceeded(InfrastructureError):
 
     http_status = 402
     failure_class = FailureClass.BUDGET
+
+
+class EngineFault(InfrastructureError):
+    """An engine failed on a request or a load: out of memory, or numbers that are not finite."""
+
+    http_status = 500
+    failure_class = FailureClass.INTERNAL
+    retryable = True
 
 
 class WeightsRefused(InfrastructureError):

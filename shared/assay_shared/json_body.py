@@ -7,6 +7,8 @@ from typing import Any
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+from assay_shared.strict_json import DuplicateKey, check_keys
+
 #: With more errors than this, what was sent is not repeated.
 _SHOWN_ERRORS = 1000
 
@@ -49,9 +51,15 @@ def read_body(model: type[BaseModel], body: bytes) -> BaseModel | Problem:
         Unreadable: it is no text, or nests by the hundreds.
     """
     try:
-        return model.__pydantic_validator__.validate_json(body)  # type: ignore[no-any-return]
+        found: BaseModel = model.__pydantic_validator__.validate_json(body)
+        check_keys(body)
+        return found
+    except DuplicateKey as error:
+        return _twice(error)
     except ValidationError as error:
         problem = _first(error)
+    except ValueError as error:
+        raise Unreadable from error
     if problem.error["type"] != "json_invalid":
         return problem
     return _read_slowly(model, body)
@@ -60,7 +68,10 @@ def read_body(model: type[BaseModel], body: bytes) -> BaseModel | Problem:
 def _read_slowly(model: type[BaseModel], body: bytes) -> BaseModel | Problem:
     """Read with Python's parser, which takes more: lone surrogates, UTF-16, more nesting."""
     try:
+        check_keys(body)
         value = json.loads(body)
+    except DuplicateKey as error:
+        return _twice(error)
     except json.JSONDecodeError as error:
         said = {"type": "json_invalid", "msg": "JSON decode error", "loc": ("body", error.pos)}
         return Problem(said | {"ctx": {"error": error.msg}})
@@ -82,6 +93,11 @@ def _first(error: ValidationError) -> Problem:
     given = given if isinstance(given, str | int | float | bool) else None
     said = {"type": first["type"], "msg": first["msg"], "loc": ("body", *first["loc"])}
     return Problem(said | {"input": given}, error.error_count())
+
+
+def _twice(error: DuplicateKey) -> Problem:
+    """Return what is wrong with a body that has a key twice, at whatever depth."""
+    return Problem({"type": "duplicate_key", "loc": ("body", error.key), "msg": str(error)})
 
 
 def _no_object() -> Problem:

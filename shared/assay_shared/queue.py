@@ -4,6 +4,7 @@ from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
     from celery import Celery
+    from celery.app.amqp import AMQP
 
 ROLLOUT_QUEUE = "rollouts"
 #: Where kombu keeps what workers have taken and not acknowledged.
@@ -15,14 +16,14 @@ PLAY_TASK = "rollouts.play"
 VISIBILITY_TIMEOUT_S = 1800
 
 
-def make_celery(redis_url: str) -> "Celery":
-    """A Celery app on `redis_url` (redis://, rediss:// or unix://).
+def make_celery(redis_url: str, amqp: "type[AMQP] | None" = None) -> "Celery":
+    """A Celery app on `redis_url` (redis://, rediss:// or unix://); `amqp` makes its connections.
 
     Workers and senders wait a bounded time for the broker and then raise.
     """
     from celery import Celery  # the names above are for those too who have none
 
-    celery = Celery("assay", broker=_broker_url(redis_url))
+    celery = Celery("assay", broker=_broker_url(redis_url), amqp=amqp)
     celery.conf.update(
         task_serializer="json",
         accept_content=["json"],

@@ -230,25 +230,72 @@ class Structure(Wire):
     regex: str | None = Field(default=None, min_length=1, max_length=10_000)
     #: Any JSON object.
     json_object: bool = False
+    #: One of these texts, whole.
+    choice: tuple[Annotated[str, Field(min_length=1, max_length=1000)], ...] | None = Field(
+        default=None, min_length=1, max_length=1000
+    )
 
     @model_validator(mode="after")
     def _one_kind(self) -> "Structure":
-        if (self.json_schema is not None) + (self.regex is not None) + self.json_object != 1:
-            raise ValueError("give exactly one of json_schema, regex and json_object")
+        given = [x for x in (self.json_schema, self.regex, self.choice) if x is not None]
+        if len(given) + self.json_object != 1:
+            raise ValueError("give exactly one of json_schema, regex, json_object and choice")
         return self
 
 
 class SamplingParams(Wire):
-    """How to sample. Temperature 0 is greedy. `seed` makes each of the `n` samples repeatable."""
+    """How to sample. Temperature 0 is greedy. `seed` makes each of the `n` samples repeatable.
+
+    Log-probabilities are those of the softmax at the temperature (at 1 where it is 0): after
+    `structure`, `min_tokens`, `logit_bias` and the penalties, before `min_p`, `top_k` and `top_p`.
+    """
 
     n: int = Field(default=1, ge=1, le=256)
     max_tokens: int = Field(default=256, ge=1)
     temperature: float = Field(default=1.0, ge=0.0, le=10.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
+    #: The most probable tokens that may be drawn; 0: all.
+    top_k: int = Field(default=0, ge=0)
+    #: The least probability of a token that may be drawn, as a share of the greatest one.
+    min_p: float = Field(default=0.0, ge=0.0, le=1.0)
+    #: Divides positive logits of tokens in the prompt or the completion, multiplies negative ones.
+    repetition_penalty: float = Field(default=1.0, gt=0.0, le=10.0)
+    #: Is subtracted from the logits of tokens that the completion has.
+    presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    #: Is subtracted for each time that the completion has the token.
+    frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
+    #: Is added to the logits of these token ids.
+    logit_bias: dict[int, Annotated[float, Field(ge=-100.0, le=100.0)]] = Field(
+        default={}, max_length=1024
+    )
     stop: tuple[str, ...] = Field(default=(), max_length=8)
+    #: Token ids that end a sample, as the model's own end tokens do.
+    stop_token_ids: tuple[int, ...] = Field(default=(), max_length=64)
+    #: Do not stop at the model's own end tokens.
+    ignore_eos: bool = False
+    #: So many tokens come before an end token, a stop token or a stop string counts.
+    min_tokens: int = Field(default=0, ge=0)
     seed: int | None = None
-    #: For engines that can (vllm); others refuse it.
+    #: Of each token that is drawn, the log-probabilities of so many most probable ones as well.
+    top_logprobs: int = Field(default=0, ge=0, le=20)
     structure: Structure | None = None
+
+    @model_validator(mode="after")
+    def _least_within_most(self) -> "SamplingParams":
+        if self.min_tokens > self.max_tokens:
+            raise ValueError(f"min_tokens {self.min_tokens} is above max_tokens {self.max_tokens}")
+        return self
+
+    def ends(self, end_ids: frozenset[int]) -> frozenset[int]:
+        """Return the token ids that end a sample of a model whose own end tokens are `end_ids`."""
+        return frozenset(self.stop_token_ids) | (frozenset() if self.ignore_eos else end_ids)
+
+    @property
+    def counts_its_tokens(self) -> bool:
+        """Whether what is drawn next depends on which tokens of the context were drawn before."""
+        return bool(
+            self.presence_penalty or self.frequency_penalty or self.structure or self.min_tokens
+        )
 
 
 class GenerateRequest(Wire):
@@ -310,6 +357,10 @@ class VersionSpan(Wire):
     num_tokens: int = Field(gt=0)
 
 
+#: Token ids and their natural-log probabilities, the most probable one first.
+TopLogprobs = tuple[tuple[int, float], ...]
+
+
 class Completion(Wire):
     """One sampled answer, or all that followed the first prompt of an episode.
 
@@ -323,13 +374,15 @@ class Completion(Wire):
     """
 
     token_ids: tuple[int, ...]
-    logprobs: tuple[float, ...]
+    logprobs: tuple[FiniteFloat, ...]
     text: str
     finish_reason: FinishReason
     policy: PolicyVersion
     turns: tuple[Turn, ...] = ()
     #: Empty where `policy` drew every token.
     versions: tuple[VersionSpan, ...] = ()
+    #: Of each token, the most probable ones with their log-probabilities, where they are asked for.
+    top_logprobs: tuple[TopLogprobs, ...] = ()
 
     @model_validator(mode="after")
     def _every_token_has_one_version(self) -> "Completion":
@@ -358,6 +411,26 @@ class GenerateResponse(Wire):
 
     prompt_token_ids: tuple[int, ...]
     completions: tuple[Completion, ...]
+
+
+class LogprobsRequest(Wire):
+    """Token ids to be read, and how many of the most probable ones are wanted at each place."""
+
+    token_ids: tuple[int, ...] = Field(min_length=1)
+    top_logprobs: int = Field(default=0, ge=0, le=20)
+
+
+class PromptLogprobs(Wire):
+    """What the policy gives each of the ids that it read, at temperature 1.
+
+    `logprobs[t]` is the natural-log probability of `token_ids[t]` after those before it: None of
+    the first. `top_logprobs` is empty where none were asked for, and its first entry always is.
+    """
+
+    token_ids: tuple[int, ...]
+    logprobs: tuple[float | None, ...]
+    top_logprobs: tuple[TopLogprobs, ...] = ()
+    policy: PolicyVersion
 
 
 class GeneratedText(Wire):

@@ -45,7 +45,8 @@ class Workers:
 
     def __init__(self, modules: Sequence[str] = (), num: int | None = None) -> None:
         """`modules` are imported once, before the processes are forked; a function `warm_up` in one
-        of them is called then. `num` is the number of cores to use, by default all."""
+        of them is called then, and `freshen` in each process for short calls when it begins.
+        `num` is the number of cores to use, by default all."""
         self._modules = tuple(modules)
         self._num = num or len(os.sched_getaffinity(0))
         self._levels: list[_Level] = []

@@ -25,8 +25,8 @@ from assay_shared.access import FOR_ANY_KEY, action_of, scope_of
 from assay_shared.logs import JsonFormatter
 from assay_shared.middleware import OPEN_PATHS
 from assay_shared.scopes import Scope
-from assay_shared.settings import ServiceSettings
 from assay_trainer.app import create_app as create_trainer
+from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -73,7 +73,7 @@ def services(tmp_path: Path) -> list[Service]:
         Service("sandbox", create_sandbox(SandboxSettings.model_validate(common))),
         Service("judge", create_judge(JudgeSettings.model_validate(common))),
         Service("reward", create_reward(RewardSettings.model_validate(common))),
-        Service("trainer", create_trainer(ServiceSettings.model_validate(common))),
+        Service("trainer", create_trainer(TrainerSettings.model_validate(common))),
     ]
 
 

@@ -11,8 +11,8 @@ import pytest
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.browser_session import COOKIE, make_link
-from assay_shared.settings import ServiceSettings
 from assay_trainer.app import create_app as create_trainer
+from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
 
 TOKEN = "the-token"
@@ -25,8 +25,8 @@ async def session() -> AsyncIterator[aiohttp.ClientSession]:
         yield opened
 
 
-def trainer(tmp_path: Path, **settings: object) -> ServiceSettings:
-    return ServiceSettings.model_validate({"runs": tmp_path} | settings)
+def trainer(tmp_path: Path, **settings: object) -> TrainerSettings:
+    return TrainerSettings.model_validate({"runs": tmp_path} | settings)
 
 
 HOSTS = {

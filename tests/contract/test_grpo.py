@@ -28,6 +28,7 @@ from assay_trainer.grpo import GRPOStage
 from assay_trainer.mismatch import Mismatched
 from assay_trainer.play import play
 from assay_trainer.policy import create_policy, load_policy, publish_policy
+from assay_trainer.set_aside import SetAside
 from assay_trainer.stop import Stop
 from assay_trainer.weights import WeightPublisher
 from tests.conftest import Serve
@@ -103,6 +104,7 @@ def train(
         run="run",
         seed=0,
         state=FeedState(),
+        set_aside=SetAside("training", len(TASKS), 0.05, lambda _: None),
         published=publisher.published,
     )
     steps: list[Step] = []
@@ -115,6 +117,7 @@ def train(
         retention=RetentionConfig(),
         seed=0,
         checkpoints=folder / "checkpoints",
+        resume_from=None,
         rollouts_file=folder / "rollouts.jsonl",
         report=steps.append,
         stop=Stop(),

@@ -170,7 +170,10 @@ async def test_a_long_pause_is_told_by_the_failure_and_by_health(
 
 
 REFUSED = {
-    "one key twice": (lambda: says('{"verdict": "INCORRECT", "verdict": "CORRECT"}'), "key twice"),
+    "one key twice": (
+        lambda: says('{"verdict": "INCORRECT", "verdict": "CORRECT"}'),
+        "'verdict' twice",
+    ),
     "NaN": (lambda: says('{"verdict": "CORRECT", "confidence": NaN}'), "not a verdict"),
     "filter": (lambda: says(CORRECT, "content_filter"), "content_filter"),
     "error as reason": (lambda: says(CORRECT, "error"), "finish_reason error"),
@@ -207,6 +210,24 @@ async def test_a_reply_that_is_not_plainly_the_verdict_is_refused_with_a_trace(
     expected = next(text for one, text in REFUSED.values() if one is make)
     failure = await failure_of(make_judge(serve, tmp_path, serve(Upstream(make()).app)))
     assert expected in failure.message
+    assert failure.retryable
+
+
+@pytest.mark.parametrize(
+    ("change", "key"),
+    [
+        (lambda body: body.replace(b"{", b'{"choices": [], ', 1), "choices"),
+        (lambda body: body.replace(b'"content"', b'"content": "no", "content"'), "content"),
+    ],
+    ids=["choices", "content"],
+)
+async def test_a_completion_with_a_key_twice_is_refused_with_a_trace(
+    serve: Serve, tmp_path: Path, change: Any, key: str
+) -> None:
+    body = change(json.dumps(says(CORRECT)).encode())
+    upstream = serve(answering(lambda: Response(body)))
+    failure = await failure_of(make_judge(serve, tmp_path, upstream))
+    assert f"the key '{key}' twice" in failure.message
     assert failure.retryable
 
 

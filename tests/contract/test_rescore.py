@@ -36,6 +36,7 @@ from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import Evaluation, Sample, TaskResult
 from assay_trainer.record import create_run
 from assay_trainer.rescoring import rescore_run
+from assay_trainer.rollout_log import append_rollout, mark_superseded
 from assay_trainer.stored import read_stored
 from tests.conftest import Serve
 from tests.fakes import FAILURE, POLICY, make_completion, make_task, scored
@@ -83,7 +84,7 @@ def folder(tmp_path: Path) -> RunFolder:
 def store(folder: RunFolder, key: str, task: Task, rewards: dict[str, Reward], scorer: str) -> None:
     group = Group(key=key, task=task, completions=tuple(make_completion(text) for text in rewards))
     line = ScoredGroup(group=group, rewards=tuple(rewards.values()), scorer=scorer, worker="w")
-    append_line(folder.rollouts, line.model_dump_json())
+    append_rollout(folder.rollouts, line, 1, 2**30)
 
 
 async def store_scored(
@@ -180,6 +181,7 @@ def test_what_cannot_be_done_says_so_before_anything_is_scored(
 
 def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder) -> None:
     store(folder, "a", CODE, {"x": scored(1.0), "y": Unscored(failure=FAILURE)}, "s@1")
+    mark_superseded(folder.rollouts, 0)  # a resumed run does it again
     store(folder, "a", CODE, {"x": scored(1.0), "y": Unscored(failure=FAILURE)}, "s@1")
     game = CODE.model_copy(
         update={"id": "game", "environment": EnvironmentTask(name="game", instance={})}
@@ -189,7 +191,7 @@ def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder)
     group = Group(key="g", task=game, completions=(episode, episode))
     rewards: tuple[Reward, ...] = (scored(1.0), Unscored(failure=FAILURE))
     line = ScoredGroup(group=group, rewards=rewards, scorer="s@1", worker="w")
-    append_line(folder.rollouts, line.model_dump_json())
+    append_rollout(folder.rollouts, line, 1, 2**30)
     with folder.rollouts.open("a") as file:
         file.write('{"group": {"key": "half')  # still being written
     samples = [
@@ -219,7 +221,7 @@ def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder)
         ("before", (("a", "b"),)),
     ]
     assert stored.left_out == {
-        "repeated": 2,
+        "superseded": 2,
         "unfinished episode": 2,
         "turns are not kept": 1,
         "no answer": 1,
@@ -233,7 +235,7 @@ def test_a_group_that_had_no_rewards_can_get_some(folder: RunFolder) -> None:
     )
     group = Group(key="a", task=CODE, completions=(make_completion("x"),))
     line = ScoredGroup(group=group, failure=failure, worker="w")
-    append_line(folder.rollouts, line.model_dump_json())
+    append_rollout(folder.rollouts, line, 1, 2**30)
     (stored,) = read_stored(folder).groups
     assert [mark.value for mark in stored.marks] == [None]
 

@@ -6,6 +6,7 @@ import logging
 import time
 from pathlib import Path
 
+import aiohttp
 import pytest
 
 from assay_judge.app import create_app as create_judge
@@ -139,6 +140,18 @@ async def test_wrong_requests_name_the_field(url: str) -> None:
         await score(url, ScoreRequest(task=make_task(tests=()), answers=("a",)))
     with pytest.raises(InvalidInput, match="answers: .*at least 1 item"):
         await score(url, ScoreRequest.model_construct(None, task=DOUBLE, answers=()))
+
+
+async def test_a_request_with_a_key_twice_is_refused_by_its_name(url: str) -> None:
+    body = b'{"rubric":"math","task":{"reference":"2","reference":"3"},"answers":["2"]}'
+    async with (
+        aiohttp.ClientSession(headers={"content-type": "application/json"}) as session,
+        session.post(f"{url}/v1/score", data=body) as response,
+    ):
+        assert response.status == 422
+        error = (await response.json())["error"]
+    assert error["param"] == "reference"
+    assert "the key 'reference' twice" in error["message"]
 
 
 async def test_rubrics_show_what_they_count(url: str) -> None:

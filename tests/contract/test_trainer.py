@@ -12,9 +12,9 @@ from assay_shared.clients.http import NO_RETRY
 from assay_shared.clients.trainer import RunRequest
 from assay_shared.errors import ConfigError, Conflict, InvalidInput, NotFound
 from assay_shared.run_folder import RunFolder
-from assay_shared.settings import ServiceSettings
 from assay_trainer import config as trainer_config
 from assay_trainer.app import create_app
+from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
 
 DEMO = yaml.safe_load((Path(trainer_config.__file__).parent / "demo.yaml").read_text())
@@ -26,7 +26,7 @@ async def client(
 ) -> AsyncIterator[TrainerClient]:
     monkeypatch.setenv("ASSAY_REDIS_URL", f"unix://{tmp_path}/no.sock")
     monkeypatch.setattr("assay_trainer.store._RETRIES", 1)
-    url = serve(create_app(ServiceSettings(runs=tmp_path / "runs")))
+    url = serve(create_app(TrainerSettings(runs=tmp_path / "runs")))
     async with TrainerClient(url, retry=NO_RETRY) as client:
         yield client
 

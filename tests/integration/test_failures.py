@@ -26,6 +26,7 @@ from assay_shared.types import (
 from assay_trainer.advantage import GroupRewards, advantages
 from assay_trainer.batch import rows
 from assay_trainer.events import Step
+from assay_trainer.rollout_log import read_rollouts
 from tests.conftest import SandboxProcess, Serve
 from tests.fakes import make_task
 from tests.integration.conftest import Assay, JudgeModel, demo_file, wait_for_event
@@ -134,8 +135,7 @@ def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
     for step in steps:
         right = step.outcomes.get("accepted", 0) / sum(step.outcomes.values())
         assert step.reward == right, "the mean is over scored samples alone"
-    for line in (folder / "rollouts.jsonl").read_text().splitlines():
-        scored = ScoredGroup.model_validate_json(line)
+    for scored in read_rollouts(folder / "rollouts.jsonl"):
         check_statistics(scored.rewards, ScoreRequest(task=scored.group.task, answers=("x",)))
     report = json.loads((folder / "report.json").read_text())
     assert report["training"]["failures"] == {"judge": num_failed}

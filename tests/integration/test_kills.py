@@ -10,8 +10,8 @@ import redis
 
 from assay_shared.mesh import Mesh
 from assay_shared.run_folder import RunFolder
-from assay_shared.types import ScoredGroup
 from assay_trainer.events import Step
+from assay_trainer.rollout_log import read_rollouts
 from tests.integration.conftest import Assay, demo_file, wait_for_event
 from tests.integration.runs import LOOKUP, QUICK
 
@@ -28,10 +28,7 @@ SLOWER = (
 
 def check_groups(mesh: Mesh, folder: Path, num_steps: int) -> None:
     """Every draw was played, stored once, and trained on at most once."""
-    trained = [
-        ScoredGroup.model_validate_json(line).group.key
-        for line in (folder / "rollouts.jsonl").read_text().splitlines()
-    ]
+    trained = [one.group.key for one in read_rollouts(folder / "rollouts.jsonl")]
     draws_trained = Counter(key.removeprefix(f"{folder.name}/").split("/")[0] for key in trained)
     assert [draw for draw, count in draws_trained.items() if count > 1] == []
     (checkpoint,) = sorted(
@@ -100,6 +97,13 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
     assert steps.count(1) == 1, "GRPO went on from its checkpoint"
     versions = [e.data["version"] for e in events if e.kind == "step"]
     assert versions == sorted(versions), "weights never went backwards"  # type: ignore[type-var]
+    groups = Counter(one.step for one in read_rollouts(folder / "rollouts.jsonl") if one.superseded)
+    (resumed,) = [e.data for e in events if e.kind == "resumed"]
+    assert groups.total() == resumed["num_superseded"]
+    assert all(step > resumed["step"] for step in groups)  # type: ignore[operator]
+    lost = [e.data["message"] for e in events if e.kind == "run_failed"]
+    assert len(lost) == 3, "each resume tells of the end before it"
+    assert all("ended without a word" in str(message) for message in lost)
     report = json.loads((folder / "report.json").read_text())
     assert report["training"]["num_steps"] == 4
     assert set(report["evaluations"]) == {"before", "after"}

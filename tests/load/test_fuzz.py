@@ -1,6 +1,10 @@
 """The fuzzer: a bounded run against a service of its own; and that it finds what it looks for."""
 
 import json
+import signal
+import subprocess
+import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -74,3 +78,25 @@ async def test_failures_are_found_and_kept(
     kept = [failure for failure in seen.kept if failure.kind.startswith(kind)]
     assert kept
     assert kept[0].request
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_it_with_the_figures_so_far_even_in_the_background(
+    serve: Serve, tmp_path: Path, number: signal.Signals
+) -> None:
+    output = tmp_path / "fuzz.json"
+    url = serve(fake({"status": "sandbox_error"}, 200))
+    command = [sys.executable, "-m", "assay_shared.cli", "bench", "fuzz", "--url", url]
+    command += ["--programs", "100000", "--failures", str(tmp_path / "failures")]
+    # As a shell starts a command that ends with `&`: with SIGINT ignored.
+    background = ["env", "--ignore-signal=INT", *command, "--output", str(output)]
+    with subprocess.Popen(background, stdout=subprocess.PIPE, text=True) as process:
+        time.sleep(5)
+        process.send_signal(number)
+        said, _ = process.communicate(timeout=30)
+    facts = json.loads(output.read_text())
+    assert process.returncode == 1, said  # what was seen until then is not sound
+    assert facts["is_stopped"]
+    assert 0 < facts["num_programs"] < 100000
+    assert facts["failures"]["sandbox_error"] == facts["num_programs"], facts
+    assert any((tmp_path / "failures").iterdir())

@@ -16,8 +16,8 @@ from assay_reward.app import create_app as create_reward
 from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.settings import ServiceSettings
 from assay_trainer.app import create_app as create_trainer
+from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve, wait_until
 from tests.sglang.interpreter import sglang_settings
 
@@ -64,7 +64,7 @@ def export_all(serve: Serve, folder: Path, policy: Path) -> dict[str, Families]:
         "sandbox": [create_sandbox(SandboxSettings(sandbox_slots=1))],
         "judge": [create_judge(JudgeSettings())],
         "reward": [create_reward(RewardSettings())],
-        "trainer": [create_trainer(ServiceSettings(runs=folder / "runs"))],
+        "trainer": [create_trainer(TrainerSettings(runs=folder / "runs"))],
     }
     for app in (app for some in apps.values() for app in some if app is not engine):
         serve(app)

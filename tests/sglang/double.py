@@ -31,6 +31,13 @@ _PARAMS = {
     "stop": None,
     "stop_token_ids": None,
     "sampling_seed": None,
+    "top_k": -1,
+    "min_p": 0.0,
+    "frequency_penalty": 0.0,
+    "presence_penalty": 0.0,
+    "logit_bias": None,
+    "ignore_eos": False,
+    "min_new_tokens": 0,
 }
 
 
@@ -103,11 +110,19 @@ class Double:
         if sequence.prompt_logprobs is not None:
             prompt = zip(sequence.prompt_logprobs, sequence.prompt, strict=True)
             meta["input_token_logprobs"] = [[value, token_id, None] for value, token_id in prompt]
+        if sequence.num_top:
+            meta["output_top_logprobs"] = list(sequence.tops)
+            meta["input_top_logprobs"] = sequence.prompt_tops
         text = self.scheduler.tokenizer.decode(sequence.output_ids, skip_special_tokens=True)
         return {"text": text, "output_ids": list(sequence.output_ids), "meta_info": meta}
 
     async def grow(
-        self, prompt: list[int], params: dict[str, Any], *, with_prompt_logprobs: bool
+        self,
+        prompt: list[int],
+        params: dict[str, Any],
+        *,
+        with_prompt_logprobs: bool,
+        num_top: int = 0,
     ) -> AsyncIterator[dict[str, Any]]:
         """The whole answer so far, each time that it has grown."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
@@ -115,7 +130,7 @@ class Double:
         def grown() -> None:
             loop.call_soon_threadsafe(changed.set)
 
-        sequence = Sequence(prompt, _normal(params), grown, with_prompt_logprobs)
+        sequence = Sequence(prompt, _normal(params), grown, with_prompt_logprobs, num_top)
         if len(prompt) + sequence.params["max_new_tokens"] > self.context_length:
             raise ValueError(
                 "Requested token count exceeds the model's maximum context length of "
@@ -204,7 +219,8 @@ def _add_generation(app: FastAPI, double: Double) -> None:
         is_batch = isinstance(prompts[0], list)
         pairs = list(zip(prompts, params, strict=True)) if is_batch else [(prompts, params)]
         with_prompt = body.get("logprob_start_len", -1) == 0
-        growing = [double.grow(*pair, with_prompt_logprobs=with_prompt) for pair in pairs]
+        asked = {"with_prompt_logprobs": with_prompt, "num_top": body.get("top_logprobs_num", 0)}
+        growing = [double.grow(*pair, **asked) for pair in pairs]
         if body.get("stream"):
             return StreamingResponse(_events(growing), media_type="text/event-stream")
         try:

@@ -34,6 +34,9 @@ class Request:
     params: dict[str, Any]
     changed: Callable[[], None]
     with_prompt_logprobs: bool = False
+    num_top: int = 0
+    tops: list[list[list[Any]]] = field(default_factory=list)
+    prompt_tops: list[list[list[Any]] | None] | None = None
     output_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     prompt_logprobs: list[float | None] | None = None
@@ -130,6 +133,7 @@ class Scheduler:
                 before_TV = logits_TV[:-1].log_softmax(dim=-1)
                 after_T1 = torch.tensor(request.prompt[1:])[:, None]
                 request.prompt_logprobs = [None, *before_TV.gather(1, after_T1)[:, 0].tolist()]
+                request.prompt_tops = [None, *(_top(row_V, request.num_top) for row_V in before_TV)]
             request.cache = out.past_key_values
             token_id, logprob = self._sample(logits_TV[-1], request)
             request.output_ids.append(token_id)
@@ -140,17 +144,37 @@ class Scheduler:
         self._running = [request for request in self._running if request.finish is None]
 
     def _sample(self, logits_V: torch.Tensor, request: Request) -> tuple[int, float]:
+        logits_V = self._penalised(logits_V, request)
         temperature = request.params["temperature"]
         greedy = temperature < _EPSILON
         probs_V = (logits_V / (1.0 if greedy else temperature)).softmax(dim=-1)
         logprobs_V = probs_V.log()
+        request.tops.append(_top(logprobs_V, request.num_top))
         if greedy:
             token_id = int(probs_V.argmax())
         else:
             sorted_V, order_V = probs_V.sort(descending=True)
-            sorted_V[sorted_V.cumsum(0) - sorted_V > request.params["top_p"]] = 0.0
+            before_V = sorted_V.cumsum(0) - sorted_V
+            if request.params["top_k"] > 0:
+                sorted_V[request.params["top_k"] :] = 0.0
+            sorted_V[before_V > request.params["top_p"]] = 0.0
+            if request.params["min_p"] > 0:
+                assert not self._deterministic, "With sampling seed, results would be wrong"
+                sorted_V[sorted_V < sorted_V[0] * request.params["min_p"]] = 0.0
             token_id = int(order_V[self._draw(sorted_V, request)])
         return token_id, float(logprobs_V[token_id])
+
+    def _penalised(self, logits_V: torch.Tensor, request: Request) -> torch.Tensor:
+        """Penalties of what was drawn, and then the bias."""
+        params, logits_V = request.params, logits_V.clone()
+        for token_id in set(request.output_ids):
+            count = request.output_ids.count(token_id)
+            logits_V[token_id] -= params["frequency_penalty"] * count + params["presence_penalty"]
+        if len(request.output_ids) < params["min_new_tokens"]:
+            logits_V[[self.tokenizer.eos_token_id, *params["stop_token_ids"]]] = -torch.inf
+        for token_id, bias in (params["logit_bias"] or {}).items():
+            logits_V[int(token_id)] += bias
+        return logits_V
 
     def _draw(self, weights_V: torch.Tensor, request: Request) -> int:
         if not self._deterministic:
@@ -165,7 +189,8 @@ class Scheduler:
         if len(request.output_ids) >= params["max_new_tokens"]:
             return {"type": "length", "length": len(request.output_ids)}
         last = request.output_ids[-1]
-        if last in params["stop_token_ids"] or last == self.tokenizer.eos_token_id:
+        ends = {*params["stop_token_ids"], self.tokenizer.eos_token_id}
+        if last in ends and not params["ignore_eos"]:
             return {"type": "stop", "matched": last}
         longest = max((len(stop) for stop in params["stop"]), default=0)
         tail = self.tokenizer.decode(request.output_ids[-longest - 1 :]) if longest else ""
@@ -173,6 +198,14 @@ class Scheduler:
             if stop in tail:
                 return {"type": "stop", "matched": stop}
         return None
+
+
+def _top(logprobs_V: torch.Tensor, number: int) -> list[list[Any]]:
+    values, ids = logprobs_V.topk(number)
+    return [
+        [value, token_id, None]
+        for value, token_id in zip(values.tolist(), ids.tolist(), strict=True)
+    ]
 
 
 def gumbel(seed: int, position: int, num_columns: int) -> torch.Tensor:

@@ -1,6 +1,7 @@
 """The queue before the engine: who draws, who waits and for how long, who is refused, and pauses.
 
-The engine is kept full: whoever waits starts as soon as fewer sequences are in hand than it takes.
+The engine is kept full: whoever waits starts as soon as fewer sequences are in hand than it takes,
+and fewer tokens than its cache holds.
 """
 
 import asyncio
@@ -45,7 +46,10 @@ class AdmissionStatus(BaseModel):
 
 @dataclass(frozen=True)
 class Limits:
-    """`capacity` is how many sequences the engine takes at once, at the time that it is called."""
+    """`capacity` is how many sequences the engine takes at once, at the time that it is called.
+
+    `token_capacity` is how many tokens they may come to; None where the engine sees to that.
+    """
 
     capacity: Callable[[], int]
     max_waiting: int
@@ -53,12 +57,24 @@ class Limits:
     max_pause_s: float
     order: tuple[Priority, ...] = tuple(Priority)
     reserved_share: float = 0.1
+    token_capacity: Callable[[], int | None] = lambda: None
 
     @classmethod
-    def of(cls, settings: InferenceSettings, max_sequences: Callable[[], int]) -> "Limits":
+    def of(
+        cls,
+        settings: InferenceSettings,
+        max_sequences: Callable[[], int],
+        max_tokens: Callable[[], int | None] = lambda: None,
+    ) -> "Limits":
         ahead = 1 + settings.inference_ahead_share
+
+        def token_capacity() -> int | None:
+            num_tokens = max_tokens()
+            return None if num_tokens is None else round(num_tokens * ahead)
+
         return cls(
             capacity=lambda: round(max_sequences() * ahead),
+            token_capacity=token_capacity,
             max_waiting=settings.inference_max_waiting,
             deadline_s=settings.inference_request_timeout_s,
             max_pause_s=settings.inference_max_pause_s,
@@ -104,6 +120,7 @@ class Admission:
         self._left = asyncio.Event()
         self._pause_ends: asyncio.TimerHandle | None = None
         self.num_running = 0
+        self._num_cached = 0
         self._wait_s = Histogram(
             "assay_inference_wait_seconds",
             "Time in the queue of a request that started.",
@@ -135,7 +152,9 @@ class Admission:
         )
 
     @asynccontextmanager
-    async def enter(self, num_sequences: int, num_tokens: int) -> AsyncIterator[None]:
+    async def enter(
+        self, num_sequences: int, num_tokens: int, num_cached: int = 0
+    ) -> AsyncIterator[None]:
         """Draw within the block. What it is for is read from the context.
 
         Raises:
@@ -148,9 +167,17 @@ class Admission:
             self._refused.labels("draining", priority).inc()
             raise NotReady("the service is draining", retry_after_s=self._retry_after_s())
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = Ticket(priority, context.client(), purpose.run, num_sequences, num_tokens, turn)
+        ticket = Ticket(
+            priority,
+            context.client(),
+            purpose.run,
+            num_sequences,
+            num_tokens,
+            turn,
+            num_cached,
+        )
         if self._state is Door.OPEN and self._has_room() and not self._queue.num_sequences:
-            self.num_running += num_sequences
+            self._start(ticket)
             self._wait_s.labels(priority).observe(0.0)
         else:
             await self._wait(ticket, purpose.deadline_s or self._limits.deadline_s)
@@ -207,7 +234,14 @@ class Admission:
         return self._rate.time_for(self._queue.num_sequences + self.num_running + num_more)
 
     def _has_room(self) -> bool:
-        return self.num_running < self._limits.capacity()
+        if self.num_running >= self._limits.capacity():
+            return False
+        most = self._limits.token_capacity()
+        return most is None or self._num_cached < most
+
+    def _start(self, ticket: Ticket) -> None:
+        self.num_running += ticket.num_sequences
+        self._num_cached += ticket.num_cached
 
     def _start_waiting(self) -> None:
         while self._state is not Door.PAUSED and self._has_room():
@@ -215,11 +249,12 @@ class Admission:
             if ticket is None:
                 return
             if not ticket.turn.done():  # else it was cancelled in this very moment
-                self.num_running += ticket.num_sequences
+                self._start(ticket)
                 ticket.turn.set_result(None)
 
     def _leave(self, ticket: Ticket) -> None:
         self.num_running -= ticket.num_sequences
+        self._num_cached -= ticket.num_cached
         self._rate.count(ticket.num_sequences)
         self._start_waiting()
         self._announce()

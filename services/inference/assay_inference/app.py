@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from prometheus_client import Histogram
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from assay_inference import openai_api, upload_api
+from assay_inference import logprobs_api, openai_api, upload_api
 from assay_inference.admission import Admission, AdmissionStatus, Limits
 from assay_inference.engine import Engine, check_engine, make_engine
 from assay_inference.engine_metrics import EngineMetrics
@@ -99,7 +99,8 @@ def create_app(
         uploads = app.state.uploads = Uploads.of(settings)
         policy = app.state.policy = Policy(engine, uploads, settings.weight_roots)
         registry = app.state.metrics.registry
-        admission = Admission(Limits.of(settings, lambda: engine.max_sequences), registry)
+        limits = Limits.of(settings, lambda: engine.max_sequences, lambda: engine.max_tokens)
+        admission = Admission(limits, registry)
         app.state.admission, app.state.front = admission, Front(engine, admission)
         registry.register(EngineMetrics(engine, admission, policy))
         try:
@@ -128,6 +129,7 @@ def create_app(
     _add_weights(app)
     _add_admission(app)
     upload_api.add_routes(app)
+    logprobs_api.add_routes(app)
     openai_api.add_routes(app, settings.inference_model_name)
     return app
 

@@ -1,9 +1,15 @@
 """Conversations as token ids, through the tokenizer's chat template."""
 
-from collections.abc import Collection, Sequence
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Mapping, Sequence
+from functools import lru_cache
+from inspect import signature
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Any
 
 import jinja2
+import jinja2.ext
+import jinja2.meta
+import jinja2.sandbox
 from pydantic import JsonValue
 
 from assay_shared.errors import InvalidInput
@@ -16,6 +22,7 @@ if TYPE_CHECKING:  # only a type: it takes seconds to import
 Turn = dict[str, JsonValue]
 #: Stands for a reply whose ids are known already; no template changes it.
 _REPLY = "assay-reply-7f3a"
+_MAX_SHOWN = 64
 
 
 def encode(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[int]:
@@ -28,14 +35,21 @@ def encode(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) ->
 
 
 def encode_turns(
-    tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], tools: Sequence[Turn] = ()
+    tokenizer: "PreTrainedTokenizerBase",
+    turns: Sequence[Turn],
+    tools: Sequence[Turn] = (),
+    variables: Mapping[str, JsonValue] | None = None,
 ) -> list[int]:
     """The same of turns as the template reads them, those of tools included; it is told of `tools`.
 
+    `variables` are told to the template by their names.
+
     Raises:
-        InvalidInput: the model has no chat template, or one that refuses these turns.
+        InvalidInput: the model has no chat template, or one that refuses these turns, or does not
+            read one of `variables`.
     """
-    return _encode_text(tokenizer, _rendered(tokenizer, turns, tools))
+    _check_variables(tokenizer, variables or {}, tools)
+    return _encode_text(tokenizer, _rendered(tokenizer, turns, tools, variables or {}))
 
 
 def encode_further(
@@ -65,7 +79,10 @@ def encode_further(
 
 
 def _rendered(
-    tokenizer: "PreTrainedTokenizerBase", turns: Sequence[Turn], tools: Sequence[Turn] = ()
+    tokenizer: "PreTrainedTokenizerBase",
+    turns: Sequence[Turn],
+    tools: Sequence[Turn] = (),
+    variables: Mapping[str, JsonValue] = MappingProxyType({}),
 ) -> str:
     if tokenizer.chat_template is None:
         raise InvalidInput("this model has no chat template", field="messages")
@@ -75,10 +92,58 @@ def _rendered(
             tools=list(tools) or None,
             tokenize=False,
             add_generation_prompt=True,
+            **dict[str, Any](variables),
         )
     except jinja2.TemplateError as error:
         raise InvalidInput(f"the chat template refuses this: {error}", field="messages") from error
     return str(text)
+
+
+def _check_variables(
+    tokenizer: "PreTrainedTokenizerBase",
+    variables: Mapping[str, JsonValue],
+    tools: Sequence[Turn],
+) -> None:
+    """Refuse what the template would not read, and what the service itself tells it."""
+    if not variables:
+        return
+    if tokenizer.chat_template is None:
+        raise InvalidInput("this model has no chat template", field="messages")
+    template = tokenizer.get_chat_template(tools=list(tools) or None)
+    try:
+        read = _variables_of(template)
+    except jinja2.TemplateError as error:
+        raise InvalidInput(
+            f"the chat template cannot be read: {error}", field="messages"
+        ) from error
+    own = {"messages", *signature(tokenizer.apply_chat_template).parameters}
+    own |= set(tokenizer.special_tokens_map)
+    for name in variables:
+        if name in own or name not in read:
+            shown = ", ".join(sorted(read - own)) or "none"
+            raise InvalidInput(
+                f"the model's chat template takes no {name[:_MAX_SHOWN]!r}; it takes {shown}",
+                field="template",
+            )
+
+
+@lru_cache(maxsize=4)
+def _variables_of(template: str) -> frozenset[str]:
+    """Return the names that a template reads and does not set itself."""
+    environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
+        extensions=["jinja2.ext.loopcontrols", _Generation]
+    )
+    return frozenset(jinja2.meta.find_undeclared_variables(environment.parse(template)))
+
+
+class _Generation(jinja2.ext.Extension):
+    """The block by which templates mark what the model says; its content counts as it stands."""
+
+    tags = {"generation"}  # noqa: RUF012  # as jinja2 has it
+
+    def parse(self, parser: jinja2.parser.Parser) -> list[jinja2.nodes.Node]:
+        next(parser.stream)
+        return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
 def _encode_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:

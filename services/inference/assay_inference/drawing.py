@@ -1,5 +1,6 @@
 """A request as a server draws it: in one call, or in several where new weights come in between."""
 
+import math
 from bisect import bisect_left
 from contextlib import aclosing
 from functools import partial
@@ -10,8 +11,9 @@ from assay_inference.opened import Checkpoint
 from assay_inference.sample import Redrawable, Sample
 from assay_inference.server_api import Drawn, derived_seed
 from assay_inference.vocabulary import Vocabulary
+from assay_shared.errors import EngineFault
 from assay_shared.together import together
-from assay_shared.types import Completion, FinishReason, SamplingParams
+from assay_shared.types import Completion, FinishReason, PromptLogprobs, SamplingParams
 
 
 class Drawing(Redrawable[Sample]):
@@ -31,14 +33,19 @@ class Drawing(Redrawable[Sample]):
 
     def _new_samples(self) -> list[Sample]:
         number = self._sampling.n // self._num_copies
-        return [Sample(self._sampling.stop) for _ in range(number)]
+        sampling = self._sampling
+        return [Sample(sampling.stop, sampling.min_tokens) for _ in range(number)]
 
     async def go_on(self, replica: EngineChild) -> None:
         """Draw until all samples are finished, or the server gives up what is not.
 
         Raises:
             Unreachable, TimedOut: it is gone or hangs.
+            NotReady: as `redraw`.
         """
+        if self._sampling.counts_its_tokens and any(s.token_ids for s in self.samples):
+            # The server would take what is drawn for a part of the prompt.
+            self.redraw()
         if not any(sample.token_ids or sample.finish_reason for sample in self.samples):
             sampling = self._sampling.model_copy(update={"n": len(self.samples)})
             return await self._draw(replica, sampling, list(range(len(self.samples))))
@@ -60,7 +67,7 @@ class Drawing(Redrawable[Sample]):
     async def _draw(self, replica: EngineChild, sampling: SamplingParams, at: list[int]) -> None:
         """One call of the server, whose samples are those `at` these places."""
         checkpoint = replica.checkpoint
-        ends = checkpoint.vocabulary.end_ids
+        ends = sampling.ends(checkpoint.vocabulary.end_ids)
         samples = [self.samples[index] for index in at]
         prompt = self._prompt + samples[0].token_ids
         if self._on_text is None:
@@ -78,9 +85,14 @@ class Drawing(Redrawable[Sample]):
     def _take_in(self, index: int, one: Drawn, checkpoint: Checkpoint) -> None:
         """All that one call drew of a sample."""
         sample, vocabulary = self.samples[index], checkpoint.vocabulary
+        if not all(map(math.isfinite, one.logprobs)):
+            raise EngineFault(
+                f"version {checkpoint.policy.version} gives log-probabilities that are not finite"
+            )
         num_before = len(sample.token_ids)
         sample.token_ids += one.token_ids
         sample.logprobs += one.logprobs
+        sample.top_logprobs += one.top_logprobs
         sample.finish_reason = one.finish_reason
         if num_before:
             self._stop_at_seam(sample, num_before, vocabulary)
@@ -88,7 +100,8 @@ class Drawing(Redrawable[Sample]):
         if sample.finish_reason is None and self._on_text is None:
             return
         is_stopped = self._show(index, vocabulary, Drawn(finish_reason=one.finish_reason))
-        is_ended = is_stopped or not vocabulary.end_ids.isdisjoint(sample.token_ids[-1:])
+        ends = self._sampling.ends(vocabulary.end_ids)
+        is_ended = is_stopped or not ends.isdisjoint(sample.token_ids[-1:])
         if sample.finish_reason is FinishReason.LENGTH and is_ended:
             # An engine that looks at the limit first says so of what has come to its end as well.
             sample.finish_reason = FinishReason.STOP
@@ -104,7 +117,7 @@ class Drawing(Redrawable[Sample]):
             return
         lengths = range(num_before + 1, len(sample.token_ids) + 1)
         length = lengths[bisect_left(lengths, True, key=has_stop)]
-        del sample.token_ids[length:], sample.logprobs[length:]
+        del sample.token_ids[length:], sample.logprobs[length:], sample.top_logprobs[length:]
         sample.finish_reason = FinishReason.STOP
 
     def _show(self, index: int, vocabulary: Vocabulary, further: Drawn) -> bool:
@@ -124,3 +137,21 @@ class Drawing(Redrawable[Sample]):
     def completions(self) -> list[Completion]:
         """Of all samples, once they are finished."""
         return [s.completion() for s in self.samples for _ in range(self._num_copies)]
+
+
+async def read_prompt(
+    replica: EngineChild, token_ids: list[int], num_top: int, timeout_s: float
+) -> PromptLogprobs:
+    """Return what the replica's weights give each of these ids.
+
+    Raises:
+        Unreachable, TimedOut: it is gone or hangs.
+    """
+    policy = replica.checkpoint.policy
+    read = await replica.api.read(token_ids, num_top, timeout_s)
+    return PromptLogprobs(
+        token_ids=tuple(token_ids),
+        logprobs=(None, *(logprob for logprob, _ in read)),
+        top_logprobs=((), *(top for _, top in read)) if num_top else (),
+        policy=policy,
+    )

@@ -12,6 +12,7 @@ from assay_inference.vocabulary import Vocabulary
 from assay_shared.types import (
     Completion,
     FolderWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     WeightDigest,
@@ -72,13 +73,31 @@ class Engine(Protocol):
         """
         ...
 
+    def check_fits(self, prompt_token_ids: list[int], sampling: SamplingParams) -> None:
+        """Return if the engine can draw this once it has room.
+
+        Raises:
+            InvalidInput: it never can: a prompt or a sample is too long for model or memory.
+            NotReady: there are no weights.
+        """
+        ...
+
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
         """`sampling.n` samples, batched with those of other requests.
 
         Raises:
-            InvalidInput: the prompt and `max_tokens` do not fit the model's context.
+            InvalidInput: as `check_fits`, or the engine cannot do what is asked.
+            NotReady: nothing is served, or the engine was lost on the way.
+            EngineFault: the engine failed on this request.
+        """
+        ...
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        """Return what the served weights give each of these ids, and the `num_top` likeliest.
+
+        Raises:
             NotReady: nothing is served, or the engine was lost on the way.
         """
         ...
@@ -100,6 +119,11 @@ class Engine(Protocol):
     @property
     def max_sequences(self) -> int:
         """How many it draws together."""
+        ...
+
+    @property
+    def max_tokens(self) -> int | None:
+        """How many tokens its cache holds; None where that is not known or not ours to count."""
         ...
 
     def traffic(self) -> Traffic: ...

@@ -8,8 +8,9 @@ other version than the one that is served is thrown away and asked again elsewhe
 import asyncio
 import logging
 import time
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
 from contextlib import suppress
+from typing import TypeVar
 
 from prometheus_client import Metric
 
@@ -24,6 +25,7 @@ from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
     AssayError,
+    EngineFault,
     InvalidInput,
     NotReady,
     Overloaded,
@@ -35,6 +37,7 @@ from assay_shared.types import (
     Completion,
     FolderWeights,
     PolicyVersion,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
@@ -48,6 +51,7 @@ _NO_WEIGHTS = "no weights are loaded yet"
 _RETRY_AFTER_S = 2.0
 #: Up to this share of its batch, a replica is never too busy for another request.
 _IDLE_SHARE = 8
+Answer = TypeVar("Answer")
 
 
 class ReplicaEngine:
@@ -104,6 +108,10 @@ class ReplicaEngine:
         reasons = "; ".join(f"{m.name}: {m.failure}" for m in self._members.values())
         return f"no replica serves version {self._newest.policy.version}: {reasons or 'none known'}"
 
+    @property
+    def max_tokens(self) -> int | None:
+        return None  # each replica counts its own
+
     def traffic(self) -> Traffic:
         running = sum(member.num_in_hand for member in self._members.values())
         uses = [use for m in self._members.values() if (use := m.replica.cache_use()) is not None]
@@ -112,22 +120,50 @@ class ReplicaEngine:
     def own_metrics(self) -> Iterable[Metric]:
         return replica_metrics(self._members.values(), self.policy)
 
+    def check_fits(self, prompt_token_ids: list[int], sampling: SamplingParams) -> None:
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
+
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
+        texts = _Texts(on_text)
+
+        async def draw(member: Member) -> list[Completion]:
+            drawn = await member.replica.generate(prompt_token_ids, sampling, texts.listener)
+            self._check_version(member, {completion.policy for completion in drawn})
+            return drawn
+
         async with self._gate.inside(sampling.n):
-            texts = _Texts(on_text)
-            first = self._choose(prompt_token_ids, None)
-            try:
-                completions = await self._draw(first, prompt_token_ids, sampling, texts)
-            except (Unreachable, NotReady, Overloaded) as error:
-                if texts.were_sent:  # another's would not go on from them
-                    raise
-                _log.info("%s: %s; asking another", first.name, error)
-                second = self._choose(prompt_token_ids, first, error)
-                completions = await self._draw(second, prompt_token_ids, sampling, texts)
+            completions = await self._ask(prompt_token_ids, sampling.n, draw, texts)
         self._num_tokens += sum(len(completion.token_ids) for completion in completions)
         return completions
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        async def read(member: Member) -> PromptLogprobs:
+            found = await member.replica.prompt_logprobs(token_ids, num_top)
+            self._check_version(member, {found.policy})
+            return found
+
+        async with self._gate.inside(1):
+            return await self._ask(token_ids, 1, read, _Texts(None))
+
+    async def _ask(
+        self,
+        prompt: list[int],
+        num_sequences: int,
+        call: Callable[[Member], Awaitable[Answer]],
+        texts: "_Texts",
+    ) -> Answer:
+        """Ask one replica and, where that fails before any text was sent on, another one."""
+        first = self._choose(prompt, None)
+        try:
+            return await self._ask_one(first, num_sequences, call)
+        except (Unreachable, NotReady, Overloaded, EngineFault) as error:
+            if texts.were_sent:  # another's would not go on from them
+                raise
+            _log.info("%s: %s; asking another", first.name, error)
+            second = self._choose(prompt, first, error)
+            return await self._ask_one(second, num_sequences, call)
 
     async def close(self) -> None:
         self._finder.cancel()
@@ -157,29 +193,27 @@ class ReplicaEngine:
             raise error
         raise NotReady(self.not_ready_because() or _NO_WEIGHTS, retry_after_s=_RETRY_AFTER_S)
 
-    async def _draw(
-        self, member: Member, prompt: list[int], sampling: SamplingParams, texts: "_Texts"
-    ) -> list[Completion]:
-        policy = self.policy
-        member.num_in_hand += sampling.n
+    async def _ask_one(
+        self, member: Member, num_sequences: int, call: Callable[[Member], Awaitable[Answer]]
+    ) -> Answer:
+        member.num_in_hand += num_sequences
         try:
-            completions = await member.call(
-                lambda: member.replica.generate(prompt, sampling, texts.listener)
-            )
+            answer = await member.call(lambda: call(member))
         except (Unreachable, NotReady) as error:
             member.fail(error)
             raise _elsewhere(error) from error
-        except (Overloaded, TimedOut) as error:
+        except (Overloaded, TimedOut, EngineFault) as error:
             member.count(error)
             raise
         finally:
-            member.num_in_hand -= sampling.n
-        member.num_drawn += sampling.n
-        if any(completion.policy != policy for completion in completions):
-            stale = NotReady(f"{member.name} serves another version", retry_after_s=_RETRY_AFTER_S)
-            member.fail(stale)
-            raise stale
-        return completions
+            member.num_in_hand -= num_sequences
+        member.num_drawn += num_sequences
+        return answer
+
+    def _check_version(self, member: Member, policies: Set[PolicyVersion]) -> None:
+        """Raises NotReady where a replica answered under another version than is served."""
+        if policies != {self.policy}:
+            raise NotReady(f"{member.name} serves another version", retry_after_s=_RETRY_AFTER_S)
 
     # Weights
 

@@ -14,7 +14,7 @@ from prometheus_client import Metric
 from prometheus_client.parser import text_string_to_metric_families
 
 from assay_inference import direct
-from assay_inference.drawing import Drawing
+from assay_inference.drawing import Drawing, read_prompt
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.engine_child import EngineChild, Sync
 from assay_inference.gate import Gate
@@ -25,8 +25,10 @@ from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
     AssayError,
+    EngineFault,
     InfrastructureError,
     InternalFault,
+    InvalidInput,
     NotReady,
     TimedOut,
     Unreachable,
@@ -35,6 +37,7 @@ from assay_shared.errors import (
 from assay_shared.types import (
     Completion,
     DirectWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
@@ -97,6 +100,10 @@ class SupervisedEngine:
     def replicas(self) -> Mapping[str, ReplicaStatus]:
         return {}
 
+    @property
+    def max_tokens(self) -> int | None:
+        return None  # the server itself puts off what has no room yet
+
     def traffic(self) -> Traffic:
         name = self._kind.cache_use_metric
         uses = [s.value for m in self._metrics if m.name == name for s in m.samples]
@@ -106,11 +113,14 @@ class SupervisedEngine:
     def own_metrics(self) -> Iterable[Metric]:
         return self._metrics
 
+    def check_fits(self, prompt_token_ids: list[int], sampling: SamplingParams) -> None:
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
+        self._kind.check_sampling(sampling, self._settings)
+
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
-        self.vocabulary.check_fits(prompt_token_ids, sampling)
-        self._kind.check_sampling(sampling, self._settings)
+        self.check_fits(prompt_token_ids, sampling)
         timeout_s = self._settings.inference_request_timeout_s
         drawing = Drawing(prompt_token_ids, sampling, on_text, timeout_s)
         while not drawing.is_finished:
@@ -119,6 +129,17 @@ class SupervisedEngine:
         completions = drawing.completions()
         self._num_tokens += sum(len(completion.token_ids) for completion in completions)
         return completions
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        async with self._gate.inside(1):
+            replica = self._replica
+            if replica is None:
+                raise NotReady(self._starting, retry_after_s=_RETRY_AFTER_S)
+            timeout_s = self._settings.inference_request_timeout_s
+            try:
+                return await read_prompt(replica, token_ids, num_top, timeout_s)
+            except Unreachable as error:
+                raise _lost(error) from error
 
     async def _go_on(self, drawing: Drawing) -> None:
         replica = self._replica
@@ -129,9 +150,7 @@ class SupervisedEngine:
             if not drawing.is_finished and self._interrupting is None:
                 raise Unreachable(f"{self._kind.name}'s answer breaks off")
         except Unreachable as error:
-            raise NotReady(
-                f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
-            ) from error
+            raise _lost(error) from error
         if not drawing.is_finished and self._interrupting is SyncMode.RESTART:
             drawing.redraw()
 
@@ -244,7 +263,7 @@ class SupervisedEngine:
             try:
                 await replica.replace(checkpoint, sync)
                 self._serve(replica)
-            except (WeightsRefused, InternalFault):
+            except (WeightsRefused, InternalFault, EngineFault, InvalidInput):
                 await self._put_back(replica, served)
                 raise
             except (Unreachable, TimedOut) as error:
@@ -380,3 +399,9 @@ class SupervisedEngine:
                 else:
                     return await self._gate.open()
             await self._lose(f"{self._kind.name} failed again and again")
+
+
+def _lost(error: Unreachable) -> NotReady:
+    return NotReady(
+        f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
+    )

@@ -1,32 +1,37 @@
 """The transformers engine: any causal model of full attention, on CPU or one GPU.
 
 One thread owns the model. Between two steps it takes in what waits: requests join the running
-batch; a load waits until the batch has run empty, and holds back requests that came after it, or
-it goes first, and the batch is drawn anew or read anew under the new weights.
+batch as far as the cache has room (`schedule`); a load waits until the batch has run empty, and
+holds back requests that came after it, or it goes first, and the batch is drawn again or read again
+under the new weights.
 """
 
 import asyncio
+import gc
 import logging
 import queue
 import threading
 import time
-from collections import deque
 from collections.abc import Iterable, Mapping
 from typing import TypeVar
 
 import torch
 from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily
 
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
 from assay_inference.full_digest import digest_of_model
+from assay_inference.held_form import HeldForm
 from assay_inference.jobs import Generate, Load
+from assay_inference.memory import Room, cost_of, default_cache_bytes, is_out_of_memory
 from assay_inference.model import Model, best_device, open_model, probe_difference
-from assay_inference.running import Running
+from assay_inference.prompt_reading import Read, Readings
+from assay_inference.schedule import Schedule
 from assay_inference.settings import InferenceSettings
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.errors import (
     AssayError,
-    InternalFault,
+    EngineFault,
     InvalidInput,
     NotReady,
     WeightsRefused,
@@ -34,6 +39,7 @@ from assay_shared.errors import (
 from assay_shared.types import (
     Completion,
     DirectWeights,
+    PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
@@ -45,8 +51,8 @@ from assay_shared.types import (
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 _NO_WEIGHTS = "no weights are loaded yet"
-#: Prompts and what followed them have many lengths: the mask of a prefill grows with its square.
-_ROWS_READ_AGAIN = 16
+#: Where memory runs out while weights are loaded, it is tried again after these.
+_LOAD_WAITS_S = (1.0, 2.0, 4.0)
 
 
 class TransformersEngine:
@@ -55,10 +61,14 @@ class TransformersEngine:
     def __init__(self, settings: InferenceSettings) -> None:
         self.max_sequences = settings.inference_max_sequences
         self._device = torch.device(settings.inference_device or best_device())
+        self._cache_bytes = settings.inference_cache_bytes
         self._model: Model | None = None
-        self._inbox: queue.Queue[Generate | Load | None] = queue.Queue()
+        self._room: Room | None = None
+        self._schedule = Schedule()
+        self._inbox: queue.Queue[Generate | Load | Read | None] = queue.Queue()
         self.num_running = 0
         self.num_tokens = 0
+        self._cache_use: float | None = None
         self._thread = threading.Thread(target=self._run, name="engine", daemon=True)
         self._thread.start()
 
@@ -82,11 +92,20 @@ class TransformersEngine:
     def replicas(self) -> Mapping[str, ReplicaStatus]:
         return {}
 
+    @property
+    def max_tokens(self) -> int | None:
+        return None if self._room is None else self._room.max_tokens
+
     def traffic(self) -> Traffic:
-        return Traffic(self.num_running, self.num_tokens)
+        return Traffic(self.num_running, self.num_tokens, self._cache_use)
 
     def own_metrics(self) -> Iterable[Metric]:
-        return ()
+        tokens = CounterMetricFamily(
+            "assay_inference_prompt_tokens", "Tokens of prompts.", labels=["source"]
+        )
+        tokens.add_metric(["read"], self._schedule.num_read)
+        tokens.add_metric(["cache"], self._schedule.num_known)
+        yield tokens
 
     @property
     def receiver(self) -> WeightReceiver | None:
@@ -95,23 +114,28 @@ class TransformersEngine:
     async def digest(self) -> WeightDigest:
         return await asyncio.to_thread(digest_of_model, self._served())
 
+    def check_fits(self, prompt_token_ids: list[int], sampling: SamplingParams) -> None:
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
+        if self._room is not None:
+            self._room.check_fits(len(prompt_token_ids), sampling)
+
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
+        vocabulary, form = self.vocabulary, None
+        self.check_fits(prompt_token_ids, sampling)
         if sampling.structure is not None:
-            raise InvalidInput(
-                "the engine transformers cannot hold an answer to a form",
-                field="sampling.structure",
-                hint="vllm can: ASSAY_INFERENCE_ENGINE=vllm",
-            )
-        self.vocabulary.check_fits(prompt_token_ids, sampling)
-        return await self._submit(Generate(prompt_token_ids, sampling, on_text))
+            form = await asyncio.to_thread(HeldForm.compile, sampling.structure, vocabulary)
+        return await self._submit(Generate(prompt_token_ids, sampling, on_text, form))
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        return await self._submit(Read(token_ids, num_top))
 
     async def close(self) -> None:
         self._inbox.put(None)
         await asyncio.to_thread(self._thread.join)
 
-    async def _submit(self, job: Generate | Load) -> Answer:
+    async def _submit(self, job: Generate | Load | Read) -> Answer:
         if not self._thread.is_alive():
             raise NotReady("the engine has stopped")
         self._inbox.put(job)
@@ -125,86 +149,58 @@ class TransformersEngine:
     # On the engine's thread.
 
     def _run(self) -> None:
-        waiting: deque[Generate | Load] = deque()
-        running = Running(self.max_sequences)
-        while self._receive(waiting, block=not waiting and not running.rows):
+        schedule, readings = self._schedule, Readings()
+        while self._receive(
+            schedule, readings, block=not schedule.waiting and not schedule.is_busy and not readings
+        ):
             try:
                 with torch.inference_mode():
-                    self._take_in(waiting, running)
-                    if running.rows:
-                        self.num_tokens += running.step()
-                    self.num_running = len(running.rows)
+                    if readings:
+                        readings.step(self._model)
+                    self._load_what_can(schedule)
+                    if schedule.waiting or schedule.is_busy:
+                        self.num_tokens += schedule.turn(self._served())
             except Exception as error:  # noqa: BLE001  # a boundary: the requests learn of it
-                _log.exception("a step failed")
-                running.fail(InternalFault(f"the engine failed: {error}"))
-        for job in (*waiting, *running.requests()):
-            job.fail(NotReady("the engine is stopping"))
+                _log.exception("the engine failed")
+                schedule.fail(EngineFault(f"the engine failed: {type(error).__name__}: {error}"))
+            self.num_running = len(schedule.running.rows)
+            if schedule.room is not None:
+                self._cache_use = schedule.num_reserved / max(1, schedule.room.max_bytes)
+        schedule.fail(NotReady("the engine is stopping"))
+        readings.close(NotReady("the engine is stopping"))
 
-    def _receive(self, waiting: deque[Generate | Load], *, block: bool) -> bool:
-        """Move what has come to `waiting`; false when it is time to end."""
+    def _receive(self, schedule: Schedule, readings: Readings, *, block: bool) -> bool:
+        """Let what has come wait for its turn; false when it is time to end."""
         while block or not self._inbox.empty():
             job = self._inbox.get()
             if job is None:
                 return False
-            waiting.append(job)
+            if isinstance(job, Read):
+                readings.add(job)
+            else:
+                schedule.waiting.append(job)
             block = False
         return True
 
-    def _take_in(self, waiting: deque[Generate | Load], running: Running) -> None:
-        """Start what can start, in order of arrival; weights that do not wait go first."""
-        for load in [job for job in waiting if isinstance(job, Load)]:
-            if load.update.mode is not SyncMode.WAIT:
-                waiting.remove(load)
-                self._take_over(load, waiting, running)
-        joining: list[Generate] = []
-        room = running.room
-        while waiting:
-            job = waiting[0]
-            busy = bool(running.rows or joining)
-            if isinstance(job, Load):
-                if busy:
-                    break
-                self._replace(job)
-            else:
-                # A request larger than the whole batch runs by itself rather than never.
-                if busy and len(job.samples) > room:
-                    break
-                joining.append(job)
-                room -= len(job.samples)
-            waiting.popleft()
-        if joining:
-            try:
-                rows = [row for request in joining for row in request.samples]
-                running.join(self._served(), rows)
-            except Exception:
-                for request in joining:
-                    request.fail(InternalFault("the engine failed on a prompt"))
-                raise
-
-    def _take_over(self, job: Load, waiting: deque[Generate | Load], running: Running) -> None:
-        """Replace the weights under the running rows; if they are refused, those go on."""
-        requests = running.requests()
-        if not self._replace(job):
-            return
-        rows = running.leave_unfinished()
-        if job.update.mode is SyncMode.RESTART:
-            for request in reversed(requests):
-                try:
-                    request.redraw()
-                except NotReady as error:
-                    request.fail(error)
+    def _load_what_can(self, schedule: Schedule) -> None:
+        """Load weights that do not wait, and those that have waited for all before them."""
+        for load in [job for job in schedule.waiting if isinstance(job, Load)]:
+            if load.update.mode is SyncMode.WAIT:
+                continue
+            schedule.waiting.remove(load)
+            if self._replace(load, schedule):
+                if load.update.mode is SyncMode.RESTART:
+                    schedule.redraw()
                 else:
-                    waiting.appendleft(request)
-            return
-        try:
-            for start in range(0, len(rows), _ROWS_READ_AGAIN):
-                running.join(self._served(), rows[start : start + _ROWS_READ_AGAIN])
-        except Exception:
-            for request in requests:
-                request.fail(InternalFault("the engine failed to go on under new weights"))
-            raise
+                    schedule.put_back()
+        while not schedule.is_busy and schedule.waiting:
+            job = schedule.waiting[0]
+            if not isinstance(job, Load):
+                return
+            schedule.waiting.popleft()
+            self._replace(job, schedule)
 
-    def _replace(self, job: Load) -> bool:
+    def _replace(self, job: Load, schedule: Schedule) -> bool:
         """Whether the new weights are in place."""
         started = time.perf_counter()
         update = job.update
@@ -215,22 +211,63 @@ class TransformersEngine:
                 )
             )
             return False
-        folder = folder_of(update)
         try:
-            model = open_model(folder, update.policy, self._device)
-            if update.mode is not SyncMode.WAIT:
-                _check_same_kind(self._model, model)
-            difference = None if update.probe is None else probe_difference(model, update.probe)
+            model, difference, room = self._open(update, schedule)
         except AssayError as error:
             job.fail(error)
             return False
         except Exception as error:  # noqa: BLE001  # a bad file breaks the loaders in any way
             reason = " ".join(f"{type(error).__name__}: {error}".split())
-            job.fail(WeightsRefused(f"{folder} cannot be loaded: {reason}"))
+            job.fail(WeightsRefused(f"{folder_of(update)} cannot be loaded: {reason}"))
             return False
-        self._model = model
+        self._model, self._room = model, room
+        schedule.use(room)
         job.succeed(Loaded(difference, time.perf_counter() - started))
         return True
+
+    def _open(self, update: WeightUpdate, schedule: Schedule) -> tuple[Model, float | None, Room]:
+        """Load and check weights, several times where there is no memory for them.
+
+        Raises:
+            EngineFault: there never was.
+        """
+        for wait_s in (*_LOAD_WAITS_S, None):
+            try:
+                return self._open_once(update)
+            except Exception as error:
+                if not is_out_of_memory(error):
+                    raise
+                message = f"out of memory while {folder_of(update)} was loaded: {error}"
+                _log.warning("%s", message)
+            if wait_s is None:
+                raise EngineFault(message, retry_after_s=_LOAD_WAITS_S[-1])
+            schedule.forget()
+            gc.collect()
+            time.sleep(wait_s)
+        raise AssertionError("the last try returns or raises")
+
+    def _open_once(self, update: WeightUpdate) -> tuple[Model, float | None, Room]:
+        model = open_model(folder_of(update), update.policy, self._device)
+        if update.mode is not SyncMode.WAIT:
+            _check_same_kind(self._model, model)
+        difference = None if update.probe is None else probe_difference(model, update.probe)
+        return model, difference, self._room_for(model)
+
+    def _room_for(self, model: Model) -> Room:
+        """What rows may take. Measured once: later, what runs here would count as taken."""
+        cost = cost_of(model.network)
+        if self._cache_bytes is None:
+            self._cache_bytes = default_cache_bytes(model.network, self._device)
+        room = Room(cost, self._cache_bytes, self.max_sequences)
+        num_tokens = model.vocabulary.max_length
+        if cost.of(1, num_tokens) > room.max_bytes:
+            _log.warning(
+                "%d bytes of cache hold %d tokens, less than the context of %d",
+                room.max_bytes,
+                room.max_tokens,
+                num_tokens,
+            )
+        return room
 
 
 def _check_same_kind(served: Model | None, new: Model) -> None:

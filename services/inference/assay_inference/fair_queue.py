@@ -26,6 +26,8 @@ class Ticket:
 
     Turns are taken between clients first, and between the runs of one client then: a client gets no
     more by naming many runs.
+
+    `num_cached`: tokens that its sequences come to in the engine's cache, the prompt in each.
     """
 
     priority: Priority
@@ -34,6 +36,7 @@ class Ticket:
     num_sequences: int
     num_tokens: int
     turn: asyncio.Future[None]
+    num_cached: int = 0
 
 
 class Line:

@@ -4,7 +4,7 @@ from assay_inference.admission import Admission
 from assay_inference.engine import Engine, OnText
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.tracing import Value, is_on, span
-from assay_shared.types import Completion, SamplingParams
+from assay_shared.types import Completion, PromptLogprobs, SamplingParams
 
 
 class Front:
@@ -28,14 +28,34 @@ class Front:
             Overloaded: the queue is full, or the request's deadline has come before its turn.
             NotReady: the service is being drained.
         """
-        self.vocabulary.check_fits(prompt_token_ids, sampling)
+        self._engine.check_fits(prompt_token_ids, sampling)
+        num_cached = sampling.n * (len(prompt_token_ids) + sampling.max_tokens)
         num_tokens = len(prompt_token_ids) + sampling.n * sampling.max_tokens
         with span("inference.draw", samples=sampling.n, prompt_tokens=len(prompt_token_ids)) as one:
-            async with self._admission.enter(sampling.n, num_tokens):
+            async with self._admission.enter(sampling.n, num_tokens, num_cached):
                 drawn = await self._engine.generate(prompt_token_ids, sampling, on_text)
             if is_on():
                 one.note(**_facts(drawn))
         return drawn
+
+    def room_after(self, prompt: list[int]) -> int:
+        """Return how many tokens an answer may have, by the context and the engine's cache; 1 at
+        least, so that a prompt for which there is no room is refused by its numbers."""
+        most = self._engine.max_tokens
+        room = self.vocabulary.room_after(prompt)
+        return room if most is None else max(1, min(room, most - len(prompt)))
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        """As `Engine.prompt_logprobs`, one sequence of the queue.
+
+        Raises:
+            InvalidInput: the ids are not the model's, or too many for its context.
+            Overloaded, NotReady: as `generate`.
+        """
+        self.vocabulary.check_ids(token_ids, "token_ids")
+        self.vocabulary.check_length(token_ids)
+        async with self._admission.enter(1, len(token_ids)):
+            return await self._engine.prompt_logprobs(token_ids, num_top)
 
 
 def _facts(drawn: list[Completion]) -> dict[str, Value]:

@@ -2,10 +2,12 @@
 
 import asyncio
 import random
+from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
 from assay_inference.engine import Loaded, OnText
+from assay_inference.held_form import HeldForm
 from assay_inference.sample import Redrawable, Sample
 from assay_shared.types import (
     Completion,
@@ -23,6 +25,12 @@ class Job(Generic[Answer]):
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
         self.outcome: asyncio.Future[Answer] = self._loop.create_future()
+        self._is_failed = False
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for it any more. Asked by the thread."""
+        return self._is_failed or self.outcome.cancelled()
 
     def call(self, action: Callable[..., object], *arguments: object) -> None:
         """Run `action` on the event loop; nothing happens once that is closed."""
@@ -37,6 +45,8 @@ class Job(Generic[Answer]):
         self.call(set_back)
 
     def fail(self, error: Exception) -> None:
+        self._is_failed = True
+
         def set_back() -> None:
             if not self.outcome.done():
                 self.outcome.set_exception(error)
@@ -45,29 +55,68 @@ class Job(Generic[Answer]):
 
 
 class Row(Sample):
-    """A sample in the running batch."""
+    """A sample in the running batch; `form` is what it is held to."""
 
     def __init__(self, request: "Generate", index: int, random: random.Random) -> None:
-        super().__init__(request.sampling.stop)
+        super().__init__(request.sampling.stop, request.sampling.min_tokens)
         self.request = request
+        self.form = None if request.form is None else request.form.copy()
+        self.form_is_complete = False
         self.index = index
-        self.random = random
+        self._random = random
+        self._uniform: float | None = None
+
+    def uniform(self) -> float:
+        """Return the number in [0, 1) that draws the next token, the same until that is added."""
+        if self._uniform is None:
+            self._uniform = self._random.random()
+        return self._uniform
+
+    @property
+    def token_ids_to_read(self) -> list[int]:
+        """The prompt, and what was drawn before the row left a batch."""
+        return self.request.prompt + self.token_ids
+
+    @property
+    def num_left(self) -> int:
+        """Tokens that may still be drawn."""
+        return self.request.sampling.max_tokens - len(self.token_ids)
 
     def add(self, token_id: int, logprob: float, policy: PolicyVersion) -> None:
+        self._uniform = None
         self.token_ids.append(token_id)
         self.logprobs.append(logprob)
+        if self.form is not None:
+            self.form_is_complete = self.form.take(token_id)
         self.spans.add(policy, 1)
 
 
 class Generate(Job[list[Completion]], Redrawable[Row]):
     """Draw `sampling.n` rows after one prompt."""
 
-    def __init__(self, prompt: list[int], sampling: SamplingParams, on_text: OnText | None) -> None:
+    def __init__(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        on_text: OnText | None,
+        form: HeldForm | None = None,
+    ) -> None:
         super().__init__()
+        self.form = form
         self.prompt = prompt
         self.sampling = sampling
         self.on_text = on_text
         self.samples = self._new_samples()
+        #: Rows that are to be read, the next one first; the others run or are finished.
+        self.pending: deque[Row] = deque(self.samples)
+        #: Whether it failed in company: its prompt is then read by itself.
+        self.reads_alone = False
+        #: Steps that failed while it was the last to have joined.
+        self.num_strikes = 0
+
+    def redraw(self) -> None:
+        super().redraw()
+        self.pending = deque(self.samples)
 
     def _new_samples(self) -> list[Row]:
         return [Row(self, i, self._random(i)) for i in range(self.sampling.n)]

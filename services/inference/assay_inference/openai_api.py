@@ -1,5 +1,6 @@
 """The OpenAI-compatible routes: completions, chat completions, models; streaming included."""
 
+import asyncio
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Iterator
 from contextlib import aclosing, contextmanager
@@ -25,12 +26,10 @@ from assay_inference.tool_calls import MARK
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.access import needs
 from assay_shared.context import request_id
-from assay_shared.errors import AssayError, InvalidInput, NotFound, to_body
+from assay_shared.errors import AssayError, InvalidInput, NotFound, NotReady, to_body
 from assay_shared.scopes import Scope
 from assay_shared.together import together
-from assay_shared.types import SamplingParams
-
-_MAX_PROMPTS = 256
+from assay_shared.types import Completion, FinishReason, PromptLogprobs, SamplingParams
 
 
 def add_routes(app: FastAPI, model_name: str) -> None:
@@ -47,22 +46,19 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         """The one model, and the weights it has now."""
         return {"object": "list", "data": [card(model_name, app.state.policy.status.policy)]}
 
+    # A name may have slashes, as names of a hub do.
+    @app.get("/v1/models/{model:path}", openapi_extra=needs(Scope.INFERENCE_READ))
+    async def model(model: str) -> Json:
+        """The model of this name, and the weights it has now."""
+        known_engine(model)
+        return card(model_name, app.state.policy.status.policy)
+
     @app.post("/v1/completions", response_model=None, openapi_extra=needs(Scope.INFERENCE_GENERATE))
     async def completions(request: CompletionRequest) -> Json | StreamingResponse:
         """Complete texts or token ids as they stand."""
         engine = known_engine(request.model)
-        sampling = request.sampling(request.max_tokens)
-        wanted = _wanted(request, engine.vocabulary, logprobs=request.logprobs is not None)
-        encode = engine.vocabulary.encode
-        prompts = [encode(p) if isinstance(p, str) else p for p in request.prompts()]
-        if len(prompts) > _MAX_PROMPTS or not all(prompts):
-            raise InvalidInput(f"give 1 to {_MAX_PROMPTS} prompts, none empty", field="prompt")
-        if request.stream:
-            if len(prompts) > 1:
-                raise InvalidInput("streaming takes one prompt", field="prompt")
-            chunks = Chunks(model_name, prompts[0], TextKind(wanted), wanted)
-            return await _stream(engine, prompts[0], sampling, chunks)
-        return text_answer(model_name, await _draw(engine, prompts, sampling), wanted)
+        with _callers_names(request):
+            return await _complete(engine, request)
 
     @app.post(
         "/v1/chat/completions", response_model=None, openapi_extra=needs(Scope.INFERENCE_GENERATE)
@@ -70,40 +66,74 @@ def add_routes(app: FastAPI, model_name: str) -> None:
     async def chat(request: ChatRequest) -> Json | StreamingResponse:
         """Answer a conversation through the model's chat template."""
         engine = known_engine(request.model)
-        sampling = request.sampling(request.limit, request.response_format.structure())
-        calls = _may_call(request, engine.vocabulary)
-        wanted = _wanted(request, engine.vocabulary, logprobs=request.logprobs, calls=calls)
-        turns = [message.turn() for message in request.messages]
-        prompt = engine.vocabulary.encode_turns(turns, request.offered)
-        with _in_openais_words():
-            if request.stream:
-                chunks = Chunks(model_name, prompt, ChatKind(wanted), wanted)
-                return await _stream(engine, prompt, sampling, chunks)
-            (drawn,) = await _draw(engine, [prompt], sampling)
-        return chat_answer(model_name, drawn, wanted)
+        with _callers_names(request):
+            return await _converse(engine, request)
+
+
+async def _complete(engine: Front, request: CompletionRequest) -> Json | StreamingResponse:
+    vocabulary = engine.vocabulary
+    sampling = request.sampling(max(request.max_tokens, 1), request.logprobs or 0)
+    wanted = Wanted(
+        vocabulary=vocabulary,
+        logprobs=request.logprobs is not None,
+        top_logprobs=request.logprobs or 0,
+        prompt_logprobs=request.prompt_logprobs,
+        echo=request.echo,
+        token_ids=request.return_token_ids,
+        usage=request.includes_usage,
+    )
+    await _prepare(wanted)
+    prompts = [vocabulary.encode(p) if isinstance(p, str) else p for p in request.prompt]
+    for prompt in prompts:
+        if not prompt:
+            raise InvalidInput("a prompt has no tokens", field="prompt")
+        vocabulary.check_ids(prompt, "prompt")
+        vocabulary.check_length(prompt, least=min(request.max_tokens, 1))
+    if request.stream:
+        return await _stream(engine, prompts[0], sampling, TextKind(wanted), request)
+    ask = _only_read if request.max_tokens == 0 else _draw
+    drawn = await ask(engine, prompts, sampling, wanted)
+    return await asyncio.to_thread(text_answer, request.model, drawn, wanted)
+
+
+async def _converse(engine: Front, request: ChatRequest) -> Json | StreamingResponse:
+    vocabulary = engine.vocabulary
+    wanted = Wanted(
+        vocabulary=vocabulary,
+        logprobs=request.logprobs,
+        top_logprobs=request.top_logprobs,
+        prompt_logprobs=request.prompt_logprobs,
+        token_ids=request.return_token_ids,
+        calls=_may_call(request, vocabulary),
+        usage=request.includes_usage,
+    )
+    await _prepare(wanted)
+    knows = vocabulary.template_knows("developer")
+    turns = [message.turn(knows_developer=knows) for message in request.messages]
+    prompt = vocabulary.encode_turns(turns, request.offered, request.chat_template_kwargs)
+    vocabulary.check_length(prompt, least=1)
+    sampling = request.sampling(request.limit or engine.room_after(prompt), request.top_logprobs)
+    if request.stream:
+        return await _stream(engine, prompt, sampling, ChatKind(wanted), request)
+    (drawn,) = await _draw(engine, [prompt], sampling, wanted)
+    return await asyncio.to_thread(chat_answer, request.model, drawn, wanted)
 
 
 @contextmanager
-def _in_openais_words() -> Iterator[None]:
-    """Name the field as the caller knows it."""
+def _callers_names(request: SamplingFields) -> Iterator[None]:
+    """Check that a request's fields go together; name fields in errors as the caller knows them."""
     try:
+        request.check()
         yield
-    except InvalidInput as error:
-        if error.field == "sampling.structure":
-            error.field = "response_format"
+    except AssayError as error:
+        error.field = request.name_of(error.field)
         raise
 
 
-def _wanted(
-    request: SamplingFields, vocabulary: Vocabulary, *, logprobs: bool, calls: bool = False
-) -> Wanted:
-    return Wanted(
-        vocabulary=vocabulary,
-        logprobs=logprobs,
-        token_ids=request.return_token_ids,
-        calls=calls,
-        usage=request.includes_usage,
-    )
+async def _prepare(wanted: Wanted) -> None:
+    """Make what tells tokens as bytes, which takes up to a second the first time."""
+    if wanted.logprobs or wanted.echo or wanted.prompt_logprobs is not None:
+        await asyncio.to_thread(lambda: wanted.vocabulary.index)
 
 
 def _may_call(request: ChatRequest, vocabulary: Vocabulary) -> bool:
@@ -121,28 +151,72 @@ def _may_call(request: ChatRequest, vocabulary: Vocabulary) -> bool:
     return bool(request.offered) and vocabulary.template_knows(MARK)
 
 
-async def _draw(engine: Front, prompts: list[list[int]], sampling: SamplingParams) -> list[Prompt]:
+async def _draw(
+    engine: Front, prompts: list[list[int]], sampling: SamplingParams, wanted: Wanted
+) -> list[Prompt]:
     drawn = await together(engine.generate(prompt, sampling) for prompt in prompts)
-    return [
-        Prompt(token_ids=prompt, completions=completions)
-        for prompt, completions in zip(prompts, drawn, strict=True)
-    ]
+    reads = await _read(engine, prompts, wanted)
+    found = []
+    for prompt, completions, read in zip(prompts, drawn, reads, strict=True):
+        _check_one_version(completions, read)
+        found.append(Prompt(token_ids=prompt, completions=completions, read=read))
+    return found
+
+
+async def _only_read(
+    engine: Front, prompts: list[list[int]], sampling: SamplingParams, wanted: Wanted
+) -> list[Prompt]:
+    """Prompts that nothing is drawn after."""
+    found = []
+    for prompt in prompts:
+        read = await engine.prompt_logprobs(prompt, wanted.num_top_of_prompt or 0)
+        empty = Completion(
+            token_ids=(),
+            logprobs=(),
+            text="",
+            finish_reason=FinishReason.LENGTH,
+            policy=read.policy,
+        )
+        found.append(Prompt(token_ids=prompt, completions=[empty] * sampling.n, read=read))
+    return found
+
+
+async def _read(
+    engine: Front, prompts: list[list[int]], wanted: Wanted
+) -> list[PromptLogprobs | None]:
+    num_top = wanted.num_top_of_prompt
+    if num_top is None:
+        return [None] * len(prompts)
+    return list(await together(engine.prompt_logprobs(prompt, num_top) for prompt in prompts))
+
+
+def _check_one_version(completions: list[Completion], read: PromptLogprobs | None) -> None:
+    """Raises NotReady where new weights came between drawing and reading."""
+    if read is not None and any(one.policy != read.policy for one in completions):
+        raise NotReady("new weights came on the way", hint="ask again", retry_after_s=0.0)
 
 
 async def _stream(
-    engine: Front, prompt: list[int], sampling: SamplingParams, chunks: Chunks
+    engine: Front,
+    prompt: list[int],
+    sampling: SamplingParams,
+    kind: TextKind,
+    request: SamplingFields,
 ) -> StreamingResponse:
     """Server-sent events: texts as they are drawn, an end for each sample, then [DONE].
 
     What fails before the first text is raised, so that it still gets its own HTTP status.
     """
+    (read,) = await _read(engine, [prompt], kind.wanted)
     parts = draw_parts(engine, prompt, sampling)
     first = await anext(parts)
-    return StreamingResponse(_events(first, parts, chunks), media_type="text/event-stream")
+    chunks = Chunks(request.model, prompt, kind, kind.wanted, read)
+    events = _events(first, parts, chunks, request)
+    return StreamingResponse(events, media_type="text/event-stream")
 
 
 async def _events(
-    part: Part, parts: AsyncGenerator[Part, None], chunks: Chunks
+    part: Part, parts: AsyncGenerator[Part, None], chunks: Chunks, request: SamplingFields
 ) -> AsyncIterator[str]:
     async with aclosing(parts):
         try:
@@ -151,12 +225,14 @@ async def _events(
                 if chunk is not None:
                     yield _event(chunk)
                 part = await anext(parts)
+            _check_one_version(part, chunks.read)
         except AssayError as error:
+            error.field = request.name_of(error.field)
             # The answer has begun with 200: an error event is what OpenAI clients raise from.
             yield _event(to_body(error, "inference", request_id()).model_dump(mode="json"))
             return
         for index, completion in enumerate(part):
-            yield _event(chunks.end(index, completion))
+            yield _event(await asyncio.to_thread(chunks.end, index, completion))
         usage = chunks.usage(part)
         if usage is not None:
             yield _event(usage)

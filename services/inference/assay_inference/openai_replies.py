@@ -10,29 +10,49 @@ from dataclasses import dataclass
 
 from pydantic import BaseModel, JsonValue
 
+from assay_inference.openai_logprobs import (
+    chat_logprobs,
+    prompt_logprobs,
+    text_logprobs,
+    text_of,
+)
 from assay_inference.tool_calls import Call, HeldText, Reply, read_reply
 from assay_inference.vocabulary import Vocabulary
-from assay_shared.types import Completion, PolicyVersion
+from assay_shared.types import Completion, PolicyVersion, PromptLogprobs
 
 Json = dict[str, JsonValue]
 
 
 class Prompt(BaseModel):
-    """One prompt's token ids and its completions."""
+    """One prompt's token ids and its completions; `read`, where its log-probabilities are asked."""
 
     token_ids: list[int]
     completions: list[Completion]
+    read: PromptLogprobs | None = None
 
 
 @dataclass(frozen=True)
 class Wanted:
-    """What of an answer was asked for. `calls`: the model was told of tools that it may call."""
+    """What of an answer was asked for. `calls`: the model was told of tools that it may call.
+
+    `echo`: text and log-probabilities begin with the prompt's.
+    """
 
     vocabulary: Vocabulary
     logprobs: bool = False
+    top_logprobs: int = 0
+    prompt_logprobs: int | None = None
+    echo: bool = False
     token_ids: bool = False
     calls: bool = False
     usage: bool = False
+
+    @property
+    def num_top_of_prompt(self) -> int | None:
+        """How many of the most probable tokens of the prompt are to be known; None: no reading."""
+        asked = [self.top_logprobs] if self.echo and self.logprobs else []
+        asked += [] if self.prompt_logprobs is None else [self.prompt_logprobs]
+        return max(asked, default=None)
 
 
 def card(model_name: str, policy: PolicyVersion | None) -> Json:
@@ -44,14 +64,14 @@ def card(model_name: str, policy: PolicyVersion | None) -> Json:
 def text_answer(model_name: str, drawn: list[Prompt], wanted: Wanted) -> Json:
     """Of /v1/completions: the samples of all prompts, in order."""
     kind = TextKind(wanted)
-    pairs = [(prompt.token_ids, one) for prompt in drawn for one in prompt.completions]
+    pairs = [(prompt, one) for prompt in drawn for one in prompt.completions]
     choices: list[JsonValue] = []
-    for index, (prompt_ids, one) in enumerate(pairs):
-        choice: Json = {"index": index, "text": one.text}
-        choice |= kind.end(one) | kind.ids(one)
+    for index, (prompt, one) in enumerate(pairs):
+        choice: Json = {"index": index, "text": kind.echoed(prompt.token_ids) + one.text}
+        choice |= kind.end(one, prompt.read) | kind.ids(one)
         if wanted.token_ids:
-            choice["prompt_token_ids"] = list(prompt_ids)
-        choices.append(choice)
+            choice["prompt_token_ids"] = list(prompt.token_ids)
+        choices.append(choice | _read(prompt, wanted))
     return _envelope("cmpl", "text_completion", model_name, drawn) | {"choices": choices}
 
 
@@ -65,10 +85,17 @@ def chat_answer(model_name: str, prompt: Prompt, wanted: Wanted) -> Json:
         if reply.calls:
             message |= {"content": reply.content or None, "tool_calls": _calls(reply.calls)}
         choice: Json = {"index": index, "message": message}
-        choices.append(choice | kind.end(one, called=bool(reply.calls)) | kind.ids(one))
+        end = kind.end(one, prompt.read, called=bool(reply.calls))
+        choices.append(choice | end | kind.ids(one))
     answer = _envelope("chatcmpl", "chat.completion", model_name, [prompt])
     sent: Json = {"prompt_token_ids": list(prompt.token_ids)} if wanted.token_ids else {}
-    return answer | {"choices": choices} | sent
+    return answer | {"choices": choices} | sent | _read(prompt, wanted)
+
+
+def _read(prompt: Prompt, wanted: Wanted) -> Json:
+    if prompt.read is None or wanted.prompt_logprobs is None:
+        return {}
+    return {"prompt_logprobs": prompt_logprobs(wanted.vocabulary, prompt.read)}
 
 
 def _envelope(prefix: str, kind: str, model_name: str, drawn: list[Prompt]) -> Json:
@@ -116,30 +143,33 @@ class TextKind:
     chunk = "text_completion"
 
     def __init__(self, wanted: Wanted) -> None:
-        self._wanted = wanted
+        self.wanted = wanted
 
-    def end(self, completion: Completion, *, called: bool = False) -> Json:
+    def echoed(self, prompt: list[int]) -> str:
+        """What of the prompt a text begins with."""
+        return text_of(self.wanted.vocabulary, prompt) if self.wanted.echo else ""
+
+    def end(
+        self, completion: Completion, read: PromptLogprobs | None = None, *, called: bool = False
+    ) -> Json:
         """Why it ended and, where asked for, the log-probabilities of what was drawn."""
         reason = "tool_calls" if called else completion.finish_reason
         return {
             "finish_reason": reason,
-            "logprobs": self._logprobs(completion) if self._wanted.logprobs else None,
+            "logprobs": self._logprobs(completion, read) if self.wanted.logprobs else None,
         }
 
     def ids(self, completion: Completion) -> Json:
-        return {"token_ids": list(completion.token_ids)} if self._wanted.token_ids else {}
+        return {"token_ids": list(completion.token_ids)} if self.wanted.token_ids else {}
 
     def delta(self, text: str, calls: tuple[Call, ...] = ()) -> Json:
         """What a chunk adds."""
         return {"text": text}
 
-    def _logprobs(self, completion: Completion) -> JsonValue:
-        return {
-            "tokens": [self._wanted.vocabulary.decode([one]) for one in completion.token_ids],
-            "token_logprobs": list(completion.logprobs),
-            "top_logprobs": None,
-            "text_offset": None,
-        }
+    def _logprobs(self, completion: Completion, read: PromptLogprobs | None) -> JsonValue:
+        wanted = self.wanted
+        prompt = read if wanted.echo else None
+        return text_logprobs(wanted.vocabulary, completion, prompt, wanted.top_logprobs)
 
 
 class ChatKind(TextKind):
@@ -159,15 +189,8 @@ class ChatKind(TextKind):
             delta |= {"role": "assistant", "tool_calls": list[JsonValue](numbered)}
         return {"delta": delta}
 
-    def _logprobs(self, completion: Completion) -> JsonValue:
-        decode = self._wanted.vocabulary.decode
-        pairs = zip(completion.token_ids, completion.logprobs, strict=True)
-        return {
-            "content": [
-                {"token": decode([token]), "logprob": value, "bytes": None, "top_logprobs": []}
-                for token, value in pairs
-            ]
-        }
+    def _logprobs(self, completion: Completion, read: PromptLogprobs | None) -> JsonValue:
+        return chat_logprobs(self.wanted.vocabulary, completion)
 
 
 class Chunks:
@@ -177,8 +200,18 @@ class Chunks:
     calls, for until then nobody knows whether they can be read.
     """
 
-    def __init__(self, model_name: str, prompt: list[int], kind: TextKind, wanted: Wanted) -> None:
+    def __init__(
+        self,
+        model_name: str,
+        prompt: list[int],
+        kind: TextKind,
+        wanted: Wanted,
+        read: PromptLogprobs | None = None,
+    ) -> None:
         self._kind = kind
+        #: What the prompt was read as, where that is asked for.
+        self.read = read
+        self._echoed: set[int] = set()
         self._wanted = wanted
         self._prompt = prompt
         self._held: dict[int, HeldText] = {}
@@ -195,15 +228,25 @@ class Chunks:
             text = self._held.setdefault(index, HeldText()).add(text)
             if not text:
                 return None
-        return self._chunk(index, self._kind.delta(text), {"finish_reason": None, "logprobs": None})
+        delta = self._kind.delta(self._echo(index) + text)
+        return self._chunk(index, delta, {"finish_reason": None, "logprobs": None})
 
     def end(self, index: int, completion: Completion) -> Json:
         """The last chunk of a sample."""
         rest = self._held[index].end() if index in self._held else Reply("")
-        end = self._kind.end(completion, called=bool(rest.calls)) | self._kind.ids(completion)
-        chunk = self._chunk(index, self._kind.delta(rest.content, rest.calls), end)
+        end = self._kind.end(completion, self.read, called=bool(rest.calls))
+        end |= self._kind.ids(completion)
+        text = self._echo(index) + rest.content
+        chunk = self._chunk(index, self._kind.delta(text, rest.calls), end)
         sent: Json = {"prompt_token_ids": list(self._prompt)} if self._wanted.token_ids else {}
         return chunk | _weights(completion.policy) | sent
+
+    def _echo(self, index: int) -> str:
+        """The prompt, before the first text of a sample."""
+        if index in self._echoed:
+            return ""
+        self._echoed.add(index)
+        return self._kind.echoed(self._prompt)
 
     def usage(self, completions: list[Completion]) -> Json | None:
         """The very last chunk, where it was asked for."""

@@ -7,7 +7,13 @@ from prometheus_client import Metric
 
 from assay_inference.engine import Engine, Loaded, OnText
 from assay_shared.errors import NotReady
-from assay_shared.types import Completion, PolicyVersion, SamplingParams, WeightUpdate
+from assay_shared.types import (
+    Completion,
+    PolicyVersion,
+    PromptLogprobs,
+    SamplingParams,
+    WeightUpdate,
+)
 
 
 class Replica(Protocol):
@@ -39,6 +45,10 @@ class Replica(Protocol):
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None
     ) -> list[Completion]:
         """As `Engine.generate`, and Overloaded, TimedOut or Unreachable."""
+        ...
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        """As `Engine.prompt_logprobs`, and Overloaded, TimedOut or Unreachable."""
         ...
 
     def cache_use(self) -> float | None:
@@ -82,6 +92,9 @@ class LocalReplica:
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None
     ) -> list[Completion]:
         return await self._engine.generate(prompt_token_ids, sampling, on_text)
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        return await self._engine.prompt_logprobs(token_ids, num_top)
 
     def cache_use(self) -> float | None:
         return self._engine.traffic().cache_use

@@ -13,7 +13,9 @@ from assay_shared.errors import InternalFault
 from assay_shared.types import (
     Completion,
     GenerateRequest,
+    LogprobsRequest,
     PolicyVersion,
+    PromptLogprobs,
     SamplingParams,
     WeightUpdate,
 )
@@ -79,6 +81,10 @@ class RemoteReplica:
         if list(answer.prompt_token_ids) != prompt_token_ids:
             raise InternalFault("a replica read other token ids than those that were sent")
         return list(answer.completions)
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        request = LogprobsRequest(token_ids=tuple(token_ids), top_logprobs=num_top)
+        return await self._drawing.prompt_logprobs(request)
 
     def cache_use(self) -> float | None:
         return None

@@ -6,7 +6,7 @@ from typing import Generic, TypeVar
 from assay_inference.spans import Spans
 from assay_inference.transcript import Transcript
 from assay_shared.errors import NotReady
-from assay_shared.types import Completion, FinishReason
+from assay_shared.types import Completion, FinishReason, TopLogprobs
 
 #: Further draws that new weights may cost one request.
 MAX_REDRAWS = 16
@@ -15,10 +15,11 @@ MAX_REDRAWS = 16
 class Sample:
     """What is drawn of it already is read again where new weights take over."""
 
-    def __init__(self, stop: tuple[str, ...]) -> None:
-        self.transcript = Transcript(stop)
+    def __init__(self, stop: tuple[str, ...], min_tokens: int = 0) -> None:
+        self.transcript = Transcript(stop, min_tokens)
         self.token_ids: list[int] = []
         self.logprobs: list[float] = []
+        self.top_logprobs: list[TopLogprobs] = []
         self.spans = Spans()
         self.finish_reason: FinishReason | None = None
 
@@ -32,6 +33,7 @@ class Sample:
             finish_reason=self.finish_reason,
             policy=self.spans.newest,
             versions=self.spans.mixed,
+            top_logprobs=tuple(self.top_logprobs),
         )
 
 

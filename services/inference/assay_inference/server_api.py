@@ -2,18 +2,20 @@
 
 import hashlib
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
 import aiohttp
 
-from assay_shared.errors import AssayError, InternalFault, TimedOut, Unreachable
-from assay_shared.types import FinishReason, SamplingParams
+from assay_shared.errors import AssayError, InternalFault, InvalidInput, TimedOut, Unreachable
+from assay_shared.types import FinishReason, SamplingParams, TopLogprobs
 
 MAX_LINE_BYTES = 16 * 2**20
 CONNECT_TIMEOUT_S = 10.0
+#: A request that is wrong in itself, or too long.
+_REFUSALS = (400, 413, 422)
 Json = dict[str, object]
 
 
@@ -24,6 +26,7 @@ class Drawn:
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
     finish_reason: FinishReason | None = None
+    top_logprobs: list[TopLogprobs] = field(default_factory=list)
 
 
 def derived_seed(name: str) -> int:
@@ -32,7 +35,10 @@ def derived_seed(name: str) -> int:
 
 
 class ServerApi(Protocol):
-    """Unreachable: the server is gone or its engine failed. TimedOut: no answer in time."""
+    """Unreachable: the server is gone or its engine failed. TimedOut: no answer in time.
+
+    InvalidInput: it refuses to draw this. EngineFault: its answer cannot be used.
+    """
 
     async def close(self) -> None: ...
 
@@ -44,6 +50,12 @@ class ServerApi(Protocol):
 
     async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
         """Of each id but the first, its log-probability after those before it."""
+        ...
+
+    async def read(
+        self, token_ids: Sequence[int], num_top: int, timeout_s: float
+    ) -> list[tuple[float, TopLogprobs]]:
+        """The same, each with the `num_top` most probable ids that could have stood there."""
         ...
 
     async def generate(
@@ -76,6 +88,19 @@ class Pausable(Protocol):
         ...
 
     async def resume(self, timeout_s: float) -> None: ...
+
+
+class RequestRefused(InternalFault):
+    """The server says that a request of ours is wrong (4xx)."""
+
+
+@contextmanager
+def as_callers() -> Iterator[None]:
+    """Raise InvalidInput in place of a refusal, where a request is what the caller asked for."""
+    try:
+        yield
+    except RequestRefused as error:
+        raise InvalidInput(error.message, field="sampling") from error
 
 
 class ServerConnection:
@@ -112,7 +137,7 @@ class ServerConnection:
     async def events(
         self, path: str, body: Json, timeout_s: float
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Of a stream, as they come. Raises Unreachable for one that says `error`."""
+        """Of a stream, as they come. Raises Unreachable or RequestRefused for an `error`."""
         async with self.request("POST", path, body, timeout_s) as response:
             async for line in response.content:
                 payload = line.removeprefix(b"data: ").strip()
@@ -120,7 +145,7 @@ class ServerConnection:
                     continue
                 event: dict[str, Any] = json.loads(payload)
                 if "error" in event:
-                    raise Unreachable(f"{self._name} failed: {event['error']}")
+                    raise self._error_event(event["error"])
                 yield event
 
     async def text(self, method: str, path: str, body: Json | None, timeout_s: float) -> str:
@@ -131,7 +156,7 @@ class ServerConnection:
     async def request(
         self, method: str, path: str, body: Json | None, timeout_s: float
     ) -> AsyncIterator[aiohttp.ClientResponse]:
-        """Raises Unreachable (gone, or 5xx), TimedOut, or InternalFault (4xx)."""
+        """Raises Unreachable (gone, or 5xx), TimedOut, or RequestRefused (4xx)."""
         limits = aiohttp.ClientTimeout(total=timeout_s, connect=CONNECT_TIMEOUT_S)
         try:
             async with self._session.request(
@@ -145,6 +170,11 @@ class ServerConnection:
         except (aiohttp.ClientError, OSError) as error:
             raise Unreachable(f"{self._name} is gone: {error or type(error).__name__}") from error
 
+    def _error_event(self, found: object) -> AssayError:
+        is_refusal = isinstance(found, dict) and found.get("code") in _REFUSALS
+        message = f"{self._name} failed: {str(found)[:400]}"
+        return RequestRefused(message) if is_refusal else Unreachable(message)
+
     def _refusal(self, status: int, path: str, text: str) -> AssayError:
         message = f"{self._name} answered {path} with {status}: {' '.join(text.split())[:400]}"
-        return Unreachable(message) if status >= 500 else InternalFault(message)
+        return Unreachable(message) if status >= 500 else RequestRefused(message)

@@ -48,6 +48,10 @@ class InferenceSettings(ServiceSettings):
     inference_reserved_share: float = Field(default=0.1, ge=0, le=0.3)
     #: A pause ends by itself after this.
     inference_max_pause_s: float = Field(default=600.0, gt=0)
+    #: Bytes of keys and values of all sequences that are drawn together, with what a step copies of
+    #: them; half of what is free beside a second version of the weights where it is not set. For
+    #: transformers alone.
+    inference_cache_bytes: int | None = Field(default=None, gt=0)
     #: cpu, cuda, cuda:1, mps; the best there is where it is not set. For transformers alone.
     inference_device: str | None = None
     #: Where uploaded weights are kept; a temporary folder where it is not set.

@@ -55,22 +55,41 @@ class SglangReplica(EngineChild):
 
     @classmethod
     def check_sampling(cls, sampling: SamplingParams, settings: InferenceSettings) -> None:
-        """SGLang would take the least temperatures for 0, and leave seeds out without a word."""
-        if 0 < sampling.temperature < _LEAST_TEMPERATURE:
-            raise InvalidInput(
-                f"SGLang takes 0, or {_LEAST_TEMPERATURE:g} and above", field="sampling.temperature"
-            )
-        if sampling.seed is not None and not settings.inference_sglang_seeds:
-            raise InvalidInput(
+        """SGLang would leave these out, or take them for something else, without a word."""
+        seeds = settings.inference_sglang_seeds
+        cases = {
+            "temperature": (
+                0 < sampling.temperature < _LEAST_TEMPERATURE,
+                f"SGLang takes 0, or {_LEAST_TEMPERATURE:g} and above",
+            ),
+            "seed": (
+                sampling.seed is not None and not seeds,
                 "without ASSAY_INFERENCE_SGLANG_SEEDS, SGLang repeats no sample",
-                field="sampling.seed",
-            )
-        if sampling.structure is not None:
-            raise InvalidInput(
-                "the engine sglang cannot hold an answer to a form yet",
-                field="sampling.structure",
-                hint="vllm can: ASSAY_INFERENCE_ENGINE=vllm",
-            )
+            ),
+            "min_p": (
+                sampling.min_p > 0 and seeds,
+                "SGLang has no min_p with seeds: ASSAY_INFERENCE_SGLANG_SEEDS=false",
+            ),
+            "repetition_penalty": (
+                sampling.repetition_penalty != 1,
+                "SGLang's penalty leaves the prompt out; transformers and vllm count it",
+            ),
+            "stop_token_ids": (
+                sampling.ignore_eos and bool(sampling.stop_token_ids),
+                "under ignore_eos, SGLang stops at no token",
+            ),
+            "min_tokens": (
+                sampling.min_tokens > 0 and bool(sampling.stop),
+                "SGLang stops at a stop string before min_tokens",
+            ),
+            "structure": (
+                sampling.structure is not None,
+                "the engine sglang cannot hold an answer to a form yet; transformers and vllm can",
+            ),
+        }
+        for name, (is_refused, reason) in cases.items():
+            if is_refused:
+                raise InvalidInput(reason, field=f"sampling.{name}")
 
     @classmethod
     def check_update(cls, update: WeightUpdate) -> None:
@@ -92,7 +111,10 @@ class SglangReplica(EngineChild):
         self._on_gpu = str(info["device"]).startswith("cuda")
         # The first draw compiles what the others use, and may take long for it.
         await self.api.generate([0], _WARM_UP, frozenset(), limit_s)
-        return await self.api.max_length(limit_s)
+        # Where its cache holds less than the context, SGLang would cut a longer answer short.
+        in_cache = info.get("max_total_num_tokens")
+        length = await self.api.max_length(limit_s)
+        return min(length, in_cache) if isinstance(in_cache, int) else length
 
     async def _load(self, checkpoint: Checkpoint, sync: Sync) -> None:
         limit_s = self._settings.inference_load_timeout_s

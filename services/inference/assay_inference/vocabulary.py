@@ -1,18 +1,25 @@
 """Tokenizer, chat template and what bounds an answer: what of a checkpoint needs no network."""
 
 import json
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
+
+from pydantic import JsonValue
 
 from assay_inference import conversation
 from assay_shared.errors import InvalidInput, WeightsRefused
 from assay_shared.types import Message, SamplingParams
 
 if TYPE_CHECKING:  # only a type: it takes seconds to import
+    from llguidance import LLTokenizer
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 _SHORT_TEXT = "What is 7 + 5?"
+#: In one answer.
+_MAX_TOP_LOGPROBS = 2_000_000
 
 
 @dataclass(frozen=True)
@@ -78,9 +85,12 @@ class Vocabulary:
         return conversation.encode(self.tokenizer, messages)
 
     def encode_turns(
-        self, turns: list[conversation.Turn], tools: list[conversation.Turn]
+        self,
+        turns: list[conversation.Turn],
+        tools: list[conversation.Turn],
+        variables: Mapping[str, JsonValue],
     ) -> list[int]:
-        return conversation.encode_turns(self.tokenizer, turns, tools)
+        return conversation.encode_turns(self.tokenizer, turns, tools, variables)
 
     def template_knows(self, word: str) -> bool:
         """Whether the chat template, where there is one, has this word in it."""
@@ -92,11 +102,67 @@ class Vocabulary:
     def decode(self, token_ids: list[int]) -> str:
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=True))
 
+    @cached_property
+    def index(self) -> "LLTokenizer":
+        """The bytes of each token. It takes up to a second to make: not on an event loop.
+
+        Raises:
+            InvalidInput: the tokenizer is of a kind whose tokens cannot be told as bytes.
+        """
+        from llguidance.hf import from_tokenizer
+
+        try:
+            size = max(self.size, len(self.tokenizer))
+            return from_tokenizer(
+                self.tokenizer,  # type: ignore[arg-type]  # it says what others it does not take
+                size,
+                sorted(self.end_ids) or None,
+            )
+        except ValueError as error:
+            raise InvalidInput(f"this model's tokens cannot be told as bytes: {error}") from error
+
+    def bytes_of(self, token_id: int) -> bytes:
+        """Return what a token adds to a text: a part of a character, or a special token's name."""
+        return bytes(self.index.decode_bytes([token_id]))
+
+    def is_special(self, token_id: int) -> bool:
+        """Return whether a token is left out of texts."""
+        return token_id in self._special_ids
+
+    @cached_property
+    def _special_ids(self) -> frozenset[int]:
+        added = self.tokenizer.added_tokens_decoder
+        return frozenset(token_id for token_id, token in added.items() if token.special)
+
+    def room_after(self, prompt: list[int]) -> int:
+        """Return how many tokens an answer to this prompt can have."""
+        return max(self.max_length - len(prompt), 0)
+
+    def check_ids(self, ids: Iterable[int], field: str) -> None:
+        """Raises InvalidInput if an id is not one of this model's."""
+        if not all(0 <= token_id < self.size for token_id in ids):
+            raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field=field)
+
+    def check_length(self, prompt: list[int], least: int = 0) -> None:
+        """Raises InvalidInput if a prompt leaves no room for `least` tokens in the context."""
+        if len(prompt) + least > self.max_length:
+            raise InvalidInput(
+                f"a prompt of {len(prompt)} tokens leaves no room in a context of "
+                f"{self.max_length}",
+                field="token_ids",
+            )
+
     def check_fits(self, prompt: list[int], sampling: SamplingParams) -> None:
-        """Raises InvalidInput if the prompt and `max_tokens` do not fit this model."""
-        if not all(0 <= token_id < self.size for token_id in prompt):
-            raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field="token_ids")
-        room = max(self.max_length - len(prompt), 0)
+        """Raises InvalidInput if the prompt and what is asked for do not fit this model."""
+        self.check_ids(prompt, "token_ids")
+        self.check_ids(sampling.stop_token_ids, "sampling.stop_token_ids")
+        self.check_ids(sampling.logit_bias, "sampling.logit_bias")
+        if sampling.n * sampling.max_tokens * sampling.top_logprobs > _MAX_TOP_LOGPROBS:
+            raise InvalidInput(
+                f"n times max_tokens times top_logprobs is at most {_MAX_TOP_LOGPROBS}",
+                field="sampling.top_logprobs",
+            )
+        room = self.room_after(prompt)
         if sampling.max_tokens > room:
             raise InvalidInput(
                 f"a prompt of {len(prompt)} tokens leaves room for {room} in a context of "

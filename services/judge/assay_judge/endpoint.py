@@ -2,7 +2,7 @@
 
 import re
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from pydantic_core import to_json
@@ -14,12 +14,14 @@ from assay_judge.usage import known_usage, num_bytes
 from assay_shared.clients import ServiceClient
 from assay_shared.errors import AssayError, CallerError, JudgeFault
 from assay_shared.masking import mask
+from assay_shared.strict_json import DuplicateKey, check_keys
 
 #: A served model may be the asked one with a version: a date, or a number of 3 digits or more.
 _VERSION = re.compile(r"[-@:](v?[0-9]{3,8}|[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}-[0-9]{2}|latest)")
 #: Statuses of a request whose content the endpoint does not take.
 _OF_CONTENT = frozenset({400, 413, 422})
 _MAX_SHOWN = 200
+Read = TypeVar("Read")
 _JSON = MappingProxyType({"content-type": "application/json"})
 
 
@@ -121,6 +123,14 @@ class ChatEndpoint(ServiceClient):
 
     def _kind(self, status: int) -> type[AssayError]:
         return RefusedContent if status in _OF_CONTENT else super()._kind(status)
+
+    def _decode(self, reply: TypeAdapter[Read], content: bytes) -> Read:
+        found = super()._decode(reply, content)
+        try:
+            check_keys(content)
+        except DuplicateKey as error:
+            raise JudgeFault(f"in the reply, {error}") from None
+        return found
 
     def _check_model(self, asked: str, served: Any) -> None:
         if served in (None, "", asked, *self.served_as):

@@ -1,12 +1,12 @@
 """Reading a judge's reply: strictly, since a guess would be a verdict nobody gave."""
 
-import json
-from typing import Any, NoReturn
+from typing import Any
 
 from assay_judge.endpoint import Declined, Reply
 from assay_judge.forms import Ask, Finding
 from assay_shared.errors import JudgeFault
 from assay_shared.masking import mask
+from assay_shared.strict_json import DuplicateKey, read_strict_json
 
 _FENCE = "```"
 #: How endpoints say that a model has said all it wanted to say.
@@ -49,10 +49,10 @@ def read_text(text: str, ask: Ask) -> Finding:
     if text in ask.words:
         return ask.words[text]
     try:
-        found = _STRICT.decode(_unfenced(text).strip())
-    except _Twice as error:
+        found = read_strict_json(_unfenced(text).strip())
+    except DuplicateKey as error:
         raise Unreadable(f"{error}: not a verdict: {_show(text)}") from None
-    except (ValueError, RecursionError):
+    except ValueError:
         raise Unreadable(f"a reply that is not a verdict: {_show(text)}") from None
     if not isinstance(found, dict):
         raise Unreadable(f"a reply that is not a verdict: {_show(text)}")
@@ -73,21 +73,3 @@ def _unfenced(text: str) -> str:
 
 def _show(text: str) -> str:
     return repr(mask(text[: 10 * _MAX_SHOWN])[:_MAX_SHOWN])
-
-
-class _Twice(Exception):
-    """An object with two values for one key."""
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        raise _Twice("a reply with one key twice")
-    return found
-
-
-def _refuse(constant: str) -> NoReturn:
-    raise ValueError(f"{constant} is not a number of JSON")
-
-
-_STRICT = json.JSONDecoder(object_pairs_hook=_once, parse_constant=_refuse)

@@ -2,7 +2,6 @@
 
 import math
 import time
-from collections import Counter
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -79,7 +78,7 @@ class GroupScore:
         #: The longest wait that a neighbour without room has asked for.
         self.retry_after_s = 0.0
         #: Answers that took too much, by component.
-        self.num_too_hard: Counter[str] = Counter()
+        self.num_too_hard: dict[str, int] = {}
 
     async def run(self) -> ScoreResponse:
         """All rewards, in the order of the answers.
@@ -181,7 +180,8 @@ class GroupScore:
     def _unmeasured(self, component: ComponentConfig, error: AssayError) -> Found:
         """The lowest value for an answer that is too hard, unless the rubric wants a failure."""
         if isinstance(error, TooHard):
-            self.num_too_hard[component.label] += 1
+            number = self.num_too_hard.get(component.label, 0)
+            self.num_too_hard[component.label] = number + 1
             if self._rubric.too_hard is OnTooHard.WRONG:
                 lowest = component.kind.span(component.parsed_options).low
                 return Measured(lowest, Status.WRONG_ANSWER, f"too hard: {error}"[:_MAX_DETAIL])
@@ -210,22 +210,18 @@ def combine(rubric: Rubric, measured: Sequence[Measured | Failure]) -> Reward:
 
     A sum over the components that happen to be there would put a missing one at 0.
     """
-    values = []
+    values: list[float] = []
+    components: list[RewardComponent] = []
     outcome = Status.ACCEPTED
-    for one in measured:
+    for config, one in zip(rubric.counted, measured, strict=True):
         if isinstance(one, Failure):
             return Unscored(failure=one)
-        values.append(one)
+        values.append(one.value)
+        components.append(_component(config, one.value, one.detail))
         if outcome is Status.ACCEPTED:
             outcome = one.outcome
-    return Scored(
-        value=rubric.reward([one.value for one in values]),
-        outcome=outcome,
-        components=tuple(
-            _component(config, one.value, one.detail)
-            for config, one in zip(rubric.counted, values, strict=True)
-        ),
-    )
+    value = rubric.reward(values)
+    return Scored(value=value, outcome=outcome, components=tuple(components))
 
 
 def turned_away(rubric: Rubric, gate: ComponentConfig, measured: Measured) -> Scored:

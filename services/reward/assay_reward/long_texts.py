@@ -36,7 +36,7 @@ def start_measuring(
     Raises:
         TooHard: the answer is too long for any verifier, or takes too much.
     """
-    num = sum(map(len, candidate.turns))
+    num = candidate.num_characters
     if num <= at_once:
         return component.kind.measure(candidate, component.parsed_options)
     if num > MAX_LENGTH:

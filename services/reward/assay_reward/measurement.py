@@ -41,6 +41,8 @@ class Span:
         Raises:
             InternalFault: it is not a number.
         """
+        if self.low <= value <= self.high:
+            return value
         if math.isnan(value):
             raise InternalFault("a value that is not a number")
         return min(max(value, self.low), self.high)
@@ -139,6 +141,12 @@ class Candidate:
     def text(self) -> str:
         """The answer: of several turns the last."""
         return self.turns[-1]
+
+    @property
+    def num_characters(self) -> int:
+        """Of all turns."""
+        answer = self.sitting.answers[self.index]
+        return len(answer) if isinstance(answer, str) else sum(map(len, answer))
 
     @property
     def num_tokens(self) -> int:

@@ -13,6 +13,7 @@ from referencing.exceptions import Unresolvable
 
 from assay_reward.expressions import compiled
 from assay_shared.errors import InvalidInput
+from assay_shared.strict_json import read_strict_json
 
 MAX_LENGTH = 2**16
 #: How much work a character of JSON is; without bound where a text chooses how often it is read.
@@ -99,18 +100,11 @@ def _keys(value: object) -> set[str]:
 
 
 def parse_json(text: str) -> object:
-    """The value of strict JSON.
+    """The value of strict JSON, in which no key stands twice.
 
     Raises:
         ValueError: it is none, too long, or nested too deeply.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"longer than {MAX_LENGTH} characters")
-    try:
-        return json.loads(text, parse_constant=_refuse_constant)
-    except RecursionError:
-        raise ValueError("nested too deeply") from None
-
-
-def _refuse_constant(name: str) -> None:
-    raise ValueError(f"{name} is not JSON")
+    return read_strict_json(text)

@@ -2,7 +2,6 @@
 
 import asyncio
 import time
-from collections import Counter as Counts
 from collections.abc import AsyncIterator
 from functools import lru_cache
 
@@ -70,10 +69,13 @@ class RewardMetrics:
 
     def count(self, rubric: Rubric, response: ScoreResponse, took_s: float) -> None:
         self._score_s(rubric.name).observe(took_s)
-        kinds = Counts(
-            reward.outcome if isinstance(reward, Scored) else reward.failure.failure_class
-            for reward in response.rewards
-        )
+        kinds: dict[str, int] = {}
+        for reward in response.rewards:
+            if isinstance(reward, Scored):
+                kind: str = reward.outcome
+            else:
+                kind = reward.failure.failure_class
+            kinds[kind] = kinds.get(kind, 0) + 1
         for kind, number in kinds.items():
             self._answers(rubric.name, kind).inc(number)
         for component in response.components:

@@ -200,6 +200,8 @@ def fuzz(
             )
         )
     title = f"seed {seed}, isolation {seen.isolation}, {seen.took_s:.0f} s"
+    if seen.is_stopped:
+        title += f", stopped after {seen.num_programs} of {programs} programs"
     table = Table(*fuzzing.HEADINGS, title=title, title_justify="left")
     for row in fuzzing.rows(seen):
         table.add_row(*row)

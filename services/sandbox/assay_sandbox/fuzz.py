@@ -6,9 +6,11 @@ innocent program must get the verdict that it got before the first hostile one.
 
 import asyncio
 import json
+import signal
 import time
 from collections import Counter, deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
@@ -68,6 +70,8 @@ class Fuzz:
     kept: list[Failure] = field(default_factory=list)
     rebuilds: int = 0
     left: list[str] = field(default_factory=list)
+    #: Whether SIGINT or SIGTERM has ended it before all programs had run.
+    is_stopped: bool = False
     #: What the service held of its machine, after each hundred of programs; of an own service only.
     samples: list[Sample] = field(default_factory=list)
 
@@ -128,6 +132,8 @@ class Fuzzer:
         """Send the hostile programs, and an innocent one after every few of them."""
         end = first + num_programs
         for start in range(first, end, _REST_EVERY):
+            if self.seen.is_stopped:
+                break
             numbers = range(start, min(start + _REST_EVERY, end))
             await self._run_some(numbers, concurrency, on_progress)
             await self._sample()
@@ -142,6 +148,8 @@ class Fuzzer:
 
         async def work() -> None:
             for number in numbers:
+                if self.seen.is_stopped:
+                    return
                 await self._attack(attack(self.seen.seed, number))
                 if number % _INNOCENT_EVERY == 0:
                     await self._ask_innocent(INNOCENT[number // 5 % len(INNOCENT)], number)
@@ -296,6 +304,8 @@ async def fuzz(
 ) -> Fuzz:
     """Attack the service at `url`, or one that is started for it, and return what was seen.
 
+    SIGINT and SIGTERM end it early: programs under way are awaited, and no more are sent.
+
     Raises:
         SandboxFault: there is no service.
     """
@@ -307,14 +317,31 @@ async def fuzz(
             fuzzer = Fuzzer(session, url, seen, footprint)
             await _drive(fuzzer, first, num_programs, concurrency, on_progress)
 
-    if url is not None:
-        await drive(url, None, None)
-        return seen
-    with service_folders() as (folder, temporary):
-        async with own_service(folder / "log", temporary) as (url, footprint):
-            await drive(url, folder / "log", footprint)
-        seen.left = footprint.left(_PATIENCE_S)
+    with _stopped_by_signals(seen):
+        if url is not None:
+            await drive(url, None, None)
+            return seen
+        with service_folders() as (folder, temporary):
+            async with own_service(folder / "log", temporary) as (url, footprint):
+                await drive(url, folder / "log", footprint)
+            seen.left = footprint.left(_PATIENCE_S)
     return seen
+
+
+@contextmanager
+def _stopped_by_signals(seen: Fuzz) -> Iterator[None]:
+    """Note in `seen` that a signal asks for the end.
+
+    SIGINT too: a shell that starts a command in the background has it ignored.
+    """
+    loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
+    for number in numbers:
+        loop.add_signal_handler(number, setattr, seen, "is_stopped", True)
+    try:
+        yield
+    finally:
+        for number in numbers:
+            loop.remove_signal_handler(number)
 
 
 async def _drive(
@@ -327,9 +354,11 @@ async def _drive(
     seen, started = fuzzer.seen, time.monotonic()
     await fuzzer.run_all(first, num_programs, concurrency, lambda: on_progress(seen))
     seen.took_s = time.monotonic() - started
-    seen.kept = [
-        one if one.kind.startswith("innocent") else await fuzzer.shrink(one) for one in seen.kept
-    ]
+    if not seen.is_stopped:
+        seen.kept = [
+            one if one.kind.startswith("innocent") else await fuzzer.shrink(one)
+            for one in seen.kept
+        ]
 
 
 HEADINGS = ["hostile programs judged", "times"]

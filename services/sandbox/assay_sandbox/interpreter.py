@@ -7,6 +7,7 @@ installed beside the interpreter, nor what `.pth` files there would run.
 from pathlib import Path
 
 from assay_sandbox.host import Host, Packages
+from assay_sandbox.slot import root
 
 _NAME = "python"
 _SETTINGS = """\
@@ -16,8 +17,13 @@ version = {version}
 """
 
 
-def make_interpreter(folder: Path, host: Host, packages: Packages | None) -> Path:
-    """Make the environment in `folder` and return its own folder."""
+def make_interpreter(
+    folder: Path, host: Host, packages: Packages | None, *, has_namespaces: bool
+) -> Path:
+    """Make the environment in `folder` and return its own folder.
+
+    Slots with namespaces may have the packages in another place than the host.
+    """
     made = folder / _NAME
     binaries = made / "bin"
     site = made / "lib" / f"python{host.version}" / "site-packages"
@@ -28,7 +34,7 @@ def make_interpreter(folder: Path, host: Host, packages: Packages | None) -> Pat
     for name in ("python", "python3", f"python{host.version}"):
         (binaries / name).symlink_to(host.python)
     for path in _importable(packages):
-        (site / path.name).symlink_to(path)
+        (site / path.name).symlink_to(root.place_of(str(path)) if has_namespaces else path)
     for part in (made, *made.rglob("*")):
         if part.is_dir() and not part.is_symlink():
             part.chmod(0o755)  # slots' users read it, whatever the server's umask is

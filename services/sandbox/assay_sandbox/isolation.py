@@ -140,7 +140,9 @@ class Slots:
         self.packages = find_packages(self._settings)
         home = self._folder.path / isolation
         home.mkdir(mode=0o755)
-        self._interpreter = make_interpreter(home, self.host, self.packages)
+        self._interpreter = make_interpreter(
+            home, self.host, self.packages, has_namespaces=has_namespaces
+        )
         self.num_slots = self._settings.sandbox_slots
         self.max_slots = self._settings.max_slots
         if self.host.first_uid is None and not has_namespaces and self.num_slots > 1:

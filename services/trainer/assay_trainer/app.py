@@ -15,22 +15,27 @@ from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.gpus import num_gpus
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
-from assay_shared.settings import ServiceSettings
 from assay_trainer.mesh_metrics import MeshMetrics, free_bytes
 from assay_trainer.run_metrics import RunMetrics
 from assay_trainer.runs import Runs
+from assay_trainer.settings import TrainerSettings
 
 _DASHBOARD = Path(__file__).parent / "dashboard.html"
 
 
-def create_app(settings: ServiceSettings) -> FastAPI:
+def create_app(settings: TrainerSettings) -> FastAPI:
     """The service; its runs live in `settings.runs`."""
-    runs = Runs(settings.runs, settings.shutdown_grace_s)
+    runs = Runs(
+        settings.runs,
+        settings.shutdown_grace_s,
+        settings.trainer_max_running,
+        settings.trainer_max_waiting,
+    )
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
         runs.resume_stopped()
-        async with watch.watching():
+        async with watch.watching(), runs.starting():
             yield
         runs.close()
 
@@ -62,7 +67,7 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
         "/v1/runs", status_code=201, openapi_extra=needs(Scope.TRAINER_CONTROL, action="start run")
     )
     async def start(request: RunRequest) -> RunInfo:
-        """Start a run."""
+        """Start a run; where as many run as may, it waits in a queue."""
         audit.note(name=request.name)
         return runs.start(request)
 

@@ -9,6 +9,7 @@ import hashlib
 import io
 import json
 import os
+import re
 import shutil
 import tarfile
 import time
@@ -20,15 +21,15 @@ from pathlib import Path
 import redis
 
 from assay_shared import __version__
-from assay_shared.errors import Conflict, InvalidInput, Unreachable
-from assay_shared.run_folder import RunFolder
+from assay_shared.errors import Conflict, InvalidInput, Unreachable, WeightsRefused
+from assay_shared.run_folder import RUN_NAME, RunFolder, check_run_name
 from assay_trainer import checkpoint
 
 _MANIFEST = "backup.json"
 _REDIS = "redis.jsonl"
 _KEYS = "assay:*"
-#: They are of processes that will not be there.
-_PASSING = (b"assay:lease:", b"assay:judge:limits:")
+#: They are of processes that will not be there, or of no use elsewhere.
+_PASSING = (b"assay:lease:", b"assay:judge:limits:", b"assay:dead_letters")
 _TIMEOUT_S = 30
 _ATTEMPTS = 5
 
@@ -39,10 +40,13 @@ def back_up(file: Path, runs: Path, names: list[str], redis_url: str | None) -> 
     Raises:
         Conflict: `file` is there already.
         NotFound: there is no such run.
+        InvalidInput: no run can have such a name.
         Unreachable: Redis does not answer.
     """
     if file.exists():
         raise Conflict(f"{file} exists")
+    for name in names:
+        check_run_name(name)
     found = names or sorted(path.parent.name for path in runs.glob("*/config.json"))
     folders = [RunFolder.open(runs / name) for name in found]
     partial = file.with_name(f".{file.name}.partial")
@@ -97,12 +101,17 @@ def _held_checkpoints(run: RunFolder) -> Iterator[Path]:
 
 
 def _hold_newest(stage: Path, to: Path) -> None:
+    """Link the newest checkpoint whose digests are right; none where all are damaged."""
     for attempt in range(_ATTEMPTS):
-        newest = checkpoint.newest(stage)
-        if newest is None:
-            return
         try:
-            shutil.copytree(newest[0], to / newest[0].name, copy_function=os.link)
+            for folder in reversed(checkpoint.whole(stage)):
+                held = to / folder.name
+                shutil.copytree(folder, held, copy_function=os.link)
+                try:
+                    checkpoint.check(held)
+                    return
+                except WeightsRefused:
+                    shutil.rmtree(held)
             return
         except (shutil.Error, FileNotFoundError):  # a newer one has just taken its place
             shutil.rmtree(to, ignore_errors=True)
@@ -199,7 +208,7 @@ def _restore_run(archive: tarfile.TarFile, runs: Path, name: str, sha256: dict[s
     to, partial = runs / name, runs / f".{name}.partial"
     prefix = f"runs/{name}/"
     members = {member: digest for member, digest in sha256.items() if member.startswith(prefix)}
-    if not members or Path(name).name != name:
+    if not members or not re.fullmatch(RUN_NAME, name):
         raise ValueError(f"it has no run {name!r}")
     if to.exists():
         raise Conflict(f"{to} exists", hint="restore into another folder with --runs")

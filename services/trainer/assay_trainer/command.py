@@ -12,8 +12,10 @@ from assay_shared.options import FdOption, HostOption, port_option
 
 if TYPE_CHECKING:
     from assay_shared.run_folder import RunFolder
+    from assay_shared.run_lock import Owner
     from assay_shared.settings import ServiceSettings
     from assay_trainer.config import RunConfig
+    from assay_trainer.stop import Stop
 
 app = typer.Typer(
     help="Start, follow and stop runs over HTTP.", no_args_is_help=True, add_completion=False
@@ -35,10 +37,10 @@ def serve(
 ) -> None:
     """Serve runs and their dashboard over HTTP until stopped."""
     from assay_shared.serve import Address, run_service
-    from assay_shared.settings import ServiceSettings
     from assay_trainer.app import create_app
+    from assay_trainer.settings import TrainerSettings
 
-    run_service("trainer", ServiceSettings, create_app, Address(host, port, fd))
+    run_service("trainer", TrainerSettings, create_app, Address(host, port, fd))
 
 
 @app.command("run")
@@ -80,6 +82,51 @@ def run_there(
     console.print(f"report: {view.end.report}", highlight=False, soft_wrap=True)
 
 
+@app.command("list")
+def list_runs(
+    runs: Path | None = typer.Argument(None, help="Folder of runs; ASSAY_RUNS without it."),
+) -> None:
+    """Show all runs of a folder, newest first: state, step, and who trains them."""
+    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_trainer.runs import Runs
+
+    for run in Runs(runs or read_settings(ServiceSettings).runs).list():
+        status = run.status
+        at = f"{status.stage} {status.step}/{status.num_steps}"
+        told = status.owner if status.state == "running" else status.message
+        print(f"{run.name:<32} {status.state:<10} {at:<24} {told}"[:400])
+
+
+@app.command("dead-letters")
+def show_dead_letters(
+    number: int = typer.Option(20, min=1, max=1000, help="How many, the newest first."),
+    clear: bool = typer.Option(False, help="Forget all of them after they are shown."),
+) -> None:
+    """Show the messages of the queue that no worker can use, with the reason."""
+    import time
+
+    import redis
+
+    from assay_shared import dead_letters
+    from assay_shared.errors import Unreachable
+    from assay_shared.markdown import visible
+    from assay_shared.settings import ServiceSettings, read_settings
+
+    settings = read_settings(ServiceSettings)
+    try:
+        with redis.Redis.from_url(settings.redis_url, socket_timeout=_PING_TIMEOUT_S) as client:
+            for one in dead_letters.read_letters(client, number):
+                when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(one.time))
+                print(visible(f"{when} {one.queue}: {one.reason}: {one.detail}"))
+                print(visible(f"    {one.num_bytes} bytes: {one.content[:200]}"))
+            for reason, count in dead_letters.read_counts(client).items():
+                print(f"{reason:<24} {count}")
+            if clear:
+                print(f"{dead_letters.clear(client)} forgotten")
+    except redis.RedisError as error:
+        raise Unreachable(f"no Redis: {error}", service="redis") from None
+
+
 def worker(
     concurrency: int = typer.Option(8, min=1, help="Groups played at once."),
     ping: bool = typer.Option(False, "--ping", help="Ask this host's worker for a sign of life."),
@@ -104,31 +151,48 @@ def train(
     quiet: bool = typer.Option(False, help="Show nothing; events are in the run folder."),
 ) -> None:
     """Do a run in this process: SFT, GRPO, evaluation, report. The services must be up."""
-    from rich.console import Console
-
     from assay_shared.errors import InvalidInput
-    from assay_shared.logs import quiet_transformers, set_up_logging
+    from assay_shared.run_lock import held
     from assay_shared.settings import ServiceSettings, read_settings
-    from assay_shared.tracing import end_tracing, set_up_tracing
-    from assay_trainer.loop import Run
     from assay_trainer.record import open_run
     from assay_trainer.stop import Stop
-    from assay_trainer.view import RunView
 
     if (file is None) == (resume is None):
         raise InvalidInput("give either a run file or --resume")
+    stop = Stop()
+    stop.listen()
     settings = read_settings(ServiceSettings)
-    set_up_logging("trainer", settings.log_level if quiet else "ERROR")
-    set_up_tracing("trainer", settings)
-    quiet_transformers()
     run_folder, config = (
         open_run(resume) if resume else _new_run(file, overrides, folder, settings.runs)
     )
-    stop = Stop()
-    stop.listen()
+    # Before anything slow is imported: a second process is refused at once.
+    with held(run_folder.path) as owner:
+        _train(run_folder, config, settings, stop, owner, quiet)
+
+
+def _train(
+    run_folder: "RunFolder",
+    config: "RunConfig",
+    settings: "ServiceSettings",
+    stop: "Stop",
+    owner: "Owner",
+    quiet: bool,
+) -> None:
+    from rich.console import Console
+
+    from assay_shared.logs import quiet_transformers, set_up_logging
+    from assay_shared.tracing import end_tracing, set_up_tracing
+    from assay_trainer.endings import ending
+    from assay_trainer.view import RunView
+
+    set_up_logging("trainer", settings.log_level if quiet else "ERROR")
+    set_up_tracing("trainer", settings)
     console = Console(quiet=quiet)
     try:
-        with RunView(console) as view:
+        with RunView(console) as view, ending(run_folder, str(owner), view.show):
+            from assay_trainer.loop import Run
+
+            quiet_transformers()
             Run(run_folder, config, settings, stop, on_event=view.show).execute()
     finally:
         end_tracing()

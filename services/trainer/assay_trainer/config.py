@@ -6,6 +6,7 @@ from typing import Annotated, Literal, Self
 from pydantic import Field, model_validator
 
 from assay_shared.config import Config
+from assay_shared.run_folder import RUN_NAME
 from assay_shared.types import Normalisation, Role, SyncMode
 
 
@@ -117,6 +118,9 @@ class DataConfig(Config):
 
     train: Source
     held_out: Source
+    #: Tasks that cannot be sampled or scored for reasons of their own are set aside: at most this
+    #: share of each set, rounded up to whole tasks; more fail the run. With 0, one does.
+    max_set_aside_share: float = Field(default=0.05, ge=0, le=1)
     validation: ValidationConfig | None = ValidationConfig()
     leaks: LeaksConfig | None = LeaksConfig()
     #: What SFT learns from in place of `train`: for one, the turns of episodes.
@@ -223,7 +227,7 @@ class RetentionConfig(Config):
 class RunConfig(Config):
     """A run: the stages that are given happen in this order; each is measured after."""
 
-    name: str = Field(default="run", pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]*$")
+    name: str = Field(default="run", pattern=rf"^{RUN_NAME}$")
     seed: int = 0
     policy: PolicyConfig
     data: DataConfig

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 
 from pydantic import BaseModel
 
-from assay_shared.errors import BudgetExceeded, InvalidInput
+from assay_shared.errors import BudgetExceeded
 from assay_shared.run_folder import RunFolder
 from assay_shared.types import (
     Completion,
@@ -28,6 +28,7 @@ from assay_trainer.config import EvaluationConfig
 from assay_trainer.interval import Interval
 from assay_trainer.published import sampled_by
 from assay_trainer.rollouts import Rollouts
+from assay_trainer.set_aside import SetAside, own_failure
 from assay_trainer.statistics import mean_interval, paired_difference, pass_at_k
 
 _WAIT_S = 0.5
@@ -71,6 +72,8 @@ class Evaluation(BaseModel):
     policy: PolicyVersion
     confidence: float
     results: list[TaskResult]
+    #: Tasks that could not be sampled or scored for reasons of their own, by id; not in `results`.
+    set_aside: dict[str, str] = {}
 
     def pass_at(self, k: int, results: list[TaskResult] | None = None) -> dict[str, float]:
         """Each task's pass@k; tasks with fewer than k scored samples are left out."""
@@ -127,6 +130,7 @@ class Evaluator:
         *,
         run: str,
         seed: int,
+        set_aside: SetAside,
         on_progress: Callable[[int, int], None],
         while_waiting: Callable[[], None],
     ) -> None:
@@ -134,39 +138,48 @@ class Evaluator:
         self._config = config
         self._run = run
         self._seed = seed
+        self._set_aside = set_aside
         self._on_progress = on_progress
         self._while_waiting = while_waiting
 
     def evaluate(self, name: str, tasks: list[Task], policy: PolicyVersion) -> Evaluation:
-        """Sample and score every task under `policy`.
+        """Sample and score every task under `policy` that is not set aside.
 
         Raises:
             BudgetExceeded: too many groups have no score.
-            InvalidInput: a task that can never be scored.
+            DatasetError: too many tasks cannot be sampled or scored for reasons of their own.
         """
+        self._set_aside.refuse_if_all()
         results = {
             scored.group.task.id: self._result(scored) for scored in self._play(name, tasks, policy)
         }
+        self._set_aside.refuse_if_all()
         return Evaluation(
             name=name,
             policy=policy,
             confidence=self._config.confidence,
-            results=[results[task.id] for task in tasks],
+            results=[results[task.id] for task in tasks if task not in self._set_aside],
+            set_aside=self._set_aside.reasons,
         )
 
     def _play(self, name: str, tasks: list[Task], policy: PolicyVersion) -> Iterator[ScoredGroup]:
-        waiting = list(enumerate(tasks))[::-1]
-        num_done = num_failed = 0
-        while num_done < len(tasks):
+        # A task keeps its index, and so its seed, whatever is set aside before it.
+        waiting = [pair for pair in enumerate(tasks) if pair[1] not in self._set_aside][::-1]
+        num_all, num_done, num_failed = len(waiting), 0, 0
+        while num_done < num_all:
             while waiting and self._rollouts.num_in_flight < self._config.groups_in_flight:
                 self._rollouts.send(self._request(name, policy, *waiting.pop()))
             for played in self._rollouts.collect(_WAIT_S):
                 scored = only_of(policy, played)
                 num_done += 1
+                own = own_failure(scored)
+                if own is not None:
+                    self._set_aside.add(scored.group.task, own.message)
+                    continue
                 num_failed += not any(isinstance(r, Scored) for r in scored.rewards)
                 self._check(scored, num_failed)
                 yield scored
-            self._on_progress(num_done, len(tasks))
+            self._on_progress(num_done, num_all)
             self._while_waiting()
 
     def _request(self, name: str, policy: PolicyVersion, index: int, task: Task) -> GroupRequest:
@@ -185,10 +198,8 @@ class Evaluator:
         )
 
     def _check(self, scored: ScoredGroup, num_failed: int) -> None:
-        failure = scored.failure
-        if failure is not None and not failure.retryable:
-            raise InvalidInput(f"task {scored.group.task.id}: {failure.message}")
         if num_failed >= self._config.max_failed_groups:
+            failure = scored.failure
             raise BudgetExceeded(
                 f"{num_failed} tasks could not be scored: "
                 f"{failure.message if failure else 'see the services logs'}"

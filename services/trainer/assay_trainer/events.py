@@ -1,5 +1,8 @@
 """What the events of a run say, kind by kind; see `assay_shared.run_folder.Event`."""
 
+import math
+from collections.abc import Iterable
+
 from pydantic import BaseModel
 
 from assay_shared.run_folder import Event
@@ -26,6 +29,31 @@ class Progress(BaseModel):
     stage: str
     done: int
     loss: float | None = None
+
+
+class TaskSetAside(BaseModel):
+    """task_set_aside: a task of a set (training, held-out, demonstrations) that is left out."""
+
+    set: str
+    task: str
+    reason: str
+
+
+class CheckpointRefused(BaseModel):
+    """checkpoint_refused: a checkpoint that is not what was written, and where it is now."""
+
+    stage: str
+    folder: str
+    reason: str
+
+
+class Resumed(BaseModel):
+    """resumed: a stage goes on after `step`; what it did of later steps before is superseded."""
+
+    stage: str
+    step: int
+    #: Groups of rollouts.jsonl that were marked as superseded.
+    num_superseded: int = 0
 
 
 class Mismatch(BaseModel):
@@ -56,6 +84,8 @@ class Step(BaseModel):
     num_groups: int
     num_played: int
     num_without_signal: int
+    #: Groups whose task was set aside.
+    num_set_aside: int = 0
     #: Groups by why they were refused: too_old, unknown_version.
     refused: dict[str, int] = {}
     failures: dict[str, int]
@@ -90,12 +120,14 @@ class Evaluated(BaseModel):
 
 class Ended(BaseModel):
     """run_finished (with `report`, and the `gain` in pass@1 from the first evaluation to the last),
-    run_failed and run_stopped (with `message`).
+    run_failed and run_stopped (with `message`; of an error that nobody expected, `traceback` names
+    a file in the run's folder).
     """
 
     report: str | None = None
     gain: Interval | None = None
     message: str | None = None
+    traceback: str | None = None
 
 
 KINDS: dict[str, type[BaseModel]] = {
@@ -103,6 +135,9 @@ KINDS: dict[str, type[BaseModel]] = {
     "stage_finished": StageFinished,
     "progress": Progress,
     "step": Step,
+    "resumed": Resumed,
+    "task_set_aside": TaskSetAside,
+    "checkpoint_refused": CheckpointRefused,
     "grpo_ended_early": GRPOEndedEarly,
     "evaluated": Evaluated,
     "run_finished": Ended,
@@ -115,3 +150,16 @@ def content(event: Event) -> BaseModel | None:
     """The event's data as its kind's type; None for kinds that only leave a trace."""
     kind = KINDS.get(event.kind)
     return None if kind is None else kind.model_validate(event.data)
+
+
+def living(events: Iterable[Event]) -> list[Event]:
+    """The events without the steps that a resume from an earlier step has superseded."""
+    newest_first = []
+    last_step: float = math.inf
+    for event in reversed(list(events)):
+        if event.kind == "resumed" and event.data.get("stage") == "grpo":
+            last_step = min(last_step, Resumed.model_validate(event.data).step)
+        if event.kind == "step" and Step.model_validate(event.data).step > last_step:
+            continue
+        newest_first.append(event)
+    return newest_first[::-1]

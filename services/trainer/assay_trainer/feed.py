@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from enum import StrEnum
 
-from assay_shared.errors import BudgetExceeded, Conflict, InvalidInput
+from assay_shared.errors import BudgetExceeded, Conflict
 from assay_shared.types import (
     GroupRequest,
     PolicyVersion,
@@ -25,6 +25,7 @@ from assay_trainer.advantage import group_rewards
 from assay_trainer.config import GRPOConfig
 from assay_trainer.published import sampled_by
 from assay_trainer.rollouts import Rollouts
+from assay_trainer.set_aside import SetAside, own_failure
 
 _WAIT_S = 0.5
 #: Draws of one step are far apart from those of the next in seed space.
@@ -64,6 +65,7 @@ class Portion:
     groups: list[ScoredGroup] = field(default_factory=list)
     num_played: int = 0
     num_without_signal: int = 0
+    num_set_aside: int = 0
     refused: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
@@ -123,13 +125,17 @@ class GroupFeed:
         run: str,
         seed: int,
         state: FeedState,
+        set_aside: SetAside,
         published: Iterable[PolicyVersion] = (),
         while_waiting: Callable[[], None] = lambda: None,
     ) -> None:
-        """`published`: what this run announced before, in this process or another.
-
-        `while_waiting` is called now and then; it may raise to end the wait.
         """
+        Args:
+            set_aside: the tasks that are left out; those that turn out to be unplayable are added.
+            published: what this run announced before, in this process or another.
+            while_waiting: called now and then; it may raise to end the wait.
+        """
+        self._set_aside = set_aside
         self._rollouts = rollouts
         self._order = order
         self._config = config
@@ -169,7 +175,7 @@ class GroupFeed:
         Raises:
             BudgetExceeded: too many groups in a row came back without one score.
             Conflict: most groups were sampled under weights that this run never published.
-            InvalidInput: a request that can never be played (a rubric that is not known, say).
+            DatasetError: too many tasks cannot be sampled or scored for reasons of their own.
         """
         portion = Portion(self._version)
         config = self._config
@@ -197,10 +203,7 @@ class GroupFeed:
             self._send()
 
     def _send(self) -> None:
-        if self._again:
-            draw = self._again.popleft()
-        else:
-            draw, self._next_draw = self._next_draw, self._next_draw + 1
+        draw = self._draw()
         task = self._order.task(draw)
         key = f"{self._run}/{draw}/{task.id}/v{self._version}/{task.rubric}"
         if self._num_refused[draw]:  # what is stored under the first key would come again
@@ -214,6 +217,17 @@ class GroupFeed:
         )
         self._rollouts.send(GroupRequest(key=key, run=self._run, task=task, sampling=sampling))
 
+    def _draw(self) -> int:
+        """The next draw whose task is not set aside."""
+        self._set_aside.refuse_if_all()  # else the search would have no end
+        while True:
+            if self._again:
+                draw = self._again.popleft()
+            else:
+                draw, self._next_draw = self._next_draw, self._next_draw + 1
+            if self._order.task(draw) not in self._set_aside:
+                return draw
+
     def _admit(self, scored: ScoredGroup, portion: Portion) -> None:
         """Count a group, and take it into the portion if it can teach something."""
         draw = self._draws.pop(scored.group.key)
@@ -223,6 +237,11 @@ class GroupFeed:
             self._refuse(draw, scored, refusal)
             return
         self._open.append(draw)
+        own = own_failure(scored)
+        if own is not None:
+            portion.num_set_aside += 1
+            self._set_aside.add(self._order.task(draw), own.message)
+            return
         self._watch_failures(scored)
         if scored.failure is not None:
             return
@@ -275,8 +294,6 @@ class GroupFeed:
 
     def _watch_failures(self, scored: ScoredGroup) -> None:
         failure = scored.failure
-        if failure is not None and not failure.retryable:
-            raise InvalidInput(f"a group cannot be played: {failure.message}")
         if any(isinstance(reward, Scored) for reward in scored.rewards):
             self._failed_in_a_row = 0
             return

@@ -24,7 +24,8 @@ from assay_trainer.config import GRPOConfig, RetentionConfig
 from assay_trainer.events import Mismatch, Step
 from assay_trainer.feed import GroupFeed, Portion
 from assay_trainer.mismatch import check_mismatch
-from assay_trainer.retention import append_rollout, forget_checkpoints
+from assay_trainer.retention import forget_checkpoints
+from assay_trainer.rollout_log import append_rollout
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights import WeightPublisher
 
@@ -70,6 +71,7 @@ class GRPOStage:
         retention: RetentionConfig,
         seed: int,
         checkpoints: Path,
+        resume_from: Path | None,
         rollouts_file: Path,
         report: Report,
         stop: Stop,
@@ -90,10 +92,12 @@ class GRPOStage:
         self._portion = Portion(0)
         self._times = Times()
         self._mismatch: Mismatch | None = None
-        self._first_step = 0
+        self._resume_from = resume_from
+        self._first_step = checkpoint.step_of(resume_from) if resume_from else 0
+        self._step = self._first_step + 1
 
     def train(self) -> str | None:
-        """Train the model in place; resumes from the newest checkpoint, if there is one.
+        """Train the model in place, from the checkpoint `resume_from` on if there is one.
 
         Returns why training ended before its last step, or None if it did not.
 
@@ -121,12 +125,11 @@ class GRPOStage:
             ],
         )
         trainer.add_callback(BeforeUpdate(lambda: self._check_mismatch(trainer)))
-        found = checkpoint.newest(self._checkpoints)
-        self._first_step = checkpoint.step_of(found[0]) if found else 0
+        resume_from = str(self._resume_from) if self._resume_from else None
         self._times = Times(ended_at=time.monotonic())
         try:
             with log_fields(step=self._first_step):
-                trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
+                trainer.train(resume_from_checkpoint=resume_from)
         except NothingToLearn as end:
             return str(end)
         except Stopped:
@@ -147,8 +150,7 @@ class GRPOStage:
         if not self._portion.groups:
             raise NothingToLearn(self._portion)
         for scored in self._portion.groups:
-            line = scored.model_dump_json()
-            append_rollout(self._rollouts_file, line, self._retention.rollouts_bytes)
+            append_rollout(self._rollouts_file, scored, self._step, self._retention.rollouts_bytes)
         batch_rows = rows(self._portion.groups, self._config.normalise)
         return collate(
             batch_rows,
@@ -179,7 +181,8 @@ class GRPOStage:
         started = time.monotonic()
         status = self._publisher.publish(self._model, self._tokenizer, self._config.sync)
         assert isinstance(status.policy, PolicyVersion)
-        note_log_fields(step=step + 1)  # what is sent from here on is for the next step
+        self._step = step + 1
+        note_log_fields(step=self._step)  # what is sent from here on is for the next step
         self._feed.serve(status.policy)
         self._times.publish_s = time.monotonic() - started
 
@@ -206,6 +209,7 @@ class GRPOStage:
                 num_groups=len(portion.groups),
                 num_played=portion.num_played,
                 num_without_signal=portion.num_without_signal,
+                num_set_aside=portion.num_set_aside,
                 refused=dict(portion.refused),
                 failures=dict(portion.failures),
                 outcomes=dict(portion.outcomes),

@@ -7,6 +7,7 @@ data -> leaks -> validate -> policy -> sft -> evaluate "before" -> grpo
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any, Literal
 
 from pydantic import JsonValue
@@ -16,28 +17,30 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.context import log_fields
-from assay_shared.errors import AssayError
 from assay_shared.queue import make_celery
-from assay_shared.run_folder import Event, RunFolder, RunStatus, write_atomically
+from assay_shared.run_folder import Event, RunFolder, write_atomically
 from assay_shared.settings import ServiceSettings
 from assay_shared.types import PolicyVersion
 from assay_trainer import checkpoint
-from assay_trainer.config import RunConfig, SFTConfig
-from assay_trainer.dataset import Dataset, Purpose, open_dataset
+from assay_trainer.config import RunConfig, SFTConfig, Source
+from assay_trainer.dataset import Purpose
 from assay_trainer.direct import DirectTransfer
 from assay_trainer.evaluation import Evaluation, Evaluator
-from assay_trainer.events import Evaluated, Step
+from assay_trainer.events import Evaluated, Step, TaskSetAside
 from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
 from assay_trainer.grpo import GRPOStage
 from assay_trainer.leaks import check_leaks
 from assay_trainer.policy import create_policy, load_policy, publish_policy
-from assay_trainer.prompts import answered_token_ids
+from assay_trainer.prompts import answered_token_ids, too_long
 from assay_trainer.report import write_report
+from assay_trainer.rollout_log import mark_superseded
 from assay_trainer.rollouts import Rollouts
+from assay_trainer.run_data import RunSet, open_set
+from assay_trainer.set_aside import without_rubric
 from assay_trainer.sft import train_sft
-from assay_trainer.stop import Stop, Stopped
+from assay_trainer.stop import Stop
 from assay_trainer.store import GroupStore
-from assay_trainer.validation import prove
+from assay_trainer.validation import known_rubrics, prove
 from assay_trainer.weights import WeightPublisher
 
 _SFT_PROGRESS_EVERY = 10
@@ -64,15 +67,15 @@ class Run:
         self._settings = settings
         self._stop = stop
         self._on_event = on_event
-        self._status = RunStatus()
+        self._status = folder.read_status()
         self._store = GroupStore(settings.redis_url)
-        self._train = Dataset([])
-        self._shown = Dataset([])
-        self._held_out = Dataset([])
+        self._train: RunSet
+        self._shown: RunSet
+        self._held_out: RunSet
         self._publisher: WeightPublisher | None = None
 
     def execute(self) -> None:
-        """Do all stages that are not done.
+        """Do all stages that are not done. The caller holds the run: see `endings.ending`.
 
         Raises:
             Stopped: a stop was asked for.
@@ -85,14 +88,6 @@ class Run:
             gain = facts["differences"].get("pass_at_1")
             self._record("run_finished", report=str(self._folder.path / "report.html"), gain=gain)
             self._set_status(state="finished")
-        except Stopped as error:
-            self._record("run_stopped", message=str(error))
-            self._set_status(state="stopped", message=str(error))
-            raise
-        except (AssayError, OSError) as error:
-            self._record("run_failed", message=str(error))
-            self._set_status(state="failed", message=str(error))
-            raise
         finally:
             self._store.close()
 
@@ -106,6 +101,7 @@ class Run:
         self._validate()
         with self._stage("policy"):
             model, tokenizer = self._model("initial", self._initial_policy)
+            self._set_aside_too_long(model, tokenizer)
             self._publisher = self._make_publisher(tokenizer)
         if config.sft is not None:
             sft = config.sft
@@ -120,16 +116,36 @@ class Run:
             return write_report(self._folder, config, evaluations)
 
     def _open_data(self) -> None:
-        data, folder = self._config.data, self._settings.data
-        self._train = open_dataset(data.train, Purpose.TRAIN, folder)
+        data = self._config.data
+        self._train = self._open_set("training", data.train, Purpose.TRAIN)
         shown = data.demonstrations
-        self._shown = open_dataset(shown, Purpose.TRAIN, folder) if shown else self._train
-        self._held_out = open_dataset(data.held_out, Purpose.EVALUATE, folder)
-        lines = [task.model_dump_json() for task in self._train.tasks + self._held_out.tasks]
-        write_atomically(self._folder.tasks, "\n".join(lines) + "\n")
-        self._record(
-            "data", num_train=len(self._train.tasks), num_held_out=len(self._held_out.tasks)
+        self._shown = (
+            self._open_set("demonstration", shown, Purpose.TRAIN) if shown else self._train
         )
+        self._held_out = self._open_set("held-out", data.held_out, Purpose.EVALUATE)
+        train, held_out = self._train.dataset.tasks, self._held_out.dataset.tasks
+        lines = [task.model_dump_json() for task in train + held_out]
+        write_atomically(self._folder.tasks, "\n".join(lines) + "\n")
+        self._record("data", num_train=len(train), num_held_out=len(held_out))
+
+    def _open_set(self, name: str, source: Source, purpose: Purpose) -> RunSet:
+        share, folder = self._config.data.max_set_aside_share, self._settings.data
+        return open_set(name, source, purpose, folder, share, self._report_set_aside)
+
+    def _set_aside_too_long(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+    ) -> None:
+        """Set aside the tasks whose prompt does not fit the policy's context."""
+        context = getattr(model.config, "max_position_embeddings", None)
+        if context is None:
+            return
+        config = self._config
+        sets = [(self._held_out, config.evaluation.max_tokens)]
+        if config.grpo is not None:
+            sets.append((self._train, config.grpo.max_tokens))
+        for one, max_tokens in sets:
+            found = too_long(one.usable.tasks, tokenizer, context, max_tokens)
+            one.set_aside.add_all(found)
 
     def _check_leaks(self) -> None:
         """Look for held-out tasks in what is trained on, once.
@@ -140,10 +156,11 @@ class Run:
         config, path = self._config.data.leaks, self._folder.path / "leaks.json"
         if config is None or path.exists():
             return
-        shown = self._shown.tasks if self._shown is not self._train else []
-        training = self._train.tasks + shown
+        shown = self._shown.usable.tasks if self._shown is not self._train else []
+        training = self._train.usable.tasks + shown
         with self._stage("leaks"):
-            found = check_leaks(training, self._held_out.tasks, config, self._config.seed)
+            held_out = self._held_out.usable.tasks
+            found = check_leaks(training, held_out, config, self._config.seed)
             self._record("leaks_checked", **found.counts())
             found.refuse(config.max_share)
             found.write(path)
@@ -157,8 +174,13 @@ class Run:
         config, path = self._config.data.validation, self._folder.path / "validation.jsonl"
         if config is None or path.exists():
             return
-        sets = (self._train.tasks, self._held_out.tasks)
-        with self._stage("validate", sum(min(config.sample, len(tasks)) for tasks in sets)):
+        both = (self._train, self._held_out)
+        num_tasks = sum(min(config.sample, len(one.usable.tasks)) for one in both)
+        with self._stage("validate", num_tasks):
+            rubrics = known_rubrics(self._settings)
+            for one in both:
+                one.set_aside.add_all(without_rubric(one.usable.tasks, rubrics))
+            sets = [one.usable.tasks for one in both]
             found = prove(sets, config, self._settings, self._config.seed)
             self._record("validated", **found.counts())
             found.refuse(config.max_bad_share)
@@ -169,18 +191,34 @@ class Run:
         name: str,
         make: Callable[[], tuple[PreTrainedModel, PreTrainedTokenizerBase]],
     ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-        """The model of a stage: what the stage left, else what it makes now."""
+        """The model of a stage: what the stage left, else what it makes now.
+
+        Raises:
+            WeightsRefused: the folder that the stage left is not what was written.
+        """
         folder = self._folder.path / "models" / name
-        if not folder.exists():
+        if not checkpoint.is_sealed(folder):
             publish_policy(*make(), folder)
+            checkpoint.seal(folder)
+        checkpoint.check_seal(folder)
         return load_policy(folder)
+
+    def _resume_from(self, stage: str) -> tuple[Path, FeedState] | None:
+        """The checkpoint that a stage goes on from; None where it begins."""
+
+        def report(folder: Path, reason: str) -> None:
+            where = str(folder.relative_to(self._folder.path))
+            self._record("checkpoint_refused", stage=stage, folder=where, reason=reason)
+
+        return checkpoint.take_newest(self._folder.checkpoints / stage, report)
 
     def _initial_policy(self) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
         config = self._config.policy
         if config.new is None:
             assert config.folder is not None
             return load_policy(config.folder)
-        tasks = self._train.tasks + (self._shown.tasks if self._shown is not self._train else [])
+        shown = self._shown.dataset.tasks if self._shown is not self._train else []
+        tasks = self._train.dataset.tasks + shown
         texts = (
             "\n".join([*(said.content for said in task.history), task.prompt, task.gold or ""])
             for task in tasks
@@ -188,7 +226,7 @@ class Run:
         return create_policy(config.new, texts, self._config.seed)
 
     def _make_publisher(self, tokenizer: PreTrainedTokenizerBase) -> WeightPublisher:
-        task = self._train.tasks[0]
+        task = self._train.dataset.tasks[0]
         ids, _ = answered_token_ids(task, task.gold or "", tokenizer)
         transfer: Literal["folder", "upload"] = "folder"
         if self._settings.weight_transfer == "upload":
@@ -223,10 +261,11 @@ class Run:
                 self._record("progress", stage="sft", done=step, loss=metrics["loss"])
                 self._set_status(step=step)
 
+        found = self._resume_from("sft")
         train_sft(
             model,
             tokenizer,
-            self._shown.demonstrations(
+            self._shown.usable.demonstrations(
                 config.demonstrations_per_task, config.mistake_rate, self._config.seed
             ),
             config,
@@ -235,6 +274,7 @@ class Run:
             on_step=on_step,
             stop=self._stop,
             keep_checkpoints=self._config.retention.checkpoints,
+            resume_from=found[0] if found else None,
         )
         return model, tokenizer
 
@@ -244,15 +284,16 @@ class Run:
         config = self._config.grpo
         assert config is not None
         assert self._publisher is not None
-        checkpoints = self._folder.checkpoints / "grpo"
-        found = checkpoint.newest(checkpoints)
+        found = self._resume_from("grpo")
+        self._supersede(checkpoint.step_of(found[0]) if found else 0)
         feed = GroupFeed(
             self._rollouts(config.group_timeout_s, config.group_attempts),
-            TaskOrder(self._train.tasks, self._config.seed),
+            TaskOrder(self._train.dataset.tasks, self._config.seed),
             config,
             run=self._folder.path.name,
             seed=self._config.seed,
             state=found[1] if found else FeedState(),
+            set_aside=self._train.set_aside,
             published=self._publisher.published,
             while_waiting=self._while_waiting,
         )
@@ -264,7 +305,8 @@ class Run:
             config,
             retention=self._config.retention,
             seed=self._config.seed,
-            checkpoints=checkpoints,
+            checkpoints=self._folder.checkpoints / "grpo",
+            resume_from=found[0] if found else None,
             rollouts_file=self._folder.rollouts,
             report=self._report_step,
             stop=self._stop,
@@ -272,6 +314,12 @@ class Run:
         if ended_early is not None:
             self._record("grpo_ended_early", message=ended_early)
         return model, tokenizer
+
+    def _supersede(self, step: int) -> None:
+        """Mark what earlier attempts did after `step`: it is done again from there."""
+        num_superseded = mark_superseded(self._folder.rollouts, step)
+        if any(event.kind == "step" for event in self._folder.read_events()):
+            self._record("resumed", stage="grpo", step=step, num_superseded=num_superseded)
 
     def _evaluate(
         self, name: str, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
@@ -281,7 +329,7 @@ class Run:
             return Evaluation.model_validate_json(path.read_text())
         config = self._config.evaluation
         assert self._publisher is not None
-        with self._stage(f"evaluate {name}", len(self._held_out.tasks)):
+        with self._stage(f"evaluate {name}", len(self._held_out.usable.tasks)):
             policy = self._publisher.publish(model, tokenizer).policy
             assert isinstance(policy, PolicyVersion)
             evaluator = Evaluator(
@@ -289,10 +337,11 @@ class Run:
                 config,
                 run=self._folder.path.name,
                 seed=self._config.seed,
-                on_progress=lambda done, _: self._report_evaluated(name, done),
+                set_aside=self._held_out.set_aside,
+                on_progress=lambda done, num_all: self._report_evaluated(name, done, num_all),
                 while_waiting=self._while_waiting,
             )
-            evaluation = evaluator.evaluate(name, self._held_out.tasks, policy)
+            evaluation = evaluator.evaluate(name, self._held_out.dataset.tasks, policy)
             write_atomically(path, evaluation.model_dump_json(indent=1))
         measured = Evaluated(
             name=name,
@@ -315,9 +364,12 @@ class Run:
         self._record("step", **step.model_dump(mode="json"))
         self._set_status(step=step.step)
 
-    def _report_evaluated(self, name: str, done: int) -> None:
-        every = max(1, len(self._held_out.tasks) // _EVALUATION_PROGRESS)
-        if done // every != self._status.step // every or done == len(self._held_out.tasks):
+    def _report_set_aside(self, task: TaskSetAside) -> None:
+        self._record("task_set_aside", **task.model_dump(mode="json"))
+
+    def _report_evaluated(self, name: str, done: int, num_all: int) -> None:
+        every = max(1, num_all // _EVALUATION_PROGRESS)
+        if done // every != self._status.step // every or done == num_all:
             self._record("progress", stage=f"evaluate {name}", done=done)
             self._set_status(step=done)
 

@@ -3,14 +3,17 @@
 import asyncio
 import logging
 import shutil
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
 
 import redis.asyncio
-from prometheus_client import CollectorRegistry, Gauge
+from prometheus_client import CollectorRegistry, Gauge, Metric
+from prometheus_client.core import CounterMetricFamily
+from prometheus_client.registry import Collector
 from redis.exceptions import RedisError
 
+from assay_shared.dead_letters import COUNTS, counts_of
 from assay_shared.queue import ROLLOUT_QUEUE, TAKEN
 from assay_trainer.runs import Runs
 
@@ -18,7 +21,7 @@ _log = logging.getLogger(__name__)
 
 LOOK_EVERY_S = 5.0
 _TIMEOUT_S = 2.0
-_STATES = ("created", "running", "stopped", "failed", "finished")
+_STATES = ("queued", "running", "stopped", "failed", "finished", "unreadable")
 
 
 class MeshMetrics:
@@ -37,6 +40,8 @@ class MeshMetrics:
         self._taken = Gauge(
             "assay_queue_taken", "Groups that workers have in hand.", registry=registry
         )
+        self._letters: dict[str, int] = {}
+        registry.register(_DeadLetters(self._letters))
         self._states = Gauge(
             "assay_trainer_runs",
             "Runs that this service has started.",
@@ -74,6 +79,7 @@ class MeshMetrics:
         try:
             waiting = await client.llen(ROLLOUT_QUEUE)
             taken = await client.hlen(TAKEN)
+            letters = await client.hgetall(COUNTS)
         except (RedisError, OSError) as error:
             if self._was_up:
                 _log.warning("the queue cannot be seen: %s", error)
@@ -84,9 +90,29 @@ class MeshMetrics:
         self._is_up.set(1)
         self._waiting.set(waiting)
         self._taken.set(taken)
+        self._letters.clear()
+        self._letters |= counts_of(letters)
 
     def _count_states(self) -> list[str]:
         return [run.status.state for run in self._runs.started()]
+
+
+class _DeadLetters(Collector):
+    """The counts that workers keep in Redis, as they were at the last look."""
+
+    def __init__(self, counts: dict[str, int]) -> None:
+        self._counts = counts
+
+    def collect(self) -> Iterable[Metric]:
+        family = CounterMetricFamily(
+            "assay_queue_dead_letters", "Messages that no worker can use.", labels=["reason"]
+        )
+        for reason, number in tuple(self._counts.items()):
+            family.add_metric([reason], number)
+        yield family
+
+    def describe(self) -> Iterable[Metric]:
+        return ()
 
 
 def free_bytes(folder: Path) -> int:

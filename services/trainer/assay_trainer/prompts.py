@@ -4,10 +4,16 @@ Inference does the same to the same messages with the same tokenizer; the ids it
 back with every group.
 """
 
+from collections.abc import Iterable
+
+from jinja2 import TemplateError
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import PromptFormat, Task
+
+#: A chat template may add so many tokens to the texts of a task.
+_TEMPLATE_TOKENS = 1024
 
 
 def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int]:
@@ -58,3 +64,29 @@ def _go_on(
     ]
     is_reply += [False] * (len(prompt) - len(ids)) + [True] * len(answer)
     ids[:] = prompt + answer
+
+
+def too_long(
+    tasks: Iterable[Task], tokenizer: PreTrainedTokenizerBase, context: int, max_tokens: int
+) -> list[tuple[Task, str]]:
+    """The tasks whose prompt leaves no room for an answer of `max_tokens`, with the reason.
+
+    A token has at least one byte: what is short in bytes is not tokenised.
+    """
+    found = []
+    for task in tasks:
+        num_bytes = sum(len(message.content.encode()) for message in task.messages)
+        if num_bytes + _TEMPLATE_TOKENS + max_tokens <= context:
+            continue
+        try:
+            num_tokens = len(prompt_token_ids(task, tokenizer))
+        except TemplateError as error:
+            found.append((task, f"the chat template refuses it: {error}"))
+            continue
+        if num_tokens + max_tokens > context:
+            reason = (
+                f"a prompt of {num_tokens} tokens leaves no room for {max_tokens} more in a "
+                f"context of {context}"
+            )
+            found.append((task, reason))
+    return found

@@ -79,11 +79,18 @@ def _console() -> "Console":
 
 
 def _open(dataset: str) -> "list[Task]":
+    """The tasks that can be sent; the others, which a run would set aside, are named."""
     from assay_shared.settings import ServiceSettings, read_settings
     from assay_trainer.dataset import Purpose, named_source, open_dataset
+    from assay_trainer.set_aside import shown, unreadable
 
     folder = read_settings(ServiceSettings).data
-    return open_dataset(named_source(dataset), Purpose.EVALUATE, folder).tasks
+    tasks = open_dataset(named_source(dataset), Purpose.EVALUATE, folder).tasks
+    found = unreadable(tasks)
+    for task, reason in found:
+        _console().print(f"left out: {shown(task.id)}: {reason}", markup=False, highlight=False)
+    left_out = {task.id for task, _ in found}
+    return [task for task in tasks if task.id not in left_out]
 
 
 def _of_rubric(name: str) -> "tuple[list[Task], str] | None":

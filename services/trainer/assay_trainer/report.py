@@ -10,6 +10,7 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
+from assay_shared import markdown
 from assay_shared.run_folder import RunFolder, write_atomically, write_json
 from assay_trainer import events, figures
 from assay_trainer.config import RunConfig
@@ -23,7 +24,8 @@ def write_report(
     folder: RunFolder, config: RunConfig, evaluations: Sequence[Evaluation]
 ) -> dict[str, Any]:
     """Write report.json, report.md, report.html and figures/; returns what report.json holds."""
-    seen = [content for event in folder.read_events() if (content := events.content(event))]
+    living = events.living(folder.read_events())
+    seen = [content for event in living if (content := events.content(event))]
     steps = last_of_each([one for one in seen if isinstance(one, events.Step)])
     stages_s = stage_times([one for one in seen if isinstance(one, events.StageFinished)])
     pictures = _draw(folder.path / "figures", evaluations, steps, stages_s)
@@ -38,6 +40,10 @@ def write_report(
             (one.message for one in seen if isinstance(one, events.GRPOEndedEarly)), None
         ),
         "stages_s": stages_s,
+        "set_aside": _set_aside(seen),
+        "checkpoints_refused": [
+            one.model_dump() for one in seen if isinstance(one, events.CheckpointRefused)
+        ],
     }
     write_json(folder.path / "report.json", facts)
     environment = Environment(
@@ -47,6 +53,11 @@ def write_report(
         trim_blocks=True,
         lstrip_blocks=True,
     )
+    environment.filters |= {
+        "fenced": markdown.fenced,
+        "code": markdown.code,
+        "visible": markdown.visible,
+    }
     values = {
         "facts": facts,
         "pictures": pictures,
@@ -58,6 +69,15 @@ def write_report(
         text = environment.get_template(f"{name}.j2").render(values)
         write_atomically(folder.path / name, text)
     return facts
+
+
+def _set_aside(seen: Sequence[object]) -> dict[str, dict[str, str]]:
+    """By set, the tasks that are left out with their reasons."""
+    found: dict[str, dict[str, str]] = {}
+    for one in seen:
+        if isinstance(one, events.TaskSetAside):
+            found.setdefault(one.set, {})[one.task] = one.reason
+    return found
 
 
 def last_of_each(steps: Sequence[events.Step]) -> list[events.Step]:
@@ -102,6 +122,7 @@ def _facts(evaluation: Evaluation) -> dict[str, Any]:
         "policy": evaluation.policy.model_dump(),
         "num_tasks": len(evaluation.results),
         "num_samples": len(samples),
+        "num_set_aside": len(evaluation.set_aside),
         "num_without_score": sum(sample.outcome is None for sample in samples),
         "pass_at": {str(k): asdict(evaluation.interval(k)) for k in ks},
         "by_domain": {k: asdict(v) for k, v in evaluation.by_tag("domain").items()},

@@ -1,23 +1,15 @@
 """What of a run stays on the disk: its newest checkpoints, the best one, and so many rollouts."""
 
 import shutil
-import time
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_shared.errors import InvalidInput
-from assay_shared.run_folder import RunFolder, append_line
+from assay_shared import run_lock
+from assay_shared.errors import Conflict, InvalidInput, WeightsRefused
+from assay_shared.run_folder import RunFolder
 from assay_trainer import checkpoint
-
-#: Rollouts that were set aside; what is older is gone.
-OLDER = "rollouts.older.jsonl"
-
-
-def append_rollout(path: Path, line: str, max_bytes: int) -> None:
-    """Add a group to the rollouts. At half of `max_bytes` they are set aside, and the older go."""
-    if path.exists() and path.stat().st_size + len(line) > max_bytes // 2:
-        path.replace(path.with_name(OLDER))
-    append_line(path, line)
+from assay_trainer.rollout_log import OLDER
 
 
 def forget_checkpoints(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
@@ -36,12 +28,15 @@ def forget_checkpoints(checkpoints: Path, keep: int, *, keep_best: bool) -> list
 
 def to_forget(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
     """What `forget_checkpoints` would delete."""
-    whole = checkpoint.whole(checkpoints)
+    return _all_but(checkpoints, checkpoint.whole(checkpoints), keep, keep_best=keep_best)
+
+
+def _all_but(checkpoints: Path, whole: list[Path], keep: int, *, keep_best: bool) -> list[Path]:
     kept = set(whole[len(whole) - keep :] if keep else [])
     if keep_best:
         kept |= {checkpoint.best(checkpoints)} - {None}  # type: ignore[arg-type]
     others = sorted(checkpoints.glob("checkpoint-*"), key=checkpoint.step_of)
-    if others and others[-1] not in whole:
+    if others and others[-1] not in checkpoint.whole(checkpoints):
         kept.add(others[-1])
     return [folder for folder in others if folder not in kept]
 
@@ -57,46 +52,73 @@ class Pruned:
     spared_because: str = ""
 
 
-def prune(
-    runs: Path, *, keep: int, rollouts: bool, idle_hours: float, dry_run: bool
-) -> list[Pruned]:
+def prune(runs: Path, *, keep: int, rollouts: bool, dry_run: bool) -> list[Pruned]:
     """Delete what runs no longer need: of one that can go on, checkpoints beyond the newest `keep`
-    and the best; of a finished one, all checkpoints but the best, and all but its newest weights.
+    good ones and the best; of a finished one, all checkpoints but the best, and all but its newest
+    weights. A run that a process holds is left alone.
 
     Args:
         rollouts: delete the rollouts of finished runs too; they cannot be scored again then.
-        idle_hours: a run in which something was written since is taken for running.
 
     Raises:
         InvalidInput: `keep` leaves nothing to resume from.
     """
     if keep < 1:
         raise InvalidInput("at least 1: a resume needs the newest checkpoint", field="keep")
-    found = [
-        _prune_run(RunFolder(path.parent), keep, rollouts, idle_hours)
+    return [
+        _prune_run(RunFolder(path.parent), keep, rollouts, dry_run)
         for path in sorted(runs.glob("*/config.json"))
     ]
-    if not dry_run:
-        for path in (path for pruned in found for path in pruned.doomed):
-            shutil.rmtree(path) if path.is_dir() else path.unlink()
-    return found
 
 
-def _prune_run(run: RunFolder, keep: int, rollouts: bool, idle_hours: float) -> Pruned:
-    status = run.read_status()
-    idle_s = time.time() - max(path.stat().st_mtime for path in run.path.iterdir())
-    if status.state in ("created", "running") and idle_s < idle_hours * 3600:
-        return Pruned(run.path.name, (), 0, "it is running, or was a while ago")
+def _prune_run(run: RunFolder, keep: int, rollouts: bool, dry_run: bool) -> Pruned:
+    """Find what can go, and delete it unless `dry_run`, while no process can begin to train."""
+    with ExitStack() as stack:
+        if dry_run:
+            owner = run_lock.owner_of(run.path)
+            if owner is not None:
+                return Pruned(run.path.name, (), 0, f"it belongs to {owner}")
+        else:
+            try:
+                stack.enter_context(run_lock.held(run.path))
+            except Conflict as error:
+                return Pruned(run.path.name, (), 0, error.message)
+        found = _find(run, keep, rollouts)
+        if not dry_run:
+            for path in found.doomed:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return found
+
+
+def _find(run: RunFolder, keep: int, rollouts: bool) -> Pruned:
+    status = run.read_status_or_damage()
+    if status.state == "unreadable":
+        return Pruned(run.path.name, (), 0, status.message)
     is_finished = status.state == "finished"
-    doomed = [
-        folder
-        for stage in sorted(run.checkpoints.glob("*"))
-        for folder in to_forget(stage, 0 if is_finished else keep, keep_best=True)
-    ]
+    doomed = []
+    for stage in sorted(run.checkpoints.glob("*")):
+        good = [] if is_finished else _good(stage, keep)
+        doomed += _all_but(stage, good, keep, keep_best=True) + checkpoint.refused(stage)
+        if not is_finished and not good and checkpoint.whole(stage):
+            return Pruned(run.path.name, (), 0, f"no checkpoint in {stage} is what was written")
     if is_finished:
         doomed += sorted(run.policies.glob("v*"))[:-1]
         doomed += [p for p in (run.rollouts, run.path / OLDER) if rollouts and p.exists()]
     return Pruned(run.path.name, tuple(doomed), sum(_size(path) for path in doomed))
+
+
+def _good(stage: Path, number: int) -> list[Path]:
+    """The newest `number` checkpoints whose digests are right, oldest first."""
+    good: list[Path] = []
+    for folder in reversed(checkpoint.whole(stage)):
+        if len(good) == number:
+            break
+        try:
+            checkpoint.check(folder)
+        except WeightsRefused:
+            continue
+        good.insert(0, folder)
+    return good
 
 
 def _size(path: Path) -> int:

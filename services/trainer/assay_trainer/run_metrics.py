@@ -9,8 +9,8 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from assay_shared.run_folder import Event
-from assay_trainer.events import Step
+from assay_shared.run_folder import Event, read_event
+from assay_trainer.events import Step, TaskSetAside, content, living
 from assay_trainer.runs import Runs
 
 #: Of the last step, by run.
@@ -47,10 +47,15 @@ class Tail:
     samples: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     phases_s: Counter[str] = field(default_factory=Counter)
+    #: Tasks that were set aside, each with its set.
+    set_aside: set[tuple[str, str]] = field(default_factory=set)
     num_by_folder: int = 0
 
     def read_on(self) -> None:
-        """Take in the lines that are whole by now."""
+        """Take in the lines that are whole by now.
+
+        After a resume the sums begin again, without the steps that it has superseded.
+        """
         if not self.file.exists():
             return
         with self.file.open("rb") as file:
@@ -58,13 +63,29 @@ class Tail:
             added = file.read()
         whole = added[: added.rfind(b"\n") + 1]
         self.position += len(whole)
-        for line in whole.splitlines():
-            event = Event.model_validate_json(line)
-            if event.kind == "step":
-                self._add(Step.model_validate(event.data))
-            self.num_by_folder += event.kind == "by_folder"
+        new = [event for line in whole.splitlines(True) if (event := read_event(line))]
+        if any(event.kind == "resumed" for event in new):
+            self._begin_again()
+            with self.file.open("rb") as file:
+                lines = file.read(self.position).splitlines(True)
+            new = living(event for line in lines if (event := read_event(line)))
+        for event in new:
+            self._add(event)
 
-    def _add(self, step: Step) -> None:
+    def _begin_again(self) -> None:
+        self.step, self.num_by_folder = None, 0
+        for sums in (self.refused, self.groups, self.samples, self.failures, self.phases_s):
+            sums.clear()
+
+    def _add(self, event: Event) -> None:
+        match content(event):
+            case Step() as step:
+                self._add_step(step)
+            case TaskSetAside() as task:
+                self.set_aside.add((task.set, task.task))
+        self.num_by_folder += event.kind == "by_folder"
+
+    def _add_step(self, step: Step) -> None:
         self.step = step
         self.refused.update(step.refused)
         self.samples.update(step.outcomes)
@@ -88,6 +109,12 @@ _SUMS: tuple[tuple[str, str, str, Callable[[Tail], Counter[str]]], ...] = (
         "Groups not trained on because of the weights that sampled them.",
         "reason",
         lambda tail: tail.refused,
+    ),
+    (
+        "tasks_set_aside",
+        "Tasks that cannot be sampled or scored for reasons of their own.",
+        "set",
+        lambda tail: Counter(name for name, _ in tail.set_aside),
     ),
     ("phase_seconds", "Where the time of steps went.", "phase", lambda tail: tail.phases_s),
 )

@@ -27,8 +27,9 @@ def train_sft(
     on_step: Callable[[int, dict[str, float]], None],
     stop: Stop,
     keep_checkpoints: int = 2,
+    resume_from: Path | None = None,
 ) -> None:
-    """Train `model` in place; resumes from the newest checkpoint, if there is one.
+    """Train `model` in place, from the checkpoint `resume_from` on if there is one.
 
     Raises:
         Stopped: a stop was asked for; the checkpoint is written.
@@ -60,6 +61,5 @@ def train_sft(
             AfterSave(complete),
         ],
     )
-    found = checkpoint.newest(checkpoints)
-    trainer.train(resume_from_checkpoint=str(found[0]) if found else None)
+    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
     stop.check()

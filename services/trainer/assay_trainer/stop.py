@@ -17,14 +17,19 @@ class Stop:
         self.asked = False
 
     def listen(self) -> None:
-        """Take SIGTERM and SIGINT as the wish to stop; a second one ends the process."""
+        """Take SIGTERM and SIGINT as the wish to stop.
+
+        A second one stops without a checkpoint, where Python code runs next; a third ends the
+        process wherever it is.
+        """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
 
     def _ask(self, number: int, frame: FrameType | None) -> None:
         if self.asked:
-            signal.signal(number, signal.SIG_DFL)
-            signal.raise_signal(number)
+            for one in (signal.SIGTERM, signal.SIGINT):
+                signal.signal(one, signal.SIG_DFL)
+            raise KeyboardInterrupt("the run was stopped at once, without a checkpoint")
         self.asked = True
 
     def check(self) -> None:

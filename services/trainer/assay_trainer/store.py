@@ -8,9 +8,11 @@ from collections.abc import Callable, Sequence
 from typing import ParamSpec, TypeVar
 
 import redis
+from pydantic import ValidationError
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
+from assay_shared import dead_letters
 from assay_shared.errors import Unreachable
 from assay_shared.types import ScoredGroup
 
@@ -65,15 +67,29 @@ class GroupStore:
         return bool(self._reach(self._redis.exists, f"assay:group:{key}"))
 
     def fetch(self, keys: Sequence[str]) -> dict[str, ScoredGroup]:
-        """Those of `keys` that have a group."""
+        """Those of `keys` that have a group; one that cannot be read is forgotten."""
         if not keys:
             return {}
         texts = self._reach(self._redis.mget, [f"assay:group:{key}" for key in keys])
-        return {
-            key: ScoredGroup.model_validate_json(text)
-            for key, text in zip(keys, texts, strict=True)
-            if text is not None
-        }
+        found = {}
+        for key, text in zip(keys, texts, strict=True):
+            if text is not None:
+                try:
+                    found[key] = ScoredGroup.model_validate_json(text)
+                except ValidationError as error:
+                    self._forget(key, text, error)
+        return found
+
+    def _forget(self, key: str, text: bytes | str, error: ValidationError) -> None:
+        """Bury a result that cannot be read: the group is played again when it is overdue."""
+        first = error.errors(include_url=False, include_input=False)[0]
+        content = text.encode() if isinstance(text, str) else text
+        self.bury("results", "unreadable_result", f"{key}: {first['msg']}", content)
+        self._reach(self._redis.delete, f"assay:group:{key}")
+
+    def bury(self, queue: str, reason: str, detail: str, content: bytes) -> None:
+        """Put a message that cannot be used to the dead letters."""
+        dead_letters.bury(self._redis, queue, reason, detail, content)
 
     def consumed(self, key: str) -> None:
         """The group was used; it may be forgotten in a while."""

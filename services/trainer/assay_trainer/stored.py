@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
-from itertools import chain
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -12,7 +11,7 @@ from assay_shared.errors import DatasetError
 from assay_shared.run_folder import RunFolder
 from assay_shared.types import Answer, Completion, Reward, Scored, ScoredGroup, Task
 from assay_trainer.evaluation import Evaluation, Sample, TaskResult
-from assay_trainer.retention import OLDER
+from assay_trainer.rollout_log import read_rollouts
 
 ROLLOUTS = "rollouts"
 FAILED = "failed"
@@ -75,28 +74,13 @@ def read_stored(folder: RunFolder) -> Stored:
         DatasetError: a file that cannot be read; names the line.
     """
     stored = Stored()
-    seen: set[str] = set()
-    older = folder.path / OLDER
-    for scored in chain(_scored_groups(older), _scored_groups(folder.rollouts)):
-        if scored.group.key in seen:  # what a resumed run did again
-            stored.left_out["repeated"] += len(scored.group.completions)
-            continue
-        seen.add(scored.group.key)
-        _add_rollout(stored, scored)
+    for trained in read_rollouts(folder.rollouts):
+        if trained.superseded:  # a resumed run has done the step again
+            stored.left_out["superseded"] += len(trained.group.completions)
+        else:
+            _add_rollout(stored, trained)
     _add_evaluations(stored, folder)
     return stored
-
-
-def _scored_groups(path: Path) -> Iterator[ScoredGroup]:
-    if not path.exists():
-        return
-    with path.open() as file:
-        for number, line in enumerate(file, start=1):
-            if line.endswith("\n"):
-                try:
-                    yield ScoredGroup.model_validate_json(line)
-                except ValidationError as error:
-                    raise _unreadable(f"{path}:{number}", error) from None
 
 
 def _add_rollout(stored: Stored, scored: ScoredGroup) -> None:

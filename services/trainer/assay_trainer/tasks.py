@@ -1,5 +1,6 @@
 """The rollout worker as a Celery app: validates, plays, stores."""
 
+import json
 import os
 import socket
 from typing import Any
@@ -7,13 +8,16 @@ from typing import Any
 from celery import Celery
 from celery.exceptions import Reject
 from celery.signals import worker_shutting_down
+from pydantic import ValidationError
 
 from assay_shared import hops
 from assay_shared.clients import InferenceClient, RetryBudget, RewardClient
 from assay_shared.queue import PLAY_TASK, ROLLOUT_QUEUE, make_celery
+from assay_shared.screened_queue import make_screened_celery
 from assay_shared.settings import ServiceSettings
 from assay_shared.tracing import end_tracing, serving, set_up_tracing
 from assay_shared.types import GroupRequest
+from assay_shared.validated import message_of
 from assay_trainer.in_hand import HandedBack, InHand
 from assay_trainer.play import take
 from assay_trainer.store import GroupStore
@@ -24,19 +28,27 @@ _RETRY = RetryBudget(attempts=20, total_s=45.0)
 
 def make_worker(settings: ServiceSettings) -> Celery:
     """A Celery app that plays groups."""
-    celery = make_celery(settings.redis_url)
     store = GroupStore(settings.redis_url)
+    celery = make_screened_celery(settings.redis_url, ROLLOUT_QUEUE, PLAY_TASK, store.bury)
     worker = f"{socket.gethostname()}:{os.getpid()}"
 
     in_hand = InHand()
 
     @celery.task(name=PLAY_TASK, bind=True)  # type: ignore[untyped-decorator]  # Celery has no types
     def play(task: Any, request: dict[str, Any]) -> None:
+        try:
+            group = GroupRequest.model_validate(request)
+        except ValidationError as error:
+            detail = message_of(error.errors(include_url=False)[0])
+            where = ".".join(map(str, error.errors(include_url=False)[0]["loc"]))
+            content = json.dumps(request).encode()
+            store.bury(ROLLOUT_QUEUE, "invalid_request", f"{where}: {detail}", content)
+            return
         headers = task.request.headers or {}
         sent = {name: value for name, value in headers.items() if isinstance(value, str)}
         with hops.incoming(sent.get(hops.BAGGAGE_HEADER)), serving("rollout.take", sent):
             try:
-                in_hand.run(_play(GroupRequest.model_validate(request)))
+                in_hand.run(_play(group))
             except HandedBack as error:
                 raise Reject(error, requeue=True) from None
 

@@ -51,9 +51,6 @@ def prune(
     runs: Path | None = typer.Argument(None, help="Folder of runs; ASSAY_RUNS without it."),
     keep: int = typer.Option(1, help="Checkpoints of each stage that stay, beside the best."),
     rollouts: bool = typer.Option(False, help="Delete the rollouts of finished runs too."),
-    idle_hours: float = typer.Option(
-        24.0, min=0, help="Leave alone what says that it runs and was written to since."
-    ),
     dry_run: bool = typer.Option(False, help="Only say what would be deleted."),
 ) -> None:
     """Delete checkpoints and weights that runs no longer need."""
@@ -63,9 +60,7 @@ def prune(
     settings = _settings()
     folder = runs or settings.runs
     with recorded("prune", runs=folder, keep=keep, rollouts=rollouts, dry_run=dry_run):
-        found = retention.prune(
-            folder, keep=keep, rollouts=rollouts, idle_hours=idle_hours, dry_run=dry_run
-        )
+        found = retention.prune(folder, keep=keep, rollouts=rollouts, dry_run=dry_run)
     for pruned in found:
         told = pruned.spared_because or f"{len(pruned.doomed)} things"
         print(f"{pruned.name:<32} {pruned.num_bytes / 2**20:>10.1f} MiB  {told}")

@@ -223,6 +223,20 @@ def prove(
     return asyncio.run(run())
 
 
+def known_rubrics(settings: ServiceSettings) -> set[str]:
+    """The names of the rubrics that the running reward service has.
+
+    Raises:
+        InfrastructureError: it cannot be reached.
+    """
+
+    async def ask() -> set[str]:
+        async with open_prover(settings) as client:
+            return {info.name for info in await client.rubrics()}
+
+    return asyncio.run(ask())
+
+
 def _answers(task: Task, corpus: Corpus) -> dict[str, str]:
     """By kind."""
     wrong = {kind: make(task, corpus) for kind, make in WRONG_ANSWERS.items()}

@@ -95,6 +95,8 @@ class RunView:
             case events.Step():
                 self._steps.append(content)
                 self._bars.update(self._stages["grpo"], completed=content.step)
+            case events.Resumed() if content.stage == "grpo":
+                self._steps = [step for step in self._steps if step.step <= content.step]
             case events.GRPOEndedEarly():
                 self._ended_early = content
             case events.Evaluated():
@@ -169,6 +171,12 @@ def _line(content: object) -> str | None:
                 f"mismatch {_mismatch(content)}"
                 + (f", refused {_named(content.refused)}" if content.refused else "")
             )
+        case events.TaskSetAside():
+            return f"  set aside, {content.set}: {content.task}: {content.reason}"
+        case events.CheckpointRefused():
+            return f"  checkpoint refused: {content.reason}"
+        case events.Resumed():
+            return f"  goes on after step {content.step}"
         case events.GRPOEndedEarly():
             return f"  ended early: {content.message}"
         case events.Evaluated():

@@ -22,6 +22,8 @@ LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: A choice stands at the end of a text, or at its start; what lies between is not searched.
 _MAX_SEARCHED = 8192
 _MAX_OPTION = 1000
+#: Options come with each group of answers to their task: what is worked out of short ones is kept.
+_MAX_KEPT = 200
 _DECORATION = str.maketrans("（）", "()", '*`"“”')
 _DECORATED = re.compile('[（）*`"“”]')
 #: The underscores around an emphasis, which are no index: CO_2, H_{2}O.
@@ -55,6 +57,16 @@ _CLAIM = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
+#: How a claim in a text of ASCII alone begins: with one of these; with a pronoun before one of
+#: _CHOOSING; or with one of _LEADING, at the start of the text or of a sentence.
+_OPENINGS = (
+    *("answer", "correct", "best", "right", "my choice", "solution", "choice", "option"),
+    *("respuesta", "antwort", "risposta", "resposta", "antwoord", "svar", "cevap"),
+)
+_CHOOSING = (" choose", " pick", " select", " chose", " go with", " say")
+_LEADING = ("so", "thus", "hence", "therefore", "it ", "it's ")
+_PRONOUN = re.compile(r"\b(?:i|we)\b")
+_SENTENCE_LEAD = re.compile(rf"[.!?]\ (?={'|'.join(_LEADING)})")
 #: "B is correct": the letter comes first.
 _CORRECT = re.compile(
     r"(?<![\w/|&])(?:option |choice |answer )?\(?(?P<letter>[A-Z])\)? (?:is|must be) (?:the )?"
@@ -63,7 +75,10 @@ _CORRECT = re.compile(
     r"(?=[.!,;]|$| because| since)",
     re.IGNORECASE,
 )
-_PRAISE = re.compile(r"(?i:correct|right|best|true|appropriate)")
+#: What each of them holds, in lower case.
+_PRAISE = re.compile(
+    r" (?:is|must be) (?:the )?(?:only |most )?(?:correct|right|best|true|appropriate)"
+)
 _DOUBT = re.compile(
     r"\b(?:not|never|no|neither|nor|if|unless|whether|either|or|and|maybe|perhaps|possibly|probably"
     r"|might|may|could|suppose|assume|assuming|eliminate|exclude|guess|can't|cannot|unlikely|worst"
@@ -87,6 +102,11 @@ _SENTENCES = re.compile(r"[.!?;:\n]\s|,\s(?:so|thus|hence|therefore|and)\b|\n")
 #: "Answer:" may stand on a line of its own.
 _BREAK = re.compile(r"(?::?\n)?")
 _END = re.compile(r"[.!]?(?:\Z|(?<=[.!])\s)")
+_LETTER = re.compile(r"[(\[]?([A-Za-z])(?![\w'])[)\]]?")
+_AFTER_LETTER = re.compile(r"[.:,]?(?: [-–](?= ))? ?")
+_STOP = re.compile(r"[.!?](?:\s|$)")
+_FULL_STOP = re.compile(r"[.!](?:\s|$)")
+_BECAUSE = re.compile(r",? (?:because|since)\b")
 
 
 @dataclass(frozen=True)
@@ -109,14 +129,33 @@ class Options:
     def longest(self) -> int:
         return max(map(len, self.texts))
 
+    @cached_property
+    def _letters(self) -> str:
+        return LETTERS[: len(self.texts)]
+
     def letter(self, name: str) -> str | None:
         upper = name.upper()
-        return upper if upper in LETTERS[: len(self.texts)] else None
+        return upper if upper in self._letters else None
+
+
+def options_of(texts: tuple[str, ...]) -> Options:
+    """The options with these texts."""
+    return _short_options(texts) if sum(map(len, texts)) <= _MAX_OPTION else Options(texts)
+
+
+_short_options = lru_cache(maxsize=1024)(Options)
 
 
 def option_key(text: str) -> str:
     """What two ways of writing an option's text have in common."""
+    return _short_key(text) if len(text) <= _MAX_KEPT else _key(text)
+
+
+def _key(text: str) -> str:
     return words_key(words_of(plain(_undecorated(text))), fold=False)
+
+
+_short_key = lru_cache(maxsize=4096)(_key)
 
 
 def _undecorated(text: str) -> str:
@@ -149,7 +188,7 @@ def chosen_letter(text: str, options: Options) -> str | None:
     whole = named_option(text, options)
     if whole is not None:
         return whole
-    lines = [bare for line in text.splitlines() if (bare := _bare(line))]
+    lines = [bare for line in text.strip().splitlines() if (bare := _bare(line))]
     if not lines:
         return None
     has_claim, claimed = _last_claim("\n".join(lines), options)
@@ -241,10 +280,9 @@ def _by_text(text: str, options: Options) -> str | None:
 
 def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
     """Whether the text claims an option, and the one that it claims last."""
-    claim = last_match(_CLAIM, text)
-    correct = last_match(_CORRECT, text) if _PRAISE.search(text) else None
+    claim, correct = _last_claiming(text), _last_correct(text)
     if correct is not None and (claim is None or correct.end() >= claim.end()):
-        letter = options.letter(correct["letter"])
+        letter = _praised(text, correct, options)
         start, end = correct.start(), correct.end()
     elif claim is not None:
         letter, end = _said(text, claim.end(), options)
@@ -256,17 +294,64 @@ def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
     return True, letter
 
 
+def _last_claiming(text: str) -> re.Match[str] | None:
+    """As `last_match(_CLAIM, text)`: looks only where a claim can begin, which is a tenth of it."""
+    if not text.isascii():
+        return last_match(_CLAIM, text)
+    claim = None
+    for start in _openings(text.lower()):
+        if claim is None or start >= claim.end():
+            claim = _CLAIM.match(text, start) or claim
+    return claim
+
+
+def _openings(text: str) -> list[int]:
+    """Where a claim may begin in a text in lower case, and other places, in order."""
+    found = [0] if text.startswith(_LEADING) else []
+    lead = _SENTENCE_LEAD.search(text)
+    while lead is not None:
+        found.append(lead.end())
+        lead = _SENTENCE_LEAD.search(text, lead.end())
+    for opening in [one for one in _OPENINGS if one in text]:
+        at = text.find(opening)
+        while at >= 0:
+            found.append(at)
+            at = text.find(opening, at + 1)
+    if [one for one in _CHOOSING if one in text]:
+        found += [one.start() for one in _PRONOUN.finditer(text)]
+    found.sort()
+    return found
+
+
+def _last_correct(text: str) -> re.Match[str] | None:
+    """As `last_match(_CORRECT, text)`; most texts praise nothing."""
+    if text.isascii() and _PRAISE.search(text.lower()) is None:
+        return None
+    return last_match(_CORRECT, text)
+
+
+def _praised(text: str, correct: re.Match[str], options: Options) -> str | None:
+    """The option that is said to be correct; None where that is the text of another option."""
+    letter = options.letter(correct["letter"])
+    line = text[correct.end("letter") :][:_MAX_OPTION].partition("\n")[0]
+    return letter if _by_text(line.lstrip(")]. "), options) in (None, letter) else None
+
+
 def _doubted(text: str, start: int) -> bool:
     """Whether the sentence that leads to a claim hedges or denies it."""
-    sentence = _SENTENCES.split(text[max(0, start - 200) : start])[-1]
-    return _DOUBT.search(sentence) is not None
+    return _hedges(_SENTENCES.split(text[max(0, start - 200) : start])[-1])
+
+
+@lru_cache(maxsize=1024)
+def _hedges(lead: str) -> bool:
+    return _DOUBT.search(lead) is not None
 
 
 def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
     """The option that a claim names from `start` on, and where the claim ends."""
     start += len(_BREAK.match(text, start).group())  # type: ignore[union-attr]  # it may be empty
     line, _, _ = text[start : start + _MAX_OPTION].partition("\n")
-    label = re.match(r"[(\[]?([A-Za-z])(?![\w'])[)\]]?", line)
+    label = _LETTER.match(line)
     if label is not None and (letter := options.letter(label[1])) is not None:
         rest = line[label.end() :]
         ends = _END.match(rest)
@@ -274,10 +359,10 @@ def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
             return letter, start + label.end() + ends.end()
         if _REASON.match(rest):
             return letter, start + label.end()
-        said = re.match(r"[.:,]?(?: [-–](?= ))? ?", rest)
+        said = _AFTER_LETTER.match(rest)
         rest = rest[said.end() if said else 0 :]
         return _followed_by_text(rest, letter, options), start + len(line)
-    sentence = re.split(r"[.!?](?:\s|$)", line, maxsplit=1)[0]
+    sentence = _STOP.split(line, maxsplit=1)[0]
     if line[len(sentence) :].startswith("?"):
         return None, start
     return _by_text(sentence, options), start + len(sentence)
@@ -285,8 +370,8 @@ def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
 
 def _followed_by_text(rest: str, letter: str, options: Options) -> str | None:
     """The letter, if its option's text follows and then nothing else of the sentence."""
-    sentence = re.split(r"[.!](?:\s|$)", rest, maxsplit=1)[0]
-    reasoned = re.split(r",? (?:because|since)\b", sentence, maxsplit=1)[0]
+    sentence = _FULL_STOP.split(rest, maxsplit=1)[0]
+    reasoned = _BECAUSE.split(sentence, maxsplit=1)[0]
     said = (sentence, rest.rstrip(". "), reasoned)
     return letter if any(_is_text_of(text, letter, options) for text in said) else None
 

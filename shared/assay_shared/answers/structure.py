@@ -191,7 +191,7 @@ def _split(text: str, marks: list[_Mark], by: tuple[str, ...]) -> list[str]:
 def _joined(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
     """Values with separators, split at the loosest."""
     join, separators = next(one for one in _JOINS if tokens.intersection(one[1]))
-    if join == "and" and tokens.isdisjoint(("and", "\\land")):
+    if join == "and" and tokens.isdisjoint(("and", "\\wedge")):
         join = ","
     values = [value_of(part, depth + 1) for part in _split(text, marks, separators)]
     if tokens & _LOGICAL and not all(map(is_statement, values)):

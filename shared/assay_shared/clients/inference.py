@@ -13,6 +13,8 @@ from assay_shared.types import (
     GeneratedText,
     GenerateRequest,
     GenerateResponse,
+    LogprobsRequest,
+    PromptLogprobs,
     Upload,
     UploadRequest,
     WeightDigest,
@@ -32,6 +34,7 @@ _GENERATE = Timeouts(read_s=1500.0, total_s=1500.0)
 _LOOK_S = 60.0
 _UPLOADS = "/v1/weights/uploads"
 _DIGEST = TypeAdapter(WeightDigest)
+_READ = TypeAdapter(PromptLogprobs)
 
 
 class InferenceClient(ServiceClient):
@@ -53,6 +56,10 @@ class InferenceClient(ServiceClient):
             return answer.result()
         finally:
             answer.cancel()
+
+    async def prompt_logprobs(self, request: LogprobsRequest) -> PromptLogprobs:
+        """Return what the policy gives each of these ids."""
+        return await self._call("POST", "/v1/logprobs", request, _READ, timeouts=_GENERATE)
 
     async def generate_stream(
         self, request: GenerateRequest, on_text: Callable[[int, str], None]

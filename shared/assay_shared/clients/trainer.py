@@ -26,6 +26,8 @@ class RunInfo(BaseModel):
     name: str
     folder: str
     status: RunStatus
+    #: From 1 for the next run to be started; null for a run that does not wait.
+    queue_position: int | None = None
 
 
 _INFO = TypeAdapter(RunInfo)

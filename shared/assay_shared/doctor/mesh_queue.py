@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
+from assay_shared.dead_letters import read_counts, read_letters
 from assay_shared.doctor.findings import Finding, Limits, Status
 from assay_shared.queue import ROLLOUT_QUEUE, TAKEN, make_celery
 from assay_shared.settings import ServiceSettings
@@ -43,6 +44,7 @@ def _look(client: redis.Redis, settings: ServiceSettings, limits: Limits) -> Ite
     yield _durability(info)
     yield _clock(client, limits)
     waiting, taken = client.llen(ROLLOUT_QUEUE), client.hlen(TAKEN)
+    yield _dead_letters(client)
     yield _workers(settings, limits, int(waiting), int(taken))
 
 
@@ -73,6 +75,20 @@ def _clock(client: redis.Redis, limits: Limits) -> Finding:
         return Finding(Status.OK, "queue clock", f"{abs(skew):.1f} s from this machine's")
     advice = "run a time service (chrony, systemd-timesyncd) there"
     return Finding(Status.FAIL, "queue clock", f"Redis is {skew:+.0f} s off", advice)
+
+
+def _dead_letters(client: redis.Redis) -> Finding:
+    letters = read_letters(client, 1)
+    if not letters:
+        return Finding(Status.OK, "dead letters", "none")
+    counts = ", ".join(f"{reason}: {number}" for reason, number in read_counts(client).items())
+    when = time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(letters[0].time))
+    return Finding(
+        Status.WARN,
+        "dead letters",
+        f"messages that no worker can use ({counts}); the last, {when}: {letters[0].detail}",
+        "find out who writes to this Redis: assay trainer dead-letters shows them",
+    )
 
 
 def _workers(settings: ServiceSettings, limits: Limits, waiting: int, taken: int) -> Finding:

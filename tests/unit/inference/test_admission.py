@@ -41,7 +41,7 @@ class Desk:
 
         async def draw() -> None:
             with purpose_scope(Purpose(priority, run, deadline_s)):
-                async with self.admission.enter(n, 10 * n):
+                async with self.admission.enter(n, 10 * n, 10 * n):
                     self.started.append(name)
                     await self._event(name).wait()
 
@@ -248,3 +248,16 @@ async def test_a_drain_answers_at_its_time_limit(make_desk: MakeDesk) -> None:
     desk = make_desk()
     await desk.ask("long")
     assert (await desk.admission.drain(0.01)).num_running == 1
+
+
+async def test_a_request_waits_while_the_cache_is_full_of_tokens_asked_for() -> None:
+    limits = {"capacity": lambda: 100, "token_capacity": lambda: 30}
+    desk = Desk(**limits)
+    await desk.ask("a", n=2)
+    await desk.ask("b", n=2)  # begun below the limit, ends above it
+    await desk.ask("c", n=1)
+    assert desk.started == ["a", "b"]
+    await desk.end("a")
+    assert desk.started == ["a", "b", "c"]
+    await desk.end("b", "c")
+    assert desk.admission.status.num_running == 0

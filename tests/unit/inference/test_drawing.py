@@ -9,7 +9,7 @@ import pytest
 from assay_inference.drawing import Drawing
 from assay_inference.server_api import Drawn
 from assay_inference.vllm_replica import VllmReplica
-from assay_shared.errors import NotReady
+from assay_shared.errors import EngineFault, NotReady
 from assay_shared.types import FinishReason, PolicyVersion, SamplingParams, VersionSpan
 
 OLD, NEW = (PolicyVersion(version=number, digest=f"d{number}") for number in (1, 2))
@@ -98,6 +98,20 @@ async def test_a_redraw_starts_anew_so_often_and_then_no_more() -> None:
     assert {tuple(prompt) for prompt, _ in api.asked} == {(1,)}
 
 
+@pytest.mark.parametrize("rule", [{"presence_penalty": 1.0}, {"min_tokens": 4}])
+async def test_what_counts_its_own_tokens_is_drawn_whole_under_new_weights(
+    rule: dict[str, float],
+) -> None:
+    """The server would take what was drawn before for a part of the prompt."""
+    api = ScriptedApi(["ab|", "cdefgh"])
+    drawing = Drawing([1], SamplingParams.model_validate(rule | {"max_tokens": 6}), None, 1.0)
+    await drawing.go_on(replica(api, OLD))
+    await drawing.go_on(replica(api, NEW))
+    (completion,) = drawing.completions()
+    assert (completion.text, completion.policy, completion.versions) == ("cdefgh", NEW, ())
+    assert [prompt for prompt, _ in api.asked] == [[1], [1]]
+
+
 @pytest.mark.parametrize(("text", "stop"), [("ab\0", ()), ("abST", ("ST",))])
 async def test_what_ends_at_the_limit_has_come_to_its_end(text: str, stop: tuple[str, ...]) -> None:
     drawing = Drawing([1], SamplingParams(max_tokens=len(text), stop=stop), None, 1.0)
@@ -105,3 +119,14 @@ async def test_what_ends_at_the_limit_has_come_to_its_end(text: str, stop: tuple
     (completion,) = drawing.completions()
     assert completion.finish_reason is FinishReason.STOP
     assert len(completion.token_ids) == len(text)
+
+
+async def test_log_probabilities_that_are_no_numbers_are_a_fault_and_no_sample() -> None:
+    class Overflowing(ScriptedApi):
+        def _next(self, sampling: SamplingParams) -> Drawn:
+            return Drawn([97], [float("nan")], FinishReason.LENGTH)
+
+    drawing = Drawing([1], SamplingParams(max_tokens=1), None, 1.0)
+    with pytest.raises(EngineFault, match="version 1 gives log-probabilities") as fault:
+        await drawing.go_on(replica(Overflowing([]), OLD))
+    assert fault.value.retryable

@@ -29,6 +29,7 @@ from assay_shared.types import (
     Completion,
     FinishReason,
     PolicyVersion,
+    PromptLogprobs,
     SamplingParams,
     SyncMode,
     WeightUpdate,
@@ -91,6 +92,13 @@ class FakeReplica:
             policy=self.policy,
         )
         return [one] * sampling.n
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        if self.draw_error:
+            raise self.draw_error
+        assert self.policy is not None
+        logprobs = (None, *(0.0 for _ in token_ids[1:]))
+        return PromptLogprobs(token_ids=tuple(token_ids), logprobs=logprobs, policy=self.policy)
 
     def cache_use(self) -> float | None:
         return 0.25
@@ -195,6 +203,14 @@ async def test_a_prompts_requests_go_to_one_replica(router: Router) -> None:
     owners = [{id(await router.owner(prompt)) for _ in range(3)} for prompt in range(12)]
     assert all(len(found) == 1 for found in owners)
     assert len(set.union(*owners)) == 3, "prompts spread over all"
+
+
+async def test_prompts_are_read_by_another_replica_where_one_is_lost(router: Router) -> None:
+    policy = await router.publish(1)
+    owner = await router.owner()
+    owner.draw_error = Unreachable("gone")
+    read = await router.engine.prompt_logprobs([1], 0)
+    assert (read.policy, read.logprobs) == (policy, (None,))
 
 
 async def test_a_lost_replicas_requests_go_elsewhere_once(router: Router) -> None:

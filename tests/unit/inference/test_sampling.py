@@ -1,7 +1,9 @@
+import math
+
 import pytest
 import torch
 
-from assay_inference.sampling import draw, keep_top_p
+from assay_inference.sampling import draw, is_finite, keep_top_p
 
 
 def one_row(
@@ -73,3 +75,47 @@ def test_the_ends_of_the_unit_interval_draw_possible_tokens(uniform: float) -> N
     """Rounding must never draw a token of probability 0."""
     logits = [-torch.inf, 0.0, -torch.inf, 1.0, -torch.inf]
     assert one_row(logits, uniform)[0] in (1, 3)
+
+
+def one_exact_row(
+    logits: list[float], uniform: float, temperature: float, top_p: float = 1.0
+) -> tuple[int, float]:
+    """In double precision, as the engine asks."""
+    exact = [torch.tensor([x], dtype=torch.float64) for x in (temperature, top_p, uniform)]
+    ids, logprobs = draw(torch.tensor([logits]), *exact)
+    return int(ids[0]), float(logprobs[0])
+
+
+@pytest.mark.parametrize("temperature", [5e-324, 1e-46, 1e-40, 1e-30, 1e-9])
+def test_a_temperature_near_zero_draws_among_the_largest_logits_alone(temperature: float) -> None:
+    logits = [3.0, 80.0, -40.0, 80.0]
+    for uniform, expected in ((0.2, 1), (0.8, 3)):
+        token, logprob = one_exact_row(logits, uniform, temperature)
+        assert token == expected
+        assert logprob == pytest.approx(math.log(0.5))
+    assert one_exact_row([1.0, 2.0], 0.5, temperature) == (1, 0.0)
+
+
+@pytest.mark.parametrize("uniform", [0.0, 0.5, math.nextafter(1.0, 0.0)])
+@pytest.mark.parametrize("top_p", [1e-320, 1e-46, 0.5, 1.0])
+def test_every_draw_is_of_a_token_that_may_be_drawn(uniform: float, top_p: float) -> None:
+    logits = [-torch.inf, 1.0, 1.0, 1.0, -200.0, -torch.inf]
+    token, logprob = one_exact_row(logits, uniform, 1.0, top_p)
+    assert token in (1, 2, 3)
+    assert logprob == pytest.approx(math.log(1 / 3))
+
+
+@pytest.mark.parametrize(
+    ("logits", "fine"),
+    [
+        ([0.0, -torch.inf], True),
+        ([3e38, -3e38], True),
+        ([torch.nan, 0.0], False),
+        ([torch.inf, 0.0], False),
+        ([-torch.inf, -torch.inf], False),
+    ],
+)
+def test_logits_are_numbers_or_no_distribution(logits: list[float], fine: bool) -> None:
+    assert is_finite(torch.tensor([logits, [0.0, 1.0]])) == [fine, True]
+    if fine:
+        assert math.isfinite(one_exact_row(logits, 0.3, 1.0)[1])

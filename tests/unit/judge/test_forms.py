@@ -71,7 +71,7 @@ def test_what_was_asked_for_is_a_verdict(content: str, label: Label) -> None:
         ("[" * 5000, "stop", Unreadable, "not a verdict"),
         ("```" + "\n" * 100_000, "stop", Unreadable, "not a verdict"),
         ('```python\n{"verdict": "CORRECT"}\n```', "stop", Unreadable, "not a verdict"),
-        ('{"verdict": "INCORRECT", "verdict": "CORRECT"}', "stop", Unreadable, "one key twice"),
+        ('{"verdict": "INCORRECT", "verdict": "CORRECT"}', "stop", Unreadable, "'verdict' twice"),
         ('{"verdict": "CORRECT", "confidence": Infinity}', "stop", Unreadable, "not a verdict"),
         ('{"verdict": "CORRECT"}', "content_filter", Declined, "by a filter"),
     ],

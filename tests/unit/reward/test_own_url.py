@@ -161,6 +161,8 @@ BOMB = gzip.compress(b" " * 2**26)
         (reply(b'{"value": [1, 0]}'), "no list of values", False),
         (reply(b'{"values": [1]}'), "gave 1 values for 2 answers", False),
         (reply(b'{"values": [1, 0, 0]}'), "gave more values for 2 answers", False),
+        (reply(b'{"values": [0, 0], "values": [1, 1]}'), "the key 'values' twice", False),
+        (reply(b'{"values": [{"value": 0, "value": 1}, 0]}'), "the key 'value' twice", False),
         (reply(b'{"values": [NaN, Infinity]}'), "which is no reward", False),
         (reply(b'{"values": ["1", [1]]}'), "which is no value", False),
         (reply(b'{"values": [null, null]}'), "gave no value", False),

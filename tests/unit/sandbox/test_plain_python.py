@@ -5,6 +5,8 @@ import os
 import re
 import signal
 import subprocess
+import tempfile
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -173,7 +175,8 @@ Ended = tuple[int | None, str, str]
 def _interpreter(host: Host, folder: Path) -> Path:
     own = folder / host.python.replace("/", "-")
     own.mkdir()
-    return make_interpreter(own, host, find_packages(SandboxSettings())) / "bin" / "python"
+    packages = find_packages(SandboxSettings())
+    return make_interpreter(own, host, packages, has_namespaces=False) / "bin" / "python"
 
 
 @pytest.fixture(scope="module")
@@ -226,6 +229,31 @@ async def test_a_package_is_found_in_every_form(
     request = ExecutionRequest.model_validate({"code": code, "profile": profile})
     result = await sandbox.execute(request)
     assert (result.status, result.stdout) == (Status.ACCEPTED, "[0 1 2]\n"), result
+
+
+@pytest.fixture
+def packages_below_tmp() -> Iterator[Path]:
+    """A folder of packages in a place where slots have a folder of their own."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        folder.chmod(0o755)
+        package = folder / "numpy"
+        package.mkdir()
+        (package / "__init__.py").write_text("begun = 1\n")
+        (package / "late.py").write_text("def value():\n    return 7\n")
+        yield folder
+
+
+@pytest.mark.parametrize("profile", ["scientific", "std"])
+@pytest.mark.parametrize("isolation", ["pooled", "fresh"])
+async def test_packages_below_a_folder_that_slots_have_their_own_of_are_found(
+    make_sandbox: MakeSandbox, packages_below_tmp: Path, isolation: str, profile: str
+) -> None:
+    sandbox = await make_sandbox(sandbox_isolation=isolation, sandbox_packages=packages_below_tmp)
+    code = "import os, numpy.late\nprint(numpy.begun, numpy.late.value(), os.listdir('/tmp'))"
+    request = ExecutionRequest.model_validate({"code": code, "profile": profile})
+    result = await sandbox.execute(request)
+    assert (result.status, result.stdout) == (Status.ACCEPTED, "1 7 []\n"), result
 
 
 @pytest.mark.parametrize("method", ["fork", "spawn", "forkserver"])

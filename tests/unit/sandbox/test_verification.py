@@ -13,7 +13,7 @@ import pytest
 from assay_sandbox.sandbox import LocalSandbox
 from assay_shared.errors import ConfigError
 from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status
-from tests.unit.sandbox.conftest import MakeSandbox
+from tests.unit.sandbox.conftest import NUM_SLOTS, MakeSandbox
 from tests.unit.sandbox.test_losses import slot_processes
 
 pytestmark = pytest.mark.asyncio(loop_scope="module")
@@ -52,7 +52,8 @@ CHANGES: dict[str, Callable[[int], object]] = {
 async def test_a_slot_that_has_changed_is_built_anew(
     make_sandbox: MakeSandbox, change: str, isolation: str
 ) -> None:
-    sandbox = await make_sandbox(sandbox_slots=1, sandbox_isolation=isolation)
+    # One slot in all: what is changed is what the next program gets.
+    sandbox = await make_sandbox(sandbox_slots=1, sandbox_max_slots=1, sandbox_isolation=isolation)
     if sandbox.isolation != isolation:
         pytest.skip(f"this host does not grant isolation {isolation}")
     before = slot_processes()
@@ -64,6 +65,35 @@ async def test_a_slot_that_has_changed_is_built_anew(
     result = await run(sandbox, "import os; print(os.listdir('/tmp'), os.getpriority(0, 0))")
     priority = os.getpriority(os.PRIO_PROCESS, 0)
     assert (result.status, result.stdout) == (Status.ACCEPTED, f"[] {priority}\n")
+
+
+#: What changes how large a folder seems: each leaves an entry, or none.
+LEFTOVERS = {
+    "file": "open('a', 'w')",
+    "folder": "os.mkdir('a')",
+    "nothing": "open('a', 'w'); os.unlink('a')",
+    "link": "open('a', 'w'); os.link('a', 'b'); os.unlink('a')",
+    "symbolic link": "os.symlink('/nowhere', 'a')",
+    "fifo": "os.mkfifo('a')",
+    "renamed": "open('a', 'w'); os.rename('a', 'b' * 200)",
+    "renamed over another": "open('a', 'w'); open('b', 'w'); os.rename('a', 'b')",
+    "moved into a folder": "os.mkdir('d'); open('a', 'w'); os.rename('a', 'd/a')",
+    "moved out of a folder": "os.makedirs('d/e'); os.rename('d/e', 'e'); os.rmdir('d')",
+    "folder without rights": "os.makedirs('d/e'); os.chmod('d', 0)",
+    "its own text": "os.path.exists('main.py') and (os.unlink('main.py'), os.mkdir('main.py'))",
+}
+
+
+@pytest.mark.parametrize("how", LEFTOVERS.values(), ids=LEFTOVERS)
+async def test_nothing_is_left_in_any_folder(sandbox: LocalSandbox, how: str) -> None:
+    folders = ["."] if sandbox.isolation == "fallback" else [".", "/tmp", "/dev/shm"]
+    for folder in folders:
+        left = await run(sandbox, f"import os\nos.chdir({folder!r})\n{how}")
+        assert left.status is Status.ACCEPTED, left
+    shown = f"import os\nprint(*(os.listdir(folder) for folder in {folders}))"
+    for _ in range(NUM_SLOTS + 1):
+        result = await run(sandbox, shown)
+        assert result.stdout.split() == ["['main.py']", *["[]"] * (len(folders) - 1)], result
 
 
 ECHO = """

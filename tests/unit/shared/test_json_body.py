@@ -12,11 +12,11 @@ CALL = b'{"code":"","cases":[{"kind":"call","function":"f","args":[%s],"expected
 ARGUMENTS = (
     *(b"NaN", b"Infinity", b"-Infinity", b"1e400", b"-0", b"-0.0", b"5e-324", b"1.0"),
     *(b"12345678901234567890123", b"9" * 4300, b'"\\ud800"', b'"\\ud83d\\ude00"', b'"\\u0000"'),
-    *(b'{"a":1,"a":2}', b"[" * 150 + b"]" * 150, b"[" * 240 + b"]" * 240),
+    *(b'{"a":1,"A":2}', b"[" * 150 + b"]" * 150, b"[" * 240 + b"]" * 240),
     *(b"01", b"1.", b"nan", b"[1,]", b'"\x01"', b'"\\u'),
 )
 BODIES = (
-    *(b'{"code":"x","code":"y"}', b'{"code":1}', b'{"code":"x","zz":1}', b'{"code":"\\ud800"}'),
+    *(b'{"code":1}', b'{"code":"x","zz":1}', b'{"code":"\\ud800"}'),
     *(b'\xef\xbb\xbf{"code":"x"}', '{"code":"x"}'.encode("utf-16"), b'{"code":"x"} '),
     *(b'{"code":"x","files":{"a":"!!"}}', b'{"code":"x","files":{"a":"YQ=="}}'),
     *(b'{"code":"x","files":{"a":1}}', b'{"code":"x","files":{"\\ud800":"YQ=="}}'),
@@ -60,6 +60,29 @@ def test_a_body_means_what_python_reads(body: bytes) -> None:
 def test_what_python_cannot_read_is_unreadable(argument: bytes) -> None:
     with pytest.raises(Unreadable):
         read_body(TestRequest, CALL % argument)
+
+
+@pytest.mark.parametrize(
+    ("body", "key"),
+    [
+        (b'{"code":"x","code":"x"}', "code"),
+        (b'{"code":"x","\\u0063ode":"y"}', "code"),
+        ('{"code":"x","code":"y"}'.encode("utf-16"), "code"),
+        (b'{"code":"\\ud800","code":"y"}', "code"),
+        (b'{"code":"x","files":{"a":"YQ==","b":"","a":""}}', "a"),
+        (b'{"code":"x","limits":{"processes":1,"processes":%b}}' % (b"9" * 5000), "processes"),
+    ],
+)
+def test_a_key_that_stands_twice_is_named(body: bytes, key: str) -> None:
+    found = read_body(ExecutionRequest, body)
+    assert isinstance(found, Problem)
+    assert (found.error["type"], found.error["loc"]) == ("duplicate_key", ("body", key))
+
+
+def test_a_key_that_stands_twice_in_a_free_value_is_named() -> None:
+    found = read_body(TestRequest, CALL % b'[{"a":1,"b":{"c":1,"c":1}}]')
+    assert isinstance(found, Problem)
+    assert "the key 'c' twice" in found.error["msg"]
 
 
 def test_the_errors_are_counted_and_one_is_shown() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from assay_shared.errors import BudgetExceeded, Conflict, InvalidInput
+from assay_shared.errors import BudgetExceeded, Conflict, DatasetError
 from assay_shared.types import (
     Failure,
     FailureClass,
@@ -19,6 +19,7 @@ from assay_shared.types import (
 from assay_trainer.config import GRPOConfig
 from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
 from assay_trainer.published import PublishedVersions
+from assay_trainer.set_aside import SetAside
 from tests.fakes import make_rewards, make_scored_group, make_task
 
 TASKS = [make_task(f"t{i}") for i in range(5)]
@@ -104,6 +105,7 @@ def make_feed(
         run="run",
         seed=3,
         state=state or FeedState(),
+        set_aside=SetAside("training", len(TASKS), 0.4, lambda _: None),
         published=published,
     )
     return feed, rollouts
@@ -314,10 +316,57 @@ def test_an_outage_that_ends_is_survived() -> None:
     assert len(feed.next_portion().groups) == 4
 
 
-def test_a_request_that_can_never_be_played_stops_at_once() -> None:
+def test_a_task_that_can_never_be_played_costs_itself_alone() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        bad = request.task.id in ("t1", "t3")
+        return failed(request, retryable=False) if bad else with_signal(request, served)
+
+    feed, rollouts = make_feed(play, max_staleness=0)
+    serve(feed, rollouts, 1)
+    portions = [feed.next_portion() for _ in range(6)]
+    assert [len(portion.groups) for portion in portions] == [4] * 6
+    assert 2 <= sum(portion.num_set_aside for portion in portions) <= 4, "not once an epoch"
+    sent = [request.task.id for request in rollouts.sent]
+    assert sent.count("t1") + sent.count("t3") <= 4 < sent.count("t0")
+
+
+def test_too_many_tasks_that_can_never_be_played_end_the_run_with_their_reason() -> None:
     feed, rollouts = make_feed(lambda request, _: failed(request, retryable=False))
     serve(feed, rollouts, 1)
-    with pytest.raises(InvalidInput, match="a group cannot be played: refused"):
+    with pytest.raises(
+        DatasetError, match="3 of 5 training tasks .* at most 2 may be set aside; .*: refused"
+    ):
+        feed.next_portion()
+
+
+def test_a_group_whose_samples_all_fail_for_good_is_its_tasks_fault() -> None:
+    """An unknown rubric, say, is told of each sample."""
+    lasting = Failure(
+        failure_class=FailureClass.CALLER, service="reward", message="no rubric", retryable=False
+    )
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        scored = with_signal(request, served)
+        if request.task.id != "t2":
+            return scored
+        return scored.model_copy(update={"rewards": (Unscored(failure=lasting),) * 2})
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    portions = [feed.next_portion() for _ in range(3)]
+    assert sum(portion.num_set_aside for portion in portions) >= 1
+    assert all(len(portion.groups) == 4 for portion in portions)
+
+
+def test_a_spent_budget_is_no_tasks_fault() -> None:
+    spent = Failure(
+        failure_class=FailureClass.BUDGET, service="judge", message="spent", retryable=False
+    )
+    feed, rollouts = make_feed(
+        lambda request, _: failed(request).model_copy(update={"failure": spent})
+    )
+    serve(feed, rollouts, 1)
+    with pytest.raises(BudgetExceeded, match="judge: spent"):
         feed.next_portion()
 
 

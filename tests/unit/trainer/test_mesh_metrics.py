@@ -6,9 +6,9 @@ import httpx
 import pytest
 
 from assay_shared.queue import PLAY_TASK, ROLLOUT_QUEUE, make_celery
-from assay_shared.settings import ServiceSettings
 from assay_trainer import mesh_metrics
 from assay_trainer.app import create_app
+from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve, wait_until
 from tests.valkey import TestValkey
 
@@ -27,7 +27,7 @@ def test_groups_that_wait_are_counted_and_a_lost_redis_is_seen(
     celery = make_celery(own_valkey.url)
     for number in range(3):
         celery.send_task(PLAY_TASK, args=[{"number": number}], queue=ROLLOUT_QUEUE)
-    url = serve(create_app(ServiceSettings(redis_url=own_valkey.url, runs=tmp_path / "runs")))
+    url = serve(create_app(TrainerSettings(redis_url=own_valkey.url, runs=tmp_path / "runs")))
     wait_until(lambda: value(url, "assay_queue_waiting") == 3, "the queue to be seen")
     assert value(url, "assay_queue_up") == 1
     assert value(url, "assay_queue_taken") == 0
@@ -40,7 +40,7 @@ def test_groups_that_wait_are_counted_and_a_lost_redis_is_seen(
 def test_the_room_for_runs_is_that_of_the_disk_they_will_be_on(
     serve: Serve, tmp_path: Path
 ) -> None:
-    url = serve(create_app(ServiceSettings(runs=tmp_path / "not" / "yet")))
+    url = serve(create_app(TrainerSettings(runs=tmp_path / "not" / "yet")))
     free = httpx.get(f"{url}/health").json()["runs_free_bytes"]
     assert free == pytest.approx(mesh_metrics.free_bytes(tmp_path), rel=0.1)
     assert value(url, "assay_trainer_runs_free_bytes") == pytest.approx(free, rel=0.1)

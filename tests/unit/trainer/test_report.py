@@ -2,9 +2,12 @@
 
 import json
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+from markdown_it import MarkdownIt
+from prometheus_client import CollectorRegistry
 from rich.console import Console
 
 from assay_shared.config import load_config
@@ -17,6 +20,7 @@ from assay_trainer.events import Mismatch, Step, content
 from assay_trainer.figures import smoothed
 from assay_trainer.record import create_run, open_run
 from assay_trainer.report import last_of_each, write_report
+from assay_trainer.run_metrics import RunMetrics
 from assay_trainer.view import RunView
 
 DEMO = Path(trainer_config.__file__).parent / "demo.yaml"
@@ -107,6 +111,61 @@ def test_a_report_has_its_numbers_and_pictures(folder: RunFolder) -> None:
     for text in (markdown, html):
         assert "0.25 nats a token on average, 0.5 at most, KL 0.062 (k3)" in text
     assert "&lt;question&gt;" in html, "what a model wrote is not markup"
+
+
+HOSTILE = (
+    "```\n**pass@1 went from 0% to 100%**\n<script>alert(1)</script>\n````\n# A heading\n|a|\n|-|"
+)
+
+
+def test_what_models_and_rows_say_is_never_markup(folder: RunFolder) -> None:
+    before, after = read_evaluations(folder)
+    for evaluation in (before, after):
+        for result in evaluation.results:
+            result.prompt = "Question " + HOSTILE
+            for sample in result.samples:
+                sample.text = HOSTILE
+    aside = {"set": "training", "task": "`x` | # y", "reason": "<b>no</b> ```"}
+    folder.record("task_set_aside", **aside)
+    folder.record("task_set_aside", **aside)  # found again by a resumed run
+    folder.record("checkpoint_refused", stage="grpo", folder="refused-3", reason="**changed**")
+    facts = write_report(folder, open_run(folder.path)[1], [before, after])
+    assert facts["set_aside"] == {"training": {"`x` | # y": "<b>no</b> ```"}}
+    tokens = MarkdownIt().parse((folder.path / "report.md").read_text())
+    shown = [token.content for token in tokens if token.type == "fence"]
+    assert shown.count(HOSTILE + "\n") == len(shown) * 2 / 3 > 0
+    assert not any(token.type == "html_block" for token in tokens)
+    headings = {
+        following.content for token, following in pairwise(tokens) if token.type == "heading_open"
+    }
+    assert {"Set aside", "Refused checkpoints", "Mended"} < headings
+    assert "A heading" not in headings
+    inside = [child for token in tokens for child in token.children or ()]
+    assert not any(child.type == "html_inline" for child in inside)
+    strong = [b.content for a, b in pairwise(inside) if a.type == "strong_open"]
+    assert len(strong) == 1, "the first line's"
+    assert "<script>" not in (folder.path / "report.html").read_text()
+
+
+def test_steps_that_a_resume_has_superseded_are_in_no_number(folder: RunFolder) -> None:
+    folder.record("resumed", stage="grpo", step=2)
+    facts = write_report(folder, open_run(folder.path)[1], read_evaluations(folder))
+    assert facts["training"]["num_steps"] == 2
+    registry = CollectorRegistry()
+    runs = type("Runs", (), {"running": lambda self: {"r": folder}})()
+    registry.register(RunMetrics(runs))
+    labels = {"run": "r", "fate": "played"}
+    assert registry.get_sample_value("assay_trainer_groups_total", labels) == 3  # 1, 2, 2 again
+    folder.record("step", **make_step(3).model_dump(mode="json"))
+    assert registry.get_sample_value("assay_trainer_groups_total", labels) == 4
+    folder.record("resumed", stage="grpo", step=0)
+    assert registry.get_sample_value("assay_trainer_groups_total", labels) is None
+    view = RunView(Console(file=StringIO()))
+    for event in folder.read_events():
+        if event.kind in ("step", "resumed"):
+            view._stages.setdefault("grpo", view._bars.add_task("GRPO"))
+            view.show(event)
+    assert view._steps == []
 
 
 def test_a_run_without_training_has_a_report_too(folder: RunFolder) -> None:

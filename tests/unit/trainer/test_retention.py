@@ -4,9 +4,11 @@ from pathlib import Path
 
 import pytest
 
+from assay_shared import run_lock
 from assay_shared.errors import InvalidInput
 from assay_shared.run_folder import RunFolder, RunStatus, append_line
 from assay_trainer import checkpoint, retention
+from assay_trainer.rollout_log import append_rollout
 from assay_trainer.stored import read_stored
 from tests.fakes import make_scored_group
 
@@ -57,10 +59,10 @@ def test_what_is_not_whole_goes_but_for_the_newest(tmp_path: Path) -> None:
 
 def test_rollouts_stay_below_their_cap_and_the_newest_are_read(tmp_path: Path) -> None:
     folder = RunFolder(tmp_path)
-    lines = [make_scored_group(f"g{i:03}", 1.0, 0.0).model_dump_json() for i in range(100)]
-    max_bytes = 20 * (len(lines[0]) + 1)
-    for line in lines:
-        retention.append_rollout(folder.rollouts, line, max_bytes)
+    groups = [make_scored_group(f"g{i:03}", 1.0, 0.0) for i in range(100)]
+    max_bytes = 20 * (len(groups[0].model_dump_json()) + 40)
+    for step, group in enumerate(groups):
+        append_rollout(folder.rollouts, group, step, max_bytes)
         size = sum(file.stat().st_size for file in tmp_path.glob("rollouts*"))
         assert size <= max_bytes
     keys = [group.key for group in read_stored(folder).groups]
@@ -95,19 +97,38 @@ def test_pruning_leaves_what_a_resume_a_reader_and_an_engine_need(tmp_path: Path
     )
 
     def prune(**changes: object) -> list[retention.Pruned]:
-        values = {"keep": 1, "rollouts": False, "idle_hours": 24.0, "dry_run": False}
+        values = {"keep": 1, "rollouts": False, "dry_run": False}
         return retention.prune(tmp_path, **values | changes)  # type: ignore[arg-type]
 
-    planned = prune(dry_run=True)
-    assert [left(run) for run in (stopped, finished, running)] == [ALL] * 3
-    assert prune() == planned
+    with run_lock.held(running.path):
+        planned = prune(dry_run=True)
+        assert [left(run) for run in (stopped, finished, running)] == [ALL] * 3
+        assert [(one.name, one.num_bytes) for one in prune()] == [
+            (one.name, one.num_bytes) for one in planned
+        ]
     assert left(stopped) == ([1, 3], [3], ALL[2], True)
     assert left(finished) == ([1], [], ["v000003"], True)
-    assert left(running) == ALL
+    assert left(running) == ALL, "a process holds it"
     assert [pruned.num_bytes > 3000 for pruned in planned] == [True, False, True]
-    prune(rollouts=True, idle_hours=0)
+    assert "process" in planned[1].spared_because
+    prune(rollouts=True)
     assert left(finished) == ([1], [], ["v000003"], False)
     assert left(stopped)[3] is True
-    assert left(running)[0] == [1, 3], "nothing was written to it, so it does not run"
+    assert left(running)[0] == [1, 3], "it says that it runs, and no process holds it"
     with pytest.raises(InvalidInput, match="keep: at least 1"):
         prune(keep=0)
+
+
+def test_pruning_keeps_the_last_good_checkpoint_and_not_a_damaged_newer_one(tmp_path: Path) -> None:
+    run = make_run(tmp_path, "failed", "failed")
+    stage = run.checkpoints / "grpo"
+    weights = checkpoint.folder_of(stage, 3) / "model.safetensors"
+    weights.write_bytes(b"y" * 1000)
+    values = {"keep": 1, "rollouts": False, "dry_run": False}
+    retention.prune(tmp_path, **values)  # type: ignore[arg-type]
+    assert steps(stage) == [1, 2], "the best and the newest good one"
+    (checkpoint.folder_of(stage, 1) / "model.safetensors").unlink()
+    (checkpoint.folder_of(stage, 2) / "assay.json").write_text("{")
+    (pruned,) = retention.prune(tmp_path, **values)  # type: ignore[arg-type]
+    assert "is what was written" in pruned.spared_because
+    assert steps(stage) == [1, 2]

@@ -37,7 +37,7 @@ def test_the_next_service_goes_on_with_what_the_end_of_the_last_has_stopped(
     tmp_path: Path, valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("ASSAY_REDIS_URL", valkey.url)
-    first = Runs(tmp_path, stop_grace_s=100)
+    first = Runs(tmp_path, stop_grace_s=100, max_running=2)
     for name in ("one", "two"):
         first.start(RunRequest(name=name, config=SFT))
     try:
@@ -50,13 +50,13 @@ def test_the_next_service_goes_on_with_what_the_end_of_the_last_has_stopped(
     for name in ("one", "two"):
         assert first.info(name).status.state == "stopped"
         assert checkpoint.newest(tmp_path / name / "checkpoints" / "sft") is not None
-    second = Runs(tmp_path, stop_grace_s=100)
+    second = Runs(tmp_path, stop_grace_s=100, max_running=2)
     second.resume_stopped()
     try:
         assert list(second.running()) == ["one"]
     finally:
         second.close()
-    third = Runs(tmp_path, stop_grace_s=0)
+    third = Runs(tmp_path, stop_grace_s=0, max_running=2)
     third.resume_stopped()
     try:
         assert list(third.running()) == ["one"], "it was the service's end again"

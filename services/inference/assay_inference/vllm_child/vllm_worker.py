@@ -51,10 +51,13 @@ class WorkerExtension:
         return {}
 
     def assay_prepare(self) -> dict[str, Any]:
-        """Have log-probabilities taken at the sampling temperature, before top-p."""
+        """Have log-probabilities taken at the sampling temperature, before min-p, top-k, top-p."""
+        from before_filters import install  # type: ignore[import-not-found]  # beside this file
+        from vllm.v1.sample.logits_processor.builtin import MinPLogitsProcessor
+        from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
+
         sampler = self.model_runner.sampler  # type: ignore[attr-defined]  # the worker's
-        if not isinstance(sampler.topk_topp_sampler, _before_top_p()):
-            sampler.topk_topp_sampler = _before_top_p()()
+        install(sampler, TopKTopPSampler("raw_logprobs"), apply_top_k_top_p, MinPLogitsProcessor)
         dtype = str(self.model_runner.model_config.dtype)  # type: ignore[attr-defined]
         return {"dtype": dtype.removeprefix("torch."), "device": self._assay_uuid()}
 
@@ -190,36 +193,6 @@ class WorkerExtension:
         size = source["num_workers"] + 1
         self.assay_met = Receiver(source["transport"], meeting, rank + 1, size, device)
         return self.assay_met
-
-
-def _before_top_p() -> Any:
-    """A class, made once: vLLM's sampler of temperature-scaled logits, with log-probabilities as
-    they were before top-p. `processed_logprobs` alone would renormalise over what top-p leaves.
-    On a GPU, requests with seeds are drawn for together."""
-    global _BeforeTopP
-    if _BeforeTopP is None:
-        import torch
-        from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
-
-        class BeforeTopP(torch.nn.Module):
-            def __init__(self) -> None:
-                super().__init__()
-                self.inner = TopKTopPSampler("raw_logprobs")
-
-            def forward(self, logits: Any, generators: Any, k: Any, p: Any) -> Any:
-                logprobs = logits.log_softmax(dim=-1, dtype=torch.float32)
-                if not generators or not logits.is_cuda:
-                    return self.inner(logits, generators, k, p)[0], logprobs
-                from seeded_noise import sample  # type: ignore[import-not-found]  # beside this file
-
-                probs = apply_top_k_top_p(logits, k, p).softmax(dim=-1, dtype=torch.float32)
-                return sample(probs, generators), logprobs
-
-        _BeforeTopP = BeforeTopP
-    return _BeforeTopP
-
-
-_BeforeTopP: Any = None
 
 
 class _Arriving:

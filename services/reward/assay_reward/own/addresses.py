@@ -1,10 +1,9 @@
 """URLs that give values, asked over HTTP with limits on all that they may answer."""
 
-import json
-
 import aiohttp
 
 from assay_shared.errors import Overloaded, RewardFault, TimedOut, Unreachable
+from assay_shared.strict_json import DuplicateKey, read_strict_json
 
 _MAX_BYTES = 2**20
 _CONNECT_S = 5.0
@@ -44,8 +43,10 @@ class Addresses:
                 f"{url}: {error or type(error).__name__}", service="reward"
             ) from error
         try:
-            reply = json.loads(content)
-        except (ValueError, RecursionError) as error:
+            reply = read_strict_json(content, takes_nan=True)
+        except DuplicateKey as error:
+            raise RewardFault(f"{url}: in the answer, {error}") from None
+        except ValueError as error:
             raise RewardFault(f"{url}: the answer is not JSON") from error
         return reply.get("values") if isinstance(reply, dict) else None
 

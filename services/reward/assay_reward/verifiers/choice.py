@@ -12,7 +12,7 @@ from assay_reward.measurement import (
     lightly,
     task_check,
 )
-from assay_shared.answers.choice import LETTERS, Options, chosen_letter, is_there_twice
+from assay_shared.answers.choice import LETTERS, Options, chosen_letter, is_there_twice, options_of
 from assay_shared.types import Status, Task
 
 
@@ -34,7 +34,7 @@ class Choices(BaseModel):
 
     @cached_property
     def texts(self) -> Options:
-        return Options(self.options)
+        return options_of(self.options)
 
 
 def _choice(candidate: Candidate, options: NoOptions) -> Measured:

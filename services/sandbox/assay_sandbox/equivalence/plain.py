@@ -49,7 +49,9 @@ def plain_interpreter(settings: SandboxSettings) -> Iterator[Path]:
     host = examine(settings, has_namespaces=True)
     host.close()
     with tempfile.TemporaryDirectory(prefix="assay-plain-") as name:
-        yield make_interpreter(Path(name), host, find_packages(settings)) / "bin" / "python"
+        packages = find_packages(settings)
+        made = make_interpreter(Path(name), host, packages, has_namespaces=False)
+        yield made / "bin" / "python"
 
 
 @dataclass(frozen=True)

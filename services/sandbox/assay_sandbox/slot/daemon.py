@@ -71,6 +71,11 @@ class SlotConfig:
         """Where programs find their interpreter's folder."""
         return root.PYTHON if self.has_namespaces else self.python_home
 
+    @property
+    def own_packages(self) -> str:
+        """Where programs find the folder of packages."""
+        return root.place_of(self.packages) if self.has_namespaces else self.packages
+
     def users(self, slot: int) -> tuple[int, int]:
         """On the host: the slot's own, and its programs'."""
         assert self.first_uid is not None
@@ -293,7 +298,7 @@ def main(server: socket.socket, config: dict[str, Any]) -> None:
     try:
         daemon = Daemon(server, SlotConfig(**config))
         own = daemon.config
-        zygote.warm_up(own.imported, own.packages, own.own_python_home)
+        zygote.warm_up(own.imported, own.packages, own.own_packages, own.own_python_home)
         daemon.open()
     except OSError as error:
         server.send(json.dumps({"error": str(error)}).encode())

@@ -165,6 +165,12 @@ def prepare_begin() -> None:
     _num_collections[:] = _count_collections()
 
 
+def rehearse() -> None:
+    """Do what is done at the end of most programs, and changes nothing."""
+    _ends_unseen()
+    flush()
+
+
 def _ends_unseen() -> bool:
     """Whether nothing that is left can notice that it is dropped: most programs leave so little.
 

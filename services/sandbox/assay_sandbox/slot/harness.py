@@ -44,6 +44,8 @@ PARTS: dict[str, Callable[..., Any]] = {}
 #: What a program's text is called, in the folder where it starts.
 SCRIPT = "main.py"
 _CHUNK_BYTES = 2**16
+#: The interpreter adapts code that has run eight times, and then needs to see it run.
+_NUM_REHEARSALS = 32
 
 
 def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
@@ -103,15 +105,34 @@ def read_whole(fd: int) -> bytes:
     return parts[0] if len(parts) == 1 else b"".join(parts)
 
 
+def rehearse() -> None:
+    """Run an empty program as often as it takes until the interpreter has adapted the code that
+    runs programs. What it adapts in a fork is lost with the fork, and writes to memory that is
+    shared until then.
+    """
+    kept = sys.modules["__main__"], sys.path[0], sys.argv, sys.orig_argv
+    path = f"{os.getcwd()}/{SCRIPT}"
+    for _ in range(_NUM_REHEARSALS):
+        ending.prepare_begin()
+        _seed()
+        load(b"pass", path, become_main(path, [SCRIPT]))
+        ending.rehearse()
+    sys.modules["__main__"], sys.path[0], sys.argv, sys.orig_argv = kept
+
+
 def settle() -> None:
     """Undo what a fork of a warm interpreter has that a fresh one has not.
 
     By calls of C where there are any: Python code would be copied page by page. `threading` and
     `random` are not imported above, because their hooks would then run in every fork.
     """
-    modules = sys.modules
     for hooks in FORK_HOOKS:
         os.register_at_fork(**hooks)
+    _seed()
+
+
+def _seed() -> None:
+    modules = sys.modules
     _random.Random.seed(modules["random"]._inst)  # else all forks have one state
     if "numpy.random" in modules:
         modules["numpy.random"].seed()

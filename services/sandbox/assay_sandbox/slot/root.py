@@ -13,6 +13,8 @@ WORK = "/w"
 WRITABLE = (WORK, "/tmp", "/dev/shm")
 #: Where programs find their interpreter: a virtual environment.
 PYTHON = "/python"
+#: Below it is shown what the host has in a folder that slots have one of their own for.
+_MOVED = "/shown"
 #: Shown where the host has them: what interpreters and compilers are made of.
 SHOWN = (
     "/usr",
@@ -47,6 +49,14 @@ _MAX_WORK_FOLDERS = 64
 _KEPT_FLAGS = {8: kernel.MS_NOEXEC, 1024: 0x400, 2048: 0x800, 4096: 0x200000}
 
 
+def place_of(path: str) -> str:
+    """Return where slots have a path of the host's that is shown to them.
+
+    It is the same path, unless a folder that programs write to would lie over it.
+    """
+    return _MOVED + path if path.startswith(tuple(f"{one}/" for one in WRITABLE)) else path
+
+
 def build(root: str, extra: list[str], python_home: str) -> None:
     """Put the tree together at `root`, in this process's own mount namespace."""
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
@@ -54,7 +64,7 @@ def build(root: str, extra: list[str], python_home: str) -> None:
     for folder in ("etc", "proc", "dev", *(path.lstrip("/") for path in WRITABLE)):
         os.makedirs(f"{root}/{folder}", exist_ok=True)
     for path in (*SHOWN, *extra):
-        _show(path, root + path)
+        _show(path, root + place_of(path))
     _show(python_home, root + PYTHON)
     for device in _DEVICES:
         target = f"{root}/dev/{device}"

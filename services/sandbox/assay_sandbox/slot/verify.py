@@ -6,16 +6,13 @@ given up, and built anew.
 """
 
 import os
-import resource
 import select
 import signal
 
 from assay_sandbox.slot import tree
 
-_LIMITS = tuple(
-    value for name, value in sorted(vars(resource).items()) if name.startswith("RLIMIT_")
-)
-_ADJUSTMENT_BYTES = 16
+#: More than the kernel says in either file.
+_LIMITS_BYTES, _ADJUSTMENT_BYTES = 4096, 16
 
 
 class Unclean(Exception):
@@ -30,13 +27,15 @@ class Baseline:
 
         `is_alone` says that this process has a pid namespace to itself.
         """
-        self._folders = folders
         self._is_alone = is_alone
-        self._limits = _limits()
-        self._state = _folder_states(folders)
+        #: Whether the folders are file systems in memory: as large as they have entries.
+        self._shows_entries = has_namespaces
+        self._state = {folder: _state(folder) for folder in folders}
         self._schedule = _schedule()
+        self._limits = os.open("/proc/self/limits", os.O_RDONLY | os.O_CLOEXEC)
+        self._limited = os.pread(self._limits, _LIMITS_BYTES, 0)
         self._adjustment = os.open("/proc/self/oom_score_adj", os.O_RDONLY | os.O_CLOEXEC)
-        self._adjusted = self._read_adjustment()
+        self._adjusted = os.pread(self._adjustment, _ADJUSTMENT_BYTES, 0)
         self._mounts: select.poll | None = None
         if has_namespaces:
             self._mountinfo = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
@@ -45,13 +44,17 @@ class Baseline:
             self._mounts.register(self._mountinfo, select.POLLPRI)
             self._mounts.poll(0)
 
+    def is_empty(self, folder: str) -> bool:
+        """Whether a folder has no entries, as far as that shows without a look at all of it."""
+        return self._shows_entries and os.lstat(folder).st_size == self._state[folder][-1]
+
     def check(self) -> None:
         """Compare.
 
         Raises:
             Unclean: something differs; says what.
         """
-        if _limits() != self._limits:
+        if os.pread(self._limits, _LIMITS_BYTES, 0) != self._limited:
             raise Unclean("the limits of the first process have changed")
         for folder, state in self._state.items():
             self._check_folder(folder, state)
@@ -60,19 +63,20 @@ class Baseline:
             raise Unclean("a mount has changed")
         if _schedule() != self._schedule:
             raise Unclean("the first process is scheduled in another way")
-        if self._read_adjustment() != self._adjusted:
+        if os.pread(self._adjustment, _ADJUSTMENT_BYTES, 0) != self._adjusted:
             raise Unclean("the first process is ended later for memory")
 
     def _check_folder(self, folder: str, state: tuple[int, ...]) -> None:
         try:
-            now, attributes, entries = _state(folder), os.listxattr(folder), os.listdir(folder)
+            now, attributes = _state(folder), os.listxattr(folder)
+            is_empty = now[-1] == state[-1] if self._shows_entries else not os.listdir(folder)
         except OSError as error:
             raise Unclean(f"{folder} cannot be read: {error.strerror}") from None
-        if now != state:
+        if now[:-1] != state[:-1]:
             raise Unclean(f"{folder} has another owner or mode, or is another folder")
         if attributes:
             raise Unclean(f"{folder} has extended attributes")
-        if entries:
+        if not is_empty:
             raise Unclean(f"{folder} is not empty")
 
     def _check_processes(self) -> None:
@@ -85,9 +89,6 @@ class Baseline:
             return
         raise Unclean("a process of a program is left")
 
-    def _read_adjustment(self) -> bytes:
-        return os.pread(self._adjustment, _ADJUSTMENT_BYTES, 0)
-
 
 def forget_handlers() -> None:
     """Make no signal run code of this process: a program of its user may send any."""
@@ -97,17 +98,10 @@ def forget_handlers() -> None:
     signal.pthread_sigmask(signal.SIG_SETMASK, [])
 
 
-def _limits() -> list[tuple[int, int]]:
-    return [resource.getrlimit(kind) for kind in _LIMITS]
-
-
-def _folder_states(folders: tuple[str, ...]) -> dict[str, tuple[int, ...]]:
-    return {folder: _state(folder) for folder in folders}
-
-
 def _state(folder: str) -> tuple[int, ...]:
+    """Return which folder it is, whose, its mode and, last, its size in bytes."""
     found = os.lstat(folder)
-    return (found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid)
+    return (found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid, found.st_size)
 
 
 def _schedule() -> tuple[object, ...]:

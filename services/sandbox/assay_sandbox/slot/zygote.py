@@ -66,11 +66,11 @@ _PRELOADED = [
 ]
 
 
-def warm_up(imported: list[str], packages: str, home: str) -> None:
+def warm_up(imported: list[str], packages: str, own_packages: str, home: str) -> None:
     """Import what programs will, so that they need not. For the process that slots are forks of.
 
-    `packages` is the folder to import from beside the library, and `home` is where programs find
-    the folder of the interpreter.
+    `packages` is the folder to import from beside the library. Programs find it at
+    `own_packages`, and the folder of the interpreter at `home`.
 
     What modules want done in every fork is kept for a program's own: in the fork that becomes the
     program, which has no thread and no lock to mend, it would double the time.
@@ -78,13 +78,15 @@ def warm_up(imported: list[str], packages: str, home: str) -> None:
     register = os.register_at_fork
     os.register_at_fork = lambda **hooks: harness.FORK_HOOKS.append(hooks)
     # Found by the path that they have in slots too.
-    own_packages, sys.path[-1] = sys.path[-1], packages
+    own_path, sys.path[-1] = sys.path[-1], packages
     try:
         for name in (*_PRELOADED, *imported):
             __import__(name)
     finally:
-        sys.path[-1] = own_packages
+        sys.path[-1] = own_path
         os.register_at_fork = register
+    if own_packages != packages:
+        names.move(packages, own_packages)
     compile("print(1)", "main.py", "exec")
     harness.PARTS.update(session=cells.run, grader=grader.run, served=remote.serve)
     harness.prepare_streams()
@@ -108,6 +110,7 @@ class Zygote:
         self._place = Place(cgroup, rights.events_fd, rights.has_namespaces, folders)
         self._forbid_namespaces = kernel.SyscallFilter(seccomp.for_programs())
         self._baseline: verify.Baseline
+        self._script = f"{rights.work}/{harness.SCRIPT}"
         #: What could not be cleaned up after the last program.
         self._left: str | None = None
 
@@ -151,6 +154,7 @@ class Zygote:
             is_alone=rights.has_namespaces,
         )
         rights.filter.put_on()
+        harness.rehearse()
         gc.collect()
         gc.freeze()  # the collector would touch, and so copy, every page in every child
 
@@ -254,8 +258,12 @@ class Zygote:
         if self._isolation == "fresh":
             return  # they end with the namespaces
         try:
+            # Most programs leave their text, and nothing else.
+            with suppress(OSError):
+                os.unlink(self._script)
             for folder in self._rights.writable:
-                root.wipe(folder)
+                if not self._baseline.is_empty(folder):
+                    root.wipe(folder)
         except OSError as error:
             self._left = f"a folder cannot be emptied: {error}"
 
@@ -341,8 +349,10 @@ class Zygote:
 
 
 def _kill_everybody() -> None:
-    with suppress(ProcessLookupError):
+    try:
         os.kill(-1, signal.SIGKILL)
+    except ProcessLookupError:
+        return
 
 
 def _set_limits(limits: dict[str, float], num_cases: int) -> None:

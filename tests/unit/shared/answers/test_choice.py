@@ -1,11 +1,20 @@
 """Multiple choice: what chooses an option, and what chooses none."""
 
+import random
+import re
 import time
 
 import pytest
 
-from assay_shared.answers.choice import Options, chosen_letter
-from assay_shared.answers.extraction import fenced, final_answer, last_tagged
+from assay_shared.answers.choice import (
+    _CLAIM,
+    _CORRECT,
+    Options,
+    _last_claiming,
+    _last_correct,
+    chosen_letter,
+)
+from assay_shared.answers.extraction import fenced, final_answer, last_match, last_tagged
 
 CITIES = Options(("Paris", "London", "Rome", "New York"))
 NUMBERS = Options(("-5", "5", "i", "-i"))
@@ -74,6 +83,24 @@ def test_signs_count_in_options(text: str, letter: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("B) is right.", None),
+        ("B. is right", None),
+        ("A) is right because of that", None),
+        ("B is correct.", "B"),
+        ("C) is right.", "C"),
+        ("B) seems so", "B"),
+    ],
+)
+def test_the_text_of_one_option_behind_the_letter_of_another_chooses_none(
+    text: str, letter: str | None
+) -> None:
+    options = Options(("is wrong", "seems so", "is right", "is right because of that"))
+    assert chosen_letter(text, options) == letter
+
+
+@pytest.mark.parametrize(
     "part",
     ["\n", " ", "The answer is\n", "a", "1,", "$", r"\boxed{", r"\boxed{}", "<answer>", "####",
      "```\n", "(", "{", "- ", "B or ", "so, ", "Answer: ", '"', "!", "1/", "=",
@@ -87,3 +114,25 @@ def test_no_text_is_slow_to_read(part: str) -> None:
     fenced(text)
     last_tagged(text)
     assert time.process_time() - began < 1.0
+
+
+def test_claims_are_found_where_a_search_of_the_whole_text_finds_them() -> None:
+    """Texts are put together from the patterns' own words: no claim may begin unnoticed."""
+    written = _CLAIM.pattern.replace("\\ ", " ") + _CORRECT.pattern
+    words = sorted(set(re.findall(r"[A-Za-z']+(?: [a-z]+)?", written)))
+    generator = random.Random(16)
+    num_claims = 0
+    for _ in range(5_000):
+        parts = generator.choices([*words, "B", "Rome", "it", "Soon"], k=generator.randint(1, 7))
+        joints = generator.choices([" ", " ", ". ", "! ", ": ", ", ", "\n", "-", ""], k=len(parts))
+        text = "".join(part + joint for part, joint in zip(parts, joints, strict=True))
+        text = generator.choice([text, text.upper(), text.title(), f"é {text}"])
+        claim = last_match(_CLAIM, text)
+        num_claims += claim is not None
+        assert _span(_last_claiming(text)) == _span(claim), text
+        assert _span(_last_correct(text)) == _span(last_match(_CORRECT, text)), text
+    assert num_claims > 1_000
+
+
+def _span(found: re.Match[str] | None) -> tuple[int, int] | None:
+    return None if found is None else found.span()

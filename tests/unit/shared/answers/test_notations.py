@@ -16,6 +16,8 @@ RIGHT = r"""
 2\sqrt{3} \text{ cm} | 2\sqrt{3}\,\mathrm{cm} | 20\sqrt{3} \text{ mm}
 \frac{\sqrt{3}}{2} \text{ m} | \frac{\sqrt3}{2}\ \text{meters} | 50\sqrt3 \text{ cm}
 \frac{\pi}{2} \text{ radians} | 90^\circ | \frac{\pi}{2} | \frac12\pi\text{ rad}
+90^\circ | \frac{\pi}{2} \text{ radians}
+20\sqrt3 \text{ degrees} | 20\sqrt3
 100^\circ C | 100^\circ\text{C} | 100 ^{\circ} \mathrm{C} | 100°C | 100 degrees Celsius | 100
 5\text{ lbs} | 5 lb | 5 pounds | 80 oz
 10 \frac{\text{m}}{\text{s}} | 10 m/s | 10 meters per second | 10\ \mathrm{m\,s^{-1}} | 36 km/h | 10
@@ -73,6 +75,8 @@ WRONG = r"""
 2\sqrt{3} \text{ cm} | 2\sqrt3 \text{ m} | 2\sqrt{3}\text{ cm}^2 | 2\sqrt{3}\text{ kg}
 2\sqrt{3} \text{ cm} | 20\sqrt{3} cm
 \frac{\pi}{2} \text{ radians} | 45^\circ | \frac{\pi}{2} \text{ degrees} | \frac{\pi}{3}
+90^\circ | \sqrt{8100}\text{ radians} | \pi \text{ radians}
+20\sqrt3 \text{ degrees} | 20\sqrt3 \text{ radians} | 20\sqrt3 \text{ cm}
 100^\circ C | 100^\circ F | 100 K | 10^\circ C | 100^\circ | 100 degrees
 5\text{ lbs} | 5 kg | 5 oz | £5 | 50 lb
 10 \frac{\text{m}}{\text{s}} | 10 \frac{s}{m} | 10 s/m | 10 m | 10 km/h | 10 \frac{m}{s^2}
@@ -86,6 +90,7 @@ WRONG = r"""
 5 | \mathbf{6} | -\mathbf{5} | \mathbf{5}x | 5\mathbf{5} | {5}5 | \sqrt{5} | \left. 5 \right.1
 5 | x_{\mathbf{5}}
 \frac{1}{2} | {2 \over 1} | 1 \over 2x | \boldsymbol{-\frac{1}{2}} | \frac{\mathbf{1}}{3}
+\begin{pmatrix}1 & 2\\3 & 4\end{pmatrix} | \begin{pmatrix}1 & 2\\[3] & 4\end{pmatrix}
 (2,-2) | \text{(2, 2)} | \text{2, -2} | \mathrm{(-2,2)}
 5 \text{ units}^2 | 5 units | 5 cubic units | 5 cm
 5 \mu\text{m} | 5 m | 5 mm | 5\mu s

@@ -1,0 +1,172 @@
+"""Memory of the transformers engine: what is free, what the cache takes, what does not fit."""
+
+import errno
+import os
+import resource
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import torch
+from transformers import DynamicCache, PreTrainedModel
+from transformers.cache_utils import DynamicLayer
+
+from assay_shared.errors import InvalidInput
+from assay_shared.types import SamplingParams
+
+_CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
+#: A step makes, of each row's logits, copies in single and double precision, and sorts them.
+_BYTES_PER_LOGIT = 48
+#: Of the memory that is free beside a second version of the weights.
+_CACHE_SHARE = 0.5
+_OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory")
+
+
+@dataclass(frozen=True)
+class CacheCost:
+    """Bytes that a row takes while it is drawn: of each of its tokens, and besides."""
+
+    per_token: int
+    per_row: int
+
+    def of(self, num_rows: int, num_tokens: int) -> int:
+        """Return the bytes of rows that are padded to one number of tokens."""
+        return num_rows * (self.per_row + num_tokens * self.per_token)
+
+
+@dataclass(frozen=True)
+class Room:
+    """What the rows that are drawn together may take."""
+
+    cost: CacheCost
+    max_bytes: int
+    max_rows: int
+
+    @property
+    def max_tokens(self) -> int:
+        """Tokens that the cache holds of one row: prompt and answer."""
+        return max(0, self.max_bytes - self.cost.per_row) // self.cost.per_token
+
+    def num_fitting(self, num_rows: int, num_tokens: int) -> int:
+        """Return how many rows fit beside `num_rows`, where the longest takes `num_tokens`."""
+        num = min(self.max_rows, self.max_bytes // self.cost.of(1, num_tokens))
+        return max(0, num - num_rows)
+
+    def check_fits(self, num_prompt_tokens: int, sampling: SamplingParams) -> None:
+        """Raise InvalidInput if not even one sample fits. Several are drawn in parts."""
+        needed = self.cost.of(1, num_prompt_tokens + sampling.max_tokens)
+        if needed <= self.max_bytes:
+            return
+        left = self.max_tokens - num_prompt_tokens
+        raise InvalidInput(
+            f"a sample of {num_prompt_tokens} + {sampling.max_tokens} tokens needs {needed:,} "
+            f"bytes of cache, and {self.max_bytes:,} are available",
+            field="sampling.max_tokens",
+            hint=f"up to {left} fit after this prompt, for any n"
+            if left > 0
+            else f"prompt and max_tokens together may have {self.max_tokens} tokens",
+        )
+
+
+def cost_of(network: PreTrainedModel) -> CacheCost:
+    """Measure the cache of a network by reading one token."""
+    cache = DynamicCache(config=network.config)
+    ids_11 = torch.zeros(1, 1, dtype=torch.long, device=network.device)
+    with torch.inference_mode():
+        logits = network(input_ids=ids_11, past_key_values=cache, use_cache=True).logits
+    layers = cast(list[DynamicLayer], cache.layers)  # `open_model` refuses other kinds
+    states = [s for layer in layers for s in (layer.keys, layer.values) if s is not None]
+    largest = max(state.nbytes for state in states)
+    num_heads = int(getattr(network.config, "num_attention_heads", 1))
+    copies = max(1, num_heads // states[0].shape[1])
+    # A step copies one layer at a time: once to append, and once for each group of heads.
+    per_token = sum(state.nbytes for state in states) + 2 * largest * (1 + copies)
+    return CacheCost(per_token, per_row=int(logits.shape[-1]) * _BYTES_PER_LOGIT)
+
+
+def default_cache_bytes(network: PreTrainedModel, device: torch.device) -> int:
+    """Return half of the memory that is left once the next version of the weights has its place."""
+    weights = sum(parameter.nbytes for parameter in network.parameters())
+    return max(0, int(_CACHE_SHARE * (free_bytes(device) - weights)))
+
+
+def free_bytes(device: torch.device) -> int:
+    """Return what this process may still take of a GPU's memory or of the machine's.
+
+    Of the machine's: what it has available, within the limits of the process's control groups and
+    of its address space (`ulimit -v`).
+    """
+    if device.type == "cuda":
+        return int(torch.cuda.mem_get_info(device)[0])
+    return max(
+        0, min([_available(), *_left_in_cgroups(_CGROUPS, _OWN_CGROUP), *_left_of_address_space()])
+    )
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Return whether the error, or one that caused it, says that memory ran out."""
+    causes: list[BaseException] = []
+    cause: BaseException | None = error
+    while cause is not None and cause not in causes:
+        causes.append(cause)
+        cause = cause.__cause__ or cause.__context__
+    return any(_says_so(cause) for cause in causes)
+
+
+def _says_so(error: BaseException) -> bool:
+    if isinstance(error, MemoryError | torch.OutOfMemoryError):
+        return True
+    if isinstance(error, OSError) and error.errno == errno.ENOMEM:
+        return True
+    text = str(error).lower()
+    return "bad_alloc" in text or any(words in text for words in _OUT_OF_MEMORY)
+
+
+def _available() -> int:
+    try:
+        lines = Path("/proc/meminfo").read_text().splitlines()
+    except OSError:  # not Linux
+        return os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE") // 2
+    kibibytes = next(line.split()[1] for line in lines if line.startswith("MemAvailable:"))
+    return int(kibibytes) * 1024
+
+
+def _left_in_cgroups(root: Path, own: Path) -> Iterator[int]:
+    """Of this process's group, and of each group around it, that has a limit.
+
+    Args:
+        root: where the groups are mounted.
+        own: lists the groups of this process, as /proc/self/cgroup does.
+    """
+    try:
+        path = own.read_text().rsplit("::", 1)[-1].strip().lstrip("/")
+    except OSError:
+        return
+    around = (root / path, *(root / path).parents)
+    groups = [group for group in around if group.is_relative_to(root)]
+    limits = [(group / "memory.max", group / "memory.current") for group in groups]
+    first = root / "memory"  # version 1 of control groups
+    limits.append((first / "memory.limit_in_bytes", first / "memory.usage_in_bytes"))
+    for most, used in limits:
+        try:
+            yield int(most.read_text()) - int(used.read_text()) + _num_inactive(most.parent)
+        except (OSError, ValueError):  # there is none, or it says `max`
+            continue
+
+
+def _num_inactive(group: Path) -> int:
+    """Bytes of files that the group has read and that the kernel drops when others need room."""
+    stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
+    return int(stat.get("inactive_file", 0))
+
+
+def _left_of_address_space() -> Iterator[int]:
+    limit, _ = resource.getrlimit(resource.RLIMIT_AS)
+    if limit == resource.RLIM_INFINITY:
+        return
+    try:
+        num_pages = int(Path("/proc/self/statm").read_text().split()[0])
+    except OSError:
+        return
+    yield limit - num_pages * os.sysconf("SC_PAGE_SIZE")

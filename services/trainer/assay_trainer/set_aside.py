@@ -1,0 +1,138 @@
+"""Tasks that cannot be sampled or scored for reasons of their own: each costs only itself.
+
+They are left out, counted and named. Too many of them mean that something else is wrong: then the
+run ends.
+"""
+
+import math
+from collections.abc import Callable, Iterable, Sequence
+
+from pydantic_core import PydanticSerializationError
+
+from assay_shared.errors import BudgetExceeded, DatasetError
+from assay_shared.types import Failure, FailureClass, Scored, ScoredGroup, Task
+from assay_trainer.events import TaskSetAside
+
+_SHOWN_CHARACTERS = 300
+
+
+class SetAside:
+    """The tasks of one set that are left out, by id, with their reasons."""
+
+    def __init__(
+        self, name: str, num_tasks: int, max_share: float, report: Callable[[TaskSetAside], None]
+    ) -> None:
+        """
+        Args:
+            name: of the set, for people: training, held-out.
+            num_tasks: in the whole set.
+            max_share: of the set; rounded up to whole tasks, so that 0 alone allows none.
+            report: gets each task that is set aside.
+        """
+        self._name = name
+        self._num_tasks = num_tasks
+        self._most = math.ceil(max_share * num_tasks)
+        self._report = report
+        self._reasons: dict[str, str] = {}
+
+    def __contains__(self, task: Task) -> bool:
+        return task.id in self._reasons
+
+    @property
+    def reasons(self) -> dict[str, str]:
+        """Why each task is left out, by its id as it is shown to people."""
+        return {shown(task_id): reason for task_id, reason in self._reasons.items()}
+
+    def refuse_if_all(self) -> None:
+        """
+        Raises:
+            DatasetError: no task is left.
+        """
+        if len(self._reasons) >= self._num_tasks:
+            raise DatasetError(f"all {self._name} tasks are set aside; the last: {self._last}")
+
+    def add(self, task: Task, reason: str) -> None:
+        """Set one task aside.
+
+        Raises:
+            DatasetError: more than may be are set aside now.
+        """
+        self.add_all([(task, reason)])
+
+    def add_all(self, found: Sequence[tuple[Task, str]]) -> None:
+        """Set tasks aside that were found together; the error then counts all of them.
+
+        Raises:
+            DatasetError: more than may be are set aside now.
+        """
+        for task, reason in found:
+            if task not in self:
+                self._reasons[task.id] = shown(reason)
+                if len(self._reasons) <= self._most + 1:
+                    self._report(
+                        TaskSetAside(set=self._name, task=shown(task.id), reason=shown(reason))
+                    )
+        if len(self._reasons) > self._most:
+            raise DatasetError(
+                f"{len(self._reasons)} of {self._num_tasks} {self._name} tasks cannot be sampled "
+                f"or scored, and at most {self._most} may be set aside; the last: {self._last}",
+                field="data.max_set_aside_share",
+            )
+
+    @property
+    def _last(self) -> str:
+        task_id, reason = next(reversed(self._reasons.items()), ("none", "the set is empty"))
+        return f"{shown(task_id)}: {reason}"
+
+
+def shown(text: str) -> str:
+    """A text of a task for people: one line, without half characters, and not too long."""
+    line = " ".join(text.encode(errors="replace").decode().split())
+    return line if len(line) <= _SHOWN_CHARACTERS else line[:_SHOWN_CHARACTERS] + "..."
+
+
+def own_failure(scored: ScoredGroup) -> Failure | None:
+    """Why the group's task itself has no score, whoever asks again; None if that is not so.
+
+    Raises:
+        BudgetExceeded: a budget is spent: no task can be scored any more.
+    """
+    if scored.failure is not None:
+        failures = [scored.failure]
+    elif any(isinstance(reward, Scored) for reward in scored.rewards):
+        return None
+    else:
+        failures = [one.failure for one in scored.rewards if not isinstance(one, Scored)]
+    if not failures or any(failure.retryable for failure in failures):
+        return None
+    of_group = scored.failure
+    if of_group is not None and of_group.failure_class is FailureClass.BUDGET:
+        raise BudgetExceeded(f"{of_group.service}: {of_group.message}")
+    lasting = (FailureClass.CALLER, FailureClass.INTERNAL)
+    if of_group is None and any(one.failure_class not in lasting for one in failures):
+        return None
+    return failures[0]
+
+
+def unreadable(tasks: Iterable[Task]) -> list[tuple[Task, str]]:
+    """The tasks that cannot be sent to anybody, with the reason."""
+    return [(task, reason) for task in tasks if (reason := _unreadable(task))]
+
+
+def _unreadable(task: Task) -> str | None:
+    try:
+        task.model_dump_json()
+    except (PydanticSerializationError, UnicodeEncodeError):
+        return "it has half of a surrogate pair in it, which is not text"
+    if not task.prompt.strip() and not task.history and task.environment is None:
+        return "its prompt is empty"
+    return None
+
+
+def without_rubric(tasks: Iterable[Task], rubrics: set[str]) -> list[tuple[Task, str]]:
+    """The tasks whose rubric the reward service does not have, with the reason."""
+    return [
+        (task, f"there is no rubric {task.rubric!r}")
+        for task in tasks
+        if task.rubric not in rubrics
+    ]
