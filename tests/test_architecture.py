@@ -96,7 +96,7 @@ def test_broad_handlers_stay_at_the_boundaries() -> None:
     assert sorted(found) == [
         "services/inference/assay_inference/engine_transformers.py",
         "services/inference/assay_inference/prompt_reading.py",
-        "shared/assay_shared/answers/formula.py",
+        "shared/assay_shared/answers/proof.py",
         "shared/assay_shared/cli.py",
         "shared/assay_shared/screened_queue.py",
         "shared/assay_shared/worker_process.py",

@@ -5,7 +5,7 @@ from collections.abc import Callable
 
 from assay_shared.answers.conditions import all_but
 from assay_shared.answers.latex import CLOSE, OPEN
-from assay_shared.answers.values import Named, Numeral, Several, Value
+from assay_shared.answers.values import Named, Numeral, Value
 
 _REALS = r"\mathbb{R}"
 #: All real numbers but some, and all numbers with a property.
@@ -52,9 +52,9 @@ def _with_property(text: str, value_of: Callable[[str], Value]) -> Value | None:
     """What has the property that a set's text says of its variable."""
     found = _WITH.fullmatch(text)
     value = value_of(found[2]) if found is not None else None
-    if found is None or not isinstance(value, Named) or found[1] not in value.names:
+    if found is None or not isinstance(value, Named) or not value.is_member:
         return None
-    return value.value if value.is_member or isinstance(value.value, Several) else None
+    return value.value if found[1] in value.names else None
 
 
 def numeral_of(text: str) -> Numeral | None:
