@@ -82,8 +82,9 @@ def test_each_big_library_is_imported_by_one_file() -> None:
 
 
 def test_broad_handlers_stay_at_the_boundaries() -> None:
-    """The HTTP handler (FastAPI's own), the CLI, the engine's thread (its steps, and each reading
-    of a prompt), the parser of formulas, the queue's messages, and the worker processes.
+    """The HTTP handler (FastAPI's own), the CLI, the engine's thread (its turns, each step,
+    each reading of a prompt, each row's text), the parser of formulas, the queue's messages, and
+    the worker processes.
 
     What runs a program's code or test code, in a slot, must outlive whatever that raises.
     """
@@ -96,6 +97,8 @@ def test_broad_handlers_stay_at_the_boundaries() -> None:
     assert sorted(found) == [
         "services/inference/assay_inference/engine_transformers.py",
         "services/inference/assay_inference/prompt_reading.py",
+        "services/inference/assay_inference/running.py",
+        "services/inference/assay_inference/schedule.py",
         "shared/assay_shared/answers/proof.py",
         "shared/assay_shared/cli.py",
         "shared/assay_shared/screened_queue.py",

@@ -1,8 +1,8 @@
 """The process that reads large bodies for `large_bodies`: a body in, its model out in parts.
 
-In: a line `module name length`, and so many bytes. Out: frames, each a length in eight bytes and a
-pickled value: "model" and then parts, or a `Problem`, or None for what is unreadable; at last an
-empty frame.
+In: a line `module name length half`, and so many bytes; `half` is 1 where texts may have lone
+surrogates. Out: frames, each a length in eight bytes and a pickled value: "model" and then parts,
+or a `Problem`, or "unreadable" or "too many"; at last an empty frame.
 """
 
 import importlib
@@ -12,30 +12,34 @@ import sys
 from collections.abc import Iterator
 from typing import BinaryIO
 
-from assay_shared.json_body import Unreadable, read_body
+from assay_shared.json_body import TooManyValues, Unreadable, read_body
 from assay_shared.json_parts import Cutter
 
 #: Most memory that one body may take: it is then unreadable.
-_MEMORY_BYTES = 8 * 2**30
+_MEMORY_BYTES = 3 * 2**30
 
 
 def serve(requests: BinaryIO, answers: BinaryIO) -> None:
     """Read bodies until there are no more."""
     while line := requests.readline():
-        module, name, length = line.split()
-        for value in _answer(module.decode(), name.decode(), requests.read(int(length))):
+        module, name, length, half = line.split()
+        body = requests.read(int(length))
+        for value in _answer(module.decode(), name.decode(), body, half == b"1"):
             frame = pickle.dumps(value, pickle.HIGHEST_PROTOCOL)
             answers.write(len(frame).to_bytes(8) + frame)
         answers.write(bytes(8))
         answers.flush()
 
 
-def _answer(module: str, name: str, body: bytes) -> Iterator[object]:
+def _answer(module: str, name: str, body: bytes, half: bool) -> Iterator[object]:
     model = getattr(importlib.import_module(module), name)
     try:
-        found = read_body(model, body)
+        found = read_body(model, body, takes_half_characters=half)
+    except TooManyValues:
+        yield "too many"
+        return
     except (Unreadable, MemoryError):
-        yield None
+        yield "unreadable"
         return
     if not isinstance(found, model):
         yield found

@@ -11,11 +11,14 @@ from typing import Any, TypeVar, get_args
 
 import yaml
 from pydantic import BaseModel, ConfigDict, ValidationError
-from pydantic_core import ErrorDetails
 
+from assay_shared.brief_validation import brief_validator, first_errors
 from assay_shared.described import Described
 from assay_shared.errors import ConfigError
 from assay_shared.validated import message_of
+
+#: An unknown key is looked for among so many errors.
+_MOST_ERRORS = 1000
 
 
 class Config(Described, BaseModel):
@@ -47,9 +50,10 @@ def parse_config(
     Validators of `cls` get the `context`.
     """
     try:
-        return cls.model_validate(values, context=context)
+        found: AnyConfig = brief_validator(cls).validate_python(values, context=context)
     except ValidationError as error:
-        raise _first_error(cls, error.errors(), source) from None
+        raise _first_error(cls, first_errors(error, most=_MOST_ERRORS), source) from None
+    return found
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -82,7 +86,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
         raise ConfigError(f"{text!r} is not a YAML value", field=key) from None
 
 
-def _first_error(cls: type[BaseModel], errors: list[ErrorDetails], source: str) -> ConfigError:
+def _first_error(cls: type[BaseModel], errors: list[dict[str, Any]], source: str) -> ConfigError:
     # An unknown key often causes the others (a misspelt required one), so it is named first.
     error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     key = ".".join(str(part) for part in error["loc"])
@@ -90,7 +94,7 @@ def _first_error(cls: type[BaseModel], errors: list[ErrorDetails], source: str) 
         return ConfigError(f"unknown key in {source}", field=key, hint=_nearest(cls, error["loc"]))
     if error["type"] == "missing":
         return ConfigError(f"missing from {source}", field=key)
-    shown = "" if isinstance(error["input"], dict | list) else f", not {error['input']!r}"
+    shown = "" if isinstance(error["input"], dict | list) else f", not {error['input']!r:.200}"
     message = message_of(error)
     return ConfigError(f"{message}{shown} in {source}", field=key or None)
 

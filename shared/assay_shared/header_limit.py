@@ -14,27 +14,54 @@ _ANSWER = (
 
 
 class HeaderLimit(HttpToolsProtocol):
-    """Closes a connection whose headers are not over after so many bytes.
+    """Closes a connection whose path and headers have more than so many bytes.
 
-    Counted by what is read at once, so a request may have a little more.
+    They are counted as they are parsed, and as they are read: a header without an end is never
+    parsed, so what is read at once may be a little more.
     """
 
     _is_in_headers = False
-    _num_bytes = 0
+    _num_read = 0
+    _num_parsed = 0
 
     def on_message_begin(self) -> None:
-        self._is_in_headers, self._num_bytes = True, 0
+        self._is_in_headers, self._num_read, self._num_parsed = True, 0, 0
         super().on_message_begin()
+
+    def on_url(self, url: bytes) -> None:
+        self._num_parsed += len(url)
+        super().on_url(url)
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        self._num_parsed += len(name) + len(value)
+        if self._num_parsed <= MAX_HEADER_BYTES:
+            super().on_header(name, value)
 
     def on_headers_complete(self) -> None:
         self._is_in_headers = False
-        super().on_headers_complete()
+        if self._num_parsed > MAX_HEADER_BYTES:
+            self._refuse()
+        else:
+            super().on_headers_complete()
+
+    def on_body(self, body: bytes) -> None:
+        if not self.transport.is_closing():
+            super().on_body(body)
+
+    def on_message_complete(self) -> None:
+        if not self.transport.is_closing():
+            super().on_message_complete()
 
     def data_received(self, data: bytes) -> None:
+        if self.transport.is_closing():
+            return
         super().data_received(data)
         if not self._is_in_headers or self.transport.is_closing():
             return
-        self._num_bytes += len(data)
-        if self._num_bytes > MAX_HEADER_BYTES:
-            self.transport.write(_ANSWER)
-            self.transport.close()
+        self._num_read += len(data)
+        if self._num_read > MAX_HEADER_BYTES:
+            self._refuse()
+
+    def _refuse(self) -> None:
+        self.transport.write(_ANSWER)
+        self.transport.close()

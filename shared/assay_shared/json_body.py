@@ -1,16 +1,25 @@
 """A request's body as the model of its route, and what is said of one that is no such model."""
 
 import json
+import re
 from dataclasses import dataclass
 from typing import Any
 
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
+from assay_shared.brief_validation import brief_validator, first_errors
+from assay_shared.half_characters import find_half_character
 from assay_shared.strict_json import DuplicateKey, check_keys
 
-#: With more errors than this, what was sent is not repeated.
-_SHOWN_ERRORS = 1000
+#: What was sent is not repeated of a longer body.
+_SHOWN_BYTES = 64 * 2**10
+#: JSON that is no more than this many bytes has no need to be looked at before it is parsed.
+_SMALL_BYTES = 2**20
+#: Values and keys of one body; a parsed one takes up to a hundred bytes.
+MAX_VALUES = 1_000_000
+MAX_KEYS = 250_000
+_TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 
 @dataclass(frozen=True)
@@ -19,6 +28,8 @@ class Problem:
 
     error: dict[str, Any]
     num_errors: int = 1
+    #: Some of the other fields that are wrong.
+    others: tuple[str, ...] = ()
 
 
 class InvalidBody(RequestValidationError):
@@ -27,10 +38,15 @@ class InvalidBody(RequestValidationError):
     def __init__(self, problem: Problem) -> None:
         super().__init__([problem.error])
         self.num_errors = problem.num_errors
+        self.others = problem.others
 
 
 class Unreadable(Exception):
     """A body that is no JSON, or nests too deep to be read."""
+
+
+class TooManyValues(Unreadable):
+    """A body with more values than any route takes."""
 
 
 def check_presence(has_body: bool, content_type: str) -> Problem | None:
@@ -44,32 +60,63 @@ def check_presence(has_body: bool, content_type: str) -> Problem | None:
     return _no_object()
 
 
-def read_body(model: type[BaseModel], body: bytes) -> BaseModel | Problem:
+def read_body(
+    model: type[BaseModel], body: bytes, *, takes_half_characters: bool = True
+) -> BaseModel | Problem:
     """Return a body as `model`, or what is wrong with it.
 
+    Of a list, the first wrong item alone counts. Lone surrogates in a text are a mistake of the
+    caller's unless the service `takes_half_characters`.
+
     Raises:
-        Unreadable: it is no text, or nests by the hundreds.
+        Unreadable: it is no text, or nests by the hundreds, or has too many values.
     """
+    check_size(body)
     try:
-        found: BaseModel = model.__pydantic_validator__.validate_json(body)
+        found: BaseModel = brief_validator(model).validate_json(body)
         check_keys(body)
         return found
     except DuplicateKey as error:
         return _twice(error)
     except ValidationError as error:
-        problem = _first(error)
+        problem = _first(error, len(body))
     except ValueError as error:
         raise Unreadable from error
     if problem.error["type"] != "json_invalid":
         return problem
-    return _read_slowly(model, body)
+    return _read_slowly(model, body, takes_half_characters)
 
 
-def _read_slowly(model: type[BaseModel], body: bytes) -> BaseModel | Problem:
+def check_size(body: bytes) -> None:
+    """Raise TooManyValues if there are too many; commas and colons in texts do not count.
+
+    Takes less than a second for 32 MiB: it ends with the value that is too many.
+    """
+    if len(body) <= _SMALL_BYTES:
+        return
+    if body.count(b",") <= MAX_VALUES and body.count(b":") <= MAX_KEYS:
+        return
+    at = num_values = num_keys = 0
+    for text in _TEXT.finditer(body):
+        num_values += body.count(b",", at, text.start())
+        num_keys += body.count(b":", at, text.start())
+        at = text.end()
+        if num_values > MAX_VALUES or num_keys > MAX_KEYS:
+            break
+    num_values += body.count(b",", at)
+    num_keys += body.count(b":", at)
+    if num_values > MAX_VALUES or num_keys > MAX_KEYS:
+        raise TooManyValues
+
+
+def _read_slowly(
+    model: type[BaseModel], body: bytes, takes_half_characters: bool
+) -> BaseModel | Problem:
     """Read with Python's parser, which takes more: lone surrogates, UTF-16, more nesting."""
     try:
         check_keys(body)
         value = json.loads(body)
+        half = None if takes_half_characters else find_half_character(value)
     except DuplicateKey as error:
         return _twice(error)
     except json.JSONDecodeError as error:
@@ -77,22 +124,24 @@ def _read_slowly(model: type[BaseModel], body: bytes) -> BaseModel | Problem:
         return Problem(said | {"ctx": {"error": error.msg}})
     except (ValueError, RecursionError) as error:
         raise Unreadable from error
+    if half is not None:
+        message = "must be Unicode text without lone surrogates"
+        return Problem({"type": "string_unicode", "loc": ("body", *half), "msg": message})
     try:
-        return model.__pydantic_validator__.validate_python(value)  # type: ignore[no-any-return]
+        return brief_validator(model).validate_python(value)  # type: ignore[no-any-return]
     except ValidationError as error:
-        return _first(error)
+        return _first(error, len(body))
 
 
-def _first(error: ValidationError) -> Problem:
-    # Each of a million errors would be written out, for the sake of one.
-    is_short = error.error_count() <= _SHOWN_ERRORS
-    first = error.errors(include_url=False, include_context=False, include_input=is_short)[0]
+def _first(error: ValidationError, num_bytes: int) -> Problem:
+    first, *others = first_errors(error, with_input=num_bytes <= _SHOWN_BYTES)
     if first["loc"] == () and first["type"] == "model_type":
         return _no_object()
     given = first.get("input")
     given = given if isinstance(given, str | int | float | bool) else None
     said = {"type": first["type"], "msg": first["msg"], "loc": ("body", *first["loc"])}
-    return Problem(said | {"input": given}, error.error_count())
+    names = tuple(".".join(map(str, one["loc"])) for one in others)
+    return Problem(said | {"input": given}, error.error_count(), names)
 
 
 def _twice(error: DuplicateKey) -> Problem:

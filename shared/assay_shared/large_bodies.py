@@ -3,6 +3,7 @@ loop from a thread too."""
 
 import asyncio
 import pickle
+import signal
 import sys
 from collections.abc import Sequence
 from contextlib import suppress
@@ -10,7 +11,7 @@ from contextlib import suppress
 from pydantic import BaseModel
 
 from assay_shared.errors import InternalFault, Overloaded
-from assay_shared.json_body import Problem, Unreadable
+from assay_shared.json_body import Problem, TooManyValues, Unreadable
 from assay_shared.json_parts import Joiner
 
 _READ_TIMEOUT_S = 60.0
@@ -23,7 +24,9 @@ _BUFFER_BYTES = 2**20
 class LargeBodies:
     """Reads bodies one by one, in a process that is started with the first of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, *, takes_half_characters: bool = True) -> None:
+        """`takes_half_characters`: whether texts may have lone surrogates."""
+        self.takes_half_characters = takes_half_characters
         self._turn = asyncio.Lock()
         self._num_waiting = 0
         self._worker: asyncio.subprocess.Process | None = None
@@ -37,6 +40,7 @@ class LargeBodies:
 
         Raises:
             Unreadable: it is no text, or nests by the hundreds, or takes too much memory.
+            TooManyValues: it has more values than any route takes.
             Overloaded: too many wait already.
         """
         if self._num_waiting >= _MAX_WAITING:
@@ -56,6 +60,11 @@ class LargeBodies:
             await self._write(worker, model, chunks)
             return await self._take(worker)
         except Unreadable:
+            raise
+        except (asyncio.IncompleteReadError, ConnectionError) as error:
+            await self._kill()
+            if worker.returncode == -signal.SIGABRT:  # how Rust ends where memory is refused
+                raise Unreadable from error
             raise
         except BaseException:
             await self._kill()  # what it would say next belongs to a request that is gone
@@ -88,7 +97,8 @@ class LargeBodies:
     ) -> None:
         assert worker.stdin is not None
         length = sum(map(len, chunks))
-        worker.stdin.write(f"{model.__module__} {model.__name__} {length}\n".encode())
+        head = f"{model.__module__} {model.__name__} {length} {self.takes_half_characters:d}\n"
+        worker.stdin.write(head.encode())
         for chunk in chunks:
             for start in range(0, len(chunk), _PIECE_BYTES):
                 worker.stdin.write(chunk[start : start + _PIECE_BYTES])
@@ -105,7 +115,9 @@ class LargeBodies:
             else:
                 joiner.add(frame)
             await asyncio.sleep(0)
-        if answer is None:
+        if answer == "too many":
+            raise TooManyValues
+        if answer == "unreadable":
             raise Unreadable
         found = joiner.value() if answer == "model" else answer
         assert isinstance(found, BaseModel | Problem)

@@ -165,8 +165,9 @@ def describe_invalid(error: RequestValidationError) -> InvalidInput:
         shown = given[:_MAX_ECHO] if isinstance(given, str) else given
         message += f", not {shown!r:.80}"
     number = error.num_errors if isinstance(error, InvalidBody) else len(error.errors())
-    others = number - 1
-    hint = f"and {others} more" if others else None
+    hint = f"and {number - 1} more" if number > 1 else None
+    if hint and isinstance(error, InvalidBody) and error.others:
+        hint += f": {_short(', '.join(error.others))}"
     return InvalidInput(message, field=_short(where) or None, hint=hint)
 
 

@@ -25,6 +25,7 @@ from pydantic import (
 )
 
 from assay_shared.described import Described
+from assay_shared.half_characters import is_utf8
 from assay_shared.scales import check_distinct, check_scale
 
 
@@ -64,17 +65,9 @@ class Comparison(StrEnum):
     LOOSE = "loose"
 
 
-def _is_utf8(text: str) -> bool:
-    try:
-        text.encode()
-    except UnicodeEncodeError:
-        return False
-    return True
-
-
 def _shown(text: str) -> str:
     """Put a mark in place of half characters, which no reply could hold."""
-    return text if _is_utf8(text) else text.encode("utf-8", "replace").decode()
+    return text if is_utf8(text) else text.encode("utf-8", "replace").decode()
 
 
 #: For people to read; it may repeat what a policy wrote.
@@ -83,9 +76,12 @@ ShownText = Annotated[str, AfterValidator(_shown)]
 
 def _check_utf8(text: str) -> str:
     """Refuse half characters: bytes that are not UTF-8 are read as such ones."""
-    if not _is_utf8(text):
+    if not is_utf8(text):
         raise ValueError("must be Unicode text without lone surrogates")
     return text
+
+
+Utf8Text = Annotated[str, AfterValidator(_check_utf8)]
 
 
 class StdinCase(Wire):
@@ -96,7 +92,7 @@ class StdinCase(Wire):
     #: What the program reads.
     stdin: str
     #: What it should print.
-    expected_stdout: Annotated[str, AfterValidator(_check_utf8)]
+    expected_stdout: Utf8Text
     #: How printed and expected text are compared.
     compare: Comparison = Comparison.LINES
     #: For `numbers` and `loose`: how far a number may be off.
@@ -212,6 +208,9 @@ class Task(Wire):
 
 # Inference
 
+#: Turns of one conversation.
+MAX_MESSAGES = 4096
+
 
 class PolicyVersion(Wire):
     """Which weights: a counter that only grows, and the SHA-256 of the weight files."""
@@ -307,8 +306,8 @@ class GenerateRequest(Wire):
 
     token_ids: tuple[int, ...] | None = None
     prompt: str | None = None
-    messages: tuple[Message, ...] | None = None
-    then: tuple[Message, ...] = ()
+    messages: Annotated[tuple[Message, ...], Field(max_length=MAX_MESSAGES)] | None = None
+    then: tuple[Message, ...] = Field(default=(), max_length=MAX_MESSAGES)
     sampling: SamplingParams = SamplingParams()
 
     @model_validator(mode="after")
@@ -461,6 +460,18 @@ class LogprobProbe(Wire):
         return self
 
 
+def _check_path(path: str) -> str:
+    """Refuse what no file system takes: NUL, and names over 255 bytes or 4,095 in all."""
+    if "\0" in path:
+        raise ValueError("must not hold the character NUL")
+    if len(path.encode()) > 4095 or any(len(name.encode()) > 255 for name in path.split("/")):
+        raise ValueError("must have at most 4095 bytes, and 255 in each name")
+    return path
+
+
+FolderPath = Annotated[str, Field(max_length=4095), AfterValidator(_check_path)]
+
+
 class FolderWeights(Wire):
     """A checkpoint folder that inference can read: on a disk or in a memory that both share.
 
@@ -469,7 +480,7 @@ class FolderWeights(Wire):
     """
 
     kind: Literal["folder"] = "folder"
-    path: str
+    path: FolderPath
     files_digest: str | None = None
 
 
@@ -488,7 +499,7 @@ class AdapterWeights(Wire):
     """
 
     kind: Literal["adapter"] = "adapter"
-    path: str
+    path: FolderPath
     base: str
 
 
@@ -703,7 +714,7 @@ def _from_base64(value: object) -> object:
 
 
 def _check_file_name(name: str) -> str:
-    if "\0" in name or not _is_utf8(name):
+    if "\0" in name or not is_utf8(name):
         raise ValueError("a file's name must be Unicode text without NUL")
     path = PurePosixPath(name)
     if name != str(path) or path.is_absolute() or ".." in path.parts or name == ".":

@@ -6,6 +6,7 @@ from typing import Any, TypeVar
 
 from pydantic import BaseModel, ValidationError
 
+from assay_shared.brief_validation import brief_validator, first_errors
 from assay_shared.errors import InvalidInput
 
 Form = TypeVar("Form", bound=BaseModel)
@@ -32,8 +33,8 @@ def validated(form: type[Form], value: object, field: str) -> Form:
         InvalidInput: it is in another form; names the field within it.
     """
     try:
-        return form.model_validate(value)
+        return brief_validator(form).validate_python(value)  # type: ignore[no-any-return]
     except ValidationError as error:
-        first = error.errors()[0]
+        first = first_errors(error)[0]
         where = ".".join(str(part) for part in (field, *first["loc"]))
         raise InvalidInput(message_of(first), field=where) from None

@@ -35,7 +35,12 @@ def main(settings: dict[str, Any]) -> None:
     for name in settings["modules"]:
         module = importlib.import_module(name)
         getattr(module, "warm_up", lambda: None)()
+    if settings["prepare"]:
+        function, *args = settings["prepare"]
+        _find(function)(*args)
     most = settings["memory_bytes"]
+    if settings["room_bytes"] is not None:
+        most = _mapped_bytes() + settings["room_bytes"]
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
     gc.freeze()  # the children share it
     niceness = {int(slot): nice for slot, nice in settings["slots"].items()}
@@ -48,6 +53,10 @@ def main(settings: dict[str, Any]) -> None:
         if code == 0 or not _tell(slot, {"died": -code}):
             continue
         running[_fork(slot, niceness[slot], niceness, modules)] = slot
+
+
+def _mapped_bytes() -> int:
+    return int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
 
 
 def _fork(slot: int, nice: int, slots: dict[int, int], modules: Sequence[str]) -> int:

@@ -34,7 +34,6 @@ _WALL_PER_CPU_S, _MIN_WALL_S = 60.0, 60.0
 _GRACE_S = 5.0
 _MAX_WAITING, _MAX_WAIT_S = 4096, 120.0
 _PIECE_BYTES = 2**16
-_MAX_REPLY_BYTES = 2**20
 #: How a process ends that has used up its processor time, or its stack.
 _SPENT = {signal.SIGPROF: "processor time", signal.SIGSEGV: "stack"}
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
@@ -43,11 +42,30 @@ _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 class Workers:
     """Processes on levels, started with the first call; a core has one for the longest calls."""
 
-    def __init__(self, modules: Sequence[str] = (), num: int | None = None) -> None:
-        """`modules` are imported once, before the processes are forked; a function `warm_up` in one
-        of them is called then, and `freshen` in each process for short calls when it begins.
-        `num` is the number of cores to use, by default all."""
+    def __init__(
+        self,
+        modules: Sequence[str] = (),
+        num: int | None = None,
+        *,
+        prepare: Sequence[str] = (),
+        room_bytes: int | None = None,
+        max_reply_bytes: int = 2**20,
+    ) -> None:
+        """All levels, without processes yet.
+
+        Args:
+            modules: imported once, before the processes are forked; a function `warm_up` in one of
+                them is called then, and `freshen` in each process for short calls when it begins.
+            num: the number of cores to use, by default all.
+            prepare: a function, and texts to call it with, before the processes are forked.
+            room_bytes: memory of a call beside what is there before it; by default, all that a
+                process has is bounded.
+            max_reply_bytes: of the JSON that a call returns.
+        """
         self._modules = tuple(modules)
+        self._prepare = list(prepare)
+        self._room_bytes = room_bytes
+        self._max_reply_bytes = max_reply_bytes
         self._num = num or len(os.sched_getaffinity(0))
         self._levels: list[_Level] = []
         self._process: subprocess.Popen[bytes] | None = None
@@ -61,7 +79,7 @@ class Workers:
             Overloaded: too many calls of this client wait already.
             AssayError: what the function raises; InternalFault for any other exception of its.
         """
-        self._start()
+        self.start()
         levels = list(zip((*_LEVELS_S, cpu_s), self._levels, strict=True))
         for limit_s, level in levels[:-1]:
             if limit_s < cpu_s:
@@ -80,7 +98,8 @@ class Workers:
         for level in self._levels:
             level.close()
 
-    def _start(self) -> None:
+    def start(self) -> None:
+        """Start the processes, if they do not live; the first call does so too."""
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
@@ -90,10 +109,16 @@ class Workers:
         for level, nice, per_core in zip(self._levels, _NICE, _PER_CORE, strict=True):
             for _ in range(per_core * self._num):
                 own, other = socket.socketpair()
-                level.add(own)
+                level.add(own, self._max_reply_bytes)
                 theirs.append(other)
                 slots[other.fileno()] = nice
-        settings = {"modules": self._modules, "slots": slots, "memory_bytes": _MEMORY_BYTES}
+        settings = {
+            "modules": self._modules,
+            "prepare": self._prepare,
+            "slots": slots,
+            "memory_bytes": _MEMORY_BYTES,
+            "room_bytes": self._room_bytes,
+        }
         self._process = spawn_silent(
             [sys.executable, "-m", "assay_shared.worker_process", json.dumps(settings)],
             environment=_environment(),
@@ -118,8 +143,8 @@ class _Level:
         self._free: list[_Slot] = []
         self._gate: Gate | None = None
 
-    def add(self, own: socket.socket) -> None:
-        self._slots.append(_Slot(own))
+    def add(self, own: socket.socket, max_reply_bytes: int) -> None:
+        self._slots.append(_Slot(own, max_reply_bytes))
         self._free.append(self._slots[-1])
 
     def close(self) -> None:
@@ -168,8 +193,9 @@ def _read(reply: dict[str, Any], cpu_s: float) -> JsonValue:
 class _Slot:
     """This side of a process that takes one call at a time."""
 
-    def __init__(self, own: socket.socket) -> None:
+    def __init__(self, own: socket.socket, max_reply_bytes: int) -> None:
         self._socket = own
+        self._max_reply_bytes = max_reply_bytes
         self._socket.setblocking(False)
         self._number = 0
         self._unread = b""
@@ -204,7 +230,7 @@ class _Slot:
             line, found, rest = self._unread.partition(b"\n")
             if not found:
                 piece = await loop.sock_recv(self._socket, _PIECE_BYTES)
-                if not piece or len(self._unread) > _MAX_REPLY_BYTES:
+                if not piece or len(self._unread) > self._max_reply_bytes:
                     raise ConnectionError("the worker processes have ended")
                 self._unread += piece
                 continue

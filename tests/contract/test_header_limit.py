@@ -48,6 +48,23 @@ def test_headers_without_an_end_are_cut_off(
         assert response.status == 200
 
 
+@pytest.mark.parametrize("num_requests", [1, 2])
+@pytest.mark.parametrize("body", [b"", b"content-length: 5\r\n\r\nhello"])
+def test_headers_over_the_limit_that_come_in_one_read_are_refused(
+    sandbox_process: SandboxProcess, num_requests: int, body: bytes
+) -> None:
+    port = int(sandbox_process.url.rpartition(":")[2])
+    small = b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n" * (num_requests - 1)
+    head = b"POST /health HTTP/1.1\r\nhost: x\r\nx-a: " + b"a" * 100_000 + b"\r\n"
+    with socket.create_connection(("127.0.0.1", port), timeout=20) as connection:
+        connection.sendall(small + head + (body or b"\r\n"))
+        answers = b""
+        while piece := connection.recv(65536):
+            answers += piece
+    assert b"HTTP/1.1 431 " in answers
+    assert answers.count(b"HTTP/1.1 2") <= num_requests - 1
+
+
 def test_headers_below_the_limit_and_large_bodies_pass(sandbox_process: SandboxProcess) -> None:
     headers = {"x-a": "a" * (MAX_HEADER_BYTES // 2), "content-type": "application/json"}
     body = b'{"code": "print(len(open(0).read()))", "stdin": "' + b"x" * 2**20 + b'"}'

@@ -162,20 +162,8 @@ class Admission:
             NotReady: the service is being drained.
         """
         purpose = context.purpose()
-        priority = Priority(purpose.priority or Priority.INTERACTIVE)
-        if self._state is Door.DRAINING:
-            self._refused.labels("draining", priority).inc()
-            raise NotReady("the service is draining", retry_after_s=self._retry_after_s())
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        ticket = Ticket(
-            priority,
-            context.client(),
-            purpose.run,
-            num_sequences,
-            num_tokens,
-            turn,
-            num_cached,
-        )
+        ticket = self._ticket(num_sequences, num_tokens, num_cached)
+        priority = ticket.priority
         if self._state is Door.OPEN and self._has_room() and not self._queue.num_sequences:
             self._start(ticket)
             self._wait_s.labels(priority).observe(0.0)
@@ -185,6 +173,37 @@ class Admission:
             yield
         finally:
             self._leave(ticket)
+
+    def check_open(self, num_sequences: int) -> None:
+        """Refuse what `enter` would refuse at once, before anything is done for it.
+
+        Raises:
+            Overloaded: the queue is full.
+            NotReady: the service is being drained.
+        """
+        ticket = self._ticket(num_sequences, 0)
+        num_waiting = self._queue.num_sequences
+        is_full = num_waiting and num_waiting + num_sequences > self._limits.max_waiting
+        if is_full and self._queue.displaced_by(ticket, self._limits.max_waiting) is None:
+            raise self._refuse(ticket, "queue_full", "too many sequences wait already")
+
+    def _ticket(self, num_sequences: int, num_tokens: int, num_cached: int = 0) -> Ticket:
+        """A place for who asks, as the context says. Raises NotReady in a drain."""
+        purpose = context.purpose()
+        priority = Priority(purpose.priority or Priority.INTERACTIVE)
+        if self._state is Door.DRAINING:
+            self._refused.labels("draining", priority).inc()
+            raise NotReady("the service is draining", retry_after_s=self._retry_after_s())
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        return Ticket(
+            priority,
+            context.client(),
+            purpose.run,
+            num_sequences,
+            num_tokens,
+            turn,
+            num_cached,
+        )
 
     async def _wait(self, ticket: Ticket, deadline_s: float) -> None:
         self._make_room(ticket)

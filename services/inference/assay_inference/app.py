@@ -13,12 +13,14 @@ from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
 from assay_inference import logprobs_api, openai_api, upload_api
 from assay_inference.admission import Admission, AdmissionStatus, Limits
+from assay_inference.conversation import Turn
 from assay_inference.engine import Engine, check_engine, make_engine
 from assay_inference.engine_metrics import EngineMetrics
 from assay_inference.front import Front
 from assay_inference.policy import Policy
 from assay_inference.settings import InferenceSettings
 from assay_inference.streaming import Part, draw_parts
+from assay_inference.texts import PROMPT_BYTES, Texts
 from assay_inference.uploads import Uploads
 from assay_shared import audit
 from assay_shared.access import PRIORITIES, needs
@@ -32,6 +34,7 @@ from assay_shared.context import (
 )
 from assay_shared.errors import AssayError, Forbidden, NotFound, to_body
 from assay_shared.gpus import num_gpus
+from assay_shared.json_route import put_first, up_to, use_json_routes
 from assay_shared.metrics import LATENCY_BUCKETS_S
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
@@ -47,6 +50,10 @@ from assay_shared.types import (
 )
 
 _MAX_WAIT_S = 3600.0
+#: Of a body that names weights: a direct transfer lists each tensor.
+_WEIGHTS_BYTES = 16 * 2**20
+#: Of a body that holds a number.
+_CONTROL_BYTES = 4 * 2**10
 _MAX_DEADLINE_S = 24 * 3600.0
 
 
@@ -95,21 +102,18 @@ def create_app(
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:
-        engine = app.state.engine = engine_of(settings)
-        uploads = app.state.uploads = Uploads.of(settings)
-        policy = app.state.policy = Policy(engine, uploads, settings.weight_roots)
-        registry = app.state.metrics.registry
-        limits = Limits.of(settings, lambda: engine.max_sequences, lambda: engine.max_tokens)
-        admission = Admission(limits, registry)
-        app.state.admission, app.state.front = admission, Front(engine, admission)
-        registry.register(EngineMetrics(engine, admission, policy))
+        engine = engine_of(settings)
+        _keep(app, settings, engine)
         try:
             if model is not None:
-                await policy.start_with(model)
+                await app.state.policy.start_with(model)
+                await app.state.texts.prepare(engine.vocabulary)
             yield
         finally:
             await engine.close()
-            await uploads.close()
+            await app.state.uploads.close()
+            app.state.texts.close()
+            await large_bodies.close()
 
     def not_ready_because() -> str | None:
         engine: Engine = app.state.engine
@@ -124,6 +128,7 @@ def create_app(
         health=lambda: _facts(settings),
         cancel_on_disconnect=True,
     )
+    large_bodies = use_json_routes(app, takes_half_characters=False)
     app.router.dependencies.append(Depends(note_purpose))
     _add_generation(app)
     _add_weights(app)
@@ -131,7 +136,21 @@ def create_app(
     upload_api.add_routes(app)
     logprobs_api.add_routes(app)
     openai_api.add_routes(app, settings.inference_model_name)
+    put_first(app)
     return app
+
+
+def _keep(app: FastAPI, settings: InferenceSettings, engine: Engine) -> None:
+    """Put into `app.state` what the routes work with."""
+    app.state.engine = engine
+    uploads = app.state.uploads = Uploads.of(settings)
+    policy = app.state.policy = Policy(engine, uploads, settings.weight_roots)
+    texts = app.state.texts = Texts()
+    registry = app.state.metrics.registry
+    limits = Limits.of(settings, lambda: engine.max_sequences, lambda: engine.max_tokens)
+    admission = Admission(limits, registry)
+    app.state.admission, app.state.front = admission, Front(engine, admission, texts)
+    registry.register(EngineMetrics(engine, admission, policy))
 
 
 def _find_model(settings: InferenceSettings) -> Path | None:
@@ -142,23 +161,23 @@ def _find_model(settings: InferenceSettings) -> Path | None:
 
 
 def _add_generation(app: FastAPI) -> None:
-    @app.post("/v1/generate", openapi_extra=needs(Scope.INFERENCE_GENERATE))
+    @app.post("/v1/generate", openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES))
     async def generate(request: GenerateRequest) -> GenerateResponse:
         """Sample completions; token ids in and out, with log-probabilities."""
         front: Front = app.state.front
-        prompt = _prompt_token_ids(front, request)
+        prompt = await _prompt_token_ids(front, request)
         completions = await front.generate(prompt, request.sampling)
         return GenerateResponse(prompt_token_ids=tuple(prompt), completions=tuple(completions))
 
     @app.post(
         "/v1/generate/stream",
         response_class=StreamingResponse,
-        openapi_extra=needs(Scope.INFERENCE_GENERATE),
+        openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES),
     )
     async def generate_stream(request: GenerateRequest) -> StreamingResponse:
         """The same as JSON lines: texts as they are drawn, then the whole answer."""
         front: Front = app.state.front
-        prompt = _prompt_token_ids(front, request)
+        prompt = await _prompt_token_ids(front, request)
         parts = draw_parts(front, prompt, request.sampling)
         first = await anext(parts)  # what fails before it still has its own status
         return StreamingResponse(_lines(prompt, first, parts), media_type="application/x-ndjson")
@@ -176,7 +195,11 @@ def _add_weights(app: FastAPI) -> None:
 
     loads: set[asyncio.Task[WeightStatus]] = set()
 
-    @app.post("/v1/weights", openapi_extra=needs(Scope.INFERENCE_PUBLISH, action="publish weights"))
+    @app.post(
+        "/v1/weights",
+        openapi_extra=needs(Scope.INFERENCE_PUBLISH, action="publish weights")
+        | up_to(_WEIGHTS_BYTES),
+    )
     async def update_weights(update: WeightUpdate) -> WeightStatus:
         """Serve a new version once it is loaded and its probe holds."""
         policy: Policy = app.state.policy
@@ -187,6 +210,7 @@ def _add_weights(app: FastAPI) -> None:
         loads.add(load)
         load.add_done_callback(loads.discard)
         status = await asyncio.shield(load)
+        await app.state.texts.prepare(app.state.engine.vocabulary)
         phases_s = status.phases_s or {"load": status.load_time_s or 0.0}
         for phase, took_s in phases_s.items():
             sync_s.labels(phase).observe(took_s)
@@ -249,7 +273,10 @@ def _add_admission(app: FastAPI) -> None:
         """Who draws, who waits, and whether the door is open."""
         return admission().status
 
-    @app.post("/v1/pause", openapi_extra=needs(Scope.INFERENCE_CONTROL, action="pause"))
+    @app.post(
+        "/v1/pause",
+        openapi_extra=needs(Scope.INFERENCE_CONTROL, action="pause") | up_to(_CONTROL_BYTES),
+    )
     async def pause(stop: Stop | None = None) -> AdmissionStatus:
         """Start nothing more; requests wait. Ends by itself after a time."""
         return await admission().pause((stop or Stop()).wait_s)
@@ -259,16 +286,23 @@ def _add_admission(app: FastAPI) -> None:
         """End a pause or a drain."""
         return admission().resume()
 
-    @app.post("/v1/drain", openapi_extra=needs(Scope.INFERENCE_CONTROL, action="drain"))
+    @app.post(
+        "/v1/drain",
+        openapi_extra=needs(Scope.INFERENCE_CONTROL, action="drain") | up_to(_CONTROL_BYTES),
+    )
     async def drain(stop: Stop | None = None) -> AdmissionStatus:
         """Refuse new requests, finish those in hand."""
         return await admission().drain((stop or Stop()).wait_s)
 
 
-def _prompt_token_ids(front: Front, request: GenerateRequest) -> list[int]:
+async def _prompt_token_ids(front: Front, request: GenerateRequest) -> list[int]:
+    num_sequences = request.sampling.n
     if request.token_ids is not None:
         ids = list(request.token_ids)
-        return front.vocabulary.encode_further(ids, request.then) if request.then else ids
+        if not request.then:
+            return ids
+        return await front.encode_further(ids, request.then, num_sequences)
     if request.prompt is not None:
-        return front.vocabulary.encode(request.prompt)
-    return front.vocabulary.encode_chat(request.messages or ())
+        return (await front.encode([request.prompt], num_sequences))[0]
+    turns: list[Turn] = [message.model_dump() for message in request.messages or ()]
+    return await front.encode_turns(turns, (), {}, num_sequences)

@@ -23,6 +23,8 @@ Turn = dict[str, JsonValue]
 #: Stands for a reply whose ids are known already; no template changes it.
 _REPLY = "assay-reply-7f3a"
 _MAX_SHOWN = 64
+#: What a template's own arithmetic, look-ups and calls raise.
+_OF_TEMPLATES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
 def encode(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[int]:
@@ -49,7 +51,7 @@ def encode_turns(
             read one of `variables`.
     """
     _check_variables(tokenizer, variables or {}, tools)
-    return _encode_text(tokenizer, _rendered(tokenizer, turns, tools, variables or {}))
+    return encode_text(tokenizer, _rendered(tokenizer, turns, tools, variables or {}))
 
 
 def encode_further(
@@ -72,7 +74,7 @@ def encode_further(
     _, found, after = _rendered(tokenizer, turns).partition(_REPLY)
     if not found:
         raise InvalidInput("the chat template does not show replies as they are", field="then")
-    further = _encode_text(tokenizer, after)
+    further = encode_text(tokenizer, after)
     if further and further[0] in end_ids and token_ids[-1] in end_ids:
         further = further[1:]
     return [*token_ids, *further]
@@ -96,6 +98,9 @@ def _rendered(
         )
     except jinja2.TemplateError as error:
         raise InvalidInput(f"the chat template refuses this: {error}", field="messages") from error
+    except _OF_TEMPLATES as error:
+        what = f"{type(error).__name__}: {error!s:.200}"
+        raise InvalidInput(f"the chat template fails on this: {what}", field="messages") from error
     return str(text)
 
 
@@ -146,5 +151,6 @@ class _Generation(jinja2.ext.Extension):
         return parser.parse_statements(("name:endgeneration",), drop_needle=True)
 
 
-def _encode_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
+def encode_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
+    """Ids of a text as it stands."""
     return list(tokenizer.encode(text, add_special_tokens=False))

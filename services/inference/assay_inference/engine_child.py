@@ -14,7 +14,7 @@ from assay_inference.opened import Checkpoint
 from assay_inference.server_api import ServerApi
 from assay_inference.server_process import ServerProcess
 from assay_inference.settings import InferenceSettings
-from assay_shared.errors import TimedOut, Unreachable
+from assay_shared.errors import NotReady, TimedOut, Unreachable
 from assay_shared.types import (
     SamplingParams,
     WeightDigest,
@@ -24,6 +24,7 @@ from assay_shared.types import (
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.25
+_RETRY_AFTER_S = 5.0
 
 
 @dataclass
@@ -175,3 +176,10 @@ class EngineChild(ABC):
     async def end(self, grace_s: float) -> None:
         await asyncio.to_thread(self.process.end, grace_s)
         await self.api.close()
+
+
+def lost(error: Unreachable) -> NotReady:
+    """Return what a request is told whose engine ended under it."""
+    return NotReady(
+        f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
+    )

@@ -16,7 +16,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from assay_inference import direct
 from assay_inference.drawing import Drawing, read_prompt
 from assay_inference.engine import Loaded, OnText, Traffic, folder_of
-from assay_inference.engine_child import EngineChild, Sync
+from assay_inference.engine_child import EngineChild, Sync, lost
 from assay_inference.gate import Gate
 from assay_inference.opened import Checkpoint
 from assay_inference.restarts import RestartBudget
@@ -139,7 +139,7 @@ class SupervisedEngine:
             try:
                 return await read_prompt(replica, token_ids, num_top, timeout_s)
             except Unreachable as error:
-                raise _lost(error) from error
+                raise lost(error) from error
 
     async def _go_on(self, drawing: Drawing) -> None:
         replica = self._replica
@@ -150,7 +150,7 @@ class SupervisedEngine:
             if not drawing.is_finished and self._interrupting is None:
                 raise Unreachable(f"{self._kind.name}'s answer breaks off")
         except Unreachable as error:
-            raise _lost(error) from error
+            raise lost(error) from error
         if not drawing.is_finished and self._interrupting is SyncMode.RESTART:
             drawing.redraw()
 
@@ -399,9 +399,3 @@ class SupervisedEngine:
                 else:
                     return await self._gate.open()
             await self._lose(f"{self._kind.name} failed again and again")
-
-
-def _lost(error: Unreachable) -> NotReady:
-    return NotReady(
-        f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
-    )

@@ -1,23 +1,53 @@
 """What the routes draw through: admission first, the engine behind it."""
 
+from collections.abc import Mapping, Sequence
+
+from pydantic import JsonValue
+
 from assay_inference.admission import Admission
+from assay_inference.conversation import Turn
 from assay_inference.engine import Engine, OnText
+from assay_inference.texts import Texts
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.tracing import Value, is_on, span
-from assay_shared.types import Completion, PromptLogprobs, SamplingParams
+from assay_shared.types import Completion, Message, PromptLogprobs, SamplingParams
 
 
 class Front:
     """An engine, one request at a time as admission lets them in."""
 
-    def __init__(self, engine: Engine, admission: Admission) -> None:
+    def __init__(self, engine: Engine, admission: Admission, texts: Texts) -> None:
         self._engine = engine
         self._admission = admission
+        self._texts = texts
 
     @property
     def vocabulary(self) -> Vocabulary:
         """Raises NotReady where no weights are served."""
         return self._engine.vocabulary
+
+    async def encode(self, texts: Sequence[str], num_sequences: int) -> list[list[int]]:
+        """As `Texts.encode`, unless the door is closed for so many sequences."""
+        self._admission.check_open(num_sequences)
+        return await self._texts.encode(self.vocabulary, texts)
+
+    async def encode_turns(
+        self,
+        turns: Sequence[Turn],
+        tools: Sequence[Turn],
+        variables: Mapping[str, JsonValue],
+        num_sequences: int,
+    ) -> list[int]:
+        """As `Texts.encode_turns`, unless the door is closed."""
+        self._admission.check_open(num_sequences)
+        return await self._texts.encode_turns(self.vocabulary, turns, tools, variables)
+
+    async def encode_further(
+        self, token_ids: list[int], messages: Sequence[Message], num_sequences: int
+    ) -> list[int]:
+        """As `Texts.encode_further`, unless the door is closed."""
+        self._admission.check_open(num_sequences)
+        return await self._texts.encode_further(self.vocabulary, token_ids, messages)
 
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None

@@ -2,7 +2,7 @@
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, AsyncIterator, Iterator
+from collections.abc import AsyncGenerator, AsyncIterator, Iterator, Sequence
 from contextlib import aclosing, contextmanager
 
 from fastapi import FastAPI
@@ -22,14 +22,18 @@ from assay_inference.openai_replies import (
 )
 from assay_inference.openai_requests import ChatRequest, CompletionRequest, SamplingFields
 from assay_inference.streaming import Part, draw_parts
+from assay_inference.texts import PROMPT_BYTES
 from assay_inference.tool_calls import MARK
 from assay_inference.vocabulary import Vocabulary
 from assay_shared.access import needs
 from assay_shared.context import request_id
 from assay_shared.errors import AssayError, InvalidInput, NotFound, NotReady, to_body
+from assay_shared.json_route import up_to
 from assay_shared.scopes import Scope
 from assay_shared.together import together
 from assay_shared.types import Completion, FinishReason, PromptLogprobs, SamplingParams
+
+_GENERATES = needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES)
 
 
 def add_routes(app: FastAPI, model_name: str) -> None:
@@ -53,16 +57,14 @@ def add_routes(app: FastAPI, model_name: str) -> None:
         known_engine(model)
         return card(model_name, app.state.policy.status.policy)
 
-    @app.post("/v1/completions", response_model=None, openapi_extra=needs(Scope.INFERENCE_GENERATE))
+    @app.post("/v1/completions", response_model=None, openapi_extra=_GENERATES)
     async def completions(request: CompletionRequest) -> Json | StreamingResponse:
         """Complete texts or token ids as they stand."""
         engine = known_engine(request.model)
         with _callers_names(request):
             return await _complete(engine, request)
 
-    @app.post(
-        "/v1/chat/completions", response_model=None, openapi_extra=needs(Scope.INFERENCE_GENERATE)
-    )
+    @app.post("/v1/chat/completions", response_model=None, openapi_extra=_GENERATES)
     async def chat(request: ChatRequest) -> Json | StreamingResponse:
         """Answer a conversation through the model's chat template."""
         engine = known_engine(request.model)
@@ -83,7 +85,11 @@ async def _complete(engine: Front, request: CompletionRequest) -> Json | Streami
         usage=request.includes_usage,
     )
     await _prepare(wanted)
-    prompts = [vocabulary.encode(p) if isinstance(p, str) else p for p in request.prompt]
+    for prompt in request.prompt:
+        if not isinstance(prompt, str):
+            vocabulary.check_length(prompt, least=min(request.max_tokens, 1))
+    with _of_the_prompt():
+        prompts = await _encoded(engine, request.prompt, sampling.n)
     for prompt in prompts:
         if not prompt:
             raise InvalidInput("a prompt has no tokens", field="prompt")
@@ -110,13 +116,24 @@ async def _converse(engine: Front, request: ChatRequest) -> Json | StreamingResp
     await _prepare(wanted)
     knows = vocabulary.template_knows("developer")
     turns = [message.turn(knows_developer=knows) for message in request.messages]
-    prompt = vocabulary.encode_turns(turns, request.offered, request.chat_template_kwargs)
+    variables = request.chat_template_kwargs
+    with _of_the_prompt():
+        prompt = await engine.encode_turns(turns, request.offered, variables, request.n)
     vocabulary.check_length(prompt, least=1)
     sampling = request.sampling(request.limit or engine.room_after(prompt), request.top_logprobs)
     if request.stream:
         return await _stream(engine, prompt, sampling, ChatKind(wanted), request)
     (drawn,) = await _draw(engine, [prompt], sampling, wanted)
     return await asyncio.to_thread(chat_answer, request.model, drawn, wanted)
+
+
+async def _encoded(
+    engine: Front, prompts: Sequence[str | list[int]], num_samples: int
+) -> list[list[int]]:
+    """The ids of each prompt; all texts are tokenised together."""
+    texts = [prompt for prompt in prompts if isinstance(prompt, str)]
+    ids = iter(await engine.encode(texts, len(prompts) * num_samples) if texts else ())
+    return [next(ids) if isinstance(prompt, str) else prompt for prompt in prompts]
 
 
 @contextmanager
@@ -127,6 +144,17 @@ def _callers_names(request: SamplingFields) -> Iterator[None]:
         yield
     except AssayError as error:
         error.field = request.name_of(error.field)
+        raise
+
+
+@contextmanager
+def _of_the_prompt() -> Iterator[None]:
+    """Name the prompt in an error about its length: no limit of the answer would change it."""
+    try:
+        yield
+    except InvalidInput as error:
+        if error.field == "sampling.max_tokens":
+            error.field = "token_ids"
         raise
 
 

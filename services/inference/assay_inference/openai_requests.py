@@ -12,7 +12,7 @@ from pydantic import FailFast, Field, JsonValue, PlainValidator, model_validator
 from assay_inference.conversation import Turn
 from assay_inference.openai_messages import ChatMessage, Closed, FunctionTool
 from assay_shared.errors import InvalidInput
-from assay_shared.types import SamplingParams, Structure
+from assay_shared.types import MAX_MESSAGES, SamplingParams, Structure
 
 _DEFAULT_MAX_TOKENS = 16
 _MAX_STOPS = 8
@@ -239,9 +239,7 @@ class CompletionRequest(SamplingFields):
 class ChatRequest(SamplingFields):
     """POST /v1/chat/completions. Without a limit, an answer may fill the context."""
 
-    messages: Annotated[
-        list[ChatMessage], Field(min_length=1, max_length=_MAX_MESSAGES), FailFast()
-    ]
+    messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES), FailFast()]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool = False

@@ -87,7 +87,7 @@ class Running:
             of_rows([s.temperature for s in sampling]),
             of_rows([s.top_p for s in sampling]),
             of_rows([row.uniform() for row in self.rows]),
-            of_rows([s.top_k for s in sampling]),
+            torch.tensor([s.top_k for s in sampling], device=logits_BV.device),
             of_rows([s.min_p for s in sampling]),
         )
         tops = [

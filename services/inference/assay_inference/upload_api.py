@@ -7,6 +7,7 @@ from fastapi import FastAPI, Header, Request
 from assay_inference.policy import Policy
 from assay_inference.uploads import Uploads
 from assay_shared.access import needs
+from assay_shared.json_route import up_to
 from assay_shared.scopes import Scope
 from assay_shared.types import Upload, UploadRequest
 
@@ -15,7 +16,8 @@ def add_routes(app: FastAPI) -> None:
     """Add the routes; uploads and policy are in `app.state` once the app has started."""
 
     @app.post(
-        "/v1/weights/uploads", openapi_extra=needs(Scope.INFERENCE_PUBLISH, action="begin upload")
+        "/v1/weights/uploads",
+        openapi_extra=needs(Scope.INFERENCE_PUBLISH, action="begin upload") | up_to(2**20),
     )
     async def begin(request: UploadRequest) -> Upload:
         """Announce the files of a checkpoint; the answer says which chunks are to come."""

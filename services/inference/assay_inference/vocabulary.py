@@ -1,13 +1,11 @@
 """Tokenizer, chat template and what bounds an answer: what of a checkpoint needs no network."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
-
-from pydantic import JsonValue
 
 from assay_inference import conversation
 from assay_shared.errors import InvalidInput, WeightsRefused
@@ -54,11 +52,13 @@ class Vocabulary:
                 hint="save the tokenizer beside the weights: tokenizer.json, or tokenizer.model",
             )
         # A library's class may add special tokens of its own to a tokenizer that has none: they
-        # count where a prompt has them.
+        # count where the chat template names them. It is not run: it may never end.
         vocabulary = self.tokenizer.get_vocab()
         special = set(self.tokenizer.all_special_ids)
         usual = [one for one in vocabulary.values() if one not in special]
-        largest = max([*usual, *ids, *self._chat_ids()])
+        template = str(self.tokenizer.chat_template or "")
+        named = [one for token, one in vocabulary.items() if one in special and token in template]
+        largest = max([*usual, *ids, *named])
         if largest >= self.size:
             raise WeightsRefused(
                 f"the tokenizer of {folder} has token ids up to {largest}, and the model ends at "
@@ -71,33 +71,15 @@ class Vocabulary:
                 f"{self.size - 1}"
             )
 
-    def _chat_ids(self) -> list[int]:
-        """Return the ids of a short chat; none where there is no template that takes one."""
-        try:
-            return self.encode_chat((Message(role="user", content=_SHORT_TEXT),))
-        except InvalidInput:
-            return []
-
     def encode(self, text: str) -> list[int]:
         return list(self.tokenizer.encode(text, add_special_tokens=False))
 
     def encode_chat(self, messages: tuple[Message, ...]) -> list[int]:
         return conversation.encode(self.tokenizer, messages)
 
-    def encode_turns(
-        self,
-        turns: list[conversation.Turn],
-        tools: list[conversation.Turn],
-        variables: Mapping[str, JsonValue],
-    ) -> list[int]:
-        return conversation.encode_turns(self.tokenizer, turns, tools, variables)
-
     def template_knows(self, word: str) -> bool:
         """Whether the chat template, where there is one, has this word in it."""
         return word in str(self.tokenizer.chat_template or "")
-
-    def encode_further(self, token_ids: list[int], messages: tuple[Message, ...]) -> list[int]:
-        return conversation.encode_further(self.tokenizer, token_ids, messages, self.end_ids)
 
     def decode(self, token_ids: list[int]) -> str:
         return str(self.tokenizer.decode(token_ids, skip_special_tokens=True))
@@ -169,3 +151,5 @@ class Vocabulary:
                 f"{self.max_length}, not for {sampling.max_tokens}",
                 field="sampling.max_tokens",
             )
+        if prompt and not (min(prompt) >= 0 and max(prompt) < self.size):
+            raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field="token_ids")

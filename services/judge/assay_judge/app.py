@@ -15,11 +15,14 @@ from assay_shared.access import needs
 from assay_shared.admission import Gate
 from assay_shared.config import load_config
 from assay_shared.errors import Unreachable
-from assay_shared.json_route import put_first, use_json_routes
+from assay_shared.json_route import put_first, up_to, use_json_routes
 from assay_shared.responses import errors_of
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_shared.types import JudgeRequest, JudgeResponse
+
+#: Of a group: 256 answers of 64 KiB each.
+_GROUP_BYTES = 16 * 2**20
 
 
 def create_app(settings: JudgeSettings) -> FastAPI:
@@ -54,7 +57,11 @@ def create_app(settings: JudgeSettings) -> FastAPI:
     gate = Gate(settings.judge_max_running, settings.judge_max_waiting)
     chain = make_chain(config, shared, gate, registry)
 
-    @app.post("/v1/judge", openapi_extra=needs(Scope.JUDGE_JUDGE), responses=errors_of())
+    @app.post(
+        "/v1/judge",
+        openapi_extra=needs(Scope.JUDGE_JUDGE) | up_to(_GROUP_BYTES),
+        responses=errors_of(),
+    )
     async def judge(request: JudgeRequest) -> JudgeResponse:
         """Judge a group of answers to one question."""
         return await chain.judge(request)

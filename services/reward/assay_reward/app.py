@@ -28,7 +28,7 @@ from assay_shared.errors import (
     TimedOut,
     Unreachable,
 )
-from assay_shared.json_route import put_first, use_json_routes
+from assay_shared.json_route import put_first, up_to, use_json_routes
 from assay_shared.responses import errors_of, errors_of_reading
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
@@ -48,6 +48,8 @@ from assay_shared.workers import Workers
 
 #: How long sandbox and judge are asked again where nobody has been there yet, or for long.
 _ABSENT_S = 0.5
+#: Of a task of an environment, and all that was said so far.
+_EPISODE_BYTES = 8 * 2**20
 
 
 def create_app(settings: RewardSettings) -> FastAPI:
@@ -147,7 +149,7 @@ def _add_scoring(app: FastAPI, rubrics: Rubrics, scorer: Callable[[], Scorer]) -
 def _add_environments(app: FastAPI, steps: Callable[[], Steps]) -> None:
     @app.post(
         "/v1/environments/{name}/step",
-        openapi_extra=needs(Scope.REWARD_STEP),
+        openapi_extra=needs(Scope.REWARD_STEP) | up_to(_EPISODE_BYTES),
         responses=errors_of(NotFound, SandboxFault, SolverFault, Unreachable, TimedOut),
     )
     async def step(name: str, request: StepRequest) -> StepResponse:

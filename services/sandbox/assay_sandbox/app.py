@@ -35,7 +35,7 @@ from assay_shared.errors import (
     SandboxFault,
     TimedOut,
 )
-from assay_shared.json_route import put_first, use_json_routes
+from assay_shared.json_route import put_first, up_to, use_json_routes
 from assay_shared.responses import errors_of, errors_of_reading
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
@@ -50,6 +50,9 @@ from assay_shared.types import (
     TestReport,
     TestRequest,
 )
+
+#: Of a cell.
+_CELL_BYTES = 4 * 2**20
 
 
 def create_app(settings: SandboxSettings) -> FastAPI:
@@ -140,7 +143,7 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
 
     @app.post(
         "/v1/sessions/{session}/execute",
-        openapi_extra=needs(Scope.SANDBOX_SESSIONS),
+        openapi_extra=needs(Scope.SANDBOX_SESSIONS) | up_to(_CELL_BYTES),
         responses=errors_of(NotFound, Conflict, SandboxFault),
     )
     async def execute(session: str, cell: Cell) -> CellResult:
@@ -259,14 +262,14 @@ def _add_datasets(app: FastAPI, fusion: SandboxFusion) -> None:
         return await fusion.get_prompt_by_id(request)
 
     @app.post("/get_metrics", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of())
-    def get_metrics(request: MetricsRequest) -> dict[str, JsonValue]:
+    async def get_metrics(request: MetricsRequest) -> dict[str, JsonValue]:
         """Return nothing: no data set that is served has metrics of its own there either."""
         return {}
 
     @app.post(
         "/get_metrics_function", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of()
     )
-    def get_metrics_function(request: MetricsRequest) -> MetricsFunction:
+    async def get_metrics_function(request: MetricsRequest) -> MetricsFunction:
         """Return no function, as above."""
         return MetricsFunction()
 

@@ -8,6 +8,7 @@ from typing import Annotated
 from pydantic import BaseModel, BeforeValidator, Field
 from pydantic_core import from_json
 
+from assay_shared.json_body import check_size
 from assay_shared.types import (
     MAX_CASES,
     AssertCase,
@@ -17,6 +18,7 @@ from assay_shared.types import (
     Status,
     StdinCase,
     TestRequest,
+    Utf8Text,
     at_most,
 )
 
@@ -46,14 +48,21 @@ except SystemExit:
 
 def _parse(tests: object) -> object:
     """Tests may travel as JSON in a string. Their pickled form would run the sender's code."""
-    return from_json(tests) if isinstance(tests, str) else tests
+    if not isinstance(tests, str):
+        return tests
+    try:
+        content = tests.encode()
+    except UnicodeEncodeError:
+        raise ValueError("must be Unicode text without lone surrogates") from None
+    check_size(content)
+    return from_json(content)
 
 
 class IoTest(BaseModel):
     """What is read, and what has to be printed."""
 
     input: str
-    output: str
+    output: Utf8Text
 
 
 class _Request(BaseModel):

@@ -3,8 +3,9 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Annotated
 
-from fastapi import FastAPI
+from fastapi import FastAPI, Header
 from fastapi.responses import HTMLResponse, StreamingResponse
 from pydantic import JsonValue
 
@@ -13,6 +14,7 @@ from assay_shared.access import needs
 from assay_shared.browsers import content_policy
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.gpus import num_gpus
+from assay_shared.json_route import put_first, up_to, use_json_routes
 from assay_shared.scopes import Scope
 from assay_shared.service import create_service
 from assay_trainer.mesh_metrics import MeshMetrics, free_bytes
@@ -20,6 +22,8 @@ from assay_trainer.run_metrics import RunMetrics
 from assay_trainer.runs import Runs
 from assay_trainer.settings import TrainerSettings
 
+#: Of the content of a run file.
+_RUN_FILE_BYTES = 2**20
 _DASHBOARD = Path(__file__).parent / "dashboard.html"
 
 
@@ -38,6 +42,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         async with watch.watching(), runs.starting():
             yield
         runs.close()
+        await large_bodies.close()
 
     def health() -> dict[str, JsonValue]:
         return {
@@ -47,6 +52,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         }
 
     app = create_service("trainer", settings, lifespan, health=health, on_stop=runs.begin_stop)
+    large_bodies = use_json_routes(app, takes_half_characters=False)
     registry = app.state.metrics.registry
     registry.register(RunMetrics(runs))
     watch = MeshMetrics(settings.redis_url, runs, settings.runs, registry)
@@ -59,12 +65,15 @@ def create_app(settings: TrainerSettings) -> FastAPI:
         """A page that follows the runs."""
         return HTMLResponse(page, headers=headers)
 
+    put_first(app)
     return app
 
 
 def _add_runs(app: FastAPI, runs: Runs) -> None:
     @app.post(
-        "/v1/runs", status_code=201, openapi_extra=needs(Scope.TRAINER_CONTROL, action="start run")
+        "/v1/runs",
+        status_code=201,
+        openapi_extra=needs(Scope.TRAINER_CONTROL, action="start run") | up_to(_RUN_FILE_BYTES),
     )
     async def start(request: RunRequest) -> RunInfo:
         """Start a run; where as many run as may, it waits in a queue."""
@@ -94,16 +103,10 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
         return runs.resume(name)
 
     @app.get("/v1/runs/{name}/events", openapi_extra=needs(Scope.TRAINER_READ))
-    async def events(name: str) -> StreamingResponse:
-        """All events of a run as server-sent events; ends when the run does."""
-        runs.info(name)  # a run that is not there is a 404, not a broken stream
-        return StreamingResponse(_stream(runs, name), media_type="text/event-stream")
+    async def events(name: str, last_event_id: Annotated[str, Header()] = "0") -> StreamingResponse:
+        """All events of a run as server-sent events; ends when the run does.
 
-
-async def _stream(runs: Runs, name: str) -> AsyncIterator[str]:
-    async for item in runs.events(name):
-        if item is None:
-            yield ": still here\n\n"
-        else:
-            number, event = item
-            yield f"id: {number}\ndata: {event.model_dump_json()}\n\n"
+        With `Last-Event-ID`, those after the event that had this id.
+        """
+        parts = await runs.events(name, last_event_id)
+        return StreamingResponse(parts, media_type="text/event-stream")

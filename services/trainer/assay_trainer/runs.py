@@ -7,6 +7,7 @@ command started is shown like one of the service's own.
 import asyncio
 import builtins
 import logging
+import re
 import subprocess
 import sys
 import time
@@ -17,18 +18,18 @@ from pathlib import Path
 from assay_shared import run_lock
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.config import parse_config
-from assay_shared.errors import AssayError, Conflict, NotFound, Overloaded
+from assay_shared.errors import AssayError, Conflict, InvalidInput, NotFound, Overloaded
 from assay_shared.processes import last_lines, spawn, wait_or_kill
-from assay_shared.run_folder import Event, RunFolder, RunStatus, check_run_name
+from assay_shared.run_folder import RunFolder, RunStatus, check_run_name
 from assay_trainer.config import RunConfig
 from assay_trainer.endings import lost_message
+from assay_trainer.event_stream import EventStreams, check_position
 from assay_trainer.record import create_run
 
 _log = logging.getLogger(__name__)
 #: Left in the folder of a run that was stopped only because its service was.
 _RESUME = ".resume"
-_POLL_S = 0.2
-_KEEP_ALIVE_S = 10.0
+_EVENT_ID = re.compile(r"[0-9]{1,18}")
 _START_NEXT_EVERY_S = 0.5
 _RETRY_AFTER_S = 60.0
 
@@ -53,6 +54,7 @@ class Runs:
         self._stop_grace_s = stop_grace_s
         self._max_running = max_running
         self._max_waiting = max_waiting
+        self._streams = EventStreams()
         self._stop_by: float | None = None
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
         self._waiting: builtins.list[str] = []
@@ -166,23 +168,18 @@ class Runs:
         if owner is not None:
             raise Conflict(f"run {name} belongs to {owner}")
 
-    async def events(self, name: str) -> AsyncIterator[tuple[int, Event] | None]:
-        """Numbered events from the first, as they come; None now and then, to show life."""
-        folder = self._open(name)
-        sent, idle_s = 0, 0.0
-        while True:
-            alive = self._is_alive(name)  # before the look: what a process wrote last is not missed
-            for number, event in enumerate(folder.read_events()):
-                if number >= sent:
-                    yield number, event
-                    sent, idle_s = number + 1, 0.0
-            if not alive:
-                return
-            await asyncio.sleep(_POLL_S)
-            idle_s += _POLL_S
-            if idle_s >= _KEEP_ALIVE_S:
-                yield None
-                idle_s = 0.0
+    async def events(self, name: str, last_event_id: str = "0") -> AsyncIterator[bytes]:
+        """Return what a client of a run's events is sent, after the event with this id.
+
+        Raises:
+            InvalidInput: no event has this id.
+        """
+        file = self._open(name).events
+        if not _EVENT_ID.fullmatch(last_event_id):
+            raise InvalidInput("must be the id of an event", field="last-event-id")
+        position = int(last_event_id)
+        await asyncio.to_thread(check_position, file, position)
+        return self._streams.follow(file, position, lambda: self._is_alive(name))
 
     def begin_stop(self) -> None:
         """Ask all runs that this service started to stop after their step.

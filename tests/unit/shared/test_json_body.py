@@ -1,11 +1,21 @@
 """A body that the validator reads itself means what it means to Python's own parser."""
 
 import json
+import time
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from assay_shared.json_body import Problem, Unreadable, check_presence, read_body
+from assay_shared.json_body import (
+    MAX_KEYS,
+    MAX_VALUES,
+    Problem,
+    TooManyValues,
+    Unreadable,
+    check_presence,
+    check_size,
+    read_body,
+)
 from assay_shared.types import ExecutionRequest, TestRequest
 
 CALL = b'{"code":"","cases":[{"kind":"call","function":"f","args":[%s],"expected":null}]}'
@@ -111,3 +121,60 @@ def test_a_body_may_not_be_missing() -> None:
     problem = check_presence(False, "application/json")
     assert problem is not None
     assert problem.error["type"] == "missing"
+
+
+def test_a_list_ends_at_its_first_wrong_item_and_other_fields_are_named() -> None:
+    body = b'{"code":1,"stdin":[' + b"0," * 100_000 + b'0],"files":5,"a":0,"b":0}'
+    found = read_body(ExecutionRequest, body)
+    assert isinstance(found, Problem)
+    assert found.error["loc"] == ("body", "code")
+    assert found.num_errors == 5
+    assert set(found.others) <= {"stdin", "files", "a", "b"}
+    assert len(found.others) == 3
+
+
+@pytest.mark.parametrize(
+    ("body", "is_too_many"),
+    [
+        (b'{"token_ids":[' + b"0," * (MAX_VALUES + 1) + b"0]}", True),
+        (b"[" + b'"a,b",' * (MAX_VALUES + 1) + b"0]", True),
+        (b"{" + b'"a":0,' * (MAX_KEYS - 1) + b'"a":0}', False),
+        (b"{" + b'"a":{"b":0},' * (MAX_KEYS // 2) + b'"a":{"b":0}}', True),
+        (b'"' + b',:\\"' * MAX_VALUES + b'"', False),
+        (b'"' + b",:\\" * MAX_VALUES, False),
+        (b'",' * MAX_VALUES + b'"' * 10, False),
+    ],
+)
+def test_values_are_counted_before_they_are_parsed(body: bytes, is_too_many: bool) -> None:
+    started = time.process_time()
+    if is_too_many:
+        with pytest.raises(TooManyValues):
+            check_size(body)
+    else:
+        check_size(body)
+    assert time.process_time() - started < 2
+
+
+def test_a_body_of_unknown_keys_is_told_in_brief() -> None:
+    keys = b",".join(b'"k%d":0' % number for number in range(100_000))
+    found = read_body(ExecutionRequest, b"{" + keys + b"}")
+    assert isinstance(found, Problem)
+    assert found.error["msg"] == "more than 10000 things are wrong"
+    assert found.num_errors > 100_000 - 1
+
+
+@pytest.mark.parametrize(
+    ("body", "place"),
+    [
+        (b'{"code":"a\\ud800"}', ("body", "code")),
+        (b'{"code":"","files":{"x":["b","\\udc00"]}}', ("body", "files", "x", 1)),
+        (b'{"\\ud800":1}', ("body", "\ud800")),
+    ],
+)
+def test_half_characters_are_refused_where_they_are_no_text(
+    body: bytes, place: tuple[str | int, ...]
+) -> None:
+    found = read_body(ExecutionRequest, body, takes_half_characters=False)
+    assert isinstance(found, Problem)
+    assert found.error["loc"] == place
+    assert found.error["type"] == "string_unicode"

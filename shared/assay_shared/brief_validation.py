@@ -1,0 +1,52 @@
+"""Validation that stops at the first wrong item of a list, and errors that are told in brief.
+
+pydantic makes an error of each wrong item: a body of two megabytes would take gigabytes.
+"""
+
+import functools
+from typing import Any
+
+from pydantic import BaseModel, ValidationError
+from pydantic_core import SchemaValidator
+
+_LISTS = frozenset({"list", "tuple", "set", "frozenset"})
+#: What a schema holds that is no schema.
+_OTHER = frozenset({"default", "expected", "metadata", "serialization"})
+#: With more errors than this, each is left unsaid: only unknown keys can be so many.
+_MOST_TOLD = 10_000
+#: Fields that are named after the first.
+_NUM_OTHERS = 3
+
+
+@functools.cache
+def brief_validator(model: type[BaseModel]) -> SchemaValidator:
+    """Return the validator of a model, which ends a list at its first wrong item."""
+    return SchemaValidator(_brief(model.__pydantic_core_schema__), _use_prebuilt=False)
+
+
+def _brief(schema: Any) -> Any:
+    if isinstance(schema, list | tuple):
+        return type(schema)(map(_brief, schema))
+    if not isinstance(schema, dict):
+        return schema
+    copy = {key: value if key in _OTHER else _brief(value) for key, value in schema.items()}
+    fields = schema.get("fields")
+    if isinstance(fields, dict):  # its keys are a model's own names
+        copy["fields"] = {name: _brief(field) for name, field in fields.items()}
+    kind = schema.get("type")
+    if isinstance(kind, str) and kind in _LISTS:
+        copy["fail_fast"] = True
+    return copy
+
+
+def first_errors(
+    error: ValidationError, *, with_input: bool = True, most: int = 1 + _NUM_OTHERS
+) -> list[dict[str, Any]]:
+    """Return at most so many errors, each of another field; one for all if they are too many."""
+    if error.error_count() > _MOST_TOLD:
+        message = f"more than {_MOST_TOLD} things are wrong"
+        return [{"type": "too_many", "loc": (), "msg": message, "input": {}}]
+    told = error.errors(include_url=False, include_context=False, include_input=with_input)
+    by_field = {str(one["loc"]): one for one in reversed(told)}
+    first = [dict(one) for one in reversed(by_field.values())]
+    return first[:most]
