@@ -99,7 +99,7 @@ def test_broad_handlers_stay_at_the_boundaries() -> None:
         "services/inference/assay_inference/prompt_reading.py",
         "services/inference/assay_inference/running.py",
         "services/inference/assay_inference/schedule.py",
-        "shared/assay_shared/answers/formula.py",
+        "shared/assay_shared/answers/proof.py",
         "shared/assay_shared/cli.py",
         "shared/assay_shared/screened_queue.py",
         "shared/assay_shared/worker_process.py",

@@ -25,6 +25,8 @@ class Symbolic:
         self._workers = workers or Workers(MODULES)
         self._flights: SingleFlight[bool | TooHard | InvalidInput] = SingleFlight()
         self._kept: OrderedDict[tuple[str, str], bool | TooHard | InvalidInput] = OrderedDict()
+        #: Whether a reference is too hard by itself: it is found out once for all its answers.
+        self._blamed: OrderedDict[str, bool] = OrderedDict()
 
     async def equal(self, answer: str, reference: str) -> bool:
         """Whether both are the same value.
@@ -63,11 +65,15 @@ class Symbolic:
 
     async def _is_too_hard(self, reference: str) -> bool:
         """Whether not even a plain formula can be compared with it: no answer is to blame."""
-        try:
-            await self._ask(_PLAIN, reference)
-        except TooHard:
-            return True
-        return False
+        if reference not in self._blamed:
+            try:
+                await self._ask(_PLAIN, reference)
+                self._blamed[reference] = False
+            except TooHard:
+                self._blamed[reference] = True
+            if len(self._blamed) > _KEPT:
+                self._blamed.popitem(last=False)
+        return self._blamed[reference]
 
     async def _ask(self, answer: str, reference: str) -> bool:
         return bool(await self._workers.call(_EQUAL, answer, reference, cpu_s=self._cpu_s))

@@ -2,16 +2,25 @@
 
 import re
 import string
+import unicodedata
 
 _ARTICLES = re.compile(r"\b(?:a|an|the)\b")
 _DROPPED = str.maketrans("", "", string.punctuation)
 
 
 def normalise(text: str) -> str:
-    """Lower case without articles, punctuation, extra space.
+    """Lower case without articles, punctuation, extra space, and final marks of any script.
 
     A text of nothing else, such as the choice "A", keeps them: it would equal an empty answer.
     """
-    folded = text.casefold()
+    folded = _without_final_marks(text.casefold())
     plain = " ".join(_ARTICLES.sub(" ", folded.translate(_DROPPED)).split())
     return plain or " ".join(folded.split())
+
+
+def _without_final_marks(text: str) -> str:
+    """Without the marks of other scripts at the end: those of ASCII are dropped anywhere."""
+    bare = text.rstrip()
+    while bare and not bare[-1].isascii() and unicodedata.category(bare[-1]) == "Po":
+        bare = bare[:-1].rstrip()
+    return bare or text

@@ -24,8 +24,10 @@ _MAX_SEARCHED = 8192
 _MAX_OPTION = 1000
 #: Options come with each group of answers to their task: what is worked out of short ones is kept.
 _MAX_KEPT = 200
-_DECORATION = str.maketrans("（）", "()", '*`_"“”')
+_DECORATION = str.maketrans("（）", "()", '*`"“”')
 _DECORATED = re.compile('[（）*`"“”]')
+#: The underscores around an emphasis, which are no index: CO_2, H_{2}O.
+_UNDERSCORES = re.compile(r"(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?![\w{])")
 _MAX_MARKS = 16
 _BOXED = re.compile(r"boxed|</answer>", re.IGNORECASE)
 #: How much longer than an option's text a way of writing it may be.
@@ -157,7 +159,10 @@ _short_key = lru_cache(maxsize=4096)(_key)
 
 
 def _undecorated(text: str) -> str:
-    return text.translate(_DECORATION) if _DECORATED.search(text) else text
+    if not _DECORATED.search(text):
+        return text
+    bare = text.translate(_DECORATION)
+    return _UNDERSCORES.sub("", bare) if "_" in bare else bare
 
 
 def is_there_twice(texts: Sequence[str], letter: str) -> bool:
@@ -277,7 +282,7 @@ def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
     """Whether the text claims an option, and the one that it claims last."""
     claim, correct = _last_claiming(text), _last_correct(text)
     if correct is not None and (claim is None or correct.end() >= claim.end()):
-        letter = options.letter(correct["letter"])
+        letter = _praised(text, correct, options)
         start, end = correct.start(), correct.end()
     elif claim is not None:
         letter, end = _said(text, claim.end(), options)
@@ -323,6 +328,13 @@ def _last_correct(text: str) -> re.Match[str] | None:
     if text.isascii() and _PRAISE.search(text.lower()) is None:
         return None
     return last_match(_CORRECT, text)
+
+
+def _praised(text: str, correct: re.Match[str], options: Options) -> str | None:
+    """The option that is said to be correct; None where that is the text of another option."""
+    letter = options.letter(correct["letter"])
+    line = text[correct.end("letter") :][:_MAX_OPTION].partition("\n")[0]
+    return letter if _by_text(line.lstrip(")]. "), options) in (None, letter) else None
 
 
 def _doubted(text: str, start: int) -> bool:

@@ -1,5 +1,6 @@
 """Values and conditions with "and", "or" or a comma between them: x > 3 or x < -3."""
 
+import itertools
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -18,6 +19,7 @@ from assay_shared.answers.values import (
 
 _MOST, _LEAST = float("inf"), float("-inf")
 _INFINITE = {"\\infty": _MOST, "+\\infty": _MOST, "-\\infty": _LEAST}
+_MAX_POINTS = 16
 _INDEXED = re.compile(r"([A-Za-z])_?\d")
 
 
@@ -60,6 +62,11 @@ def _is_condition(item: Value) -> bool:
     if isinstance(item, Several):
         return item.joined_by in ("and", "or")
     return isinstance(item, Relation) or (isinstance(item, Named) and item.is_member)
+
+
+def is_statement(item: Value) -> bool:
+    """Whether a value says something of a name, as x = 5 and x > 5 do, and 5 does not."""
+    return isinstance(item, Named | Assigned) or _is_condition(item)
 
 
 def _solutions(items: Sequence[Value]) -> Value | None:
@@ -132,6 +139,21 @@ def united(parts: Sequence[Value]) -> Value:
         is_union = isinstance(part, Several) and part.joined_by == "\\cup"
         flat += part.items if is_union else [part]  # type: ignore[union-attr]  # it is `Several`
     return Several(tuple(flat), "\\cup")
+
+
+def all_but(points: Sequence[Value]) -> Value | None:
+    """All real numbers but the points; None where these are no numbers in a known order."""
+    if len(points) > 1:
+        numbers = {
+            point.value for point in points if isinstance(point, Quantity) and point.unit is None
+        }
+        if not len(numbers) == len(points) <= _MAX_POINTS:
+            return None
+        points = [Quantity(number) for number in sorted(numbers)]
+    elif not all(isinstance(point, Quantity | Formula) for point in points):
+        return None
+    ends = [Formula("-\\infty"), *points, Formula("\\infty")]
+    return united([Ordered("(", pair, ")") for pair in itertools.pairwise(ends)])
 
 
 def _both(parts: list[Value], join: str) -> Value | None:

@@ -5,16 +5,19 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 from functools import lru_cache
+from typing import Protocol
 
 from assay_shared.answers.conditions import is_indexed
 from assay_shared.answers.formula import equal_formulas, is_formula
-from assay_shared.answers.latex import MAX_LENGTH, plain, words_of
+from assay_shared.answers.latex import MAX_LENGTH, OPEN, plain, words_of
 from assay_shared.answers.quantity import Quantity
 from assay_shared.answers.structure import value_of
+from assay_shared.answers.units import Unit
 from assay_shared.answers.values import (
     Assigned,
     Formula,
     Matrix,
+    Measured,
     Named,
     Ordered,
     Relation,
@@ -27,7 +30,15 @@ from assay_shared.answers.words import same_words
 _MAX_ITEMS = 64
 _SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _SPACE_OF_WORDS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
-Prove = Callable[[str, str], bool]
+#: The name of a number that varies, and not of a function.
+_VARIABLE = re.compile(r"[A-Za-z](?:_\w)?|\\[a-z]{2,8}")
+_DEGREES, _RADIANS = (("angle", 1),), (("radians", 1),)
+
+
+class Prove(Protocol):
+    """Tells whether two formulas are equal, or are but for a rational factor."""
+
+    def __call__(self, answer: str, reference: str, but_for_a_factor: bool = False) -> bool: ...
 
 
 class NeedsProof(Exception):
@@ -48,7 +59,7 @@ def equal_by_proof(answer: str, reference: str) -> bool:
     return _compared(answer, reference, equal_formulas) is True
 
 
-def _unproven(one: str, other: str) -> bool:
+def _unproven(answer: str, reference: str, but_for_a_factor: bool = False) -> bool:
     raise NeedsProof
 
 
@@ -63,6 +74,8 @@ def _compared(answer: str, reference: str, prove: Prove) -> bool | None:
     given, expected = value_of(one), value_of(other)
     if isinstance(given, Quantity) and isinstance(expected, Quantity):
         return given.equals(expected)
+    if (OPEN in one or OPEN in other) and _packed_words(one) == _packed_words(other):
+        return True
     return _same(_only(given), _only(expected), prove)
 
 
@@ -90,6 +103,10 @@ def _same(one: Value, other: Value, prove: Prove) -> bool | None:
     for kind, same in _BY_KIND:
         if isinstance(one, kind) and isinstance(other, kind):
             return same(one, other, prove)
+    return _same_formula(one, other, prove)
+
+
+def _same_formula(one: Value, other: Value, prove: Prove) -> bool | None:
     first, second = _formula(one), _formula(other)
     if first is None or second is None:
         return None
@@ -102,15 +119,57 @@ def _same(one: Value, other: Value, prove: Prove) -> bool | None:
 
 def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
     """x = 5 is 5, and is not y = 5. A relation may be the same equation."""
-    if isinstance(one, Named) and isinstance(other, Named):
-        if not one.names & other.names:
-            return None
-        return _same(one.value, other.value, prove)
-    named, bare = (one, other) if isinstance(one, Named) else (other, one)
-    assert isinstance(named, Named)
-    if isinstance(bare, Relation | Words):
+    if isinstance(one, Named) and isinstance(other, Named) and one.names & other.names:
+        is_other = one.is_member != other.is_member and isinstance(other.value, Formula)
+        return None if is_other else _same(one.value, other.value, prove)
+    if isinstance(one, Named | Relation) and isinstance(other, Named | Relation):
+        first, second = _difference(one), _difference(other)
+        return _same_equation(first, second, prove) if first and second else None
+    if isinstance(one, Named):
+        return _same(one.value, other, prove)
+    return _same(one, other.value, prove) if isinstance(other, Named) else None
+
+
+def _same_measured(one: Value, other: Value, prove: Prove) -> bool | None:
+    """The same formula and unit, which one side may leave out; known units are converted."""
+    texts = [_packed(it.text) for it in (one, other) if isinstance(it, Measured | Formula)]
+    if len(texts) == 2 and texts[0] == texts[1]:
+        return True
+    first, second = _formula_and_unit(one), _formula_and_unit(other)
+    scales = _scales(first[1], second[1]) if first and second else None
+    if first is None or second is None or scales is None:
         return None
-    return _same(named.value, bare, prove)
+    left, right = Formula(first[0] + scales[0]), Formula(second[0] + scales[1])
+    return _same_formula(left, right, prove)
+
+
+def _formula_and_unit(value: Value) -> tuple[str, Unit | None] | None:
+    """In brackets, the formula that stands before a unit."""
+    if isinstance(value, Measured):
+        return f"({value.formula})", value.unit
+    if isinstance(value, Quantity):
+        is_sure = value.unit is None or value.unit.is_sure
+        return (f"({value.value})", value.unit) if is_sure else None
+    return (f"({words_of(value.text)})", None) if isinstance(value, Formula) else None
+
+
+def _scales(one: Unit | None, other: Unit | None) -> tuple[str, str] | None:
+    """What each formula is to be multiplied with; None for units of different things."""
+    if one is None or other is None:
+        return _in_degrees(one, "°"), _in_degrees(other, "°")
+    if one.text == other.text:
+        return "", ""
+    if not one.is_known or not other.is_known:
+        return None
+    if one.powers == other.powers:
+        return ("", "") if one.size == other.size else (f"*({one.size})", f"*({other.size})")
+    if {one.powers, other.powers} == {_DEGREES, _RADIANS}:
+        return _in_degrees(one, r"*\pi/180"), _in_degrees(other, r"*\pi/180")
+    return None
+
+
+def _in_degrees(unit: Unit | None, scale: str) -> str:
+    return scale if unit is not None and unit.powers == _DEGREES else ""
 
 
 def _same_assigned(one: Value, other: Value, prove: Prove) -> bool | None:
@@ -138,14 +197,18 @@ def _same_text(one: Value, other: Value, prove: Prove) -> bool | None:
     first, second = words_of(one.text), words_of(other.text)
     if same_words(first, second):
         return True
-    packed = (_SPACE_OF_WORDS.sub("", _unbraced(text)) for text in (first, second))
-    return True if next(packed) == next(packed) else None
+    return True if _packed_words(first) == _packed_words(second) else None
 
 
 def _packed(text: str) -> str:
     """Without the spaces and braces that mean nothing to TeX: all but those between numbers."""
     bare = words_of(_unbraced(text))
     return _SPACE.sub("", bare) if " " in bare else bare
+
+
+def _packed_words(text: str) -> str:
+    """Without the spaces beside signs: those between words and numbers part them."""
+    return _SPACE_OF_WORDS.sub("", words_of(_unbraced(text)))
 
 
 @lru_cache(maxsize=1024)
@@ -236,7 +299,7 @@ def _each_same(ones: tuple[Value, ...], others: tuple[Value, ...], prove: Prove)
 
 
 def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
-    """The same relations between the same differences, an equation's with either sign."""
+    """The same relations between the same differences."""
     assert isinstance(one, Relation)
     assert isinstance(other, Relation)
     if one.relations != other.relations:
@@ -244,12 +307,30 @@ def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
     if one.sides == other.sides:
         return True
     pairs = list(zip(_differences(one), _differences(other), strict=True))
+    if one.relations in (("=",), ("!=",)):
+        return _same_equation(*pairs[0], prove)
     if not all(is_formula(first) and is_formula(second) for first, second in pairs):
         return None
-    if all(prove(first, second) for first, second in pairs):
+    return all(prove(first, second) for first, second in pairs) or None
+
+
+def _same_equation(one: str, other: str, prove: Prove) -> bool | None:
+    """Whether the sides of two equations differ by the same, or by a multiple: y = 2x, 2x-y = 0."""
+    if not is_formula(one) or not is_formula(other):
+        return None
+    if prove(one, other, but_for_a_factor=True) or prove(one, other):
         return True
-    is_equation = one.relations in (("=",), ("!=",))
-    return (is_equation and prove(pairs[0][0], f"-({pairs[0][1]})")) or None
+    return prove(one, f"-({other})") or None
+
+
+def _difference(value: Named | Relation) -> str | None:
+    """One side of an equation less the other; None for anything else that is said of a name."""
+    if isinstance(value, Relation):
+        return _differences(value)[0] if value.relations == ("=",) else None
+    name = min(value.names, key=len)
+    if value.is_member or not isinstance(value.value, Formula) or not _VARIABLE.fullmatch(name):
+        return None
+    return f"({name})-({words_of(value.value.text)})"
 
 
 def _differences(relation: Relation) -> list[str]:
@@ -261,6 +342,7 @@ def _differences(relation: Relation) -> list[str]:
 _LOOKED_INTO: tuple[tuple[type, Callable[[Value, Value, Prove], bool | None]], ...] = (
     (Named, _same_named),
     (Assigned, _same_assigned),
+    (Measured, _same_measured),
     (Words, _same_text),
 )
 _BY_KIND: tuple[tuple[type, Callable[[Value, Value, Prove], bool | None]], ...] = (

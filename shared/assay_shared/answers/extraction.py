@@ -9,6 +9,7 @@ from typing import NamedTuple
 from assay_shared.answers.latex import plain
 from assay_shared.answers.quantity import quantity_of
 from assay_shared.answers.structure import FORMULA_NAMES, value_of
+from assay_shared.answers.styles import unstyled
 from assay_shared.answers.units import UNIT_NAMES
 from assay_shared.answers.values import Formula, Named, Words
 
@@ -25,6 +26,13 @@ _CLAIM = re.compile(
     r"[ \t]*+(?:[:=][ \t]*+)?+(?:\*\*[ \t]*+)?+([^\n]++)",
     re.IGNORECASE,
 )
+#: What may stand before "the answer is" where it gives words: anything else might deny them.
+_LEADS_TO_CLAIM = re.compile(
+    r"(?:\A|[.!\n:]\s*+)(?:(?:so|thus|hence|therefore|then|finally|and|in\ conclusion)\b[\s,]*+)*+"
+    r"(?:(?:the|my|our|final|correct|right)\s++)*+\Z",
+    re.IGNORECASE,
+)
+_NO_WORDS = re.compile(r"[\d$\\?]")
 _MATHS = re.compile(
     r"\$\$([^$]++)\$\$|\$([^$\n]++)\$"
     r"|\\\(((?:[^\\]|\\[^)(])*+)\\\)|\\\[((?:[^\\]|\\[^\][])*+)\\\]"
@@ -41,6 +49,8 @@ _UNIT = "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse
 _QUANTITY = re.compile(
     rf"(?:(?<![\w)}}\]])[-+−])?+\\?[$€£¥]?+-?(?:{_NUMBER}){_SCALED}(?:\s?\\?(?:{_UNIT})(?![^\W\d_]))?+"
 )
+#: A quantity just before another one: 1 hour and 30 minutes are one value, if they are any.
+_LARGER = re.compile(rf"(?<![\w.,/])(?:{_NUMBER})\s?(?:{_UNIT})(?:,?\sand\s|,?\s)\Z")
 #: Words that make another value of the number after them, or deny it.
 _CHANGES = (
     r"\b(?:minus|negative|than|least|most|below|above|over|under|exceeds|instead\ of|step|page"
@@ -64,6 +74,7 @@ _PART_AFTER = re.compile(
 )
 #: Characters around a number or box that may make it a part of more.
 _MAX_AROUND = 24
+_MAX_LEAD = 80
 #: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
 _OPERATOR_BEFORE = re.compile(
     r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d\.?|[_^]\{"
@@ -119,7 +130,8 @@ def extract(text: str, part: Extract) -> str | None:
         case Extract.LAST_LINE:
             return text.strip().rpartition("\n")[2].strip()
         case Extract.BOXED:
-            return last_boxed(text)
+            boxed = last_boxed(text)
+            return None if boxed is None else unstyled(boxed)
         case Extract.MARKED:
             return last_marked(text)
         case Extract.TAGGED:
@@ -304,9 +316,16 @@ def _claimed(text: str) -> str | None:
     if found is None or found.end() < len(text.rstrip()):
         return None
     said = found[1].strip().rstrip(".").strip()
-    if len(said) <= _MAX_SHORT and _is_value(said):
+    if len(said) > _MAX_SHORT:
+        return None
+    if _is_value(said) or (not _NO_WORDS.search(said) and _is_said_plainly(text, found)):
         return said
     return None
+
+
+def _is_said_plainly(text: str, claim: re.Match[str]) -> bool:
+    """Whether a claim is a sentence of its own: So the answer is Paris."""
+    return bool(_LEADS_TO_CLAIM.search(text[max(0, claim.start() - _MAX_LEAD) : claim.start()]))
 
 
 def _claims_another(text: str, standing: str) -> bool:
@@ -351,6 +370,9 @@ def last_quantity(text: str, start: int = 0) -> str | None:
     if found is None:
         return None
     before = text[max(start, found.start() - _MAX_AROUND) : found.start()]
+    said, larger = found.group(), _LARGER.search(before)
+    if larger is not None:
+        said, before = larger.group() + said, before[: larger.start()]
     if _PART_BEFORE.search(before) or _PART_AFTER.match(text, found.end()):
         return None
-    return found.group() if quantity_of(plain(found.group())) is not None else None
+    return said if quantity_of(plain(said)) is not None else None

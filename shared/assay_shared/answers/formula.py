@@ -1,80 +1,42 @@
-"""Equality of two formulas, proven by math-verify.
+"""Formulas, written so that sympy reads them as they are meant.
 
 Its parser drops what it does not know and reads two numbers side by side as a sum. So a formula is
 first written without doubt: every product with its sign, decimals as fractions, variables numbered.
 What that cannot read is not handed on.
 """
 
-import random
+import math
 import re
-from functools import lru_cache
-from typing import Any
+
+from assay_shared.answers.proof import proven
 
 _MAX_DEPTH = 24
 _MAX_TOKENS = 400
-_DIGITS = 60
-_TOKEN = re.compile(r"\s+|\d+(?:\.\d+)?|\.\d+|\\[A-Za-z]+|[A-Za-z]+|[-+*/^_!(){}\[\]|'°%]")
+_TOKEN = re.compile(r"\s+|\d+(?:\.\d+)?|\.\d+|\\[A-Za-z]+|[A-Za-z]+|[-+*/^_!(){}\[\]|'°%=]")
 _FUNCTIONS = frozenset(
     [
-        "sin",
-        "cos",
-        "tan",
-        "cot",
-        "sec",
-        "csc",
-        "arcsin",
-        "arccos",
-        "arctan",
-        "sinh",
-        "cosh",
-        "tanh",
-        "ln",
-        "log",
-        "exp",
+        *("sin", "cos", "tan", "cot", "sec", "csc", "arcsin", "arccos", "arctan"),
+        *("sinh", "cosh", "tanh", "ln", "log", "exp"),
     ]
 )
+_INVERSE = {"sin": "arcsin", "cos": "arccos", "tan": "arctan"}
+_OF_ANGLES = re.compile("sin|cos|tan|cot|sec|csc")
+_ALIASES = {f"a{name}": inverse for name, inverse in _INVERSE.items()}
 _CONSTANTS = {"pi": r"\pi", "e": "e", "i": "i"}
 _GREEK = frozenset(
     [
-        "alpha",
-        "beta",
-        "gamma",
-        "delta",
-        "epsilon",
-        "varepsilon",
-        "zeta",
-        "eta",
-        "theta",
-        "vartheta",
-        "iota",
-        "kappa",
-        "lambda",
-        "mu",
-        "nu",
-        "xi",
-        "rho",
-        "sigma",
-        "tau",
-        "upsilon",
-        "phi",
-        "varphi",
-        "chi",
-        "psi",
-        "omega",
-        "Gamma",
-        "Delta",
-        "Theta",
-        "Lambda",
-        "Xi",
-        "Sigma",
-        "Phi",
-        "Psi",
-        "Omega",
-        "emptyset",
-        "infty",
+        *("alpha", "beta", "gamma", "delta", "epsilon", "varepsilon", "zeta", "eta", "theta"),
+        *("vartheta", "iota", "kappa", "lambda", "mu", "nu", "xi", "rho", "sigma", "tau"),
+        *("upsilon", "phi", "varphi", "chi", "psi", "omega", "Gamma", "Delta", "Theta"),
+        *("Lambda", "Xi", "Sigma", "Phi", "Psi", "Omega", "emptyset", "infty"),
     ]
 )
-_PLAIN_NAMES = frozenset(("sqrt", "pi", "infty", "theta", "alpha")) | _FUNCTIONS
+_PLAIN_NAMES = frozenset(("sqrt", "pi", "infty", "theta", "alpha")) | _FUNCTIONS | {*_ALIASES}
+#: What rounds down or up, and where it ends; what repeats a term.
+_ROUNDED = {"lfloor": "rfloor", "lceil": "rceil"}
+_REPEATED = frozenset(("sum", "prod"))
+#: Terms of sums and factors of products, of those within others together.
+_MAX_TERMS = 1000
 _DERIVATIVE = re.compile(r"\{d(?:\^\{?\d\}?)?[A-Za-z]*\}\{d[A-Za-z](?:\^\{?\d\}?)?\}")
 _CALLED = frozenset("fghFGHPE")
 _OPERATORS = {"+": "+", "-": "-", "*": r"\cdot", "cdot": r"\cdot", "/": "/", "div": "/"}
@@ -91,6 +53,8 @@ class _Writer:
         self._tokens = _tokens(text)
         self._symbols = symbols
         self._place = 0
+        #: The variables of the sums and products around this place, and how many terms they have.
+        self._counted: dict[str, int] = {}
 
     def write(self) -> str:
         written = self._sum(0)
@@ -112,8 +76,7 @@ class _Writer:
 
     def _sum(self, depth: int, until: str = "") -> str:
         """Terms with their signs, up to a token that no term begins with."""
-        if depth > _MAX_DEPTH:
-            raise Unreadable("nested too deep")
+        _check(depth)
         written: list[str] = []
         while True:
             if self._peek() in ("+", "-"):
@@ -155,6 +118,7 @@ class _Writer:
         return [t if t in "{}" else "0" * t.isdigit() for t in ahead] == list("{0}{0}")
 
     def _power(self, depth: int, until: str) -> str:
+        _check(depth)
         base = self._atom(depth, until)
         while self._peek() in ("^", "!", "°", "%"):
             token = self._next()
@@ -171,13 +135,14 @@ class _Writer:
 
     def _argument(self, depth: int) -> str:
         """What a power, a root or a fraction takes: a group, or one digit, letter or command."""
+        _check(depth)
         if self._peek() == "{":
             return self._group("{", "}", depth)
         token = self._peek()
         if self._is_number(0) and len(token) > 1 and token.isdigit():
             self._tokens[self._place : self._place + 1] = [token[0], token[1:]]
         if token == "-":
-            return self._next() + self._argument(depth)
+            return self._next() + self._argument(depth + 1)
         return self._atom(depth + 1, "")
 
     def _group(self, opened: str, closed: str, depth: int) -> str:
@@ -195,19 +160,55 @@ class _Writer:
         self._next()
         if token and token[0] in "0123456789.":
             return _number(token)
-        if token == "frac":
-            derivative = self._derivative()
-            if derivative:
-                return self._numbered(derivative)
-            return rf"\frac{{{self._argument(depth)}}}{{{self._argument(depth)}}}"
-        if token == "binom":
-            return rf"\binom{{{self._argument(depth)}}}{{{self._argument(depth)}}}"
+        if token == "frac" and (derivative := self._derivative()):
+            return self._numbered(derivative)
+        if token in ("frac", "binom"):
+            return rf"\{token}{{{self._argument(depth + 1)}}}{{{self._argument(depth + 1)}}}"
         if token == "sqrt":
             root = f"[{self._group('[', ']', depth)}]" if self._peek() == "[" else ""
-            return rf"\sqrt{root}{{{self._argument(depth)}}}"
-        if token in _FUNCTIONS:
-            return self._function(token, depth, until)
+            return rf"\sqrt{root}{{{self._argument(depth + 1)}}}"
+        if token in _FUNCTIONS or token in _ALIASES:
+            return self._function(_ALIASES.get(token, token), depth, until)
+        if token in _ROUNDED:
+            self._place -= 1
+            inner = self._group(token, _ROUNDED[token], depth)
+            return rf"\{token} {inner} \{_ROUNDED[token]}"
+        if token in _REPEATED:
+            return self._repeated(token, depth, until)
         return self._symbol(token, depth)
+
+    def _repeated(self, name: str, depth: int, until: str) -> str:
+        """A sum or product of whole numbers from one to another, over the factors behind it."""
+        for token in "_{":
+            self._expect(token)
+        variable = self._next()
+        self._expect("=")
+        low = self._whole_number()
+        for token in "}^":
+            self._expect(token)
+        high = self._whole_number(in_braces=self._peek() == "{")
+        terms = high - low + 1
+        if len(variable) != 1 or variable in self._counted or not 0 < terms <= _MAX_TERMS:
+            raise Unreadable("a sum without an end")
+        self._counted[variable] = terms
+        if math.prod(self._counted.values()) > _MAX_TERMS:
+            raise Unreadable("too many terms")
+        counter = self._symbol(variable, depth)
+        body = self._product(depth + 1, until)
+        del self._counted[variable]
+        return rf"(\{name}_{{{counter}={low}}}^{{{high}}} ({body}))"
+
+    def _whole_number(self, in_braces: bool = False) -> int:
+        if in_braces:
+            self._expect("{")
+        sign = -1 if self._peek() == "-" else 1
+        self._place += sign < 0
+        token = self._next()
+        if not token.isdigit() or len(token) > 9:
+            raise Unreadable("no whole number")
+        if in_braces:
+            self._expect("}")
+        return sign * int(token)
 
     def _function(self, name: str, depth: int, until: str) -> str:
         power = base = ""
@@ -218,13 +219,15 @@ class _Writer:
                 base = self._argument(depth)
         if base and name != "log":
             raise Unreadable("a function with an index")
+        if power.replace(" ", "") == "-1":
+            if name not in _INVERSE:
+                raise Unreadable("an inverse or a reciprocal")
+            name, power = _INVERSE[name], ""
         argument = self._called(depth, until)
         if name == "exp":
             written = f"(e)^{{{argument}}}"
         else:
             written = rf"\{name}{f'_{{{base}}}' if base else ''}({argument})"
-        if power.replace(" ", "") == "-1":
-            raise Unreadable("an inverse or a reciprocal")
         return f"({written})^{{{power}}}" if power else written
 
     def _called(self, depth: int, until: str) -> str:
@@ -254,7 +257,7 @@ class _Writer:
             name += f"_{self._argument(depth)}"
         while self._peek() == "'":
             name += self._next()
-        if name in _CONSTANTS:
+        if name in _CONSTANTS and name not in self._counted:
             return _CONSTANTS[name]
         if token in _CALLED and self._peek() == "(":
             name += self._group("(", ")", depth)
@@ -275,6 +278,11 @@ class _Writer:
         return ""
 
 
+def _check(depth: int) -> None:
+    if depth > _MAX_DEPTH:
+        raise Unreadable("nested too deep")
+
+
 def _tokens(text: str) -> list[str]:
     tokens: list[str] = []
     place = 0
@@ -284,7 +292,9 @@ def _tokens(text: str) -> list[str]:
         place = found.end()
         token = found.group()
         if token.isspace():
-            if tokens and tokens[-1][0].isdigit() and text[place : place + 1].isdigit():
+            after_index = len(tokens[-2:]) == 2 and tokens[-2] in "_^" and len(tokens[-1]) == 1
+            is_number = tokens and tokens[-1][0].isdigit() and not after_index
+            if is_number and text[place : place + 1].isdigit():
                 raise Unreadable("two numbers")
         elif token[0] == "\\":
             tokens.append(token[1:])
@@ -302,8 +312,12 @@ def _number(token: str) -> str:
     return rf"\frac{{{int(whole + digits)}}}{{{10 ** len(digits)}}}" if dot else str(int(whole))
 
 
-def equal_formulas(answer: str, reference: str) -> bool:
-    """Whether both plain formulas are the same value for every value of their variables."""
+def equal_formulas(answer: str, reference: str, but_for_a_factor: bool = False) -> bool:
+    """Whether both plain formulas are the same value for every value of their variables.
+
+    `but_for_a_factor`: whether one is the other times a rational number, as the sides of two
+    equations are that have the same solutions; for polynomials only.
+    """
     symbols: dict[str, int] = {}
     try:
         first, second = (_Writer(text, symbols).write() for text in _angles(answer, reference))
@@ -313,7 +327,7 @@ def equal_formulas(answer: str, reference: str) -> bool:
         return True
     if any(symbols.get(name) for name in ("infty", "emptyset")):
         return False
-    return _proven(first, second)
+    return proven(first, second, but_for_a_factor)
 
 
 def is_formula(text: str) -> bool:
@@ -327,63 +341,6 @@ def is_formula(text: str) -> bool:
 
 def _angles(answer: str, reference: str) -> tuple[str, str]:
     """Without the reference's degree sign, where the answer has neither degrees nor pi."""
-    if "°" in answer or "pi" in answer:
+    if "°" in answer or "pi" in answer or _OF_ANGLES.search(reference):
         return answer, reference
     return answer, reference.replace("°", "")
-
-
-def _proven(first: str, second: str) -> bool:
-    """First by numbers, which tells almost all that differ, then by math-verify."""
-    from math_verify import verify
-
-    is_real = not re.search(r"(?<![A-Za-z\\])i(?![A-Za-z])", f"{first} {second}")
-    try:
-        one, other = _parsed(first, is_real), _parsed(second, is_real)
-    except Exception:  # noqa: BLE001  # the parser raises no other for what it cannot read
-        return False
-    exact = _rational(one), _rational(other)
-    if None not in exact:
-        return bool(exact[0] == exact[1])
-    if not _agree(one, other):
-        return False
-    # Its own alarms are off: the process has a limit from outside.
-    return bool(
-        verify(one, other, float_rounding=_DIGITS, numeric_precision=_DIGITS, timeout_seconds=None)
-    )
-
-
-@lru_cache(maxsize=256)
-def _parsed(text: str, is_real: bool) -> Any:
-    """The formula as sympy has it. To parse is most of the work, and a group has one reference."""
-    from latex2sympy2_extended.latex2sympy2 import latex2sympy
-
-    return latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
-
-
-def _rational(formula: Any) -> Any:
-    """The exact value of a formula that is a rational number; else None."""
-    value = formula.doit() if not formula.free_symbols else formula
-    return value if value.is_Rational else None
-
-
-def _agree(one: Any, other: Any) -> bool:
-    """Whether both have the same values, to many digits, wherever both have one."""
-    generator = random.Random(1)
-    symbols = sorted(one.free_symbols | other.free_symbols, key=str)
-    compared = 0
-    for _ in range(4 if symbols else 1):
-        point = {symbol: _point(generator) for symbol in symbols}
-        values = [formula.subs(point).evalf(_DIGITS) for formula in (one, other)]
-        if not all(value.is_number and value.is_finite for value in values):
-            continue
-        scale = max(abs(values[0]), abs(values[1]))
-        if abs(values[0] - values[1]) > scale * 10 ** -(_DIGITS // 2):
-            return False
-        compared += 1
-    return compared > 0
-
-
-def _point(generator: random.Random) -> Any:
-    from sympy import Rational
-
-    return Rational(generator.randint(-4000, 4000) or 1, 1009)

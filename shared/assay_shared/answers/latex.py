@@ -3,27 +3,70 @@
 import re
 from functools import lru_cache
 
-#: Around what was upright in LaTeX, as in \\text{km}: such letters are words and no variables.
-OPEN, CLOSE = "\ue000", "\ue001"
+from assay_shared.answers.styles import CLOSE as CLOSE
+from assay_shared.answers.styles import OPEN as OPEN
+from assay_shared.answers.styles import without_styles
+
 #: A currency's dollar; a bare one delimits mathematics.
 DOLLAR = "\ue002"
 #: A longer text is compared as it stands.
 MAX_LENGTH = 2000
+_FULL_STOPS = (".", "。", "．", "｡", "।", "۔", "።")
 
-_UPRIGHT = re.compile(
-    r"\\(?:text|mathrm|textrm|textbf|textit|textsf|mbox|hbox|operatorname|rm)\s*+\{([^{}]*)\}"
+_DEGREE = re.compile(
+    rf"(?:\{{\}})?\^\s*+(?:\\circ\b|\{{\s*+(?:\\circ|{OPEN}o{CLOSE})\s*+\}})|\\degree\b|(?<=\d)\s*+\\deg\b"
 )
-_STYLED = re.compile(r"\\(?:mathbf|mathit|mathsf|boldsymbol|bm|vec|emph)\s*+\{([^{}]*)\}")
-_DEGREE = re.compile(r"\^\s*+(?:\\circ\b|\{\s*+\\circ\s*+\})|\\degree\b")
+#: The scale of a temperature behind its degrees.
+_SCALE = re.compile(rf"°\s*+{OPEN}?\s*+([CF])\s*+{CLOSE}?(?![A-Za-z])")
+#: 0.\\dot{1}4285\\dot{7}: the digits between the dots repeat.
+_DOTTED = re.compile(
+    r"(?<=\.)(\d*+)\\dot\s*+(?:\{(\d)\}|(\d))(?:(\d*+)\\dot\s*+(?:\{(\d)\}|(\d)))?+"
+)
+#: {a \\over b} and {n \\choose k}, in braces or as all of a text.
+_OVER = re.compile(r"(?:\{|\A)([^{}\\$=<>,]*+)\\(over|choose)(?![A-Za-z])([^{}\\$=<>,]*+)(?:\}|\Z)")
+#: {}_5C_2, the number of ways to choose.
+_CHOSEN = re.compile(
+    r"(?:\A|(?<=[\s=(]))(?:\{\}|\{\s\})?[_^](?:\{(\d++)\}|(\d++))\s?C_(?:\{(\d++)\}|(\d))(?!\d)"
+)
+_ROOT = re.compile(r"\\root\s*+(\d++)\s*+\\of(?![A-Za-z])")
+_PLUS = re.compile(r"(?<![\w)}\]])\+\s*+(?=\\infty\b)")
+_MODULUS = re.compile(
+    rf"\(?\s*+(?:\\p?mod(?![A-Za-z])|{OPEN}mod\s*+{CLOSE}|(?<![A-Za-z])mod(?![A-Za-z]))"
+    r"\s*+\{?\s*+(\w++)\s*+\}?\s*+\)?"
+)
+#: A space that does not break, behind a value; behind a command or a sign it denies.
+_TIE = re.compile(rf"(\\[A-Za-z]++)?(?<=[\w}})\].,$°{OPEN}])~")
+_RELATION = {">=": r"\ge ", "<=": r"\le "}
+_ASCII_RELATION = re.compile(r"(?<![<=>])[<>]=(?![=>])")
+#: The half of a day behind a time: 2:30 p.m.
+_HALF_DAY = re.compile(rf"(?<=:\d\d)[\s{OPEN}]*+([AaPp])\.?\s?[Mm](?![A-Za-z])\.?{CLOSE}?")
+#: A value that is said in words.
+_SAID = {
+    "infinity": r"\infty",
+    "positive infinity": r"\infty",
+    "negative infinity": r"-\infty",
+    "minus infinity": r"-\infty",
+    "all real numbers": r"\mathbb{R}",
+    "all reals": r"\mathbb{R}",
+    "the real numbers": r"\mathbb{R}",
+    "empty set": r"\emptyset",
+    "the empty set": r"\emptyset",
+}
+_ENDS_OF_SAID = frozenset(("y", "s", "t", CLOSE))
+_MAX_SAID = 24
 _COMMAND = re.compile(r"\\(?:[A-Za-z]++|.)", re.DOTALL)
 _SUPERSCRIPT = re.compile("[⁺⁻]?[⁰¹²³⁴-⁹]+")
 _COMMANDS = {
     **dict.fromkeys(("left", "right", "big", "Big", "bigl", "bigr", "Bigl", "Bigr"), ""),
     **dict.fromkeys(("bigg", "Bigg", "displaystyle", "textstyle", "limits", "!"), ""),
-    **dict.fromkeys((",", ";", ":", " ", "\n", "thinspace", "hspace"), " "),
+    **dict.fromkeys((",", ";", ":", ">", " ", "\n", "thinspace", "enspace", "enskip"), " "),
+    **dict.fromkeys(("land", "wedge"), r"\wedge "),
+    **dict.fromkeys(("lor", "vee"), r"\vee "),
+    **dict.fromkeys(("lnot", "neg"), r"\neg "),
+    **dict.fromkeys(("setminus", "smallsetminus", "backslash"), r"\setminus "),
     **dict.fromkeys(("(", ")", "[", "]"), " "),
     **dict.fromkeys(("quad", "qquad"), " , "),
-    **dict.fromkeys(("dfrac", "tfrac", "cfrac"), r"\frac"),
+    **dict.fromkeys(("dfrac", "tfrac", "cfrac", "sfrac", "nicefrac"), r"\frac"),
     **dict.fromkeys(("dbinom", "tbinom"), r"\binom"),
     **dict.fromkeys(("leq", "leqslant"), r"\le "),
     **dict.fromkeys(("geq", "geqslant"), r"\ge "),
@@ -36,6 +79,8 @@ _COMMANDS = {
     "ast": r"\cdot ",
     "times": r"\cdot ",
     "varnothing": r"\emptyset ",
+    "colon": ":",
+    "cr": r"\\",
     "$": DOLLAR,
     "%": "%",
     "#": "#",
@@ -62,6 +107,24 @@ _CHARACTERS = str.maketrans(
         "∈": r"\in ",
         "∅": r"\emptyset ",
         "º": "°",
+        "ℝ": r"\mathbb{R}",
+        "ℤ": r"\mathbb{Z}",
+        "ℚ": r"\mathbb{Q}",
+        "ℕ": r"\mathbb{N}",
+        "ℂ": r"\mathbb{C}",
+        "∖": r"\setminus ",
+        "∧": r"\wedge ",
+        "∨": r"\vee ",
+        "¬": r"\neg ",
+        "≡": r"\equiv ",
+        "∛": r"\sqrt[3]",
+        "⌊": r"\lfloor ",
+        "⌋": r"\rfloor ",
+        "⌈": r"\lceil ",
+        "⌉": r"\rceil ",
+        "µ": "μ",
+        "Ω": "Ω",
+        "…": r"\ldots ",
         "＝": "=",
         "½": r"\frac{1}{2}",
         "⅓": r"\frac{1}{3}",
@@ -91,8 +154,12 @@ def plain(text: str) -> str:
     if not _SIMPLE.fullmatch(bare):
         bare = _without_latex(bare)
     bare = " ".join(bare.split())
-    if bare.endswith(".") and not bare.endswith(".."):
+    if ":" in bare:
+        bare = _HALF_DAY.sub(lambda found: f" {found[1].lower()}m", bare)
+    if bare.endswith(_FULL_STOPS) and not bare.endswith(".."):
         bare = bare[:-1].rstrip()
+    if len(bare) <= _MAX_SAID and bare[-1:] in _ENDS_OF_SAID:
+        return _SAID.get(words_of(bare).strip().lower(), bare)
     return bare
 
 
@@ -104,13 +171,49 @@ def words_of(text: str) -> str:
 def _without_latex(text: str) -> str:
     text = _undelimited(text.strip("\u200b\ufeff").translate(_CHARACTERS))
     text = _SUPERSCRIPT.sub(lambda found: f"^{{{found.group().translate(_NORMAL)}}}", text)
+    if "=" in text:
+        text = _ASCII_RELATION.sub(lambda found: _RELATION[found.group()], text)
+    if "C_" in text:
+        text = _CHOSEN.sub(_binomial, text)
     if "\\" in text:
-        text = _DEGREE.sub("°", text.replace("{,}", ","))
-        text = _STYLED.sub(r"\1", text)
-        text = _UPRIGHT.sub(rf" {OPEN}\1{CLOSE}", text)
-        text = _COMMAND.sub(_command, text)
-        text = text.replace("~", " ")
+        text = _without_commands(text)
     return text.replace("{,}", ",")
+
+
+def _without_commands(text: str) -> str:
+    text = without_styles(text.replace("{,}", ","))
+    text = _DEGREE.sub("°", text)
+    if "°" in text:
+        text = _SCALE.sub(r"°\1", text)
+    if "\\dot" in text:
+        text = _DOTTED.sub(_repeating, text)
+    if "\\over" in text or "\\choose" in text:
+        text = _OVER.sub(_fraction, text)
+    if "\\equiv" in text:
+        text = _MODULUS.sub(r"\\pmod{\1}", text)
+    text = _ROOT.sub(r"\\sqrt[\1]", text)
+    text = _COMMAND.sub(_command, text)
+    if "infty" in text:
+        text = _PLUS.sub("", text)
+    return _TIE.sub(_tied, text) if "~" in text else text
+
+
+def _tied(found: re.Match[str]) -> str:
+    return found.group() if found[1] else " "
+
+
+def _repeating(found: re.Match[str]) -> str:
+    fixed, *period = (group or "" for group in found.groups())
+    return rf"{fixed}\overline{{{''.join(period)}}}"
+
+
+def _binomial(found: re.Match[str]) -> str:
+    return rf"\binom{{{found[1] or found[2]}}}{{{found[3] or found[4]}}}"
+
+
+def _fraction(found: re.Match[str]) -> str:
+    command = "frac" if found[2] == "over" else "binom"
+    return rf"\{command}{{{found[1].strip()}}}{{{found[3].strip()}}}"
 
 
 def _command(found: re.Match[str]) -> str:

@@ -13,6 +13,8 @@ _ENVIRONMENT = re.compile(
     re.DOTALL,
 )
 _COLUMNS = re.compile(r"\s*\{[clr|\s]*\}")
+#: The end of a row may say how much space follows.
+_ROW_END = re.compile(r"\\\\(?:\s*+\[\s*+-?[\d.]++\s*+[a-z]{2}\s*+\])?+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("\\{", "\\}"))
 #: Determinants of more rows are compared as they stand: of numbers, and of formulas.
 _MAX_ROWS = 8
@@ -54,7 +56,7 @@ def _without_brackets(text: str) -> tuple[bool, str]:
 
 def _rows(inner: str) -> list[list[str]]:
     inner = _COLUMNS.sub("", inner, count=1) if inner.lstrip().startswith("{") else inner
-    return [row.split("&") for row in inner.split("\\\\") if row.strip()]
+    return [row.split("&") for row in _ROW_END.split(inner) if row.strip()]
 
 
 def _determinant(rows: list[list[str]], value_of: Callable[[str], Value]) -> Value | None:

@@ -1,4 +1,4 @@
-"""Plain numbers, exactly: 1,234.50  1/2  3 1/2  1.5e3  2 \\cdot 10^{-3}  0.\\overline{3}."""
+"""Plain numbers, exactly: 1,234.5  1/2  3 1/2  1.5e3  2 \\cdot 10^{-3}  0.\\overline{3} 0.333..."""
 
 import re
 from fractions import Fraction
@@ -6,10 +6,12 @@ from fractions import Fraction
 _DECIMAL = r"(?:\d{1,3}(?:,\d{3})++(?!\d)|\d{1,3}(?:[ \u00a0\u202f]\d{3})++(?![\d/])|\d++)"
 _NUMBER = re.compile(
     rf"""
-    (?:(?P<whole>\d++)\s?(?=\\frac|\d++/))?+
+    (?:(?P<whole>\d++)\s?(?=\\frac\s*+(?:\{{\s*+)?+\d|\d++/))?+
     (?: \\frac\s*+ (?: \{{\s*+(?P<top>-?\d++)\s*+\}} | (?P<top1>\d) )
         \s*+ (?: \{{\s*+(?P<bottom>\d++)\s*+\}} | (?P<bottom1>\d) )
       | (?P<repeated>\d*+\.\d*+)\\(?:overline|bar)\s*+\{{(?P<period>\d++)\}}
+      | (?P<begun>\d*+\.)(?P<digits>\d{{3,60}}+)\s?(?:\.\.\.|\\[lc]?dots\b)
+      | (?P<units>\d++\.)\((?P<bracketed>\d++)\)
       | (?P<decimal>{_DECIMAL}(?:\.\d++)?+|\.\d++)
         (?: /(?P<below>\d++)
           | [eE](?P<exponent>[-+]?\d{{1,3}}+)
@@ -20,6 +22,8 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE,
 )
+#: Digits that end with three times the same ones, at least: they go on so.
+_GOES_ON = re.compile(r"(\d*?)(\d{1,20}?)\2{2,}")
 #: Longer digit strings are no answers, and quadratic to convert.
 _MAX_DIGITS = 100
 _MAX_EXPONENT = 300
@@ -49,6 +53,11 @@ def _value(found: re.Match[str]) -> Fraction | None:
         return _repeating(found["repeated"], found["period"])
     if found["decimal"] is not None:
         return _decimal(found)
+    if found["units"] is not None:
+        return _repeating(found["units"], found["bracketed"])
+    if found["begun"] is not None:
+        begun = _GOES_ON.fullmatch(found["digits"])
+        return _repeating(found["begun"] + begun[1], begun[2]) if begun else None
     top, bottom = found["top"] or found["top1"], found["bottom"] or found["bottom1"]
     if int(bottom) == 0 or (found["whole"] and top.startswith("-")):
         return None

@@ -22,6 +22,10 @@ _SCALED = re.compile(rf"[\s{OPEN}]*+({'|'.join(_SCALES)})\b{CLOSE}?", re.IGNOREC
 _START = re.compile(
     rf"(?P<sign>[-+]?)\s?(?P<currency>[{_CURRENCIES}]?)\s?(?P<inner>[-+]?)\s?(?=[\d.\\])"
 )
+#: Between a quantity and the next smaller one: 1 hour and 30 minutes.
+_NEXT = re.compile(rf"(?<=[A-Za-z{CLOSE}])(?:,? and | ?, ?| )\s*+(?=\d)|(?<={CLOSE})(?=\d)")
+_COMPOUNDS = frozenset(("time", "length", "mass", "dollars", "months", "volume"))
+_MAX_PARTS = 4
 _MAX_LENGTH = 200
 
 
@@ -84,6 +88,8 @@ def quantity_of(text: str) -> Quantity | None:
     if found is None:
         return None
     value, tail = found[0], rest[found[1] :]
+    if _NEXT.search(tail):
+        return None if start["currency"] else _compound(text)
     scaled = _SCALED.match(tail)
     if scaled is not None:
         value *= _SCALES[scaled[1].lower()]
@@ -103,3 +109,20 @@ def _with_unit(value: Fraction, currency: str, tail: str) -> Quantity | None:
     if unit is not None and money is not None and unit.powers != money.powers:
         return None
     return Quantity(value, money)
+
+
+def _compound(text: str) -> Quantity | None:
+    """The sum of quantities of one dimension, each less than one of the unit before it."""
+    parts = [quantity_of(part.strip()) for part in _NEXT.split(text, _MAX_PARTS)]
+    units = [part.unit for part in parts if part is not None and part.unit is not None]
+    if len(units) < len(parts) or not all(unit.is_known for unit in units):
+        return None
+    values = [part.value * unit.size for part, unit in zip(parts, units, strict=True) if part]
+    ((dimension, power), *more) = units[0].powers
+    if more or power != 1 or dimension not in _COMPOUNDS:
+        return None
+    for value, unit, before in zip(values[1:], units[1:], units, strict=False):
+        if unit.powers != before.powers or not 0 <= value < before.size:
+            return None
+    unit = Unit(text, units[0].powers, is_sure=False)
+    return Quantity(sum(values, Fraction(0)), unit) if values[0] > 0 else None

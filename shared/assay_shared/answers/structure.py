@@ -1,17 +1,22 @@
 """What a plain text is: a number, a list, a tuple or interval, a matrix, a relation, or words."""
 
+import itertools
 import re
 from dataclasses import dataclass
 from functools import lru_cache
 
-from assay_shared.answers.conditions import intersection, together, united
+from assay_shared.answers.conditions import all_but, intersection, is_statement, together, united
 from assay_shared.answers.dates import iso_date
+from assay_shared.answers.formula import is_formula
 from assay_shared.answers.latex import CLOSE, DOLLAR, OPEN, words_of
 from assay_shared.answers.matrices import matrix_of
-from assay_shared.answers.quantity import Quantity, quantity_of
+from assay_shared.answers.quantity import quantity_of
+from assay_shared.answers.sets import numeral_of, set_of_reals
+from assay_shared.answers.units import parse_unit
 from assay_shared.answers.values import (
     Assigned,
     Formula,
+    Measured,
     Named,
     Ordered,
     Relation,
@@ -24,26 +29,31 @@ _MAX_LENGTH = 2000
 _MAX_DEPTH = 8
 
 _TOKEN = re.compile(
-    r"\\[{}]|\\(?:pm|cup|cap|in|langle|rangle|le|ge|ne|lor|land)(?![A-Za-z])|\\begin\{|\\end\{"
-    r"|\\[A-Za-z]++|\\.|"
+    r"\\[{}]|\\begin\{|\\end\{|\\[A-Za-z]++|\\.|"
     r"[(){}\[\],;=<>]|(?<![A-Za-z])(?:and|or)(?![A-Za-z])"
 )
 _OPENS = {"(": ")]", "[": ")]", "{": "}", "\\{": "\\}", "\\langle": ("\\rangle",), "\\begin{": ""}
 _CLOSES = frozenset((")", "]", "}", "\\}", "\\rangle"))
 #: What joins values, the loosest first.
-_JOINS = (("or", ("or", "\\lor")), (",", (";",)), ("and", (",", "and", "\\land")))
+_JOINS = (("or", ("or", "\\vee")), (",", (";",)), ("and", (",", "and", "\\wedge")))
 _SEPARATORS = frozenset(token for _, tokens in _JOINS for token in tokens)
+_LOGICAL = frozenset(("\\vee", "\\wedge"))
+_OF_SEVERAL = _SEPARATORS | {"\\in", "\\cup", "\\cap", "\\pm"}
 _RELATIONS = {"<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
+_COMPARING = frozenset(("=", *_RELATIONS))
 #: Dates, scores, telephone numbers and ranges are texts: nobody writes a number as "2024-03-05" or
 #: "3-2" that has still to be computed.
 _FIGURE = rf"[$€£{DOLLAR}]?\d++(?:[.,]\d++)*+%?"
 _FIGURES = re.compile(rf"[-+]?\s?\(?{_FIGURE}\)?(?:\s?-\s?{_FIGURE})++|\d++(?:\s?/\s?\d++){{2,}}+")
-_NO_NAMES = frozenset(("not", "is", "or", "and", "\\not", "\\neg", "\\lnot"))
+_NO_NAMES = frozenset(("not", "is", "or", "and", "\\not", "\\neg"))
 _ENDS_OF_FIGURES = frozenset("0123456789%")
 _NAME = re.compile(
     r"(?:\\?[A-Za-z]{1,12})(?:_\{?\w{1,8}\}?)?'*(?:\([A-Za-z](?:,\s?[A-Za-z]){0,3}\))?"
     r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+"
 )
+#: Where the unit behind a formula may begin: with upright letters, or with a word.
+_UNIT_START = re.compile(rf"(?:\\frac\s?\{{\s?)?+{OPEN}|(?<=[ \d)}}]) ?(?=[A-Za-z]{{2}})(?<!\\)")
+_MAX_UNIT_STARTS = 4
 #: A text with one of these is words; so is one of several letters alone.
 _RUN = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{4,}|(?<=[\uE000 ])[A-Za-z]{3,}")
 #: These stand in formulas, and are no words.
@@ -75,18 +85,30 @@ def value_of(text: str, depth: int = 0) -> Value:
         return number
     if len(text) > _MAX_LENGTH or depth > _MAX_DEPTH:
         return Words(text)
-    figures = _figures(text)
-    if figures is not None:
-        return figures
+    return (
+        _figures(text)
+        or numeral_of(text)
+        or set_of_reals(text, lambda part: value_of(part, depth + 1))
+        or _structured(text, depth)
+    )
+
+
+def _structured(text: str, depth: int) -> Value:
+    """What the relations, separators and brackets of a text make of it."""
     marks = _outer_marks(text)
     if marks is None:
         return Words(text)
     tokens = {mark.token for mark in marks}
-    if tokens & {"=", *_RELATIONS} and not tokens & _SEPARATORS:
-        return _relation(text, marks, depth)
+    if tokens & _COMPARING:
+        if not tokens & _SEPARATORS:
+            return _relation(text, marks, depth)
+        if (named := _named_number(text)) is not None:
+            return named
     matrix = matrix_of(text, lambda cell: value_of(cell, depth + 1))
     if matrix is not None:
         return matrix
+    if not tokens & _OF_SEVERAL and (measured := _measured(text)) is not None:
+        return measured
     if _is_words(text):
         return Words(text)
     if tokens & _SEPARATORS:
@@ -116,6 +138,20 @@ def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> V
     if "\\pm" in tokens:
         return _plus_minus(text, marks, depth)
     return _bracketed(text, depth)
+
+
+def _measured(text: str) -> Measured | None:
+    """The formula and the unit of a text that ends with a unit; None if it does not."""
+    for found in itertools.islice(_UNIT_START.finditer(text, 1), _MAX_UNIT_STARTS):
+        formula, tail = text[: found.start()].strip(), text[found.start() :].strip()
+        unit = parse_unit(f" {tail}")
+        if unit is None or not unit.is_sure or not (unit.is_known or OPEN in found.group()):
+            continue
+        if not formula or unit.is_percent or _is_words(formula):
+            continue
+        if is_formula(words_of(formula)):
+            return Measured(words_of(formula), unit, text)
+    return None
 
 
 def _outer_marks(text: str) -> list[_Mark] | None:
@@ -155,10 +191,12 @@ def _split(text: str, marks: list[_Mark], by: tuple[str, ...]) -> list[str]:
 def _joined(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
     """Values with separators, split at the loosest."""
     join, separators = next(one for one in _JOINS if tokens.intersection(one[1]))
-    if join == "and" and tokens.isdisjoint(("and", "\\land")):
+    if join == "and" and tokens.isdisjoint(("and", "\\wedge")):
         join = ","
-    parts = _split(text, marks, separators)
-    return together([value_of(part, depth + 1) for part in parts], join) if parts else Words(text)
+    values = [value_of(part, depth + 1) for part in _split(text, marks, separators)]
+    if tokens & _LOGICAL and not all(map(is_statement, values)):
+        return Formula(text)  # of propositions: p and q are no values
+    return together(values, join) if values else Words(text)
 
 
 def _relation(text: str, marks: list[_Mark], depth: int) -> Value:
@@ -187,11 +225,9 @@ def _unequal(text: str, sides: list[str], depth: int) -> Value:
     if len(sides) != 2 or not sides[0] or _is_words(text):
         return Words(text)
     for side, bound in (sides, sides[::-1]):
-        value, name = value_of(bound, depth + 1), _name(side)
-        if name is not None and isinstance(value, Quantity | Formula):
-            below = Ordered("(", (Formula("-\\infty"), value), ")")
-            above = Ordered("(", (value, Formula("\\infty")), ")")
-            return Named(frozenset((name,)), united([below, above]), is_member=True)
+        others, name = all_but([value_of(bound, depth + 1)]), _name(side)
+        if name is not None and others is not None:
+            return Named(frozenset((name,)), others, is_member=True)
     return Relation(tuple(sides), ("!=",))
 
 
@@ -214,6 +250,13 @@ def _equation(text: str, sides: list[str], depth: int) -> Value:
     if len(sides) == 2 and all(sides) and not _is_words(text):
         return Relation(tuple(sides), ("=",))
     return Words(text)
+
+
+def _named_number(text: str) -> Named | None:
+    """x = 1,600 has no separators."""
+    side, _, rest = text.partition("=")
+    name, number = _name(side.strip()), quantity_of(rest.strip())
+    return None if name is None or number is None else Named(frozenset((name,)), number)
 
 
 def _point(left: str, right: str, depth: int) -> Value | None:
@@ -303,6 +346,7 @@ def _unbracketed(text: str) -> tuple[str, str, str]:
 
 def _is_words(text: str) -> bool:
     """Whether a text is in a language, and no formula: its letters would be variables."""
-    if _ONLY_LETTERS.fullmatch(words_of(text).replace(" ", "")):
-        return True
+    letters = words_of(text).replace(" ", "")
+    if _ONLY_LETTERS.fullmatch(letters):
+        return letters != "pi"
     return any(found.group().lower() not in FORMULA_NAMES for found in _RUN.finditer(text))

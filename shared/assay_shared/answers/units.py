@@ -8,7 +8,6 @@ from functools import lru_cache
 from assay_shared.answers.latex import CLOSE, DOLLAR, OPEN
 
 #: What is measured, how much of that dimension's own unit the unit is, and how it is written.
-#: "Pounds" are of mass or of money: they equal nothing but pounds.
 _TABLE = (
     ("length", "1", "m meter meters metre metres"),
     ("length", "1000", "km kms kilometer kilometers kilometre kilometres"),
@@ -25,7 +24,7 @@ _TABLE = (
     ("mass", "1", "g gram grams"),
     ("mass", "1000", "kg kgs kilogram kilograms"),
     ("mass", "1/1000", "mg milligram milligrams"),
-    ("mass", "453.59237", "lb lbs"),
+    ("mass", "453.59237", "lb lbs pound pounds"),
     ("mass", "28.349523125", "oz ounce ounces"),
     ("mass", "1000000", "t ton tons tonne tonnes"),
     ("time", "1", "s sec secs second seconds"),
@@ -38,7 +37,13 @@ _TABLE = (
     ("months", "12", "year years yr yrs"),
     ("volume", "1/1000", "L l liter liters litre litres"),
     ("volume", "1/1000000", "mL ml milliliter milliliters millilitre millilitres"),
-    ("volume", "0.003785411784", "gallon gallons"),
+    ("volume", "1/1000000", "cc"),
+    ("volume", "473176473/125000000000", "gallon gallons gal"),
+    ("volume", "473176473/500000000000", "quart quarts qt"),
+    ("volume", "473176473/1000000000000", "pint pints pt"),
+    ("volume", "473176473/2000000000000", "cup cups"),
+    ("volume", "473176473/32000000000000", "tablespoon tablespoons tbsp"),
+    ("volume", "473176473/96000000000000", "teaspoon teaspoons tsp"),
     ("speed", "0.44704", "mph"),
     ("speed", "5/18", "kph kmh"),
     ("dollars", "1", "$ dollar dollars usd"),
@@ -46,12 +51,12 @@ _TABLE = (
     ("euros", "1", "€ euro euros eur"),
     ("sterling", "1", "£ gbp"),
     ("yen", "1", "¥ yen jpy"),
+    ("yuan", "1", "yuan rmb"),
     ("angle", "1", "° degree degrees deg"),
     ("radians", "1", "rad rads radian radians"),
     ("percent", "1", "% percent"),
-    ("pounds", "1", "pound pounds"),
-    ("celsius", "1", "celsius °C"),
-    ("fahrenheit", "1", "fahrenheit °F"),
+    ("celsius", "1", "celsius °C degC"),
+    ("fahrenheit", "1", "fahrenheit °F degF"),
     ("kelvin", "1", "K kelvin kelvins"),
     ("force", "1", "N newton newtons"),
     ("energy", "1", "J joule joules"),
@@ -64,7 +69,12 @@ _TABLE = (
     ("frequency", "1000", "kHz"),
     ("potential", "1", "V volt volts"),
     ("current", "1", "A ampere amperes amps"),
+    ("resistance", "1", "Ω ohm ohms"),
     ("amount", "1", "mol moles"),
+    ("length", "1/1000000", "μm micrometer micrometers micrometre micrometres"),
+    ("mass", "1/1000000", "μg microgram micrograms"),
+    ("time", "1/1000000", "μs microsecond microseconds"),
+    ("units", "1", "unit units"),
 )
 _UNITS = {
     name: (dimension, Fraction(size)) for dimension, size, names in _TABLE for name in names.split()
@@ -79,8 +89,12 @@ _MADE = {
 }
 _POWERS = {"square": 2, "sq": 2, "squared": 2, "cubic": 3, "cu": 3, "cubed": 3}
 _TOKEN = re.compile(
-    r"°[CF]\b|[A-Za-z]++|[°%¢€£¥$]|\^\{?-?\d\}?|(?<=[A-Za-z])[23](?!\d)|/|\\cdot|\*|\."
+    r"°[CF]\b|μ[A-Za-z]+|Ω|[A-Za-z]++|[°%¢€£¥$]|\^\{?-?\d\}?|(?<=[A-Za-z])[23](?!\d)|/|\\cdot|\*|\."
 )
+_SCALE = re.compile(r"(?:degrees?|deg|°) (?=celsius|fahrenheit)", re.IGNORECASE)
+#: A ratio of units as a fraction, and what Greek letters stand for beside upright ones.
+_RATIO = re.compile(r"\\frac\s?\{([^{}]*)\}\s?\{([^{}]*(?:\^\{-?\d\}[^{}]*)?)\}")
+_GREEK = re.compile(r"\\mu ?(?=[\uE000])")
 #: "5 thirds" and "5 times x" are other numbers, "5 is wrong" and "5 or six" are none.
 _NO_NOUNS = frozenset(
     [
@@ -195,14 +209,15 @@ _PLURALS = frozenset(
     ]
 )
 _WORD = r"[A-Za-z][a-z'-]{2,24}"
-_NOUN = re.compile(rf"(?:{_WORD} ){{0,3}}{_WORD}")
+_NOUN = re.compile(rf"(?:{_WORD} ){{0,3}}{_WORD}(?: of(?: {_WORD}){{1,2}})?")
 
 
 @dataclass(frozen=True)
 class Unit:
     """What stands behind a number. `powers` has the dimensions of a known unit, `size` how much it
-    is of their own units; of an unknown unit there is only its `text`. `is_sure`: it cannot be a
-    variable, as the single letter in "5 m" can."""
+    is of their own units; of an unknown unit there is only its `text`. Where it is not `is_sure`,
+    the number says nothing without it: it may be a variable, as the single letter in "5 m", or is
+    that of hours and minutes together."""
 
     text: str
     powers: tuple[tuple[str, int], ...] = ()
@@ -232,8 +247,13 @@ def parse_unit(tail: str, one: bool = False) -> Unit | None:
     if len(tail) > 120:
         return None
     apart = tail[:1] in (" ", OPEN)
-    text = " ".join(tail.replace(OPEN, " ").replace(CLOSE, " ").replace(DOLLAR, "$").split())
-    known = _known(text, upright=OPEN in tail)
+    text = tail.replace(DOLLAR, "$")
+    if "\\" in tail:
+        text = _RATIO.sub(r"\1/ \2", _GREEK.sub("μ", text)).replace("\\Omega", "Ω")
+    text = " ".join(text.replace(OPEN, " ").replace(CLOSE, " ").split())
+    if text[-1:] in ("s", "t"):
+        text = _SCALE.sub("", text)
+    known = _known(text.replace("μ ", "μ"), upright=OPEN in tail)
     if known is not None:
         return known
     if not apart or not _NOUN.fullmatch(text):
@@ -241,7 +261,10 @@ def parse_unit(tail: str, one: bool = False) -> Unit | None:
     words = text.lower().split()
     if _NO_NOUNS.intersection(words) or any(word.endswith("ths") for word in words):
         return None
-    return Unit(_singular(" ".join(words))) if one or _is_plural(words[-1]) else None
+    named = words[: words.index("of")] if "of" in words else words
+    if not (one or _is_plural(named[-1])):
+        return None
+    return Unit(" ".join([*named[:-1], _singular(named[-1]), *words[len(named) :]]))
 
 
 def _is_plural(word: str) -> bool:
@@ -285,7 +308,7 @@ def _known(text: str, upright: bool) -> Unit | None:
             size *= found[1] ** (power * sign)
             _add(powers, found[0], power * sign)
             last, power, num_names = found, 1, num_names + 1
-            longest = max(longest, len(word) if word.isalpha() else 2)
+            longest = max(longest, len(word) if word.isalpha() and word.isascii() else 2)
     if text[place:].strip() or not num_names or power != 1:
         return None
     sure = upright or longest > 1 or num_names > 1

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 
 from assay_shared.answers.quantity import Quantity
+from assay_shared.answers.units import Unit
 
 
 @dataclass(frozen=True)
@@ -70,4 +71,33 @@ class Relation:
     relations: tuple[str, ...]
 
 
-Value = Quantity | Formula | Words | Several | Ordered | Matrix | Named | Assigned | Relation
+@dataclass(frozen=True)
+class Measured:
+    """A formula that is no plain number, with its unit. `text` is both as they were written."""
+
+    formula: str
+    unit: Unit
+    text: str
+
+
+@dataclass(frozen=True)
+class Numeral:
+    """Digits in a base. It equals no number in another one: the base may be what was asked."""
+
+    digits: str
+    base: int
+
+
+Value = (
+    Quantity
+    | Numeral
+    | Measured
+    | Formula
+    | Words
+    | Several
+    | Ordered
+    | Matrix
+    | Named
+    | Assigned
+    | Relation
+)

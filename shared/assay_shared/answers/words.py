@@ -7,6 +7,7 @@ _QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "\u00a0
 #: Marks that end a clause behind a word; a question mark is a doubt. A mark behind a digit or a
 #: single letter may be of mathematics (5!, n!), a dot before a digit is a decimal's.
 _MARK = re.compile(r"(?<=[^\W\d_][^\W\d_])[.,;:!]+(?=\s|$|\")|(?<=\d)[.,;:](?=\s|$)|(?<=[^\s.])\.$")
+_FINAL_MARKS = "。．｡।۔።！，、；"
 _HYPHEN = re.compile(r"(?<=[^\W\d_][^\W\d_])-(?=[^\W\d_]{2})")
 _QUOTED = re.compile(r"""(?<![\w'])(["'])(?=\w)([^"']*)\1(?!\w)""")
 #: "A" is an article before a word in lower case, not in "vitamin A", "a b" or "a few".
@@ -33,7 +34,7 @@ def same_words(one: str, other: str) -> bool:
 def words_key(text: str, fold: bool = True) -> str:
     """What two texts of the same words have in common, their case too unless `fold`; empty for a
     text of none."""
-    spaced = " ".join(text.translate(_QUOTES).split()).strip("*_`")
+    spaced = " ".join(text.translate(_QUOTES).split()).strip("*_`").rstrip(_FINAL_MARKS)
     plain = _HYPHEN.sub(" ", _QUOTED.sub(r"\2", _MARK.sub("", spaced)))
     plain = _ARTICLE.sub("", plain)
     return " ".join((_WORD.sub(_folded, plain) if fold else plain).split())

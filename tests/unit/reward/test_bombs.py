@@ -5,6 +5,7 @@ import time
 from contextlib import suppress
 from typing import Any
 
+import psutil
 import pytest
 
 from assay_reward.constraints.instructions import KINDS, NUM_VARIANTS, follows_loosely
@@ -13,7 +14,9 @@ from assay_reward.openrlhf import answer_of
 from assay_reward.or_debug.actions import InvalidTurn, parse_action
 from assay_reward.verifiers import VERIFIERS
 from assay_reward.verifiers.code import whole_program
+from assay_shared.errors import InvalidInput, TooHard
 from assay_shared.formula_size import why_too_large
+from assay_shared.symbolic import Symbolic
 from tests.fakes import make_task
 from tests.unit.reward.measuring import assert_too_hard, find
 from tests.unit.reward.test_constraints import CASES
@@ -156,6 +159,44 @@ def test_programs_replies_and_remote_queries_are_found_in_linear_time() -> None:
     assert time.process_time() - began < len(texts(1)) * PART_CPU_S
 
 
+#: What is hard to compare for other reasons than the size of its numbers.
+HARD = (
+    (r"\sum_{k=1}^{1000} \frac{1}{k^{1000}}", "5"),
+    (r"\frac{x^{1000}-1}{x-1}", r"\sum_{k=0}^{999} x^k"),
+    ("(x+y)^{4000}=1", "(y+x)^{4000}-1=0"),
+    (",".join(f"x+{n}" for n in range(64)), ",".join(f"{n}+x" for n in range(63, -1, -1))),
+    (r"\lfloor 10^{300}\pi \rfloor", r"\tan(2^{5000})"),
+)
+
+
+async def test_no_formula_takes_more_processor_time_than_is_promised() -> None:
+    cpu_s, slow = 0.3, {}
+    symbolic = Symbolic(cpu_s)
+    try:
+        await symbolic.equal("x+1", "1+x")
+        for pair in HARD:
+            began_s = children_cpu_s()
+            with suppress(TooHard, InvalidInput):
+                await symbolic.equal(*pair)
+            # Once for the answer, and once to find out whether the reference is to blame.
+            if children_cpu_s() - began_s > 2 * (0.06 + cpu_s) + 0.3:
+                slow[pair] = children_cpu_s() - began_s
+    finally:
+        symbolic.close()
+    assert not slow
+
+
+def children_cpu_s() -> float:
+    """The processor time of the processes that this one has started, and of theirs, in seconds."""
+    own = psutil.Process()
+    found = 0.0
+    for process in own.children(recursive=True):
+        with suppress(psutil.NoSuchProcess):
+            times = process.cpu_times()
+            found += times.user + times.system + times.children_user + times.children_system
+    return found
+
+
 @pytest.mark.parametrize(
     "formula",
     [
@@ -167,6 +208,17 @@ def test_programs_replies_and_remote_queries_are_found_in_linear_time() -> None:
         "(x+1)^{100000}",
         "100000!",
         "((10!)!)!",
+        *(
+            "(10^9)!",
+            r"\left(10^{9}\right)!",
+            "10⁹!",
+            r"(3000+3000)!",
+            r"\frac{(10^6)!}{(10^6-1)!}",
+        ),
+        *(r"\binom{10^9}{10^8}", r"{1000000 \choose 500000}", "{}_{1000000}C_{500000}"),
+        *(r"2^{\lfloor e^{20} \rfloor}", "2^{|10^9|}", "(2^{1000})^{1000}", "(10^5)^{10^5}"),
+        *(r"\sqrt{2}^{10^9}", r"\exp(\exp(100))", r"\cosh(10^6)", "0.5^{1000000}", "3^{-1000000}"),
+        *(r"\sum_{k=1}^{1000} (k^5)!", r"\prod_{k=1}^{1000} k^{1000}", "(1+i)^{100000}"),
         "9" * 1000,
         ",".join(map(str, range(400))),
         "(" * 100 + "1" + ")" * 100,
@@ -179,7 +231,20 @@ def test_a_formula_that_is_too_large_is_known_by_its_text(formula: str) -> None:
 
 @pytest.mark.parametrize(
     "formula",
-    ["2^{2016}", "10^{100}", r"e^{x^2}", "2^{2^{2^2}}", "10!", "1,2,3", r"3^{\frac{1}{3}}", "0^0"],
+    [
+        *(
+            "2^{2016}",
+            "10^{100}",
+            r"e^{x^2}",
+            "2^{2^{2^2}}",
+            "10!",
+            "1,2,3",
+            r"3^{\frac{1}{3}}",
+            "0^0",
+        ),
+        *(r"\frac{100!}{98!}", r"\binom{2024}{1012}", r"\binom{10^9}{2}", "1^{1000000}", "1000!"),
+        *(r"\log_{2} 1000000", r"\sum_{k=1}^{100} k^2", "(-1)^{2023}", "x_{100000}", r"\sin(10^9)"),
+    ],
 )
 def test_a_usual_formula_is_not_too_large(formula: str) -> None:
     assert why_too_large(formula) is None

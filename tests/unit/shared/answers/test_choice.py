@@ -83,6 +83,24 @@ def test_signs_count_in_options(text: str, letter: str | None) -> None:
 
 
 @pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("B) is right.", None),
+        ("B. is right", None),
+        ("A) is right because of that", None),
+        ("B is correct.", "B"),
+        ("C) is right.", "C"),
+        ("B) seems so", "B"),
+    ],
+)
+def test_the_text_of_one_option_behind_the_letter_of_another_chooses_none(
+    text: str, letter: str | None
+) -> None:
+    options = Options(("is wrong", "seems so", "is right", "is right because of that"))
+    assert chosen_letter(text, options) == letter
+
+
+@pytest.mark.parametrize(
     "part",
     ["\n", " ", "The answer is\n", "a", "1,", "$", r"\boxed{", r"\boxed{}", "<answer>", "####",
      "```\n", "(", "{", "- ", "B or ", "so, ", "Answer: ", '"', "!", "1/", "=",

@@ -18,6 +18,10 @@ x<-\sqrt{3} or x>\sqrt{3} | (-\infty,-\sqrt3)\cup(\sqrt3,\infty) || x<-\sqrt{3} 
 -\sqrt{3}<x and x<\sqrt{3} | (-\sqrt3,\sqrt3) || -\sqrt{3}<x or x<\sqrt{3}
 x>2 or x=1 | \{1\}\cup(2,\infty) || x>2 and x=1 | x>1 | x>2
 x>1 and y>2 | y>2, x>1 || x>1 or y>2 | x>2 and y>1 | x>1
+x \ne 0 | \mathbb{R}\setminus\{0\} | (-\infty,\infty)\setminus\{0\} | \{x \mid x \ne 0\}
+x<-2 or x>3 | \{x \mid x<-2 \lor x>3\} || \{x \mid x<-2 \land x>3\} | \{y \mid x<-2 \lor x>3\}
+x+y \ne 3 | 2x+2y \ne 6 || y = 3-x | x+y = 3
+y = 2x || y \in 2x
 x<2 and x \ne 1 | (-\infty,1)\cup(1,2) || x<2 or x \ne 1 | x<2, x=1
 a+b=1 and a-b=3 | a-b=3, a+b=1 || a+b=1 or a-b=3
 x \ne 2, 3 || x=3 | 3 | x \ne 3
@@ -37,6 +41,8 @@ x=1, y=2; x=3, y=4 | (1,2), (3,4) || x=1, y=4; x=3, y=2
 SETS = r"""
 \{\{1,2,3\}\} || \{1,2,3\} | 1,2,3
 \{\{1\},\{2\}\} | \{\{2\},\{1\}\} || \{1,2\} | \{\{1,2\}\} | 1,2
+\emptyset | \{\} || \{\{\}\} | \{\emptyset\} | \{0\} | 0
+\{1,2\} | 1,2 | x=1 or x=2 || \{x \mid x=1 \land x=2\} | \{x \mid x>1 \land x<2\} | \emptyset
 \{5\} | 5 | x=5 | x \in \{5\} || \{\{5\}\} | \{5,5\}
 \{1,2\}\cup\{2,3\} | \{1,2,3\} || \{1,2,2,3\} | \{1,3\}
 1,2 or 3 | 1,2,3 || 1,2 | 1,(2,3)
@@ -45,7 +51,9 @@ SETS = r"""
 NOTATIONS = r"""
 5 | x = 5 || \not= 5 | x \not= 5 | \neg 5 | 1 5
 118 || 1 18 | 1 1 8 | 11 8
-notable || not able
+notable || not able | \text{not able}
+p \wedge q || p \vee q | p, q
+\text{ten minutes} || \text{net minutes}
 n!! || n! | (n!)!
 (n!)! || n!!
 \frac{dy}{dx} | \frac{ dy }{ dx } || \frac{y}{x} | \frac{dx}{dy} | \frac{dy}{dt}
