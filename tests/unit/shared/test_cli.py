@@ -70,8 +70,8 @@ def test_a_full_disk_is_one_line(tmp_path: Path) -> None:
     dataset = tmp_path / "tasks.jsonl"
     dataset.write_text("")
     code = (
-        "from pathlib import Path\nfrom assay_shared import cli, run_folder\n"
-        "def fill(): run_folder.append_line(Path('/dev/full'), 'x')\n"
+        "from pathlib import Path\nfrom assay_shared import cli\n"
+        "def fill(): Path('/dev/full').write_text('x')\n"
         "cli.app = lambda **_: fill()\ncli.main([])"
     )
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60)
