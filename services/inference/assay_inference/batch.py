@@ -118,7 +118,9 @@ class Batch:
         positions_B1 = self._mask_BT.sum(dim=1, keepdim=True)
         new_B1 = torch.ones_like(self._mask_BT[:, :1])
         self._mask_BT = torch.cat([self._mask_BT, new_B1], dim=1)
-        attend_B11T = self._mask_BT[:, None, None, :]
+        # Without a mask, where none is needed, attention reads each group's keys in place.
+        is_padded = not bool(self._mask_BT.all())
+        attend_B11T = self._mask_BT[:, None, None, :] if is_padded else None
         return _forward(self._model, ids_B[:, None], positions_B1, attend_B11T, self._cache)
 
     def keep(self, rows: list[int]) -> None:
@@ -140,7 +142,7 @@ def _forward(
     model: PreTrainedModel,
     ids_BT: torch.Tensor,
     positions_BT: torch.Tensor,
-    attend_B1TS: torch.Tensor,
+    attend_B1TS: torch.Tensor | None,
     cache: DynamicCache,
 ) -> torch.Tensor:
     """Logits of the last column, (B, V)."""
