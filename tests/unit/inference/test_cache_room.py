@@ -181,9 +181,9 @@ async def test_a_long_prompt_is_read_in_chunks_and_others_are_drawn_in_between(
     plain = network.forward
 
     def forward(*arguments: Any, **named: Any) -> Any:
-        mask = named["attention_mask"]
-        lengths.append(mask.shape[2])
-        assert mask.shape[2] * mask.shape[0] <= 8 or mask.shape[2] == 1
+        num_rows, num_read = named["input_ids"].shape
+        lengths.append(num_read)
+        assert num_read * num_rows <= 8 or num_read == 1
         return plain(*arguments, **named)
 
     monkeypatch.setattr(network, "forward", forward)
