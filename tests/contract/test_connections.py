@@ -14,7 +14,7 @@ import pytest
 from tests.conftest import SandboxProcess, running_sandbox
 
 SHORT_S = "1"
-HEAD = b"POST /v1/execute HTTP/1.1\r\nhost: x\r\ncontent-type: application/json\r\n"
+HEAD = b"POST /v1/execute HTTP/1.1\r\nhost: localhost\r\ncontent-type: application/json\r\n"
 
 
 @pytest.fixture(scope="module")
@@ -45,7 +45,7 @@ def read_all(connection: socket.socket) -> bytes:
         (b"", b""),
         (b"\r\n", b""),
         (b"GET /hea", b"HTTP/1.1 408 "),
-        (b"GET /health HTTP/1.1\r\nhost: x\r\nx-a: ", b"HTTP/1.1 408 "),
+        (b"GET /health HTTP/1.1\r\nhost: localhost\r\nx-a: ", b"HTTP/1.1 408 "),
         (HEAD + b"content-length: 1000\r\n\r\n" + b'{"code": ', b"HTTP/1.1 408 "),
         (HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nabc", b"HTTP/1.1 408 "),
     ],
@@ -73,7 +73,7 @@ def test_a_dripping_head_is_closed_all_the_same(service: SandboxProcess) -> None
 
 def test_an_answered_connection_is_closed_when_it_is_idle(service: SandboxProcess) -> None:
     with connect(service) as connection:
-        connection.sendall(b"GET /health HTTP/1.1\r\nhost: x\r\n\r\n")
+        connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert read_all(connection).count(b"HTTP/1.1 200 OK") == 1
 
 
