@@ -54,13 +54,15 @@ def _asked_for(name: str, kind: str) -> str:
 
 
 def export_all(serve: Serve, folder: Path, policy: Path) -> dict[str, Families]:
-    """The families of each service. Inference is a router over one with a child of its own."""
+    """The families of each service. Inference is a router over one with a child of its own, and
+    one that draws by itself."""
     engine = create_inference(sglang_settings(inference_model=policy))
     router = create_inference(
         InferenceSettings(inference_engine="replicas", inference_replicas=serve(engine))
     )
+    alone = create_inference(InferenceSettings(inference_device="cpu"))
     apps: dict[str, list[FastAPI]] = {
-        "inference": [engine, router],
+        "inference": [engine, router, alone],
         "sandbox": [create_sandbox(SandboxSettings(sandbox_slots=1))],
         "judge": [create_judge(JudgeSettings())],
         "reward": [create_reward(RewardSettings())],
