@@ -258,7 +258,7 @@ class SamplingParams(Wire):
     #: The least probability of a token that may be drawn, as a share of the greatest one.
     min_p: float = Field(default=0.0, ge=0.0, le=1.0)
     #: Divides positive logits of tokens in the prompt or the completion, multiplies negative ones.
-    repetition_penalty: float = Field(default=1.0, gt=0.0, le=10.0)
+    repetition_penalty: float = Field(default=1.0, ge=0.01, le=10.0)
     #: Is subtracted from the logits of tokens that the completion has.
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
     #: Is subtracted for each time that the completion has the token.

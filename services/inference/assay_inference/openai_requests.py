@@ -138,7 +138,7 @@ class SamplingFields(Closed):
     #: -1 and 0: all tokens.
     top_k: int = Field(default=0, ge=-1)
     min_p: float = Field(default=0.0, ge=0, le=1)
-    repetition_penalty: float = Field(default=1.0, gt=0, le=10)
+    repetition_penalty: float = Field(default=1.0, ge=0.01, le=10)
     stop_token_ids: Annotated[list[int], Field(max_length=64), FailFast()] = Field(default=[])
     ignore_eos: bool = False
     min_tokens: int = Field(default=0, ge=0)
