@@ -7,25 +7,27 @@ from fastapi import FastAPI, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, JsonValue
 
-from assay_sandbox.checks import check_size
-from assay_sandbox.open_instruct import AssertRequest, Results, StdioRequest, from_cases
-from assay_sandbox.sandbox import LocalSandbox
-from assay_sandbox.sandbox_fusion import RunCodeRequest, unavailable
-from assay_sandbox.sandbox_fusion_datasets import (
+from assay_sandbox.execution.checks import check_size
+from assay_sandbox.formats.open_instruct import (
+    AssertRequest,
+    OpenInstructResults,
+    StdioRequest,
+    from_cases,
+)
+from assay_sandbox.formats.sandbox_fusion.datasets import (
+    DatasetPrompt,
     GetPromptByIdRequest,
     GetPromptsRequest,
     MetricsFunction,
     MetricsRequest,
-    Prompt,
 )
-from assay_sandbox.sandbox_fusion_jupyter import RunJupyterRequest
-from assay_sandbox.sandbox_fusion_routes import SandboxFusion
-from assay_sandbox.sandbox_fusion_submit import SubmitRequest, SubmitResponse
-from assay_sandbox.sessions import Sessions
+from assay_sandbox.formats.sandbox_fusion.jupyter import RunJupyterRequest
+from assay_sandbox.formats.sandbox_fusion.programs import RunCodeRequest, unavailable
+from assay_sandbox.formats.sandbox_fusion.routes import SandboxFusion
+from assay_sandbox.formats.sandbox_fusion.submit import SubmitRequest, SubmitResponse
+from assay_sandbox.sandbox import LocalSandbox
+from assay_sandbox.sessions.sessions import Sessions
 from assay_sandbox.settings import SandboxSettings
-from assay_shared import audit
-from assay_shared.access import needs
-from assay_shared.context import client
 from assay_shared.errors import (
     Conflict,
     InfrastructureError,
@@ -35,10 +37,13 @@ from assay_shared.errors import (
     SandboxFault,
     TimedOut,
 )
-from assay_shared.json_route import put_first, up_to, use_json_routes
-from assay_shared.responses import errors_of, errors_of_reading
-from assay_shared.scopes import Scope
-from assay_shared.service import create_service
+from assay_shared.service import audit
+from assay_shared.service.app import create_service
+from assay_shared.service.auth import needs
+from assay_shared.service.bodies.route import put_first, up_to, use_json_routes
+from assay_shared.service.responses import errors_of, errors_of_reading
+from assay_shared.settings.api_keys import Scope
+from assay_shared.telemetry.context import client
 from assay_shared.types import (
     Cell,
     CellResult,
@@ -250,14 +255,14 @@ def _add_datasets(app: FastAPI, fusion: SandboxFusion) -> None:
     @app.post(
         "/get_prompts", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of(NotFound)
     )
-    async def get_prompts(request: GetPromptsRequest) -> list[Prompt]:
+    async def get_prompts(request: GetPromptsRequest) -> list[DatasetPrompt]:
         """Return what a model is asked, of each problem."""
         return await fusion.get_prompts(request)
 
     @app.post(
         "/get_prompt_by_id", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of(NotFound)
     )
-    async def get_prompt_by_id(request: GetPromptByIdRequest) -> Prompt:
+    async def get_prompt_by_id(request: GetPromptByIdRequest) -> DatasetPrompt:
         """Return what a model is asked, of one problem."""
         return await fusion.get_prompt_by_id(request)
 
@@ -280,7 +285,7 @@ def _add_open_instruct(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None
     @app.post(
         "/test_program", openapi_extra=needs(Scope.SANDBOX_RUN), responses=errors_of(SandboxFault)
     )
-    async def test_program(request: AssertRequest) -> Results:
+    async def test_program(request: AssertRequest) -> OpenInstructResults:
         """open-instruct's format, with tests that assert."""
         return await results(request.to_test())
 
@@ -289,11 +294,11 @@ def _add_open_instruct(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None
         openapi_extra=needs(Scope.SANDBOX_RUN),
         responses=errors_of(SandboxFault),
     )
-    async def test_program_stdio(request: StdioRequest) -> Results:
+    async def test_program_stdio(request: StdioRequest) -> OpenInstructResults:
         """open-instruct's format, with tests that are read from stdin."""
         return await results(request.to_test())
 
-    async def results(test: TestRequest) -> Results:
+    async def results(test: TestRequest) -> OpenInstructResults:
         try:
             return from_cases((await opened().test(test)).cases)
         except Overloaded as error:  # of all errors, their client knows those from 500 on

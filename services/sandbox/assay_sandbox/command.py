@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from assay_shared.options import FdOption, HostOption, port_option
+from assay_shared.service.cli_options import FdOption, HostOption, port_option
 
 app = typer.Typer(
     help="Run untrusted programs with limits.", no_args_is_help=True, add_completion=False
@@ -18,7 +18,7 @@ def serve(
     """Serve programs over HTTP until stopped."""
     from assay_sandbox.app import create_app
     from assay_sandbox.settings import SandboxSettings
-    from assay_shared.serve import Address, run_service
+    from assay_shared.service.server import Address, run_service
 
     run_service("sandbox", SandboxSettings, create_app, Address(host, port, fd))
 
@@ -36,7 +36,7 @@ def run(
 
     from assay_sandbox.sandbox import LocalSandbox
     from assay_sandbox.settings import SandboxSettings
-    from assay_shared.settings import read_settings
+    from assay_shared.settings.environment import read_settings
     from assay_shared.types import ExecutionRequest, ExecutionResult
 
     request = ExecutionRequest(code=file.read_text(), language=language, stdin=stdin)
@@ -62,9 +62,9 @@ def prepare() -> None:
     import sys
     import tempfile
 
+    from assay_sandbox.languages.toolchain import Toolchain, make_folder
     from assay_sandbox.settings import SandboxSettings
-    from assay_sandbox.toolchain import Toolchain, make_folder
-    from assay_shared.settings import read_settings
+    from assay_shared.settings.environment import read_settings
 
     settings = read_settings(SandboxSettings)
     folder = make_folder(settings, Path(tempfile.gettempdir()), has_namespaces=True)
@@ -100,7 +100,7 @@ def equivalence(
 
     console = Console()
     choice = Choice(tuple(set), match, limit, seed)
-    options = view.Options(data, choice, jobs, cpu_time_s, url)
+    options = view.ViewOptions(data, choice, jobs, cpu_time_s, url)
     seen = Measurement()
     is_whole = True
     try:

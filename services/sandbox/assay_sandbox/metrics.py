@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, Info
 
-from assay_shared.metrics import LATENCY_BUCKETS_S
+from assay_shared.telemetry.metrics import LATENCY_BUCKETS_S
 from assay_shared.types import CaseResult
 
 

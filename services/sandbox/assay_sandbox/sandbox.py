@@ -8,24 +8,24 @@ from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from assay_sandbox.cases import Graded, Question, ask, run_cases, worst_grading
-from assay_sandbox.checkers import NAMED
-from assay_sandbox.compiler import CompileFailed, Compiler, Play
-from assay_sandbox.host import Host, is_faster_with_numpy
-from assay_sandbox.isolation import Slots
-from assay_sandbox.languages import LANGUAGES
+from assay_sandbox.build import CompileFailed, Compiler, Play
+from assay_sandbox.execution.host import Host, is_faster_with_numpy
+from assay_sandbox.execution.isolation import Slots
+from assay_sandbox.execution.pairs import SlotPair
+from assay_sandbox.execution.program import Execution, Program, Records, status_of
+from assay_sandbox.execution.run import RunningProgram, RunResult, RunSpec
+from assay_sandbox.grading.checkers import NAMED
+from assay_sandbox.grading.in_process_cases import Graded, Question, ask, run_cases, worst_grading
+from assay_sandbox.grading.stdin_cases import Judged, ReadyChecker, RunOnce, StdinJudge
+from assay_sandbox.languages.languages import LANGUAGES
+from assay_sandbox.languages.toolchain import Toolchain
 from assay_sandbox.metrics import SandboxMetrics
-from assay_sandbox.pairs import Pair
-from assay_sandbox.program import Execution, Program, Records, status_of
-from assay_sandbox.run import Ending, Plan, Run
-from assay_sandbox.sessions import Sessions
+from assay_sandbox.sessions.sessions import Sessions
 from assay_sandbox.settings import SandboxSettings
-from assay_sandbox.stdin_cases import Judged, ReadyChecker, RunOnce, StdinJudge
-from assay_sandbox.toolchain import Toolchain
-from assay_shared.admission import Gate
-from assay_shared.context import client
 from assay_shared.errors import InvalidInput, SandboxFault, Saturated
-from assay_shared.tracing import span
+from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.telemetry.context import client
+from assay_shared.telemetry.tracing import span
 from assay_shared.types import (
     CaseResult,
     Checker,
@@ -51,7 +51,7 @@ class LocalSandbox:
         self._settings = settings
         # A request whose program sleeps stays in hand: so there may be as many as slots.
         in_hand = max(2 * settings.sandbox_slots, settings.max_slots)
-        self._gate = Gate(
+        self._gate = FairLimiter(
             in_hand,
             settings.sandbox_max_waiting,
             min_share=2 * settings.sandbox_slots,
@@ -204,7 +204,7 @@ class LocalSandbox:
         if questions:
             profile = _profile(request)
             play_grader = partial(self._slots.play, _GRADERS[profile], needs_permit=False)
-            pair = Pair(self._player(request.language, profile), play_grader)
+            pair = SlotPair(self._player(request.language, profile), play_grader)
             return await run_cases(pair, program, questions, num_slots=num_slots, stop=stop)
         graded = [Graded(result) for result, _ in await self._judge_stdin(request, program)]
         return graded + [Graded(CaseResult(status=None))] * (len(request.cases) - len(graded))
@@ -237,7 +237,9 @@ class LocalSandbox:
     def _player(self, language: str, profile: str) -> Play:
         """Runs plans in slots with these packages, and times them."""
 
-        async def play(plan: Plan, on_record: Callable[[Run, bytes], None]) -> Ending:
+        async def play(
+            plan: RunSpec, on_record: Callable[[RunningProgram, bytes], None]
+        ) -> RunResult:
             ending = await self._slots.play(profile, plan, on_record, self._metrics.wait_s.observe)
             self._metrics.run_s.labels(language).observe(ending.wall_time_s)
             self._metrics.clean_s.observe(ending.clean_time_s)

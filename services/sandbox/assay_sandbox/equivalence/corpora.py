@@ -12,7 +12,7 @@ from assay_sandbox.equivalence.odd_programs import odd_subjects
 from assay_sandbox.equivalence.plain import script_of
 from assay_sandbox.equivalence.subjects import StdinTest, Subject, Way
 from assay_shared.errors import DatasetError
-from assay_shared.json_lines import read_json_lines
+from assay_shared.runs.json_lines import read_json_lines
 
 _ASSERT_WAYS: tuple[Way, ...] = ("assert", "assert outside")
 #: Programs that turn any input into something that depends on all of it.

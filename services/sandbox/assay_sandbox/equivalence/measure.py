@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from assay_sandbox.equivalence.plain import PlainPython
 from assay_sandbox.equivalence.rules import Evidence, explain
 from assay_sandbox.equivalence.slot import SlotPython
-from assay_sandbox.equivalence.subjects import Outcome, Subject, aspects_that_differ
+from assay_sandbox.equivalence.subjects import RunOutcome, Subject, aspects_that_differ
 from assay_shared.types import Limits
 
 _MAIN = re.compile(rb"/[\w./-]*main\.py")
@@ -21,8 +21,8 @@ class Difference:
     """A subject that the two ways treat differently. `rule` names the reason, if there is one."""
 
     subject: Subject
-    plain: Outcome
-    slot: Outcome
+    plain: RunOutcome
+    slot: RunOutcome
     aspects: tuple[str, ...]
     rule: str | None
 
@@ -34,7 +34,7 @@ class Measurement:
     num_by_set: dict[tuple[str, str], int] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
     #: Scripts whose standard error is not the same text; it is shown, and decides nothing.
-    other_stderr: list[tuple[Subject, Outcome, Outcome]] = field(default_factory=list)
+    other_stderr: list[tuple[Subject, RunOutcome, RunOutcome]] = field(default_factory=list)
     #: Judged programs by where their answers were compared.
     num_by_grading: dict[str, int] = field(default_factory=dict)
 
@@ -47,7 +47,7 @@ class Measurement:
         return [one for one in self.differences if one.rule is None]
 
 
-class Comparison:
+class RunComparison:
     """Both ways side by side, a few subjects at once."""
 
     def __init__(self, plain: PlainPython, slot: SlotPython, limits: Limits) -> None:
@@ -91,7 +91,7 @@ class Comparison:
             seen.other_stderr.append((subject, plain, slot))
 
 
-def _errors_differ(plain: Outcome, slot: Outcome) -> bool:
+def _errors_differ(plain: RunOutcome, slot: RunOutcome) -> bool:
     """Whether standard error differs in more than folders, addresses and times."""
     texts = [
         _TIME.sub(b"0s", _ADDRESS.sub(b"0x", _MAIN.sub(b"main.py", one.stderr)))

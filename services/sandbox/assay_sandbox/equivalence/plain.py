@@ -17,9 +17,9 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay_sandbox.equivalence.subjects import Outcome, StdinTest, Subject
-from assay_sandbox.host import examine, find_packages
-from assay_sandbox.interpreter import make_interpreter
+from assay_sandbox.equivalence.subjects import RunOutcome, StdinTest, Subject
+from assay_sandbox.execution.host import examine, find_packages
+from assay_sandbox.execution.interpreter import make_interpreter
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import Limits, Status
 
@@ -55,7 +55,7 @@ def plain_interpreter(settings: SandboxSettings) -> Iterator[Path]:
 
 
 @dataclass(frozen=True)
-class Ended:
+class PlainRun:
     """How a process ended. `exit_code` is negative for a signal."""
 
     exit_code: int
@@ -99,9 +99,9 @@ class PlainPython:
         self._prefix = _AS_USER if os.geteuid() == 0 and _works(_AS_USER) else ()
         self._limits = limits
         self._places = asyncio.Semaphore(jobs)
-        self._known: dict[tuple[str, str], asyncio.Future[Ended]] = {}
+        self._known: dict[tuple[str, str], asyncio.Future[PlainRun]] = {}
 
-    async def run(self, subject: Subject) -> Outcome:
+    async def run(self, subject: Subject) -> RunOutcome:
         """What plain Python makes of a subject: its run, or its verdict on each case."""
         match subject.way:
             case "script":
@@ -111,24 +111,24 @@ class PlainPython:
             case _:
                 return await self._judge_assertions(subject)
 
-    async def repeat(self, subject: Subject, hash_seed: str) -> Outcome:
+    async def repeat(self, subject: Subject, hash_seed: str) -> RunOutcome:
         """Run a script once more, for all that was known of it, with another seed for hashes."""
         async with self._places:
             ended = await asyncio.to_thread(self._spawn, subject.code, subject.stdin, hash_seed)
         return self._outcome(ended)
 
-    async def _end_of(self, code: str, stdin: str = "") -> Ended:
+    async def _end_of(self, code: str, stdin: str = "") -> PlainRun:
         key = (code, stdin)
         if key not in self._known:
             self._known[key] = asyncio.ensure_future(self._spawn_in_turn(code, stdin))
         return await self._known[key]
 
-    async def _spawn_in_turn(self, code: str, stdin: str) -> Ended:
+    async def _spawn_in_turn(self, code: str, stdin: str) -> PlainRun:
         async with self._places:
             return await asyncio.to_thread(self._spawn, code, stdin, "0")
 
-    def _outcome(self, ended: Ended) -> Outcome:
-        return Outcome(
+    def _outcome(self, ended: PlainRun) -> RunOutcome:
+        return RunOutcome(
             statuses=(script_status(ended),),
             exit_code=ended.exit_code,
             stdout=ended.stdout,
@@ -137,26 +137,26 @@ class PlainPython:
             folders=(ended.folder, str(Path(ended.folder).parent), str(self._python.parents[1])),
         )
 
-    async def _judge_stdin(self, subject: Subject) -> Outcome:
+    async def _judge_stdin(self, subject: Subject) -> RunOutcome:
         ended = [await self._end_of(subject.code, test.stdin) for test in subject.tests]
         statuses = [
             _stdin_status(one, test) for one, test in zip(ended, subject.tests, strict=True)
         ]
-        return Outcome(tuple(statuses), cpu_time_s=max(one.cpu_time_s for one in ended))
+        return RunOutcome(tuple(statuses), cpu_time_s=max(one.cpu_time_s for one in ended))
 
-    async def _judge_assertions(self, subject: Subject) -> Outcome:
+    async def _judge_assertions(self, subject: Subject) -> RunOutcome:
         """All cases at once, as a script; where that fails, each case in a script of its own."""
         whole = await self._end_of(script_of(subject.code, subject.cases))
         if whole.exit_code == 0 or len(subject.cases) == 1:
             status = _case_status(whole, subject.code)
-            return Outcome((status,) * len(subject.cases), cpu_time_s=whole.cpu_time_s)
+            return RunOutcome((status,) * len(subject.cases), cpu_time_s=whole.cpu_time_s)
         ended = [await self._end_of(script_of(subject.code, (case,))) for case in subject.cases]
-        return Outcome(
+        return RunOutcome(
             tuple(_case_status(one, subject.code) for one in ended),
             cpu_time_s=max(one.cpu_time_s for one in ended),
         )
 
-    def _spawn(self, code: str, stdin: str, hash_seed: str) -> Ended:
+    def _spawn(self, code: str, stdin: str, hash_seed: str) -> PlainRun:
         with tempfile.TemporaryDirectory(prefix="assay-plain-") as name:
             folder = Path(name)
             work = folder / "work"
@@ -178,7 +178,7 @@ class PlainPython:
             "OPENBLAS_NUM_THREADS": "1",
         }
 
-    def _watch(self, work: Path, stdin: Path, environment: dict[str, str]) -> Ended:
+    def _watch(self, work: Path, stdin: Path, environment: dict[str, str]) -> PlainRun:
         with _process(self._command(), work, stdin, environment) as process:
             captures = [
                 _Capture(fd, self._limits.output_bytes + 1, process.pid)
@@ -195,7 +195,7 @@ class PlainPython:
                 reader.join(_CLOSE_TIMEOUT_S)
         cpu_time_s = usage.ru_utime + usage.ru_stime
         out_of_output = any(one.overflowed for one in captures)
-        return Ended(
+        return PlainRun(
             exit_code=process.returncode,
             stdout=bytes(captures[0].data),
             stderr=bytes(captures[1].data),
@@ -227,7 +227,7 @@ def script_of(code: str, cases: tuple[str, ...]) -> str:
     return "\n".join((code, *cases)) + "\n"
 
 
-def script_status(ended: Ended) -> Status:
+def script_status(ended: PlainRun) -> Status:
     """The status that a program's end stands for, by the table in docs/sandbox.md."""
     if ended.out_of_output:
         return Status.OUTPUT_LIMIT
@@ -243,7 +243,7 @@ def script_status(ended: Ended) -> Status:
     return Status.RUNTIME_ERROR
 
 
-def _case_status(ended: Ended, code: str) -> Status:
+def _case_status(ended: PlainRun, code: str) -> Status:
     """The verdict of test code: an assertion that does not hold is a wrong answer."""
     status = script_status(ended)
     if status is Status.RUNTIME_ERROR and _last_line(ended).startswith("AssertionError"):
@@ -252,7 +252,7 @@ def _case_status(ended: Ended, code: str) -> Status:
     return status
 
 
-def _failed_at(ended: Ended) -> int:
+def _failed_at(ended: PlainRun) -> int:
     """The line of main.py at module level that raised."""
     found = re.search(
         re.escape(ended.folder.encode()) + rb'/main.py", line (\d+), in <module>', ended.stderr
@@ -260,14 +260,14 @@ def _failed_at(ended: Ended) -> int:
     return int(found.group(1)) if found else 0
 
 
-def _last_line(ended: Ended) -> str:
+def _last_line(ended: PlainRun) -> str:
     """The line of standard error that names the exception."""
     lines = [line for line in ended.stderr.decode(errors="replace").splitlines() if line]
     named = (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception|Exit)\b", line))
     return next(named, "")
 
 
-def _stdin_status(ended: Ended, test: StdinTest) -> Status:
+def _stdin_status(ended: PlainRun, test: StdinTest) -> Status:
     status = script_status(ended)
     if status is not Status.ACCEPTED or _lines(ended.stdout.decode(errors="replace")) == _lines(
         test.expected_stdout

@@ -6,7 +6,7 @@ from difflib import unified_diff
 
 from assay_sandbox.equivalence.measure import Difference, Measurement
 from assay_sandbox.equivalence.rules import RULES
-from assay_sandbox.equivalence.subjects import WAYS, Outcome
+from assay_sandbox.equivalence.subjects import WAYS, RunOutcome
 
 HEADINGS = ("data set", "way", "programs", "equal", "explained", "unexplained")
 _MAX_LINES, _MAX_LINE = 8, 160
@@ -77,7 +77,7 @@ def _key(one: Difference) -> tuple[str, str]:
     return one.subject.corpus, one.subject.way
 
 
-def _shown_end(outcome: Outcome) -> str:
+def _shown_end(outcome: RunOutcome) -> str:
     """Statuses, exit code, and a word on it."""
     statuses = ", ".join(
         status if count == 1 else f"{count} {status}"
@@ -88,7 +88,7 @@ def _shown_end(outcome: Outcome) -> str:
     return f"{statuses}{ended}, {outcome.cpu_time_s:.2f} s{': ' if said else ''}{said[:_MAX_LINE]}"
 
 
-def _last_line(outcome: Outcome) -> str:
+def _last_line(outcome: RunOutcome) -> str:
     return next(iter(outcome.stderr.decode(errors="replace").rstrip().splitlines()[-1:]), "")
 
 

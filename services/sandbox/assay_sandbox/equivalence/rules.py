@@ -9,11 +9,11 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass
 
 from assay_sandbox.equivalence.slot import REFUSED, UNGRADABLE
-from assay_sandbox.equivalence.subjects import Outcome, Subject
+from assay_sandbox.equivalence.subjects import RunOutcome, Subject
 from assay_shared.types import Status
 
 #: Runs a script under plain Python again, with this seed for hashes.
-Repeat = Callable[[Subject, str], Awaitable[Outcome]]
+Repeat = Callable[[Subject, str], Awaitable[RunOutcome]]
 #: How often plain Python repeats a script that may print something else each time.
 _NUM_REPEATS = 3
 _SAME_SEED = "0"
@@ -27,8 +27,8 @@ class Evidence:
     """A difference: the subject, both outcomes, and what is not equal."""
 
     subject: Subject
-    plain: Outcome
-    slot: Outcome
+    plain: RunOutcome
+    slot: RunOutcome
     aspects: tuple[str, ...]
     cpu_limit_s: float
 
@@ -61,7 +61,7 @@ async def _prints_what_varies(evidence: Evidence, repeat: Repeat) -> bool:
     return _differs_where_others_do(evidence.slot.stdout, prints)
 
 
-def _without_folders(outcome: Outcome) -> bytes:
+def _without_folders(outcome: RunOutcome) -> bytes:
     """What was printed, with one name for folders that are others in each run."""
     text = outcome.stdout
     for folder in outcome.folders:
@@ -101,7 +101,7 @@ async def _is_ungradable(evidence: Evidence, repeat: Repeat) -> bool:
     return all(slot in (plain, REFUSED, UNGRADABLE) for plain, slot in pairs)
 
 
-def _first_difference(one: Outcome, other: Outcome, status: Status) -> int | None:
+def _first_difference(one: RunOutcome, other: RunOutcome, status: Status) -> int | None:
     """Where just one of both has that status."""
     pairs = enumerate(zip(one.statuses, other.statuses, strict=False))
     return next((at for at, (a, b) in pairs if a != b and status in (a, b)), None)

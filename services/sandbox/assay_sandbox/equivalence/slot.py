@@ -3,18 +3,11 @@
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
-from assay_sandbox.equivalence.subjects import Outcome, Subject
+from assay_sandbox.equivalence.subjects import RunOutcome, Subject
 from assay_shared.errors import AssayError, InvalidInput
 from assay_shared.interfaces import Sandbox
-from assay_shared.settings import ServiceSettings
-from assay_shared.types import (
-    AssertCase,
-    ExecutionRequest,
-    Limits,
-    Status,
-    StdinCase,
-    TestRequest,
-)
+from assay_shared.settings.environment import ServiceSettings
+from assay_shared.types import AssertCase, ExecutionRequest, Limits, Status, StdinCase, TestRequest
 
 #: In place of a status: the sandbox refuses to judge the case, and says so.
 REFUSED = "refused"
@@ -31,7 +24,7 @@ async def local_sandbox(num_slots: int) -> AsyncIterator[Sandbox]:
 
     from assay_sandbox.sandbox import LocalSandbox
     from assay_sandbox.settings import SandboxSettings
-    from assay_shared.settings import read_settings
+    from assay_shared.settings.environment import read_settings
 
     settings = read_settings(SandboxSettings).model_copy(update={"sandbox_slots": num_slots})
     sandbox = LocalSandbox(settings, CollectorRegistry())
@@ -47,7 +40,7 @@ async def remote_sandbox(url: str, limits: Limits) -> AsyncIterator[Sandbox]:
     """A service, asked with as much patience as a whole request may need."""
     from assay_shared.clients.http import Timeouts
     from assay_shared.clients.sandbox import SandboxClient
-    from assay_shared.settings import read_settings
+    from assay_shared.settings.environment import read_settings
 
     patience_s = 20 * limits.wall_time_s
     token = read_settings(ServiceSettings).token_of("sandbox")
@@ -63,7 +56,7 @@ class SlotPython:
         self._sandbox = sandbox
         self._limits = limits
 
-    async def run(self, subject: Subject) -> Outcome:
+    async def run(self, subject: Subject) -> RunOutcome:
         """What the sandbox answers; its refusals and faults are statuses of the outcome too."""
         try:
             if subject.way == "script":
@@ -72,13 +65,13 @@ class SlotPython:
         except (AssayError, *_DEFECTS) as error:
             status = REFUSED if isinstance(error, InvalidInput) else Status.SANDBOX_ERROR
             num_cases = max(1, len(subject.cases) + len(subject.tests))
-            return Outcome((status,) * num_cases, messages=(f"{type(error).__name__}: {error}",))
+            return RunOutcome((status,) * num_cases, messages=(f"{type(error).__name__}: {error}",))
 
-    async def _execute(self, subject: Subject) -> Outcome:
+    async def _execute(self, subject: Subject) -> RunOutcome:
         request = ExecutionRequest(code=subject.code, stdin=subject.stdin, limits=self._limits)
         result = await self._sandbox.execute(request)
         raw = result.raw_stdout
-        return Outcome(
+        return RunOutcome(
             statuses=(result.status,),
             exit_code=result.exit_code,
             stdout=result.stdout.encode() if raw is None else raw,
@@ -87,7 +80,7 @@ class SlotPython:
             messages=(result.message,),
         )
 
-    async def _test(self, subject: Subject) -> Outcome:
+    async def _test(self, subject: Subject) -> RunOutcome:
         stdin_cases = [
             StdinCase(stdin=test.stdin, expected_stdout=test.expected_stdout)
             for test in subject.tests
@@ -99,7 +92,7 @@ class SlotPython:
             limits=self._limits,
         )
         report = await self._sandbox.test(request)
-        return Outcome(
+        return RunOutcome(
             statuses=tuple(str(case.status) for case in report.cases),
             cpu_time_s=max(case.cpu_time_s for case in report.cases),
             messages=tuple(case.message for case in report.cases),

@@ -40,7 +40,7 @@ class Subject:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What one run showed: of a script one status, of a judged program one for each case.
 
     `exit_code` is None for a judged program. `messages` explain the statuses to people.
@@ -61,7 +61,7 @@ class Outcome:
         return any(status in LIMITS for status in self.statuses)
 
 
-def aspects_that_differ(plain: Outcome, slot: Outcome) -> tuple[str, ...]:
+def aspects_that_differ(plain: RunOutcome, slot: RunOutcome) -> tuple[str, ...]:
     """Names what is not equal, among `status`, `exit status` and `stdout`.
 
     Where both were ended by the same limit, only the statuses are compared: how much was printed

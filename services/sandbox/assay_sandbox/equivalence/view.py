@@ -12,20 +12,20 @@ from rich.table import Table
 
 from assay_sandbox.equivalence import report
 from assay_sandbox.equivalence.corpora import Choice, subjects_of
-from assay_sandbox.equivalence.measure import Comparison, Measurement
+from assay_sandbox.equivalence.measure import Measurement, RunComparison
 from assay_sandbox.equivalence.plain import PlainPython, plain_interpreter
 from assay_sandbox.equivalence.slot import SlotPython, local_sandbox, remote_sandbox
 from assay_sandbox.equivalence.subjects import limits_of
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.interfaces import Sandbox
-from assay_shared.settings import read_settings
+from assay_shared.settings.environment import read_settings
 from assay_shared.types import Limits
 
 _MAX_SHOWN = 30
 
 
 @dataclass(frozen=True)
-class Options:
+class ViewOptions:
     """What the command line says."""
 
     data: Path
@@ -35,7 +35,7 @@ class Options:
     url: str | None = None
 
 
-async def measure(options: Options, console: Console, seen: Measurement) -> None:
+async def measure(options: ViewOptions, console: Console, seen: Measurement) -> None:
     """Run the chosen subjects both ways, show how far it is, and put into `seen` what comes."""
     subjects = subjects_of(options.choice, options.data)
     limits = limits_of(options.cpu_time_s)
@@ -43,7 +43,7 @@ async def measure(options: Options, console: Console, seen: Measurement) -> None
     with plain_interpreter(settings) as python:
         async with _sandbox(options, limits) as sandbox:
             plain = PlainPython(python, limits, options.jobs)
-            comparison = Comparison(plain, SlotPython(sandbox, limits), limits)
+            comparison = RunComparison(plain, SlotPython(sandbox, limits), limits)
             with Progress(console=console) as progress:
                 task = progress.add_task("compared", total=len(subjects))
 
@@ -54,7 +54,7 @@ async def measure(options: Options, console: Console, seen: Measurement) -> None
                 await comparison.measure(subjects, options.jobs, seen, show)
 
 
-def _sandbox(options: Options, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
+def _sandbox(options: ViewOptions, limits: Limits) -> AbstractAsyncContextManager[Sandbox]:
     if options.url is None:
         return local_sandbox(options.jobs)
     return remote_sandbox(options.url, limits)

@@ -10,8 +10,10 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from assay_sandbox.slot import cgroup, kernel, landlock, root, seccomp, tree, zygote
-from assay_sandbox.slot.rights import Rights
+from assay_sandbox.slot import zygote
+from assay_sandbox.slot.accounting import tree
+from assay_sandbox.slot.confinement import cgroup, kernel, landlock, root, seccomp
+from assay_sandbox.slot.confinement.rights import Rights
 
 #: The one level without namespaces.
 FALLBACK = "fallback"

@@ -9,7 +9,7 @@ import os
 import select
 import signal
 
-from assay_sandbox.slot import tree
+from assay_sandbox.slot.accounting import tree
 
 #: More than the kernel says in either file.
 _LIMITS_BYTES, _ADJUSTMENT_BYTES = 4096, 16

@@ -18,26 +18,16 @@ import time
 import traceback
 from contextlib import suppress
 
-from assay_sandbox.slot import (
-    cells,
-    ending,
-    files,
-    grader,
-    harness,
-    kernel,
-    landlock,
-    names,
-    remote,
-    root,
-    seccomp,
-    tree,
-    verify,
-)
-from assay_sandbox.slot.cgroup import Cgroup
-from assay_sandbox.slot.meter import Meter, Place
-from assay_sandbox.slot.rights import Rights
+from assay_sandbox.slot import names, pinned, verify
+from assay_sandbox.slot.accounting import tree
+from assay_sandbox.slot.accounting.meter import Meter, MeterPlace
+from assay_sandbox.slot.accounting.watch import BEGIN_CASE, KILL, Watch
+from assay_sandbox.slot.confinement import kernel, landlock, root, seccomp
+from assay_sandbox.slot.confinement.cgroup import Cgroup
+from assay_sandbox.slot.confinement.rights import Rights
+from assay_sandbox.slot.grading import grader, remote
+from assay_sandbox.slot.program import cells, ending, files, harness
 from assay_sandbox.slot.verify import Unclean
-from assay_sandbox.slot.watch import BEGIN_CASE, KILL, Watch
 
 READY = b"R"
 MAX_MESSAGE_BYTES = 65536
@@ -55,7 +45,6 @@ _FIXED_LIMITS = (
     (resource.RLIMIT_NOFILE, 256, 256),
     (resource.RLIMIT_STACK, 64 * 2**20, resource.RLIM_INFINITY),
     (resource.RLIMIT_CORE, 0, 0),
-    (resource.RLIMIT_MEMLOCK, 0, 0),
 )
 #: What programs import most: paid for once.
 _PRELOADED = [
@@ -88,7 +77,9 @@ def warm_up(imported: list[str], packages: str, own_packages: str, home: str) ->
     if own_packages != packages:
         names.move(packages, own_packages)
     compile("print(1)", "main.py", "exec")
-    harness.PARTS.update(session=cells.run, grader=grader.run, served=remote.serve)
+    harness.PARTS.update(
+        session=cells.run, grader=grader.run, served=remote.serve, pages=pinned.be_program
+    )
     harness.prepare_streams()
     names.finish()
     harness.settle_interpreter(home)
@@ -107,12 +98,14 @@ class Zygote:
         #: Whether the signals of this process reach nobody but its programs.
         self._is_alone = rights.has_namespaces
         folders = rights.writable if rights.has_namespaces else ()
-        self._place = Place(cgroup, rights.events_fd, rights.has_namespaces, folders)
+        self._place = MeterPlace(cgroup, rights.events_fd, rights.has_namespaces, folders)
         self._forbid_namespaces = kernel.SyscallFilter(seccomp.for_programs())
         self._baseline: verify.Baseline
         self._script = f"{rights.work}/{harness.SCRIPT}"
         #: What could not be cleaned up after the last program.
         self._left: str | None = None
+        #: Holds pinned what programs write to.
+        self._pins: int | None = None
 
     def settle(self) -> None:
         """Everything that programs inherit, and that need not be done for each of them."""
@@ -142,6 +135,13 @@ class Zygote:
             os.setgroups([])
         if rights.changes_user and not rights.has_namespaces:
             self._kill_all()  # what an earlier slot of this user may have left
+        harness.rehearse()
+        gc.collect()
+        gc.freeze()  # the collector would touch, and so copy, every page in every child
+        if self._isolation == "pooled":
+            kernel.hide_memory(False)  # no program is here that could look, and this process must
+            self._pins = pinned.pin_what_programs_write(self._become)
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))  # pinned memory counts as locked
         kernel.hide_memory(True)
         kernel.forbid_new_privileges()
         if not (self._is_alone or rights.changes_user):
@@ -154,9 +154,6 @@ class Zygote:
             is_alone=rights.has_namespaces,
         )
         rights.filter.put_on()
-        harness.rehearse()
-        gc.collect()
-        gc.freeze()  # the collector would touch, and so copy, every page in every child
 
     def serve(self) -> None:
         self._server.send(READY)

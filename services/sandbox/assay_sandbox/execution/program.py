@@ -1,0 +1,153 @@
+"""What a slot is told to run, and how a run ended."""
+
+import signal
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from assay_sandbox.execution.run import RunResult, RunSpec
+from assay_sandbox.languages.language import Language
+from assay_shared.errors import SandboxFault
+from assay_shared.types import Limits, Status
+
+#: Most that all files which a program leaves may be together.
+MAX_FETCHED_BYTES = 64 * 2**20
+_DATA, _EXECUTABLE = 0o644, 0o755
+_MESSAGE_BYTES = 2000
+
+
+@dataclass(frozen=True)
+class Program:
+    """Ready to run: a text for the harness's interpreter, or files and a command."""
+
+    language: Language
+    limits: Limits
+    command: tuple[str, ...] = ()
+    arguments: tuple[str, ...] = ()
+    text: str | None = None
+    #: Content and mode by name.
+    files: Mapping[str, tuple[bytes, int]] = field(default_factory=dict)
+
+    def plan(
+        self,
+        stdin: str = "",
+        fetch: tuple[str, ...] = (),
+        *,
+        num_cases: int = 0,
+    ) -> RunSpec:
+        """Return what a slot is told. With cases, a grader asks for the program's names."""
+        limits = self.limits.model_dump()
+        memory_bytes = self.limits.memory_bytes + self.language.runtime_bytes
+        return RunSpec(
+            header={
+                "limits": limits | {"memory_bytes": memory_bytes},
+                "num_cases": num_cases,
+                # Whether a descriptor of a channel comes along.
+                "has_channel": num_cases > 0,
+            },
+            body={
+                "code": self.text,
+                "command": [*self.command, *self.arguments] if self.command else [],
+                "arguments": list(self.arguments),
+                "files": dict(self.files),
+                "limits": limits,
+                "part": "program",
+            },
+            stdin=encode(stdin),
+            wall_time_s=self.limits.wall_time_s,
+            output_bytes=self.limits.output_bytes,
+            fetch=fetch,
+            fetch_bytes=MAX_FETCHED_BYTES,
+        )
+
+
+def encode(text: str) -> bytes:
+    return text.encode("utf-8", "surrogatepass")
+
+
+def data_files(files: Mapping[str, bytes]) -> dict[str, tuple[bytes, int]]:
+    return {name: (content, _DATA) for name, content in files.items()}
+
+
+def executables(files: Mapping[str, bytes]) -> dict[str, tuple[bytes, int]]:
+    return {name: (content, _EXECUTABLE) for name, content in files.items()}
+
+
+def _signal_name(number: int) -> str:
+    try:
+        return signal.Signals(number).name
+    except ValueError:  # most of the realtime signals have none
+        return f"signal {number}"
+
+
+@dataclass(frozen=True)
+class Execution:
+    """How one run of a program went, and a word on it."""
+
+    ending: RunResult
+    status: Status
+    message: str
+
+
+@dataclass
+class Records:
+    """What the harness said of the program as a whole; `message` is for people."""
+
+    status: Status | None = None
+    message: str = ""
+    begun: bool = False
+    done: bool = False
+
+    def take(self, line: bytes) -> None:
+        kind, _, rest = line.partition(b" ")
+        text = rest.decode(errors="replace")
+        if kind == b"syntax":
+            self.status, self.message = Status.SYNTAX_ERROR, text
+        elif kind == b"crashed":
+            self.status, self.message = Status.RUNTIME_ERROR, text
+        elif kind == b"memory":
+            self.status, self.message = Status.MEMORY_LIMIT, "out of memory"
+        elif kind == b"begun":
+            # A program that lost its slot is run again: what was said of it before is void.
+            self.begun, self.status, self.message = True, None, ""
+        elif kind == b"done":
+            self.done = True
+
+
+def status_of(ending: RunResult, records: Records, program: Program) -> tuple[Status | None, str]:
+    """Why a program ended badly, and a word on it; None if it did not.
+
+    Raises:
+        SandboxFault: it never began.
+    """
+    limits = program.limits
+    if ending.ended_its_slot:
+        return Status.RUNTIME_ERROR, "the program ended its slot each time it was run"
+    if ending.forged_records:
+        return Status.RUNTIME_ERROR, "the program wrote to the channel of its results"
+    if ending.out_of_output:
+        return Status.OUTPUT_LIMIT, f"more than {limits.output_bytes} bytes of output"
+    if ending.out_of_memory:
+        return Status.MEMORY_LIMIT, "out of memory"
+    if ending.out_of_time:
+        return Status.TIME_LIMIT, f"more than {limits.wall_time_s} s of wall time"
+    if ending.out_of_cpu:
+        return Status.TIME_LIMIT, f"more than {limits.cpu_time_s} s of CPU time"
+    if records.status is not None:
+        return records.status, records.message
+    if not records.begun:
+        raise SandboxFault(f"a program never began: {ending.stderr.decode(errors='replace')}")
+    if ending.exit_code == 0:
+        return None, ""
+    return _status_of_failure(ending, program.language)
+
+
+def _status_of_failure(ending: RunResult, language: Language) -> tuple[Status, str]:
+    """What an exit code stands for, where the language's runtime says it in words only."""
+    said = (ending.stderr, ending.stdout)
+    if language.out_of_memory is not None and any(map(language.out_of_memory.search, said)):
+        return Status.MEMORY_LIMIT, "out of memory"
+    if language.does_not_parse is not None and language.does_not_parse.search(ending.stderr):
+        return Status.SYNTAX_ERROR, ending.stderr[:_MESSAGE_BYTES].decode(errors="replace").strip()
+    if ending.exit_code < 0:
+        return Status.RUNTIME_ERROR, f"killed by {_signal_name(-ending.exit_code)}"
+    return Status.RUNTIME_ERROR, f"exit code {ending.exit_code}"

@@ -1,0 +1,1 @@
+"""Whether a program passes its test cases."""

@@ -1,0 +1,157 @@
+"""Stdin cases: each a run of its own, judged by what it printed."""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass, replace
+
+from assay_sandbox.execution.program import Execution, Program, data_files, encode
+from assay_sandbox.execution.run import RunningProgram, RunResult, RunSpec
+from assay_sandbox.slot.grading.output import same_output
+from assay_shared.errors import InvalidInput, SandboxFault
+from assay_shared.runtime.gather import gather
+from assay_shared.types import CaseResult, Comparison, Limits, Status, StdinCase
+
+#: Runs a program on an input, and fetches files.
+RunOnce = Callable[[Program, str, tuple[str, ...]], Awaitable[Execution]]
+#: A case's verdict, and the run that it is about.
+Judged = tuple[CaseResult, Execution]
+_CHECKER_FILES = ("input", "output", "answer")
+_WRONG = {1, 2}
+#: Larger texts than these are compared in a slot: by words and lines, and by numbers.
+_MAX_HERE_BYTES, _MAX_NUMBERS_BYTES = 2**18, 2**15
+_COMPARE_LIMITS = Limits(cpu_time_s=20.0, wall_time_s=60.0, memory_bytes=2 * 2**30)
+PlayGrader = Callable[[RunSpec, Callable[[RunningProgram, bytes], None]], Awaitable[RunResult]]
+
+
+@dataclass(frozen=True)
+class ReadyChecker:
+    """A checker's program, and what runs it."""
+
+    program: Program
+    run: RunOnce
+
+    async def check(self, case: StdinCase, stdout: bytes) -> tuple[Status, str]:
+        """Return whether it says that `stdout` is right; ungradable if it says neither.
+
+        A checker that raises on `stdout` says that it is wrong, if it accepts the expected output:
+        it works, and could not read what it got. Otherwise, as when a limit or a signal ends it or
+        it ends with another exit code, it decides nothing.
+
+        Raises:
+            InvalidInput: the checker does not parse.
+            SandboxFault: it could not be run.
+        """
+        run = await self._run_on(case, stdout)
+        said = (run.ending.stdout + run.ending.stderr)[:200].decode(errors="replace").strip()
+        if run.status is Status.ACCEPTED:
+            return Status.ACCEPTED, said
+        if run.status is Status.SYNTAX_ERROR:
+            raise InvalidInput(f"the checker does not parse: {run.message}", field="checker.code")
+        if run.status is Status.RUNTIME_ERROR and run.ending.exit_code in _WRONG:
+            by_itself = run.message == f"exit code {run.ending.exit_code}"
+            if by_itself or await self._accepts_the_expected(case):
+                return Status.WRONG_ANSWER, said
+        reason = f"the checker decides nothing: {run.status}, {run.message}: {said}"
+        return Status.UNGRADABLE, reason
+
+    async def _accepts_the_expected(self, case: StdinCase) -> bool:
+        run = await self._run_on(case, encode(case.expected_stdout))
+        return run.status is Status.ACCEPTED
+
+    async def _run_on(self, case: StdinCase, stdout: bytes) -> Execution:
+        contents = (encode(case.stdin), stdout, encode(case.expected_stdout))
+        files = data_files(dict(zip(_CHECKER_FILES, contents, strict=True)))
+        ready = replace(
+            self.program, files={**self.program.files, **files}, arguments=_CHECKER_FILES
+        )
+        return await self.run(ready, "", ())
+
+
+@dataclass(frozen=True)
+class StdinJudge:
+    """Runs a program on cases.
+
+    Args:
+        checker: decides in place of a case's `compare`.
+        num_slots: runs at once.
+        play_grader: runs a plan where large outputs are compared.
+    """
+
+    run: RunOnce
+    program: Program
+    checker: ReadyChecker | None
+    num_slots: int
+    play_grader: PlayGrader
+
+    async def judge(self, cases: Sequence[StdinCase], *, stop: bool) -> list[Judged]:
+        """The results, in order, up to a stop.
+
+        Raises:
+            SandboxFault: a run that was not the program's fault, or a checker that decides nothing.
+        """
+        if stop:
+            return await self._judge_until_wrong(cases)
+        room = asyncio.Semaphore(self.num_slots)
+
+        async def in_turn(case: StdinCase) -> Judged:
+            async with room:
+                return await self._judge_one(case)
+
+        return await gather(in_turn(case) for case in cases)
+
+    async def _judge_until_wrong(self, cases: Sequence[StdinCase]) -> list[Judged]:
+        judged: list[Judged] = []
+        for case in cases:
+            judged.append(await self._judge_one(case))
+            if judged[-1][0].status is not Status.ACCEPTED:
+                break
+        return judged
+
+    async def _judge_one(self, case: StdinCase) -> Judged:
+        run = await self.run(self.program, case.stdin, ())
+        status, message = run.status, run.message
+        if status is Status.ACCEPTED:
+            status, message = await self._compare(case, run.ending.stdout)
+        result = CaseResult(
+            status=status,
+            message=message,
+            wall_time_s=run.ending.wall_time_s,
+            cpu_time_s=run.ending.cpu_time_s,
+            peak_memory_bytes=run.ending.peak_memory_bytes,
+        )
+        return result, run
+
+    async def _compare(self, case: StdinCase, stdout: bytes) -> tuple[Status, str]:
+        if self.checker is not None:
+            return await self.checker.check(case, stdout)
+        verdict = await self._same_output(case, stdout)
+        if verdict is None:
+            return Status.UNGRADABLE, "comparing the output took too much time or memory"
+        if verdict:
+            return Status.ACCEPTED, ""
+        return Status.WRONG_ANSWER, f"printed {stdout[:200].decode(errors='replace')!r}"
+
+    async def _same_output(self, case: StdinCase, stdout: bytes) -> bool | None:
+        """Whether the output is right; None if a limit ended the comparison."""
+        by_numbers = case.compare in (Comparison.NUMBERS, Comparison.LOOSE)
+        limit = _MAX_NUMBERS_BYTES if by_numbers else _MAX_HERE_BYTES
+        if len(stdout) + len(case.expected_stdout) <= limit:
+            # Bytes that are not UTF-8 stay unlike every text.
+            got = stdout.decode(errors="surrogateescape")
+            return same_output(got, case.expected_stdout, case.compare, case.tolerance)
+        if case.compare is Comparison.EXACT:
+            return stdout == encode(case.expected_stdout)
+        plan = replace(self.program, files={}, text=None, limits=_COMPARE_LIMITS).plan()
+        question = {
+            "part": "grader",
+            "got": stdout,
+            "expected": case.expected_stdout,
+            "compare": str(case.compare),
+            "tolerance": case.tolerance,
+        }
+        said: list[bytes] = []
+        plan = replace(plan, body=plan.body | question | {"command": []})
+        ending = await self.play_grader(plan, lambda _, line: said.append(line))
+        if b"begun" not in said:
+            raise SandboxFault(f"a grader never began: {ending.stderr.decode(errors='replace')}")
+        return b"passed 0" in said if len(said) > 1 else None

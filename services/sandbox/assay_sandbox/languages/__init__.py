@@ -1,0 +1,1 @@
+"""The languages that programs may be written in."""

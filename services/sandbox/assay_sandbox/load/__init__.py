@@ -1,0 +1,1 @@
+"""Load, attacks and fuzzing against a sandbox service."""

@@ -1,0 +1,74 @@
+"""A sandbox service of a bench's own: started for it, watched by it, ended with it."""
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Iterator, Mapping
+from contextlib import asynccontextmanager, contextmanager
+from pathlib import Path
+
+import aiohttp
+
+from assay_sandbox.load.footprint import Footprint
+from assay_shared.errors import SandboxFault
+from assay_shared.runtime.processes import end, last_lines, spawn
+from assay_shared.service.server import bind
+
+_START_TIMEOUT_S = 60.0
+_STOP_GRACE_S = 30.0
+_REBUILDS = re.compile(r"^assay_sandbox_slot_rebuilds_total (\S+)", re.MULTILINE)
+
+
+@contextmanager
+def service_folders() -> Iterator[tuple[Path, Path]]:
+    """Yield a folder, and one in it that is to be the service's temporary folder."""
+    with tempfile.TemporaryDirectory(prefix="assay-bench-") as name:
+        folder = Path(name)
+        folder.chmod(0o755)  # every slot's user has to reach what is in it
+        temporary = folder / "tmp"
+        temporary.mkdir(mode=0o755)
+        yield folder, temporary
+
+
+@asynccontextmanager
+async def own_service(
+    log: Path, temporary: Path, environment: Mapping[str, str] | None = None
+) -> AsyncIterator[tuple[str, Footprint]]:
+    """Start a sandbox as a process of its own; yield its address, and what it holds."""
+    listener = bind("127.0.0.1", 0)
+    command = (sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--fd")
+    with listener:
+        process = spawn(
+            [*command, str(listener.fileno())],
+            log=log,
+            environment={**os.environ, **(environment or {}), "TMPDIR": str(temporary)},
+            pass_fds=(listener.fileno(),),
+        )
+        url = "http://{}:{}".format(*listener.getsockname())
+    try:
+        yield url, Footprint(process.pid, temporary)
+    finally:
+        await asyncio.to_thread(end, [process], _STOP_GRACE_S)
+
+
+async def wait_until_ready(session: aiohttp.ClientSession, url: str, log: Path | None) -> str:
+    """Wait for the first answer; return the isolation that the service has.
+
+    Raises:
+        SandboxFault: it gives none; the error ends with the last lines of `log`.
+    """
+    try:
+        async with asyncio.timeout(_START_TIMEOUT_S), session.get(f"{url}/health") as response:
+            return str((await response.json())["isolation"])
+    except (aiohttp.ClientError, TimeoutError) as error:
+        lines = last_lines(log, 5) if log else []
+        raise SandboxFault("\n".join(["no service", *lines])) from error
+
+
+async def num_rebuilds(session: aiohttp.ClientSession, url: str) -> int:
+    """Return how many slots the service has built anew since it began."""
+    async with session.get(f"{url}/metrics") as response:
+        found = _REBUILDS.search(await response.text())
+    return int(float(found.group(1))) if found else 0

@@ -1,0 +1,1 @@
+"""Interpreters that stay between requests."""

@@ -1,0 +1,1 @@
+"""What a program and all that it started use. Standard library only."""

@@ -1,0 +1,1 @@
+"""Judging call and assertion cases between two processes. Standard library only."""

@@ -1,0 +1,1 @@
+"""What runs inside a program's own process, and how it ends. Standard library only."""
