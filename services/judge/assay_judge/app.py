@@ -6,19 +6,19 @@ from contextlib import asynccontextmanager
 from fastapi import FastAPI
 from pydantic import JsonValue
 
+from assay_judge.chain import make_chain
 from assay_judge.config import JudgeConfig
-from assay_judge.judge import make_chain
-from assay_judge.ledger import Spending
 from assay_judge.settings import JudgeSettings
-from assay_judge.shared_state import make_shared_state
-from assay_shared.access import needs
-from assay_shared.admission import Gate
-from assay_shared.config import load_config
+from assay_judge.state.ledger import Spending
+from assay_judge.state.state import make_shared_state
 from assay_shared.errors import Unreachable
-from assay_shared.json_route import put_first, up_to, use_json_routes
-from assay_shared.responses import errors_of
-from assay_shared.scopes import Scope
-from assay_shared.service import create_service
+from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.service.app import create_service
+from assay_shared.service.auth import needs
+from assay_shared.service.bodies.route import put_first, up_to, use_json_routes
+from assay_shared.service.responses import errors_of
+from assay_shared.settings.api_keys import Scope
+from assay_shared.settings.run_file import load_config
 from assay_shared.types import JudgeRequest, JudgeResponse
 
 #: Of a group: 256 answers of 64 KiB each.
@@ -46,7 +46,7 @@ def create_app(settings: JudgeSettings) -> FastAPI:
         names = [provider.name for provider in config.chain]
         return {
             "chain": [*names],
-            "left_alone": [*chain.left_alone],
+            "open_circuits": [*chain.open_circuits],
             "paused_s": {**chain.paused_s},
         }
 
@@ -54,7 +54,7 @@ def create_app(settings: JudgeSettings) -> FastAPI:
     large_bodies = use_json_routes(app)
     registry = app.state.metrics.registry
     shared = make_shared_state(settings, registry)
-    gate = Gate(settings.judge_max_running, settings.judge_max_waiting)
+    gate = FairLimiter(settings.judge_max_running, settings.judge_max_waiting)
     chain = make_chain(config, shared, gate, registry)
 
     @app.post(

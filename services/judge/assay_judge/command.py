@@ -7,7 +7,7 @@ from pathlib import Path
 import typer
 
 from assay_judge.bench.names import Reason, SetName
-from assay_shared.options import FdOption, HostOption, port_option
+from assay_shared.service.cli_options import FdOption, HostOption, port_option
 
 app = typer.Typer(
     help="Judge answers by a chain of models.", no_args_is_help=True, add_completion=False
@@ -26,7 +26,7 @@ def serve(
     """Serve verdicts over HTTP until stopped."""
     from assay_judge.app import create_app
     from assay_judge.settings import JudgeSettings
-    from assay_shared.serve import Address, run_service
+    from assay_shared.service.server import Address, run_service
 
     run_service("judge", JudgeSettings, create_app, Address(host, port, fd))
 
@@ -71,10 +71,10 @@ def bench(
 ) -> None:
     """Measure a chain on published pairs: accuracy, position bias, agreement, cost."""
     with _measuring("judge bench", config, set=str(name), report=output) as chain:
-        from assay_judge.bench.run import Plan, run_bench
+        from assay_judge.bench.run import BenchPlan, run_bench
 
         reasons = tuple(Reason) if reason is None else (reason,)
-        chosen = Plan(
+        chosen = BenchPlan(
             *(name, data, output, chain, reasons, tuple(subset)),
             limit=limit,
             seed=seed,
@@ -88,10 +88,10 @@ def bench(
 def _measuring(action: str, config: Path | None, **details: object) -> Iterator[Path | None]:
     """A recorded measurement, with the chain's file: the one that is named, or the service's."""
     from assay_judge.settings import JudgeSettings
-    from assay_shared.audit import recorded, set_up_audit
     from assay_shared.errors import ConfigError
-    from assay_shared.logs import set_up_logging
-    from assay_shared.settings import read_settings
+    from assay_shared.service.audit import recorded, set_up_audit
+    from assay_shared.settings.environment import read_settings
+    from assay_shared.telemetry.logs import set_up_logging
 
     settings = read_settings(JudgeSettings)
     set_up_logging("judge", "ERROR")

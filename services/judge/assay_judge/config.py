@@ -1,15 +1,47 @@
 """The chain of providers: which models are asked, in which order, and within which limits."""
 
+from decimal import Decimal
+from functools import cached_property
 from pathlib import Path
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay_judge.calibration.requirement import Requirement
-from assay_judge.escalation import Effort
-from assay_judge.ledger import Price
-from assay_judge.limits import ProviderLimits
-from assay_shared.config import Config
+from assay_shared.settings.run_file import Config
+
+Effort = Literal["low", "medium", "high"]
+
+
+Kappa = Annotated[float, Field(ge=-1, le=1)]
+
+
+class Requirement(Config):
+    """A calibration that was good enough. `domains` holds minima other than `minimum_kappa`."""
+
+    file: Path
+    minimum_kappa: Kappa
+    domains: dict[str, Kappa] = Field(default={})
+    max_age_days: float | None = Field(default=None, gt=0)
+
+
+class Price(Config):
+    """Of a million tokens, in the one currency of all prices."""
+
+    input_per_million: Decimal = Field(default=Decimal(0), ge=0)
+    output_per_million: Decimal = Field(default=Decimal(0), ge=0)
+
+    @cached_property
+    def is_free(self) -> bool:
+        return not (self.input_per_million or self.output_per_million)
+
+
+class ProviderLimits(Config):
+    """What one provider allows to all replicas together; null is without limit."""
+
+    concurrency: int | None = Field(default=None, ge=1)
+    requests_per_minute: int | None = Field(default=None, ge=1)
+    #: Of prompts and answers together.
+    tokens_per_minute: int | None = Field(default=None, ge=1)
 
 
 class OpenAIProviderConfig(Config):
@@ -69,6 +101,8 @@ class ReferenceProviderConfig(Config):
 ProviderConfig = Annotated[
     OpenAIProviderConfig | ReferenceProviderConfig, Field(discriminator="kind")
 ]
+
+
 Check = Literal["exact", "number", "choice", "symbolic"]
 
 

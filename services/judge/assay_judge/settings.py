@@ -6,7 +6,7 @@ from typing import Literal
 from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 
 
 class JudgeSettings(ServiceSettings):

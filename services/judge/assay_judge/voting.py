@@ -5,10 +5,10 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from assay_judge.config import Voting
-from assay_judge.forms import Ask, Finding
-from assay_judge.provider import Asking, Provider
+from assay_judge.forms.forms import JudgePrompt, ParsedReply
+from assay_judge.providers.provider import JudgeCall, Provider
 from assay_shared.errors import AssayError
-from assay_shared.together import together
+from assay_shared.runtime.gather import gather
 from assay_shared.types import JudgeRequest, Label
 
 
@@ -19,19 +19,19 @@ class Votes:
         self._voting = voting
         self._panel = panel
 
-    def _is_in_doubt(self, finding: Finding) -> bool:
+    def _is_in_doubt(self, finding: ParsedReply) -> bool:
         certain = finding.confidence is None or finding.confidence >= self._voting.below
         return finding.value is Label.UNSURE or not certain
 
     async def settle(
         self,
-        first: Finding,
+        first: ParsedReply,
         judge: Provider,
         request: JudgeRequest,
         index: int,
-        ask: Ask,
-        asking: Asking,
-    ) -> Finding:
+        ask: JudgePrompt,
+        asking: JudgeCall,
+    ) -> ParsedReply:
         """`first` where it is in no doubt; else the label that most replies agree on, or UNSURE.
 
         No label that has half of the replies or fewer is agreed on. A vote that fails is none: the
@@ -44,18 +44,18 @@ class Votes:
         else:
             voters = [(other, 0) for other in self._panel if other is not judge]
 
-        async def vote(voter: Provider, number: int) -> Finding | None:
+        async def vote(voter: Provider, number: int) -> ParsedReply | None:
             try:
                 return await voter.find(request, index, ask, replace(asking, vote=number))
             except AssayError:
                 return None
 
-        more = await together(vote(*one) for one in voters)
+        more = await gather(vote(*one) for one in voters)
         found = [first, *(one for one in more if one is not None)]
         label, count = Counter(one.value for one in found).most_common(1)[0]
         if 2 * count <= len(found):
-            return Finding(
+            return ParsedReply(
                 Label.UNSURE, f"{len(found)} votes without a majority", num_votes=len(found)
             )
         reason = next(one.reason for one in found if one.value == label)
-        return Finding(label, reason, num_votes=len(found))
+        return ParsedReply(label, reason, num_votes=len(found))

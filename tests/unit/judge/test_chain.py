@@ -4,18 +4,18 @@ import pytest
 from prometheus_client import CollectorRegistry
 from pydantic import ValidationError
 
-from assay_judge.cache import ProcessCache
+from assay_judge.chain import JudgeChain, make_chain
+from assay_judge.checks import ReferenceChecks
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig, ReferenceProviderConfig, Voting
-from assay_judge.forms import Ask, Finding
-from assay_judge.judge import JudgeChain, make_chain
-from assay_judge.ledger import ProcessLedger
-from assay_judge.limits_process import ProcessLimits
-from assay_judge.provider import Asking, Provider
-from assay_judge.shared_state import SharedState
-from assay_judge.verify import Verifier
-from assay_shared.admission import Gate
+from assay_judge.forms.forms import JudgePrompt, ParsedReply
+from assay_judge.providers.provider import JudgeCall, Provider
+from assay_judge.state.cache import ProcessCache
+from assay_judge.state.ledger import ProcessLedger
+from assay_judge.state.limits_process import ProcessLimits
+from assay_judge.state.state import SharedState
+from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import BudgetExceeded, ConfigError, JudgeFault, Unreachable
-from assay_shared.symbolic import Symbolic
+from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.types import (
     Abstention,
     FailureClass,
@@ -49,13 +49,15 @@ class Scripted:
 
     async def close(self) -> None: ...
 
-    async def find(self, request: JudgeRequest, index: int, ask: Ask, asking: Asking) -> Finding:
+    async def find(
+        self, request: JudgeRequest, index: int, ask: JudgePrompt, asking: JudgeCall
+    ) -> ParsedReply:
         self.asked.append(index)
         values = self.table.get(index, [])
         if len(values) <= asking.vote:
             raise self.error
         value = values[asking.vote]
-        return value if isinstance(value, Finding) else Finding(value)  # type: ignore[arg-type]
+        return value if isinstance(value, ParsedReply) else ParsedReply(value)  # type: ignore[arg-type]
 
 
 def always(value: object, num_asks: int = 3) -> dict[int, list[object]]:
@@ -66,8 +68,8 @@ async def judge(
     *providers: Provider, request: JudgeRequest = REQUEST, config: JudgeConfig | None = None
 ) -> tuple[Judgement, ...]:
     config = config or JudgeConfig()
-    verifier = Verifier(config.verify, Symbolic(5.0))
-    gate, registry = Gate(8, 8), CollectorRegistry()
+    verifier = ReferenceChecks(config.verify, Symbolic(5.0))
+    gate, registry = FairLimiter(8, 8), CollectorRegistry()
     chain = JudgeChain(list(providers), config, verifier, gate, registry)
     judgements = (await chain.judge(request)).judgements
     await chain.close()
@@ -189,7 +191,7 @@ _NEARLY = (
 async def test_a_check_decides_what_is_certain(
     check: str, answer: str, reference: str, label: Label | None
 ) -> None:
-    verifier = Verifier((check,), Symbolic(30.0))  # type: ignore[arg-type]
+    verifier = ReferenceChecks((check,), Symbolic(30.0))  # type: ignore[arg-type]
     request = JudgeRequest(question="q", answers=(answer,), reference=reference)
     verdict = await verifier.decide(request, answer)
     verifier.close()
@@ -202,11 +204,11 @@ async def test_a_check_decides_what_is_certain(
 @pytest.mark.parametrize(
     ("replies", "label", "num_votes"),
     [
-        ([Finding(Label.CORRECT, confidence=0.9)], Label.CORRECT, 1),
-        ([Finding(Label.CORRECT, confidence=0.5), *[Label.INCORRECT] * 2], Label.INCORRECT, 3),
+        ([ParsedReply(Label.CORRECT, confidence=0.9)], Label.CORRECT, 1),
+        ([ParsedReply(Label.CORRECT, confidence=0.5), *[Label.INCORRECT] * 2], Label.INCORRECT, 3),
         ([Label.UNSURE, Label.CORRECT, Label.CORRECT], Label.CORRECT, 3),
         ([Label.UNSURE, Label.CORRECT, Label.INCORRECT], Label.UNSURE, 3),
-        ([Finding(Label.CORRECT, confidence=0.5), Label.INCORRECT], Label.UNSURE, 2),
+        ([ParsedReply(Label.CORRECT, confidence=0.5), Label.INCORRECT], Label.UNSURE, 2),
         ([Label.UNSURE], Label.UNSURE, 1),
     ],
 )
@@ -244,7 +246,7 @@ def test_a_missing_key_stops_the_start() -> None:
     def make(**key: object) -> None:
         values = {"name": "primary", "base_url": "http://127.0.0.1:1/v1", "model": "m"} | key
         config = JudgeConfig(chain=(OpenAIProviderConfig.model_validate(values),))
-        make_chain(config, process_state(), Gate(1, 1), CollectorRegistry())
+        make_chain(config, process_state(), FairLimiter(1, 1), CollectorRegistry())
 
     with pytest.raises(ConfigError, match="'primary' needs the environment variable NO_SUCH_KEY"):
         make(api_key_env="NO_SUCH_KEY")

@@ -7,18 +7,18 @@ from dataclasses import dataclass, field
 from prometheus_client import CollectorRegistry
 
 from assay_judge.bench.names import Reason
-from assay_judge.bench.results import Result, Results
-from assay_judge.bench.sets import Pair
-from assay_judge.cache import NoCache
+from assay_judge.bench.results import BenchResults, Result
+from assay_judge.bench.sets import LabelledPair
+from assay_judge.chain import JudgeChain, make_chain
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig
-from assay_judge.judge import JudgeChain, make_chain
-from assay_judge.ledger import ProcessLedger, Spending
-from assay_judge.limits_process import ProcessLimits
-from assay_judge.shared_state import SharedState
-from assay_judge.templates import REASONED
-from assay_shared.admission import Gate
+from assay_judge.forms.templates import REASONED
+from assay_judge.state.cache import NoCache
+from assay_judge.state.ledger import ProcessLedger, Spending
+from assay_judge.state.limits_process import ProcessLimits
+from assay_judge.state.state import SharedState
 from assay_shared.errors import BudgetExceeded, ConfigError
-from assay_shared.together import together
+from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.runtime.gather import gather
 from assay_shared.types import Abstention, JudgeForm, JudgeRequest
 
 _NEVER = 2**62
@@ -77,25 +77,25 @@ def bench_config(config: JudgeConfig) -> JudgeConfig:
 
 
 @dataclass
-class Asking:
+class BenchAsking:
     """A chain that is asked, where its answers go, and whether the ceiling has stopped it."""
 
     chain: JudgeChain
     ledger: BenchLedger
-    results: Results
+    results: BenchResults
     on_done: Callable[[], None]
     is_stopped: bool = field(default=False, init=False)
 
-    async def ask_all(self, work: Sequence[tuple[Pair, Reason]], concurrency: int) -> None:
+    async def ask_all(self, work: Sequence[tuple[LabelledPair, Reason]], concurrency: int) -> None:
         """Ask about each pair in both orders, `concurrency` pairs at a time, until the ceiling."""
         await self.chain.open()
         try:
             queue = iter(work)
-            await together(self._take_turns(queue) for _ in range(concurrency))
+            await gather(self._take_turns(queue) for _ in range(concurrency))
         finally:
             await self.chain.close()
 
-    async def _take_turns(self, queue: Iterator[tuple[Pair, Reason]]) -> None:
+    async def _take_turns(self, queue: Iterator[tuple[LabelledPair, Reason]]) -> None:
         for pair, reason in queue:
             if self.is_stopped:
                 return
@@ -106,7 +106,7 @@ class Asking:
             else:
                 self.is_stopped = True
 
-    async def _ask(self, pair: Pair, reason: Reason) -> Result:
+    async def _ask(self, pair: LabelledPair, reason: Reason) -> Result:
         run = f"{reason}/{pair.key}"
         request = JudgeRequest(
             question=pair.question,
@@ -144,4 +144,4 @@ class Asking:
 def make_asked_chain(config: JudgeConfig, ledger: BenchLedger, concurrency: int) -> JudgeChain:
     """The chain of `bench_config`, which remembers no reply: what is measured is asked."""
     state = SharedState(ProcessLimits(), ledger, NoCache())
-    return make_chain(config, state, Gate(concurrency, concurrency), CollectorRegistry())
+    return make_chain(config, state, FairLimiter(concurrency, concurrency), CollectorRegistry())

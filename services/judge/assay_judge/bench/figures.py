@@ -13,7 +13,7 @@ from assay_judge.bench.names import Reason
 from assay_judge.bench.record import Arm, Bench, Measures
 from assay_judge.bench.sets import STYLES
 from assay_judge.calibration.marks import INK, WIDTH_IN, draw_marks, save, short
-from assay_judge.calibration.record import Estimate
+from assay_judge.calibration_record import Estimate
 
 _SERIES = {Reason.AFTER: "reason after the verdict", Reason.BEFORE: "reason before the verdict"}
 #: The parts of a bar, from left to right.

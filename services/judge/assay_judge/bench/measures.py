@@ -9,7 +9,7 @@ from assay_judge.bench.record import BenchCost, Measures, Outcomes
 from assay_judge.bench.results import Result
 from assay_judge.bench.sets import STYLES
 from assay_judge.calibration import statistics
-from assay_judge.calibration.record import Estimate
+from assay_judge.calibration_record import Estimate
 
 #: Domains of RM-Bench whose mean is one domain, `safety`, where its results are published.
 _SAFETY = ("safety-refuse", "safety-response")

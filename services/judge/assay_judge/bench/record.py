@@ -3,7 +3,7 @@
 from datetime import datetime
 
 from assay_judge.bench.names import Reason, SetName
-from assay_judge.calibration.record import Estimate, Record
+from assay_judge.calibration_record import Estimate, Record
 
 
 class Outcomes(Record):

@@ -7,7 +7,7 @@ from pathlib import Path
 from pydantic import BaseModel, ConfigDict, ValidationError, model_validator
 
 from assay_judge.bench.names import Reason
-from assay_judge.bench.sets import Difficulty, Pair
+from assay_judge.bench.sets import Difficulty, LabelledPair
 from assay_shared.errors import DatasetError
 from assay_shared.types import Failure, FailureClass
 
@@ -51,7 +51,7 @@ class Result(BaseModel):
         return self.failure is None or self.failure.failure_class is not FailureClass.BUDGET
 
 
-class Results:
+class BenchResults:
     """A file's lines. The last one about a pair counts; every one of them has cost something."""
 
     def __init__(self, path: Path) -> None:
@@ -87,17 +87,17 @@ class Results:
         """What all lines have cost."""
         return sum(one.money for one in self._lines)
 
-    def asked(self, pairs: Sequence[Pair], reason: Reason) -> list[Result]:
+    def asked(self, pairs: Sequence[LabelledPair], reason: Reason) -> list[Result]:
         """Every line about the pairs, those that a later one has replaced included."""
         keys = {pair.key for pair in pairs}
         return [one for one in self._lines if one.reason is reason and one.key in keys]
 
-    def of(self, pairs: Sequence[Pair], reason: Reason) -> list[Result]:
+    def of(self, pairs: Sequence[LabelledPair], reason: Reason) -> list[Result]:
         """The results of pairs that were asked, in the pairs' order."""
         found = (self._latest.get((pair.key, reason)) for pair in pairs)
         return [one for one in found if one is not None and one.is_asked]
 
-    def is_judged(self, pair: Pair, reason: Reason) -> bool:
+    def is_judged(self, pair: LabelledPair, reason: Reason) -> bool:
         found = self._latest.get((pair.key, reason))
         return found is not None and found.failure is None
 

@@ -14,17 +14,23 @@ from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, T
 from rich.table import Table
 
 from assay_judge.bench import measures
-from assay_judge.bench.ask import Asking, BenchLedger, bench_config, make_asked_chain, template_of
+from assay_judge.bench.ask import (
+    BenchAsking,
+    BenchLedger,
+    bench_config,
+    make_asked_chain,
+    template_of,
+)
 from assay_judge.bench.names import Reason, SetName
 from assay_judge.bench.record import Arm, Bench
 from assay_judge.bench.report import REPORT, SUMMARY, summary_rows, write_report
-from assay_judge.bench.results import Result, Results
-from assay_judge.bench.sets import Pair, PairSet, read_set
+from assay_judge.bench.results import BenchResults, Result
+from assay_judge.bench.sets import LabelledPair, PairSet, read_set
 from assay_judge.config import JudgeConfig
-from assay_judge.templates import Templates
-from assay_shared.config import load_config
+from assay_judge.forms.templates import Templates
 from assay_shared.errors import ConfigError, Conflict
-from assay_shared.run_folder import write_atomically
+from assay_shared.runs.run_folder import write_atomically
+from assay_shared.settings.run_file import load_config
 from assay_shared.types import JudgeForm
 
 RESULTS, IDENTITY = "results.jsonl", "bench.json"
@@ -43,7 +49,7 @@ _MAY_CHANGE: dict[str, Any] = {
 
 
 @dataclass(frozen=True)
-class Plan:
+class BenchPlan:
     """What to ask. Without `limit`, all rows; without `subsets`, all of them."""
 
     name: SetName
@@ -69,7 +75,7 @@ class Identity(BaseModel):
     prompts: dict[str, str]
 
 
-def run_bench(plan: Plan) -> Bench:
+def run_bench(plan: BenchPlan) -> Bench:
     """Ask about every pair of the plan that `output` has no verdict on, and write the report.
 
     Raises:
@@ -80,7 +86,7 @@ def run_bench(plan: Plan) -> Bench:
     loaded = JudgeConfig() if plan.config is None else load_config(JudgeConfig, plan.config)
     config = bench_config(loaded)
     _claim(plan.output, _identity(found, config))
-    results = Results(plan.output / RESULTS)
+    results = BenchResults(plan.output / RESULTS)
     ceiling = loaded.ceiling if plan.ceiling is None else plan.ceiling
     ledger = BenchLedger(ceiling, results.money)
     work = [
@@ -95,7 +101,7 @@ def run_bench(plan: Plan) -> Bench:
         total = len(pairs) * len(plan.reasons)
         task = progress.add_task(f"{plan.name}: pairs", total=total, completed=num_known)
         chain = make_asked_chain(config, ledger, plan.concurrency)
-        asking = Asking(chain, ledger, results, lambda: progress.advance(task))
+        asking = BenchAsking(chain, ledger, results, lambda: progress.advance(task))
         asyncio.run(asking.ask_all(work, plan.concurrency))
     bench = summarise(plan, config, found, pairs, results)
     write_report(plan.output, bench)
@@ -141,7 +147,11 @@ def _claim(folder: Path, identity: Identity) -> None:
 
 
 def summarise(
-    plan: Plan, config: JudgeConfig, found: PairSet, pairs: Sequence[Pair], results: Results
+    plan: BenchPlan,
+    config: JudgeConfig,
+    found: PairSet,
+    pairs: Sequence[LabelledPair],
+    results: BenchResults,
 ) -> Bench:
     """What was measured, of all pairs of the plan that were asked."""
     of = {reason: results.of(pairs, reason) for reason in plan.reasons}
@@ -189,7 +199,7 @@ def _differences(of: dict[Reason, list[Result]]) -> dict[str, Any]:
     }
 
 
-def _show(console: Console, plan: Plan, bench: Bench) -> None:
+def _show(console: Console, plan: BenchPlan, bench: Bench) -> None:
     heading, *rows = zip(SUMMARY, *summary_rows(bench), strict=True)
     table = Table(
         *heading, title=f"{bench.num_pairs} pairs of {bench.set.shown}", title_justify="left"

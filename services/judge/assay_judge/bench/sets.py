@@ -17,7 +17,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from assay_judge.bench.names import SetName
 from assay_shared.errors import DatasetError
-from assay_shared.json_lines import read_json_lines
+from assay_shared.runs.json_lines import read_json_lines
 
 #: Of RM-Bench: whether the better answer has the plainer style (hard), the same, or the richer one.
 Difficulty = Literal["easy", "normal", "hard"]
@@ -25,7 +25,7 @@ STYLES = ("concise", "detailed", "markdown")
 
 
 @dataclass(frozen=True)
-class Pair:
+class LabelledPair:
     """Two answers to a question; `better` is the index of the better one.
 
     Pairs of one `row` share question and answers, and are not independent of each other. `styles`
@@ -56,14 +56,14 @@ class PairSet:
 
     name: SetName
     digest: str
-    pairs: Sequence[Pair]
+    pairs: Sequence[LabelledPair]
     num_identical: int = 0
 
     @property
     def subsets(self) -> list[str]:
         return sorted({pair.subset for pair in self.pairs})
 
-    def select(self, subsets: Sequence[str], limit: int | None, seed: int) -> list[Pair]:
+    def select(self, subsets: Sequence[str], limit: int | None, seed: int) -> list[LabelledPair]:
         """The pairs of at most `limit` rows, drawn at random; a greater limit only adds rows.
 
         Raises:
@@ -97,7 +97,7 @@ def read_set(name: SetName, data: Path) -> PairSet:
             f"{folder} has no file of {name}", field="data", hint=f"looked for {patterns}"
         )
     digest = hashlib.sha256()
-    pairs: list[Pair] = []
+    pairs: list[LabelledPair] = []
     for file in files:
         digest.update(file.read_bytes())
         pairs += read(file, file.relative_to(folder) if file != folder else Path(file.name))
@@ -144,13 +144,13 @@ class _RMBench(_Row):
     domain: str | None = None
 
 
-def _read_llmbar(file: Path, name: Path) -> Iterator[Pair]:
+def _read_llmbar(file: Path, name: Path) -> Iterator[LabelledPair]:
     """One pair a row; the published files have their subset in the folder's name."""
     for number, row in enumerate(_rows(file, _LLMBar.model_validate), start=1):
         subset = row.subset or name.parent.as_posix()
         key = f"{subset}/{number}"
         answers = (row.output_1, row.output_2)
-        yield Pair(key, key, subset, row.input, answers, better=row.label - 1)
+        yield LabelledPair(key, key, subset, row.input, answers, better=row.label - 1)
 
 
 def _judgebench_category(source: str) -> str:
@@ -160,15 +160,15 @@ def _judgebench_category(source: str) -> str:
     return {"livecodebench": "coding"}.get(source, source.removeprefix("livebench-"))
 
 
-def _read_judgebench(file: Path, name: Path) -> Iterator[Pair]:
+def _read_judgebench(file: Path, name: Path) -> Iterator[LabelledPair]:
     for row in _rows(file, _JudgeBench.model_validate):
         answers = (row.response_A, row.response_B)
         better = 0 if row.label == "A>B" else 1
         subset = _judgebench_category(row.source)
-        yield Pair(row.pair_id, row.pair_id, subset, row.question, answers, better)
+        yield LabelledPair(row.pair_id, row.pair_id, subset, row.question, answers, better)
 
 
-def _read_rmbench(file: Path, name: Path) -> Iterator[Pair]:
+def _read_rmbench(file: Path, name: Path) -> Iterator[LabelledPair]:
     """Nine pairs a row: each style of the better answer against each of the worse.
 
     Half of the better ones stand first, by a hash of the pair's key: otherwise every pair would
@@ -182,7 +182,7 @@ def _read_rmbench(file: Path, name: Path) -> Iterator[Pair]:
                 key = f"{of_row}/{STYLES[i]}-{STYLES[j]}"
                 better = hashlib.sha256(key.encode()).digest()[0] % 2
                 answers = (rejected, chosen) if better else (chosen, rejected)
-                yield Pair(key, of_row, subset, row.prompt, answers, better, (i, j))
+                yield LabelledPair(key, of_row, subset, row.prompt, answers, better, (i, j))
 
 
 def _rows(file: Path, parse: Callable[[object], _AnyRow]) -> Iterator[_AnyRow]:
@@ -205,7 +205,7 @@ def _rows(file: Path, parse: Callable[[object], _AnyRow]) -> Iterator[_AnyRow]:
             raise DatasetError(f"{file}, row {number}: {first['msg']}", field=where) from None
 
 
-_Reader = Callable[[Path, Path], Iterator[Pair]]
+_Reader = Callable[[Path, Path], Iterator[LabelledPair]]
 _READERS: dict[SetName, tuple[tuple[str, ...], _Reader]] = {
     SetName.LLMBAR: (("*.jsonl", "*.jsonl.gz", "**/dataset.json"), _read_llmbar),
     SetName.JUDGEBENCH: (("*.jsonl", "*.jsonl.gz"), _read_judgebench),

@@ -6,7 +6,7 @@ from typing import Literal
 
 from assay_judge.calibration import statistics
 from assay_judge.calibration.observations import Observation
-from assay_judge.calibration.record import Estimate, PositionBias, SelfPreference
+from assay_judge.calibration_record import Estimate, PositionBias, SelfPreference
 
 Winner = Literal["A", "B", "tie"]
 _FAMILY = re.compile(r"[a-z]+")

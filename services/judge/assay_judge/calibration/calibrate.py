@@ -10,19 +10,19 @@ from pathlib import Path
 
 from prometheus_client import CollectorRegistry
 
-from assay_judge.cache import NoCache
 from assay_judge.calibration import bias, measures, pairs, probes
 from assay_judge.calibration.examples import Example, ExampleFile
 from assay_judge.calibration.observations import MAX_IN_FLIGHT, Observation, observe
-from assay_judge.calibration.record import Calibration, JudgeCalibration, ProbeResult
+from assay_judge.calibration_record import Calibration, JudgeCalibration, ProbeResult
+from assay_judge.chain import JudgeChain, make_chain
 from assay_judge.config import JudgeConfig, OpenAIProviderConfig, ProviderConfig
-from assay_judge.judge import JudgeChain, make_chain
-from assay_judge.ledger import ProcessLedger
-from assay_judge.limits_process import ProcessLimits
-from assay_judge.shared_state import SharedState
-from assay_shared.admission import Gate
+from assay_judge.state.cache import NoCache
+from assay_judge.state.ledger import ProcessLedger
+from assay_judge.state.limits_process import ProcessLimits
+from assay_judge.state.state import SharedState
 from assay_shared.errors import InternalFault
-from assay_shared.run_folder import append_line
+from assay_shared.runs.run_folder import append_line
+from assay_shared.runtime.fair_limiter import FairLimiter
 
 _NUM_FAILURES_SHOWN = 3
 _NEVER = 2**62
@@ -32,7 +32,7 @@ Watch = Callable[[str, int], Callable[[], None]]
 
 
 @dataclass(frozen=True)
-class Candidate:
+class CandidateJudge:
     """One provider of a chain, as a chain of its own. `model` is null where it asks none."""
 
     name: str
@@ -40,10 +40,10 @@ class Candidate:
     chain: JudgeChain
 
 
-def make_candidates(config: JudgeConfig) -> list[Candidate]:
+def make_candidates(config: JudgeConfig) -> list[CandidateJudge]:
     """The judges of a chain, first choice first. They must not cache: repeats would repeat."""
     return [
-        Candidate(
+        CandidateJudge(
             name=one.name,
             model=one.model if isinstance(one, OpenAIProviderConfig) else None,
             chain=_chain_of(config, one),
@@ -60,7 +60,7 @@ def _chain_of(config: JudgeConfig, provider: ProviderConfig) -> JudgeChain:
         provider = provider.model_copy(update={"open_after": _NEVER, "requirement": None})
     alone = config.model_copy(update={"chain": (provider,), "verify": (), "voting": None})
     state = SharedState(ProcessLimits(), ProcessLedger(), NoCache())
-    gate = Gate(MAX_IN_FLIGHT, MAX_IN_FLIGHT)
+    gate = FairLimiter(MAX_IN_FLIGHT, MAX_IN_FLIGHT)
     return make_chain(alone, state, gate, CollectorRegistry())
 
 
@@ -74,7 +74,7 @@ class Trial:
     watch: Watch
 
     async def repeat(
-        self, candidate: Candidate, examples: Sequence[Example]
+        self, candidate: CandidateJudge, examples: Sequence[Example]
     ) -> list[list[Observation]]:
         """The same examples as often as planned."""
         on_done = self.watch(f"{candidate.name}: examples", self.num_repeats * len(examples))
@@ -84,7 +84,7 @@ class Trial:
         ]
 
     async def probe(
-        self, candidate: Candidate, observations: Sequence[Observation]
+        self, candidate: CandidateJudge, observations: Sequence[Observation]
     ) -> tuple[ProbeResult, ...]:
         """Attacks on what was judged; none where no wrong answer was caught."""
         chosen = probes.choose(observations)
@@ -99,7 +99,7 @@ class Trial:
         return tuple(results)
 
     async def compare(
-        self, candidate: Candidate, examples: Sequence[Example]
+        self, candidate: CandidateJudge, examples: Sequence[Example]
     ) -> list[tuple[bias.Winner, bias.Winner]]:
         """Right answers beside wrong ones, in both orders."""
         chosen = pairs.make_pairs(examples)
@@ -110,7 +110,7 @@ class Trial:
 
     async def _ask(
         self,
-        candidate: Candidate,
+        candidate: CandidateJudge,
         what: str,
         examples: Sequence[Example],
         on_done: Callable[[], None],
@@ -131,7 +131,7 @@ class Trial:
 
 
 async def calibrate(
-    candidates: Sequence[Candidate], file: ExampleFile, trial: Trial
+    candidates: Sequence[CandidateJudge], file: ExampleFile, trial: Trial
 ) -> Calibration:
     """Measure all candidates on the same examples, one after the other."""
     measured: list[JudgeCalibration] = []
@@ -159,7 +159,7 @@ async def calibrate(
 
 
 def _measure(
-    candidate: Candidate,
+    candidate: CandidateJudge,
     repeats: Sequence[Sequence[Observation]],
     probed: tuple[ProbeResult, ...],
     winners: Sequence[tuple[bias.Winner, bias.Winner]],

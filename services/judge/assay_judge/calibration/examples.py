@@ -9,7 +9,7 @@ from typing import Annotated, Literal
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from assay_shared.errors import DatasetError
-from assay_shared.json_lines import read_json_lines
+from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.types import Label
 
 _Name = Annotated[str, StringConstraints(min_length=1)]

@@ -6,7 +6,7 @@ from pathlib import Path
 import matplotlib.pyplot as plt
 
 from assay_judge.calibration.marks import INK, WIDTH_IN, draw_marks, draw_shares, save, short
-from assay_judge.calibration.record import Calibration, Estimate, JudgeCalibration, Said
+from assay_judge.calibration_record import Calibration, Estimate, JudgeCalibration, Said
 
 #: Of many domains, the largest are drawn.
 _MAX_DOMAINS = 30

@@ -11,7 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import PercentFormatter
 
-from assay_judge.calibration.record import Estimate
+from assay_judge.calibration_record import Estimate
 
 #: Estimates by series (a judge, for example), and by what they are of.
 Rows = Mapping[str, Mapping[str, Estimate | None]]

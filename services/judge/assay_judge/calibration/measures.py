@@ -6,13 +6,7 @@ from typing import TypeVar
 
 from assay_judge.calibration import statistics
 from assay_judge.calibration.observations import Observation
-from assay_judge.calibration.record import (
-    AgainstPrimary,
-    Agreement,
-    Estimate,
-    Said,
-    Stability,
-)
+from assay_judge.calibration_record import AgainstPrimary, Agreement, Estimate, Said, Stability
 from assay_shared.types import Label
 
 

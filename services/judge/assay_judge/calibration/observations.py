@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from assay_judge.calibration.examples import Example
 from assay_shared.interfaces import Judge
-from assay_shared.together import together
+from assay_shared.runtime.gather import gather
 from assay_shared.types import Abstention, JudgeRequest, Label
 
 #: Examples that wait for one judge at a time; its provider may allow fewer.
@@ -47,7 +47,7 @@ async def observe(
         on_done(seen)
         return seen
 
-    return await together(one(example) for example in examples)
+    return await gather(one(example) for example in examples)
 
 
 async def _ask(judge: Judge, example: Example) -> Observation:

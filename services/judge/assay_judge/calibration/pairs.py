@@ -8,7 +8,7 @@ from assay_judge.calibration.bias import Winner
 from assay_judge.calibration.examples import Example
 from assay_judge.calibration.observations import MAX_IN_FLIGHT
 from assay_shared.interfaces import Judge
-from assay_shared.together import together
+from assay_shared.runtime.gather import gather
 from assay_shared.types import JudgeForm, JudgeRequest, Verdict
 
 MAX_PAIRS = 200
@@ -49,5 +49,5 @@ async def judge_pairs(
         first, second = judgement.choices
         return _WINNERS[first], _WINNERS[second]
 
-    judged = await together(one(pair) for pair in pairs)
+    judged = await gather(one(pair) for pair in pairs)
     return [winners for winners in judged if winners is not None]

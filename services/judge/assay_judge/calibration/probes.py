@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from assay_judge.calibration import statistics
 from assay_judge.calibration.examples import Example
 from assay_judge.calibration.observations import Observation
-from assay_judge.calibration.record import ProbeResult
+from assay_judge.calibration_record import ProbeResult
 from assay_shared.types import Label
 
 #: Wrong answers that carry each probe.

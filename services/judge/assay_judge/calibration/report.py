@@ -4,15 +4,10 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay_judge.calibration import figures
-from assay_judge.calibration.record import (
-    Agreement,
-    Calibration,
-    JudgeCalibration,
-    McNemar,
-)
 from assay_judge.calibration.tables import number, percent, table
+from assay_judge.calibration_record import Agreement, Calibration, JudgeCalibration, McNemar
 from assay_shared.errors import Conflict
-from assay_shared.run_folder import write_atomically
+from assay_shared.runs.run_folder import write_atomically
 
 RECORD, REPORT, LOG = "calibration.json", "report.md", "judgements.jsonl"
 

@@ -19,7 +19,7 @@ from assay_judge.calibration.report import (
     write_report,
 )
 from assay_judge.config import JudgeConfig
-from assay_shared.config import load_config
+from assay_shared.settings.run_file import load_config
 
 
 def run_calibration(

@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from assay_judge.calibration.record import Estimate, McNemar
+from assay_judge.calibration_record import Estimate, McNemar
 
 CONFIDENCE = 0.95
 _TAIL = (1 - CONFIDENCE) / 2

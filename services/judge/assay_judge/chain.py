@@ -1,0 +1,268 @@
+"""The chain: the first provider that decides a whole group has decided it.
+
+A group's rewards are compared with each other, so they must come from one scale: when a provider
+leaves any answer of a group undecided, the next one judges all of them again.
+"""
+
+import logging
+import time
+from collections.abc import Iterable, Sequence
+from itertools import chain
+
+from prometheus_client import CollectorRegistry, Counter
+
+from assay_judge.checks import ReferenceChecks
+from assay_judge.config import JudgeConfig, OpenAIProviderConfig
+from assay_judge.forms.forms import JudgePrompt, Outcome, ParsedReply, decide, prompts_for
+from assay_judge.forms.templates import REASONED, Template, Templates
+from assay_judge.providers.openai import OpenAIProvider
+from assay_judge.providers.provider import JudgeCall, Provider
+from assay_judge.providers.reference import ReferenceProvider
+from assay_judge.state.state import SharedState
+from assay_judge.voting import Votes
+from assay_shared.answers.formulas.symbolic import Symbolic
+from assay_shared.errors import AssayError, BudgetExceeded
+from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.runtime.gather import gather
+from assay_shared.telemetry.context import client
+from assay_shared.types import (
+    Abstention,
+    Failure,
+    FailureClass,
+    JudgeForm,
+    Judgement,
+    JudgeRequest,
+    JudgeResponse,
+    Label,
+    Verdict,
+)
+
+_log = logging.getLogger(__name__)
+
+#: The form's own prompt that also asks how certain the model is: needed to see a doubt.
+_CERTAINTY = "certain"
+_SYMBOLIC_TIMEOUT_S = 5.0
+
+
+class JudgeMetrics:
+    """What the providers did."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.decisions = Counter(
+            "assay_judge_decisions_total",
+            "Answers judged, by provider and label; `failed` where it gave none.",
+            ["provider", "label"],
+            registry=registry,
+        )
+        self.fallbacks = Counter(
+            "assay_judge_fallbacks_total",
+            "Groups that a provider left to the next one.",
+            ["provider"],
+            registry=registry,
+        )
+
+
+class JudgeChain:
+    """Implements `assay_shared.interfaces.Judge`."""
+
+    def __init__(
+        self,
+        providers: Sequence[Provider],
+        config: JudgeConfig,
+        verifier: ReferenceChecks,
+        gate: FairLimiter,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._providers = providers
+        self._config = config
+        self._verifier = verifier
+        self._templates = Templates(config.templates)
+        self._reason_first = {
+            one.name
+            for one in config.chain
+            if isinstance(one, OpenAIProviderConfig) and one.reason_first
+        }
+        self._votes = Votes(config.voting, providers) if config.voting else None
+        self._gate = gate
+        self._metrics = JudgeMetrics(registry)
+
+    async def open(self) -> None:
+        for provider in self._providers:
+            await provider.open()
+
+    async def close(self) -> None:
+        for provider in self._providers:
+            await provider.close()
+        self._verifier.close()
+
+    @property
+    def open_circuits(self) -> list[str]:
+        """The providers that are not asked now, because they failed again and again."""
+        return [provider.name for provider in self._providers if provider.is_open]
+
+    @property
+    def paused_s(self) -> dict[str, float]:
+        """The providers that have asked not to be asked, and for how many seconds more."""
+        asked = [one for one in self._providers if isinstance(one, OpenAIProvider)]
+        return {one.name: round(one.paused_s, 1) for one in asked if one.paused_s > 0}
+
+    async def judge(self, request: JudgeRequest) -> JudgeResponse:
+        """Decide a group.
+
+        Raises:
+            InvalidInput: a template that there is not.
+            Overloaded: too many groups wait already.
+        """
+        if request.template is not None:
+            self._templates.find(request.form, request.template)  # it must be there
+        async with self._gate.enter(client()):
+            known = await self._verify(request)
+            open_answers = tuple(
+                answer
+                for answer, verdict in zip(request.answers, known, strict=True)
+                if verdict is None
+            )
+            if not open_answers:
+                return JudgeResponse(judgements=tuple(one for one in known if one is not None))
+            rest = request
+            if len(open_answers) < len(request.answers):
+                rest = request.model_copy(update={"answers": open_answers})
+            asking = JudgeCall(client(), request.run, time.monotonic() + self._config.deadline_s)
+            judged = iter(await self._ask_chain(rest, asking))
+        return JudgeResponse(
+            judgements=tuple(one or next(judged) for one in known), cost=asking.bill.cost
+        )
+
+    async def _verify(self, request: JudgeRequest) -> list[Verdict | None]:
+        """What checks decide without a model; None for what they leave open."""
+        if request.form is not JudgeForm.BINARY or not self._config.verify:
+            return [None] * len(request.answers)
+        known = await gather(self._verifier.decide(request, answer) for answer in request.answers)
+        for verdict in known:
+            if verdict is not None:
+                self._metrics.decisions.labels(verdict.judge, str(verdict.label)).inc()
+        return known
+
+    def _template(self, request: JudgeRequest, provider: Provider) -> Template:
+        """Return the template that the request names, or the provider's own for its form."""
+        if request.template is not None:
+            return self._templates.find(request.form, request.template)
+        votes = self._votes is not None and request.form is JudgeForm.BINARY
+        parts = [_CERTAINTY] * votes + [REASONED] * (provider.name in self._reason_first)
+        return self._templates.find(request.form, "_".join(parts))
+
+    async def _ask_chain(self, request: JudgeRequest, asking: JudgeCall) -> list[Judgement]:
+        tried: list[tuple[Provider, str, list[ParsedReply | Failure]]] = []
+        for provider in self._providers:
+            if request.form not in provider.forms:
+                continue
+            asks = prompts_for(request, self._template(request, provider))
+            found = await gather(
+                self._find(provider, request, index, ask, asking) for index, ask in enumerate(asks)
+            )
+            tried.append((provider, asks[0].template, found))
+            if all(isinstance(one, ParsedReply) for one in found):
+                break
+            self._metrics.fallbacks.labels(provider.name).inc()
+            _log.warning("%s left answers undecided", provider.name)
+        if not tried:
+            return [_abstain([_JUDGELESS])] * len(request.answers)
+        judge, digest, found = max(tried, key=lambda one: _num_findings(one[2]))
+        template = digest if judge.has_prompt else None
+        return [
+            Verdict(judge=judge.name, template=template, **vars(one))
+            if isinstance(one, Outcome)
+            else one
+            for one in _outcomes(request, found, [replies for _, _, replies in tried])
+        ]
+
+    async def _find(
+        self,
+        provider: Provider,
+        request: JudgeRequest,
+        index: int,
+        ask: JudgePrompt,
+        asking: JudgeCall,
+    ) -> ParsedReply | Failure:
+        try:
+            finding = await provider.find(request, index, ask, asking)
+            if self._votes is not None and request.form is JudgeForm.BINARY:
+                finding = await self._votes.settle(finding, provider, request, index, ask, asking)
+        except AssayError as error:
+            self._metrics.decisions.labels(provider.name, "failed").inc()
+            budget = isinstance(error, BudgetExceeded)
+            return Failure(
+                failure_class=FailureClass.BUDGET if budget else FailureClass.JUDGE,
+                service="judge",
+                message=f"{provider.name}: {error}",
+                retryable=error.retryable,
+                attempts=error.attempts,
+            )
+        label = finding.value if isinstance(finding.value, Label) else request.form
+        self._metrics.decisions.labels(provider.name, str(label)).inc()
+        return finding
+
+
+_JUDGELESS = Failure(
+    failure_class=FailureClass.JUDGE,
+    service="judge",
+    message="no provider of the chain judges in this form",
+    retryable=False,
+)
+
+
+def _outcomes(
+    request: JudgeRequest,
+    found: list[ParsedReply | Failure],
+    history: list[list[ParsedReply | Failure]],
+) -> list[Outcome | Abstention]:
+    """For each answer, what the judge's replies come to, or why there is nothing from any judge."""
+    if request.form in (JudgeForm.PAIRWISE, JudgeForm.BEST_OF):
+        # Their findings are about the whole group: without all of them there is no verdict.
+        findings = [one for one in found if isinstance(one, ParsedReply)]
+        if len(findings) == len(found):
+            return [*decide(request, findings)]
+        return [_abstain(chain.from_iterable(history))] * len(request.answers)
+    return [
+        decide(request, [one])[0]
+        if isinstance(one, ParsedReply)
+        else _abstain(replies[index] for replies in history)
+        for index, one in enumerate(found)
+    ]
+
+
+def _num_findings(found: list[ParsedReply | Failure]) -> int:
+    return sum(isinstance(one, ParsedReply) for one in found)
+
+
+def _abstain(replies: Iterable[ParsedReply | Failure]) -> Abstention:
+    """One answer's story: why each provider that failed on it did."""
+    failures = [one for one in replies if isinstance(one, Failure)]
+    budget = any(one.failure_class is FailureClass.BUDGET for one in failures)
+    return Abstention(
+        failure=Failure(
+            failure_class=FailureClass.BUDGET if budget else FailureClass.JUDGE,
+            service="judge",
+            message="; ".join(dict.fromkeys(failure.message for failure in failures)),
+            retryable=any(failure.retryable for failure in failures),
+            attempts=sum(failure.attempts for failure in failures),
+        )
+    )
+
+
+def make_chain(
+    config: JudgeConfig, shared: SharedState, gate: FairLimiter, registry: CollectorRegistry
+) -> JudgeChain:
+    """The chain of a configuration.
+
+    Raises:
+        ConfigError: a key or a template is missing.
+    """
+    providers = [
+        OpenAIProvider(one, shared, config.ceiling)
+        if isinstance(one, OpenAIProviderConfig)
+        else ReferenceProvider(one.name)
+        for one in config.chain
+    ]
+    verifier = ReferenceChecks(config.verify, Symbolic(_SYMBOLIC_TIMEOUT_S))
+    return JudgeChain(providers, config, verifier, gate, registry)

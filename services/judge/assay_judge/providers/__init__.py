@@ -1,0 +1,1 @@
+"""The models that judge, and what happens when one fails."""

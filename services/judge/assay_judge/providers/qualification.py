@@ -1,0 +1,86 @@
+"""What a judge must have shown before it may serve."""
+
+from datetime import UTC, datetime
+from pathlib import Path
+
+from assay_judge.calibration_record import Agreement, Calibration, JudgeCalibration
+from assay_judge.config import Requirement
+from assay_shared.errors import ConfigError, NotReady
+
+
+class Qualification:
+    """What a judge has shown, against what is required of it."""
+
+    def __init__(self, requirement: Requirement, judge: str) -> None:
+        """Read the calibration.
+
+        Raises:
+            ConfigError: there is none that can be read, or it is of other judges.
+        """
+        calibration = Calibration.read(requirement.file)
+        self._requirement = requirement
+        self._created = calibration.created
+        self._measured = _find(requirement.file, calibration, judge)
+
+    def check(self, template: str | None, domain: str | None) -> None:
+        """Return if the judge may serve `domain` (null: any) with the prompt of this hash.
+
+        The point estimate decides, not the interval's lower end: a minimum says how good the judge
+        has to be, the number of examples how well that is known.
+
+        Raises:
+            ConfigError: it may not: it was not measured so, or is not good enough.
+            NotReady: the calibration is too old.
+        """
+        self._check_age()
+        judge, measured = self._measured.judge, self._measured
+        if measured.template != template:
+            raise ConfigError(
+                f"judge {judge!r} was calibrated with prompt {measured.template} "
+                f"and uses {template}",
+                hint="calibrate it again",
+            )
+        where = "" if domain is None else f" domain {domain!r}"
+        agreement = measured.overall if domain is None else measured.domains.get(domain)
+        if agreement is None:
+            known = ", ".join(map(repr, measured.domains)) or "none"
+            raise ConfigError(
+                f"judge {judge!r} was not calibrated in{where}",
+                hint=f"{self._requirement.file} has: {known}",
+            )
+        minimum = self._requirement.minimum_kappa
+        if domain is not None:
+            minimum = self._requirement.domains.get(domain, minimum)
+        if agreement.kappa is None or agreement.kappa.value < minimum:
+            raise ConfigError(
+                f"judge {judge!r} may serve{where} only while kappa is at least {minimum:g}: "
+                f"{_shown(agreement)}"
+            )
+
+    def _check_age(self) -> None:
+        required = self._requirement
+        age_days = (datetime.now(UTC) - self._created).total_seconds() / 86400
+        if required.max_age_days is not None and age_days > required.max_age_days:
+            raise NotReady(
+                f"the calibration {required.file} is {age_days:.1f} days old; "
+                f"{required.max_age_days:g} are allowed",
+                hint="calibrate again, and start the judge anew",
+            )
+
+
+def _find(file: Path, calibration: Calibration, judge: str) -> JudgeCalibration:
+    for one in calibration.judges:
+        if one.judge == judge:
+            return one
+    names = ", ".join(repr(one.judge) for one in calibration.judges)
+    raise ConfigError(f"judge {judge!r} was not calibrated", hint=f"{file} has: {names}")
+
+
+def _shown(agreement: Agreement) -> str:
+    kappa = agreement.kappa
+    if kappa is None:
+        return f"it could not be measured on {agreement.num_examples} examples"
+    return (
+        f"it is {kappa.value:.2f} [{kappa.low:.2f}, {kappa.high:.2f}] on {kappa.n} examples "
+        "(the point estimate decides)"
+    )

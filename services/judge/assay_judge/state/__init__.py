@@ -1,0 +1,1 @@
+"""What the replicas of a judge share: limits, costs and cached verdicts."""
