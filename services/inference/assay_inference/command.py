@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from assay_shared.options import FdOption, HostOption, port_option
+from assay_shared.service.cli_options import FdOption, HostOption, port_option
 
 if TYPE_CHECKING:  # only a type
     from assay_shared.clients import InferenceClient
@@ -35,10 +35,10 @@ def serve(
     ),
 ) -> None:
     """Serve generation over HTTP until stopped."""
-    from assay_inference.app import create_app
+    from assay_inference.api.app import create_app
     from assay_inference.settings import InferenceSettings
-    from assay_shared.logs import quiet_transformers
-    from assay_shared.serve import Address, run_service
+    from assay_shared.service.server import Address, run_service
+    from assay_shared.telemetry.logs import quiet_transformers
 
     if model is not None:
         os.environ["ASSAY_INFERENCE_MODEL"] = str(model)
@@ -54,10 +54,10 @@ def verify(
     """Load a checkpoint with transformers, and with vLLM where it is set, and compare them."""
     import asyncio
 
+    from assay_inference.compare_engines import verify as compare
     from assay_inference.settings import InferenceSettings
-    from assay_inference.verify import verify as compare
-    from assay_shared.logs import quiet_transformers
-    from assay_shared.settings import read_settings
+    from assay_shared.settings.environment import read_settings
+    from assay_shared.telemetry.logs import quiet_transformers
 
     quiet_transformers()
     found = asyncio.run(compare(model, read_settings(InferenceSettings), max_tokens))
@@ -91,7 +91,7 @@ def convert(
 
     The pickles are opened as tensors alone, by a process without secrets and without a network.
     """
-    from assay_inference.convert import convert as write_anew
+    from assay_inference.weights.convert import convert as write_anew
 
     print(f"{into} has digest {write_anew(folder, into, limit_s)}")
 
@@ -135,8 +135,8 @@ def generate(
     """Answer a file of requests: JSON lines in, JSON lines out, in the same order."""
     import asyncio
 
-    from assay_inference.requests_file import answer_all
-    from assay_shared.json_lines import read_json_lines
+    from assay_inference.api.requests_file import answer_all
+    from assay_shared.runs.json_lines import read_json_lines
     from assay_shared.types import GenerateRequest
 
     requests = list(read_json_lines(file, GenerateRequest.model_validate))
@@ -160,7 +160,7 @@ def generate(
 
 def _client(url: str | None) -> "InferenceClient":
     from assay_shared.clients import InferenceClient
-    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_shared.settings.environment import ServiceSettings, read_settings
 
     settings = read_settings(ServiceSettings)
     if url is not None:

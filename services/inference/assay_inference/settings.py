@@ -7,7 +7,7 @@ from pydantic import Field, field_validator
 from pydantic_settings import SettingsConfigDict
 
 from assay_shared.errors import ConfigError
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import Priority
 
 

@@ -1,0 +1,20 @@
+"""What the policy gives token ids that somebody else wrote, over HTTP."""
+
+from fastapi import FastAPI
+
+from assay_inference.serving.generate import Generation
+from assay_inference.tokenizer.texts import PROMPT_BYTES
+from assay_shared.service.auth import needs
+from assay_shared.service.bodies.route import up_to
+from assay_shared.settings.api_keys import Scope
+from assay_shared.types import LogprobsRequest, PromptLogprobs
+
+
+def add_routes(app: FastAPI) -> None:
+    """Add the route; what draws is in `app.state` once the app has started."""
+
+    @app.post("/v1/logprobs", openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES))
+    async def logprobs(request: LogprobsRequest) -> PromptLogprobs:
+        """Read token ids: the log-probability of each after those before it, at temperature 1."""
+        front: Generation = app.state.front
+        return await front.prompt_logprobs(list(request.token_ids), request.top_logprobs)

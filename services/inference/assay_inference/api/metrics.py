@@ -1,0 +1,50 @@
+"""What an engine says of itself, at the moment that it is asked."""
+
+from collections.abc import Iterable
+
+from prometheus_client import Metric
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
+from prometheus_client.registry import Collector
+
+from assay_inference.engines.engine import Engine
+from assay_inference.serving.admission import Admission
+from assay_inference.serving.served_policy import ServedPolicy
+
+
+class EngineMetrics(Collector):
+    """Figures of any engine, and those that only this one has, under its own names."""
+
+    def __init__(self, engine: Engine, admission: Admission, policy: ServedPolicy) -> None:
+        self._engine = engine
+        self._admission = admission
+        self._policy = policy
+
+    def collect(self) -> Iterable[Metric]:
+        traffic = self._engine.traffic()
+        yield CounterMetricFamily(
+            "assay_inference_tokens", "Tokens drawn.", value=traffic.num_tokens
+        )
+        yield GaugeMetricFamily(
+            "assay_inference_running", "Sequences being drawn.", value=traffic.num_running
+        )
+        waiting = GaugeMetricFamily(
+            "assay_inference_waiting", "Sequences in the queue.", labels=["priority"]
+        )
+        for priority, num_sequences in self._admission.waiting.items():
+            waiting.add_metric([priority], num_sequences)
+        yield waiting
+        served = self._policy.status.policy
+        if served is not None:
+            yield GaugeMetricFamily(
+                "assay_inference_version", "Version served.", value=served.version
+            )
+        if traffic.cache_use is not None:
+            yield GaugeMetricFamily(
+                "assay_inference_cache_use",
+                "Share of the key-value cache that is in use.",
+                value=traffic.cache_use,
+            )
+        yield from self._engine.own_metrics()
+
+    def describe(self) -> Iterable[Metric]:
+        return ()

@@ -1,0 +1,1 @@
+"""The engines that generate, behind one protocol."""

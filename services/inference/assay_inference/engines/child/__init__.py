@@ -1,0 +1,1 @@
+"""An engine that is a server in a process of its own."""

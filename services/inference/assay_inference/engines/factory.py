@@ -1,0 +1,46 @@
+"""The engine that the settings name."""
+
+from assay_inference.engines.engine import Engine
+from assay_inference.settings import InferenceSettings
+
+
+def check_engine(settings: InferenceSettings) -> None:
+    """Raises ConfigError if the engine that the settings name cannot run here."""
+    if settings.inference_engine == "replicas":
+        from assay_inference.engines.replicas.discovery import AddressList
+
+        AddressList.read(settings)
+    if settings.inference_processes > 1:
+        settings.check_processes()
+    if settings.inference_engine == "vllm":
+        from assay_inference.engines.vllm.process import check_version as check_vllm
+
+        check_vllm(settings)
+    elif settings.inference_engine == "sglang":
+        from assay_inference.engines.sglang.process import check_version as check_sglang
+
+        check_sglang(settings)
+
+
+def make_engine(settings: InferenceSettings) -> Engine:
+    """The engine that the settings name; of several processes or services, all of them as one."""
+    if settings.inference_engine == "replicas" or settings.inference_processes > 1:
+        from assay_inference.engines.replicas.discovery import AddressList, LocalChildren
+        from assay_inference.engines.replicas.engine import ReplicaEngine
+
+        if settings.inference_engine == "replicas":
+            return ReplicaEngine(settings, AddressList.read(settings))
+        return ReplicaEngine(settings, LocalChildren(settings, make_engine))
+    if settings.inference_engine == "vllm":
+        from assay_inference.engines.child.engine import SupervisedEngine
+        from assay_inference.engines.vllm.child import VllmReplica
+
+        return SupervisedEngine(settings, VllmReplica)
+    if settings.inference_engine == "sglang":
+        from assay_inference.engines.child.engine import SupervisedEngine
+        from assay_inference.engines.sglang.child import SglangReplica
+
+        return SupervisedEngine(settings, SglangReplica)
+    from assay_inference.engines.transformers.engine import TransformersEngine
+
+    return TransformersEngine(settings)

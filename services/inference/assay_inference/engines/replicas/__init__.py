@@ -1,0 +1,1 @@
+"""Several inference services behind one address."""

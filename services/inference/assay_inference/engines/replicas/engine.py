@@ -1,0 +1,346 @@
+"""The engine that is several: one version at a time over all replicas that have it.
+
+New weights hold the gate and go to all replicas at once. A version counts when one replica at
+least has it; the others get no requests until they have it too. What a replica answers under any
+other version than the one that is served is thrown away and asked again elsewhere.
+"""
+
+import asyncio
+import logging
+import time
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence, Set
+from contextlib import suppress
+from typing import TypeVar
+
+from prometheus_client import Metric
+
+from assay_inference.engines.engine import Loaded, OnText, Traffic, folder_of
+from assay_inference.engines.replicas.discovery import Discovery
+from assay_inference.engines.replicas.metrics import replica_metrics
+from assay_inference.engines.replicas.replica_state import ReplicaState
+from assay_inference.engines.replicas.routing import choose
+from assay_inference.settings import InferenceSettings
+from assay_inference.tokenizer.tokenizer import PolicyTokenizer
+from assay_inference.weights.checkpoint import Checkpoint
+from assay_inference.weights.weight_lock import WeightLock
+from assay_shared.errors import (
+    AssayError,
+    EngineFault,
+    InvalidInput,
+    NotReady,
+    Overloaded,
+    TimedOut,
+    Unreachable,
+    WeightsRefused,
+)
+from assay_shared.types import (
+    Completion,
+    FolderWeights,
+    PolicyVersion,
+    PromptLogprobs,
+    ReplicaStatus,
+    SamplingParams,
+    SyncMode,
+    WeightDigest,
+    WeightReceiver,
+    WeightUpdate,
+)
+
+_log = logging.getLogger(__name__)
+_NO_WEIGHTS = "no weights are loaded yet"
+_RETRY_AFTER_S = 2.0
+#: Up to this share of its batch, a replica is never too busy for another request.
+_IDLE_SHARE = 8
+Answer = TypeVar("Answer")
+
+
+class ReplicaEngine:
+    """Implements `assay_inference.engines.engine.Engine`."""
+
+    def __init__(self, settings: InferenceSettings, source: Discovery) -> None:
+        self._settings = settings
+        self._source = source
+        self._gate = WeightLock(_NO_WEIGHTS)
+        self._members: dict[str, ReplicaState] = {}
+        self._newest: WeightUpdate | None = None
+        self._is_publishing = False
+        self._vocabulary: PolicyTokenizer | None = None
+        self._num_tokens = 0
+        self._finding = asyncio.Lock()
+        self._retiring: set[asyncio.Task[None]] = set()
+        self._finder = asyncio.create_task(self._keep_finding(), name="replica-finder")
+
+    # What the service asks
+
+    @property
+    def vocabulary(self) -> PolicyTokenizer:
+        if self._vocabulary is None:
+            raise NotReady(_NO_WEIGHTS, retry_after_s=_RETRY_AFTER_S)
+        return self._vocabulary
+
+    @property
+    def policy(self) -> PolicyVersion | None:
+        """The one version that is served."""
+        return None if self._newest is None else self._newest.policy
+
+    @property
+    def holds_weights(self) -> bool:
+        return self._newest is not None
+
+    @property
+    def replicas(self) -> Mapping[str, ReplicaStatus]:
+        return {name: one.status(self.policy) for name, one in self._members.items()}
+
+    @property
+    def receiver(self) -> WeightReceiver | None:
+        return None
+
+    async def digest(self) -> WeightDigest:
+        raise InvalidInput("each of several replicas is asked by itself, at its own address")
+
+    @property
+    def max_sequences(self) -> int:
+        return self._settings.inference_max_sequences * max(1, len(self._serving()))
+
+    def not_ready_because(self) -> str | None:
+        if self._newest is None or self._serving():
+            return self._gate.shut_because
+        reasons = "; ".join(f"{m.name}: {m.failure}" for m in self._members.values())
+        return f"no replica serves version {self._newest.policy.version}: {reasons or 'none known'}"
+
+    @property
+    def max_tokens(self) -> int | None:
+        return None  # each replica counts its own
+
+    def traffic(self) -> Traffic:
+        running = sum(member.num_in_flight for member in self._members.values())
+        uses = [use for m in self._members.values() if (use := m.replica.cache_use()) is not None]
+        return Traffic(running, self._num_tokens, max(uses, default=None))
+
+    def own_metrics(self) -> Iterable[Metric]:
+        return replica_metrics(self._members.values(), self.policy)
+
+    def check_fits(self, prompt_token_ids: list[int], sampling: SamplingParams) -> None:
+        self.vocabulary.check_fits(prompt_token_ids, sampling)
+
+    async def generate(
+        self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
+    ) -> list[Completion]:
+        texts = _Texts(on_text)
+
+        async def draw(member: ReplicaState) -> list[Completion]:
+            drawn = await member.replica.generate(prompt_token_ids, sampling, texts.listener)
+            self._check_version(member, {completion.policy for completion in drawn})
+            return drawn
+
+        async with self._gate.inside(sampling.n):
+            completions = await self._ask(prompt_token_ids, sampling.n, draw, texts)
+        self._num_tokens += sum(len(completion.token_ids) for completion in completions)
+        return completions
+
+    async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
+        async def read(member: ReplicaState) -> PromptLogprobs:
+            found = await member.replica.prompt_logprobs(token_ids, num_top)
+            self._check_version(member, {found.policy})
+            return found
+
+        async with self._gate.inside(1):
+            return await self._ask(token_ids, 1, read, _Texts(None))
+
+    async def _ask(
+        self,
+        prompt: list[int],
+        num_sequences: int,
+        call: Callable[[ReplicaState], Awaitable[Answer]],
+        texts: "_Texts",
+    ) -> Answer:
+        """Ask one replica and, where that fails before any text was sent on, another one."""
+        first = self._choose(prompt, None)
+        try:
+            return await self._ask_one(first, num_sequences, call)
+        except (Unreachable, NotReady, Overloaded, EngineFault) as error:
+            if texts.were_sent:  # another's would not go on from them
+                raise
+            _log.info("%s: %s; asking another", first.name, error)
+            second = self._choose(prompt, first, error)
+            return await self._ask_one(second, num_sequences, call)
+
+    async def close(self) -> None:
+        self._finder.cancel()
+        with suppress(asyncio.CancelledError):
+            await self._finder
+        await self._gate.shut("the engine is stopping")
+        for task in tuple(self._retiring):
+            task.cancel()
+        await asyncio.gather(*(member.retire(0.0) for member in self._members.values()))
+
+    # Drawing
+
+    def _serving(self) -> list[ReplicaState]:
+        return [member for member in self._members.values() if member.serves(self.policy)]
+
+    def _choose(
+        self,
+        prompt: Sequence[int],
+        other_than: ReplicaState | None,
+        error: AssayError | None = None,
+    ) -> ReplicaState:
+        settings = self._settings
+        loads = {m.name: m.num_in_flight for m in self._serving() if m is not other_than}
+        prefix = prompt[: settings.inference_prefix_tokens]
+        idle_load = settings.inference_max_sequences // _IDLE_SHARE
+        name = choose(prefix, loads, settings.inference_replica_spread, idle_load)
+        if name is not None:
+            return self._members[name]
+        if error is not None:
+            raise error
+        raise NotReady(self.not_ready_because() or _NO_WEIGHTS, retry_after_s=_RETRY_AFTER_S)
+
+    async def _ask_one(
+        self,
+        member: ReplicaState,
+        num_sequences: int,
+        call: Callable[[ReplicaState], Awaitable[Answer]],
+    ) -> Answer:
+        member.num_in_flight += num_sequences
+        try:
+            answer = await member.call(lambda: call(member))
+        except (Unreachable, NotReady) as error:
+            member.fail(error)
+            raise _elsewhere(error) from error
+        except (Overloaded, TimedOut, EngineFault) as error:
+            member.count(error)
+            raise
+        finally:
+            member.num_in_flight -= num_sequences
+        member.num_drawn += num_sequences
+        return answer
+
+    def _check_version(self, member: ReplicaState, policies: Set[PolicyVersion]) -> None:
+        """Raises NotReady where a replica answered under another version than is served."""
+        if policies != {self.policy}:
+            raise NotReady(f"{member.name} serves another version", retry_after_s=_RETRY_AFTER_S)
+
+    # Weights
+
+    async def load(self, update: WeightUpdate) -> Loaded:
+        if update.mode is not SyncMode.WAIT:
+            raise InvalidInput("over several replicas, sequences are waited for", field="mode")
+        if not isinstance(update.source, FolderWeights):
+            raise InvalidInput("several replicas take weights from a folder", field="source.kind")
+        started = time.perf_counter()
+        with suppress(Unreachable):  # those known before are enough
+            await self._find()
+        opened = await asyncio.to_thread(
+            Checkpoint.open, folder_of(update), update.policy, None, None
+        )
+        if self._newest is not None:
+            await self._gate.hold(self._settings.inference_drain_timeout_s)
+        self._is_publishing = True
+        try:
+            loaded = await self._give_all(update)
+            self._newest, self._vocabulary = update, opened.vocabulary
+        finally:
+            self._is_publishing = False
+            if self._newest is not None:
+                await self._gate.open()
+        return Loaded(
+            probe_difference=max((x.probe_difference or 0.0 for x in loaded), default=None)
+            if update.probe
+            else None,
+            load_time_s=time.perf_counter() - started,
+            num_compared=min((x.num_compared for x in loaded if x.num_compared), default=None),
+            num_tensors=min((x.num_tensors for x in loaded if x.num_tensors), default=None),
+            phases_s=_longest(loaded),
+        )
+
+    async def _give_all(self, update: WeightUpdate) -> list[Loaded]:
+        """What those say that took it.
+
+        Raises:
+            AssayError: none did; what the first one said.
+        """
+        members = [member for member in self._members.values() if not member.is_lost]
+        found = await asyncio.gather(
+            *(member.give(update) for member in members), return_exceptions=True
+        )
+        loaded = [one for one in found if isinstance(one, Loaded)]
+        errors = [one for one in found if isinstance(one, BaseException)]
+        for error in errors:
+            if not isinstance(error, AssayError):
+                raise error
+            _log.warning("a replica does not take version %d: %s", update.policy.version, error)
+        if loaded:
+            return loaded
+        if not errors:
+            raise NotReady("there is no replica", retry_after_s=_RETRY_AFTER_S)
+        raise next((e for e in errors if isinstance(e, WeightsRefused)), errors[0])
+
+    # Members
+
+    async def _keep_finding(self) -> None:
+        while True:
+            try:
+                await self._find()
+            except Unreachable as error:
+                _log.warning("%s", error)
+            await asyncio.sleep(self._settings.inference_health_interval_s)
+
+    async def _find(self) -> None:
+        """Take in who is new, and let go who is no longer named."""
+        async with self._finding:
+            names = await self._source.names()
+            for name in names:
+                if name not in self._members:
+                    await self._take_in(name)
+            for name in self._members.keys() - set(names):
+                member = self._members.pop(name)
+                leaving = member.retire(self._settings.inference_request_timeout_s)
+                task = asyncio.create_task(leaving)
+                self._retiring.add(task)
+                task.add_done_callback(self._retiring.discard)
+
+    async def _take_in(self, name: str) -> None:
+        settings = self._settings
+        replica = self._source.make(name)
+        await replica.open()
+        member = self._members[name] = ReplicaState(name, replica)
+        watching = member.watch(
+            lambda: None if self._is_publishing else self._newest,
+            settings.inference_health_interval_s,
+            settings.inference_health_timeout_s,
+        )
+        member.watcher = asyncio.create_task(watching, name=f"watch-{name}")
+
+
+class _Texts:
+    """Whether anything has been sent to who listens."""
+
+    def __init__(self, on_text: OnText | None) -> None:
+        self.were_sent = False
+        self._on_text = on_text
+
+    @property
+    def listener(self) -> OnText | None:
+        return None if self._on_text is None else self._send
+
+    def _send(self, index: int, text: str) -> None:
+        self.were_sent = True
+        if self._on_text is not None:
+            self._on_text(index, text)
+
+
+def _elsewhere(error: AssayError) -> AssayError:
+    """As the client of the router sees it: it may ask again."""
+    if isinstance(error, NotReady):
+        return error
+    return NotReady(f"a replica was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S)
+
+
+def _longest(loaded: Iterable[Loaded]) -> dict[str, float]:
+    """Seconds of each phase on the slowest replica."""
+    phases: dict[str, float] = {}
+    for one in loaded:
+        for name, seconds in one.phases_s.items():
+            phases[name] = max(seconds, phases.get(name, 0.0))
+    return phases

@@ -1,0 +1,104 @@
+"""Samples as they grow, whoever draws them."""
+
+from abc import ABC, abstractmethod
+from typing import Generic, TypeVar
+
+from assay_inference.engines.detokenize import Detokenizer
+from assay_shared.errors import NotReady
+from assay_shared.types import Completion, FinishReason, PolicyVersion, TopLogprobs, VersionSpan
+
+#: Further draws that new weights may cost one request.
+MAX_REDRAWS = 16
+
+
+class Sample:
+    """What is drawn of it already is read again where new weights take over."""
+
+    def __init__(self, stop: tuple[str, ...], min_tokens: int = 0) -> None:
+        self.transcript = Detokenizer(stop, min_tokens)
+        self.token_ids: list[int] = []
+        self.logprobs: list[float] = []
+        self.top_logprobs: list[TopLogprobs] = []
+        self.spans = Spans()
+        self.finish_reason: FinishReason | None = None
+
+    def completion(self) -> Completion:
+        """Once it is finished."""
+        assert self.finish_reason is not None
+        return Completion(
+            token_ids=tuple(self.token_ids),
+            logprobs=tuple(self.logprobs),
+            text=self.transcript.text,
+            finish_reason=self.finish_reason,
+            policy=self.spans.newest,
+            versions=self.spans.mixed,
+            top_logprobs=tuple(self.top_logprobs),
+        )
+
+
+OneSample = TypeVar("OneSample", bound=Sample)
+
+
+class Restartable(ABC, Generic[OneSample]):
+    """A request's samples until all are finished; new weights may have them drawn anew."""
+
+    samples: list[OneSample]
+    _num_redraws = 0
+
+    @abstractmethod
+    def _new_samples(self) -> list[OneSample]:
+        """With nothing drawn."""
+
+    @property
+    def is_finished(self) -> bool:
+        return all(sample.finish_reason is not None for sample in self.samples)
+
+    def redraw(self) -> None:
+        """Forget what is drawn.
+
+        Raises:
+            NotReady: some of its text was streamed already, or it was drawn anew too often.
+        """
+        if any(sample.transcript.is_shown for sample in self.samples):
+            raise NotReady(
+                "new weights came while this was streamed, and no text mixes two versions",
+                hint="ask again",
+                retry_after_s=0.0,
+            )
+        if self._num_redraws >= MAX_REDRAWS:
+            raise NotReady(
+                f"new weights came {self._num_redraws} times before this was drawn",
+                retry_after_s=1.0,
+            )
+        self._num_redraws += 1
+        self.samples = self._new_samples()
+
+
+class Spans:
+    """Grows with a sample."""
+
+    def __init__(self) -> None:
+        self._policies: list[PolicyVersion] = []
+        self._lengths: list[int] = []
+
+    def add(self, policy: PolicyVersion, num_tokens: int) -> None:
+        """`policy` drew the next `num_tokens`."""
+        if self._policies and (self._policies[-1] is policy or self._policies[-1] == policy):
+            self._lengths[-1] += num_tokens
+        elif num_tokens > 0:
+            self._policies.append(policy)
+            self._lengths.append(num_tokens)
+
+    @property
+    def newest(self) -> PolicyVersion:
+        return self._policies[-1]
+
+    @property
+    def mixed(self) -> tuple[VersionSpan, ...]:
+        """All of them; empty where there is only one."""
+        if len(self._policies) < 2:
+            return ()
+        return tuple(
+            VersionSpan(policy=policy, num_tokens=length)
+            for policy, length in zip(self._policies, self._lengths, strict=True)
+        )

@@ -1,0 +1,1 @@
+"""SGLang as the server of a child engine."""

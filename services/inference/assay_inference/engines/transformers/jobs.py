@@ -1,0 +1,152 @@
+"""What the event loop asks of the engine's thread, and how the answers come back."""
+
+import asyncio
+import logging
+import random
+from collections import deque
+from collections.abc import Callable
+from typing import Generic, TypeVar
+
+from assay_inference.engines.engine import Loaded, OnText
+from assay_inference.engines.sample import Restartable, Sample
+from assay_inference.engines.transformers.held_form import HeldForm
+from assay_shared.errors import EngineFault
+from assay_shared.types import Completion, PolicyVersion, SamplingParams, WeightUpdate
+
+_log = logging.getLogger(__name__)
+Answer = TypeVar("Answer")
+
+
+class Job(Generic[Answer]):
+    """Made on the event loop, worked on by the thread; its outcome is set back on the loop."""
+
+    def __init__(self) -> None:
+        self._loop = asyncio.get_running_loop()
+        self.outcome: asyncio.Future[Answer] = self._loop.create_future()
+        self._is_failed = False
+        self._is_answered = False
+
+    @property
+    def is_awaited(self) -> bool:
+        """Whether somebody waits for it, and the thread has not given it its outcome yet."""
+        return not (self._is_answered or self.is_over)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether nobody waits for it any more. Asked by the thread."""
+        return self._is_failed or self.outcome.cancelled()
+
+    def call(self, action: Callable[..., object], *arguments: object) -> None:
+        """Run `action` on the event loop; nothing happens once that is closed."""
+        if not self._loop.is_closed():
+            self._loop.call_soon_threadsafe(action, *arguments)
+
+    def succeed(self, value: Answer) -> None:
+        self._is_answered = True
+
+        def set_back() -> None:
+            if not self.outcome.done():
+                self.outcome.set_result(value)
+
+        self.call(set_back)
+
+    def fail(self, error: Exception) -> None:
+        self._is_failed = self._is_answered = True
+
+        def set_back() -> None:
+            if not self.outcome.done():
+                self.outcome.set_exception(error)
+
+        self.call(set_back)
+
+
+class JobRow(Sample):
+    """A sample in the running batch; `form` is what it is held to."""
+
+    def __init__(self, request: "Generate", index: int, random: random.Random) -> None:
+        super().__init__(request.sampling.stop, request.sampling.min_tokens)
+        self.request = request
+        self.form = None if request.form is None else request.form.copy()
+        self.form_is_complete = False
+        self.index = index
+        self._random = random
+        self._uniform: float | None = None
+
+    def uniform(self) -> float:
+        """Return the number in [0, 1) that draws the next token, the same until that is added."""
+        if self._uniform is None:
+            self._uniform = self._random.random()
+        return self._uniform
+
+    @property
+    def token_ids_to_read(self) -> list[int]:
+        """The prompt, and what was drawn before the row left a batch."""
+        return self.request.prompt + self.token_ids
+
+    @property
+    def num_left(self) -> int:
+        """Tokens that may still be drawn."""
+        return self.request.sampling.max_tokens - len(self.token_ids)
+
+    def add(self, token_id: int, logprob: float, policy: PolicyVersion) -> None:
+        self._uniform = None
+        self.token_ids.append(token_id)
+        self.logprobs.append(logprob)
+        if self.form is not None:
+            self.form_is_complete = self.form.take(token_id)
+        self.spans.add(policy, 1)
+
+
+class Generate(Job[list[Completion]], Restartable[JobRow]):
+    """Draw `sampling.n` rows after one prompt."""
+
+    def __init__(
+        self,
+        prompt: list[int],
+        sampling: SamplingParams,
+        on_text: OnText | None,
+        form: HeldForm | None = None,
+    ) -> None:
+        super().__init__()
+        self.form = form
+        self.prompt = prompt
+        self.sampling = sampling
+        self.on_text = on_text
+        self.samples = self._new_samples()
+        #: Rows that are to be read, the next one first; the others run or are finished.
+        self.pending: deque[JobRow] = deque(self.samples)
+        #: Whether it failed in company: its prompt is then read by itself.
+        self.reads_alone = False
+        #: Steps that failed while it was the last to have joined.
+        self.num_strikes = 0
+
+    def finish(self) -> None:
+        """Answer with all samples; one that is no completion fails this request alone."""
+        if self.is_over:
+            return
+        try:
+            completions = [row.completion() for row in self.samples]
+        except Exception as error:  # noqa: BLE001  # a boundary: the request learns of it
+            _log.exception("a sample is no completion")
+            self.fail(EngineFault(f"a sample is no completion: {error!s:.300}"))
+        else:
+            self.succeed(completions)
+
+    def redraw(self) -> None:
+        super().redraw()
+        self.pending = deque(self.samples)
+
+    def _new_samples(self) -> list[JobRow]:
+        return [JobRow(self, i, self._random(i)) for i in range(self.sampling.n)]
+
+    def _random(self, index: int) -> random.Random:
+        seed = self.sampling.seed
+        return random.Random() if seed is None else random.Random(f"{seed}/{index}")
+
+
+class Load(Job[Loaded]):
+    """Replace the weights."""
+
+    def __init__(self, update: WeightUpdate) -> None:
+        super().__init__()
+        self.update = update

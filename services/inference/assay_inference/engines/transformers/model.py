@@ -1,0 +1,88 @@
+"""One version of the policy: opened from a checkpoint folder and checked before it serves."""
+
+import threading
+from collections.abc import Collection
+from dataclasses import dataclass
+from pathlib import Path
+
+import torch
+from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
+
+from assay_inference.tokenizer.tokenizer import PolicyTokenizer
+from assay_inference.weights.attest import Arithmetic, compare_probe
+from assay_inference.weights.config_sizes import bounded, check_sizes
+from assay_inference.weights.safetensors import read_layout
+from assay_shared.errors import WeightsRefused
+from assay_shared.types import LogprobProbe, PolicyVersion
+
+#: The library builds a network on a device that all threads share: two at once break each other.
+_LOADING = threading.Lock()
+
+
+@dataclass(frozen=True)
+class LoadedModel:
+    """One version of the network, and the vocabulary that it speaks."""
+
+    network: PreTrainedModel
+    vocabulary: PolicyTokenizer
+    policy: PolicyVersion
+    folder: Path
+
+
+def best_device() -> str:
+    if torch.cuda.is_available():
+        return "cuda"
+    return "mps" if torch.backends.mps.is_available() else "cpu"
+
+
+def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> LoadedModel:
+    """Load a checkpoint folder.
+
+    Raises:
+        WeightsRefused: its tensors are not exactly those of its config, which is noticed before
+            memory is taken, or its tokenizer is not one for them.
+        Exception: whatever the libraries raise on a file that they cannot read.
+    """
+    network: PreTrainedModel
+    report: dict[str, Collection[object]]
+    layout = read_layout(folder)
+    check_sizes(folder, layout)
+    with _LOADING, bounded(folder, layout):
+        network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
+            folder,
+            local_files_only=True,
+            use_safetensors=True,
+            dtype="auto",
+            output_loading_info=True,
+        )
+    tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    network.to(device)  # type: ignore[arg-type]  # its wrapper hides the signature
+    wrong = {kind: sorted(map(str, keys)) for kind, keys in report.items() if keys}
+    if wrong:
+        raise WeightsRefused(f"{folder} does not fit its own config.json: {wrong!s:.500}")
+    kinds = set(getattr(network.config, "layer_types", None) or ()) - {"full_attention"}
+    if kinds:
+        raise WeightsRefused(
+            f"{folder} has layers of {', '.join(sorted(kinds))}; this engine serves full attention"
+        )
+    end = network.generation_config.eos_token_id
+    end_ids = {end} if isinstance(end, int) else set(end or ())
+    vocabulary = PolicyTokenizer(
+        tokenizer=tokenizer,
+        size=int(network.config.vocab_size),
+        end_ids=frozenset((end_ids | {tokenizer.eos_token_id}) - {None}),
+        max_length=int(network.config.max_position_embeddings),
+    )
+    vocabulary.check_usable(folder)
+    return LoadedModel(network.eval(), vocabulary, policy, folder)
+
+
+def probe_difference(model: LoadedModel, probe: LogprobProbe) -> float:
+    """As `compare_probe`."""
+    ids_1T = torch.tensor([probe.token_ids], device=model.network.device)
+    with torch.inference_mode():
+        logits_TV = model.network(input_ids=ids_1T).logits[0, :-1].float()
+    logprobs_T = logits_TV.log_softmax(dim=-1).gather(1, ids_1T[0, 1:, None])[:, 0]
+    dtype = str(model.network.dtype).removeprefix("torch.")
+    arithmetic = Arithmetic(dtype, on_gpu=model.network.device.type != "cpu")
+    return compare_probe(probe, logprobs_T.tolist(), arithmetic)

@@ -1,0 +1,1 @@
+"""vLLM as the server of a child engine."""

@@ -1,0 +1,1 @@
+"""Between a request and an engine: admission, and the policy that is served."""

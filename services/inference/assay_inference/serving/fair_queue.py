@@ -1,0 +1,234 @@
+"""The order of those who wait: classes by rank, and fair shares between callers within each.
+
+Within a class: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, section 2) with equal
+weights, at two levels: clients, and the runs of each. Each caller has a virtual time, the tokens
+that it was given; who is furthest behind is next, and a caller that comes back after a silence has
+saved nothing up.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+from assay_shared.types import Priority
+
+#: Who takes turns with whom.
+BY_CLIENT_AND_RUN: "tuple[Callable[[Ticket], str], ...]" = (
+    lambda ticket: ticket.client,
+    lambda ticket: ticket.run,
+)
+
+
+@dataclass(eq=False)
+class Ticket:
+    """One request that waits: how many sequences, and at most how many tokens it asks for.
+
+    Turns are taken between clients first, and between the runs of one client then: a client gets no
+    more by naming many runs.
+
+    `num_cached`: tokens that its sequences come to in the engine's cache, the prompt in each.
+    """
+
+    priority: Priority
+    client: str
+    run: str
+    num_sequences: int
+    num_tokens: int
+    turn: asyncio.Future[None]
+    num_cached: int = 0
+
+
+class WaitingLine:
+    """The requests of one run of one client, in the order in which they came."""
+
+    def __init__(self) -> None:
+        self._tickets: deque[Ticket] = deque()
+        self.num_sequences = 0
+
+    def __bool__(self) -> bool:
+        return bool(self._tickets)
+
+    def push(self, ticket: Ticket) -> None:
+        self._tickets.append(ticket)
+        self.num_sequences += ticket.num_sequences
+
+    def head(self) -> Ticket:
+        return self._tickets[0]
+
+    def pop(self) -> Ticket:
+        ticket = self._tickets.popleft()
+        self.num_sequences -= ticket.num_sequences
+        return ticket
+
+    def remove(self, ticket: Ticket) -> None:
+        if ticket in self._tickets:
+            self._tickets.remove(ticket)
+            self.num_sequences -= ticket.num_sequences
+
+    def newest_first(self) -> Iterator[Ticket]:
+        return iter(list(reversed(self._tickets)))
+
+    def greed_over(self, newcomer: Ticket) -> int:
+        """Return 0: nobody gives way to a later request of its own."""
+        return 0
+
+
+@dataclass
+class _Flow:
+    """One caller. `start` is the virtual time at which its next request starts."""
+
+    start: float
+    waiting: "WaitingLine | FairQueue"
+
+
+class FairQueue:
+    """Callers in turn, by the tokens that they ask for. `by` says who one is, level by level."""
+
+    def __init__(self, by: Sequence[Callable[[Ticket], str]] = BY_CLIENT_AND_RUN) -> None:
+        self._name, *self._by = by
+        self._flows: dict[str, _Flow] = {}
+        self._now = 0.0
+        self.num_sequences = 0
+
+    def __bool__(self) -> bool:
+        return any(flow.waiting for flow in self._flows.values())
+
+    def push(self, ticket: Ticket) -> None:
+        name = self._name(ticket)
+        if name not in self._flows:
+            self._flows[name] = _Flow(self._now, FairQueue(self._by) if self._by else WaitingLine())
+        flow = self._flows[name]
+        if not flow.waiting:
+            flow.start = max(flow.start, self._now)
+        flow.waiting.push(ticket)
+        self.num_sequences += ticket.num_sequences
+
+    def head(self) -> Ticket:
+        """Who is next; the queue must not be empty."""
+        return self._first().waiting.head()
+
+    def pop(self) -> Ticket:
+        flow = self._first()
+        ticket = flow.waiting.pop()
+        self.num_sequences -= ticket.num_sequences
+        self._now = flow.start
+        flow.start += ticket.num_tokens
+        self._forget_idle()
+        return ticket
+
+    def remove(self, ticket: Ticket) -> None:
+        """Take out one that gives up; one that is not there is none."""
+        flow = self._flows.get(self._name(ticket))
+        if flow is not None:
+            before = flow.waiting.num_sequences
+            flow.waiting.remove(ticket)
+            self.num_sequences -= before - flow.waiting.num_sequences
+
+    def newest_first(self) -> Iterator[Ticket]:
+        """The newest requests of the caller that has most waiting, while that stays so."""
+        waiting = {name: flow.waiting for name, flow in self._flows.items() if flow.waiting}
+        left = {name: queue.num_sequences for name, queue in waiting.items()}
+        tickets = {name: queue.newest_first() for name, queue in waiting.items()}
+        while left:
+            greediest = max(left, key=left.__getitem__)
+            ticket = next(tickets[greediest], None)
+            if ticket is None:
+                del left[greediest]
+                continue
+            left[greediest] -= ticket.num_sequences
+            yield ticket
+
+    def greed_over(self, newcomer: Ticket) -> int:
+        """Return how many sequences may leave for it: until its caller has as many as the one
+        that has most waiting."""
+        left = {n: flow.waiting.num_sequences for n, flow in self._flows.items() if flow.waiting}
+        if not left:
+            return 0
+        most, own = max(left, key=left.__getitem__), self._name(newcomer)
+        if most == own:
+            return self._flows[own].waiting.greed_over(newcomer)
+        return left[most] - left.get(own, 0) - newcomer.num_sequences
+
+    def _first(self) -> _Flow:
+        waiting = (flow for flow in self._flows.values() if flow.waiting)
+        return min(waiting, key=lambda flow: flow.start)
+
+    def _forget_idle(self) -> None:
+        """Whoever is not ahead of the present virtual time would start there anyway."""
+        self._flows = {
+            caller: flow
+            for caller, flow in self._flows.items()
+            if flow.waiting or flow.start > self._now
+        }
+
+
+class PriorityQueue:
+    """The classes in order; each class after the first keeps `reserved_share` of the tokens.
+
+    While a class waits and another one is served, it earns that share of what the other gets. Once
+    it has earned its next request, that goes first.
+    """
+
+    def __init__(self, order: Sequence[Priority], reserved_share: float) -> None:
+        self._order = tuple(order)
+        self._share = reserved_share
+        self._classes = {priority: FairQueue() for priority in order}
+        self._earned = dict.fromkeys(order, 0.0)
+
+    @property
+    def num_sequences(self) -> int:
+        return sum(queue.num_sequences for queue in self._classes.values())
+
+    @property
+    def by_priority(self) -> dict[Priority, int]:
+        """Waiting sequences."""
+        return {priority: queue.num_sequences for priority, queue in self._classes.items()}
+
+    def push(self, ticket: Ticket) -> None:
+        self._classes[ticket.priority].push(ticket)
+
+    def remove(self, ticket: Ticket) -> None:
+        self._classes[ticket.priority].remove(ticket)
+
+    def pop(self) -> Ticket | None:
+        """Take the next one out; None where nobody waits."""
+        waiting = [priority for priority in self._order if self._classes[priority]]
+        if not waiting:
+            return None
+        due = [p for p in waiting[1:] if self._earned[p] >= self._classes[p].head().num_tokens]
+        chosen = max(due, key=self._earned.__getitem__) if due else waiting[0]
+        ticket = self._classes[chosen].pop()
+        for priority in self._order:
+            gain = self._share * ticket.num_tokens
+            self._earned[priority] += gain if priority in waiting else -self._earned[priority]
+        self._earned[chosen] = max(0.0, self._earned[chosen] - ticket.num_tokens)
+        return ticket
+
+    def displaced_by(self, newcomer: Ticket, max_sequences: int) -> list[Ticket] | None:
+        """Who has to leave so that at most `max_sequences` wait with the newcomer; None: it has to.
+
+        Each class keeps `reserved_share` of the places. Beyond that a class gives way to those
+        before it and to one that has less than its share; within a class, the caller that has most
+        waiting gives way to one that has less.
+        """
+        excess = self.num_sequences + newcomer.num_sequences - max_sequences
+        kept = self._share * max_sequences
+        own = self._classes[newcomer.priority]
+        rank = self._order.index(newcomer.priority)
+        has_share = own.num_sequences + newcomer.num_sequences <= kept
+        leaving: list[Ticket] = []
+        for priority in reversed(self._order):
+            if priority is newcomer.priority:
+                room = float(own.greed_over(newcomer))
+            elif has_share or self._order.index(priority) > rank:
+                room = self._classes[priority].num_sequences - kept
+            else:
+                continue
+            for ticket in self._classes[priority].newest_first():
+                if excess <= 0 or ticket.num_sequences > room:
+                    break
+                leaving.append(ticket)
+                excess -= ticket.num_sequences
+                room -= ticket.num_sequences
+        return leaving if excess <= 0 else None

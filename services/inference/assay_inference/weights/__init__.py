@@ -1,0 +1,1 @@
+"""A checkpoint, and the proof that an engine holds it."""

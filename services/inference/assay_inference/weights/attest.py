@@ -1,0 +1,145 @@
+"""Proof that an engine holds the weights that were announced, taken from the engine itself."""
+
+import logging
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from assay_inference.weights.safetensors import Tensor, rounded
+from assay_shared.errors import WeightsRefused
+from assay_shared.standalone.weight_transfer.fingerprint import add_up, as_text
+from assay_shared.standalone.weight_transfer.sample import Piece, SamplePlan, digest_of
+from assay_shared.types import LogprobProbe
+
+_log = logging.getLogger(__name__)
+
+#: In nats. Two samplers of the same float32 weights differ in the order of their sums, by far less.
+_FINE = 5e-3
+#: A GPU's kernels may multiply float32 in TF32, of 10 bits after the point.
+_TF32 = 5e-2
+#: With weights of 16 bits, the order of the sums alone makes tenths.
+_COARSE = 0.5
+
+
+class Whole(NamedTuple):
+    """What all of a tensor should be."""
+
+    shape: tuple[int, ...]
+    fingerprint: str
+
+
+class Coverage(NamedTuple):
+    """How many of a checkpoint's tensors were compared."""
+
+    num_compared: int
+    num_tensors: int
+
+
+def compare_digests(
+    layout: Mapping[str, Tensor],
+    workers: Sequence[Mapping[str, tuple[Sequence[int], Sequence[str]]]],
+    seed: str,
+    dtype: str,
+) -> Coverage:
+    """Compare each worker's sampled digests with the same entries of the checkpoint.
+
+    Args:
+        workers: of each worker, by tensor: its piece, and a digest of each copy that it keeps.
+        dtype: what the engine keeps weights in.
+
+    Raises:
+        WeightsRefused: a sample differs, or nothing could be compared.
+    """
+    compared: set[str] = set()
+    for digests in workers:
+        for name, (numbers, found) in digests.items():
+            piece = Piece(*numbers)
+            expected = expected_digest(layout[name], name, piece, seed, dtype)
+            if expected is None or not found:
+                continue
+            if set(found) != {expected}:
+                raise WeightsRefused(
+                    f"the engine's own {name} differs from the checkpoint's: the weights did not "
+                    "land"
+                )
+            compared.add(name)
+    if not compared:
+        raise WeightsRefused("none of the engine's weights could be compared with the checkpoint")
+    if len(compared) < len(layout):
+        missing = sorted(layout.keys() - compared)
+        _log.warning("%d tensors were not compared, %s ...", len(missing), missing[0])
+    return Coverage(len(compared), len(layout))
+
+
+def expected_digest(tensor: Tensor, name: str, piece: Piece, seed: str, dtype: str) -> str | None:
+    """Of the sample of a checkpoint's tensor, rounded as an engine keeps it."""
+    num_rows, num_columns = (*tensor.shape, 1)[:2]
+    if piece.first_row + piece.num_rows > num_rows:
+        raise WeightsRefused(f"the engine's own {name} has more rows than the checkpoint's")
+    if piece.first_column + piece.num_columns > num_columns:
+        raise WeightsRefused(f"the engine's own {name} has more columns than the checkpoint's")
+    plan = SamplePlan.of(name, piece, seed)
+    values = tensor.entries(
+        [piece.first_row + row for row in plan.rows],
+        [piece.first_column + column for column in plan.columns],
+    )
+    return None if values is None else digest_of(rounded(values, dtype))
+
+
+def compare_whole(
+    expected: Mapping[str, Whole], workers: Sequence[Mapping[str, tuple[Sequence[int], str]]]
+) -> tuple[set[str], set[str]]:
+    """Names of the tensors of which every entry was compared, and of those that differ.
+
+    Args:
+        workers: of each worker, by tensor: its piece, and the fingerprint of that. Pieces of
+            several workers add up; the same piece on several has to be the same.
+    """
+    pieces: dict[str, dict[Piece, set[str]]] = {}
+    for found in workers:
+        for name, (numbers, value) in found.items():
+            pieces.setdefault(name, {}).setdefault(Piece(*numbers), set()).add(value)
+    differing = set()
+    for name, values in pieces.items():
+        num_rows, num_columns = (*expected[name].shape, 1)[:2]
+        num_found = sum(piece.num_rows * piece.num_columns for piece in values)
+        total = add_up([int(value, 16) for each in values.values() for value in each])
+        is_whole = num_found == num_rows * num_columns
+        if not is_whole or as_text(total) != expected[name].fingerprint:
+            differing.add(name)
+    return set(pieces), differing
+
+
+class Arithmetic(NamedTuple):
+    """What an engine computes log-probabilities with."""
+
+    dtype: str
+    on_gpu: bool
+
+    def tolerance(self, probe: LogprobProbe) -> float:
+        """In nats, where the probe names none."""
+        if probe.tolerance is not None:
+            return probe.tolerance
+        if any(dtype.endswith("16") for dtype in (self.dtype, probe.dtype)):
+            return _COARSE
+        return _TF32 if self.on_gpu else _FINE
+
+
+def compare_probe(probe: LogprobProbe, found: Sequence[float], arithmetic: Arithmetic) -> float:
+    """The largest difference between the probe's log-probabilities and the engine's, in nats.
+
+    Raises:
+        WeightsRefused: it is over the tolerance, or no number.
+    """
+    tolerance = arithmetic.tolerance(probe)
+    differences = []
+    for expected, ours in zip(probe.logprobs, found, strict=True):
+        # Rounding is relative: what a sharp policy hardly ever says differs by more.
+        allowed = tolerance * max(1.0, abs(expected))
+        differences.append(abs(expected - ours))
+        if not differences[-1] <= allowed:  # NaN is refused too
+            raise WeightsRefused(
+                f"the probe's log-probabilities differ by {differences[-1]:.4g} nats where the "
+                f"trainer has {expected:.4g}, more than {allowed:.4g}: these are not the weights "
+                "that were announced"
+            )
+    return max(differences)

@@ -1,0 +1,142 @@
+"""A checkpoint as an engine in another process needs it: files, tensors and vocabulary."""
+
+import json
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from assay_inference.tokenizer.tokenizer import PolicyTokenizer
+from assay_inference.weights.config_sizes import check_sizes
+from assay_inference.weights.safetensors import Tensor, check_same_layout, read_layout
+from assay_shared.errors import WeightsRefused
+from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
+
+_HINT = "an engine takes new weights of the model that it was started with"
+#: Entries of config.json that say how it was written, not what the network computes.
+_PASSING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
+_TOKENIZER_FILES = (
+    "tokenizer.json",
+    "tokenizer_config.json",
+    "special_tokens_map.json",
+    "chat_template.jinja",
+    "generation_config.json",
+)
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """One version, opened; nothing of it is in the engine yet.
+
+    What comes from a trainer's memory (`direct`) has the `folder` of the last version that came by
+    one: all but the weights is still as it is there.
+    """
+
+    folder: Path
+    policy: PolicyVersion
+    probe: LogprobProbe | None
+    layout: dict[str, Tensor]
+    config: dict[str, object]
+    tokenizer_files: dict[str, bytes]
+    vocabulary: PolicyTokenizer
+    direct: DirectWeights | None = None
+
+    @classmethod
+    def open(
+        cls,
+        folder: Path,
+        policy: PolicyVersion,
+        probe: LogprobProbe | None,
+        served: "Checkpoint | None",
+    ) -> "Checkpoint":
+        """Read all but the weights; `served` lends its vocabulary where that is the same.
+
+        Raises:
+            WeightsRefused: files are missing or broken, or this is another model than `served`.
+        """
+        layout = read_layout(folder)
+        check_sizes(folder, layout)
+        config = _json(folder / "config.json")
+        files = {
+            name: (folder / name).read_bytes()
+            for name in _TOKENIZER_FILES
+            if (folder / name).is_file()
+        }
+        if served is not None:
+            check_same_layout(served.layout, layout)
+            _check_same_config(served, config)
+            vocabulary = served.vocabulary
+            if files != served.tokenizer_files:
+                _check_same_vocabulary(vocabulary, _vocabulary(folder, config))
+        else:
+            vocabulary = _vocabulary(folder, config)
+        return cls(folder, policy, probe, layout, config, files, vocabulary)
+
+    def with_weights(
+        self, source: DirectWeights, policy: PolicyVersion, probe: LogprobProbe | None
+    ) -> "Checkpoint":
+        """Other weights of the same model, that are in the trainer's memory."""
+        return replace(self, direct=source, policy=policy, probe=probe)
+
+    def within(self, max_length: int) -> "Checkpoint":
+        """With a context that is no longer than the engine's."""
+        length = min(self.vocabulary.max_length, max_length)
+        return replace(self, vocabulary=replace(self.vocabulary, max_length=length))
+
+    @property
+    def dtype(self) -> str:
+        """As the weights were written."""
+        return str(self.config.get("dtype") or self.config.get("torch_dtype") or "auto")
+
+
+def _check_same_config(served: Checkpoint, config: dict[str, object]) -> None:
+    for key in sorted((served.config.keys() | config.keys()) - _PASSING):
+        before, after = served.config.get(key), config.get(key)
+        if before != after:
+            raise WeightsRefused(
+                f"config.json has {key} {after!r:.200}, not {before!r:.200}", hint=_HINT
+            )
+
+
+def _check_same_vocabulary(served: PolicyTokenizer, new: PolicyTokenizer) -> None:
+    """The same in what it does: who loads and saves a tokenizer changes its files."""
+    for what, before, after in (
+        ("tokenizer", served.rules, new.rules),
+        ("chat template", served.tokenizer.chat_template, new.tokenizer.chat_template),
+        ("set of end tokens", served.end_ids, new.end_ids),
+    ):
+        if before != after:
+            raise WeightsRefused(
+                f"another {what} than that of the version that is served", hint=_HINT
+            )
+
+
+def _vocabulary(folder: Path, config: dict[str, object]) -> PolicyTokenizer:
+    from transformers import AutoTokenizer
+
+    try:
+        tokenizer = AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    except (OSError, ValueError, KeyError, TypeError) as error:
+        raise WeightsRefused(f"{folder} has no tokenizer that can be read: {error}") from error
+    generation = folder / "generation_config.json"
+    end = (_json(generation) if generation.is_file() else config).get("eos_token_id")
+    ends = end if isinstance(end, list) else [end]
+    sizes = {key: config.get(key) for key in ("vocab_size", "max_position_embeddings")}
+    if not all(isinstance(size, int) for size in sizes.values()):
+        raise WeightsRefused(f"{folder}/config.json does not say {', '.join(sizes)}")
+    vocabulary = PolicyTokenizer(
+        tokenizer=tokenizer,
+        size=int(str(sizes["vocab_size"])),
+        end_ids=frozenset({*ends, tokenizer.eos_token_id} - {None}),
+        max_length=int(str(sizes["max_position_embeddings"])),
+    )
+    vocabulary.check_usable(folder)
+    return vocabulary
+
+
+def _json(file: Path) -> dict[str, object]:
+    try:
+        content = json.loads(file.read_bytes())
+    except ValueError as error:
+        raise WeightsRefused(f"{file} is not JSON: {error}") from error
+    if not isinstance(content, dict):
+        raise WeightsRefused(f"{file} is no JSON object")
+    return content

@@ -1,0 +1,78 @@
+"""Weights that others saved as pickles, written anew as safetensors.
+
+A pickle may run its author's code. It is opened by a process of its own (`convert_child.py`), as
+tensors alone, without secrets in its environment, and without a network where the system allows it.
+"""
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+from assay_inference.weights.safetensors import check_finite, read_layout
+from assay_shared.errors import Conflict, InvalidInput, WeightsRefused
+from assay_shared.weights import checkpoint
+
+_PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "OMP_NUM_THREADS")
+
+
+def convert(folder: Path, into: Path, limit_s: float) -> str:
+    """Write a checkpoint with the weights of `folder` as safetensors. Nothing of it is loaded here.
+
+    Args:
+        folder: has config.json and pytorch_model.bin, or its index and its shards.
+        into: a folder that does not exist yet.
+        limit_s: processor time for reading and writing.
+
+    Returns:
+        The new checkpoint's digest.
+
+    Raises:
+        InvalidInput: `folder` has no such files.
+        Conflict: `into` exists.
+        WeightsRefused: the pickles hold more than tensors, or cannot be read, or have entries that
+            are infinite or not a number.
+    """
+    if not (folder / "config.json").is_file() or not any(folder.glob("pytorch_model*.bin")):
+        raise InvalidInput(
+            f"{folder} has no config.json with pytorch_model*.bin beside it", field="folder"
+        )
+    if into.exists():
+        raise Conflict(f"{into} exists", field="into")
+
+    def write(partial: Path) -> dict[str, str]:
+        for file in folder.iterdir():
+            if file.suffix in (".json", ".txt", ".model", ".tiktoken", ".jinja") and (
+                file.name != "pytorch_model.bin.index.json"
+            ):
+                (partial / file.name).write_bytes(file.read_bytes())
+        _run_child(folder.resolve(), partial.resolve(), limit_s)
+        check_finite(read_layout(partial))
+        files = checkpoint.weight_files(partial)
+        return {file.name: checkpoint.file_digest(file) for file in files}
+
+    return checkpoint.publish(into, write)
+
+
+def _run_child(folder: Path, into: Path, limit_s: float) -> None:
+    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    command = [
+        sys.executable,
+        "-m",
+        "assay_inference.weights.convert_child",
+        str(folder),
+        str(into),
+    ]
+    done = subprocess.run(
+        [*command, str(int(limit_s))],
+        env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.PIPE,
+        timeout=10 * limit_s + 60,
+        check=False,
+    )
+    if done.returncode != 0:
+        lines = done.stderr[-4000:].decode(errors="replace").strip().splitlines()
+        reason = lines[-1] if lines else f"it ended with {done.returncode}"
+        raise WeightsRefused(f"{folder} cannot be converted: {reason:.500}")

@@ -1,0 +1,83 @@
+"""Writes pickled tensors as safetensors, in a process of its own that `convert.py` starts.
+
+`python -m assay_inference.weights.convert_child FOLDER INTO LIMIT_S`. Before a file is opened, the
+process gives up the network and the right to gain privileges, and takes limits on processor time
+and on processes.
+"""
+
+import ctypes
+import json
+import os
+import resource
+import sys
+from pathlib import Path
+
+_PR_SET_NO_NEW_PRIVS = 38
+_CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
+_INDEX = "pytorch_model.bin.index.json"
+
+
+def main() -> None:
+    """Convert all shards, and write an index of them."""
+    folder, into, limit_s = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
+    _confine(limit_s)
+    files = _shards(folder)
+    placed: dict[str, str] = {}
+    size = 0
+    for number, file in enumerate(files, 1):
+        name = f"model-{number:05d}-of-{len(files):05d}.safetensors"
+        if len(files) == 1:
+            name = "model.safetensors"
+        names, num_bytes = _convert(file, into / name)
+        placed |= dict.fromkeys(names, name)
+        size += num_bytes
+    if len(files) > 1:
+        index = {"metadata": {"total_size": size}, "weight_map": placed}
+        (into / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
+
+
+def _confine(limit_s: int) -> None:
+    libc = ctypes.CDLL(None, use_errno=True)
+    uid, gid = os.getuid(), os.getgid()
+    if uid == 0:
+        libc.unshare(_CLONE_NEWNET)
+    elif libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0:
+        # Without a mapping this process could not write what it was started to write.
+        Path("/proc/self/setgroups").write_text("deny")
+        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
+        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
+
+
+def _shards(folder: Path) -> list[Path]:
+    """Return the files that the index names, or the only one; in order."""
+    if not (folder / _INDEX).is_file():
+        return [folder / "pytorch_model.bin"]
+    names = set(json.loads((folder / _INDEX).read_bytes())["weight_map"].values())
+    for name in names:
+        if "/" in name or not name.endswith(".bin"):
+            raise SystemExit(f"{_INDEX} names {name!r}: only files of its own folder are read")
+    return sorted(folder / name for name in names)
+
+
+def _convert(file: Path, into: Path) -> tuple[list[str], int]:
+    """Write one file; return the names of its tensors, and their bytes."""
+    import torch
+    from safetensors.torch import save_file
+
+    content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    if not isinstance(content, dict):
+        raise SystemExit(f"{file.name} holds no tensors by name")
+    for name, tensor in content.items():
+        if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
+            raise SystemExit(f"{file.name} holds more than tensors: {name!r:.100}")
+    # Tensors that share memory in the pickle are written each by itself.
+    tensors = {name: tensor.detach().contiguous().clone() for name, tensor in content.items()}
+    save_file(tensors, into, metadata={"format": "pt"})
+    return list(tensors), sum(tensor.nbytes for tensor in tensors.values())
+
+
+if __name__ == "__main__":
+    main()

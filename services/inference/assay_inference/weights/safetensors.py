@@ -1,0 +1,208 @@
+"""What a checkpoint's safetensors files hold, read from their headers, and single entries of it."""
+
+import json
+import math
+import struct
+from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from assay_shared.errors import WeightsRefused
+from assay_shared.weights.checkpoint import DTYPES, weight_files
+
+Float32s = npt.NDArray[np.float32]
+
+_MAX_HEADER_BYTES = 100 * 2**20
+_ITEM_BYTES = {
+    "F64": 8,
+    "F32": 4,
+    "F16": 2,
+    "BF16": 2,
+    "F8_E4M3": 1,
+    "F8_E5M2": 1,
+    "I64": 8,
+    "I32": 4,
+    "I16": 2,
+    "I8": 1,
+    "U8": 1,
+    "BOOL": 1,
+}
+#: Which bits of a number are all set where it is an infinity or not a number (IEEE 754; of
+#: float8_e4m3fn, arXiv 2209.05433, not a number alone).
+_NOT_FINITE: Mapping[str, np.unsignedinteger[Any]] = {
+    "F64": np.uint64(0x7FF << 52),
+    "F32": np.uint32(0xFF << 23),
+    "F16": np.uint16(0x1F << 10),
+    "BF16": np.uint16(0xFF << 7),
+    "F8_E4M3": np.uint8(0x7F),
+    "F8_E5M2": np.uint8(0x1F << 2),
+}
+_PIECE_BYTES = 8 * 2**20
+_MAX_THREADS = 32
+#: As they lie in the file; numpy has no bfloat16.
+_STORED = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
+_NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
+
+
+@dataclass(frozen=True)
+class Tensor:
+    """One tensor: `start` is its first byte in `file`."""
+
+    file: Path
+    dtype: str
+    shape: tuple[int, ...]
+    start: int
+
+    @property
+    def num_bytes(self) -> int:
+        return math.prod(self.shape) * _ITEM_BYTES.get(self.dtype, 0)
+
+    def stored_as(self, name: str) -> tuple[str, str, int, str, tuple[int, ...]]:
+        """What a worker has to know to read it."""
+        return (
+            name,
+            str(self.file.resolve()),
+            self.start,
+            DTYPES.get(self.dtype, self.dtype),
+            self.shape,
+        )
+
+    def stored(self) -> npt.NDArray[np.uint8]:
+        """All of its bytes as they lie in the file."""
+        content: npt.NDArray[np.uint8] = np.memmap(
+            self.file, np.uint8, "r", self.start, (self.num_bytes,)
+        )
+        return content
+
+    def entries(
+        self, rows: list[int], columns: list[int]
+    ) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]] | None":
+        """float32 (rows, columns); a vector is one column. None where its numbers are not read."""
+        if self.dtype not in _STORED or len(self.shape) not in (1, 2):
+            return None
+        shape = (self.shape[0], math.prod(self.shape[1:]))
+        stored = np.memmap(self.file, _STORED[self.dtype], "r", self.start, shape)
+        taken = stored[np.ix_(rows, columns)]
+        if self.dtype == "BF16":
+            return (taken.astype(np.uint32) << 16).view(np.float32)
+        return taken.astype(np.float32)
+
+
+def read_layout(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a checkpoint by name.
+
+    Raises:
+        WeightsRefused: a file is cut off or is no safetensors file.
+    """
+    found: dict[str, Tensor] = {}
+    for file in weight_files(folder):
+        found |= _tensors(file)
+    return found
+
+
+def check_finite(layout: Mapping[str, Tensor]) -> None:
+    """Check that no weight is an infinity or not a number. Reads all of the files.
+
+    Raises:
+        WeightsRefused: one is; names the first such tensor.
+    """
+    with ThreadPoolExecutor(_MAX_THREADS, "finite") as pool:
+        finite = pool.map(_is_finite, layout.values())
+        for name, good in zip(layout, finite, strict=True):
+            if not good:
+                raise WeightsRefused(f"{name} has entries that are infinite or not a number")
+
+
+def _is_finite(tensor: Tensor) -> bool:
+    if tensor.dtype not in _NOT_FINITE or tensor.num_bytes == 0:
+        return True
+    mask = _NOT_FINITE[tensor.dtype]
+    bits = tensor.stored().view(mask.dtype)
+    size = _PIECE_BYTES // mask.itemsize
+    pieces = (bits[first : first + size] for first in range(0, len(bits), size))
+    return not any(bool(((piece & mask) == mask).any()) for piece in pieces)
+
+
+def check_same_layout(served: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
+    """Raises WeightsRefused unless both have the same tensors, in shape and type."""
+    for name in sorted(served.keys() | new.keys()):
+        before, after = served.get(name), new.get(name)
+        if before is None or after is None:
+            raise WeightsRefused(
+                f"{name} is {'missing' if after is None else 'new'}: this is another architecture",
+                hint="an engine takes new weights of the model that it was started with",
+            )
+        if (before.shape, before.dtype) != (after.shape, after.dtype):
+            raise WeightsRefused(
+                f"{name} is {after.dtype} {list(after.shape)}, where {before.dtype} "
+                f"{list(before.shape)} is served: this is another architecture",
+                hint="an engine takes new weights of the model that it was started with",
+            )
+
+
+def rounded(values: Float32s, dtype: str) -> list[float]:
+    """Values as an engine of this dtype keeps them (to nearest, ties to even), row by row."""
+    if dtype == "float16":
+        values = values.astype(np.float16).astype(np.float32)
+    elif dtype == "bfloat16":
+        values = (_bfloat16(values).astype(np.uint32) << 16).view(np.float32)
+    return [float(value) for value in values.flatten()]
+
+
+def kept(stored: npt.NDArray[np.uint8], stored_as: str, dtype: str) -> npt.NDArray[np.uint8]:
+    """The bytes of a tensor that lies in a file, as an engine of this dtype keeps them.
+
+    Raises:
+        WeightsRefused: numbers of this type are not read.
+    """
+    if _NAMES.get(stored_as) == dtype or dtype == "auto":
+        return stored
+    if stored_as not in _STORED or dtype not in _NAMES.values():
+        raise WeightsRefused(f"{stored_as} numbers cannot be compared with {dtype} ones")
+    values = stored.view(_STORED[stored_as])
+    if stored_as == "BF16":
+        values = (values.astype(np.uint32) << 16).view(np.float32)
+    numbers = values.astype(np.float32)
+    if dtype == "bfloat16":
+        return _bfloat16(numbers).view(np.uint8)
+    return numbers.astype(dtype).view(np.uint8)
+
+
+def _bfloat16(values: Float32s) -> npt.NDArray[np.uint16]:
+    bits = values.view(np.uint32)
+    bits = bits + 0x7FFF + ((bits >> 16) & 1)
+    return (bits >> 16).astype(np.uint16)
+
+
+def _tensors(file: Path) -> dict[str, Tensor]:
+    size = file.stat().st_size
+    with file.open("rb") as content:
+        head = content.read(8)
+        length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
+        if length > min(size - 8, _MAX_HEADER_BYTES):
+            raise WeightsRefused(f"{file} is cut off or is no safetensors file")
+        try:
+            header = json.loads(content.read(length))
+            return {
+                name: _tensor(file, fields, 8 + length, size)
+                for name, fields in header.items()
+                if name != "__metadata__"
+            }
+        except (ValueError, KeyError, TypeError, AttributeError) as error:
+            raise WeightsRefused(f"{file} has a header that cannot be read: {error}") from error
+
+
+def _tensor(file: Path, fields: Mapping[str, Any], start: int, size: int) -> Tensor:
+    first, last = fields["data_offsets"]
+    shape, dtype = tuple(fields["shape"]), str(fields["dtype"])
+    num_bytes = math.prod(shape) * _ITEM_BYTES.get(dtype, 0)
+    if start + last > size:
+        raise WeightsRefused(f"{file} is cut off: it has {size} bytes, and needs {start + last}")
+    if dtype in _ITEM_BYTES and last - first != num_bytes:
+        raise WeightsRefused(f"{file} gives {last - first} bytes to {dtype} {list(shape)}")
+    return Tensor(file, dtype, shape, start + first)

@@ -1,0 +1,67 @@
+"""What is left of a child that ended by itself: the cause in a line, and the end of its log."""
+
+import logging
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from assay_inference.engines.child.process import ServerProcess
+from tests.conftest import wait_until
+
+#: As vLLM 0.32.0 writes it: a worker fails, then all that waited for it.
+WORKER_FAILS = """\
+INFO 11-22 02:53:37 [system_utils.py:255] the limit's error is `OSError: [Errno 24]`
+(VllmWorker-0 pid=3) ERROR 11-22 02:53:58 [executor.py:953] Traceback (most recent call last):
+(VllmWorker-0 pid=3) ERROR 11-22 02:53:58 [executor.py:953]     raise ValueError(
+(VllmWorker-0 pid=3) ERROR 11-22 02:53:58 [executor.py:953] ValueError: 20 GiB are less than 21
+(EngineCore pid=2) ERROR 11-22 02:54:00 [core.py:1510] Exception: WorkerProc initialization failed
+Traceback (most recent call last):
+    raise RuntimeError(
+RuntimeError: Engine core initialization failed. See root cause above.
+"""
+LOGS = {
+    WORKER_FAILS: "ValueError: 20 GiB are less than 21 | "
+    "RuntimeError: Engine core initialization failed. See root cause above.",
+    "up\ntorch.OutOfMemoryError: no 2 GiB\n": "torch.OutOfMemoryError: no 2 GiB",
+    "one\n[10:00] ERROR no such model\ntwo\nthree\n": "[10:00] ERROR no such model",
+    "one\ntwo\nthree\n": "two | three",
+    "": "its log is empty",
+}
+
+
+def start(folder: Path, code: str) -> ServerProcess:
+    folder.mkdir()
+    return ServerProcess(folder, [sys.executable, "-c", code], os.environ)
+
+
+@pytest.mark.parametrize("log", LOGS, ids=lambda log: log[:20])
+def test_the_cause_is_what_was_raised_first(tmp_path: Path, log: str) -> None:
+    process = start(tmp_path / "child", f"print({log!r}, end='', flush=True); raise SystemExit(3)")
+    wait_until(lambda: not process.is_running(), "its end", 20)
+    assert process.last_words() == LOGS[log]
+    process.kill()
+
+
+def test_the_log_of_one_that_ended_by_itself_is_kept(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    process = start(tmp_path / "child", f"print({WORKER_FAILS!r}); raise SystemExit(3)")
+    wait_until(lambda: not process.is_running(), "its end", 20)
+    process.kill()
+    assert "raise ValueError(" in caplog.text
+    assert not (tmp_path / "child").exists()
+
+
+@pytest.mark.parametrize("grace_s", [0.0, 10.0])
+def test_one_that_was_ended_leaves_nothing(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, grace_s: float
+) -> None:
+    caplog.set_level(logging.WARNING)
+    process = start(tmp_path / "child", "import time\nprint('up', flush=True)\ntime.sleep(60)")
+    wait_until(lambda: process.last_words() == "up", "its start", 20)
+    process.end(grace_s)
+    assert not process.is_running()
+    assert caplog.text == ""
+    assert not (tmp_path / "child").exists()
