@@ -7,32 +7,26 @@ from fastapi import FastAPI
 from fastapi.responses import StreamingResponse
 
 from assay_reward.environments import ENVIRONMENTS
-from assay_reward.measurement import Instruments
-from assay_reward.openrlhf import RemoteRewardRequest, RemoteRewards, remote_rewards
-from assay_reward.or_debug.players import Players
+from assay_reward.environments.steps import Steps
+from assay_reward.formats.openrlhf import RemoteRewardRequest, RemoteRewards, remote_rewards
+from assay_reward.idempotency import ResponseCache
+from assay_reward.instruments import Instruments
+from assay_reward.or_debug.episode.replay_pool import ReplayPool
 from assay_reward.own.instruments import Own
-from assay_reward.own.processes import Processes
-from assay_reward.responses import Responses
+from assay_reward.own.processes import FunctionProcesses
 from assay_reward.rubric import Rubrics
-from assay_reward.score import Scorer
+from assay_reward.scorer import Scorer
 from assay_reward.settings import RewardSettings
-from assay_reward.steps import Steps
-from assay_shared.access import needs
-from assay_shared.admission import Gate
+from assay_shared.answers.formulas.symbolic import MODULES, Symbolic
 from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
-from assay_shared.errors import (
-    Conflict,
-    NotFound,
-    SandboxFault,
-    SolverFault,
-    TimedOut,
-    Unreachable,
-)
-from assay_shared.json_route import put_first, up_to, use_json_routes
-from assay_shared.responses import errors_of, errors_of_reading
-from assay_shared.scopes import Scope
-from assay_shared.service import create_service
-from assay_shared.symbolic import MODULES, Symbolic
+from assay_shared.errors import Conflict, NotFound, SandboxFault, SolverFault, TimedOut, Unreachable
+from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.runtime.workers import Workers
+from assay_shared.service.app import create_service
+from assay_shared.service.auth import needs
+from assay_shared.service.bodies.route import put_first, up_to, use_json_routes
+from assay_shared.service.responses import errors_of, errors_of_reading
+from assay_shared.settings.api_keys import Scope
 from assay_shared.types import (
     EnvironmentInfo,
     PartialReward,
@@ -44,7 +38,6 @@ from assay_shared.types import (
     StepRequest,
     StepResponse,
 )
-from assay_shared.workers import Workers
 
 #: How long sandbox and judge are asked again where nobody has been there yet, or for long.
 _ABSENT_S = 0.5
@@ -68,9 +61,11 @@ def create_app(settings: RewardSettings) -> FastAPI:
         registry = app.state.metrics.registry
         running = settings.reward_max_running
         # A quarter of the places is left to other clients, however many one asks for.
-        gate = Gate(running, settings.reward_max_waiting, min_share=max(1, running * 3 // 4))
-        step_gate = Gate(settings.reward_max_steps_running, settings.reward_max_steps_waiting)
-        responses = Responses(settings.reward_keep_bytes)
+        gate = FairLimiter(running, settings.reward_max_waiting, min_share=max(1, running * 3 // 4))
+        step_gate = FairLimiter(
+            settings.reward_max_steps_running, settings.reward_max_steps_waiting
+        )
+        responses = ResponseCache(settings.reward_keep_bytes)
         async with _open_instruments(settings) as instruments:
             scorer = Scorer(rubrics, instruments, gate, responses, registry)
             steps = Steps(instruments, step_gate, registry)
@@ -93,8 +88,8 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
     workers = Workers((*MODULES, "assay_reward.long_texts"), settings.reward_workers)
     cpu_s = settings.reward_answer_cpu_s
     symbolic = Symbolic(cpu_s, workers)
-    own = Own(Processes(settings.reward_python_processes))
-    players = Players(
+    own = Own(FunctionProcesses(settings.reward_python_processes))
+    players = ReplayPool(
         settings.reward_solver_processes,
         settings.reward_solve_timeout_s,
         settings.reward_episode_timeout_s,

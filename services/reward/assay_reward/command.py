@@ -4,7 +4,7 @@ from pathlib import Path
 
 import typer
 
-from assay_shared.options import FdOption, HostOption, port_option
+from assay_shared.service.cli_options import FdOption, HostOption, port_option
 
 app = typer.Typer(help="Turn answers into rewards.", no_args_is_help=True, add_completion=False)
 
@@ -16,7 +16,7 @@ def serve(
     """Serve rewards over HTTP until stopped."""
     from assay_reward.app import create_app
     from assay_reward.settings import RewardSettings
-    from assay_shared.serve import Address, run_service
+    from assay_shared.service.server import Address, run_service
 
     run_service("reward", RewardSettings, create_app, Address(host, port, fd))
 
@@ -30,7 +30,7 @@ def rubrics(
     """Check the rubrics and show what each component really counts for."""
     from assay_reward.rubric import Rubrics
     from assay_reward.settings import RewardSettings
-    from assay_shared.settings import read_settings
+    from assay_shared.settings.environment import read_settings
 
     for rubric in Rubrics(folder, read_settings(RewardSettings).allowed).all():
         info = rubric.info()

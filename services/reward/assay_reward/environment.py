@@ -3,12 +3,12 @@
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
-from assay_reward.measurement import Instruments
+from assay_reward.instruments import Instruments
 from assay_shared.types import StepResponse, Task
 
 
 @dataclass(frozen=True)
-class Environment:
+class StepEnvironment:
     """How to play one kind of task.
 
     `step` keeps nothing between two calls, so any replica can take the next one. With no turns it

@@ -6,14 +6,15 @@ from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from assay_reward.instruments import ComponentUsage, Instruments
 from assay_reward.long_texts import most_at_once, start_measuring
-from assay_reward.measurement import Found, Instruments, Measured, Meter, Sitting
 from assay_reward.pace import Pace
 from assay_reward.rubric import ComponentConfig, OnTooHard, Rubric
-from assay_shared.context import log_fields
+from assay_reward.verifiers.verifier import Found, GroupContext, Measurement
 from assay_shared.errors import AssayError, InternalFault, InvalidInput, TooHard, to_failure
-from assay_shared.together import together
-from assay_shared.tracing import span
+from assay_shared.runtime.gather import gather
+from assay_shared.telemetry.context import log_fields
+from assay_shared.telemetry.tracing import span
 from assay_shared.types import (
     ComponentReport,
     Failure,
@@ -33,7 +34,7 @@ _MAX_DETAIL = 200
 
 
 @dataclass
-class Effort(Meter):
+class Effort(ComponentUsage):
     """What one component took for the whole group: its cost, and from when to when."""
 
     started_at: float | None = None
@@ -63,7 +64,7 @@ class GroupScore:
     ) -> None:
         self._rubric = rubric
         self._pace = pace
-        self._sitting = Sitting(
+        self._sitting = GroupContext(
             request.task,
             request.answers,
             instruments,
@@ -115,12 +116,12 @@ class GroupScore:
         for index in self._sitting.admitted:
             await self._pace.turn()
             started = self._start(gate, index)
-            if isinstance(started, Measured | Failure):
+            if isinstance(started, Measurement | Failure):
                 self._pass(gate, index, started)
             else:
                 waiting.append(self._pass_later(gate, index, started))
         if waiting:
-            await together(waiting)
+            await gather(waiting)
 
     async def _pass_later(self, gate: ComponentConfig, index: int, started: Waiting) -> None:
         self._pass(gate, index, await started)
@@ -129,7 +130,7 @@ class GroupScore:
         if isinstance(measured, Failure):
             self._settle(index, Unscored(failure=measured))
         elif gate.gate is not None and measured.value < gate.gate:
-            self._settle(index, turned_away(self._rubric, gate, measured))
+            self._settle(index, gate_failed(self._rubric, gate, measured))
 
     async def _count_all(self) -> None:
         """Give the admitted answers their rewards: at once, or when what they wait for is there."""
@@ -137,18 +138,20 @@ class GroupScore:
         for index in self._sitting.admitted:
             await self._pace.turn()
             started = [self._start(component, index) for component in self._rubric.counted]
-            found = [one for one in started if isinstance(one, Measured | Failure)]
+            found = [one for one in started if isinstance(one, Measurement | Failure)]
             if len(found) == len(started):
                 self._settle(index, combine(self._rubric, found))
             else:
                 waiting.append(self._finish(index, started))
         if waiting:
-            await together(waiting)
+            await gather(waiting)
 
     async def _finish(self, index: int, started: list[Found | Waiting]) -> None:
-        waiting = [one for one in started if not isinstance(one, Measured | Failure)]
-        rest = iter(await together(waiting))
-        measured = [one if isinstance(one, Measured | Failure) else next(rest) for one in started]
+        waiting = [one for one in started if not isinstance(one, Measurement | Failure)]
+        rest = iter(await gather(waiting))
+        measured = [
+            one if isinstance(one, Measurement | Failure) else next(rest) for one in started
+        ]
         self._settle(index, combine(self._rubric, measured))
 
     def _start(self, component: ComponentConfig, index: int) -> Found | Waiting:
@@ -158,11 +161,11 @@ class GroupScore:
         effort.begin()
         try:
             found = start_measuring(candidate, component, self._at_once[component.label])
-            if isinstance(found, Measured):
+            if isinstance(found, Measurement):
                 found = _finite(found, component)
         except AssayError as error:
             found = self._unmeasured(component, error)
-        if isinstance(found, Measured | Failure):
+        if isinstance(found, Measurement | Failure):
             effort.end()
             return found
         return self._wait(component, index, found)
@@ -184,7 +187,7 @@ class GroupScore:
             self.num_too_hard[component.label] = number + 1
             if self._rubric.too_hard is OnTooHard.WRONG:
                 lowest = component.kind.span(component.parsed_options).low
-                return Measured(lowest, Status.WRONG_ANSWER, f"too hard: {error}"[:_MAX_DETAIL])
+                return Measurement(lowest, Status.WRONG_ANSWER, f"too hard: {error}"[:_MAX_DETAIL])
         self.retry_after_s = max(self.retry_after_s, error.retry_after_s or 0.0)
         return to_failure(error, "reward")
 
@@ -200,12 +203,12 @@ def _finite(measured: Found, component: ComponentConfig) -> Found:
     Raises:
         InternalFault: its value is not a finite number, and so no measurement.
     """
-    if isinstance(measured, Measured) and not math.isfinite(measured.value):
+    if isinstance(measured, Measurement) and not math.isfinite(measured.value):
         raise InternalFault(f"{component.label} measured {measured.value}, not a finite number")
     return measured
 
 
-def combine(rubric: Rubric, measured: Sequence[Measured | Failure]) -> Reward:
+def combine(rubric: Rubric, measured: Sequence[Measurement | Failure]) -> Reward:
     """The reward of one answer, or the first failure among its components.
 
     A sum over the components that happen to be there would put a missing one at 0.
@@ -224,7 +227,7 @@ def combine(rubric: Rubric, measured: Sequence[Measured | Failure]) -> Reward:
     return Scored(value=value, outcome=outcome, components=tuple(components))
 
 
-def turned_away(rubric: Rubric, gate: ComponentConfig, measured: Measured) -> Scored:
+def gate_failed(rubric: Rubric, gate: ComponentConfig, measured: Measurement) -> Scored:
     """The lowest reward that the rubric can give; its other components are at their lowest."""
     detail = f"not measured: {gate.label} is {measured.value:g}, below its gate of {gate.gate:g}"
     wrong = measured.outcome is Status.ACCEPTED

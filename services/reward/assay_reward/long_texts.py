@@ -4,12 +4,13 @@ import asyncio
 from collections.abc import Awaitable, Coroutine
 from typing import Any, cast
 
-from assay_reward.measurement import Candidate, Found, Instruments, Measured, Meter, Sitting
+from assay_reward.instruments import ComponentUsage, Instruments
 from assay_reward.rubric import ComponentConfig
 from assay_reward.verifiers import VERIFIERS
+from assay_reward.verifiers.verifier import AnswerContext, Found, GroupContext, Measurement
+from assay_shared.answers.formulas.size import why_too_large
+from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import TooHard
-from assay_shared.formula_size import why_too_large
-from assay_shared.symbolic import Symbolic
 from assay_shared.types import Failure, Status, Task
 
 #: Longer answers are not measured: they are too hard, whatever the verifier.
@@ -19,7 +20,7 @@ _AT_ONCE = 2**14
 _MEASURE = "assay_reward.long_texts:measure_text"
 
 
-def most_at_once(sitting: Sitting, component: ComponentConfig) -> float:
+def most_at_once(sitting: GroupContext, component: ComponentConfig) -> float:
     """How many characters an answer may have that is measured on the event loop."""
     reads = component.kind.reads
     if reads is None:
@@ -28,7 +29,7 @@ def most_at_once(sitting: Sitting, component: ComponentConfig) -> float:
 
 
 def start_measuring(
-    candidate: Candidate, component: ComponentConfig, at_once: float
+    candidate: AnswerContext, component: ComponentConfig, at_once: float
 ) -> Found | Awaitable[Found]:
     """What the component's verifier measures of an answer: here, or in a worker process if the
     answer has more than `at_once` characters.
@@ -46,7 +47,7 @@ def start_measuring(
     return component.kind.measure(candidate, component.parsed_options)
 
 
-async def _measure_apart(candidate: Candidate, component: ComponentConfig) -> Measured:
+async def _measure_apart(candidate: AnswerContext, component: ComponentConfig) -> Measurement:
     assert isinstance(component.verifier, str)  # a reward of the user's own has its own process
     instruments = candidate.instruments
     options = component.parsed_options.model_dump(mode="json")
@@ -54,7 +55,7 @@ async def _measure_apart(candidate: Candidate, component: ComponentConfig) -> Me
     arguments = (component.verifier, options, task, candidate.text)
     found = await instruments.workers.call(_MEASURE, *arguments, cpu_s=instruments.cpu_s)
     value, outcome, detail = cast(tuple[float, str, str], found)
-    return Measured(value, Status(outcome), detail)
+    return Measurement(value, Status(outcome), detail)
 
 
 def measure_text(
@@ -63,13 +64,15 @@ def measure_text(
     """In a worker process: the value, the outcome and the detail that a verifier gives."""
     verifier = VERIFIERS[name]
     nobody = cast(Any, None)
-    sitting = Sitting(Task.model_validate(task), (text,), Instruments(nobody, nobody, _Here(0.0)))
-    found = verifier.measure(
-        sitting.candidate(0, Meter()), verifier.options.model_validate(options)
+    sitting = GroupContext(
+        Task.model_validate(task), (text,), Instruments(nobody, nobody, _Here(0.0))
     )
-    if not isinstance(found, Measured | Failure):
-        found = asyncio.run(cast(Coroutine[Any, Any, Measured | Failure], found))
-    assert isinstance(found, Measured), "a verifier of texts measures or raises"
+    found = verifier.measure(
+        sitting.candidate(0, ComponentUsage()), verifier.options.model_validate(options)
+    )
+    if not isinstance(found, Measurement | Failure):
+        found = asyncio.run(cast(Coroutine[Any, Any, Measurement | Failure], found))
+    assert isinstance(found, Measurement), "a verifier of texts measures or raises"
     return found.value, found.outcome, found.detail
 
 
@@ -77,7 +80,7 @@ class _Here(Symbolic):
     """Compares formulas in the process that it is in, which has a limit."""
 
     async def equal(self, answer: str, reference: str) -> bool:
-        from assay_shared.formulas import equal
+        from assay_shared.answers.formulas.comparison import equal
 
         reason = why_too_large(answer)
         if reason is not None:

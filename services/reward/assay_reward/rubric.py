@@ -22,12 +22,12 @@ from pydantic import (
     model_validator,
 )
 
-from assay_reward.measurement import Span, Verifier
 from assay_reward.own.source import Allowed, Function, OwnSource
-from assay_reward.own.verifier import own_verifier
 from assay_reward.verifiers import VERIFIERS
-from assay_shared.config import Config, parse_config, read_yaml
+from assay_reward.verifiers.own import own_verifier
+from assay_reward.verifiers.verifier import ValueRange, Verifier
 from assay_shared.errors import NotFound
+from assay_shared.settings.run_file import Config, parse_config, read_yaml
 from assay_shared.types import Normalisation, RubricInfo
 
 BUILT_IN = Path(__file__).parent / "rubrics"
@@ -152,11 +152,11 @@ class ComponentConfig(Config):
         return self.verifier if isinstance(self.verifier, str) else self.verifier.label
 
     @cached_property
-    def span(self) -> Span:
+    def span(self) -> ValueRange:
         own = self.kind.span(self._options)
         if self.clip is None:
             return own
-        return Span(max(own.low, self.clip[0]), min(own.high, self.clip[1]))
+        return ValueRange(max(own.low, self.clip[0]), min(own.high, self.clip[1]))
 
 
 class Rubric(Config):

@@ -6,7 +6,7 @@ from pydantic import Field
 from pydantic_settings import SettingsConfigDict
 
 from assay_reward.own.source import Allowed
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 
 
 class RewardSettings(ServiceSettings):

@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from assay_shared.symbolic import Symbolic
-from tests.unit.reward.measuring import WORKERS
+from assay_shared.answers.formulas.symbolic import Symbolic
+from tests.support.reward.measuring import WORKERS
 
 
 @pytest.fixture(scope="session", autouse=True)

@@ -5,12 +5,12 @@ import pytest
 from pydantic import ValidationError
 
 from assay_reward.group import combine
-from assay_reward.measurement import Measured, Span, Verifier
 from assay_reward.rubric import Rubric, Rubrics
 from assay_reward.verifiers import VERIFIERS, code
+from assay_reward.verifiers.verifier import Measurement, ValueRange, Verifier
 from assay_shared.errors import ConfigError
 from assay_shared.types import Failure, Scored, Status, Unscored
-from tests.fakes import FAILURE
+from tests.support.fakes import FAILURE
 
 BLEND = {
     "name": "blend",
@@ -117,10 +117,12 @@ def test_the_scorer_names_what_is_computed_and_not_how_it_is_described() -> None
 def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """A verifier whose values go down without end, as `VERIFIERS` could have one."""
     steps = Verifier(
-        code.PASS_RATIO.measure, code.CodeOptions, span=lambda _: Span(-math.inf, 10.0)
+        code.PASS_RATIO.measure, code.CodeOptions, span=lambda _: ValueRange(-math.inf, 10.0)
     )
     monkeypatch.setitem(VERIFIERS, "steps", steps)
-    wide = Verifier(code.PASS_RATIO.measure, code.CodeOptions, span=lambda _: Span(-50.0, 100.0))
+    wide = Verifier(
+        code.PASS_RATIO.measure, code.CodeOptions, span=lambda _: ValueRange(-50.0, 100.0)
+    )
     monkeypatch.setitem(VERIFIERS, "wide", wide)
 
 
@@ -153,10 +155,10 @@ def test_shares_are_of_what_moves_the_reward_and_not_of_the_weights() -> None:
     assert shares == {"wide": 88, "pass_ratio": 7, "steps": 5}
 
 
-def measured(*values: float) -> list[Measured | Failure]:
+def measured(*values: float) -> list[Measurement | Failure]:
     """Values of the components of one answer; accepted where it is 1."""
     outcomes = {1.0: Status.ACCEPTED}
-    return [Measured(v, outcomes.get(v, Status.WRONG_ANSWER), "why") for v in values]
+    return [Measurement(v, outcomes.get(v, Status.WRONG_ANSWER), "why") for v in values]
 
 
 def test_a_reward_is_the_weighted_sum() -> None:

@@ -1,9 +1,9 @@
 """Environments by name. Adding one is one file and one line here."""
 
-from assay_reward.environment import Environment
+from assay_reward.environment import StepEnvironment
 from assay_reward.environments import code_repair, or_debug
 
-ENVIRONMENTS: dict[str, Environment] = {
+ENVIRONMENTS: dict[str, StepEnvironment] = {
     code_repair.NAME: code_repair.CODE_REPAIR,
     or_debug.NAME: or_debug.OR_DEBUG,
 }

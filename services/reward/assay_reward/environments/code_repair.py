@@ -6,11 +6,11 @@ those that the policy may see. Of hidden tests nothing but their number is told.
 
 from pydantic import Field
 
-from assay_reward.environment import Environment
-from assay_reward.measurement import Instruments, Meter
-from assay_reward.playing import check_not_over, played_in, read_instance
-from assay_reward.verifiers.code import has_tests, run_tests
-from assay_shared.config import Config
+from assay_reward.environment import StepEnvironment
+from assay_reward.environment_task import check_not_over, played_in, read_instance
+from assay_reward.instruments import ComponentUsage, Instruments
+from assay_reward.programs import has_tests, run_tests
+from assay_shared.settings.run_file import Config
 from assay_shared.types import (
     AssertCase,
     CallCase,
@@ -46,7 +46,7 @@ async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) ->
     check_not_over(len(turns), played.max_turns)
     if not turns:
         return StepResponse(observation=task.prompt, done=False)
-    report = await run_tests(instruments.sandbox, task, turns[-1], Meter())
+    report = await run_tests(instruments.sandbox, task, turns[-1], ComponentUsage())
     turns_left = played.max_turns - len(turns)
     accepted = report.status is Status.ACCEPTED
     return StepResponse(
@@ -107,4 +107,4 @@ def _tail(text: str, length: int = _MESSAGE_LENGTH) -> str:
     return text if len(text) <= length else "..." + text[-length:]
 
 
-CODE_REPAIR = Environment("Mend a program until it passes the task's tests.", _step)
+CODE_REPAIR = StepEnvironment("Mend a program until it passes the task's tests.", _step)

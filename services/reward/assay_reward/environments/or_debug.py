@@ -1,9 +1,9 @@
 """Infeasible models, repaired action by action with a solver in the loop."""
 
-from assay_reward.environment import Environment
-from assay_reward.measurement import Instruments
-from assay_reward.or_debug.tasks import ENVIRONMENT
-from assay_reward.playing import check_not_over, played_in
+from assay_reward.environment import StepEnvironment
+from assay_reward.environment_task import check_not_over, played_in
+from assay_reward.instruments import Instruments
+from assay_reward.or_debug.dataset.tasks import ENVIRONMENT
 from assay_shared.types import StepResponse, Task
 
 NAME = ENVIRONMENT
@@ -18,4 +18,4 @@ async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) ->
     return await instruments.players.step(played, turns)
 
 
-OR_DEBUG = Environment("Repair an infeasible optimisation model by actions on it.", _step)
+OR_DEBUG = StepEnvironment("Repair an infeasible optimisation model by actions on it.", _step)

@@ -3,7 +3,7 @@
 import aiohttp
 
 from assay_shared.errors import Overloaded, RewardFault, TimedOut, Unreachable
-from assay_shared.strict_json import DuplicateKey, read_strict_json
+from assay_shared.text.strict_json import DuplicateKey, read_strict_json
 
 _MAX_BYTES = 2**20
 _CONNECT_S = 5.0
@@ -11,7 +11,7 @@ _MAX_CONNECTIONS = 64
 _RETRYABLE = frozenset({408, 425, 429})
 
 
-class Addresses:
+class UrlRewards:
     """Asks URLs; opens its connections with the first of them."""
 
     def __init__(self) -> None:

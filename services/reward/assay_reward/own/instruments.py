@@ -2,16 +2,16 @@
 
 from dataclasses import dataclass, field
 
-from assay_reward.own.addresses import Addresses
-from assay_reward.own.processes import Processes
+from assay_reward.own.addresses import UrlRewards
+from assay_reward.own.processes import FunctionProcesses
 
 
 @dataclass(frozen=True)
 class Own:
     """The processes of functions, and the connections to URLs."""
 
-    processes: Processes = field(default_factory=Processes)
-    addresses: Addresses = field(default_factory=Addresses)
+    processes: FunctionProcesses = field(default_factory=FunctionProcesses)
+    addresses: UrlRewards = field(default_factory=UrlRewards)
 
     async def close(self) -> None:
         """End the processes and close the connections."""

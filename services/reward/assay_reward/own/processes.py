@@ -26,7 +26,7 @@ _MAX_WAIT_S = 120.0
 _BUFFER_BYTES = 2**20
 
 
-class Processes:
+class FunctionProcesses:
     """Up to `num_processes` processes for each function, started when they are first needed."""
 
     def __init__(self, num_processes: int = 1) -> None:

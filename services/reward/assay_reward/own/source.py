@@ -9,7 +9,7 @@ from urllib.parse import SplitResult, urlsplit
 
 from pydantic import Field, model_validator
 
-from assay_shared.config import Config
+from assay_shared.settings.run_file import Config
 
 _SCHEMES = ("http", "https")
 

@@ -36,7 +36,7 @@ _MAX_REPLY_BYTES = 2**20
 _MAX_TEXT = 500
 
 
-class Ended(Exception):
+class WorkerEnded(Exception):
     """The function's process gave no reply; the message says why."""
 
 
@@ -64,9 +64,9 @@ class Guard:
                 self._start()
                 loaded = self._take(time.monotonic() + LOAD_TIMEOUT_S, f"{LOAD_TIMEOUT_S:g} s")
                 if "error" in loaded:
-                    raise Ended(loaded["error"])
+                    raise WorkerEnded(loaded["error"])
             reply = self._ask(frame, timeout_s)
-        except Ended as ended:
+        except WorkerEnded as ended:
             self._drain()
             self.end()
             reply = {"error": str(ended)}
@@ -109,9 +109,9 @@ class Guard:
         try:
             self._socket.sendall(len(frame).to_bytes(4) + frame)
         except TimeoutError:
-            raise Ended(f"took longer than {timeout_s:g} s") from None
+            raise WorkerEnded(f"took longer than {timeout_s:g} s") from None
         except OSError:
-            raise Ended(self._how_it_ended()) from None
+            raise WorkerEnded(self._how_it_ended()) from None
         return self._take(deadline, f"{timeout_s:g} s")
 
     def _take(self, deadline: float, limit: str) -> dict[str, Any]:
@@ -132,14 +132,14 @@ class Guard:
                 with suppress(OSError):
                     piece = self._socket.recv(2**16)
                 if not piece:
-                    raise Ended(self._how_it_ended())
+                    raise WorkerEnded(self._how_it_ended())
                 received += piece
                 if len(received) > _MAX_REPLY_BYTES:
-                    raise Ended("gave a reply that is too long")
+                    raise WorkerEnded("gave a reply that is too long")
                 if len(received) >= 4 and len(received) - 4 >= int.from_bytes(received[:4]):
                     return _parse(received[4:])
             if now > deadline:
-                raise Ended(f"took longer than {limit}")
+                raise WorkerEnded(f"took longer than {limit}")
             if now - looked_at > _LOOK_EVERY_S:
                 looked_at = now
                 self._check()
@@ -158,10 +158,10 @@ class Guard:
     def _check(self) -> None:
         """Raise Ended if the function's process has ended, or all together take too much memory."""
         if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
-            raise Ended(self._how_it_ended())
+            raise WorkerEnded(self._how_it_ended())
         used = sum(map(resident_bytes, descendants(os.getpid())))
         if used > self._memory_bytes:
-            raise Ended(f"took more memory than {self._memory_bytes} bytes")
+            raise WorkerEnded(f"took more memory than {self._memory_bytes} bytes")
 
     def _drain(self) -> None:
         """Read what was printed and is not read yet; keep its beginning."""
@@ -363,7 +363,7 @@ def _parse(content: bytes) -> dict[str, Any]:
         reply = json.loads(content)
         if isinstance(reply, dict):
             return reply
-    raise Ended("gave a reply that cannot be read")
+    raise WorkerEnded("gave a reply that cannot be read")
 
 
 def main(file: str, name: str, digest: str, memory_bytes: str) -> None:

@@ -2,7 +2,6 @@
 
 from typing import Any
 
-from assay_reward.measurement import Verifier
 from assay_reward.verifiers.choice import CHOICE
 from assay_reward.verifiers.code import ACCEPTED, PASS_RATIO
 from assay_reward.verifiers.constraints import CONSTRAINTS
@@ -27,6 +26,7 @@ from assay_reward.verifiers.qa import QA
 from assay_reward.verifiers.repair import REPAIR
 from assay_reward.verifiers.repetition import REPETITION
 from assay_reward.verifiers.rltf import RLTF_ADAPTIVE, RLTF_COARSE
+from assay_reward.verifiers.verifier import Verifier
 
 VERIFIERS: dict[str, Verifier[Any]] = {
     "accepted": ACCEPTED,

@@ -4,15 +4,21 @@ from functools import cached_property
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from assay_reward.measurement import (
-    Candidate,
-    Measured,
+from assay_reward.verifiers.verifier import (
+    AnswerContext,
+    Measurement,
     NoOptions,
     Verifier,
     lightly,
     task_check,
 )
-from assay_shared.answers.choice import LETTERS, Options, chosen_letter, is_there_twice, options_of
+from assay_shared.answers.choice import (
+    LETTERS,
+    ChoiceOptions,
+    chosen_letter,
+    is_there_twice,
+    options_of,
+)
 from assay_shared.types import Status, Task
 
 
@@ -33,17 +39,17 @@ class Choices(BaseModel):
         return self
 
     @cached_property
-    def texts(self) -> Options:
+    def texts(self) -> ChoiceOptions:
         return options_of(self.options)
 
 
-def _choice(candidate: Candidate, options: NoOptions) -> Measured:
+def _choice(candidate: AnswerContext, options: NoOptions) -> Measurement:
     """1 for the right option, else 0; an answer that names several has chosen none."""
     choices = candidate.sitting.check("choice", Choices)
     chosen = chosen_letter(candidate.text, choices.texts)
     right = chosen == choices.answer
     outcome = Status.ACCEPTED if right else Status.WRONG_ANSWER
-    return Measured(float(right), outcome, f"chose {chosen}" if chosen else "chose nothing")
+    return Measurement(float(right), outcome, f"chose {chosen}" if chosen else "chose nothing")
 
 
 def _has_choices(task: Task, options: NoOptions) -> None:

@@ -2,14 +2,20 @@
 
 from enum import StrEnum
 
-from assay_reward.constraints.instructions import (
+from assay_reward.answers.constraints.instructions import (
     NUM_VARIANTS,
     Instructions,
     follows,
     follows_loosely,
 )
-from assay_reward.measurement import Candidate, Measured, Sitting, Verifier, task_check
-from assay_shared.config import Config
+from assay_reward.verifiers.verifier import (
+    AnswerContext,
+    GroupContext,
+    Measurement,
+    Verifier,
+    task_check,
+)
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Status, Task
 
 
@@ -20,7 +26,7 @@ class Mode(StrEnum):
     LOOSE = "loose"
 
 
-class Value(StrEnum):
+class ConstraintValue(StrEnum):
     """`share`: of the instructions that are followed. `all`: 1 if all are, else 0."""
 
     SHARE = "share"
@@ -31,23 +37,23 @@ class ConstraintOptions(Config):
     """How strictly, and what counts."""
 
     mode: Mode = Mode.STRICT
-    value: Value = Value.SHARE
+    value: ConstraintValue = ConstraintValue.SHARE
 
 
-def _constraints(candidate: Candidate, options: ConstraintOptions) -> Measured:
+def _constraints(candidate: AnswerContext, options: ConstraintOptions) -> Measurement:
     """The share of the task's instructions that are followed, or whether all are."""
     constraints = candidate.sitting.check("constraints", Instructions).constraints
     check = follows if options.mode is Mode.STRICT else follows_loosely
     missed = [one.name for one in constraints if not check(one, candidate.text)]
     share = 1 - len(missed) / len(constraints)
-    return Measured(
-        float(not missed) if options.value is Value.ALL else share,
+    return Measurement(
+        float(not missed) if options.value is ConstraintValue.ALL else share,
         Status.WRONG_ANSWER if missed else Status.ACCEPTED,
         f"missed: {', '.join(missed)}" if missed else "all followed",
     )
 
 
-def _reads(sitting: Sitting, options: ConstraintOptions) -> float:
+def _reads(sitting: GroupContext, options: ConstraintOptions) -> float:
     constraints = sitting.check("constraints", Instructions).constraints
     variants = NUM_VARIANTS if options.mode is Mode.LOOSE else 1
     return variants * sum(one.reads for one in constraints)

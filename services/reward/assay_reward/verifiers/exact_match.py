@@ -2,19 +2,19 @@
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay_reward.measurement import (
-    Candidate,
-    Measured,
+from assay_reward.verifiers.verifier import (
+    AnswerContext,
+    Measurement,
     Verifier,
     lightly,
     reference_of,
     task_check,
 )
 from assay_shared.answers.extraction import Extract, extract
-from assay_shared.config import Config
+from assay_shared.answers.squad_words import normalize_answer
 from assay_shared.errors import InvalidInput
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Status, Task
-from assay_shared.words import normalise
 
 
 class References(BaseModel):
@@ -45,20 +45,20 @@ def references_of(task: Task, name: str) -> tuple[str, ...]:
     return references
 
 
-def _exact_match(candidate: Candidate, options: MatchOptions) -> Measured:
+def _exact_match(candidate: AnswerContext, options: MatchOptions) -> Measurement:
     """1 for the words of a reference, but for case, punctuation and articles; else 0."""
     given = extract(candidate.text, options.extract)
     if given is None:
-        return Measured(0.0, Status.WRONG_ANSWER, f"nothing is {options.extract}")
+        return Measurement(0.0, Status.WRONG_ANSWER, f"nothing is {options.extract}")
     return matched(given, references_of(candidate.task, "exact_match"))
 
 
-def matched(given: str, references: tuple[str, ...]) -> Measured:
+def matched(given: str, references: tuple[str, ...]) -> Measurement:
     """1 if what is given is a reference, else 0."""
-    words = normalise(given)
-    if words and any(words == normalise(one) for one in references):
-        return Measured(1.0, Status.ACCEPTED, "the words of the reference")
-    return Measured(0.0, Status.WRONG_ANSWER, "other words than the reference")
+    words = normalize_answer(given)
+    if words and any(words == normalize_answer(one) for one in references):
+        return Measurement(1.0, Status.ACCEPTED, "the words of the reference")
+    return Measurement(0.0, Status.WRONG_ANSWER, "other words than the reference")
 
 
 def _has_reference(task: Task, options: MatchOptions) -> None:

@@ -2,25 +2,25 @@
 
 from collections import Counter
 
-from assay_reward.measurement import Candidate, Measured, Verifier, lightly
 from assay_reward.verifiers.exact_match import MatchOptions, references_of
+from assay_reward.verifiers.verifier import AnswerContext, Measurement, Verifier, lightly
 from assay_shared.answers.extraction import extract
+from assay_shared.answers.squad_words import normalize_answer
 from assay_shared.types import Status, Task
-from assay_shared.words import normalise
 
 
-def _f1(candidate: Candidate, options: MatchOptions) -> Measured:
+def _f1(candidate: AnswerContext, options: MatchOptions) -> Measurement:
     """The best F1 of the words with any reference. It is accepted at 1."""
     given = extract(candidate.text, options.extract)
     if given is None:
-        return Measured(0.0, Status.WRONG_ANSWER, f"nothing is {options.extract}")
+        return Measurement(0.0, Status.WRONG_ANSWER, f"nothing is {options.extract}")
     value = max(f1(given, one) for one in references_of(candidate.task, "f1"))
-    return Measured(value, Status.ACCEPTED if value == 1.0 else Status.WRONG_ANSWER, "")
+    return Measurement(value, Status.ACCEPTED if value == 1.0 else Status.WRONG_ANSWER, "")
 
 
 def f1(given: str, reference: str) -> float:
     """2 P R / (P + R) over the words that both have, each as often as both have it."""
-    words, expected = normalise(given).split(), normalise(reference).split()
+    words, expected = normalize_answer(given).split(), normalize_answer(reference).split()
     num_shared = (Counter(words) & Counter(expected)).total()
     return 2 * num_shared / (len(words) + len(expected)) if num_shared else 0.0
 

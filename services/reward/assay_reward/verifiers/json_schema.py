@@ -4,16 +4,22 @@ import json
 
 from pydantic import BaseModel, ConfigDict, Field, JsonValue
 
-from assay_reward.measurement import Candidate, Measured, Sitting, Verifier, task_check
-from assay_reward.schemas import parse_json, schema_of
+from assay_reward.answers.json_schema import parse_json, schema_of
+from assay_reward.verifiers.verifier import (
+    AnswerContext,
+    GroupContext,
+    Measurement,
+    Verifier,
+    task_check,
+)
 from assay_shared.answers.extraction import Extract, extract
-from assay_shared.config import Config
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Status, Task
 
 _FIELD = "task.checks.json_schema.schema"
 
 
-class Shape(BaseModel):
+class SchemaCheck(BaseModel):
     """What `task.checks.json_schema` says: `{"schema": {...}}`, in draft 2020-12."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -31,9 +37,9 @@ class JSONOptions(Config):
     extract: Extract = Extract.FENCED
 
 
-def _json_schema(candidate: Candidate, options: JSONOptions) -> Measured:
+def _json_schema(candidate: AnswerContext, options: JSONOptions) -> Measurement:
     """1 for JSON that the schema allows, else 0."""
-    schema = schema_of(candidate.sitting.check("json_schema", Shape).text, _FIELD)
+    schema = schema_of(candidate.sitting.check("json_schema", SchemaCheck).text, _FIELD)
     given = extract(candidate.text, options.extract)
     if given is None and options.extract is Extract.FENCED:
         given = candidate.text
@@ -45,19 +51,19 @@ def _json_schema(candidate: Candidate, options: JSONOptions) -> Measured:
         return _wrong(f"not JSON: {error}")
     except RecursionError:
         return _wrong("nested too deeply")
-    return _wrong(fault) if fault else Measured(1.0, Status.ACCEPTED, "as the schema says")
+    return _wrong(fault) if fault else Measurement(1.0, Status.ACCEPTED, "as the schema says")
 
 
-def _wrong(why: str) -> Measured:
-    return Measured(0.0, Status.WRONG_ANSWER, why[:200])
+def _wrong(why: str) -> Measurement:
+    return Measurement(0.0, Status.WRONG_ANSWER, why[:200])
 
 
-def _reads(sitting: Sitting, options: JSONOptions) -> float:
-    return schema_of(sitting.check("json_schema", Shape).text, _FIELD).reads
+def _reads(sitting: GroupContext, options: JSONOptions) -> float:
+    return schema_of(sitting.check("json_schema", SchemaCheck).text, _FIELD).reads
 
 
 def _has_schema(task: Task, options: JSONOptions) -> None:
-    schema_of(task_check(task, "json_schema", Shape).text, _FIELD)
+    schema_of(task_check(task, "json_schema", SchemaCheck).text, _FIELD)
 
 
 JSON_SCHEMA = Verifier(_json_schema, JSONOptions, _has_schema, reads=_reads)

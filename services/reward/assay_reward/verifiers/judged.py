@@ -6,9 +6,11 @@ from typing import Annotated
 
 from pydantic import Field
 
-from assay_reward.measurement import Candidate, Measured, Meter, Sitting, Verifier
-from assay_shared.config import Config
+from assay_reward.instruments import ComponentUsage
+from assay_reward.verifiers.verifier import AnswerContext, GroupContext, Measurement, Verifier
 from assay_shared.errors import InvalidInput, JudgeFault
+from assay_shared.settings.run_file import Config
+from assay_shared.settings.validation import validated
 from assay_shared.types import (
     Criteria,
     Criterion,
@@ -21,7 +23,6 @@ from assay_shared.types import (
     Task,
     Verdict,
 )
-from assay_shared.validated import validated
 
 _VALUES = {Label.CORRECT: 1.0, Label.UNSURE: 0.0, Label.INCORRECT: 0.0}
 
@@ -47,13 +48,17 @@ class AskJudge:
     template: str | None = None
     criteria: tuple[Criterion, ...] = ()
 
-    async def __call__(self, sitting: Sitting, meter: Meter) -> dict[int, Judgement]:
+    async def __call__(self, sitting: GroupContext, meter: ComponentUsage) -> dict[int, Judgement]:
         form = JudgeForm.GRADED if self.criteria else JudgeForm.BINARY
         return await judge(sitting, meter, sitting.admitted, form, self)
 
 
 async def judge(
-    sitting: Sitting, meter: Meter, indices: Sequence[int], form: JudgeForm, ask: AskJudge
+    sitting: GroupContext,
+    meter: ComponentUsage,
+    indices: Sequence[int],
+    form: JudgeForm,
+    ask: AskJudge,
 ) -> dict[int, Judgement]:
     """Return one judge's judgements of these answers, by index.
 
@@ -82,12 +87,12 @@ async def judge(
     return dict(zip(indices, response.judgements, strict=True))
 
 
-async def _judge(candidate: Candidate, options: JudgeOptions) -> Measured | Failure:
+async def _judge(candidate: AnswerContext, options: JudgeOptions) -> Measurement | Failure:
     """1 for CORRECT, 0 for INCORRECT and for UNSURE; the whole group has one judge."""
     return decided(await candidate.once_for_all(AskJudge(options.template)))
 
 
-def decided(judgement: Judgement) -> Measured | Failure:
+def decided(judgement: Judgement) -> Measurement | Failure:
     """What a binary judgement comes to."""
     if not isinstance(judgement, Verdict):
         return judgement.failure
@@ -95,10 +100,10 @@ def decided(judgement: Judgement) -> Measured | Failure:
     if label is None:
         raise JudgeFault("a binary judgement without a label", service="judge")
     outcome = Status.ACCEPTED if label is Label.CORRECT else Status.WRONG_ANSWER
-    return Measured(_VALUES[label], outcome, f"{label} by {judgement.judge}")
+    return Measurement(_VALUES[label], outcome, f"{label} by {judgement.judge}")
 
 
-async def _graded(candidate: Candidate, options: GradedOptions) -> Measured | Failure:
+async def _graded(candidate: AnswerContext, options: GradedOptions) -> Measurement | Failure:
     """The weighted mean of the grades, each on its scale; the whole group has one judge."""
     ask = AskJudge(options.template, options.criteria)
     judgement = await candidate.once_for_all(ask)
@@ -108,7 +113,7 @@ async def _graded(candidate: Candidate, options: GradedOptions) -> Measured | Fa
         raise JudgeFault("a graded judgement without a score", service="judge")
     right = judgement.score >= options.accepted_from
     grades = ", ".join(f"{name} {grade}" for name, grade in judgement.grades.items())
-    return Measured(
+    return Measurement(
         judgement.score,
         Status.ACCEPTED if right else Status.WRONG_ANSWER,
         f"{grades} by {judgement.judge}",

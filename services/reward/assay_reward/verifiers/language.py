@@ -5,9 +5,9 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from assay_reward.languages import is_script, known_languages, language_of, script_share
-from assay_reward.measurement import Candidate, Measured, Sitting, Verifier
-from assay_shared.config import Config
+from assay_reward.answers.language import is_script, known_languages, language_of, script_share
+from assay_reward.verifiers.verifier import AnswerContext, GroupContext, Measurement, Verifier
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Status
 
 
@@ -35,7 +35,7 @@ class LanguageOptions(Config):
         return self
 
 
-def _language(candidate: Candidate, options: LanguageOptions) -> Measured:
+def _language(candidate: AnswerContext, options: LanguageOptions) -> Measurement:
     """With languages 1 or 0; with scripts the share of letters that belong to them."""
     text = candidate.text
     if options.scripts:
@@ -47,13 +47,13 @@ def _language(candidate: Candidate, options: LanguageOptions) -> Measured:
     return _found(float(language in options.languages), f"in {language}")
 
 
-def _reads(sitting: Sitting, options: LanguageOptions) -> float:
+def _reads(sitting: GroupContext, options: LanguageOptions) -> float:
     return 16.0 if options.scripts else math.inf
 
 
-def _found(value: float, detail: str) -> Measured:
+def _found(value: float, detail: str) -> Measurement:
     outcome = Status.ACCEPTED if value == 1.0 else Status.WRONG_ANSWER
-    return Measured(value, outcome, detail)
+    return Measurement(value, outcome, detail)
 
 
 LANGUAGE = Verifier(_language, LanguageOptions, reads=_reads)

@@ -2,9 +2,9 @@
 
 from collections.abc import Awaitable
 
-from assay_reward.measurement import (
-    Candidate,
-    Measured,
+from assay_reward.verifiers.verifier import (
+    AnswerContext,
+    Measurement,
     NoOptions,
     Verifier,
     lightly,
@@ -20,14 +20,14 @@ def _has_value(task: Task, options: NoOptions) -> None:
     reference_of(task)
 
 
-def _math(candidate: Candidate, options: NoOptions) -> Measured | Awaitable[Measured]:
+def _math(candidate: AnswerContext, options: NoOptions) -> Measurement | Awaitable[Measurement]:
     """1 if the final value of an answer equals the reference's, else 0."""
     expected = whole_reference(reference_of(candidate.task))
     if candidate.text.strip() == expected:
-        return Measured(1.0, Status.ACCEPTED, "the reference itself")
+        return Measurement(1.0, Status.ACCEPTED, "the reference itself")
     given = final_answer(candidate.text)
     if given is None:
-        return Measured(0.0, Status.WRONG_ANSWER, "no value found")
+        return Measurement(0.0, Status.WRONG_ANSWER, "no value found")
     expected = asked_for(expected, candidate.task.prompt, given)
     try:
         equal = settled(given, expected) is True
@@ -36,14 +36,14 @@ def _math(candidate: Candidate, options: NoOptions) -> Measured | Awaitable[Meas
     return _compared(equal, given)
 
 
-async def _as_formulas(candidate: Candidate, given: str, expected: str) -> Measured:
+async def _as_formulas(candidate: AnswerContext, given: str, expected: str) -> Measurement:
     equal = await candidate.instruments.symbolic.equal(given, expected)
     return _compared(equal, given)
 
 
-def _compared(equal: bool, given: str) -> Measured:
+def _compared(equal: bool, given: str) -> Measurement:
     outcome = Status.ACCEPTED if equal else Status.WRONG_ANSWER
-    return Measured(float(equal), outcome, f"found {given[:80]}")
+    return Measurement(float(equal), outcome, f"found {given[:80]}")
 
 
 MATH = Verifier(_math, NoOptions, _has_value, reads=lightly)

@@ -4,10 +4,10 @@ from typing import Literal
 
 from pydantic import Field
 
-from assay_reward.environments.or_debug import NAME
-from assay_reward.measurement import Candidate, Measured, NoOptions, Span, Verifier
-from assay_reward.or_debug.episode_metrics import EpisodeMetrics
-from assay_reward.or_debug.rewards import (
+from assay_reward.environment_task import played_in
+from assay_reward.or_debug.dataset.tasks import ENVIRONMENT
+from assay_reward.or_debug.episode.metrics import EpisodeMetrics
+from assay_reward.or_debug.episode.rewards import (
     OUTCOME_OPTIMAL,
     OUTCOME_OTHERWISE,
     QUICK_REWARD,
@@ -15,8 +15,14 @@ from assay_reward.or_debug.rewards import (
     efficiency_reward,
     outcome_reward,
 )
-from assay_reward.playing import played_in
-from assay_shared.config import Config
+from assay_reward.verifiers.verifier import (
+    AnswerContext,
+    Measurement,
+    NoOptions,
+    ValueRange,
+    Verifier,
+)
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Status, Task
 
 
@@ -34,45 +40,45 @@ class TurnOptions(Config):
 
 
 def _is_played(task: Task, options: object) -> None:
-    played_in(task, NAME)
+    played_in(task, ENVIRONMENT)
 
 
-async def episode(candidate: Candidate) -> EpisodeMetrics:
+async def episode(candidate: AnswerContext) -> EpisodeMetrics:
     """The metrics of the answer's episode.
 
     Raises:
         InvalidInput: an instance that cannot be read, or turns after the end.
         TimedOut, SolverFault: the solver could not tell.
     """
-    played = played_in(candidate.task, NAME)
+    played = played_in(candidate.task, ENVIRONMENT)
     return await candidate.instruments.players.measure(played, candidate.turns)
 
 
-def _measured(metrics: EpisodeMetrics, value: float, detail: str = "") -> Measured:
+def _measured(metrics: EpisodeMetrics, value: float, detail: str = "") -> Measurement:
     outcome = Status.ACCEPTED if metrics.faithful else Status.WRONG_ANSWER
-    return Measured(value, outcome, detail)
+    return Measurement(value, outcome, detail)
 
 
-async def _outcome(candidate: Candidate, options: NoOptions) -> Measured:
+async def _outcome(candidate: AnswerContext, options: NoOptions) -> Measurement:
     """100 if the model is optimal in the end, else -50."""
     metrics = await candidate.once(episode)
     return _measured(metrics, outcome_reward(metrics.optimal))
 
 
-async def _seed_diagnosis(candidate: Candidate, options: NoOptions) -> Measured:
+async def _seed_diagnosis(candidate: AnswerContext, options: NoOptions) -> Measurement:
     """20 DA: the recall of the stored irreducible set."""
     metrics = await candidate.once(episode)
     return _measured(metrics, diagnosis_reward(metrics.diagnosis_iis.recall))
 
 
-async def _steps(candidate: Candidate, options: TurnOptions) -> Measured:
+async def _steps(candidate: AnswerContext, options: TurnOptions) -> Measurement:
     """10, 5 or a growing cost, by the number of replies."""
     metrics = await candidate.once(episode)
     value = efficiency_reward(min(metrics.steps, options.max_turns))
     return _measured(metrics, value, f"{metrics.steps} replies")
 
 
-async def _faithful(candidate: Candidate, options: NoOptions) -> Measured:
+async def _faithful(candidate: AnswerContext, options: NoOptions) -> Measurement:
     """1 for a faithful recovery, else 0."""
     metrics = await candidate.once(episode)
     detail = (
@@ -82,36 +88,36 @@ async def _faithful(candidate: Candidate, options: NoOptions) -> Measured:
     return _measured(metrics, float(metrics.faithful), detail)
 
 
-async def _preservation(candidate: Candidate, options: NoOptions) -> Measured:
+async def _preservation(candidate: AnswerContext, options: NoOptions) -> Measurement:
     """Optimality preservation, times the shares of rows and bounds kept; 0 if not optimal."""
     metrics = await candidate.once(episode)
     kept = metrics.rows_kept * metrics.bounds_kept
     return _measured(metrics, metrics.optimality_preservation * kept)
 
 
-async def _diagnosis(candidate: Candidate, options: DiagnosisOptions) -> Measured:
+async def _diagnosis(candidate: AnswerContext, options: DiagnosisOptions) -> Measurement:
     """How the names submitted agree with the truth."""
     metrics = await candidate.once(episode)
     truth = metrics.diagnosis if options.against == "root_cause" else metrics.diagnosis_iis
     return _measured(metrics, float(getattr(truth, options.measure)))
 
 
-async def _quick(candidate: Candidate, options: TurnOptions) -> Measured:
+async def _quick(candidate: AnswerContext, options: TurnOptions) -> Measurement:
     """The share of replies not needed for a faithful recovery; 0 without one."""
     metrics = await candidate.once(episode)
     left = max(0, options.max_turns - metrics.steps) / max(1, options.max_turns - 1)
     return _measured(metrics, float(metrics.faithful) * min(1.0, left))
 
 
-def _steps_span(options: TurnOptions) -> Span:
-    return Span(efficiency_reward(options.max_turns), QUICK_REWARD)
+def _steps_span(options: TurnOptions) -> ValueRange:
+    return ValueRange(efficiency_reward(options.max_turns), QUICK_REWARD)
 
 
 OUTCOME = Verifier(
-    _outcome, NoOptions, _is_played, lambda _: Span(OUTCOME_OTHERWISE, OUTCOME_OPTIMAL)
+    _outcome, NoOptions, _is_played, lambda _: ValueRange(OUTCOME_OTHERWISE, OUTCOME_OPTIMAL)
 )
 SEED_DIAGNOSIS = Verifier(
-    _seed_diagnosis, NoOptions, _is_played, lambda _: Span(0.0, diagnosis_reward(1.0))
+    _seed_diagnosis, NoOptions, _is_played, lambda _: ValueRange(0.0, diagnosis_reward(1.0))
 )
 STEPS = Verifier(_steps, TurnOptions, _is_played, _steps_span)
 FAITHFUL = Verifier(_faithful, NoOptions, _is_played)

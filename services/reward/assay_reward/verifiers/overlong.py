@@ -4,8 +4,8 @@ from typing import Self
 
 from pydantic import Field, model_validator
 
-from assay_reward.measurement import Candidate, Measured, Span, Verifier
-from assay_shared.config import Config
+from assay_reward.verifiers.verifier import AnswerContext, Measurement, ValueRange, Verifier
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Status
 
 
@@ -22,10 +22,10 @@ class OverlongOptions(Config):
         return self
 
 
-def _overlong(candidate: Candidate, options: OverlongOptions) -> Measured:
+def _overlong(candidate: AnswerContext, options: OverlongOptions) -> Measurement:
     """The punishment. It says nothing of whether the answer is right."""
     value = soft_overlong(candidate.num_tokens, options.max_tokens, options.buffer_tokens)
-    return Measured(value, Status.ACCEPTED, f"{candidate.num_tokens} tokens")
+    return Measurement(value, Status.ACCEPTED, f"{candidate.num_tokens} tokens")
 
 
 def soft_overlong(num_tokens: int, max_tokens: int, buffer_tokens: int) -> float:
@@ -36,4 +36,6 @@ def soft_overlong(num_tokens: int, max_tokens: int, buffer_tokens: int) -> float
     return max((expected - num_tokens) / buffer_tokens, -1.0)
 
 
-OVERLONG = Verifier(_overlong, OverlongOptions, span=lambda _: Span(-1.0, 0.0), needs_lengths=True)
+OVERLONG = Verifier(
+    _overlong, OverlongOptions, span=lambda _: ValueRange(-1.0, 0.0), needs_lengths=True
+)

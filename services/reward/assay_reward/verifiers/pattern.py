@@ -4,9 +4,9 @@ from collections.abc import Awaitable
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from assay_reward.expressions import FINDS, compiled, finds_at_once
-from assay_reward.measurement import Candidate, Measured, Verifier, task_check
-from assay_shared.config import Config
+from assay_reward.answers.regex import FINDS, compiled, finds_at_once
+from assay_reward.verifiers.verifier import AnswerContext, Measurement, Verifier, task_check
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Status, Task
 
 _FIELD = "task.checks.pattern.pattern"
@@ -27,14 +27,18 @@ class PatternOptions(Config):
     timeout_s: float = Field(default=1.0, gt=0, le=60)
 
 
-def _pattern(candidate: Candidate, options: PatternOptions) -> Measured | Awaitable[Measured]:
+def _pattern(
+    candidate: AnswerContext, options: PatternOptions
+) -> Measurement | Awaitable[Measurement]:
     """1 if the expression is in the answer, or is the whole answer; else 0."""
     expected = candidate.sitting.check("pattern", Expected)
     found = finds_at_once(compiled(expected.pattern, _FIELD), candidate.text, whole=expected.whole)
     return _apart(candidate, expected, options) if found is None else _found(found)
 
 
-async def _apart(candidate: Candidate, expected: Expected, options: PatternOptions) -> Measured:
+async def _apart(
+    candidate: AnswerContext, expected: Expected, options: PatternOptions
+) -> Measurement:
     """The same in a worker process. Raises TooHard for an answer that takes too long there."""
     found = await candidate.instruments.workers.call(
         FINDS, expected.pattern, candidate.text, expected.whole, cpu_s=options.timeout_s
@@ -42,8 +46,8 @@ async def _apart(candidate: Candidate, expected: Expected, options: PatternOptio
     return _found(bool(found))
 
 
-def _found(found: bool) -> Measured:
-    return Measured(float(found), Status.ACCEPTED if found else Status.WRONG_ANSWER)
+def _found(found: bool) -> Measurement:
+    return Measurement(float(found), Status.ACCEPTED if found else Status.WRONG_ANSWER)
 
 
 def _has_pattern(task: Task, options: PatternOptions) -> None:

@@ -2,13 +2,14 @@
 
 from dataclasses import dataclass
 
-from assay_reward.measurement import Candidate, Measured, Meter, Sitting, Verifier
+from assay_reward.instruments import ComponentUsage
 from assay_reward.verifiers.exact_match import references_of
 from assay_reward.verifiers.judged import AskJudge, decided, judge
+from assay_reward.verifiers.verifier import AnswerContext, GroupContext, Measurement, Verifier
 from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.answers.extraction import Extract, extract
 from assay_shared.answers.words import same_words
-from assay_shared.config import Config
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Failure, JudgeForm, Judgement, Status, Task
 
 
@@ -25,7 +26,7 @@ class _AskForOpen:
 
     options: QAOptions
 
-    async def __call__(self, sitting: Sitting, meter: Meter) -> dict[int, Judgement]:
+    async def __call__(self, sitting: GroupContext, meter: ComponentUsage) -> dict[int, Judgement]:
         references = references_of(sitting.task, "qa")
         texts = {index: sitting.candidate(index, meter).text for index in sitting.admitted}
         is_open = [
@@ -35,7 +36,7 @@ class _AskForOpen:
         return await judge(sitting, meter, is_open, JudgeForm.BINARY, ask)
 
 
-async def _qa(candidate: Candidate, options: QAOptions) -> Measured | Failure:
+async def _qa(candidate: AnswerContext, options: QAOptions) -> Measurement | Failure:
     """1 for a right answer, else 0; the detail says who decided."""
     references = references_of(candidate.task, "qa")
     found = by_words(candidate.text, references, options)
@@ -44,14 +45,14 @@ async def _qa(candidate: Candidate, options: QAOptions) -> Measured | Failure:
     return decided(await candidate.once_for_all(_AskForOpen(options)))
 
 
-def by_words(text: str, references: tuple[str, ...], options: QAOptions) -> Measured | None:
+def by_words(text: str, references: tuple[str, ...], options: QAOptions) -> Measurement | None:
     """What is certain without a judge: an empty answer is wrong, and what differs from a reference
     by case, articles and closing marks alone, or is the same number, is right."""
     given = extract(text, options.extract)
     if not given:
-        return Measured(0.0, Status.WRONG_ANSWER, "empty, by words")
+        return Measurement(0.0, Status.WRONG_ANSWER, "empty, by words")
     if any(_surely_same(given, reference) for reference in references):
-        return Measured(1.0, Status.ACCEPTED, "exact match")
+        return Measurement(1.0, Status.ACCEPTED, "exact match")
     return None
 
 

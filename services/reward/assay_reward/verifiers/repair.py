@@ -2,8 +2,9 @@
 
 from pydantic import Field
 
-from assay_reward.measurement import Candidate, Measured, Span, Verifier
-from assay_reward.verifiers.code import CodeOptions, RunTests, has_tests, measured
+from assay_reward.programs import has_tests
+from assay_reward.verifiers.code import CodeOptions, RunTests, measured
+from assay_reward.verifiers.verifier import AnswerContext, Measurement, ValueRange, Verifier
 from assay_shared.types import Status
 
 
@@ -15,7 +16,7 @@ class RepairOptions(CodeOptions):
     max_rounds: int = Field(default=8, ge=1, le=64)
 
 
-async def _repair(candidate: Candidate, options: RepairOptions) -> Measured:
+async def _repair(candidate: AnswerContext, options: RepairOptions) -> Measurement:
     """pass_ratio + bonus * accepted - penalty * (rounds - 1), of the last program."""
     report = await candidate.once(RunTests(options.forgeable))
     accepted = report.status is Status.ACCEPTED
@@ -24,9 +25,9 @@ async def _repair(candidate: Candidate, options: RepairOptions) -> Measured:
     return measured(report, value - options.round_penalty * (rounds - 1))
 
 
-def _span(options: RepairOptions) -> Span:
+def _span(options: RepairOptions) -> ValueRange:
     worst = options.round_penalty * (options.max_rounds - 1)
-    return Span(-worst, 1.0 + options.accepted_bonus)
+    return ValueRange(-worst, 1.0 + options.accepted_bonus)
 
 
 REPAIR = Verifier(_repair, RepairOptions, has_tests, _span)

@@ -2,8 +2,8 @@
 
 from pydantic import Field
 
-from assay_reward.measurement import Candidate, Measured, Verifier, lightly
-from assay_shared.config import Config
+from assay_reward.verifiers.verifier import AnswerContext, Measurement, Verifier, lightly
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Status
 
 
@@ -13,10 +13,10 @@ class RepetitionOptions(Config):
     words: int = Field(default=4, ge=1, le=64)
 
 
-def _repetition(candidate: Candidate, options: RepetitionOptions) -> Measured:
+def _repetition(candidate: AnswerContext, options: RepetitionOptions) -> Measurement:
     """1 less the share of repeated n-grams. It says nothing of whether the answer is right."""
     share = repeated_share(candidate.text, options.words)
-    return Measured(1.0 - share, Status.ACCEPTED, f"{share:.0%} repeated")
+    return Measurement(1.0 - share, Status.ACCEPTED, f"{share:.0%} repeated")
 
 
 def repeated_share(text: str, n: int) -> float:

@@ -1,7 +1,8 @@
 """RLTF's rewards of a program by what its tests say (arXiv 2307.04349)."""
 
-from assay_reward.measurement import Candidate, Measured, Span, Verifier
-from assay_reward.verifiers.code import CodeOptions, RunTests, has_tests, measured
+from assay_reward.programs import has_tests
+from assay_reward.verifiers.code import CodeOptions, RunTests, measured
+from assay_reward.verifiers.verifier import AnswerContext, Measurement, ValueRange, Verifier
 from assay_shared.types import Failure, FailureClass, Status
 
 _PASS, _FAIL, _ERROR, _SYNTAX = 1.0, -0.3, -0.6, -1.0
@@ -20,7 +21,7 @@ class RLTFOptions(CodeOptions):
     score_truncated: bool = False
 
 
-def _cut_off(candidate: Candidate, status: Status, options: RLTFOptions) -> Failure | None:
+def _cut_off(candidate: AnswerContext, status: Status, options: RLTFOptions) -> Failure | None:
     broken = status in (Status.SYNTAX_ERROR, Status.COMPILE_ERROR)
     if options.score_truncated or not broken or not candidate.is_truncated:
         return None
@@ -32,19 +33,19 @@ def _cut_off(candidate: Candidate, status: Status, options: RLTFOptions) -> Fail
     )
 
 
-async def _coarse(candidate: Candidate, options: RLTFOptions) -> Measured | Failure:
+async def _coarse(candidate: AnswerContext, options: RLTFOptions) -> Measurement | Failure:
     """1 for passing all tests, -0.3 for a wrong answer, -0.6 for an error, -1 for no program."""
     report = await candidate.once(RunTests(options.forgeable))
     cut_off = _cut_off(candidate, report.status, options)
     return cut_off or measured(report, _COARSE.get(report.status, _ERROR))
 
 
-async def _adaptive(candidate: Candidate, options: RLTFOptions) -> Measured | Failure:
+async def _adaptive(candidate: AnswerContext, options: RLTFOptions) -> Measurement | Failure:
     """-0.3 + 1.3 * the share of tests passed."""
     report = await candidate.once(RunTests(options.forgeable))
     cut_off = _cut_off(candidate, report.status, options)
     return cut_off or measured(report, _FAIL + (_PASS - _FAIL) * report.pass_ratio)
 
 
-RLTF_COARSE = Verifier(_coarse, RLTFOptions, has_tests, span=lambda _: Span(_SYNTAX, _PASS))
-RLTF_ADAPTIVE = Verifier(_adaptive, RLTFOptions, has_tests, span=lambda _: Span(_FAIL, _PASS))
+RLTF_COARSE = Verifier(_coarse, RLTFOptions, has_tests, span=lambda _: ValueRange(_SYNTAX, _PASS))
+RLTF_ADAPTIVE = Verifier(_adaptive, RLTFOptions, has_tests, span=lambda _: ValueRange(_FAIL, _PASS))

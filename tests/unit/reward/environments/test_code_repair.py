@@ -4,9 +4,9 @@ import pytest
 
 from assay_reward.environments import ENVIRONMENTS
 from assay_reward.environments.code_repair import feedback
-from assay_reward.measurement import Instruments
+from assay_reward.instruments import Instruments
+from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import InvalidInput, SandboxFault
-from assay_shared.symbolic import Symbolic
 from assay_shared.types import (
     AssertCase,
     CallCase,
@@ -19,7 +19,7 @@ from assay_shared.types import (
     Task,
     TestReport,
 )
-from tests.fakes import FakeJudge, FakeSandbox, make_task
+from tests.support.fakes import FakeJudge, FakeSandbox, make_task
 
 WRONG, RIGHT = Status.WRONG_ANSWER, Status.ACCEPTED
 FOUR = tuple(StdinCase(stdin=f"in{at}", expected_stdout=f"out{at}") for at in range(4))

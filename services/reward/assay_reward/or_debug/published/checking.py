@@ -5,17 +5,17 @@ from pathlib import Path
 from random import Random
 from typing import Literal
 
-from assay_reward.or_debug import mps
-from assay_reward.or_debug.disguise import Disguised, disguise
-from assay_reward.or_debug.draft import Draft
-from assay_reward.or_debug.episode_metrics import claim_irreducible, named_members
-from assay_reward.or_debug.iis import Irreducible, irreducible, is_irreducible, part
-from assay_reward.or_debug.instance import Edit, Instance, SetColumn, SetRow, apply
-from assay_reward.or_debug.model import Model
+from assay_reward.or_debug.dataset.disguise import Disguised, disguise
+from assay_reward.or_debug.dataset.draft import Draft
+from assay_reward.or_debug.dataset.tasks import to_task
+from assay_reward.or_debug.episode.metrics import claim_irreducible, named_members
+from assay_reward.or_debug.models import mps
+from assay_reward.or_debug.models.iis import Irreducible, irreducible, is_irreducible, part
+from assay_reward.or_debug.models.instance import Edit, Instance, SetColumn, SetRow, apply
+from assay_reward.or_debug.models.model import OptimizationModel
+from assay_reward.or_debug.models.solver import SolveOutcome, is_feasible, solve
 from assay_reward.or_debug.published.fixes import read_fix
-from assay_reward.or_debug.published.problems import Problem
-from assay_reward.or_debug.solver import Outcome, is_feasible, solve
-from assay_reward.or_debug.tasks import to_task
+from assay_reward.or_debug.published.problems import PublishedProblem
 from assay_shared.errors import InfrastructureError, InvalidInput, TimedOut
 from assay_shared.types import Role, Wire
 
@@ -27,7 +27,7 @@ AGREEMENT = 1e-4
 Subset = Literal["irreducible", "reducible", "feasible", "unknown"]
 
 
-class Clock:
+class CheckClock:
     """The time that one problem has."""
 
     def __init__(self) -> None:
@@ -68,7 +68,7 @@ class Checked(Wire):
         return not self.faults
 
 
-def check(folder: Path, problem: Problem, name: str) -> Checked:
+def check(folder: Path, problem: PublishedProblem, name: str) -> Checked:
     """Make an instance of `problem` under neutral names, and try its claims.
 
     `name` is the set's: ids of problems are used again in other sets. Rows and columns are
@@ -79,7 +79,7 @@ def check(folder: Path, problem: Problem, name: str) -> Checked:
         error_type=problem.error_type,
         difficulty=problem.difficulty,
     )
-    clock = Clock()
+    clock = CheckClock()
     try:
         broken = mps.as_written(mps.read(folder / problem.model_file))
         found = found.model_copy(update={"is_read": True})
@@ -96,11 +96,11 @@ def check(folder: Path, problem: Problem, name: str) -> Checked:
 
 def _repaired(
     found: Checked,
-    problem: Problem,
-    broken: Model,
+    problem: PublishedProblem,
+    broken: OptimizationModel,
     fix: tuple[Edit, ...],
     name: str,
-    clock: Clock,
+    clock: CheckClock,
 ) -> Checked:
     best = solve(apply(fix, broken), clock.left())
     is_restored = _is_optimum(best, problem)
@@ -130,7 +130,11 @@ def _repaired(
 
 
 def _instance(
-    problem: Problem, disguised: Disguised, subset: Irreducible, name: str, clock: Clock
+    problem: PublishedProblem,
+    disguised: Disguised,
+    subset: Irreducible,
+    name: str,
+    clock: CheckClock,
 ) -> Instance:
     rows = subset.rows
     repairs = [row for row in rows if is_feasible(disguised.broken.without_row(row), clock.left())]
@@ -153,21 +157,25 @@ def _at_fault(found: Checked, fault: str) -> Checked:
     return found.model_copy(update={"faults": (*found.faults, fault)})
 
 
-def _is_optimum(best: Outcome, problem: Problem) -> bool:
+def _is_optimum(best: SolveOutcome, problem: PublishedProblem) -> bool:
     expected = problem.original_objective
     return best.objective is not None and abs(best.objective - expected) <= AGREEMENT * max(
         1.0, abs(expected)
     )
 
 
-def _one_is_enough(fix: tuple[Edit, ...], broken: Model, problem: Problem, clock: Clock) -> bool:
+def _one_is_enough(
+    fix: tuple[Edit, ...], broken: OptimizationModel, problem: PublishedProblem, clock: CheckClock
+) -> bool:
     """Whether one of several edits alone gives the stated optimum."""
     return len(fix) > 1 and any(
         _is_optimum(solve(apply((edit,), broken), clock.left()), problem) for edit in fix
     )
 
 
-def _kind_of_subset(problem: Problem, model: Model, clock: Clock) -> Subset:
+def _kind_of_subset(
+    problem: PublishedProblem, model: OptimizationModel, clock: CheckClock
+) -> Subset:
     rows, columns = problem.iis_constraints, problem.iis_bounds
     known = set(rows) <= model.rows_by_name.keys() and set(columns) <= model.columns_by_name.keys()
     if not known or not (rows or columns):

@@ -6,18 +6,18 @@ from collections.abc import Callable
 
 from pydantic import ValidationError
 
-from assay_reward.or_debug.instance import DropRow, Edit, SetColumn, SetRow
-from assay_reward.or_debug.model import Column, Model, Row
+from assay_reward.or_debug.models.instance import DropRow, Edit, SetColumn, SetRow
+from assay_reward.or_debug.models.model import Column, ModelRow, OptimizationModel
 from assay_shared.errors import InvalidInput
 
 NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d{1,3})?|inf)"
 #: Solvers write no bound as a number from here on.
 INFINITE = 1e20
 
-Read = Callable[[re.Match[str], Model], tuple[Edit, ...]]
+Read = Callable[[re.Match[str], OptimizationModel], tuple[Edit, ...]]
 
 
-def read_fix(text: str, model: Model) -> tuple[Edit, ...]:
+def read_fix(text: str, model: OptimizationModel) -> tuple[Edit, ...]:
     """The edits that a sentence asks for.
 
     Raises: InvalidInput for one of an unknown form, or about what `model` has not.
@@ -32,7 +32,7 @@ def read_fix(text: str, model: Model) -> tuple[Edit, ...]:
     raise InvalidInput(f"a fix of an unknown form: {text[:160]!r}", field="ground_truth_fix")
 
 
-def _turned(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
+def _turned(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
     row, was, should_be = model.row(match[1]), match[2], match[3]
     if row.sense != was or was == should_be:
         told = f"row {row.name} is to be turned from {was} to {should_be}, but it is {row.sense}"
@@ -41,12 +41,12 @@ def _turned(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
     return (SetRow(row=row.model_copy(update={"lower": lower, "upper": upper})),)
 
 
-def _retyped(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
+def _retyped(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
     changed = {"is_integer": True, "upper": _bound(match[2])}
     return (_set(model.column(match[1]), changed), _drop(match[3], model))
 
 
-def _rescaled(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
+def _rescaled(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
     column, row = model.column(match[1]), model.row(match[2])
     amount = _bound(match[3])
     if not math.isfinite(amount) or amount == 0:
@@ -55,30 +55,30 @@ def _rescaled(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
     return (SetRow(row=row.model_copy(update={"coefficients": terms})),)
 
 
-def _removed(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
+def _removed(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
     return tuple(_drop(name, model) for name in re.split(r", | AND ", match[1]))
 
 
-def _dropped(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
+def _dropped(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
     return tuple(_drop(name, model) for name in match.groups())
 
 
-def _bounded(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
+def _bounded(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
     """The last two groups are the side and its value."""
     side = {"LB": "lower", "UB": "upper"}[match[2]]
     return (_set(model.column(match[1]), {side: _bound(match[3])}),)
 
 
-def _widened(match: re.Match[str], model: Model) -> tuple[Edit, ...]:
+def _widened(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
     row = model.row(match[1])
     if row.sense not in ("<=", ">="):
         raise InvalidInput(f"row {row.name} has not one side", field="ground_truth_fix")
     side = "upper" if row.sense == "<=" else "lower"
     changed = row.model_dump() | {side: _bound(match[2])}
-    return (SetRow(row=Row.model_validate(changed)),)
+    return (SetRow(row=ModelRow.model_validate(changed)),)
 
 
-def _drop(name: str, model: Model) -> DropRow:
+def _drop(name: str, model: OptimizationModel) -> DropRow:
     return DropRow(name=model.row(name).name)
 
 

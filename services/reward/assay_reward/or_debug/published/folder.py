@@ -8,11 +8,11 @@ from importlib.metadata import version
 from itertools import repeat
 from pathlib import Path
 
-from assay_reward.or_debug import benchmark, tasks
-from assay_reward.or_debug.instance import DIFFICULTIES, Instance
-from assay_reward.or_debug.pool import pool
+from assay_reward.or_debug.dataset import benchmark, tasks
+from assay_reward.or_debug.models.instance import DIFFICULTIES, Instance
+from assay_reward.or_debug.models.pool import pool
 from assay_reward.or_debug.published.checking import Checked, check
-from assay_reward.or_debug.published.problems import Problem, folder_of, read_problems
+from assay_reward.or_debug.published.problems import PublishedProblem, folder_of, read_problems
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task, Wire
 
@@ -51,13 +51,13 @@ class Imported(Wire):
     num_instances: int
     claims: tuple[Claims, ...]
     left_out: dict[str, str]
-    cells: tuple[benchmark.Cell, ...]
+    cells: tuple[benchmark.BenchmarkCell, ...]
     #: SHA-256 of all digests of the cells.
     digest: str
 
 
 @dataclass(frozen=True)
-class Order:
+class ConversionOrder:
     """What to import. Tasks get `role`; where it is null, those of a cell are shared among all."""
 
     source: Path
@@ -71,7 +71,7 @@ class Order:
 OnProgress = Callable[[int, int], None]
 
 
-def import_set(output: Path, order: Order, on_progress: OnProgress) -> Imported:
+def import_set(output: Path, order: ConversionOrder, on_progress: OnProgress) -> Imported:
     """Check every problem of a published set, and write the sound ones to `output`.
 
     `on_progress` gets the number of problems done and of all.
@@ -111,7 +111,7 @@ def import_set(output: Path, order: Order, on_progress: OnProgress) -> Imported:
 
 
 def check_set(
-    source: Path, problems: Sequence[Problem], num_processes: int, on_progress: OnProgress
+    source: Path, problems: Sequence[PublishedProblem], num_processes: int, on_progress: OnProgress
 ) -> list[Checked]:
     """Every problem of the set in `source` with its instance and findings, in order."""
     name = set_name(source)
@@ -164,13 +164,15 @@ def _by_cell(instances: Iterable[Instance]) -> list[list[Instance]]:
     return [cells[key] for key in sorted(cells)]
 
 
-def _write(output: Path, instances: Sequence[Instance], order: Order) -> benchmark.Cell:
+def _write(
+    output: Path, instances: Sequence[Instance], order: ConversionOrder
+) -> benchmark.BenchmarkCell:
     name = f"type_{instances[0].error_type}_{instances[0].difficulty}"
     digests = benchmark.write_cell(output / name, instances, _tasks(instances, order))
-    return benchmark.Cell(name=name, num_instances=len(instances), digests=digests)
+    return benchmark.BenchmarkCell(name=name, num_instances=len(instances), digests=digests)
 
 
-def _tasks(instances: Sequence[Instance], order: Order) -> list[Task]:
+def _tasks(instances: Sequence[Instance], order: ConversionOrder) -> list[Task]:
     if order.role is None:
         return tasks.of_cell(instances, order.seed, order.max_turns, order.shown)
     role = order.role

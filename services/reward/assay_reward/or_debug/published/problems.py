@@ -7,9 +7,9 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, Field, FiniteFloat, JsonValue, ValidationError
 
-from assay_reward.or_debug import files
-from assay_reward.or_debug.benchmark import DATASET, MANIFEST
-from assay_reward.or_debug.instance import Difficulty
+from assay_reward.or_debug.dataset.benchmark import DATASET, MANIFEST
+from assay_reward.or_debug.models import files
+from assay_reward.or_debug.models.instance import Difficulty
 from assay_shared.errors import DatasetError
 
 MAX_BYTES = 64 * 2**20
@@ -21,7 +21,7 @@ Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 ErrorType = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I"]
 
 
-class Problem(BaseModel):
+class PublishedProblem(BaseModel):
     """An entry: its model, and what is claimed of it.
 
     `problem_nl` and `error_description` are never read: they say what is wrong.
@@ -42,7 +42,7 @@ class Problem(BaseModel):
 class Problems(BaseModel):
     """A `dataset.json`."""
 
-    problems: list[Problem] = Field(min_length=1)
+    problems: list[PublishedProblem] = Field(min_length=1)
 
 
 def folder_of(given: Path) -> Path:
@@ -70,7 +70,7 @@ def folder_of(given: Path) -> Path:
     raise DatasetError(f"there is no {DATASET}", field=str(given), hint=hint)
 
 
-def read_problems(folder: Path) -> list[Problem]:
+def read_problems(folder: Path) -> list[PublishedProblem]:
     """The entries of a set, each with a model file that is there.
 
     Raises: DatasetError with the field, or the files that are missing.
@@ -95,7 +95,7 @@ def read_problems(folder: Path) -> list[Problem]:
     return problems
 
 
-def _check_within(folder: Path, problem: Problem, path: Path) -> None:
+def _check_within(folder: Path, problem: PublishedProblem, path: Path) -> None:
     """Raises: DatasetError for a model file outside the folder, or of another format."""
     file = Path(problem.model_file)
     if file.is_absolute() or ".." in file.parts or file.suffix.lower() != ".mps":

@@ -1,0 +1,1 @@
+"""Parts of an answer that verifiers read."""

@@ -1,0 +1,1 @@
+"""Request formats of other libraries."""

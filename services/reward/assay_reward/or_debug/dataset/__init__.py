@@ -1,0 +1,1 @@
+"""Benchmarks and training tasks of broken models."""

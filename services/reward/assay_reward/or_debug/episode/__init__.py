@@ -1,0 +1,1 @@
+"""One episode of repair: actions, feedback and rewards."""

@@ -1,0 +1,1 @@
+"""Policies measured on a benchmark of broken models."""

@@ -1,0 +1,71 @@
+"""`assay or-debug evaluate`."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:
+    from assay_shared.types import Role
+
+
+def evaluate(
+    data: Path = typer.Argument(help="A generated benchmark, or one tasks.jsonl of it."),
+    policy: str = typer.Option(..., help="A baseline's name, or an inference service's address."),
+    output: Path = typer.Option(..., help="Folder for the report, its figures and all episodes."),
+    role: str = typer.Option("test", help="Which tasks: train, validation, test, or all."),
+    max_samples: int | None = typer.Option(None, min=1, help="Tasks of each cell; all if not set."),
+    max_turns: int | None = typer.Option(
+        None, min=1, max=64, help="Replies an episode has; the task's own number if not set."
+    ),
+    samples: int = typer.Option(1, min=1, help="Episodes of each task."),
+    temperature: float = typer.Option(0.0, min=0.0, help="0 is greedy."),
+    max_tokens: int = typer.Option(1024, min=1, help="Of one reply."),
+    concurrency: int = typer.Option(8, min=1, help="Episodes played at once."),
+    processes: int = typer.Option(1, min=1, help="Solver processes."),
+    baselines: bool = typer.Option(True, help="Play the built-in baselines beside the policy."),
+    seed: int = typer.Option(0, help="Of sampling, and of baselines that draw lots."),
+) -> None:
+    """Let a policy repair models, and report recovery beside what trivial baselines get."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from assay_reward.or_debug.evaluate.evaluation import EvaluationPlan
+    from assay_reward.or_debug.evaluate.report import headline_rows
+    from assay_reward.or_debug.evaluate.run import EvaluationRun, run
+    from assay_shared.types import SamplingParams
+
+    sampling = SamplingParams(max_tokens=max_tokens, temperature=temperature, seed=seed)
+    asked = EvaluationRun(
+        data=data,
+        policy=policy,
+        output=output,
+        role=_role(role),
+        max_per_cell=max_samples,
+        baselines=baselines,
+        seed=seed,
+        processes=processes,
+        sampling=sampling,
+        plan=EvaluationPlan(samples, concurrency, max_turns),
+    )
+    console = Console()
+    evaluation = run(asked, console)
+    table = Table("cell", "episodes", "failed", "RR@5", "best trivial", "faithful", "best trivial")
+    for row in headline_rows(evaluation):
+        table.add_row(*row)
+    console.print(table)
+    for check in evaluation.gradient:
+        target = f"RR@5 of {check.low:.0%} to {check.high:.0%}"
+        console.print(f"{check.difficulty}: {target}: {check.finding}")
+    console.print(f"the whole report: {output / 'report.md'}")
+
+
+def _role(name: str) -> "Role | None":
+    from assay_shared.errors import ConfigError
+    from assay_shared.types import Role
+
+    if name == "all":
+        return None
+    if name not in list(Role):
+        raise ConfigError(f"no role is called {name!r}", field="role", hint="train, test, all, ...")
+    return Role(name)

@@ -1,0 +1,163 @@
+"""The one evaluator: any policy plays the tasks, and the same metrics are made of every episode."""
+
+import asyncio
+import time
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import Field
+
+from assay_reward.environment_task import played_in
+from assay_reward.or_debug.dataset.benchmark import HINT, TASKS, must_be_benchmark
+from assay_reward.or_debug.dataset.tasks import ENVIRONMENT
+from assay_reward.or_debug.episode.actions import instructions
+from assay_reward.or_debug.episode.replay_pool import ReplayPool
+from assay_reward.or_debug.evaluate.policy import EpisodePolicy
+from assay_shared.errors import DatasetError, InfrastructureError, to_failure
+from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.runtime.gather import gather
+from assay_shared.types import Failure, Role, Task, Wire
+
+
+class EpisodeRecord(Wire):
+    """One episode: what was said, and what it came to. With a failure it has no metrics."""
+
+    policy: str
+    task_id: str
+    cell: str
+    difficulty: str
+    sample: int
+    turns: tuple[str, ...]
+    metrics: dict[str, float] = Field(default={})
+    num_tokens: int = 0
+    wall_time_s: float = 0.0
+    failure: Failure | None = None
+
+
+OnEpisode = Callable[[EpisodeRecord], None]
+
+
+@dataclass(frozen=True)
+class EvaluationPlan:
+    """How much is played. `samples` episodes of each task."""
+
+    samples: int = 1
+    concurrency: int = 8
+    max_turns: int | None = None
+
+
+def cell_of(task: Task) -> str:
+    """The benchmark cell of a task, such as `A/easy`."""
+    return f"{task.tags.get('error_type', '?')}/{task.tags.get('difficulty', '?')}"
+
+
+def read_tasks(given: Path, role: Role | None, max_per_cell: int | None = None) -> list[Task]:
+    """The tasks in all `tasks.jsonl` of a benchmark, or in one; of each cell the first
+    `max_per_cell`.
+
+    Raises:
+        DatasetError: a cell has none, or a line is no task of this environment; or it is no
+            benchmark, with what to do instead.
+    """
+    must_be_benchmark(given)
+    cells = [cell for cell in sorted(given.glob("type_*")) if cell.is_dir()]
+    files = [cell / TASKS for cell in cells] or [given / TASKS if given.is_dir() else given]
+    return [task for file in files for task in _chosen(file, role, max_per_cell)]
+
+
+def _chosen(file: Path, role: Role | None, max_per_cell: int | None) -> list[Task]:
+    """The tasks of one file; a cell is never left out because it is empty."""
+    tasks = [task for task in _read(file) if role is None or task.role is role]
+    if not tasks:
+        wanted = f"there are no tasks of role {role}" if role else "there are no tasks"
+        raise DatasetError(wanted, field=str(file), hint="another --role")
+    counts: dict[str, int] = {}
+    chosen = []
+    for task in tasks:
+        counts[cell_of(task)] = counts.get(cell_of(task), 0) + 1
+        if max_per_cell is None or counts[cell_of(task)] <= max_per_cell:
+            chosen.append(task)
+    return chosen
+
+
+def _read(file: Path) -> Iterable[Task]:
+    if not file.is_file():
+        raise DatasetError("no such file", field=str(file), hint=HINT)
+    return read_json_lines(file, _task, lambda task: task.id)
+
+
+def _task(row: object) -> Task:
+    task = Task.model_validate(row)
+    if task.environment is None or task.environment.name != ENVIRONMENT:
+        raise DatasetError(f"task {task.id} is not played in {ENVIRONMENT}")
+    return task
+
+
+def with_max_turns(task: Task, max_turns: int | None) -> Task:
+    """The task with another number of turns, in its prompt too."""
+    played = played_in(task, ENVIRONMENT)
+    if max_turns is None or max_turns == played.max_turns:
+        return task
+    prompt = task.prompt.replace(instructions(played.max_turns), instructions(max_turns))
+    environment = played.model_copy(update={"max_turns": max_turns})
+    return task.model_copy(update={"prompt": prompt, "environment": environment})
+
+
+async def evaluate(
+    tasks: Sequence[Task],
+    policy: EpisodePolicy,
+    players: ReplayPool,
+    plan: EvaluationPlan,
+    on_episode: OnEpisode,
+) -> list[EpisodeRecord]:
+    """All episodes of a policy, in the order of the tasks; each is handed on as it ends.
+
+    Raises:
+        CallerError: a task can never be played; what merely failed is in its record.
+    """
+    room = asyncio.Semaphore(plan.concurrency)
+
+    async def one(task: Task, sample: int) -> EpisodeRecord:
+        async with room:
+            record = await play(with_max_turns(task, plan.max_turns), policy, players, sample)
+        on_episode(record)
+        return record
+
+    return await gather(one(task, sample) for task in tasks for sample in range(plan.samples))
+
+
+async def play(
+    task: Task, policy: EpisodePolicy, players: ReplayPool, sample: int
+) -> EpisodeRecord:
+    """One episode to its end, or to where it failed."""
+    started = time.monotonic()
+    turns: list[str] = []
+    num_tokens, metrics, failure = 0, {}, None
+    player, played = policy.player(task, sample), played_in(task, ENVIRONMENT)
+    try:
+        observation, done = task.prompt, False
+        while not done:
+            reply = await player.reply(observation)
+            if reply is None:
+                break
+            turns.append(reply.text)
+            num_tokens += reply.num_tokens
+            step = await players.step(played, tuple(turns))
+            observation, done = step.observation, step.done
+        found = await players.measure(played, tuple(turns), judge_claim=True)
+        metrics = found.values() | {"tokens": float(num_tokens)}
+    except InfrastructureError as error:
+        failure = to_failure(error, "evaluation")
+    return EpisodeRecord(
+        policy=policy.name,
+        task_id=task.id,
+        cell=cell_of(task),
+        difficulty=task.tags.get("difficulty", "?"),
+        sample=sample,
+        turns=tuple(turns),
+        metrics=metrics,
+        num_tokens=num_tokens,
+        wall_time_s=time.monotonic() - started,
+        failure=failure,
+    )

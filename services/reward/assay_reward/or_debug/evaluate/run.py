@@ -1,0 +1,149 @@
+"""An evaluation from the command line: who plays, what is shown meanwhile, what is left behind."""
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rich.console import Console
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from assay_reward.or_debug.episode.replay_pool import ReplayPool
+from assay_reward.or_debug.evaluate.baselines import BASELINES, baseline
+from assay_reward.or_debug.evaluate.evaluation import (
+    EpisodeRecord,
+    EvaluationPlan,
+    evaluate,
+    read_tasks,
+)
+from assay_reward.or_debug.evaluate.policy import EpisodePolicy, RemotePolicy
+from assay_reward.or_debug.evaluate.report import markdown
+from assay_reward.or_debug.evaluate.summary import EvaluationSummary, summarise
+from assay_shared.clients import InferenceClient
+from assay_shared.errors import ConfigError
+from assay_shared.settings.environment import ServiceSettings, read_settings
+from assay_shared.settings.run_file import provenance
+from assay_shared.telemetry.context import WorkPurpose, purpose_scope
+from assay_shared.types import Priority, Role, SamplingParams, Task
+
+
+@dataclass(frozen=True)
+class EvaluationRun:
+    """What was asked for. `policy` is a baseline's name or the address of an inference service."""
+
+    data: Path
+    policy: str
+    output: Path
+    role: Role | None = Role.TEST
+    max_per_cell: int | None = None
+    baselines: bool = True
+    seed: int = 0
+    processes: int = 1
+    sampling: SamplingParams = field(default_factory=SamplingParams)
+    plan: EvaluationPlan = field(default_factory=EvaluationPlan)
+
+
+def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
+    """Play, summarise, and write `evaluation.json`, `episodes.jsonl`, `report.md` and figures.
+
+    Raises:
+        ConfigError: no policy has that name.
+        DatasetError: there is nothing to play.
+    """
+    if not _is_address(asked.policy) and asked.policy not in BASELINES:
+        raise ConfigError(
+            f"{asked.policy!r} is neither an http address nor a baseline",
+            field="policy",
+            hint=f"baselines: {', '.join(sorted(BASELINES))}",
+        )
+    tasks = read_tasks(asked.data, asked.role, asked.max_per_cell)
+    asked.output.mkdir(parents=True, exist_ok=True)
+    records = asyncio.run(_play(asked, tasks, console))
+    evaluation = summarise(asked.policy, records)
+    _write(asked, evaluation, records)
+    return evaluation
+
+
+def _is_address(policy: str) -> bool:
+    return policy.startswith(("http://", "https://"))
+
+
+async def _play(asked: EvaluationRun, tasks: list[Task], console: Console) -> list[EpisodeRecord]:
+    players = ReplayPool(asked.processes)
+    names = [name for name in BASELINES if asked.baselines and name != asked.policy]
+    try:
+        async with _policy(asked) as policy:
+            policies = [policy, *(baseline(name, asked.seed) for name in names)]
+            return [
+                record
+                for policy in policies
+                for record in await _shown(asked, tasks, policy, players, console)
+            ]
+    finally:
+        players.close()
+
+
+@asynccontextmanager
+async def _policy(asked: EvaluationRun) -> AsyncIterator[EpisodePolicy]:
+    if not _is_address(asked.policy):
+        yield baseline(asked.policy, asked.seed)
+        return
+    settings = read_settings(ServiceSettings)
+    token = settings.token_of("inference")
+    with purpose_scope(WorkPurpose(Priority.EVALUATION)):
+        async with InferenceClient(asked.policy, token=token) as client:
+            yield RemotePolicy(asked.policy, client, asked.sampling)
+
+
+async def _shown(
+    asked: EvaluationRun,
+    tasks: list[Task],
+    policy: EpisodePolicy,
+    players: ReplayPool,
+    console: Console,
+) -> list[EpisodeRecord]:
+    """The episodes of one policy, with a line of progress."""
+    columns = (
+        TextColumn("{task.description:<24}"),
+        BarColumn(),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[failed]} failed"),
+    )
+    num_failed = 0
+    with Progress(*columns, console=console) as progress:
+        line = progress.add_task(policy.name, total=len(tasks) * asked.plan.samples, failed=0)
+
+        def on_episode(record: EpisodeRecord) -> None:
+            nonlocal num_failed
+            num_failed += record.failure is not None
+            progress.update(line, advance=1, failed=num_failed)
+
+        return await evaluate(tasks, policy, players, asked.plan, on_episode)
+
+
+def _write(
+    asked: EvaluationRun, evaluation: EvaluationSummary, records: list[EpisodeRecord]
+) -> None:
+    from assay_reward.or_debug.evaluate.figures import draw
+
+    lines = (record.model_dump_json() + "\n" for record in records)
+    (asked.output / "episodes.jsonl").write_text("".join(lines))
+    content = {
+        "evaluation": evaluation.model_dump(mode="json"),
+        "asked": {
+            "data": str(asked.data),
+            "role": asked.role,
+            "max_per_cell": asked.max_per_cell,
+            "samples": asked.plan.samples,
+            "max_turns": asked.plan.max_turns,
+            "seed": asked.seed,
+            "sampling": asked.sampling.model_dump(mode="json"),
+        },
+        "provenance": provenance(),
+    }
+    (asked.output / "evaluation.json").write_text(json.dumps(content, indent=2) + "\n")
+    (asked.output / "report.md").write_text(markdown(evaluation))
+    draw(evaluation, asked.output)

@@ -1,0 +1,116 @@
+"""Rows that no point of a plant can satisfy, at a given distance from the rows they contradict."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from random import Random
+from typing import TypeVar
+
+from assay_reward.or_debug.dataset.draft import Unsuitable
+from assay_reward.or_debug.generate.cells import CellPlan
+from assay_reward.or_debug.generate.extremes import Direction, Extreme
+from assay_reward.or_debug.generate.plant import Plant, draw_from, limit, link, weights
+from assay_reward.or_debug.models.model import ModelRow
+
+#: Between what is possible without one row and without a level: a share of the former, an amount.
+LEAST_ROOM = (0.01, 1.0)
+#: A share of what is possible; beyond it, a row would stand out by its side.
+MOST_ROOM = 0.1
+MAX_TRIES = 20
+Drawn = TypeVar("Drawn")
+
+
+@dataclass(frozen=True, slots=True)
+class Barrier:
+    """A value that `direction` cannot get beyond, whichever single row is left out."""
+
+    direction: Direction
+    maximise: bool
+    value: float
+
+    def beyond(self, name: str) -> ModelRow:
+        """The row that asks for it nevertheless."""
+        side = {"lower": self.value} if self.maximise else {"upper": self.value}
+        return ModelRow.model_validate({"name": name, "coefficients": self.direction} | side)
+
+    def within(self, name: str) -> ModelRow:
+        """The row that any point satisfies: the same with its direction turned round."""
+        side = {"upper": self.value} if self.maximise else {"lower": self.value}
+        return ModelRow.model_validate({"name": name, "coefficients": self.direction} | side)
+
+
+@dataclass(frozen=True, slots=True)
+class BarrierPlace:
+    """The units of a stage, seen from supply (`maximise`) or from demand.
+
+    `levels` are the rows between, from the stage on, those of one limit together.
+    """
+
+    units: tuple[str, ...]
+    maximise: bool
+    levels: tuple[tuple[str, ...], ...]
+
+
+def places(draw: Random, cell: CellPlan, plant: Plant) -> list[BarrierPlace]:
+    """A place for each mistake, each as deep as the cell asks, and different while there are any.
+
+    What can be made at stage k is limited through k levels from supply on; what must be made is,
+    through as many levels as there are stages from it to the last, by demand.
+    """
+    found: list[BarrierPlace] = []
+    while len(found) < cell.num_mistakes:
+        depth = min(draw_from(draw, cell.shape.depth), len(plant.stages))
+        place = _place(plant, depth, maximise=draw.random() < 0.5)
+        if place not in found or draw.random() < 0.2:
+            found.append(place)
+    return found
+
+
+def _place(plant: Plant, depth: int, maximise: bool) -> BarrierPlace:
+    if maximise:
+        links = range(1, depth)
+        return BarrierPlace(plant.stages[depth - 1], True, (limit("supply"), *map(link, links)))
+    count = len(plant.stages)
+    links = range(count - depth + 1, count)
+    return BarrierPlace(plant.stages[count - depth], False, (limit("demand"), *map(link, links)))
+
+
+def between(
+    draw: Random,
+    maximise: bool,
+    extreme: Extreme,
+    reached: float = math.inf,
+    most: float = math.inf,
+) -> float:
+    """A value beyond what is possible without any one row, but not without a whole level.
+
+    It is also short of what is `reached` otherwise, and the room used is `most` at the most.
+
+    Raises: Unsuitable where there is too little room.
+    """
+    sign = 1 if maximise else -1
+    room = min((extreme.ceiling - extreme.loosest) * sign, reached - extreme.loosest * sign)
+    if room < LEAST_ROOM[0] * abs(extreme.loosest) + LEAST_ROOM[1]:
+        raise Unsuitable("too little room for a row beyond what is possible")
+    return round(extreme.loosest + sign * draw.uniform(0.3, 0.6) * min(room, most), 1)
+
+
+def barrier(draw: Random, plant: Plant, place: BarrierPlace) -> Barrier:
+    """A barrier for some expression of the units of `place`.
+
+    Raises: Unsuitable where the levels differ too little from single rows.
+    """
+    direction = weights(draw, place.units, 0.75, 1.25)
+    extreme = plant.extremes.of(direction, place.maximise, place.levels)
+    most = MOST_ROOM * abs(extreme.loosest)
+    return Barrier(direction, place.maximise, between(draw, place.maximise, extreme, most=most))
+
+
+def persist(draw_one: Callable[[], Drawn]) -> Drawn:
+    """The first suitable one of `MAX_TRIES`. Raises: Unsuitable as the last of them."""
+    for _ in range(MAX_TRIES - 1):
+        try:
+            return draw_one()
+        except Unsuitable:
+            continue
+    return draw_one()

@@ -1,0 +1,27 @@
+"""Type A: rows whose direction is turned round, `<=` for `>=`.
+
+A turned row makes a model infeasible exactly if the right one follows from the others with room to
+spare, as a planner's check of a total does. The right row is such a check.
+"""
+
+from functools import partial
+from random import Random
+
+from assay_reward.or_debug.dataset.draft import Draft, with_wrong_rows
+from assay_reward.or_debug.generate.barrier import barrier, persist, places
+from assay_reward.or_debug.generate.cells import CellPlan
+from assay_reward.or_debug.generate.plant import Plant
+
+
+def sabotage(draw: Random, cell: CellPlan, plant: Plant) -> Draft:
+    """Raises: Unsuitable."""
+    barriers = [
+        persist(partial(barrier, draw, plant, place)) for place in places(draw, cell, plant)
+    ]
+    first = cell.shape.num_limits + 1
+    names = [f"limit_{first + at}" for at in range(len(barriers))]
+    original = plant.model
+    for name, found in zip(names, barriers, strict=True):
+        original = original.with_row(found.within(name))
+    wrong = [found.beyond(name) for name, found in zip(names, barriers, strict=True)]
+    return with_wrong_rows(original, wrong)

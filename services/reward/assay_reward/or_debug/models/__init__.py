@@ -1,0 +1,1 @@
+"""Linear and integer models: read, solved, and proven infeasible."""

@@ -1,0 +1,50 @@
+"""An answer as a program, and what the task's tests say of it."""
+
+import re
+
+from assay_reward.instruments import ComponentUsage
+from assay_shared.answers.extraction import fenced
+from assay_shared.errors import InvalidInput, SandboxFault
+from assay_shared.interfaces import Sandbox
+from assay_shared.settings.run_file import Config
+from assay_shared.types import Cost, Status, Task, TestReport, TestRequest
+
+_LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
+
+
+def has_tests(task: Task, options: Config) -> None:
+    """A `Verifier.check`."""
+    if not task.tests:
+        raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
+
+
+async def run_tests(
+    sandbox: Sandbox, task: Task, answer: str, meter: ComponentUsage, *, forgeable: bool = True
+) -> TestReport:
+    """What the task's tests say of an answer.
+
+    Raises:
+        SandboxFault: a test could not be run.
+    """
+    code = whole_program(task, answer)
+    report = await sandbox.test(TestRequest(code=code, cases=task.tests, hackable=forgeable))
+    meter.charge(Cost(sandbox_cpu_s=sum(case.cpu_time_s for case in report.cases)))
+    if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
+        raise SandboxFault("the sandbox failed on a test")
+    return report
+
+
+def whole_program(task: Task, answer: str) -> str:
+    """The answer as a program: out of its fence, and after the task's prefix.
+
+    An answer that defines the prefix's last function anew stands after a stub of it; any other
+    is the rest of that function.
+    """
+    blocks = fenced(answer)
+    code = blocks[0] if blocks else answer
+    if not task.code_prefix:
+        return code
+    wanted = _LAST_FUNCTION.findall(task.code_prefix)
+    if wanted and wanted[-1] in _LAST_FUNCTION.findall(code):
+        return f"{task.code_prefix.rstrip()}\n    pass\n\n{code}"
+    return task.code_prefix + code

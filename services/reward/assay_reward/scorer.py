@@ -1,0 +1,177 @@
+"""Scoring: which rubric, whose turn, asked before or not; alone, in batches, or as a stream."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from functools import lru_cache
+
+from prometheus_client import CollectorRegistry, Counter, Histogram
+
+from assay_reward.group import GroupScore, OnReward
+from assay_reward.idempotency import ResponseCache
+from assay_reward.instruments import Instruments
+from assay_reward.pace import Pace
+from assay_reward.rubric import Rubric, Rubrics
+from assay_shared.errors import AssayError, InvalidInput, Overloaded, to_failure
+from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.runtime.gather import gather
+from assay_shared.telemetry.context import client
+from assay_shared.telemetry.metrics import LATENCY_BUCKETS_S
+from assay_shared.telemetry.tracing import span
+from assay_shared.types import (
+    FailureClass,
+    GroupFailed,
+    PartialReward,
+    ScoreBatch,
+    ScoreBatchResponse,
+    Scored,
+    ScoreRequest,
+    ScoreResponse,
+    Unscored,
+)
+
+
+class RewardMetrics:
+    """What was scored, what could not be, and what it took."""
+
+    def __init__(self, registry: CollectorRegistry) -> None:
+        self.answers = Counter(
+            "assay_reward_answers_total",
+            "Answers, by rubric and outcome; failures by their class.",
+            ["rubric", "outcome"],
+            registry=registry,
+        )
+        self.score_s = Histogram(
+            "assay_reward_score_seconds",
+            "Time to score a group.",
+            ["rubric"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+        self.component_s = Histogram(
+            "assay_reward_component_seconds",
+            "Time to measure a component for a group.",
+            ["rubric", "component"],
+            buckets=LATENCY_BUCKETS_S,
+            registry=registry,
+        )
+
+        self.too_hard = Counter(
+            "assay_reward_too_hard_total",
+            "Answers that took too much time or memory, by the component that measured them.",
+            ["rubric", "component"],
+            registry=registry,
+        )
+        #: Looking up what is counted for labels costs more than counting.
+        self._score_s = lru_cache(maxsize=None)(self.score_s.labels)
+        self._component_s = lru_cache(maxsize=None)(self.component_s.labels)
+        self._answers = lru_cache(maxsize=None)(self.answers.labels)
+
+    def count(self, rubric: Rubric, response: ScoreResponse, took_s: float) -> None:
+        self._score_s(rubric.name).observe(took_s)
+        kinds: dict[str, int] = {}
+        for reward in response.rewards:
+            if isinstance(reward, Scored):
+                kind: str = reward.outcome
+            else:
+                kind = reward.failure.failure_class
+            kinds[kind] = kinds.get(kind, 0) + 1
+        for kind, number in kinds.items():
+            self._answers(rubric.name, kind).inc(number)
+        for component in response.components:
+            self._component_s(rubric.name, component.name).observe(component.time_s)
+
+
+class Scorer:
+    """Implements `assay_shared.interfaces.Rewarder`."""
+
+    def __init__(
+        self,
+        rubrics: Rubrics,
+        instruments: Instruments,
+        gate: FairLimiter,
+        responses: ResponseCache,
+        registry: CollectorRegistry,
+    ) -> None:
+        self._rubrics = rubrics
+        self._instruments = instruments
+        self._gate = gate
+        self._responses = responses
+        self._metrics = RewardMetrics(registry)
+        self._pace = Pace()
+
+    async def score(self, request: ScoreRequest) -> ScoreResponse:
+        """One reward or failure per answer, in order.
+
+        Raises:
+            NotFound: the rubric is not known.
+            InvalidInput: the task lacks what the rubric needs.
+            Conflict: the request's key was used for another one.
+            Overloaded: too many groups wait already, or a neighbour had room for no answer.
+        """
+        return await self._responses.once(request, lambda: self._score(request))
+
+    async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse:
+        """As `score` for each; one that cannot be scored at all says so in its place."""
+
+        async def score(request: ScoreRequest) -> ScoreResponse | GroupFailed:
+            try:
+                return await self.score(request)
+            except AssayError as error:
+                return GroupFailed(failure=to_failure(error, "reward"))
+
+        responses = await gather(score(request) for request in batch.requests)
+        return ScoreBatchResponse(responses=tuple(responses))
+
+    def stream(self, request: ScoreRequest) -> AsyncIterator[PartialReward | ScoreResponse]:
+        """Each reward when it is known, in any order, and then the whole response.
+
+        Raises:
+            NotFound: the rubric is not known.
+        """
+        self._rubric(request)
+        return self._stream(request)
+
+    async def _stream(self, request: ScoreRequest) -> AsyncIterator[PartialReward | ScoreResponse]:
+        partials: asyncio.Queue[PartialReward | None] = asyncio.Queue(len(request.answers) + 1)
+        scoring = asyncio.create_task(self._score(request, partials.put_nowait))
+        scoring.add_done_callback(lambda _: partials.put_nowait(None))
+        try:
+            while (partial := await partials.get()) is not None:
+                yield partial
+            yield await scoring
+        finally:
+            scoring.cancel()
+
+    def _rubric(self, request: ScoreRequest) -> Rubric:
+        name = request.rubric or request.task.rubric
+        if not name:
+            known = ", ".join(rubric.name for rubric in self._rubrics.all())
+            raise InvalidInput("no rubric is named", field="rubric", hint=f"known: {known}")
+        return self._rubrics.find(name)
+
+    async def _score(
+        self, request: ScoreRequest, on_reward: OnReward | None = None
+    ) -> ScoreResponse:
+        rubric = self._rubric(request)
+        async with self._gate.enter(client()):
+            began = time.perf_counter()
+            group = GroupScore(rubric, request, self._instruments, self._pace, on_reward)
+            with span("reward.score", rubric=rubric.name, answers=len(request.answers)):
+                response = await group.run()
+        self._metrics.count(rubric, response, time.perf_counter() - began)
+        for component, number in group.num_too_hard.items():
+            self._metrics.too_hard.labels(rubric.name, component).inc(number)
+        if all(_was_refused(reward) for reward in response.rewards):
+            failure = response.rewards[0].failure  # type: ignore[union-attr]  # none is Scored
+            raise Overloaded(
+                failure.message,
+                service=failure.service,
+                retry_after_s=max(group.retry_after_s, 1.0),
+                attempts=failure.attempts,
+            )
+        return response
+
+
+def _was_refused(reward: Scored | Unscored) -> bool:
+    return isinstance(reward, Unscored) and (reward.failure.failure_class is FailureClass.OVERLOAD)
