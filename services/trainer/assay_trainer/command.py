@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 
 import typer
 
-from assay_shared.options import FdOption, HostOption, port_option
+from assay_shared.service.cli_options import FdOption, HostOption, port_option
 
 if TYPE_CHECKING:
-    from assay_shared.run_folder import RunFolder
-    from assay_shared.run_lock import Owner
-    from assay_shared.settings import ServiceSettings
+    from assay_shared.runs.run_folder import RunFolder
+    from assay_shared.runs.run_lock import Owner
+    from assay_shared.settings.environment import ServiceSettings
     from assay_trainer.config import RunConfig
     from assay_trainer.stop import Stop
 
@@ -22,7 +22,7 @@ app = typer.Typer(
 )
 
 _OVERRIDES = typer.Argument(None, metavar="[KEY=VALUE]...", help="Overrides, as section.key=value.")
-_DEMO = Path(__file__).parent / "demo.yaml"
+_DEMO = Path(__file__).parent / "service" / "demo.yaml"
 _PING_TIMEOUT_S = 5.0
 
 
@@ -36,8 +36,8 @@ def serve(
     host: HostOption = "127.0.0.1", port: int = port_option(8005), fd: FdOption = None
 ) -> None:
     """Serve runs and their dashboard over HTTP until stopped."""
-    from assay_shared.serve import Address, run_service
-    from assay_trainer.app import create_app
+    from assay_shared.service.server import Address, run_service
+    from assay_trainer.service.app import create_app
     from assay_trainer.settings import TrainerSettings
 
     run_service("trainer", TrainerSettings, create_app, Address(host, port, fd))
@@ -59,11 +59,11 @@ def run_there(
 
     from assay_shared.clients import RetryBudget, TrainerClient
     from assay_shared.clients.trainer import RunRequest
-    from assay_shared.config import load_config
-    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_shared.settings.run_file import load_config
     from assay_trainer.config import RunConfig
-    from assay_trainer.follow import follow
-    from assay_trainer.view import RunView
+    from assay_trainer.service.follow import follow
+    from assay_trainer.service.terminal import RunView
 
     settings = read_settings(ServiceSettings)
     config = load_config(RunConfig, file or _DEMO, tuple(overrides or ()))
@@ -87,8 +87,8 @@ def list_runs(
     runs: Path | None = typer.Argument(None, help="Folder of runs; ASSAY_RUNS without it."),
 ) -> None:
     """Show all runs of a folder, newest first: state, step, and who trains them."""
-    from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.runs import Runs
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.service.runs import Runs
 
     for run in Runs(runs or read_settings(ServiceSettings).runs).list():
         status = run.status
@@ -107,10 +107,10 @@ def show_dead_letters(
 
     import redis
 
-    from assay_shared import dead_letters
     from assay_shared.errors import Unreachable
-    from assay_shared.markdown import visible
-    from assay_shared.settings import ServiceSettings, read_settings
+    from assay_shared.runs import dead_letters
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_shared.text.markdown import visible
 
     settings = read_settings(ServiceSettings)
     try:
@@ -132,9 +132,9 @@ def worker(
     ping: bool = typer.Option(False, "--ping", help="Ask this host's worker for a sign of life."),
 ) -> None:
     """Play rollouts: take groups off the queue, generate, score, store."""
-    from assay_shared.logs import set_up_logging
-    from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.tasks import answers, run_worker
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_shared.telemetry.logs import set_up_logging
+    from assay_trainer.rollouts.tasks import answers, run_worker
 
     settings = read_settings(ServiceSettings)
     if ping:
@@ -152,9 +152,9 @@ def train(
 ) -> None:
     """Do a run in this process: SFT, GRPO, evaluation, report. The services must be up."""
     from assay_shared.errors import InvalidInput
-    from assay_shared.run_lock import held
-    from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.record import open_run
+    from assay_shared.runs.run_lock import held
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.service.record import open_run
     from assay_trainer.stop import Stop
 
     if (file is None) == (resume is None):
@@ -180,20 +180,20 @@ def _train(
 ) -> None:
     from rich.console import Console
 
-    from assay_shared.logs import quiet_transformers, set_up_logging
-    from assay_shared.tracing import end_tracing, set_up_tracing
+    from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
+    from assay_shared.telemetry.tracing import end_tracing, set_up_tracing
     from assay_trainer.endings import ending
-    from assay_trainer.view import RunView
+    from assay_trainer.service.terminal import RunView
 
     set_up_logging("trainer", settings.log_level if quiet else "ERROR")
     set_up_tracing("trainer", settings)
     console = Console(quiet=quiet)
     try:
         with RunView(console) as view, ending(run_folder, str(owner), view.show):
-            from assay_trainer.loop import Run
+            from assay_trainer.pipeline.stages import Pipeline
 
             quiet_transformers()
-            Run(run_folder, config, settings, stop, on_event=view.show).execute()
+            Pipeline(run_folder, config, settings, stop, on_event=view.show).execute()
     finally:
         end_tracing()
     console.print(view.summary())
@@ -204,9 +204,9 @@ def _train(
 def _new_run(
     file: Path | None, overrides: list[str] | None, folder: Path | None, runs: Path
 ) -> "tuple[RunFolder, RunConfig]":
-    from assay_shared.config import load_config
+    from assay_shared.settings.run_file import load_config
     from assay_trainer.config import RunConfig
-    from assay_trainer.record import create_run, stamped
+    from assay_trainer.service.record import create_run, stamped
 
     assert file is not None
     config = load_config(RunConfig, file, tuple(overrides or ()))
@@ -237,9 +237,9 @@ def score(
     scores.
     """
     from assay_shared.errors import InvalidInput
-    from assay_shared.settings import ServiceSettings, read_settings
-    from assay_trainer.own_reward import reward_service_for
-    from assay_trainer.solutions import score_answers
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.checks.own_reward import reward_service_for
+    from assay_trainer.checks.solutions import score_answers
 
     with reward_service_for(rubric, read_settings(ServiceSettings)) as (name, settings):
         if Path(answers).is_dir():
@@ -264,9 +264,9 @@ def _score_run(
     give_up_after_s: float,
 ) -> None:
     """Score a run's stored answers again and show what that changes."""
-    from assay_shared.run_folder import RunFolder
-    from assay_trainer.comparison import summary
-    from assay_trainer.rescoring import rescore_run
+    from assay_shared.runs.run_folder import RunFolder
+    from assay_trainer.rescore.comparison import summary
+    from assay_trainer.rescore.rescore import rescore_run
 
     comparison, path = rescore_run(
         RunFolder.open(folder), settings, rubric, output, give_up_after_s
@@ -283,19 +283,19 @@ def tasks(
 ) -> None:
     """Print generated tasks as JSON lines: the form that JSONL datasets have."""
     from assay_trainer.config import GeneratedSource
-    from assay_trainer.dataset import Purpose, open_dataset
+    from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 
     source = GeneratedSource(kind="generated", num_tasks=num, seed=seed)
-    purpose = Purpose.EVALUATE if held_out else Purpose.TRAIN
+    purpose = DatasetPurpose.EVALUATE if held_out else DatasetPurpose.TRAIN
     for task in open_dataset(source, purpose, None).tasks:
         print(task.model_dump_json())
 
 
-def report(folder: Path = typer.Argument(help="Run folder.")) -> None:
+def report(folder: Path = typer.Argument(help="Pipeline folder.")) -> None:
     """Write a run's report again from what is in its folder."""
-    from assay_trainer.evaluation import read_evaluations
-    from assay_trainer.record import open_run
-    from assay_trainer.report import write_report
+    from assay_trainer.evaluation.evaluator import read_evaluations
+    from assay_trainer.evaluation.report import write_report
+    from assay_trainer.service.record import open_run
 
     run_folder, config = open_run(folder)
     write_report(run_folder, config, read_evaluations(run_folder))
@@ -311,11 +311,11 @@ def demo(
     """Run the whole loop on this machine: services, SFT, GRPO, evaluation, report."""
     from rich.console import Console
 
-    from assay_shared.config import load_config
-    from assay_shared.logs import set_up_logging
+    from assay_shared.settings.run_file import load_config
+    from assay_shared.telemetry.logs import set_up_logging
     from assay_trainer.config import RunConfig
-    from assay_trainer.demo import run_demo
-    from assay_trainer.record import stamped
+    from assay_trainer.service.demo import run_demo
+    from assay_trainer.service.record import stamped
 
     set_up_logging("demo", "WARNING")
     run_config = load_config(RunConfig, config or _DEMO, tuple(overrides or ()))

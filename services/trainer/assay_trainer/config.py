@@ -5,8 +5,8 @@ from typing import Annotated, Literal, Self
 
 from pydantic import Field, model_validator
 
-from assay_shared.config import Config
-from assay_shared.run_folder import RUN_NAME
+from assay_shared.runs.run_folder import RUN_NAME
+from assay_shared.settings.run_file import Config
 from assay_shared.types import Normalisation, Role, SyncMode
 
 

@@ -10,7 +10,7 @@ from typing import TypeVar
 from pydantic import JsonValue
 
 from assay_shared.errors import AssayError
-from assay_shared.run_folder import Event, RunFolder, RunStatus
+from assay_shared.runs.run_folder import Event, RunFolder, RunStatus
 from assay_trainer.stop import Stopped
 
 Written = TypeVar("Written")

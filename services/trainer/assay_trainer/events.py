@@ -1,11 +1,11 @@
-"""What the events of a run say, kind by kind; see `assay_shared.run_folder.Event`."""
+"""What the events of a run say, kind by kind; see `assay_shared.runs.run_folder.Event`."""
 
 import math
 from collections.abc import Iterable
 
 from pydantic import BaseModel
 
-from assay_shared.run_folder import Event
+from assay_shared.runs.run_folder import Event
 from assay_trainer.interval import Interval
 
 
@@ -23,7 +23,7 @@ class StageFinished(BaseModel):
     took_s: float
 
 
-class Progress(BaseModel):
+class ProgressEvent(BaseModel):
     """progress: steps or tasks done in a stage."""
 
     stage: str
@@ -59,7 +59,8 @@ class Resumed(BaseModel):
 class Mismatch(BaseModel):
     """The engine's log-probabilities of tokens against the trainer's under the same weights.
 
-    `kl_k1_nats` and `kl_k3_nats` estimate KL(engine || trainer); see `assay_trainer.mismatch`.
+    `kl_k1_nats` and `kl_k3_nats` estimate KL(engine || trainer); see
+    `assay_trainer.learner.mismatch`.
     """
 
     num_tokens: int
@@ -69,7 +70,7 @@ class Mismatch(BaseModel):
     kl_k3_nats: float
 
 
-class Step(BaseModel):
+class StepEvent(BaseModel):
     """step: one GRPO update, and the groups that were played for it.
 
     Reward and pass rate are over all scored samples of the groups played, whether they were
@@ -118,7 +119,7 @@ class Evaluated(BaseModel):
     outcomes: dict[str, int]
 
 
-class Ended(BaseModel):
+class RunEnded(BaseModel):
     """run_finished (with `report`, and the `gain` in pass@1 from the first evaluation to the last),
     run_failed and run_stopped (with `message`; of an error that nobody expected, `traceback` names
     a file in the run's folder).
@@ -133,16 +134,16 @@ class Ended(BaseModel):
 KINDS: dict[str, type[BaseModel]] = {
     "stage_started": StageStarted,
     "stage_finished": StageFinished,
-    "progress": Progress,
-    "step": Step,
+    "progress": ProgressEvent,
+    "step": StepEvent,
     "resumed": Resumed,
     "task_set_aside": TaskSetAside,
     "checkpoint_refused": CheckpointRefused,
     "grpo_ended_early": GRPOEndedEarly,
     "evaluated": Evaluated,
-    "run_finished": Ended,
-    "run_failed": Ended,
-    "run_stopped": Ended,
+    "run_finished": RunEnded,
+    "run_failed": RunEnded,
+    "run_stopped": RunEnded,
 }
 
 
@@ -159,7 +160,7 @@ def living(events: Iterable[Event]) -> list[Event]:
     for event in reversed(list(events)):
         if event.kind == "resumed" and event.data.get("stage") == "grpo":
             last_step = min(last_step, Resumed.model_validate(event.data).step)
-        if event.kind == "step" and Step.model_validate(event.data).step > last_step:
+        if event.kind == "step" and StepEvent.model_validate(event.data).step > last_step:
             continue
         newest_first.append(event)
     return newest_first[::-1]

@@ -2,7 +2,7 @@
 
 from pydantic import Field
 
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 
 
 class TrainerSettings(ServiceSettings):

@@ -2,12 +2,12 @@ from pathlib import Path
 
 import pytest
 
-from assay_shared.config import load_config
 from assay_shared.errors import ConfigError
+from assay_shared.settings.run_file import load_config
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 
-DEMO = Path(trainer_config.__file__).parent / "demo.yaml"
+DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 
 
 def test_the_demos_run_file_loads() -> None:

@@ -14,18 +14,18 @@ from pydantic_core import PydanticSerializationError
 from safetensors import SafetensorError
 
 from assay_shared.errors import InternalFault
-from assay_shared.run_folder import Event, RunFolder, RunStatus
-from assay_shared.run_lock import owner_of
+from assay_shared.runs.run_folder import Event, RunFolder, RunStatus
+from assay_shared.runs.run_lock import owner_of
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 from assay_trainer.endings import ending
-from assay_trainer.record import create_run
-from assay_trainer.runs import Runs
+from assay_trainer.service.record import create_run
+from assay_trainer.service.runs import Runs
 from assay_trainer.stop import Stopped
 from tests.conftest import wait_until
-from tests.valkey import TestValkey
+from tests.support.valkey import TestValkey
 
-DEMO = yaml.safe_load((Path(trainer_config.__file__).parent / "demo.yaml").read_text())
+DEMO = yaml.safe_load((Path(trainer_config.__file__).parent / "service" / "demo.yaml").read_text())
 
 
 @pytest.fixture
@@ -95,7 +95,7 @@ def test_the_end_of_a_process_that_was_killed_is_recorded_by_the_next(folder: Ru
 FILL = """
 import os, sys
 from pathlib import Path
-from assay_shared.run_folder import RunFolder
+from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.endings import ending
 folder = RunFolder(Path(sys.argv[1]))
 with ending(folder, "me", lambda event: print(event.kind)):

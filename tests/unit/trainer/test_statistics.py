@@ -3,12 +3,7 @@ import random
 
 import pytest
 
-from assay_trainer.statistics import (
-    mean_interval,
-    paired_difference,
-    pass_at_k,
-    wilson_interval,
-)
+from assay_trainer.statistics import mean_interval, paired_difference, pass_at_k, wilson_interval
 
 
 def test_pass_at_k_equals_counting_every_subset() -> None:

@@ -1,0 +1,106 @@
+"""What policies without skill would earn by a rubric, beside the gold answers."""
+
+import random
+from collections import defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+
+from assay_shared.clients.batching import BatchRewarder
+from assay_shared.types import Answer, Scored, ScoreRequest, Status, Task
+from assay_trainer.checks.rewards import GOLD, estimated_tokens, rewards_of, score_all
+from assay_trainer.checks.wrong_answers import Corpus
+from assay_trainer.interval import Interval
+from assay_trainer.statistics import mean_interval, wilson_interval
+
+TrivialPolicy = Callable[[Task, Corpus], Answer]
+
+
+_NUM_CHOICES = 16
+
+
+def _random_gold(task: Task, corpus: Corpus) -> str:
+    others = corpus.others(task, _NUM_CHOICES)
+    return random.Random(task.id).choice(others) if others else ""
+
+
+_ONE_ANSWER: dict[str, TrivialPolicy] = {
+    "empty": lambda task, _: "",
+    "most frequent gold": lambda task, corpus: corpus.most_frequent(task),
+    "another row's gold": _random_gold,
+    "longest gold": lambda task, corpus: corpus.longest(task),
+    "copy of the prompt": lambda task, _: task.prompt,
+    "I don't know": lambda task, _: "I don't know.",
+}
+
+
+#: By the environment that a task is played in, "" for tasks of one answer. What plays in an
+#: environment gives its turns.
+TRIVIAL_POLICIES: dict[str, dict[str, TrivialPolicy]] = {"": _ONE_ANSWER}
+
+
+def policies_for(task: Task) -> dict[str, TrivialPolicy]:
+    """The trivial policies that can play a task; those of one answer where none are its own."""
+    name = task.environment.name if task.environment else ""
+    return TRIVIAL_POLICIES.get(name, _ONE_ANSWER)
+
+
+_CONFIDENCE = 0.95
+
+
+@dataclass
+class BaselineEarnings:
+    """What one policy got: a reward for each task that could be measured."""
+
+    rewards: list[float] = field(default_factory=list)
+    is_accepted: list[bool] = field(default_factory=list)
+    num_failures: int = 0
+
+    def reward(self, seed: int = 0) -> Interval:
+        """The mean with a bootstrap interval over tasks.
+
+        Raises:
+            ValueError: nothing could be measured.
+        """
+        return mean_interval(self.rewards, _CONFIDENCE, seed)
+
+    def accepted(self) -> Interval:
+        """The share of answers that count as right, with Wilson's interval.
+
+        Raises:
+            ValueError: nothing could be measured.
+        """
+        return wilson_interval(sum(self.is_accepted), len(self.is_accepted), _CONFIDENCE)
+
+
+async def audit(
+    tasks: Sequence[Task],
+    rewarder: BatchRewarder,
+    rubric: str | None = None,
+    on_scored: Callable[[int], None] = lambda num_tasks: None,
+) -> dict[str, BaselineEarnings]:
+    """By policy, the gold answers first."""
+    corpus = Corpus(tasks)
+    answers = [_answers(task, corpus) for task in tasks]
+    requests = [_request(*pair, rubric) for pair in zip(tasks, answers, strict=True)]
+    responses = await score_all(requests, rewarder, on_scored)
+    earnings: dict[str, BaselineEarnings] = defaultdict(BaselineEarnings)
+    for given, response in zip(answers, responses, strict=True):
+        for policy, reward in zip(given, rewards_of(response, len(given)), strict=True):
+            if isinstance(reward, Scored):
+                earnings[policy].rewards.append(reward.value)
+                earnings[policy].is_accepted.append(reward.outcome is Status.ACCEPTED)
+            else:
+                earnings[policy].num_failures += 1
+    return dict(earnings)
+
+
+def _answers(task: Task, corpus: Corpus) -> dict[str, Answer]:
+    gold: dict[str, Answer] = {} if task.gold is None else {GOLD: task.gold}
+    return gold | {name: play(task, corpus) for name, play in policies_for(task).items()}
+
+
+def _request(task: Task, answers: dict[str, Answer], rubric: str | None) -> ScoreRequest:
+    given = tuple(answers.values())
+    texts = ("".join((one,) if isinstance(one, str) else one) for one in given)
+    lengths = tuple(map(estimated_tokens, texts))
+    return ScoreRequest(task=task, answers=given, rubric=rubric, num_tokens=lengths)

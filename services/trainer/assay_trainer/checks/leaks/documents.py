@@ -1,0 +1,53 @@
+"""Tasks as the words that are compared."""
+
+from collections import defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+
+from assay_shared.types import Task
+from assay_trainer.checks.leaks.findings import LeakPart
+from assay_trainer.checks.leaks.words import words_of
+
+
+@dataclass(frozen=True)
+class Document:
+    """The words of a task, by part. What a policy would be trained on is all of them."""
+
+    task_id: str
+    parts: Mapping[LeakPart, list[str]]
+
+    @property
+    def words(self) -> list[str]:
+        return self.parts[LeakPart.PROMPT] + self.parts[LeakPart.GOLD]
+
+
+class Reader:
+    """Makes documents of tasks.
+
+    The prompt is what was said before it, too. Where held-out tasks of an environment have one
+    prompt and differ in their instance alone, the instance counts as a part of the prompt.
+    """
+
+    def __init__(self, held_out: Iterable[Task]) -> None:
+        instances: dict[str, set[str]] = defaultdict(set)
+        for task in held_out:
+            if task.environment is not None:
+                instances[_prompt(task)].add(_instance(task))
+        self._ambiguous = {prompt for prompt, found in instances.items() if len(found) > 1}
+
+    def text(self, task: Task, part: LeakPart) -> str:
+        if part is LeakPart.GOLD:
+            return task.gold or ""
+        prompt = _prompt(task)
+        return f"{prompt}\n{_instance(task)}" if prompt in self._ambiguous else prompt
+
+    def document(self, task: Task) -> Document:
+        return Document(task.id, {part: words_of(self.text(task, part)) for part in LeakPart})
+
+
+def _prompt(task: Task) -> str:
+    return "\n".join([*(message.content for message in task.history), task.prompt])
+
+
+def _instance(task: Task) -> str:
+    return task.environment.model_dump_json() if task.environment is not None else ""

@@ -1,0 +1,1 @@
+"""Tasks: opened, split by role, and written as token ids."""

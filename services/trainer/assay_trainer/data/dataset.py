@@ -1,0 +1,145 @@
+"""Opening datasets: the generated set, JSONL, HumanEval, GSM8K; roles are enforced here.
+
+A row of HumanEval's file, for the reader of `_human_eval_task`:
+    {"task_id": "HumanEval/10", "prompt": "def is_palindrome(...", "entry_point": "make_palindrome",
+     "canonical_solution": "    if not string: ...", "test": "def check(candidate): ..."}
+"""
+
+import itertools
+import random
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from assay_shared.errors import DatasetError, RoleError
+from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.text.half_characters import find_half_character
+from assay_shared.types import Role, Task
+from assay_trainer.config import GeneratedSource, Gsm8kSource, HumanEvalSource, JsonlSource, Source
+from assay_trainer.data.gsm8k import gsm8k_task
+from assay_trainer.data.humaneval import _human_eval_task, human_eval_path
+from assay_trainer.data.synthetic import generate
+
+#: It stands in every event and every record about the task.
+_MAX_ID_CHARACTERS = 1000
+
+
+class DatasetPurpose(StrEnum):
+    """What a dataset is opened for."""
+
+    TRAIN = "train"
+    EVALUATE = "evaluate"
+
+
+@dataclass(frozen=True)
+class Demonstration:
+    """An answer to learn from; `mistake` names what is wrong with it, if anything is."""
+
+    task: Task
+    answer: str
+    mistake: str | None = None
+
+
+@dataclass(frozen=True)
+class Dataset:
+    """Tasks and, where they are known, the wrong answers that demonstrations may show."""
+
+    tasks: list[Task]
+    mistakes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+
+    def demonstrations(self, per_task: int, mistake_rate: float, seed: int) -> list[Demonstration]:
+        """`per_task` for each task with a gold answer, of which a share shows a mistake."""
+        rng = random.Random(f"{seed}/demonstrations")
+        found = []
+        for task in self.tasks * per_task:
+            if task.gold is not None:
+                wrong = self.mistakes.get(task.id, {})
+                kind = rng.choice(sorted(wrong)) if wrong and rng.random() < mistake_rate else None
+                found.append(Demonstration(task, wrong[kind] if kind else task.gold, kind))
+        return found
+
+
+def named_source(name: str) -> Source:
+    """A dataset by what it is called on the command line: a name, or a JSONL file."""
+    if name == "humaneval":
+        return HumanEvalSource(kind="humaneval")
+    if name == "gsm8k":
+        return Gsm8kSource(kind="gsm8k")
+    if name == "gsm8k:train":
+        return Gsm8kSource(kind="gsm8k", split="train")
+    return JsonlSource(kind="jsonl", path=Path(name))
+
+
+def open_dataset(source: Source, purpose: DatasetPurpose, data_folder: Path | None) -> Dataset:
+    """The tasks of `source`.
+
+    Raises:
+        RoleError: a task that is not for training, opened for it.
+        DatasetError: a row that cannot be used, with file, line and field.
+    """
+    dataset = _read(source, purpose, data_folder)
+    if not dataset.tasks:
+        raise DatasetError(f"{source.kind} has no tasks")
+    if purpose is DatasetPurpose.TRAIN:
+        for task in dataset.tasks:
+            if task.role is not Role.TRAIN:
+                raise RoleError(f"task {task.id} is for {task.role} only; it cannot be trained on")
+    return dataset
+
+
+def _read(source: Source, purpose: DatasetPurpose, data_folder: Path | None) -> Dataset:
+    if isinstance(source, GeneratedSource):
+        return _generated(source, Role.TRAIN if purpose is DatasetPurpose.TRAIN else Role.TEST)
+    if isinstance(source, JsonlSource):
+        dataset = _of_file(source.path, _whole_task)
+        wanted = [task for task in dataset.tasks if source.role in (None, task.role)]
+        return Dataset(wanted)
+    if isinstance(source, Gsm8kSource):
+        return _gsm8k(source, purpose, data_folder)
+    return _of_file(human_eval_path(source, data_folder), _human_eval_task)
+
+
+def _whole_task(row: object) -> Task:
+    """A task that says what a dataset's must, which a request to score may leave out."""
+    task = Task.model_validate(row)
+    for name in ("id", "dataset", "role", "prompt", "rubric"):
+        if name not in task.model_fields_set:
+            raise DatasetError("Field required", field=name)
+    if len(task.id) > _MAX_ID_CHARACTERS:
+        raise DatasetError(f"has at most {_MAX_ID_CHARACTERS} characters", field="id")
+    return task
+
+
+def _of_file(path: Path, parse: Callable[[object], Task]) -> Dataset:
+    def checked(row: object) -> Task:
+        half = find_half_character(row)
+        if half is not None:
+            name = ".".join(map(str, half)).encode(errors="backslashreplace").decode()
+            raise DatasetError("must be Unicode text without lone surrogates", field=name)
+        return parse(row)
+
+    return Dataset(list(read_json_lines(path, checked, lambda task: task.id)))
+
+
+def _generated(source: GeneratedSource, role: Role) -> Dataset:
+    shares = {"code": source.code, "arithmetic": source.arithmetic, "lookup": source.lookup}
+    generated = generate(source.num_tasks, source.seed, shares, role)
+    return Dataset(
+        [one.task for one in generated], {one.task.id: one.mistakes for one in generated}
+    )
+
+
+def _gsm8k(source: Gsm8kSource, purpose: DatasetPurpose, data_folder: Path | None) -> Dataset:
+    split = source.split or ("train" if purpose is DatasetPurpose.TRAIN else "test")
+    folder = source.path or (data_folder and data_folder / "gsm8k")
+    if folder is None:
+        raise DatasetError(
+            "where is GSM8K?", hint="give its folder, or the one above in ASSAY_DATA"
+        )
+    numbers = itertools.count()
+
+    def parse(row: object) -> Task:
+        return gsm8k_task(row, next(numbers), Role(split))
+
+    return _of_file(folder / f"{split}.jsonl", parse)

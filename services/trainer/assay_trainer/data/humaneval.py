@@ -1,0 +1,43 @@
+"""HumanEval and HumanEval+: problems whose answer is the rest of a function."""
+
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from assay_shared.errors import DatasetError
+from assay_shared.types import AssertCase, PromptFormat, Role, Task
+from assay_trainer.config import HumanEvalSource
+
+
+def human_eval_path(source: HumanEvalSource, data_folder: Path | None) -> Path:
+    if source.path is not None:
+        return source.path
+    if data_folder is None:
+        raise DatasetError(
+            "where is HumanEval.jsonl.gz?", hint="give its path, or its folder in ASSAY_DATA"
+        )
+    return data_folder / "HumanEval.jsonl.gz"
+
+
+class _HumanEvalRow(BaseModel):
+    task_id: str
+    prompt: str
+    entry_point: str
+    canonical_solution: str
+    test: str
+
+
+def _human_eval_task(line: object) -> Task:
+    row = _HumanEvalRow.model_validate(line)
+    return Task(
+        id=row.task_id,
+        dataset="humaneval",
+        role=Role.TEST,
+        prompt=row.prompt,
+        prompt_format=PromptFormat.RAW,
+        rubric="code.sparse",
+        gold=row.canonical_solution,
+        tests=(AssertCase(code=f"{row.test}\ncheck({row.entry_point})\n"),),
+        code_prefix=row.prompt,
+        tags={"domain": "code"},
+    )

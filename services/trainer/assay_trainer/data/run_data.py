@@ -1,0 +1,45 @@
+"""The sets of tasks of a run, and what is set aside of them."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_trainer.config import Source
+from assay_trainer.data.dataset import Dataset, DatasetPurpose, open_dataset
+from assay_trainer.events import TaskSetAside
+from assay_trainer.rollouts.set_aside import SetAside, unreadable
+
+
+@dataclass(frozen=True)
+class RunSet:
+    """A dataset that a run uses. `dataset` has the tasks that can be sent to other processes."""
+
+    dataset: Dataset
+    set_aside: SetAside
+
+    @property
+    def usable(self) -> Dataset:
+        """What is not set aside so far."""
+        tasks = [task for task in self.dataset.tasks if task not in self.set_aside]
+        return Dataset(tasks, self.dataset.mistakes)
+
+
+def open_set(
+    name: str,
+    source: Source,
+    purpose: DatasetPurpose,
+    folder: Path | None,
+    max_share: float,
+    report: Callable[[TaskSetAside], None],
+) -> RunSet:
+    """Open a dataset and set aside the tasks that nobody could read.
+
+    Raises:
+        DatasetError: a row that cannot be used, or too many tasks to set aside.
+        RoleError: a task that is not for training, opened for it.
+    """
+    dataset = open_dataset(source, purpose, folder)
+    set_aside = SetAside(name, len(dataset.tasks), max_share, report)
+    set_aside.add_all(unreadable(dataset.tasks))
+    set_aside.refuse_if_all()
+    return RunSet(RunSet(dataset, set_aside).usable, set_aside)

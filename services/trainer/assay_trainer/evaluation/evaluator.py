@@ -1,0 +1,243 @@
+"""Measuring the policy on held-out tasks, over the same path as training.
+
+A sample that could not be scored is no sample: it enters no estimate, and is counted.
+"""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Iterator
+
+from pydantic import BaseModel
+
+from assay_shared.errors import BudgetExceeded
+from assay_shared.runs.run_folder import RunFolder
+from assay_shared.types import (
+    Completion,
+    Failure,
+    FailureClass,
+    GroupRequest,
+    PolicyVersion,
+    Priority,
+    Reward,
+    SamplingParams,
+    Scored,
+    ScoredGroup,
+    Status,
+    Task,
+)
+from assay_trainer.config import EvaluationConfig
+from assay_trainer.interval import Interval
+from assay_trainer.rollouts.dispatcher import RolloutDispatcher
+from assay_trainer.rollouts.set_aside import SetAside, own_failure
+from assay_trainer.statistics import mean_interval, paired_difference, pass_at_k
+from assay_trainer.weights.versions import sampled_by
+
+_WAIT_S = 0.5
+_SEED_STRIDE = 7_368_787
+
+
+class EvaluationSample(BaseModel):
+    """One answer: its text and what became of it; no outcome where it could not be scored.
+
+    Of an episode, `text` is the last reply and `turns` are all replies with what was answered.
+    """
+
+    text: str
+    turns: list[tuple[str, str]] = []
+    outcome: Status | None
+    reward: float | None = None
+    failure: str | None = None
+
+
+class TaskResult(BaseModel):
+    """The samples of one task."""
+
+    task_id: str
+    prompt: str
+    tags: dict[str, str]
+    samples: list[EvaluationSample]
+
+    @property
+    def num_scored(self) -> int:
+        return sum(sample.outcome is not None for sample in self.samples)
+
+    @property
+    def num_correct(self) -> int:
+        return sum(sample.outcome is Status.ACCEPTED for sample in self.samples)
+
+
+class TaskEvaluation(BaseModel):
+    """All samples of one evaluation, and the version they were drawn from."""
+
+    name: str
+    policy: PolicyVersion
+    confidence: float
+    results: list[TaskResult]
+    #: Tasks that could not be sampled or scored for reasons of their own, by id; not in `results`.
+    set_aside: dict[str, str] = {}
+
+    def pass_at(self, k: int, results: list[TaskResult] | None = None) -> dict[str, float]:
+        """Each task's pass@k; tasks with fewer than k scored samples are left out."""
+        return {
+            one.task_id: pass_at_k(one.num_scored, one.num_correct, k)
+            for one in (self.results if results is None else results)
+            if one.num_scored >= k
+        }
+
+    def interval(self, k: int) -> Interval:
+        return mean_interval(list(self.pass_at(k).values()), self.confidence, seed=k)
+
+    def by_tag(self, tag: str) -> dict[str, Interval]:
+        """pass@1 of each value of a tag."""
+        groups: dict[str, list[TaskResult]] = defaultdict(list)
+        for result in self.results:
+            groups[result.tags.get(tag, "none")].append(result)
+        return {
+            value: mean_interval(list(scores.values()), self.confidence, seed=1)
+            for value, some in sorted(groups.items())
+            if (scores := self.pass_at(1, some))
+        }
+
+    def outcomes(self) -> Counter[str]:
+        """How many samples ended how; failures are named `failed`."""
+        return Counter(s.outcome or "failed" for one in self.results for s in one.samples)
+
+
+def difference(before: TaskEvaluation, after: TaskEvaluation, k: int = 1) -> Interval:
+    """The paired difference of pass@k over the tasks that both have."""
+    first, second = before.pass_at(k), after.pass_at(k)
+    shared = [task_id for task_id in first if task_id in second]
+    return paired_difference(
+        [first[one] for one in shared],
+        [second[one] for one in shared],
+        before.confidence,
+        seed=k,
+    )
+
+
+def read_evaluations(folder: RunFolder) -> list[TaskEvaluation]:
+    """Those that a run has made, in order."""
+    paths = [folder.evaluation(name) for name in ("before", "after")]
+    return [TaskEvaluation.model_validate_json(p.read_text()) for p in paths if p.exists()]
+
+
+class Evaluator:
+    """Plays all tasks and keeps the samples. `on_progress` gets the number done and of all."""
+
+    def __init__(
+        self,
+        rollouts: RolloutDispatcher,
+        config: EvaluationConfig,
+        *,
+        run: str,
+        seed: int,
+        set_aside: SetAside,
+        on_progress: Callable[[int, int], None],
+        while_waiting: Callable[[], None],
+    ) -> None:
+        self._rollouts = rollouts
+        self._config = config
+        self._run = run
+        self._seed = seed
+        self._set_aside = set_aside
+        self._on_progress = on_progress
+        self._while_waiting = while_waiting
+
+    def evaluate(self, name: str, tasks: list[Task], policy: PolicyVersion) -> TaskEvaluation:
+        """Sample and score every task under `policy` that is not set aside.
+
+        Raises:
+            BudgetExceeded: too many groups have no score.
+            DatasetError: too many tasks cannot be sampled or scored for reasons of their own.
+        """
+        self._set_aside.refuse_if_all()
+        results = {
+            scored.group.task.id: self._result(scored) for scored in self._play(name, tasks, policy)
+        }
+        self._set_aside.refuse_if_all()
+        return TaskEvaluation(
+            name=name,
+            policy=policy,
+            confidence=self._config.confidence,
+            results=[results[task.id] for task in tasks if task not in self._set_aside],
+            set_aside=self._set_aside.reasons,
+        )
+
+    def _play(self, name: str, tasks: list[Task], policy: PolicyVersion) -> Iterator[ScoredGroup]:
+        # A task keeps its index, and so its seed, whatever is set aside before it.
+        waiting = [pair for pair in enumerate(tasks) if pair[1] not in self._set_aside][::-1]
+        num_all, num_done, num_failed = len(waiting), 0, 0
+        while num_done < num_all:
+            while waiting and self._rollouts.num_in_flight < self._config.groups_in_flight:
+                self._rollouts.send(self._request(name, policy, *waiting.pop()))
+            for played in self._rollouts.collect(_WAIT_S):
+                scored = only_of(policy, played)
+                num_done += 1
+                own = own_failure(scored)
+                if own is not None:
+                    self._set_aside.add(scored.group.task, own.message)
+                    continue
+                num_failed += not any(isinstance(r, Scored) for r in scored.rewards)
+                self._check(scored, num_failed)
+                yield scored
+            self._on_progress(num_done, num_all)
+            self._while_waiting()
+
+    def _request(self, name: str, policy: PolicyVersion, index: int, task: Task) -> GroupRequest:
+        config = self._config
+        return GroupRequest(
+            key=f"{self._run}/{name}/{task.id}/v{policy.version}/{task.rubric}",
+            run=self._run,
+            priority=Priority.EVALUATION,
+            task=task,
+            sampling=SamplingParams(
+                n=config.samples_per_task,
+                max_tokens=config.max_tokens,
+                temperature=config.temperature,
+                seed=self._seed * _SEED_STRIDE + index,
+            ),
+        )
+
+    def _check(self, scored: ScoredGroup, num_failed: int) -> None:
+        if num_failed >= self._config.max_failed_groups:
+            failure = scored.failure
+            raise BudgetExceeded(
+                f"{num_failed} tasks could not be scored: "
+                f"{failure.message if failure else 'see the services logs'}"
+            )
+
+    def _result(self, scored: ScoredGroup) -> TaskResult:
+        task = scored.group.task
+        samples = [
+            _sample(completion, reward)
+            for completion, reward in zip(scored.group.completions, scored.rewards, strict=False)
+        ]
+        if scored.failure is not None:
+            lost = EvaluationSample(text="", outcome=None, failure=scored.failure.message)
+            samples = [lost] * self._config.samples_per_task
+        return TaskResult(task_id=task.id, prompt=task.prompt, tags=task.tags, samples=samples)
+
+
+def only_of(policy: PolicyVersion, scored: ScoredGroup) -> ScoredGroup:
+    """The group itself, or one that failed if other weights had a part in it."""
+    others = sampled_by(scored) - {policy}
+    if not others:
+        return scored
+    failure = Failure(
+        failure_class=FailureClass.INTERNAL,
+        service="inference",
+        message=f"sampled by version {min(one.version for one in others)} "
+        f"where version {policy.version} is measured",
+        retryable=True,
+    )
+    return scored.model_copy(update={"rewards": (), "failure": failure})
+
+
+def _sample(completion: Completion, reward: Reward) -> EvaluationSample:
+    turns = [(turn.text, turn.observation) for turn in completion.turns]
+    if isinstance(reward, Scored):
+        return EvaluationSample(
+            text=completion.text, turns=turns, outcome=reward.outcome, reward=reward.value
+        )
+    return EvaluationSample(
+        text=completion.text, turns=turns, outcome=None, failure=reward.failure.message
+    )

@@ -1,0 +1,205 @@
+"""The report of a run: Markdown, HTML and JSON, with pictures."""
+
+import base64
+import json
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
+
+from assay_shared.runs.run_folder import RunFolder, write_atomically, write_json
+from assay_shared.text import markdown
+from assay_trainer import events
+from assay_trainer.config import RunConfig
+from assay_trainer.evaluation import figures
+from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
+
+_TEMPLATES = Path(__file__).parent / "templates"
+_NUM_SHOWN = 3
+
+
+def write_report(
+    folder: RunFolder, config: RunConfig, evaluations: Sequence[TaskEvaluation]
+) -> dict[str, Any]:
+    """Write report.json, report.md, report.html and figures/; returns what report.json holds."""
+    living = events.living(folder.read_events())
+    seen = [content for event in living if (content := events.content(event))]
+    steps = last_of_each([one for one in seen if isinstance(one, events.StepEvent)])
+    stages_s = stage_times([one for one in seen if isinstance(one, events.StageFinished)])
+    pictures = _draw(folder.path / "figures", evaluations, steps, stages_s)
+    facts = {
+        "name": folder.path.name,
+        "seed": config.seed,
+        "git_commit": json.loads(folder.config.read_text()).get("git_commit"),
+        "evaluations": {e.name: _facts(e) for e in evaluations},
+        "differences": _differences(evaluations),
+        "training": _training(steps),
+        "ended_early": next(
+            (one.message for one in seen if isinstance(one, events.GRPOEndedEarly)), None
+        ),
+        "stages_s": stages_s,
+        "set_aside": _set_aside(seen),
+        "checkpoints_refused": [
+            one.model_dump() for one in seen if isinstance(one, events.CheckpointRefused)
+        ],
+    }
+    write_json(folder.path / "report.json", facts)
+    environment = Environment(
+        loader=FileSystemLoader(_TEMPLATES),
+        autoescape=select_autoescape(["html.j2"]),
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters |= {
+        "fenced": markdown.fenced,
+        "code": markdown.code,
+        "visible": markdown.visible,
+    }
+    values = {
+        "facts": facts,
+        "pictures": pictures,
+        "inline": {name: _inline(folder.path / path) for name, path in pictures.items()},
+        "examples": _examples(evaluations),
+        "confidence": config.evaluation.confidence,
+    }
+    for name in ("report.md", "report.html"):
+        text = environment.get_template(f"{name}.j2").render(values)
+        write_atomically(folder.path / name, text)
+    return facts
+
+
+def _set_aside(seen: Sequence[object]) -> dict[str, dict[str, str]]:
+    """By set, the tasks that are left out with their reasons."""
+    found: dict[str, dict[str, str]] = {}
+    for one in seen:
+        if isinstance(one, events.TaskSetAside):
+            found.setdefault(one.set, {})[one.task] = one.reason
+    return found
+
+
+def last_of_each(steps: Sequence[events.StepEvent]) -> list[events.StepEvent]:
+    """Each step once: what a run did again after a resume replaces what it did before."""
+    return sorted({step.step: step for step in steps}.values(), key=lambda step: step.step)
+
+
+def stage_times(finished: Sequence[events.StageFinished]) -> dict[str, float]:
+    """Seconds of each stage, all attempts together."""
+    total: Counter[str] = Counter()
+    for one in finished:
+        total[one.stage] += one.took_s  # type: ignore[assignment]  # Counter adds floats as well
+    return dict(total)
+
+
+def _draw(
+    folder: Path,
+    evaluations: Sequence[TaskEvaluation],
+    steps: Sequence[events.StepEvent],
+    stages_s: dict[str, float],
+) -> dict[str, str]:
+    """The pictures that can be drawn, by title, as paths from the run's folder."""
+    drawn = {"Before and after": "comparison.png", "By family": "families.png"}
+    figures.draw_comparison(evaluations, "domain", folder / "comparison.png")
+    figures.draw_comparison(evaluations, "family", folder / "families.png")
+    if steps:
+        figures.draw_curves(steps, folder / "curves.png")
+        drawn["Training curves"] = "curves.png"
+    if any(step.mismatch is not None for step in steps):
+        figures.draw_mismatch(steps, folder / "mismatch.png")
+        drawn["Inference and trainer"] = "mismatch.png"
+    figures.draw_outcomes(evaluations, folder / "outcomes.png")
+    figures.draw_time(stages_s, steps, folder / "time.png")
+    drawn |= {"How answers ended": "outcomes.png", "Where the time went": "time.png"}
+    return {title: f"{folder.name}/{name}" for title, name in drawn.items()}
+
+
+def _facts(evaluation: TaskEvaluation) -> dict[str, Any]:
+    samples = [sample for one in evaluation.results for sample in one.samples]
+    ks = [k for k in (1, 2, 4, 8, 16, 32, 64) if evaluation.pass_at(k)]
+    return {
+        "policy": evaluation.policy.model_dump(),
+        "num_tasks": len(evaluation.results),
+        "num_samples": len(samples),
+        "num_set_aside": len(evaluation.set_aside),
+        "num_without_score": sum(sample.outcome is None for sample in samples),
+        "pass_at": {str(k): asdict(evaluation.interval(k)) for k in ks},
+        "by_domain": {k: asdict(v) for k, v in evaluation.by_tag("domain").items()},
+        "by_family": {k: asdict(v) for k, v in evaluation.by_tag("family").items()},
+        "outcomes": dict(evaluation.outcomes()),
+    }
+
+
+def _differences(evaluations: Sequence[TaskEvaluation]) -> dict[str, Any]:
+    """Of the last evaluation to the first, over the same tasks."""
+    if len(evaluations) < 2:
+        return {}
+    first, last = evaluations[0], evaluations[-1]
+    return {"pass_at_1": asdict(difference(first, last))}
+
+
+def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
+    if not steps:
+        return None
+    failures: Counter[str] = Counter()
+    refused: Counter[str] = Counter()
+    for step in steps:
+        failures.update(step.failures)
+        refused.update(step.refused)
+    return {
+        "num_steps": len(steps),
+        "num_groups_played": sum(step.num_played for step in steps),
+        "num_groups_trained_on": sum(step.num_groups for step in steps),
+        "num_groups_without_signal": sum(step.num_without_signal for step in steps),
+        "groups_refused": dict(refused),
+        "failures": dict(failures),
+        "mismatch": _mismatch(steps),
+        "time_s": {
+            "rollouts": sum(step.rollouts_s for step in steps),
+            "update": sum(step.update_s for step in steps),
+            "publish": sum(step.publish_s for step in steps),
+        },
+    }
+
+
+def _mismatch(steps: Sequence[events.StepEvent]) -> dict[str, float] | None:
+    """Over all tokens that could be measured; None where none could."""
+    measured = [step.mismatch for step in steps if step.mismatch is not None]
+    num_tokens = sum(one.num_tokens for one in measured)
+    if num_tokens == 0:
+        return None
+    means = ("mean_abs_nats", "kl_k1_nats", "kl_k3_nats")
+    return {
+        "num_steps": len(measured),
+        "num_tokens": num_tokens,
+        "max_abs_nats": max(one.max_abs_nats for one in measured),
+    } | {
+        name: sum(one.num_tokens * getattr(one, name) for one in measured) / num_tokens
+        for name in means
+    }
+
+
+def _examples(evaluations: Sequence[TaskEvaluation]) -> list[dict[str, object]]:
+    """Tasks whose first sample became right, with both samples."""
+    if len(evaluations) < 2:
+        return []
+    first = {one.task_id: one for one in evaluations[0].results}
+    mended = [
+        (first[one.task_id], one)
+        for one in evaluations[-1].results
+        if one.task_id in first and _right(one) and not _right(first[one.task_id])
+    ]
+    return [
+        {"prompt": after.prompt, "before": before.samples[0].text, "after": after.samples[0].text}
+        for before, after in mended[:_NUM_SHOWN]
+    ]
+
+
+def _right(result: TaskResult) -> bool:
+    return result.samples[0].outcome == "accepted"
+
+
+def _inline(path: Path) -> str:
+    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()

@@ -1,0 +1,307 @@
+"""What the trainer eats: each step, a number of fresh groups that can teach something.
+
+Consumes tasks; waits for workers; unblocked by the groups they store. At most
+(max_staleness + 1) steps' worth of groups are in flight or ready, so that none can become older
+than `max_staleness` versions by waiting its turn; one that did all the same is dropped.
+"""
+
+import random
+from collections import Counter, deque
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from assay_shared.errors import BudgetExceeded, Conflict
+from assay_shared.types import (
+    GroupRequest,
+    PolicyVersion,
+    SamplingParams,
+    Scored,
+    ScoredGroup,
+    Status,
+    Task,
+)
+from assay_trainer.config import GRPOConfig
+from assay_trainer.learner.advantage import group_rewards
+from assay_trainer.rollouts.dispatcher import RolloutDispatcher
+from assay_trainer.rollouts.set_aside import SetAside, own_failure
+from assay_trainer.weights.versions import sampled_by
+
+_WAIT_S = 0.5
+#: Draws of one step are far apart from those of the next in seed space.
+_SEED_STRIDE = 1_000_003
+
+
+class DropReason(StrEnum):
+    """Why a group that was scored is not trained on: the weights that sampled it."""
+
+    TOO_OLD = "too_old"
+    UNKNOWN_VERSION = "unknown_version"
+
+
+class TaskOrder:
+    """Tasks in an endless order: each epoch is a shuffle of its own, known from seed and epoch."""
+
+    def __init__(self, tasks: list[Task], seed: int) -> None:
+        self._tasks = tasks
+        self._seed = seed
+        self._epoch = -1
+        self._order: list[int] = []
+
+    def task(self, draw: int) -> Task:
+        epoch, position = divmod(draw, len(self._tasks))
+        if epoch != self._epoch:
+            self._epoch = epoch
+            self._order = list(range(len(self._tasks)))
+            random.Random(f"{self._seed}/{epoch}").shuffle(self._order)
+        return self._tasks[self._order[position]]
+
+
+@dataclass
+class GroupBatch:
+    """One step's groups, and what was seen while they were collected."""
+
+    version: int
+    groups: list[ScoredGroup] = field(default_factory=list)
+    num_played: int = 0
+    num_without_signal: int = 0
+    num_set_aside: int = 0
+    refused: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
+    outcomes: Counter[str] = field(default_factory=Counter)
+    values: list[float] = field(default_factory=list)
+    staleness: list[int] = field(default_factory=list)
+    generate_time_s: float = 0.0
+    score_time_s: float = 0.0
+
+    @property
+    def reward_mean(self) -> float | None:
+        return sum(self.values) / len(self.values) if self.values else None
+
+    @property
+    def pass_rate(self) -> float | None:
+        num_scored = sum(self.outcomes.values())
+        return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
+
+    def count(self, scored: ScoredGroup, refusal: DropReason | None) -> None:
+        """Add a group's samples to the sums. Failures are counted, and enter nothing else.
+
+        What unknown weights sampled says nothing of this policy: it is counted as refused alone.
+        """
+        self.num_played += 1
+        if refusal is not None:
+            self.refused[refusal] += 1
+        if refusal is DropReason.UNKNOWN_VERSION:
+            return
+        self.generate_time_s += scored.generate_time_s
+        self.score_time_s += scored.score_time_s
+        if scored.failure is not None:
+            self.failures[scored.failure.failure_class] += 1
+        for reward in scored.rewards:
+            if isinstance(reward, Scored):
+                self.values.append(reward.value)
+                self.outcomes[reward.outcome] += 1
+            else:
+                self.failures[reward.failure.failure_class] += 1
+
+
+@dataclass(frozen=True)
+class BatcherState:
+    """What a resumed run needs: the next draw, and those that were under way."""
+
+    next_draw: int = 0
+    unfinished: tuple[int, ...] = ()
+
+
+class GroupBatcher:
+    """Keeps groups in flight and hands out portions. `policy` is what inference serves."""
+
+    def __init__(
+        self,
+        rollouts: RolloutDispatcher,
+        order: TaskOrder,
+        config: GRPOConfig,
+        *,
+        run: str,
+        seed: int,
+        state: BatcherState,
+        set_aside: SetAside,
+        published: Iterable[PolicyVersion] = (),
+        while_waiting: Callable[[], None] = lambda: None,
+    ) -> None:
+        """
+        Args:
+            set_aside: the tasks that are left out; those that turn out to be unplayable are added.
+            published: what this run announced before, in this process or another.
+            while_waiting: called now and then; it may raise to end the wait.
+        """
+        self._set_aside = set_aside
+        self._rollouts = rollouts
+        self._order = order
+        self._config = config
+        self._run = run
+        self._seed = seed
+        self._while_waiting = while_waiting
+        self._next_draw = state.next_draw
+        self._again = deque(state.unfinished)
+        self._draws: dict[str, int] = {}
+        self._open: list[int] = []  # admitted to a portion that is not complete
+        self._ready: deque[ScoredGroup] = deque()
+        self._known = set(published)
+        self.policy: PolicyVersion | None = None
+        self._failed_in_a_row = 0
+        self._num_refused: Counter[int] = Counter()  # by draw
+        self._was_unknown: deque[bool] = deque(maxlen=config.max_failed_groups)
+
+    def serve(self, policy: PolicyVersion) -> None:
+        """From now on, groups are asked of this version."""
+        self.policy = policy
+        self._known.add(policy)
+        self._fill(0)
+
+    @property
+    def _version(self) -> int:
+        if self.policy is None:
+            raise RuntimeError("no version is served yet")
+        return self.policy.version
+
+    def state(self) -> BatcherState:
+        """What is not handed out yet is unfinished, wherever it stands."""
+        return BatcherState(self._next_draw, (*self._open, *self._draws.values(), *self._again))
+
+    def next_batch(self) -> GroupBatch:
+        """The groups of one step; fewer than asked for once `max_groups_per_step` were played.
+
+        Raises:
+            BudgetExceeded: too many groups in a row came back without one score.
+            Conflict: most groups were sampled under weights that this run never published.
+            DatasetError: too many tasks cannot be sampled or scored for reasons of their own.
+        """
+        portion = GroupBatch(self._version)
+        config = self._config
+        while len(portion.groups) < config.groups_per_step:
+            if portion.num_played >= config.max_groups_per_step:
+                break
+            self._fill(len(portion.groups))
+            if not self._ready:
+                self._ready.extend(self._rollouts.collect(_WAIT_S))
+                self._while_waiting()
+            if self._ready:
+                self._admit(self._ready.popleft(), portion)
+        self._open.clear()
+        return portion
+
+    def newest_ready(self) -> ScoredGroup | None:
+        """A group that waits its turn and was sampled by the newest weights alone; stays there."""
+        self._ready.extend(self._rollouts.collect(0.0))
+        return next((one for one in self._ready if sampled_by(one) == {self.policy}), None)
+
+    def _fill(self, num_taken: int) -> None:
+        """Send until in flight, ready and taken are as many as may be sent under this version."""
+        capacity = self._config.groups_per_step * (self._config.max_staleness + 1) - num_taken
+        while self._rollouts.num_in_flight + len(self._ready) < capacity:
+            self._send()
+
+    def _send(self) -> None:
+        draw = self._draw()
+        task = self._order.task(draw)
+        key = f"{self._run}/{draw}/{task.id}/v{self._version}/{task.rubric}"
+        if self._num_refused[draw]:  # what is stored under the first key would come again
+            key += f"/{self._num_refused[draw]}"
+        self._draws[key] = draw
+        sampling = SamplingParams(
+            n=self._config.group_size,
+            max_tokens=self._config.max_tokens,
+            temperature=self._config.temperature,
+            seed=self._seed * _SEED_STRIDE + draw,
+        )
+        self._rollouts.send(GroupRequest(key=key, run=self._run, task=task, sampling=sampling))
+
+    def _draw(self) -> int:
+        """The next draw whose task is not set aside."""
+        self._set_aside.refuse_if_all()  # else the search would have no end
+        while True:
+            if self._again:
+                draw = self._again.popleft()
+            else:
+                draw, self._next_draw = self._next_draw, self._next_draw + 1
+            if self._order.task(draw) not in self._set_aside:
+                return draw
+
+    def _admit(self, scored: ScoredGroup, portion: GroupBatch) -> None:
+        """Count a group, and take it into the portion if it can teach something."""
+        draw = self._draws.pop(scored.group.key)
+        refusal = None if scored.failure is not None else self._refusal(scored)
+        portion.count(scored, refusal)
+        if refusal is not None:
+            self._refuse(draw, scored, refusal)
+            return
+        self._open.append(draw)
+        own = own_failure(scored)
+        if own is not None:
+            portion.num_set_aside += 1
+            self._set_aside.add(self._order.task(draw), own.message)
+            return
+        self._watch_failures(scored)
+        if scored.failure is not None:
+            return
+        self._was_unknown.append(False)
+        if not group_rewards(scored, self._config.normalise).has_signal:
+            portion.num_without_signal += 1
+        else:
+            portion.staleness.append(self._age(scored))
+            portion.groups.append(scored)
+
+    def _refusal(self, scored: ScoredGroup) -> DropReason | None:
+        if not sampled_by(scored) <= self._known:
+            return DropReason.UNKNOWN_VERSION
+        return DropReason.TOO_OLD if self._age(scored) > self._config.max_staleness else None
+
+    def _age(self, scored: ScoredGroup) -> int:
+        """Versions between the oldest token and now."""
+        versions = [policy.version for policy in sampled_by(scored)]
+        return self._version - min(versions, default=self._version)
+
+    def _refuse(self, draw: int, scored: ScoredGroup, refusal: DropReason) -> None:
+        """Ask for the draw again, so often as groups may be asked for; then it is given up.
+
+        Raises:
+            Conflict: most of the last groups were sampled under unknown weights.
+        """
+        self._num_refused[draw] += 1
+        if self._num_refused[draw] < self._config.group_attempts:
+            self._again.append(draw)
+        else:
+            self._open.append(draw)
+        self._was_unknown.append(refusal is DropReason.UNKNOWN_VERSION)
+        num_unknown, window = (
+            sum(self._was_unknown),
+            min(self._config.max_failed_groups, self._config.max_groups_per_step),
+        )
+        if 2 * num_unknown > window:
+            unknown = next(iter(sampled_by(scored) - self._known), None)
+            named = (
+                ""
+                if unknown is None
+                else (f"; the last names version {unknown.version} of digest {unknown.digest[:12]}")
+            )
+            raise Conflict(
+                f"{num_unknown} of the last {len(self._was_unknown)} groups were sampled under "
+                f"weights that this run never published{named}",
+                hint="another trainer publishes to the same inference, or it was started anew "
+                "with other weights: give this run one of its own, and resume it",
+            )
+
+    def _watch_failures(self, scored: ScoredGroup) -> None:
+        failure = scored.failure
+        if any(isinstance(reward, Scored) for reward in scored.rewards):
+            self._failed_in_a_row = 0
+            return
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row >= self._config.max_failed_groups:
+            last = failure or next(r.failure for r in scored.rewards if not isinstance(r, Scored))
+            raise BudgetExceeded(
+                f"{self._failed_in_a_row} groups in a row have no score; the last failed in "
+                f"{last.service}: {last.message}",
+                hint="resume the run once that service is well",
+            )

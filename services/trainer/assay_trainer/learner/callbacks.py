@@ -1,0 +1,104 @@
+"""What happens beside TRL's steps: progress, a stop between two steps, a finite loss."""
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+
+from assay_shared.errors import InternalFault
+from assay_trainer.stop import Stop
+
+
+class Diverged(InternalFault):
+    """The loss or the gradient is no number any more; going on would only hide it."""
+
+
+class ProgressCallback(TrainerCallback):
+    """Hands each step's metrics on. Raises Diverged when they are not finite."""
+
+    def __init__(self, on_step: Callable[[int, dict[str, float]], None]) -> None:
+        self._on_step = on_step
+
+    def on_log(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        logs: dict[str, Any] | None = None,
+        **_: object,
+    ) -> None:
+        metrics = {k: v for k, v in (logs or {}).items() if isinstance(v, int | float)}
+        if "loss" not in metrics:
+            return  # the summary at the end
+        for name in ("loss", "grad_norm"):
+            if not math.isfinite(metrics.get(name, 0.0)):
+                raise Diverged(f"{name} is {metrics[name]} at step {state.global_step}")
+        self._on_step(state.global_step, metrics)
+
+
+class StopBetweenSteps(TrainerCallback):
+    """Ends training after a step once a stop is asked for, with a checkpoint."""
+
+    def __init__(self, stop: Stop) -> None:
+        self._stop = stop
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> TrainerControl:
+        if self._stop.asked:
+            control.should_save = True
+            control.should_training_stop = True
+        return control
+
+
+class AfterStep(TrainerCallback):
+    """Calls `action` after every optimiser step, before anything else is decided."""
+
+    def __init__(self, action: Callable[[int], None]) -> None:
+        self._action = action
+
+    def on_step_end(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        self._action(state.global_step)
+
+
+class BeforeUpdate(TrainerCallback):
+    """Calls `action` when a step's gradient is there and nothing is updated yet."""
+
+    def __init__(self, action: Callable[[], None]) -> None:
+        self._action = action
+
+    def on_pre_optimizer_step(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        self._action()
+
+
+class AfterSave(TrainerCallback):
+    """Calls `action` with the step of each checkpoint, once TRL has written its part of it."""
+
+    def __init__(self, action: Callable[[int], None]) -> None:
+        self._action = action
+
+    def on_save(
+        self,
+        args: TrainingArguments,
+        state: TrainerState,
+        control: TrainerControl,
+        **_: object,
+    ) -> None:
+        self._action(state.global_step)

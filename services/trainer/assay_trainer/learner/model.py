@@ -1,0 +1,96 @@
+"""The policy model: a new small one with a tokenizer of its own, or one from a folder."""
+
+from collections.abc import Iterable
+from pathlib import Path
+
+import torch
+from tokenizers import Regex, Tokenizer, decoders, models, pre_tokenizers, trainers
+from transformers import (
+    AutoModelForCausalLM,
+    AutoTokenizer,
+    PreTrainedModel,
+    PreTrainedTokenizerFast,
+    Qwen2Config,
+    Qwen2ForCausalLM,
+)
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_shared.errors import NotFound
+from assay_shared.weights import checkpoint
+from assay_trainer.config import NewPolicyConfig
+
+PAD, END = "<|pad|>", "<|end|>"
+ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
+CHAT_TEMPLATE = (
+    "{% for message in messages %}<|{{ message.role }}|>{{ message.content }}<|end|>{% endfor %}"
+    "{% if add_generation_prompt %}<|assistant|>{% endif %}"
+)
+
+# A word with its space, a digit by itself (so that numbers are copied digit by digit), an
+# indentation with its line break, a run of signs.
+_PIECES = r"\n *|\d| ?[A-Za-z_]+| ?[^\sA-Za-z0-9_]+| +"
+
+
+def create_policy(
+    config: NewPolicyConfig, texts: Iterable[str], seed: int
+) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """A randomly initialised Qwen2 and a byte-level BPE tokenizer trained on `texts`."""
+    tokenizer = train_tokenizer(texts, config.vocabulary_size)
+    torch.manual_seed(seed)
+    model = Qwen2ForCausalLM(
+        Qwen2Config(
+            vocab_size=len(tokenizer),
+            hidden_size=config.hidden_size,
+            intermediate_size=config.intermediate_size,
+            num_hidden_layers=config.num_layers,
+            num_attention_heads=config.num_heads,
+            num_key_value_heads=config.num_heads,
+            max_position_embeddings=config.context_length,
+            tie_word_embeddings=True,
+            bos_token_id=None,
+            eos_token_id=tokenizer.eos_token_id,
+            pad_token_id=tokenizer.pad_token_id,
+        )
+    )
+    return model, tokenizer
+
+
+def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> PreTrainedTokenizerBase:
+    """Byte-level BPE with the special tokens of `CHAT_TEMPLATE`."""
+    core = Tokenizer(models.BPE())
+    core.pre_tokenizer = pre_tokenizers.Sequence(
+        [
+            pre_tokenizers.Split(Regex(_PIECES), "isolated"),
+            pre_tokenizers.ByteLevel(add_prefix_space=False, use_regex=False),
+        ]
+    )
+    core.decoder = decoders.ByteLevel()
+    core.train_from_iterator(
+        texts,
+        trainers.BpeTrainer(
+            vocab_size=vocabulary_size,
+            special_tokens=[PAD, END, *ROLES],
+            initial_alphabet=pre_tokenizers.ByteLevel.alphabet(),
+            show_progress=False,
+        ),
+    )
+    tokenizer = PreTrainedTokenizerFast(
+        tokenizer_object=core,
+        pad_token=PAD,
+        eos_token=END,
+        additional_special_tokens=list(ROLES),
+        clean_up_tokenization_spaces=False,
+    )
+    tokenizer.chat_template = CHAT_TEMPLATE
+    return tokenizer
+
+
+def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Model and tokenizer of a checkpoint folder."""
+    if not (folder / "config.json").is_file():
+        raise NotFound(f"there is no model in {folder}: it has no config.json")
+    checkpoint.weight_files(folder)
+    model = AutoModelForCausalLM.from_pretrained(
+        folder, local_files_only=True, use_safetensors=True, dtype="auto"
+    )
+    return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)

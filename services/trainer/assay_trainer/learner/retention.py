@@ -1,0 +1,126 @@
+"""What of a run stays on the disk: its newest checkpoints, the best one, and so many rollouts."""
+
+import shutil
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+
+from assay_shared.errors import Conflict, InvalidInput, WeightsRefused
+from assay_shared.runs import run_lock
+from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.learner import checkpoint
+from assay_trainer.rollouts.rollout_log import OLDER
+
+
+def forget_checkpoints(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
+    """Delete all but the newest `keep` whole checkpoints and, if asked for, the best.
+
+    Those that are not whole go too, but for the newest, which may be about to be.
+
+    Returns:
+        What was deleted.
+    """
+    doomed = to_forget(checkpoints, keep, keep_best=keep_best)
+    for folder in doomed:
+        shutil.rmtree(folder)
+    return doomed
+
+
+def to_forget(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
+    """What `forget_checkpoints` would delete."""
+    return _all_but(checkpoints, checkpoint.whole(checkpoints), keep, keep_best=keep_best)
+
+
+def _all_but(checkpoints: Path, whole: list[Path], keep: int, *, keep_best: bool) -> list[Path]:
+    kept = set(whole[len(whole) - keep :] if keep else [])
+    if keep_best:
+        kept |= {checkpoint.best(checkpoints)} - {None}  # type: ignore[arg-type]
+    others = sorted(checkpoints.glob("checkpoint-*"), key=checkpoint.step_of)
+    if others and others[-1] not in checkpoint.whole(checkpoints):
+        kept.add(others[-1])
+    return [folder for folder in others if folder not in kept]
+
+
+@dataclass(frozen=True)
+class Pruned:
+    """What is or would be gone of one run."""
+
+    name: str
+    doomed: tuple[Path, ...]
+    num_bytes: int
+    #: Why nothing of it is touched.
+    spared_because: str = ""
+
+
+def prune(runs: Path, *, keep: int, rollouts: bool, dry_run: bool) -> list[Pruned]:
+    """Delete what runs no longer need: of one that can go on, checkpoints beyond the newest `keep`
+    good ones and the best; of a finished one, all checkpoints but the best, and all but its newest
+    weights. A run that a process holds is left alone.
+
+    Args:
+        rollouts: delete the rollouts of finished runs too; they cannot be scored again then.
+
+    Raises:
+        InvalidInput: `keep` leaves nothing to resume from.
+    """
+    if keep < 1:
+        raise InvalidInput("at least 1: a resume needs the newest checkpoint", field="keep")
+    return [
+        _prune_run(RunFolder(path.parent), keep, rollouts, dry_run)
+        for path in sorted(runs.glob("*/config.json"))
+    ]
+
+
+def _prune_run(run: RunFolder, keep: int, rollouts: bool, dry_run: bool) -> Pruned:
+    """Find what can go, and delete it unless `dry_run`, while no process can begin to train."""
+    with ExitStack() as stack:
+        if dry_run:
+            owner = run_lock.owner_of(run.path)
+            if owner is not None:
+                return Pruned(run.path.name, (), 0, f"it belongs to {owner}")
+        else:
+            try:
+                stack.enter_context(run_lock.held(run.path))
+            except Conflict as error:
+                return Pruned(run.path.name, (), 0, error.message)
+        found = _find(run, keep, rollouts)
+        if not dry_run:
+            for path in found.doomed:
+                shutil.rmtree(path) if path.is_dir() else path.unlink()
+        return found
+
+
+def _find(run: RunFolder, keep: int, rollouts: bool) -> Pruned:
+    status = run.read_status_or_damage()
+    if status.state == "unreadable":
+        return Pruned(run.path.name, (), 0, status.message)
+    is_finished = status.state == "finished"
+    doomed = []
+    for stage in sorted(run.checkpoints.glob("*")):
+        good = [] if is_finished else _good(stage, keep)
+        doomed += _all_but(stage, good, keep, keep_best=True) + checkpoint.refused(stage)
+        if not is_finished and not good and checkpoint.whole(stage):
+            return Pruned(run.path.name, (), 0, f"no checkpoint in {stage} is what was written")
+    if is_finished:
+        doomed += sorted(run.policies.glob("v*"))[:-1]
+        doomed += [p for p in (run.rollouts, run.path / OLDER) if rollouts and p.exists()]
+    return Pruned(run.path.name, tuple(doomed), sum(_size(path) for path in doomed))
+
+
+def _good(stage: Path, number: int) -> list[Path]:
+    """The newest `number` checkpoints whose digests are right, oldest first."""
+    good: list[Path] = []
+    for folder in reversed(checkpoint.whole(stage)):
+        if len(good) == number:
+            break
+        try:
+            checkpoint.check(folder)
+        except WeightsRefused:
+            continue
+        good.insert(0, folder)
+    return good
+
+
+def _size(path: Path) -> int:
+    files = path.rglob("*") if path.is_dir() else [path]
+    return sum(file.stat().st_size for file in files if file.is_file())

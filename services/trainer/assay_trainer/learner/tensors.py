@@ -1,0 +1,122 @@
+"""Scored groups as one training batch. Shapes: B rows (samples), P prompt tokens, C completion
+tokens.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TypeVar
+
+import torch
+
+from assay_shared.types import Completion, Normalisation, PolicyVersion, ScoredGroup
+from assay_trainer.learner.advantage import advantages, group_rewards
+
+Number = TypeVar("Number", int, float)
+
+
+@dataclass(frozen=True)
+class AnswerRow:
+    """One scored sample."""
+
+    prompt_token_ids: tuple[int, ...]
+    completion: Completion
+    advantage: float
+
+
+@dataclass(frozen=True)
+class TensorBatch:
+    """What the loss needs. Prompts are padded on the left, completions on the right.
+
+    `logprobs_BC` are those of the engine that sampled: the old policy of the importance ratio.
+    `loss_mask_BC` is 1 where the policy sampled; what an environment answered is read (it is in
+    `completion_mask_BC`) and never learnt. `fresh_mask_BC` is 1 where the trainer's own version
+    sampled.
+    """
+
+    prompt_ids_BP: torch.Tensor
+    prompt_mask_BP: torch.Tensor
+    completion_ids_BC: torch.Tensor
+    completion_mask_BC: torch.Tensor
+    loss_mask_BC: torch.Tensor
+    fresh_mask_BC: torch.Tensor
+    logprobs_BC: torch.Tensor
+    advantages_B: torch.Tensor
+
+
+def rows(groups: Sequence[ScoredGroup], normalise: Normalisation | None = None) -> list[AnswerRow]:
+    """The scored samples of `groups`, with their advantages; the others are left out."""
+    advantages_PG = advantages([group_rewards(group, normalise) for group in groups])
+    return [
+        AnswerRow(scored.group.prompt_token_ids, completion, advantage)
+        for scored, advantages_G in zip(groups, advantages_PG, strict=True)
+        for completion, advantage in zip(scored.group.completions, advantages_G, strict=True)
+        if advantage is not None
+    ]
+
+
+def unweighted_rows(scored: ScoredGroup) -> list[AnswerRow]:
+    """All samples of a group, to look at and not to learn from."""
+    return [AnswerRow(scored.group.prompt_token_ids, one, 0.0) for one in scored.group.completions]
+
+
+def collate(
+    batch_rows: Sequence[AnswerRow],
+    pad_id: int,
+    multiple_of: int = 1,
+    policy: PolicyVersion | None = None,
+) -> TensorBatch:
+    """Tensors of the rows, filled up to a multiple with rows whose every token is masked.
+
+    `policy` is the version of the trainer's weights.
+    """
+    prompts = [list(row.prompt_token_ids) for row in batch_rows]
+    completions = [list(row.completion.token_ids) for row in batch_rows]
+    logprobs = [list(row.completion.logprobs) for row in batch_rows]
+    learnt = [[int(own) for own in row.completion.sampled_mask] for row in batch_rows]
+    fresh = [_sampled_by(row.completion, policy) for row in batch_rows]
+    weights = [row.advantage for row in batch_rows]
+    missing = -len(batch_rows) % multiple_of
+    prompts += [[pad_id]] * missing
+    completions += [[]] * missing
+    logprobs += [[]] * missing
+    learnt += [[]] * missing
+    fresh += [[]] * missing
+    weights += [0.0] * missing
+    prompt_width = max(map(len, prompts))
+    completion_width = max(map(len, completions))
+    return TensorBatch(
+        prompt_ids_BP=torch.tensor([_left(p, prompt_width, pad_id) for p in prompts]),
+        prompt_mask_BP=torch.tensor([_left([1] * len(p), prompt_width, 0) for p in prompts]),
+        completion_ids_BC=torch.tensor([_right(c, completion_width, pad_id) for c in completions]),
+        completion_mask_BC=torch.tensor(
+            [_right([1] * len(c), completion_width, 0) for c in completions]
+        ),
+        loss_mask_BC=torch.tensor([_right(x, completion_width, 0) for x in learnt]),
+        fresh_mask_BC=torch.tensor([_right(x, completion_width, 0) for x in fresh]),
+        logprobs_BC=torch.tensor([_right(x, completion_width, 0.0) for x in logprobs]),
+        advantages_B=torch.tensor(weights),
+    )
+
+
+def _sampled_by(completion: Completion, policy: PolicyVersion | None) -> list[int]:
+    """Of each id, 1 if these very weights sampled it."""
+    if completion.versions:
+        drawn = [
+            span.policy == policy for span in completion.versions for _ in range(span.num_tokens)
+        ]
+        return [int(a and b) for a, b in zip(drawn, completion.sampled_mask, strict=True)]
+    if not completion.turns:
+        return [int(completion.policy == policy)] * len(completion.token_ids)
+    own = [turn for turn in completion.turns if turn.policy == policy]
+    return [
+        int(any(turn.start <= at < turn.end for turn in own))
+        for at in range(len(completion.token_ids))
+    ]
+
+
+def _left(values: list[Number], width: int, filler: Number) -> list[Number]:
+    return [filler] * (width - len(values)) + values
+
+
+def _right(values: list[Number], width: int, filler: Number) -> list[Number]:
+    return values + [filler] * (width - len(values))

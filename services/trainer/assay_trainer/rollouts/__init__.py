@@ -1,0 +1,1 @@
+"""Groups of answers: sent out, generated, scored and stored once. Runs without torch."""

@@ -1,0 +1,148 @@
+"""Sending groups to the workers and taking them back, each key once.
+
+The trainer is the authority: the queue carries requests, the store holds results, and what got
+lost between the two (a killed worker, a restarted broker) is sent again from here.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+from celery import Celery
+from kombu.exceptions import OperationalError
+
+from assay_shared.errors import TimedOut, Unreachable, to_failure
+from assay_shared.runs.queue import ROLLOUT_QUEUE, RUN_GROUP_TASK
+from assay_shared.telemetry import propagation, tracing
+from assay_shared.telemetry.context import log_fields
+from assay_shared.types import Group, GroupRequest, ScoredGroup
+from assay_trainer.rollouts.store import GroupStore
+
+_POLL_S = 0.02
+#: How often leases and the broker's identity are looked at.
+_CHECK_S = 1.0
+
+
+@dataclass
+class PendingGroup:
+    """A group that is somewhere between here and a worker."""
+
+    request: GroupRequest
+    attempts: int = 1
+    was_leased: bool = False
+    sent_at: float = field(default_factory=time.monotonic)
+    #: From here until it is back: the trace that all its work belongs to.
+    span: tracing.TraceSpan = field(default_factory=tracing.TraceSpan)
+
+
+class RolloutDispatcher:
+    """The groups in flight of one trainer."""
+
+    def __init__(
+        self, celery: Celery, store: GroupStore, *, timeout_s: float, attempts: int
+    ) -> None:
+        self._celery = celery
+        self._store = store
+        self._timeout_s = timeout_s
+        self._attempts = attempts
+        self._sent: dict[str, PendingGroup] = {}
+        self._server = store.server()
+        self._next_check = 0.0
+        self.num_resent = 0
+
+    @property
+    def num_in_flight(self) -> int:
+        return len(self._sent)
+
+    def send(self, request: GroupRequest) -> None:
+        """Ask for a group. One that is stored already is found by the next `collect`."""
+        with log_fields(run=request.run, group=request.key):
+            span = tracing.begin("rollout", task=request.task.id, rubric=request.task.rubric)
+        sent = self._sent[request.key] = PendingGroup(request, span=span)
+        self._publish(sent)
+
+    def collect(self, wait_s: float) -> list[ScoredGroup]:
+        """Groups that are done; waits up to `wait_s` for the first of them.
+
+        A group out of attempts comes back with a failure in place of rewards.
+
+        Raises:
+            Unreachable: Redis is gone for longer than its retries last.
+        """
+        deadline = time.monotonic() + wait_s
+        while True:
+            done = [*self._stored(), *self._given_up()]
+            if done or time.monotonic() >= deadline:
+                return done
+            time.sleep(_POLL_S)
+
+    def _stored(self) -> Iterator[ScoredGroup]:
+        for key, scored in self._store.fetch(list(self._sent)).items():
+            self._sent.pop(key).span.end()
+            self._store.consumed(key)
+            yield scored
+
+    def _given_up(self) -> Iterator[ScoredGroup]:
+        """Send again what is lost; what was sent too often comes back failed."""
+        now = time.monotonic()
+        if now < self._next_check:
+            return
+        self._next_check = now + _CHECK_S
+        for sent in self._lost(now):
+            if sent.attempts >= self._attempts:
+                del self._sent[sent.request.key]
+                sent.span.fail("never played")
+                sent.span.end()
+                yield _failed(sent)
+            else:
+                self._send_again(sent)
+
+    def _lost(self, now: float) -> list[PendingGroup]:
+        leased = self._store.leased(list(self._sent))
+        is_lost = self._broker_test() or (lambda sent: self._is_overdue(sent, now, leased))
+        lost = [sent for sent in self._sent.values() if is_lost(sent)]
+        # Stored since the last look: not lost at all.
+        stored = self._store.fetch([sent.request.key for sent in lost])
+        for sent in self._sent.values():
+            sent.was_leased = sent.request.key in leased
+        return [sent for sent in lost if sent.request.key not in stored]
+
+    def _broker_test(self) -> Callable[[PendingGroup], bool] | None:
+        """After a restart, everything in flight counts as lost."""
+        server, self._server = self._server, self._store.server()
+        return (lambda _: True) if server != self._server else None
+
+    def _is_overdue(self, sent: PendingGroup, now: float, leased: set[str]) -> bool:
+        if sent.request.key in leased:
+            return False  # a living worker is at it, and has time limits of its own
+        return sent.was_leased or now - sent.sent_at > self._timeout_s
+
+    def _send_again(self, sent: PendingGroup) -> None:
+        sent.attempts += 1
+        sent.was_leased = False
+        sent.sent_at = time.monotonic()
+        self.num_resent += 1
+        sent.span.note(attempts=sent.attempts)
+        self._publish(sent)
+
+    def _publish(self, sent: PendingGroup) -> None:
+        request = sent.request
+        try:
+            with log_fields(run=request.run, group=request.key), sent.span.current():
+                self._celery.send_task(
+                    RUN_GROUP_TASK,
+                    args=[request.model_dump(mode="json")],
+                    queue=ROLLOUT_QUEUE,
+                    headers=propagation.inject(),
+                )
+        except OperationalError as error:
+            raise Unreachable(f"no broker: {error}", service="redis") from error
+
+
+def _failed(sent: PendingGroup) -> ScoredGroup:
+    error = TimedOut(
+        f"sent {sent.attempts} times and never played; is a worker running?",
+        attempts=sent.attempts,
+    )
+    group = Group(key=sent.request.key, task=sent.request.task, completions=())
+    return ScoredGroup(group=group, failure=to_failure(error, "worker"), worker="none")

@@ -1,0 +1,155 @@
+"""A rollout worker's work on one group: generate, score, store once. No torch here."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from uuid import uuid4
+
+from assay_shared.errors import AssayError, to_failure
+from assay_shared.interfaces import Environment, Generator, RewardService
+from assay_shared.runtime.gather import gather
+from assay_shared.telemetry.context import WorkPurpose, log_fields, purpose_scope
+from assay_shared.telemetry.tracing import span
+from assay_shared.types import (
+    Failure,
+    FinishReason,
+    GenerateRequest,
+    Group,
+    GroupRequest,
+    PromptFormat,
+    Reward,
+    ScoredGroup,
+    ScoreRequest,
+    ScoreResponse,
+    Unscored,
+)
+from assay_trainer.rollouts.episode import Episode
+from assay_trainer.rollouts.store import LEASE_S, GroupStore
+
+
+async def run_once(
+    request: GroupRequest,
+    store: GroupStore,
+    generator: Generator,
+    rewarder: RewardService,
+    worker: str,
+) -> bool:
+    """Play a group unless it is stored or being played; whether this call stored it.
+
+    A queue may deliver twice, and a trainer may send again: the key makes both harmless.
+    """
+    key = request.key
+    if not await asyncio.to_thread(store.lease, key, worker):
+        return False
+    with log_fields(run=request.run, group=key), span("rollout.run_group", worker=worker):
+        async with _renewed(store, key):
+            # Looked up under the lease: whoever held it before has stored by now what it had.
+            if await asyncio.to_thread(store.has, key):
+                return False
+            scored = await run_group(request, generator, rewarder, worker)
+            return await asyncio.to_thread(store.put_once, scored)
+
+
+@asynccontextmanager
+async def _renewed(store: GroupStore, key: str) -> AsyncIterator[None]:
+    """Keep the lease while this process lives, and give it back at the end."""
+
+    async def renew() -> None:
+        while True:
+            await asyncio.sleep(LEASE_S / 3)
+            await asyncio.to_thread(store.renew, key)
+
+    renewing = asyncio.create_task(renew())
+    try:
+        yield
+    finally:
+        renewing.cancel()
+        await asyncio.to_thread(store.release, key)
+
+
+async def run_group(
+    request: GroupRequest, generator: Generator, rewarder: RewardService, worker: str
+) -> ScoredGroup:
+    """The group with its rewards, or with the failure that left it without any."""
+    empty = Group(key=request.key, task=request.task, completions=())
+    started = time.monotonic()
+    try:
+        with purpose_scope(WorkPurpose(request.priority, request.run)), span("rollout.draw"):
+            group, lost = await _generate(request, generator, rewarder)
+    except AssayError as error:
+        return _failed(empty, to_failure(error, "inference"), worker)
+    generated = time.monotonic()
+    try:
+        with span("rollout.score", rubric=request.task.rubric):
+            response = await _score(request, group, lost, rewarder)
+    except AssayError as error:
+        return _failed(group, to_failure(error, "reward"), worker)
+    return ScoredGroup(
+        group=group,
+        rewards=response.rewards,
+        scorer=response.scorer,
+        normalise=response.normalise,
+        worker=worker,
+        generate_time_s=generated - started,
+        score_time_s=time.monotonic() - generated,
+    )
+
+
+async def _generate(
+    request: GroupRequest, generator: Generator, environment: Environment
+) -> tuple[Group, dict[int, Failure]]:
+    """The group, and by index the episodes that broke off, which have no reward."""
+    task = request.task
+    if task.prompt_format is PromptFormat.RAW:
+        prompt = GenerateRequest(prompt=task.prompt, sampling=request.sampling)
+    else:
+        prompt = GenerateRequest(messages=task.messages, sampling=request.sampling)
+    response = await generator.generate(prompt)
+    completions, lost = response.completions, dict[int, Failure]()
+    if task.environment is not None:
+        episodes = await gather(
+            Episode(task, response.prompt_token_ids, first, index).play(
+                request.sampling, generator, environment
+            )
+            for index, first in enumerate(completions)
+        )
+        completions = tuple(episode.completion for episode in episodes)
+        lost = {i: e.failure for i, e in enumerate(episodes) if e.failure is not None}
+    group = Group(
+        key=request.key,
+        task=task,
+        prompt_token_ids=response.prompt_token_ids,
+        completions=completions,
+    )
+    return group, lost
+
+
+async def _score(
+    request: GroupRequest, group: Group, lost: dict[int, Failure], rewarder: RewardService
+) -> ScoreResponse:
+    """Rewards in the order of the completions; those of `lost` are their failures."""
+    whole = [index for index in range(len(group.completions)) if index not in lost]
+    if not whole:
+        return ScoreResponse(rewards=tuple(Unscored(failure=lost[i]) for i in lost), scorer="")
+    answers = [group.completions[index] for index in whole]
+    response = await rewarder.score(
+        ScoreRequest(
+            task=request.task,
+            answers=tuple(
+                tuple(turn.text for turn in one.turns) if one.turns else one.text for one in answers
+            ),
+            key=uuid4().hex,  # asked again after a lost reply, it is not measured again
+            run=request.run,
+            num_tokens=tuple(sum(one.sampled_mask) for one in answers),
+            truncated=tuple(one.finish_reason is FinishReason.LENGTH for one in answers),
+        )
+    )
+    by_index: dict[int, Reward] = dict(zip(whole, response.rewards, strict=True))
+    by_index |= {index: Unscored(failure=failure) for index, failure in lost.items()}
+    rewards = tuple(by_index[index] for index in range(len(group.completions)))
+    return response.model_copy(update={"rewards": rewards})
+
+
+def _failed(group: Group, failure: Failure, worker: str) -> ScoredGroup:
+    return ScoredGroup(group=group, failure=failure, worker=worker)

@@ -1,0 +1,1 @@
+"""Runs over HTTP: start, follow, stop, back up."""

@@ -1,0 +1,37 @@
+"""A run's folder at its birth, and its configuration read back."""
+
+import json
+import time
+from pathlib import Path
+
+from assay_shared.runs.run_folder import RunFolder, write_json
+from assay_shared.settings.run_file import parse_config, provenance
+from assay_trainer.config import RunConfig
+
+
+def create_run(path: Path, config: RunConfig) -> RunFolder:
+    """A new folder with the resolved configuration, the git commit and all package versions.
+
+    Raises:
+        Conflict: the folder exists.
+    """
+    folder = RunFolder.create(path)
+    write_json(folder.config, {"config": config.model_dump(mode="json")} | provenance())
+    return folder
+
+
+def open_run(path: Path) -> tuple[RunFolder, RunConfig]:
+    """A run that was created before.
+
+    Raises:
+        NotFound: there is none.
+        ConfigError: its configuration is of another version of Assay.
+    """
+    folder = RunFolder.open(path)
+    values = json.loads(folder.config.read_text())["config"]
+    return folder, parse_config(RunConfig, values, source=str(folder.config))
+
+
+def stamped(name: str) -> str:
+    """A folder's name that no other run of this second has."""
+    return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -1,0 +1,204 @@
+"""A run as it is seen in a terminal: what it does now, and how the policy does."""
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from types import TracebackType
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.panel import Panel
+from rich.progress import (
+    BarColumn,
+    MofNCompleteColumn,
+    Progress,
+    TaskID,
+    TextColumn,
+    TimeElapsedColumn,
+)
+from rich.table import Table
+from rich.text import Text
+
+from assay_shared.runs.run_folder import Event
+from assay_trainer import events
+
+_BARS = " ▁▂▃▄▅▆▇█"
+_WIDTH = 60
+#: Without a terminal, one line per so many steps, and per so many other units of progress.
+_STEPS_PER_LINE = 10
+_UNITS_PER_LINE = 100
+
+TITLES = {
+    "data": "make tasks",
+    "leaks": "look for leaks",
+    "validate": "prove rewards",
+    "policy": "make policy",
+    "sft": "SFT",
+    "evaluate before": "measure before",
+    "grpo": "GRPO",
+    "evaluate after": "measure after",
+    "report": "write report",
+}
+
+
+class RunView:
+    """Shows events. In a terminal it redraws itself; elsewhere it prints lines."""
+
+    def __init__(self, console: Console) -> None:
+        self._console = console
+        self._bars = Progress(
+            TextColumn("{task.description:<16}"),
+            BarColumn(),
+            MofNCompleteColumn(),
+            TimeElapsedColumn(),
+            console=console,
+        )
+        self._stages: dict[str, TaskID] = {}
+        self._steps: list[events.StepEvent] = []
+        self._evaluated: list[events.Evaluated] = []
+        self._ended_early: events.GRPOEndedEarly | None = None
+        self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render)
+        self.end: events.RunEnded | None = None
+
+    def __enter__(self) -> "RunView":
+        if self._console.is_terminal:
+            self._live.start()
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        if self._console.is_terminal:
+            self._live.stop()
+
+    def show(self, event: Event) -> None:
+        """Take one event in."""
+        content = events.content(event)
+        self._take(content)
+        if not self._console.is_terminal:
+            line = _line(content)
+            if line is not None:
+                self._console.print(line, highlight=False)
+
+    def _take(self, content: object) -> None:
+        match content:
+            case events.StageStarted():
+                title = TITLES.get(content.stage, content.stage)
+                total = content.num_steps or 1
+                self._stages[content.stage] = self._bars.add_task(title, total=total)
+            case events.StageFinished():
+                self._finish_bar(self._stages[content.stage])
+            case events.ProgressEvent():
+                self._bars.update(self._stages[content.stage], completed=content.done)
+            case events.StepEvent():
+                self._steps.append(content)
+                self._bars.update(self._stages["grpo"], completed=content.step)
+            case events.Resumed() if content.stage == "grpo":
+                self._steps = [step for step in self._steps if step.step <= content.step]
+            case events.GRPOEndedEarly():
+                self._ended_early = content
+            case events.Evaluated():
+                self._evaluated.append(content)
+            case events.RunEnded():
+                self.end = content
+
+    def _finish_bar(self, bar: TaskID) -> None:
+        total = self._bars.tasks[self._bars.task_ids.index(bar)].total
+        self._bars.update(bar, completed=total)
+        self._bars.stop_task(bar)
+
+    def _render(self) -> RenderableType:
+        parts: list[RenderableType] = [self._bars]
+        if self._steps:
+            parts.append(_steps_table(self._steps))
+        if self._ended_early is not None:
+            parts.append(Text(f"GRPO ended early: {self._ended_early.message}", style="yellow"))
+        return Panel(Group(*parts), title="assay", border_style="dim")
+
+    def summary(self) -> Table:
+        """What came of it."""
+        table = Table(title="pass@1 on held-out tasks", title_justify="left")
+        for column in ("measured", "pass@1", "95% interval"):
+            table.add_column(column, justify="left" if column == "measured" else "right")
+        for one in self._evaluated:
+            at_1 = one.pass_at[1]
+            table.add_row(
+                f"{one.name} GRPO", f"{at_1.value:.1%}", f"{at_1.low:.1%} to {at_1.high:.1%}"
+            )
+        gain = self.end.gain if self.end else None
+        if gain is not None:
+            interval = f"{100 * gain.low:+.1f} to {100 * gain.high:+.1f}"
+            table.add_row("difference, paired", f"{100 * gain.value:+.1f} points", interval)
+        return table
+
+
+def _steps_table(steps: Sequence[events.StepEvent]) -> Table:
+    last = steps[-1]
+    num_failures = sum(sum(step.failures.values()) for step in steps)
+    table = Table.grid(padding=(0, 2))
+    table.add_row("reward", _number(last.reward), _sparkline([s.reward for s in steps]))
+    table.add_row("pass rate", _number(last.pass_rate), _sparkline([s.pass_rate for s in steps]))
+    table.add_row(
+        "groups/s", _number(last.groups_per_s), _sparkline([s.groups_per_s for s in steps])
+    )
+    table.add_row("staleness", _number(last.staleness_mean), f"weights version {last.version}")
+    table.add_row("mismatch", _mismatch(last), "nats a token, inference and trainer, same weights")
+    refused = Counter[str]()
+    for step in steps:
+        refused.update(step.refused)
+    if refused:
+        table.add_row("refused", str(refused.total()), _named(refused))
+    table.add_row("failures", str(num_failures), "samples left out, none of them scored 0")
+    return table
+
+
+def _line(content: object) -> str | None:
+    """An event as a line of text; None for those that are not worth one."""
+    match content:
+        case events.StageStarted():
+            return f"{TITLES.get(content.stage, content.stage)} ..."
+        case events.ProgressEvent() if content.done % _UNITS_PER_LINE == 0:
+            loss = "" if content.loss is None else f", loss {content.loss:.3f}"
+            return f"  {content.done} done{loss}"
+        case events.StepEvent() if content.step % _STEPS_PER_LINE == 0:
+            return (
+                f"  step {content.step}: reward {_number(content.reward)}, "
+                f"pass rate {_number(content.pass_rate)}, "
+                f"{content.groups_per_s:.1f} groups/s, "
+                f"staleness {_number(content.staleness_mean)}, "
+                f"mismatch {_mismatch(content)}"
+                + (f", refused {_named(content.refused)}" if content.refused else "")
+            )
+        case events.TaskSetAside():
+            return f"  set aside, {content.set}: {content.task}: {content.reason}"
+        case events.CheckpointRefused():
+            return f"  checkpoint refused: {content.reason}"
+        case events.Resumed():
+            return f"  goes on after step {content.step}"
+        case events.GRPOEndedEarly():
+            return f"  ended early: {content.message}"
+        case events.Evaluated():
+            at_1 = content.pass_at[1]
+            return f"  pass@1 {at_1.value:.1%} ({at_1.low:.1%} to {at_1.high:.1%})"
+    return None
+
+
+def _number(value: float | None) -> str:
+    return "-" if value is None else f"{value:.2f}"
+
+
+def _mismatch(step: events.StepEvent) -> str:
+    return "-" if step.mismatch is None else f"{step.mismatch.mean_abs_nats:.2g}"
+
+
+def _named(refused: Mapping[str, int]) -> str:
+    return ", ".join(f"{reason.replace('_', ' ')}: {number}" for reason, number in refused.items())
+
+
+def _sparkline(values: Sequence[float | None]) -> Text:
+    known = [value for value in values[-_WIDTH:] if value is not None]
+    top = max([*known, 1e-9])
+    bars = (_BARS[round(value / top * (len(_BARS) - 1))] for value in known)
+    return Text("".join(bars), style="cyan")

@@ -1,0 +1,162 @@
+"""Weights straight from this process's memory into an engine's, with no folder between them."""
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
+from typing import Literal
+
+import torch
+from transformers import PreTrainedModel
+
+from assay_shared.clients import InferenceClient
+from assay_shared.errors import AssayError, ConfigError, WeightsRefused
+from assay_shared.settings.environment import ServiceSettings
+from assay_shared.standalone.weight_transfer.fingerprint import as_text, fingerprint
+from assay_shared.standalone.weight_transfer.limit import Limit, TransferFailed
+from assay_shared.standalone.weight_transfer.manifest import ManifestEntry, digest_of, plan_buckets
+from assay_shared.standalone.weight_transfer.sending import Sender
+from assay_shared.types import (
+    DirectWeights,
+    LogprobProbe,
+    PolicyVersion,
+    SyncMode,
+    TensorSpec,
+    WeightReceiver,
+    WeightStatus,
+    WeightUpdate,
+)
+from assay_trainer.weights.safetensors_writer import named_weights
+
+Transport = Literal["nccl", "ipc", "gloo"]
+#: The engine may wait for sequences in hand before it fetches anything.
+_LONGEST_WAIT_S = 3600.0
+#: What the engine has is confirmed to the sender a little later than to who announced it.
+_LAST_WORD_S = 5.0
+
+
+class DirectTransfer:
+    """Keeps its connection to the workers from one version to the next."""
+
+    def __init__(self, settings: ServiceSettings, connect: Callable[[], InferenceClient]) -> None:
+        """`connect`: to an inference that is asked once; a transfer cannot simply be repeated."""
+        self._settings = settings
+        self._connect = connect
+        self._sender: Sender | None = None
+        self._num_announced = 0
+        self._reaches: tuple[Transport, WeightReceiver] | None = None
+
+    def publish(
+        self,
+        model: PreTrainedModel,
+        receiver: WeightReceiver,
+        version: int,
+        probe: LogprobProbe,
+        digest: str | None = None,
+        on_announced: Callable[[PolicyVersion], None] = lambda policy: None,
+        mode: SyncMode = SyncMode.WAIT,
+    ) -> tuple[WeightUpdate, WeightStatus]:
+        """Return once inference serves the model's weights as `version`: what was announced, and
+        what came of it.
+
+        Raises:
+            WeightsRefused: they did not land, or are not those of `digest`.
+            AssayError: another failure of inference; what is served now, only it can say.
+        """
+        tensors = named_weights(model)
+        manifest = manifest_of(tensors, receiver.dtype)
+        if digest is not None and digest != digest_of(manifest):
+            raise WeightsRefused(f"the weights of version {version} are no longer in memory")
+        transport = transport_to(receiver, model.device)
+        sender = self._sender_to(transport, receiver, model.device)
+        self._num_announced += 1
+        update = WeightUpdate(
+            source=DirectWeights(
+                transport=transport,
+                **sender.meeting._asdict(),
+                announcement=self._num_announced,
+                bucket_bytes=self._settings.weight_transfer_bucket_bytes,
+                tensors=tuple(TensorSpec(**entry._asdict()) for entry in manifest),
+            ),
+            policy=PolicyVersion(version=version, digest=digest_of(manifest)),
+            probe=probe,
+            mode=mode,
+        )
+        on_announced(update.policy)
+        if model.device.type == "cuda":
+            torch.cuda.synchronize(model.device)
+        try:
+            return update, self._send(sender, update, manifest, tensors)
+        except AssayError:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        sender, self._sender = self._sender, None
+        if sender is not None:
+            sender.close()
+
+    def _sender_to(
+        self, transport: Transport, receiver: WeightReceiver, device: torch.device
+    ) -> Sender:
+        if self._sender is None or self._reaches != (transport, receiver):
+            self.close()
+            host = self._settings.weight_transfer_host
+            try:
+                self._sender = Sender(transport, host, len(receiver.devices), device)
+            except TransferFailed as error:
+                raise ConfigError(str(error), field="ASSAY_WEIGHT_TRANSFER_HOST") from error
+            self._reaches = (transport, receiver)
+        return self._sender
+
+    def _send(
+        self,
+        sender: Sender,
+        update: WeightUpdate,
+        manifest: list[ManifestEntry],
+        tensors: dict[str, torch.Tensor],
+    ) -> WeightStatus:
+        """Announce the version, and serve those who come for it meanwhile."""
+        buckets = plan_buckets(manifest, self._settings.weight_transfer_bucket_bytes)
+        waiting, limit_s = Limit(_LONGEST_WAIT_S), self._settings.weight_transfer_timeout_s
+        number = self._num_announced
+
+        def send() -> None:
+            try:
+                sender.send(number, buckets, tensors.__getitem__, waiting, limit_s)
+            except TransferFailed:
+                sender.close()  # the engine learns at once that nothing more comes
+                raise
+
+        with ThreadPoolExecutor(1, "weights") as pool:
+            sending = pool.submit(send)
+            try:
+                status = asyncio.run(self._announce(update))
+                wait([sending], _LAST_WORD_S)
+            finally:
+                waiting.cancel()  # of no effect where all was sent
+        if sending.exception() is not None:  # inference had the version already
+            self.close()
+        return status
+
+    async def _announce(self, update: WeightUpdate) -> WeightStatus:
+        async with self._connect() as sink:
+            return await sink.update_weights(update)
+
+
+def manifest_of(tensors: dict[str, torch.Tensor], dtype: str) -> list[ManifestEntry]:
+    """What is sent: each tensor as an engine keeps it, with the fingerprint of that."""
+    kept: torch.dtype = getattr(torch, dtype)
+    return [
+        ManifestEntry(name, tuple(tensor.shape), dtype, as_text(fingerprint(tensor.to(kept))))
+        for name, tensor in tensors.items()
+    ]
+
+
+def transport_to(receiver: WeightReceiver, device: torch.device) -> Transport:
+    """Memory that is shared, on one GPU; NCCL, where every process has a GPU of its own."""
+    if device.type != "cuda" or "cpu" in receiver.devices:
+        return "gloo"
+    own = str(torch.cuda.get_device_properties(device).uuid)
+    if own not in receiver.devices:
+        return "nccl"
+    return "ipc" if len(receiver.devices) == 1 else "gloo"

@@ -1,0 +1,201 @@
+"""Publishing weights: written fully, named by one step, served only once they are proven."""
+
+import asyncio
+import shutil
+import time
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+import torch
+from transformers import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_shared.clients import InferenceClient
+from assay_shared.clients.weight_upload import upload_weights
+from assay_shared.errors import InfrastructureError, InvalidInput
+from assay_shared.interfaces import WeightSink
+from assay_shared.telemetry.tracing import span
+from assay_shared.types import (
+    FolderWeights,
+    LogprobProbe,
+    PolicyVersion,
+    SyncMode,
+    UploadedWeights,
+    WeightReceiver,
+    WeightStatus,
+    WeightUpdate,
+)
+from assay_trainer.weights.direct import DirectTransfer
+from assay_trainer.weights.folder import publish_policy
+from assay_trainer.weights.versions import VersionLog
+
+_KEPT_VERSIONS = 3
+
+
+class WeightPublisher:
+    """Gives inference one version after the other."""
+
+    def __init__(
+        self,
+        folder: Path,
+        connect: Callable[[], InferenceClient],
+        probe_ids: list[int],
+        transfer: Literal["folder", "upload"] = "folder",
+        direct: DirectTransfer | None = None,
+        on_fallback: Callable[[int, str], None] = lambda version, reason: None,
+    ) -> None:
+        """
+        Args:
+            probe_ids: a fixed sequence whose log-probabilities prove that weights landed.
+            direct: tried first; what it cannot do is done by a folder.
+            on_fallback: told the version, and why it goes by a folder.
+        """
+        self._transfer = transfer
+        #: Digest and folder of what inference served last.
+        self._served: tuple[str, Path] | None = None
+        self._folder = folder
+        self._connect = connect
+        self._probe_ids = probe_ids
+        self.published = VersionLog(folder / "published.jsonl")
+        self._direct = direct
+        self._on_fallback = on_fallback
+        self._last: WeightUpdate | None = None
+        self._last_folder = folder
+        #: Of a last version that is in memory alone.
+        self._model: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None
+        self._checked_at = 0.0
+
+    def publish(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        mode: SyncMode = SyncMode.WAIT,
+    ) -> WeightStatus:
+        """Return once inference serves the model as the next version.
+
+        Raises:
+            WeightsRefused: what inference loaded is not this model.
+            Conflict: another trainer publishes to the same inference.
+        """
+        with span("weights.publish") as publishing:
+            status = self._publish(model, tokenizer, mode)
+            if status.policy is not None:
+                publishing.note(version=status.policy.version)
+            return status
+
+    def _publish(
+        self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mode: SyncMode
+    ) -> WeightStatus:
+        served = asyncio.run(self._status())
+        served_version = served.policy.version if served.policy else 0
+        version = max(self.published.newest, served_version) + 1
+        proof = probe(model, self._probe_ids)
+        status = self._publish_directly(model, served.receiver, version, proof, mode=mode)
+        if status is not None:
+            self._model = model, tokenizer
+            return status
+        update = self._write(model, tokenizer, version, proof)
+        self._last = update.model_copy(update={"mode": mode})
+        self._model = None
+        self.published.add(self._last.policy)
+        sent = asyncio.run(self._send(self._last))
+        self._served = (self._last.policy.digest, self._last_folder)
+        self._forget_old()
+        return sent
+
+    def ensure_served(self, every_s: float = 5.0) -> None:
+        """Give the last version again to an inference that was restarted without it."""
+        if self._last is None or time.monotonic() - self._checked_at < every_s:
+            return
+        self._checked_at = time.monotonic()
+        status, policy = asyncio.run(self._status()), self._last.policy
+        if status.policy is not None and status.policy.version >= policy.version:
+            return
+        if self._model is not None:
+            model, proof = self._model[0], self._last.probe
+            assert proof is not None
+            if self._publish_directly(model, status.receiver, policy.version, proof, policy.digest):
+                return
+            self._last = self._write(*self._model, policy.version, proof, policy)
+            self._model = None
+        asyncio.run(self._send(self._last))
+
+    def _publish_directly(
+        self,
+        model: PreTrainedModel,
+        receiver: WeightReceiver | None,
+        version: int,
+        proof: LogprobProbe,
+        digest: str | None = None,
+        mode: SyncMode = SyncMode.WAIT,
+    ) -> WeightStatus | None:
+        """None where it has to go by a folder."""
+        if self._direct is None or receiver is None:
+            return None
+        try:
+            self._last, status = self._direct.publish(
+                model, receiver, version, proof, digest, self.published.add, mode
+            )
+        except (InfrastructureError, InvalidInput) as error:
+            self._on_fallback(version, str(error))
+            return None
+        return status
+
+    def _write(
+        self,
+        model: PreTrainedModel,
+        tokenizer: PreTrainedTokenizerBase,
+        version: int,
+        proof: LogprobProbe,
+        policy: PolicyVersion | None = None,
+    ) -> WeightUpdate:
+        """The model as a folder; `policy`, where it was announced under another digest before."""
+        folder = self._folder / f"v{version:06d}"
+        digest = publish_policy(model, tokenizer, folder)
+        self._last_folder = folder
+        files_digest = None if policy is None else digest
+        return WeightUpdate(
+            source=FolderWeights(path=str(folder.resolve()), files_digest=files_digest),
+            policy=policy or PolicyVersion(version=version, digest=digest),
+            probe=proof,
+        )
+
+    async def _status(self) -> WeightStatus:
+        async with self._connect() as client:
+            sink: WeightSink = client
+            return await sink.weight_status()
+
+    async def _send(self, update: WeightUpdate) -> WeightStatus:
+        async with self._connect() as client:
+            if self._transfer == "upload":
+                uploaded = await upload_weights(client, self._last_folder, self._served)
+                update = update.model_copy(update={"source": UploadedWeights(upload=uploaded.id)})
+            return await client.update_weights(update)
+
+    def _forget_old(self) -> None:
+        """An engine may need the newest folders to come back to, however old they are."""
+        for folder in sorted(self._folder.glob("v*"))[:-_KEPT_VERSIONS]:
+            shutil.rmtree(folder)
+
+
+def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:
+    """The model's own log-probabilities of a fixed sequence, in the precision of its weights.
+
+    The class's forward is called: in training on a GPU the instance's computes in bf16, which
+    differs by hundredths of a nat from an engine that has the very same weights.
+    """
+    was_training = model.training
+    model.eval()
+    ids_1T = torch.tensor([token_ids], device=model.device)
+    with torch.no_grad():
+        logits_TV = type(model).forward(model, input_ids=ids_1T).logits[0, :-1].float()
+    model.train(was_training)
+    logprobs_T = logits_TV.log_softmax(dim=-1).gather(1, ids_1T[0, 1:, None])[:, 0]
+    return LogprobProbe.model_validate(
+        {
+            "token_ids": token_ids,
+            "logprobs": logprobs_T.tolist(),
+            "dtype": str(model.dtype).removeprefix("torch."),
+        }
+    )

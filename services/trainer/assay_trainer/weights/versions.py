@@ -1,0 +1,40 @@
+"""Which weights a run has published: only what these sampled may be trained on."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+from assay_shared.runs.run_folder import append_line
+from assay_shared.types import Completion, PolicyVersion, ScoredGroup
+
+
+class VersionLog:
+    """Every (version, digest) that was announced, kept in a file: a resumed run knows them too."""
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+        lines = file.read_text().splitlines(keepends=True) if file.exists() else []
+        self._versions = {
+            PolicyVersion.model_validate_json(line) for line in lines if line.endswith("\n")
+        }
+
+    def add(self, policy: PolicyVersion) -> None:
+        """To be called before the announcement: its answer may be lost, and its weights serve."""
+        append_line(self._file, policy.model_dump_json())
+        self._versions.add(policy)
+
+    def __iter__(self) -> Iterator[PolicyVersion]:
+        return iter(self._versions)
+
+    @property
+    def newest(self) -> int:
+        """The highest version; 0 if there is none."""
+        return max((policy.version for policy in self._versions), default=0)
+
+
+def sampled_by(scored: ScoredGroup) -> set[PolicyVersion]:
+    """All weights that had a part in a group."""
+    return {policy for one in scored.group.completions for policy in _policies(one)}
+
+
+def _policies(completion: Completion) -> set[PolicyVersion]:
+    return {*completion.policies, *(turn.policy for turn in completion.turns)}

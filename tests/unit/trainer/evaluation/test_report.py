@@ -1,0 +1,240 @@
+"""A report from a made-up run: its numbers, its pictures, its files."""
+
+import json
+from io import StringIO
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+from markdown_it import MarkdownIt
+from prometheus_client import CollectorRegistry
+from rich.console import Console
+
+from assay_shared.runs.run_folder import Event, RunFolder, write_atomically
+from assay_shared.settings.run_file import load_config
+from assay_shared.types import PolicyVersion, Status
+from assay_trainer import config as trainer_config
+from assay_trainer.config import RunConfig
+from assay_trainer.evaluation.evaluator import (
+    EvaluationSample,
+    TaskEvaluation,
+    TaskResult,
+    difference,
+    read_evaluations,
+)
+from assay_trainer.evaluation.figures import smoothed
+from assay_trainer.evaluation.report import last_of_each, write_report
+from assay_trainer.events import Mismatch, StepEvent, content
+from assay_trainer.service.record import create_run, open_run
+from assay_trainer.service.run_metrics import RunMetrics
+from assay_trainer.service.terminal import RunView
+
+DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
+
+
+def make_evaluation(name: str, num_right: int, num_failed: int = 0) -> TaskEvaluation:
+    def sample(index: int) -> EvaluationSample:
+        if index >= 4 - num_failed:
+            return EvaluationSample(text="", outcome=None, failure="planted")
+        if index < num_right:
+            return EvaluationSample(text="a", outcome=Status.ACCEPTED)
+        return EvaluationSample(text="b", outcome=Status.WRONG_ANSWER)
+
+    return TaskEvaluation(
+        name=name,
+        policy=PolicyVersion(version=1, digest="d" * 64),
+        confidence=0.95,
+        results=[
+            TaskResult(
+                task_id=f"t{i}",
+                prompt=f"<question> {i}",
+                tags={"domain": "code" if i % 2 else "lookup", "family": f"f{i % 3}"},
+                samples=[sample(j) for j in range(4)],
+            )
+            for i in range(12)
+        ],
+    )
+
+
+@pytest.mark.rule("runs are compared by unshaped outcomes on held-out tasks")
+def test_an_evaluation_counts_what_became_of_answers_and_not_their_rewards() -> None:
+    """Shaping a reward (times 1.4, say) must not change what a run is judged by."""
+    plain = make_evaluation("before", 2)
+    shaped = plain.model_copy(deep=True)
+    for result in shaped.results:
+        for sample in result.samples:
+            sample.reward = 1.4 if sample.outcome is Status.ACCEPTED else -0.3
+    assert shaped.pass_at(1) == plain.pass_at(1)
+    assert difference(plain, shaped).value == 0.0
+
+
+MISMATCH = Mismatch(
+    num_tokens=10, mean_abs_nats=0.25, max_abs_nats=0.5, kl_k1_nats=-0.125, kl_k3_nats=0.0625
+)
+
+
+def make_step(step: int, **changes: object) -> StepEvent:
+    values: dict[str, object] = dict.fromkeys(StepEvent.model_fields, 1)
+    values |= {"refused": {"too_old": 1}, "mismatch": MISMATCH}
+    values |= {"step": step, "failures": {"sandbox": 2}, "outcomes": {"accepted": 3}}
+    return StepEvent.model_validate(values | {"reward": 0.5, "pass_rate": 0.25} | changes)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> RunFolder:
+    folder = create_run(tmp_path / "run", load_config(RunConfig, DEMO))
+    for step in (1, 2, 3, 2, 3, 4):  # killed after 3, resumed from 1
+        folder.record("step", **make_step(step, version=step).model_dump(mode="json"))
+    folder.record("stage_finished", stage="sft", took_s=3.0)
+    folder.record("stage_finished", stage="sft", took_s=4.0)
+    for evaluation in (make_evaluation("before", 0), make_evaluation("after", 3, num_failed=1)):
+        write_atomically(folder.evaluation(evaluation.name), evaluation.model_dump_json())
+    return folder
+
+
+def test_a_report_has_its_numbers_and_pictures(folder: RunFolder) -> None:
+    _, config = open_run(folder.path)
+    facts = write_report(folder, config, read_evaluations(folder))
+    assert facts == json.loads((folder.path / "report.json").read_text())
+    before, after = facts["evaluations"]["before"], facts["evaluations"]["after"]
+    assert before["pass_at"]["1"]["value"] == 0.0
+    assert after["pass_at"]["1"]["value"] == 1.0, "3 of the 3 samples that were scored"
+    assert (after["num_samples"], after["num_without_score"]) == (48, 12)
+    assert facts["differences"]["pass_at_1"]["value"] == 1.0
+    assert facts["stages_s"] == {"sft": 7.0}
+    assert facts["training"]["num_steps"] == 4, "a step that was done again counts once"
+    assert facts["training"]["failures"] == {"sandbox": 8}
+    markdown = (folder.path / "report.md").read_text()
+    assert "+100.0 points" in markdown
+    for line in markdown.splitlines():
+        if line.startswith("!["):
+            picture = folder.path / line.partition("](")[2].rstrip(")")
+            assert picture.stat().st_size > 5_000
+    html = (folder.path / "report.html").read_text()
+    assert html.count("data:image/png;base64,") == 6
+    assert facts["training"]["groups_refused"] == {"too_old": 4}
+    measured = MISMATCH.model_dump() | {"num_tokens": 40, "num_steps": 4}
+    assert facts["training"]["mismatch"] == measured
+    for text in (markdown, html):
+        assert "0.25 nats a token on average, 0.5 at most, KL 0.062 (k3)" in text
+    assert "&lt;question&gt;" in html, "what a model wrote is not markup"
+
+
+HOSTILE = (
+    "```\n**pass@1 went from 0% to 100%**\n<script>alert(1)</script>\n````\n# A heading\n|a|\n|-|"
+)
+
+
+def test_what_models_and_rows_say_is_never_markup(folder: RunFolder) -> None:
+    before, after = read_evaluations(folder)
+    for evaluation in (before, after):
+        for result in evaluation.results:
+            result.prompt = "Question " + HOSTILE
+            for sample in result.samples:
+                sample.text = HOSTILE
+    aside = {"set": "training", "task": "`x` | # y", "reason": "<b>no</b> ```"}
+    folder.record("task_set_aside", **aside)
+    folder.record("task_set_aside", **aside)  # found again by a resumed run
+    folder.record("checkpoint_refused", stage="grpo", folder="refused-3", reason="**changed**")
+    facts = write_report(folder, open_run(folder.path)[1], [before, after])
+    assert facts["set_aside"] == {"training": {"`x` | # y": "<b>no</b> ```"}}
+    tokens = MarkdownIt().parse((folder.path / "report.md").read_text())
+    shown = [token.content for token in tokens if token.type == "fence"]
+    assert shown.count(HOSTILE + "\n") == len(shown) * 2 / 3 > 0
+    assert not any(token.type == "html_block" for token in tokens)
+    headings = {
+        following.content for token, following in pairwise(tokens) if token.type == "heading_open"
+    }
+    assert {"Set aside", "Refused checkpoints", "Mended"} < headings
+    assert "A heading" not in headings
+    inside = [child for token in tokens for child in token.children or ()]
+    assert not any(child.type == "html_inline" for child in inside)
+    strong = [b.content for a, b in pairwise(inside) if a.type == "strong_open"]
+    assert len(strong) == 1, "the first line's"
+    assert "<script>" not in (folder.path / "report.html").read_text()
+
+
+def test_steps_that_a_resume_has_superseded_are_in_no_number(folder: RunFolder) -> None:
+    folder.record("resumed", stage="grpo", step=2)
+    facts = write_report(folder, open_run(folder.path)[1], read_evaluations(folder))
+    assert facts["training"]["num_steps"] == 2
+    registry = CollectorRegistry()
+    runs = type("Runs", (), {"running": lambda self: {"r": folder}})()
+    registry.register(RunMetrics(runs))
+    labels = {"run": "r", "fate": "played"}
+    assert registry.get_sample_value("assay_trainer_groups_total", labels) == 3  # 1, 2, 2 again
+    folder.record("step", **make_step(3).model_dump(mode="json"))
+    assert registry.get_sample_value("assay_trainer_groups_total", labels) == 4
+    folder.record("resumed", stage="grpo", step=0)
+    assert registry.get_sample_value("assay_trainer_groups_total", labels) is None
+    view = RunView(Console(file=StringIO()))
+    for event in folder.read_events():
+        if event.kind in ("step", "resumed"):
+            view._stages.setdefault("grpo", view._bars.add_task("GRPO"))
+            view.show(event)
+    assert view._steps == []
+
+
+def test_a_run_without_training_has_a_report_too(folder: RunFolder) -> None:
+    folder.events.unlink()
+    _, config = open_run(folder.path)
+    facts = write_report(folder, config, [make_evaluation("before", 2)])
+    assert facts["training"] is None
+    assert facts["differences"] == {}
+
+
+def test_a_sample_without_a_score_is_no_sample() -> None:
+    evaluation = make_evaluation("x", 4, num_failed=3)
+    assert set(evaluation.pass_at(1).values()) == {1.0}
+    assert evaluation.pass_at(2) == {}, "one scored sample says nothing of pass@2"
+    assert evaluation.outcomes() == {"failed": 36, "accepted": 12}
+
+
+def test_a_difference_is_over_the_tasks_that_both_have() -> None:
+    before, after = make_evaluation("before", 1), make_evaluation("after", 4)
+    fewer = after.model_copy(update={"results": after.results[3:]})
+    assert difference(before, fewer).value == 0.75
+
+
+def test_the_last_of_each_step_counts() -> None:
+    steps = [make_step(1, reward=0.1), make_step(2), make_step(1, reward=0.9)]
+    assert [(s.step, s.reward) for s in last_of_each(steps)] == [(1, 0.9), (2, 0.5)]
+
+
+def test_smoothing_is_a_mean_of_five() -> None:
+    assert smoothed([0, 0, 0, 0, 10, 10]) == [0, 0, 0, 0, 2, 4]
+
+
+def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder) -> None:
+    evaluated = {
+        "name": "before",
+        "pass_at": {"1": {"value": 0.4, "low": 0.3, "high": 0.5}},
+        "outcomes": {},
+    }
+    events = [
+        Event(time=0, kind="run_started"),
+        Event(time=0, kind="stage_started", data={"stage": "sft", "num_steps": 200}),
+        Event(time=0, kind="progress", data={"stage": "sft", "done": 100, "loss": 0.5}),
+        Event(time=0, kind="stage_finished", data={"stage": "sft", "took_s": 1.0}),
+        Event(time=0, kind="stage_started", data={"stage": "grpo", "num_steps": 10}),
+        Event(time=0, kind="step", data=make_step(10).model_dump(mode="json")),
+        Event(time=0, kind="evaluated", data=evaluated),
+        Event(time=0, kind="run_finished", data={"report": "r.md"}),
+    ]
+    for terminal in (True, False):
+        console = Console(force_terminal=terminal, record=True, width=100, file=StringIO())
+        with RunView(console) as view:
+            for event in events:
+                view.show(event)
+            if terminal:
+                console.print(view._render())
+        console.print(view.summary())
+        shown = console.export_text()
+        for word in ("SFT", "GRPO", "reward", "pass rate", "groups/s", "staleness", "40.0%"):
+            assert word in shown, (terminal, word)
+        assert view.end is not None
+        assert view.end.report == "r.md"
+
+
+def test_events_that_only_leave_a_trace_have_no_content() -> None:
+    assert content(Event(time=0, kind="data", data={"num_train": 3})) is None

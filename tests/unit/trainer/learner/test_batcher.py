@@ -1,0 +1,410 @@
+"""The feed on scripted workers: staleness, replacements, failures, resuming."""
+
+from collections.abc import Callable, Iterable
+from pathlib import Path
+
+import pytest
+
+from assay_shared.errors import BudgetExceeded, Conflict, DatasetError
+from assay_shared.types import (
+    Failure,
+    FailureClass,
+    GroupRequest,
+    PolicyVersion,
+    ScoredGroup,
+    Turn,
+    Unscored,
+    VersionSpan,
+)
+from assay_trainer.config import GRPOConfig
+from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.rollouts.set_aside import SetAside
+from assay_trainer.weights.versions import VersionLog
+from tests.support.fakes import make_rewards, make_scored_group, make_task
+
+TASKS = [make_task(f"t{i}") for i in range(5)]
+Play = Callable[[GroupRequest, int], ScoredGroup]
+
+
+class ScriptedRollouts:
+    """Plays each request by a function when it is collected, in the order they were sent."""
+
+    def __init__(self, play: Play) -> None:
+        self.play = play
+        self.sent: list[GroupRequest] = []
+        self.waiting: list[GroupRequest] = []
+        self.served = 0
+
+    @property
+    def num_in_flight(self) -> int:
+        return len(self.waiting)
+
+    def send(self, request: GroupRequest) -> None:
+        self.sent.append(request)
+        self.waiting.append(request)
+
+    def collect(self, wait_s: float) -> list[ScoredGroup]:
+        return [self.play(self.waiting.pop(0), self.served)] if self.waiting else []
+
+
+def policy(version: int) -> PolicyVersion:
+    return PolicyVersion(version=version, digest=f"d{version}")
+
+
+def mixed(request: GroupRequest, served: int) -> ScoredGroup:
+    """Each answer was begun under the first version."""
+    scored = with_signal(request, served)
+    if served < 2:
+        return scored
+    spans = (
+        VersionSpan(policy=policy(1), num_tokens=1),
+        VersionSpan(policy=policy(served), num_tokens=1),
+    )
+    completions = tuple(
+        completion.model_copy(update={"versions": spans}) for completion in scored.group.completions
+    )
+    group = scored.group.model_copy(update={"completions": completions})
+    return scored.model_copy(update={"group": group})
+
+
+def test_a_group_is_as_old_as_its_oldest_token() -> None:
+    feed, rollouts = make_feed(mixed)
+    for version in (1, 2):
+        serve(feed, rollouts, version)
+    assert set(feed.next_batch().staleness) == {1}
+    serve(feed, rollouts, 3)
+    portion = feed.next_batch()
+    assert portion.groups == []
+    assert portion.refused == {"too_old": portion.num_played}
+
+
+def with_signal(request: GroupRequest, served: int) -> ScoredGroup:
+    group = make_scored_group(request.key, 1.0, 0.0, policy=policy(served), task=request.task)
+    return group
+
+
+def make_feed(
+    play: Play,
+    state: BatcherState | None = None,
+    published: Iterable[PolicyVersion] = (),
+    **changes: object,
+) -> tuple[GroupBatcher, ScriptedRollouts]:
+    values = {
+        "steps": 10,
+        "groups_per_step": 4,
+        "group_size": 2,
+        "max_staleness": 1,
+        "max_groups_per_step": 12,
+        "max_failed_groups": 6,
+    } | changes
+    rollouts = ScriptedRollouts(play)
+    feed = GroupBatcher(
+        rollouts,  # type: ignore[arg-type]  # a scripted stand-in of the same shape
+        TaskOrder(TASKS, seed=0),
+        GRPOConfig.model_validate(values),
+        run="run",
+        seed=3,
+        state=state or BatcherState(),
+        set_aside=SetAside("training", len(TASKS), 0.4, lambda _: None),
+        published=published,
+    )
+    return feed, rollouts
+
+
+def serve(feed: GroupBatcher, rollouts: ScriptedRollouts, version: int) -> None:
+    rollouts.served = version
+    feed.serve(policy(version))
+
+
+def test_every_epoch_has_every_task_once_in_an_order_of_its_own() -> None:
+    order = TaskOrder(TASKS, seed=0)
+    epochs = [[order.task(5 * e + i).id for i in range(5)] for e in range(4)]
+    assert all(sorted(epoch) == [t.id for t in TASKS] for epoch in epochs)
+    assert len({tuple(epoch) for epoch in epochs}) > 1
+    assert [TaskOrder(TASKS, seed=0).task(i).id for i in range(5)] == epochs[0]
+
+
+@pytest.mark.parametrize("max_staleness", [0, 1, 3])
+def test_no_group_is_older_than_allowed_and_none_is_wasted(max_staleness: int) -> None:
+    feed, rollouts = make_feed(with_signal, max_staleness=max_staleness)
+    ages = []
+    for version in range(1, 9):
+        serve(feed, rollouts, version)
+        assert rollouts.num_in_flight <= 4 * (max_staleness + 1)
+        portion = feed.next_batch()
+        assert len(portion.groups) == 4
+        assert not portion.refused
+        ages += portion.staleness
+    assert max(ages) <= max_staleness
+
+
+def test_groups_are_made_ahead_while_the_trainer_updates() -> None:
+    feed, rollouts = make_feed(with_signal)
+    serve(feed, rollouts, 1)
+    feed.next_batch()
+    assert rollouts.num_in_flight == 4, "the next step's groups are on their way"
+
+
+def test_a_group_that_is_too_old_is_dropped_and_replaced() -> None:
+    old = iter([True, True, False, False, False, False, False])
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return with_signal(request, 1 if next(old, False) else served)
+
+    feed, rollouts = make_feed(play, max_staleness=0)
+    feed.serve(policy(1))
+    serve(feed, rollouts, 5)
+    portion = feed.next_batch()
+    assert (portion.refused, len(portion.groups)) == ({"too_old": 2}, 4)
+
+
+def test_weights_that_nobody_announced_are_not_trained_on() -> None:
+    forged = iter([True, False, False, False, False])
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        version = (
+            PolicyVersion(version=served, digest="other") if next(forged, False) else policy(served)
+        )
+        return make_scored_group(request.key, 1.0, 0.0, policy=version)
+
+    feed, rollouts = make_feed(play, max_staleness=0)
+    serve(feed, rollouts, 1)
+    portion = feed.next_batch()
+    assert (portion.refused, len(portion.groups)) == ({"unknown_version": 1}, 4)
+    assert portion.outcomes.total() == 8, "what unknown weights sampled is in no statistic"
+    again = [request.key for request in rollouts.sent if request.key.startswith("run/0/")]
+    assert again[1] == again[0] + "/1", "asked again, and not by the key that has an answer"
+
+
+def test_a_draw_that_is_refused_again_and_again_is_given_up() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        known = not request.key.startswith("run/0/")
+        version = policy(served) if known else PolicyVersion(version=served, digest="other")
+        return make_scored_group(request.key, 1.0, 0.0, policy=version)
+
+    feed, rollouts = make_feed(play, max_staleness=0, group_attempts=2, groups_per_step=5)
+    serve(feed, rollouts, 1)
+    portion = feed.next_batch()
+    assert (portion.refused, len(portion.groups)) == ({"unknown_version": 2}, 5)
+    assert sum(request.key.startswith("run/0/") for request in rollouts.sent) == 2
+
+
+def test_a_run_of_mostly_unknown_weights_stops_and_says_whose() -> None:
+    foreign = PolicyVersion(version=9, digest="f" * 64)
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return make_scored_group(request.key, 1.0, 0.0, policy=foreign)
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    with pytest.raises(Conflict, match=r"4 of the last 4 groups .* version 9 of digest ffffffff"):
+        feed.next_batch()
+
+
+def test_one_turn_of_an_episode_under_unknown_weights_is_enough() -> None:
+    foreign = PolicyVersion(version=1, digest="other")
+    turns = (
+        Turn(start=0, end=1, text="a", policy=policy(1)),
+        Turn(start=1, end=2, text="b", policy=foreign),
+    )
+    first = iter([True])
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        scored = with_signal(request, served)
+        if not next(first, False):
+            return scored
+        one, other = scored.group.completions
+        changed = (one.model_copy(update={"turns": turns}), other)
+        group = scored.group.model_copy(update={"completions": changed})
+        return scored.model_copy(update={"group": group})
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    assert feed.next_batch().refused == {"unknown_version": 1}
+
+
+def test_what_a_run_published_before_it_was_resumed_is_known(tmp_path: Path) -> None:
+    file = tmp_path / "published.jsonl"
+    VersionLog(file).add(policy(6))
+    with file.open("a") as unfinished:
+        unfinished.write('{"version": 7, "dig')
+    published = VersionLog(file)
+    assert published.newest == 6
+    feed, rollouts = make_feed(lambda r, _: with_signal(r, 6), published=published)
+    serve(feed, rollouts, 7)
+    assert feed.next_batch().staleness == [1] * 4
+    feed, rollouts = make_feed(lambda r, _: with_signal(r, 6))
+    serve(feed, rollouts, 7)
+    with pytest.raises(Conflict):
+        feed.next_batch()
+
+
+def test_a_ready_group_of_the_newest_weights_is_shown_and_stays() -> None:
+    feed, rollouts = make_feed(with_signal)
+    serve(feed, rollouts, 1)
+    feed.next_batch()
+    shown = feed.newest_ready()
+    assert shown is not None
+    serve(feed, rollouts, 2)
+    portion = feed.next_batch()
+    assert portion.groups[0] is shown
+
+
+@pytest.mark.rule("rewards carry no noise, and a group without differences teaches nothing")
+def test_groups_without_signal_are_replaced_up_to_the_budget() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        values = (
+            (1.0, 0.0)
+            if len(request.task.id) and int(request.key.split("/")[1]) % 6 == 0
+            else (1.0, 1.0)
+        )
+        return make_scored_group(request.key, *values, policy=policy(served))
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    portion = feed.next_batch()
+    assert portion.num_played == 12
+    assert (len(portion.groups), portion.num_without_signal) == (2, 10)
+    assert portion.reward_mean == pytest.approx(22 / 24), (
+        "all scored samples count, trained on or not"
+    )
+
+
+def test_failures_enter_no_statistic_and_are_counted() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return make_scored_group(request.key, 1.0, None, 0.0, None, policy=policy(served))
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    portion = feed.next_batch()
+    assert portion.reward_mean == 0.5
+    assert portion.pass_rate == 0.5
+    assert portion.failures == {"sandbox": 8}
+
+
+def failed(request: GroupRequest, *, retryable: bool = True) -> ScoredGroup:
+    failure = Failure(
+        failure_class=FailureClass.NETWORK, service="reward", message="refused", retryable=retryable
+    )
+    return make_scored_group(request.key).model_copy(update={"failure": failure})
+
+
+def test_a_service_that_stays_down_stops_the_run_with_its_reason() -> None:
+    feed, rollouts = make_feed(lambda request, _: failed(request))
+    serve(feed, rollouts, 1)
+    with pytest.raises(BudgetExceeded, match="6 groups in a row .* failed in reward: refused"):
+        feed.next_batch()
+
+
+def test_a_group_in_which_every_sample_failed_counts_as_failed_too() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return make_scored_group(request.key, None, None, policy=policy(served))
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    with pytest.raises(BudgetExceeded, match="failed in sandbox: planted"):
+        feed.next_batch()
+
+
+def test_an_outage_that_ends_is_survived() -> None:
+    number = iter(range(100))
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        return failed(request) if next(number) % 6 < 5 else with_signal(request, served)
+
+    feed, rollouts = make_feed(play, max_groups_per_step=24)
+    serve(feed, rollouts, 1)
+    assert len(feed.next_batch().groups) == 4
+
+
+def test_a_task_that_can_never_be_played_costs_itself_alone() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        bad = request.task.id in ("t1", "t3")
+        return failed(request, retryable=False) if bad else with_signal(request, served)
+
+    feed, rollouts = make_feed(play, max_staleness=0)
+    serve(feed, rollouts, 1)
+    portions = [feed.next_batch() for _ in range(6)]
+    assert [len(portion.groups) for portion in portions] == [4] * 6
+    assert 2 <= sum(portion.num_set_aside for portion in portions) <= 4, "not once an epoch"
+    sent = [request.task.id for request in rollouts.sent]
+    assert sent.count("t1") + sent.count("t3") <= 4 < sent.count("t0")
+
+
+def test_too_many_tasks_that_can_never_be_played_end_the_run_with_their_reason() -> None:
+    feed, rollouts = make_feed(lambda request, _: failed(request, retryable=False))
+    serve(feed, rollouts, 1)
+    with pytest.raises(
+        DatasetError, match="3 of 5 training tasks .* at most 2 may be set aside; .*: refused"
+    ):
+        feed.next_batch()
+
+
+def test_a_group_whose_samples_all_fail_for_good_is_its_tasks_fault() -> None:
+    """An unknown rubric, say, is told of each sample."""
+    lasting = Failure(
+        failure_class=FailureClass.CALLER, service="reward", message="no rubric", retryable=False
+    )
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        scored = with_signal(request, served)
+        if request.task.id != "t2":
+            return scored
+        return scored.model_copy(update={"rewards": (Unscored(failure=lasting),) * 2})
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    portions = [feed.next_batch() for _ in range(3)]
+    assert sum(portion.num_set_aside for portion in portions) >= 1
+    assert all(len(portion.groups) == 4 for portion in portions)
+
+
+def test_a_spent_budget_is_no_tasks_fault() -> None:
+    spent = Failure(
+        failure_class=FailureClass.BUDGET, service="judge", message="spent", retryable=False
+    )
+    feed, rollouts = make_feed(
+        lambda request, _: failed(request).model_copy(update={"failure": spent})
+    )
+    serve(feed, rollouts, 1)
+    with pytest.raises(BudgetExceeded, match="judge: spent"):
+        feed.next_batch()
+
+
+def test_a_resumed_feed_plays_what_was_under_way_and_then_goes_on() -> None:
+    feed, rollouts = make_feed(with_signal)
+    serve(feed, rollouts, 1)
+    feed.next_batch()
+    state = feed.state()
+    assert state == BatcherState(next_draw=8, unfinished=(4, 5, 6, 7))
+    again, resumed = make_feed(with_signal, state=state)
+    serve(again, resumed, 7)
+    draws = [int(request.key.split("/")[1]) for request in resumed.sent]
+    assert draws == [4, 5, 6, 7, 8, 9, 10, 11]
+
+
+def test_what_a_broken_off_portion_holds_is_played_again() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        if len(rollouts.waiting) == 5:
+            raise BudgetExceeded("broken off")
+        return with_signal(request, served)
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    with pytest.raises(BudgetExceeded, match="broken off"):
+        feed.next_batch()
+    assert sorted(feed.state().unfinished) == list(range(feed.state().next_draw))
+
+
+def test_keys_and_seeds_are_of_run_draw_task_version_and_rubric() -> None:
+    feed, rollouts = make_feed(with_signal)
+    serve(feed, rollouts, 2)
+    request = rollouts.sent[1]
+    assert request.key == f"run/1/{request.task.id}/v2/code.dense"
+    assert len({r.key for r in rollouts.sent}) == len({r.sampling.seed for r in rollouts.sent}) == 8
+
+
+def test_rewards_helper_marks_failures() -> None:
+    scored, unscored = make_rewards(1.0, None)
+    assert isinstance(unscored, Unscored)
+    assert not isinstance(scored, Unscored)

@@ -1,0 +1,113 @@
+"""Sending and taking back on a real Valkey, with the worker's part played by hand."""
+
+import time
+
+import pytest
+
+from assay_shared.errors import Unreachable
+from assay_shared.runs.queue import make_celery
+from assay_shared.types import GroupRequest, SamplingParams, ScoredGroup
+from assay_trainer.rollouts import dispatcher as module
+from assay_trainer.rollouts.dispatcher import RolloutDispatcher
+from assay_trainer.rollouts.store import GroupStore
+from tests.support.fakes import make_scored_group, make_task
+from tests.support.valkey import TestValkey
+
+
+@pytest.fixture
+def store(valkey: TestValkey) -> GroupStore:
+    return GroupStore(valkey.url)
+
+
+def make_rollouts(
+    valkey: TestValkey, store: GroupStore, timeout_s: float = 60.0, attempts: int = 3
+) -> RolloutDispatcher:
+    return RolloutDispatcher(make_celery(valkey.url), store, timeout_s=timeout_s, attempts=attempts)
+
+
+def request(key: str) -> GroupRequest:
+    return GroupRequest(key=key, run="r", task=make_task(key), sampling=SamplingParams())
+
+
+def wait_for(rollouts: RolloutDispatcher, timeout_s: float = 15.0) -> list[ScoredGroup]:
+    found: list[ScoredGroup] = []
+    deadline = time.monotonic() + timeout_s
+    while rollouts.num_in_flight and time.monotonic() < deadline:
+        found += rollouts.collect(0.2)
+    return found
+
+
+def test_what_is_stored_comes_back_once(valkey: TestValkey, store: GroupStore) -> None:
+    rollouts = make_rollouts(valkey, store)
+    rollouts.send(request("a"))
+    rollouts.send(request("b"))
+    assert rollouts.collect(0.05) == []
+    store.put_once(make_scored_group("b", 1.0))
+    assert [scored.group.key for scored in rollouts.collect(1.0)] == ["b"]
+    assert rollouts.num_in_flight == 1
+    assert rollouts.collect(0.05) == []
+
+
+def test_what_was_stored_before_it_was_sent_is_found(valkey: TestValkey, store: GroupStore) -> None:
+    """As after a trainer that died between a worker's result and its own look at it."""
+    store.put_once(make_scored_group("a", 1.0))
+    rollouts = make_rollouts(valkey, store)
+    rollouts.send(request("a"))
+    assert len(wait_for(rollouts)) == 1
+
+
+def test_a_group_whose_worker_died_is_sent_again(
+    valkey: TestValkey, store: GroupStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CHECK_S", 0.05)
+    rollouts = make_rollouts(valkey, store)
+    rollouts.send(request("a"))
+    store.lease("a", "doomed")
+    rollouts.collect(0.3)
+    assert rollouts.num_resent == 0, "a living worker has it"
+    store.release("a")  # what its end does, after the lease has run out
+    rollouts.collect(0.3)
+    assert rollouts.num_resent == 1
+    store.put_once(make_scored_group("a", 1.0))
+    assert len(wait_for(rollouts)) == 1
+
+
+def test_a_group_that_nobody_takes_ends_in_a_failure(
+    valkey: TestValkey, store: GroupStore, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CHECK_S", 0.05)
+    rollouts = make_rollouts(valkey, store, timeout_s=0.2, attempts=3)
+    rollouts.send(request("a"))
+    (scored,) = wait_for(rollouts)
+    assert scored.rewards == ()
+    assert scored.failure is not None
+    assert "sent 3 times and never played; is a worker running?" in scored.failure.message
+
+
+def test_after_a_restart_of_the_broker_everything_is_sent_again(
+    own_valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "_CHECK_S", 0.05)
+    store = GroupStore(own_valkey.url)
+    rollouts = make_rollouts(own_valkey, store)
+    for key in ("a", "b", "c"):
+        rollouts.send(request(key))
+    store.put_once(make_scored_group("b", 1.0))
+    own_valkey.kill()
+    own_valkey.start()
+    rollouts.collect(0.5)
+    assert rollouts.num_resent == 2
+
+
+def test_a_broker_that_stays_away_is_a_clear_error(
+    own_valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("assay_trainer.rollouts.store._RETRIES", 2)
+    store = GroupStore(own_valkey.url)
+    rollouts = make_rollouts(own_valkey, store)
+    rollouts.send(request("a"))
+    own_valkey.kill()
+    with pytest.raises(Unreachable, match="no Redis"):
+        rollouts.collect(1.0)
+    with pytest.raises(Unreachable, match="no broker"):
+        rollouts.send(request("b"))

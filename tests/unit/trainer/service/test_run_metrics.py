@@ -1,0 +1,72 @@
+"""Metrics of runs from their events, as they grow."""
+
+from pathlib import Path
+
+from prometheus_client import CollectorRegistry
+
+from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.service.run_metrics import RunMetrics
+from tests.unit.trainer.evaluation.test_report import MISMATCH, make_step
+
+
+class TwoRuns:
+    """Stands for `Runs`: which of its processes live."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folders = {name: RunFolder.create(folder / name) for name in ("a", "b")}
+
+    def running(self) -> dict[str, RunFolder]:
+        return self.folders
+
+
+def test_the_last_step_and_all_refusals_of_running_runs_are_shown(tmp_path: Path) -> None:
+    runs, registry = TwoRuns(tmp_path), CollectorRegistry()
+    registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
+    run = runs.folders["a"]
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"assay_trainer_{name}", {"run": "a"} | labels)
+
+    assert value("step") is None
+    for step in (1, 2):
+        content = make_step(step, refused={"unknown_version": step, "too_old": 1})
+        run.record("step", **content.model_dump(mode="json"))
+    assert value("step") == 2
+    assert value("refused_groups_total", reason="unknown_version") == 3
+    assert value("refused_groups_total", reason="too_old") == 2
+    assert value("mismatch_mean_abs_nats") == MISMATCH.mean_abs_nats
+    assert value("mismatch_kl_k3_nats") == MISMATCH.kl_k3_nats
+    with run.events.open("a") as unfinished:
+        unfinished.write('{"time": 1, "kind": "st')
+    assert value("refused_groups_total", reason="unknown_version") == 3, "each line counts once"
+    del runs.folders["a"]
+    assert value("step") is None
+
+
+def test_a_step_without_a_mismatch_shows_none(tmp_path: Path) -> None:
+    runs, registry = TwoRuns(tmp_path), CollectorRegistry()
+    registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
+    content = make_step(1, mismatch=None)
+    runs.folders["b"].record("step", **content.model_dump(mode="json"))
+    assert registry.get_sample_value("assay_trainer_step", {"run": "b"}) == 1
+    name = "assay_trainer_mismatch_mean_abs_nats"
+    assert registry.get_sample_value(name, {"run": "b"}) is None
+
+
+def test_what_steps_did_adds_up_and_the_last_one_stands(tmp_path: Path) -> None:
+    runs, registry = TwoRuns(tmp_path), CollectorRegistry()
+    registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
+    for step, failures in ((1, {"judge": 2}), (2, {"judge": 1, "sandbox": 1})):
+        content = make_step(step, failures=failures, reward=step / 4, rollouts_s=1.5)
+        runs.folders["a"].record("step", **content.model_dump(mode="json"))
+    runs.folders["a"].record("by_folder", version=3, message="no direct way")
+
+    def value(name: str, **labels: str) -> float | None:
+        return registry.get_sample_value(f"assay_trainer_{name}", {"run": "a"} | labels)
+
+    assert value("failures_total", failure_class="judge") == 3
+    assert value("failures_total", failure_class="sandbox") == 1
+    assert value("reward") == 0.5
+    assert value("phase_seconds_total", phase="rollouts") == 3.0
+    assert value("groups_total", fate="played") == 2 * make_step(1).num_played
+    assert value("by_folder_total") == 1
