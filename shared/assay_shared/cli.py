@@ -16,7 +16,7 @@ import typer.main
 GROUP = "assay.commands"
 
 
-class Commands(typer.core.TyperGroup):
+class CommandGroup(typer.core.TyperGroup):
     """Commands from entry points; --help reads their first docstring line from the source."""
 
     # Typer brings its own copy of click, whose types it does not export.
@@ -29,7 +29,7 @@ class Commands(typer.core.TyperGroup):
         return _load(entry) if entry else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("Commands"):
+        with formatter.section("CommandGroup"):
             formatter.write_dl([(entry.name, summary(entry)) for entry in _installed()])
 
 
@@ -77,7 +77,7 @@ def _show_version(asked: bool) -> None:
 
 
 app = typer.Typer(
-    cls=Commands,
+    cls=CommandGroup,
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -96,7 +96,7 @@ def assay(
 
 def main(arguments: Sequence[str] | None = None) -> None:
     """Run a command. Expected errors are one line on standard error, without a traceback."""
-    from assay_shared.processes import tie_to_parent
+    from assay_shared.runtime.processes import tie_to_parent
 
     tie_to_parent()
     _find_mesh(sys.argv[1:] if arguments is None else arguments)
@@ -120,7 +120,7 @@ def _find_mesh(arguments: Sequence[str]) -> None:
     home = Path(os.environ.get("ASSAY_RUNS") or "runs")
     if not (home / "assay.env").is_file():
         return
-    from assay_shared.home import read_variables
+    from assay_shared.settings.home import read_variables
 
     for name, value in read_variables(home).items():
         is_given = name in os.environ or name.removesuffix("_FILE") in os.environ

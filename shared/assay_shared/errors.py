@@ -26,6 +26,7 @@ AssayError
     ├── RewardFault        500  a reward of a user's own gave nothing that can be used
     ├── BudgetExceeded     402  a cost or retry budget is spent
     ├── EngineFault        500  an engine failed on a request, or ran out of memory
+    │   └── NotFinite      500  a model gave numbers that are no distribution
     ├── WeightsRefused     422  a checkpoint that is incomplete, corrupt or not what was announced
     └── InternalFault      500  a bug
 
@@ -37,8 +38,8 @@ from typing import ClassVar
 
 from pydantic import BaseModel
 
-from assay_shared.described import Described
 from assay_shared.types import Failure, FailureClass
+from assay_shared.types.described import Described
 
 
 class AssayError(Exception):
@@ -228,11 +229,15 @@ class BudgetExceeded(InfrastructureError):
 
 
 class EngineFault(InfrastructureError):
-    """An engine failed on a request or a load: out of memory, or numbers that are not finite."""
+    """An engine failed on a request or a load: out of memory, for example."""
 
     http_status = 500
     failure_class = FailureClass.INTERNAL
     retryable = True
+
+
+class NotFinite(EngineFault):
+    """The logits of a sample are not finite, so that no token can be drawn."""
 
 
 class WeightsRefused(InfrastructureError):

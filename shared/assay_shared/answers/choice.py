@@ -3,19 +3,13 @@
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property, lru_cache
+from functools import cached_property, lru_cache, partial
 
-from assay_shared.answers.extraction import (
-    Box,
-    boxes,
-    last_box,
-    last_match,
-    last_tag,
-    marked_answers,
-    tags,
-)
-from assay_shared.answers.latex import plain, words_of
-from assay_shared.answers.quantity import parse_quantity
+from assay_shared.answers.boxes import Box, boxes, last_box, last_tag, tags, without_struck
+from assay_shared.answers.extraction import last_match, marked_answers
+from assay_shared.answers.formulas.latex import plain, words_of
+from assay_shared.answers.remarks import is_denied, is_denied_before, is_withdrawn
+from assay_shared.answers.values.quantity import parse_quantity
 from assay_shared.answers.words import words_key
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -24,8 +18,9 @@ _MAX_SEARCHED = 8192
 _MAX_OPTION = 1000
 #: Options come with each group of answers to their task: what is worked out of short ones is kept.
 _MAX_KEPT = 200
-_DECORATION = str.maketrans("（）", "()", '*`"“”')
-_DECORATED = re.compile('[（）*`"“”]')
+_WIDE_LETTERS = "ＡＢＣＤＥＦＧＨＩＪＫＬＭＮＯＰＱＲＳＴＵＶＷＸＹＺ"
+_DECORATION = str.maketrans(f"（）．{_WIDE_LETTERS}", f"().{LETTERS}", '*`"“”')
+_DECORATED = re.compile('[（）．Ａ-Ｚ*`"“”]')
 #: The underscores around an emphasis, which are no index: CO_2, H_{2}O.
 _UNDERSCORES = re.compile(r"(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?![\w{])")
 _MAX_MARKS = 16
@@ -34,7 +29,8 @@ _BOXED = re.compile(r"boxed|</answer>", re.IGNORECASE)
 _MAX_LONGER = 24
 _LABEL = re.compile(
     r"(?:(?:the )?(?:correct |final |best |right )?(?:option|choice|answer)(?: is)?[:：]? ?)?"
-    r"[(\[]?(?P<letter>[A-Za-z])[)\]]?[.:,]?(?P<rest>(?<=[)\].:,])(?: .*)?|(?: [-–] .*)?)",
+    r"[(\[]?(?P<letter>[A-Za-z])[)\]]?[.:,]?"
+    r"(?:(?P<rest>(?<=[)\].:,])(?: .*)?)|(?: (?:--|[-–—]) (?P<dashed>.*))?)",
     re.IGNORECASE | re.DOTALL,
 )
 _SAYS = (
@@ -79,20 +75,18 @@ _CORRECT = re.compile(
 _PRAISE = re.compile(
     r" (?:is|must be) (?:the )?(?:only |most )?(?:correct|right|best|true|appropriate)"
 )
-_DOUBT = re.compile(
-    r"\b(?:not|never|no|neither|nor|if|unless|whether|either|or|and|maybe|perhaps|possibly|probably"
-    r"|might|may|could|suppose|assume|assuming|eliminate|exclude|guess|can't|cannot|unlikely|worst"
-    r"|least|some|someone|people|claims?|claimed|argues?|rule out|ruled out|why|wrong|incorrect"
-    r"|else)\b|n't\b|(?<!\blet)'s\s*\Z|不|非",
-    re.IGNORECASE,
+#: "Bob's answer is B" is no choice of the text.
+_SOMEONES = re.compile(r"(?<!\blet)'s\s*\Z")
+#: "C is better", of an option that stands behind another one.
+_BETTER = re.compile(
+    r"\(?(?P<letter>[A-Z])\)? (?:is|seems|looks|must be|would be) (?:the |a |much |more |even )*"
+    r"(?:better|best|correct|right|likely|closer|stronger|safer)\b"
 )
-_RETRACTED = re.compile(
-    r"\A\W*(?:or|no|not|but|and|nope)\b|\b(?:wait|actually|correction|sorry|mistaken?|instead"
-    r"|alternatively|second thought|scratch that|maybe|perhaps|possibly|could also|might be"
-    r"|changed my mind|on reflection|edit(?=:)|ultimately"
-    r"|however(?:(?!not\b|n't)[^.\n]){0,60}\b(?:better|correct|right|best|likely)"
-    r"|not sure|unsure|just kidding|guess|or (?:option )?\(?[A-Z](?!\w)"
-    r"|(?:that|this|it|which)(?: is|'s| was| seems) (?:wrong|incorrect|false|not))\b",
+#: What may stand between an answer and another option that replaces it.
+_REPLACES = re.compile(
+    r"\W*(?:(?:so|now|but|or|rather|instead|actually|no|hence|thus|therefore|then|in fact"
+    r"|ultimately|alternatively|maybe|perhaps|it is|it's|it should be|should be|i mean|i meant"
+    r"|i'd say|make (?:that|it))\b\W*)+",
     re.IGNORECASE,
 )
 _REASON = re.compile(
@@ -103,14 +97,14 @@ _SENTENCES = re.compile(r"[.!?;:\n]\s|,\s(?:so|thus|hence|therefore|and)\b|\n")
 _BREAK = re.compile(r"(?::?\n)?")
 _END = re.compile(r"[.!]?(?:\Z|(?<=[.!])\s)")
 _LETTER = re.compile(r"[(\[]?([A-Za-z])(?![\w'])[)\]]?")
-_AFTER_LETTER = re.compile(r"[.:,]?(?: [-–](?= ))? ?")
+_AFTER_LETTER = re.compile(r"[.:,]?(?: (?:--|[-–—])(?= ))? ?")
 _STOP = re.compile(r"[.!?](?:\s|$)")
 _FULL_STOP = re.compile(r"[.!](?:\s|$)")
 _BECAUSE = re.compile(r",? (?:because|since)\b")
 
 
 @dataclass(frozen=True)
-class Options:
+class ChoiceOptions:
     """The texts of the options, in order."""
 
     texts: tuple[str, ...]
@@ -138,12 +132,12 @@ class Options:
         return upper if upper in self._letters else None
 
 
-def options_of(texts: tuple[str, ...]) -> Options:
+def options_of(texts: tuple[str, ...]) -> ChoiceOptions:
     """The options with these texts."""
-    return _short_options(texts) if sum(map(len, texts)) <= _MAX_OPTION else Options(texts)
+    return _short_options(texts) if sum(map(len, texts)) <= _MAX_OPTION else ChoiceOptions(texts)
 
 
-_short_options = lru_cache(maxsize=1024)(Options)
+_short_options = lru_cache(maxsize=1024)(ChoiceOptions)
 
 
 def option_key(text: str) -> str:
@@ -171,21 +165,24 @@ def is_there_twice(texts: Sequence[str], letter: str) -> bool:
     return keys.count(keys[LETTERS.index(letter)]) > 1
 
 
-def chosen_letter(text: str, options: Options) -> str | None:
+def chosen_letter(text: str, options: ChoiceOptions) -> str | None:
     """The letter of the option that a text chooses; None where it does not choose exactly one.
 
     In this order: what is boxed, tagged as the answer, or behind ####; the whole text; the last
     "the answer is B" or its like; the last line; the first line. Each names an option by its
     letter, by its text, or by both.
     """
-    head, text = text[:_MAX_OPTION], text[-_MAX_SEARCHED:]
+    head, text = text[:_MAX_OPTION], without_struck(text[-_MAX_SEARCHED:])
     box = last_box(text) or last_tag(text)
     if box is not None:
         return _boxed_option(text, box, options)
     marked = marked_answers(text)
     if marked:
-        return _only_option(marked, options)
-    whole = named_option(text, options)
+        only = _only_option(marked, options)
+        end = text.rindex(marked[-1]) + len(marked[-1])
+        return None if only is None or _is_withdrawn(text, end, only, options) else only
+    # A letter of full width with nothing around it may be another one that looks like it.
+    whole = named_option(text, options) if text.strip() not in _WIDE_LETTERS else None
     if whole is not None:
         return whole
     lines = [bare for line in text.strip().splitlines() if (bare := _bare(line))]
@@ -202,19 +199,21 @@ def chosen_letter(text: str, options: Options) -> str | None:
     return last if named_option(lines[-2], options) in (None, last) else None
 
 
-def _only_option(marked: Sequence[str], options: Options) -> str | None:
+def _only_option(marked: Sequence[str], options: ChoiceOptions) -> str | None:
     """The option of the last text, if those before name no other; headings name none."""
     last = named_option(marked[-1], options)
     others = (named_option(text, options) for text in marked[-_MAX_MARKS:-1])
     return None if any(other not in (None, last) for other in others) else last
 
 
-def _boxed_option(text: str, last: Box, options: Options) -> str | None:
-    """The option in the last box, if the text behind does not take it back, and no other option is
+def _boxed_option(text: str, last: Box, options: ChoiceOptions) -> str | None:
+    """The option in the last box, if the text around it does not deny it, and no other option is
     boxed in the same sentence."""
     named = named_option(last.content, options)
-    rest = text[last.end :].strip(" .$\n*")
-    if named is None or (rest and _RETRACTED.search(rest)):
+    if named is None:
+        return None
+    gives_other = partial(_gives_other, named=named, options=options)
+    if is_denied(text, last.start, last.end, last.content, gives_other):
         return None
     before = text[: last.start]
     end = last.start
@@ -227,10 +226,34 @@ def _boxed_option(text: str, last: Box, options: Options) -> str | None:
     return named
 
 
-def _first_line(head: str, lines: list[str], options: Options) -> str | None:
+def _is_withdrawn(text: str, end: int, named: str, options: ChoiceOptions) -> bool:
+    """Whether the text behind an option takes it back, or names another one."""
+    return is_withdrawn(text, end, named, partial(_gives_other, named=named, options=options))
+
+
+def _gives_other(said: str, named: str, options: ChoiceOptions) -> bool:
+    """Whether a sentence or clause behind an option chooses another one: so B, the answer is B."""
+    replaces = _REPLACES.match(said)
+    if replaces is not None:
+        other = named_option(said[replaces.end() :].strip(" .").removesuffix("instead"), options)
+        if other not in (None, named):
+            return True
+    better = _BETTER.search(said)
+    if better is not None and options.letter(better["letter"]) not in (None, named):
+        return True
+    bare = _bare(said)
+    claim = _last_claiming(bare)
+    other = _said(bare, claim.end(), options)[0] if claim is not None else None
+    return (
+        other not in (None, named) and claim is not None and not is_denied_before(bare, claim.end())
+    )
+
+
+def _first_line(head: str, lines: list[str], options: ChoiceOptions) -> str | None:
     """The option that the first line names, if the others do not take it back."""
-    named = named_option(head.strip().partition("\n")[0], options)
-    if named is None or _RETRACTED.search(" ".join(lines[1:])):
+    first = head.strip().partition("\n")[0]
+    named = named_option(first, options)
+    if named is None or _is_withdrawn("\n".join([first, *lines[1:]]), len(first), named, options):
         return None
     return named
 
@@ -244,7 +267,7 @@ def _bare(line: str) -> str:
     return words_of(plain(bare)) + "." * bare.endswith(".")
 
 
-def named_option(text: str, options: Options) -> str | None:
+def named_option(text: str, options: ChoiceOptions) -> str | None:
     """The letter of the option that a text is: "B", "(b)", "Option B", "B) London", "London"."""
     bare = _bare(text.strip()) if len(text) <= _MAX_OPTION else ""
     if not bare:
@@ -253,14 +276,14 @@ def named_option(text: str, options: Options) -> str | None:
     labelled = _LABEL.fullmatch(bare)
     if labelled is None or (letter := options.letter(labelled["letter"])) is None:
         return by_text
-    said = (labelled["rest"] or "").removeprefix("- ").removeprefix("– ").strip()
+    said = (labelled["rest"] or labelled["dashed"] or "").strip()
     if said:
         return letter if _is_text_of(said, letter, options) else by_text
     exactly = options.by_key.get(option_key(bare), letter)
     return letter if exactly == letter or by_text == letter else None
 
 
-def _by_text(text: str, options: Options) -> str | None:
+def _by_text(text: str, options: ChoiceOptions) -> str | None:
     if len(text) > options.longest + _MAX_LONGER:
         return None
     key = option_key(text)
@@ -278,7 +301,7 @@ def _by_text(text: str, options: Options) -> str | None:
     return equal[0] if len(equal) == 1 else None
 
 
-def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
+def _last_claim(text: str, options: ChoiceOptions) -> tuple[bool, str | None]:
     """Whether the text claims an option, and the one that it claims last."""
     claim, correct = _last_claiming(text), _last_correct(text)
     if correct is not None and (claim is None or correct.end() >= claim.end()):
@@ -286,10 +309,12 @@ def _last_claim(text: str, options: Options) -> tuple[bool, str | None]:
         start, end = correct.start(), correct.end()
     elif claim is not None:
         letter, end = _said(text, claim.end(), options)
-        start = claim.start()
+        start = claim.end()
+        if _SOMEONES.search(text[max(0, claim.start() - 8) : claim.start()]):
+            return True, None
     else:
         return False, None
-    if letter is None or _doubted(text, start) or _RETRACTED.search(text[end:]):
+    if letter is None or is_denied_before(text, start) or _is_withdrawn(text, end, letter, options):
         return True, None
     return True, letter
 
@@ -330,34 +355,21 @@ def _last_correct(text: str) -> re.Match[str] | None:
     return last_match(_CORRECT, text)
 
 
-def _praised(text: str, correct: re.Match[str], options: Options) -> str | None:
+def _praised(text: str, correct: re.Match[str], options: ChoiceOptions) -> str | None:
     """The option that is said to be correct; None where that is the text of another option."""
     letter = options.letter(correct["letter"])
     line = text[correct.end("letter") :][:_MAX_OPTION].partition("\n")[0]
     return letter if _by_text(line.lstrip(")]. "), options) in (None, letter) else None
 
 
-def _doubted(text: str, start: int) -> bool:
-    """Whether the sentence that leads to a claim hedges or denies it."""
-    return _hedges(_SENTENCES.split(text[max(0, start - 200) : start])[-1])
-
-
-@lru_cache(maxsize=1024)
-def _hedges(lead: str) -> bool:
-    return _DOUBT.search(lead) is not None
-
-
-def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
+def _said(text: str, start: int, options: ChoiceOptions) -> tuple[str | None, int]:
     """The option that a claim names from `start` on, and where the claim ends."""
     start += len(_BREAK.match(text, start).group())  # type: ignore[union-attr]  # it may be empty
     line, _, _ = text[start : start + _MAX_OPTION].partition("\n")
     label = _LETTER.match(line)
     if label is not None and (letter := options.letter(label[1])) is not None:
         rest = line[label.end() :]
-        ends = _END.match(rest)
-        if ends is not None:
-            return letter, start + label.end() + ends.end()
-        if _REASON.match(rest):
+        if _END.match(rest) or _REASON.match(rest):
             return letter, start + label.end()
         said = _AFTER_LETTER.match(rest)
         rest = rest[said.end() if said else 0 :]
@@ -368,7 +380,7 @@ def _said(text: str, start: int, options: Options) -> tuple[str | None, int]:
     return _by_text(sentence, options), start + len(sentence)
 
 
-def _followed_by_text(rest: str, letter: str, options: Options) -> str | None:
+def _followed_by_text(rest: str, letter: str, options: ChoiceOptions) -> str | None:
     """The letter, if its option's text follows and then nothing else of the sentence."""
     sentence = _FULL_STOP.split(rest, maxsplit=1)[0]
     reasoned = _BECAUSE.split(sentence, maxsplit=1)[0]
@@ -376,7 +388,7 @@ def _followed_by_text(rest: str, letter: str, options: Options) -> str | None:
     return letter if any(_is_text_of(text, letter, options) for text in said) else None
 
 
-def _is_text_of(text: str, letter: str, options: Options) -> bool:
+def _is_text_of(text: str, letter: str, options: ChoiceOptions) -> bool:
     key, own = option_key(text), option_key(options.texts[LETTERS.index(letter)])
     folded = key.casefold()
     return key == own or (folded == own.casefold() and options.by_key[folded] == letter)

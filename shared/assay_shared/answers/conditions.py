@@ -3,11 +3,11 @@
 import itertools
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from assay_shared.answers.quantity import Quantity
-from assay_shared.answers.values import (
+from assay_shared.answers.values.quantity import Quantity
+from assay_shared.answers.values.values import (
     Assigned,
     Formula,
     Named,
@@ -20,6 +20,7 @@ from assay_shared.answers.values import (
 _MOST, _LEAST = float("inf"), float("-inf")
 _INFINITE = {"\\infty": _MOST, "+\\infty": _MOST, "-\\infty": _LEAST}
 _MAX_POINTS = 16
+_COORDINATES = frozenset("xyz")
 _INDEXED = re.compile(r"([A-Za-z])_?\d")
 
 
@@ -101,9 +102,24 @@ def _assigned(items: Sequence[Value], join: str) -> Value | None:
 
 
 def assignment(values: Sequence[Named]) -> Assigned:
-    """Values of different names, which are a point too if the names are in alphabetical order."""
-    names = [min(value.names, key=len) for value in values]
-    return Assigned(tuple(values), has_order=names == sorted(names))
+    """Values of different names, which are a point too if the names are in alphabetical order.
+
+    Coordinates are brought to it: y = 2, x = 1 is the point (1, 2).
+    """
+    ordered = point(values)
+    names = [_name_of(value) for value in ordered.values]
+    return replace(ordered, has_order=names == sorted(names))
+
+
+def point(values: Sequence[Named]) -> Assigned:
+    """The point with these named values, in their order; that of coordinates is x, y, z."""
+    if {_name_of(value) for value in values} <= _COORDINATES:
+        values = sorted(values, key=_name_of)
+    return Assigned(tuple(values), has_order=True)
+
+
+def _name_of(value: Named) -> str:
+    return min(value.names, key=len)
 
 
 def is_indexed(assigned: Assigned) -> bool:
@@ -175,6 +191,41 @@ def _both(parts: list[Value], join: str) -> Value | None:
     if [(span.low, span.high) for span in whole] == [(_LEAST, _MOST)]:
         return _value_of_spans(_merged(common))
     return None
+
+
+def difference(parts: list[Value]) -> Value | None:
+    """What is in the first set of numbers and in none of the others; None where the ends of any
+    are not known as numbers."""
+    first, *others = (_spans([part]) for part in parts)
+    for other in others:
+        if first is None or other is None:
+            return None
+        cuts = [_cut(one, rest) for one in first for rest in _complement(other)]
+        first = [cut for cut in cuts if not cut.is_empty]
+    return None if first is None or not others else _value_of_spans(_merged(first))
+
+
+def _complement(spans: list[_Span]) -> list[_Span]:
+    """All numbers that are in none of the spans."""
+    gaps: list[_Span] = []
+    low: Fraction | float = _LEAST
+    excludes_low = True
+    for span in _merged(spans):
+        gaps.append(_Span(low, excludes_low, span.low, span.excludes_low))
+        low, excludes_low = span.high, span.includes_high
+    gaps.append(_Span(low, excludes_low, _MOST, False))
+    return [gap for gap in gaps if gap.low < gap.high or not gap.is_empty]
+
+
+def beyond(bound: Fraction, includes: bool, is_within: bool) -> Value | None:
+    """The numbers whose absolute value is less than the bound, or more; None for a bound that
+    leaves none or all of them."""
+    if bound <= 0:
+        return None
+    if is_within:
+        return _value_of_spans([_Span(-bound, not includes, bound, includes)])
+    below = _Span(_LEAST, True, -bound, includes)
+    return _value_of_spans([below, _Span(bound, not includes, _MOST, False)])
 
 
 def intersection(parts: list[Value]) -> Value | None:

@@ -8,12 +8,13 @@ from functools import lru_cache
 from typing import Protocol
 
 from assay_shared.answers.conditions import is_indexed
-from assay_shared.answers.formula import equal_formulas, is_formula
-from assay_shared.answers.latex import MAX_LENGTH, OPEN, plain, words_of
-from assay_shared.answers.quantity import Quantity
-from assay_shared.answers.structure import value_of
-from assay_shared.answers.units import Unit
-from assay_shared.answers.values import (
+from assay_shared.answers.formulas.formula import equal_formulas, is_formula
+from assay_shared.answers.formulas.latex import MAX_LENGTH, OPEN, plain, words_of
+from assay_shared.answers.values.dates import same_date
+from assay_shared.answers.values.quantity import Quantity, quantity_of
+from assay_shared.answers.values.structure import value_of
+from assay_shared.answers.values.units import Unit
+from assay_shared.answers.values.values import (
     Assigned,
     Formula,
     Matrix,
@@ -32,6 +33,18 @@ _SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _SPACE_OF_WORDS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
 #: The name of a number that varies, and not of a function.
 _VARIABLE = re.compile(r"[A-Za-z](?:_\w)?|\\[a-z]{2,8}")
+#: A number and a short unit that begins as units with prefixes do: 5 Mpc.
+_MEASURE = re.compile(r"[-+]?[\d.,/]+\s?([mMpP])[a-z]{1,4}")
+_MAX_MEASURE = 40
+#: 2 and 1/3, which is a number where the reference is one, and else a list of two.
+_MIXED = re.compile(r"(-?\d{1,12}) and (?=\d|\\frac)")
+#: The label of an option, and how an answer may name it.
+_MAX_LABEL = 8
+_LABEL = re.compile(r"\(([A-Z])\)")
+_LABELLED = re.compile(
+    r"(?:(?:the )?(?:correct )?(?:option|choice|answer)(?: is)?:? )?\(?([A-Za-z])\)?[.:]?",
+    re.IGNORECASE,
+)
 _DEGREES, _RADIANS = (("angle", 1),), (("radians", 1),)
 
 
@@ -72,11 +85,32 @@ def _compared(answer: str, reference: str, prove: Prove) -> bool | None:
         return True if same_words(answer, reference) else None
     one, other = plain(answer), plain(reference)
     given, expected = value_of(one), value_of(other)
-    if isinstance(given, Quantity) and isinstance(expected, Quantity):
-        return given.equals(expected)
+    if isinstance(expected, Quantity):
+        if " and " in one and not isinstance(given, Quantity):
+            given = _mixed(one) or given
+        if isinstance(given, Quantity):
+            return given.equals(expected)
+    if len(other) <= _MAX_LABEL and "(" in other and _same_label(one, other):
+        return True
     if (OPEN in one or OPEN in other) and _packed_words(one) == _packed_words(other):
         return True
     return _same(_only(given), _only(expected), prove)
+
+
+def _mixed(text: str) -> Quantity | None:
+    """The mixed number that a text with "and" before a fraction may be."""
+    found = _MIXED.match(text)
+    part = quantity_of(text[found.end() :]) if found is not None else None
+    if found is None or part is None or not 0 < part.value < 1:
+        return None
+    return quantity_of(f"{found[1]} {text[found.end() :]}")
+
+
+def _same_label(answer: str, reference: str) -> bool:
+    """Whether a reference that is an option's label, (B), is the one that the answer names."""
+    label = _LABEL.fullmatch(words_of(reference).strip())
+    named = _LABELLED.fullmatch(words_of(answer).strip()) if label is not None else None
+    return label is not None and named is not None and named[1].upper() == label[1]
 
 
 def _only(value: Value) -> Value:
@@ -195,9 +229,21 @@ def _same_text(one: Value, other: Value, prove: Prove) -> bool | None:
     if not (isinstance(one, Words) and isinstance(other, Words)):
         return None
     first, second = words_of(one.text), words_of(other.text)
+    if _differ_by_prefix(first, second):
+        return None
+    if same_date(first, second):
+        return True
     if same_words(first, second):
         return True
     return True if _packed_words(first) == _packed_words(second) else None
+
+
+def _differ_by_prefix(one: str, other: str) -> bool:
+    """Whether two units that are not known differ by the case of what may be a prefix: mpc, Mpc."""
+    if len(one) != len(other) or len(one) > _MAX_MEASURE:
+        return False
+    first, second = _MEASURE.fullmatch(one), _MEASURE.fullmatch(other)
+    return first is not None and second is not None and first[1] != second[1]
 
 
 def _packed(text: str) -> str:

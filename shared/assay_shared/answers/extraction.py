@@ -2,25 +2,26 @@
 
 import re
 from collections import deque
-from collections.abc import Iterator
 from enum import StrEnum
-from typing import NamedTuple
 
-from assay_shared.answers.latex import plain
-from assay_shared.answers.quantity import quantity_of
-from assay_shared.answers.structure import FORMULA_NAMES, value_of
-from assay_shared.answers.styles import unstyled
-from assay_shared.answers.units import UNIT_NAMES
-from assay_shared.answers.values import Formula, Named, Words
+from assay_shared.answers.amounts import changes_number, is_part
+from assay_shared.answers.boxes import Box, boxes, last_box, last_tag, without_struck
+from assay_shared.answers.clauses import tokens_in
+from assay_shared.answers.formulas.latex import plain
+from assay_shared.answers.formulas.styles import unstyled
+from assay_shared.answers.joined_boxes import joined
+from assay_shared.answers.remark_words import CLAIMING
+from assay_shared.answers.remarks import is_denied, is_denied_before
+from assay_shared.answers.values.quantity import SCALES, SHARES, quantity_of
+from assay_shared.answers.values.structure import FORMULA_NAMES, value_of
+from assay_shared.answers.values.unit_table import UNIT_PATTERN
+from assay_shared.answers.values.values import Formula, Named, Words
 
 #: An answer stands at the end of a text; what stands further ahead is not searched.
 _MAX_SEARCHED = 16_384
 _MAX_SHORT = 200
 _MARKED = re.compile(r"####[ \t]*+(\S[^\n]*+)")
-_ANSWER = re.compile(r"<(/?)answer>", re.IGNORECASE)
 _FENCE = re.compile(r"```[\w+-]*+[ \t]*+\n")
-_BOX = re.compile(r"\\(?:boxed|fbox)\s?\{")
-_BRACE = re.compile(r"[{}]")
 _CLAIM = re.compile(
     r"\b(?:answer|result|solution)\b(?:\s(?:is|are|equals|would be|must be|should be)\b(?!n't))?+"
     r"[ \t]*+(?:[:=][ \t]*+)?+(?:\*\*[ \t]*+)?+([^\n]++)",
@@ -44,52 +45,28 @@ _NUMBER_CLAIM = re.compile(
     r"(?:[.,;]?\s(?!\s?[-+*/^=×·<>(]\s?\d)|\s?\()",
     re.IGNORECASE,
 )
-_SCALED = r"(?:\s(?:dozen|hundred|thousand|million|billion|trillion)\b)?+"
-_UNIT = "|".join(re.escape(name) for name in sorted(UNIT_NAMES, key=len, reverse=True))
+_SCALED = rf"(?:\s(?:{'|'.join((*SCALES, *SHARES))})\b)?+"
 _QUANTITY = re.compile(
-    rf"(?:(?<![\w)}}\]])[-+−])?+\\?[$€£¥]?+-?(?:{_NUMBER}){_SCALED}(?:\s?\\?(?:{_UNIT})(?![^\W\d_]))?+"
+    rf"(?:(?<![\w)}}\]])[-+−])?+\\?[$€£¥]?+-?(?:{_NUMBER}){_SCALED}(?:\s?\\?(?:{UNIT_PATTERN})(?![^\W\d_]))?+"
 )
 #: A quantity just before another one: 1 hour and 30 minutes are one value, if they are any.
-_LARGER = re.compile(rf"(?<![\w.,/])(?:{_NUMBER})\s?(?:{_UNIT})(?:,?\sand\s|,?\s)\Z")
-#: Words that make another value of the number after them, or deny it.
-_CHANGES = (
-    r"\b(?:minus|negative|than|least|most|below|above|over|under|exceeds|instead\ of|step|page"
-    r"|question|equation|figure|table|chapter|section|problem|exercise|never|cannot\ be|can't\ be"
-    r"|anything\ but|far\ from|almost|nearly|twice|double|triple"
-    r"|(?:half|root|cube|square|reciprocal|opposite|negative)\ of)\s++\Z"
-)
+_LARGER = re.compile(rf"(?<![\w.,/])(?:{_NUMBER})\s?(?:{UNIT_PATTERN})(?:,?\sand\s|,?\s)\Z")
 #: A number with one of these beside it is a part of a formula, or one of several.
 _PART_BEFORE = re.compile(
     r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|\d[,;]?+\s|\d[,;]|\d:|\\[A-Za-z]++"
-    r"|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z|[\w})\]]\Z"
-    rf"|{_CHANGES}",
+    r"|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z|[\w})\]]\Z",
     re.IGNORECASE,
 )
 _PART_AFTER = re.compile(
-    r"\s(?:halves|thirds|quarters|\w{3,12}ths|hundreds?|thousands?|millions?|billions?|dozens?"
-    r"|scores|pairs|times|over|point|squared|cubed|factorial|below|or|to"
-    r"|and\ an?\ (?:half|third|quarter)|(?:more|less|fewer)\ than"
-    r"|(?:is|was) (?:wrong|incorrect|not)|isn't|wasn't)\b|"
-    r"\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|[^\W\d_]"
+    r"\s(?:\w{3,12}ths)\b|\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|\+|[^\W\d_]"
 )
 #: Characters around a number or box that may make it a part of more.
 _MAX_AROUND = 24
 _MAX_LEAD = 80
-#: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
-_OPERATOR_BEFORE = re.compile(
-    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d\.?|[_^]\{"
-    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm|log|ln|sin|cos|tan|not)\b[\ {]?"
-    r"|\\[dt]?frac\{(?:[^{}]{0,16}\}\{)?)\Z"
-)
-_OPERATOR_AFTER = re.compile(
-    r"\ ?(?:\\?%|°|\^\{?\\circ\}?"
-    r"|(?:\\text\{\ ?)?(?:percent|hundred|thousand|million|billion|dozen)\b)"
-    r"|\ [-+*/]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])"
-    r"|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
-)
 #: Markdown's bold and code, quotation marks, and one star on either side: no operators.
 _MARKS = re.compile(
-    r"(?<![\w)\]}])\*\*|\*\*(?![\w(\\])|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)|[`\"\u201c\u201d]"
+    r"(?<![\w)\]}])\*\*(?! )|(?<! )\*\*(?![\w(\\]|-[\w(\\])"
+    r"|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)|[`\"\u201c\u201d]"
 )
 _STARRED = re.compile(r"(?<![\w*)\]}])\*(?! )([^*\n]{1,80})(?<! )\*(?![\w*(])")
 #: Two letters and more that stand alone.
@@ -98,14 +75,10 @@ _WORD = re.compile(r"(?<![^\s(])[a-z]{2,}(?![^\s).,])")
 _LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +", re.IGNORECASE)
 #: A text of digits: a date, a score, a telephone number.
 _FIGURES = re.compile(r"[\d\s().,/%$+-]*\d[\d\s().,/%$+-]*")
-_CHANGED = re.compile(_CHANGES, re.IGNORECASE)
-#: Behind an answer, these deny it.
-_TAKEN_BACK = re.compile(
-    r"[\s$.,;:!?*)\]}…-]{0,40}+(?:(?:no|nope|wait)(?:\s*+[,.!?…]|\s*+\Z)"
-    r"|(?:(?:but|which|that|this|it)\s+){0,2}(?:is|was|seems)\s(?:wrong|incorrect|false|not)\b)",
-    re.IGNORECASE,
-)
-_DENIALS = (" not", "n't", "never", "cannot be", "minus")
+#: Letters of scripts that write no formulas, and the check marks around an answer.
+_FOREIGN = re.compile(r"[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{2}")
+_TICKS = "✅✔☑✓🎉🎯👍\ufe0f "
+_OTHER = re.compile(rf"-?\\?[$]?\s?-?(?:{_NUMBER})")
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
 
 
@@ -130,12 +103,12 @@ def extract(text: str, part: Extract) -> str | None:
         case Extract.LAST_LINE:
             return text.strip().rpartition("\n")[2].strip()
         case Extract.BOXED:
-            boxed = last_boxed(text)
+            boxed = _undenied(text, last_box(text))
             return None if boxed is None else unstyled(boxed)
         case Extract.MARKED:
-            return last_marked(text)
+            return _undenied(text, _last_mark(text))
         case Extract.TAGGED:
-            return last_tagged(text)
+            return _undenied(text, last_tag(text))
         case Extract.FENCED:
             return last_fenced(text)
 
@@ -149,60 +122,26 @@ def last_boxed(text: str) -> str | None:
     return None if box is None else box.content
 
 
-class Box(NamedTuple):
-    """What is boxed or tagged as the answer, and where it begins and ends."""
-
-    content: str
-    start: int
-    end: int
-
-
-def last_box(text: str) -> Box | None:
-    """The last outermost \\boxed{...} that is closed, as `last_boxed` reads it."""
-    if "boxed" not in text and "fbox" not in text:
+def _undenied(text: str, box: Box | None) -> str | None:
+    """What is marked as the answer, if the text around it does not deny it."""
+    if box is None:
         return None
-    found = deque(boxes(text), maxlen=1)
-    if not found:
-        return None
-    content, start, end = found[0]
-    return Box(_with_operators(text, start, end, content), start, end)
+    first = max(0, box.start - _MAX_LEAD * 2)
+    around = text[first : box.end + _MAX_SEARCHED]
+    place = Box(box.content, box.start - first, box.end - first)
+    return None if _is_denied(around, place) else box.content
 
 
-def boxes(text: str) -> Iterator[Box]:
-    """Each outermost \\boxed{...} up to one that is not closed: what follows is inside of it."""
-    place = 0
-    while (start := _BOX.search(text, place)) is not None:
-        end = _closing(text, start.end())
-        if end is None:
-            return
-        yield Box(text[start.end() : end].strip(), start.start(), end + 1)
-        place = end
-
-
-def _with_operators(text: str, start: int, end: int, content: str) -> str:
-    """The content of a box, and the operators that make it a part of something else."""
-    before = _OPERATOR_BEFORE.search(text[max(0, start - _MAX_AROUND) : start])
-    after = _OPERATOR_AFTER.match(text[end : end + _MAX_AROUND])
-    if before is None and after is None:
-        return content
-    left, right = before[0] if before else "", after[0] if after else ""
-    return f"{left}({content}){right}".strip()
-
-
-def _closing(text: str, start: int) -> int | None:
-    """Where the brace that was opened before `start` is closed."""
-    depth = 1
-    for brace in _BRACE.finditer(text, start):
-        depth += 1 if brace.group() == "{" else -1
-        if depth == 0:
-            return brace.start()
-    return None
+def _last_mark(text: str) -> Box | None:
+    """As `last_marked`, with the place."""
+    marked = last_match(_MARKED, text) if "####" in text else None
+    return None if marked is None else Box(marked[1].strip(), marked.start(), marked.end())
 
 
 def last_marked(text: str) -> str | None:
     """What follows the last #### on its line."""
-    found = marked_answers(text)
-    return found[-1].strip() if found else None
+    marked = _last_mark(text)
+    return None if marked is None else marked.content
 
 
 def marked_answers(text: str) -> list[str]:
@@ -214,23 +153,6 @@ def last_tagged(text: str) -> str | None:
     """What stands between the last <answer> and </answer> that belong together."""
     tag = last_tag(text)
     return None if tag is None else tag.content
-
-
-def last_tag(text: str) -> Box | None:
-    """As `last_tagged`, with the place."""
-    found = deque(tags(text), maxlen=1) if "<" in text else None
-    return found[0] if found else None
-
-
-def tags(text: str) -> Iterator[Box]:
-    """Each <answer>...</answer>."""
-    start: re.Match[str] | None = None
-    for tag in _ANSWER.finditer(text):
-        if not tag[1]:
-            start = start or tag
-        elif start is not None:
-            yield Box(text[start.end() : tag.start()].strip(), start.start(), tag.end())
-            start = None
 
 
 def last_fenced(text: str) -> str | None:
@@ -270,19 +192,16 @@ def final_answer(text: str) -> str | None:
 
     In this order: the last \\\\boxed{}, <answer></answer>, what follows the last ####, the whole
     text if it is a value, what "the answer is" says, the last formula or number that stands alone.
+    What the text itself denies, doubts, takes back or strikes through is no answer.
     """
-    text = text[-_MAX_SEARCHED:]
-    box = last_box(text)
+    text = without_struck(text[-_MAX_SEARCHED:])
+    box = last_box(text) or last_tag(text) or _last_mark(text)
     if box is not None:
+        if text.startswith("\\boxed", box.start) and text.find("boxed", 0, box.start) >= 0:
+            box = Box(*joined(text, boxes(text[: box.start]), box))
         return None if _is_denied(text, box) else box.content
-    tag = last_tag(text)
-    if tag is not None:
-        return None if _is_denied(text, tag) else tag.content
-    marked = last_marked(text)
-    if marked is not None:
-        return marked
     text = _without_emphasis(text)
-    bare = _LEAD.sub("", text.strip(), count=1)
+    bare = _LEAD.sub("", text.strip().strip(_TICKS), count=1)
     if not bare or (len(bare) <= _MAX_SHORT and "\n" not in bare and _is_value(bare)):
         return bare or None
     claimed = _claimed(text)
@@ -297,11 +216,34 @@ def final_answer(text: str) -> str | None:
 
 
 def _is_denied(text: str, box: Box) -> bool:
-    """Whether the words beside an answer say that it is none."""
-    before = text[max(0, box.start - _MAX_AROUND) : box.start].rstrip("\n $\\([{*:")
-    if before[-1:] in "tTrReEsS" and f" {before}".lower().endswith(_DENIALS):
-        return True
-    return len(text) > box.end + 2 and _TAKEN_BACK.match(text, box.end) is not None
+    """Whether the words around an answer say that it is none, or another one follows."""
+
+    def gives_other(said: str) -> bool:
+        return _gives_another(said, box.content)
+
+    return is_denied(text, box.start, box.end, box.content, gives_other)
+
+
+def _gives_another(said: str, own: str) -> bool:
+    """Whether a sentence gives another number as the answer: it is 8, I'd rather say 8."""
+    found = _OTHER.search(said)
+    if found is None:
+        return False
+    lead = _words(said[max(0, found.start() - _MAX_LEAD) : found.start()])
+    is_claim = "answer" in lead
+    if not CLAIMING.issuperset(lead[-3:] if is_claim else lead):
+        return False
+    rest = said[found.end() :].strip(" $*.!)}").removesuffix("instead").rstrip()
+    if rest and not is_claim:
+        return False
+    one, other = quantity_of(plain(own)), quantity_of(plain(found.group()))
+    if other is None or (one is None and not is_claim):
+        return False
+    return one is None or one.value != other.value
+
+
+def _words(text: str) -> list[str]:
+    return [token for token in tokens_in(text) if token[0].isalpha()]
 
 
 def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
@@ -315,8 +257,8 @@ def _claimed(text: str) -> str | None:
     found = last_match(_CLAIM, text)
     if found is None or found.end() < len(text.rstrip()):
         return None
-    said = found[1].strip().rstrip(".").strip()
-    if len(said) > _MAX_SHORT:
+    said = found[1].strip().strip(_TICKS).rstrip(".").strip()
+    if len(said) > _MAX_SHORT or is_denied_before(text, found.start(1)):
         return None
     if _is_value(said) or (not _NO_WORDS.search(said) and _is_said_plainly(text, found)):
         return said
@@ -339,11 +281,13 @@ def _claims_another(text: str, standing: str) -> bool:
 
 def _is_value(text: str) -> bool:
     """Whether the text is a number or a formula, alone or as the value of a name."""
+    if not text.isascii() and _FOREIGN.search(text):
+        return False
     value = value_of(plain(text))
     if isinstance(value, Named):
         value = value.value
     if isinstance(value, Formula):
-        return not (set(_WORD.findall(text.lower())) - FORMULA_NAMES)
+        return bool(text.strip(".!? ")) and not set(_WORD.findall(text.lower())) - FORMULA_NAMES
     return not isinstance(value, Words) or _FIGURES.fullmatch(value.text) is not None
 
 
@@ -354,13 +298,14 @@ def _last_standing(text: str) -> str | None:
     number = last_quantity(text, after)
     if number is not None or maths is None:
         return number
-    said = next(group for group in maths.groups() if group is not None)
-    return None if _is_a_part(text, maths) else said.strip()
+    said = next(group for group in maths.groups() if group is not None).strip()
+    box = Box(said, maths.start(), maths.end())
+    return None if _is_a_part(text, maths) or _is_denied(text, box) else said
 
 
 def _is_a_part(text: str, maths: re.Match[str]) -> bool:
     before = text[max(0, maths.start() - _MAX_AROUND) : maths.start()]
-    return _SEVERAL.search(before) is not None or _CHANGED.search(before) is not None
+    return _SEVERAL.search(before) is not None or changes_number(before)
 
 
 def last_quantity(text: str, start: int = 0) -> str | None:
@@ -374,5 +319,9 @@ def last_quantity(text: str, start: int = 0) -> str | None:
     if larger is not None:
         said, before = larger.group() + said, before[: larger.start()]
     if _PART_BEFORE.search(before) or _PART_AFTER.match(text, found.end()):
+        return None
+    if changes_number(before) or is_part(text, found.end()):
+        return None
+    if _is_denied(text, Box(said, found.start(), found.end())):
         return None
     return said if quantity_of(plain(said)) is not None else None

@@ -2,8 +2,8 @@
 
 import re
 
-from assay_shared.answers.latex import plain
-from assay_shared.answers.quantity import parse_quantity
+from assay_shared.answers.formulas.latex import plain
+from assay_shared.answers.values.quantity import parse_quantity
 
 _MAX_SEARCHED = 2000
 _ANY_SIGN = re.compile(r"%|°|\\circ|\\degree|percent|degree", re.IGNORECASE)

@@ -14,6 +14,7 @@ from typing import Self, TypeVar
 
 import aiohttp
 from pydantic import BaseModel, JsonValue, TypeAdapter, ValidationError
+from pydantic_core import PydanticSerializationError
 from tenacity import (
     AsyncRetrying,
     RetryCallState,
@@ -22,18 +23,16 @@ from tenacity import (
     wait_exponential_jitter,
 )
 
-from assay_shared import hops
 from assay_shared.clients.error_answers import kind_of, read_own
 from assay_shared.clients.inflation import Uninflatable
 from assay_shared.clients.retry_after import read_retry_after
 from assay_shared.clients.transport import (
-    Answer,
     AnswerTooLarge,
     BrokenAnswer,
+    HTTPAnswer,
     NoConnection,
     Transport,
 )
-from assay_shared.context import REQUEST_ID_HEADER, new_request_id, request_id
 from assay_shared.errors import (
     AssayError,
     InternalFault,
@@ -42,8 +41,10 @@ from assay_shared.errors import (
     TimedOut,
     Unreachable,
 )
-from assay_shared.masking import mask
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
+from assay_shared.telemetry import propagation
+from assay_shared.telemetry.context import REQUEST_ID_HEADER, new_request_id, request_id
+from assay_shared.text.masking import mask
 
 Reply = TypeVar("Reply")
 _FACTS: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
@@ -240,12 +241,12 @@ class ServiceClient:
         identifier: str,
         further: Mapping[str, str] = MappingProxyType({}),
         timeouts: Timeouts | None = None,
-    ) -> Answer:
+    ) -> HTTPAnswer:
         """Return an answer that is not an error."""
         if self._transport is None:
             raise RuntimeError(f"use {type(self).__name__} as `async with`")
         headers = self._all_headers(body, identifier, further)
-        data = body.model_dump_json().encode() if isinstance(body, BaseModel) else body
+        data = _json_of(body) if isinstance(body, BaseModel) else body
         limits = timeouts or self._timeouts
         try:
             answer = await self._transport.ask(
@@ -282,7 +283,7 @@ class ServiceClient:
     ) -> AsyncIterator[aiohttp.StreamReader]:
         """An answer that is read while it is written; what breaks meanwhile is typed too."""
         headers = self._all_headers(body, identifier)
-        data = None if body is None else body.model_dump_json().encode()
+        data = None if body is None else _json_of(body)
         limits = (timeouts or self._timeouts).for_aiohttp()
         try:
             async with (
@@ -323,7 +324,7 @@ class ServiceClient:
         if self._token:
             headers["authorization"] = f"Bearer {self._token}"
         if self.is_ours:
-            headers |= hops.outgoing()
+            headers |= propagation.inject()
         if body is not None:
             is_bytes = isinstance(body, bytes)
             kind = "application/octet-stream" if is_bytes else "application/json"
@@ -370,6 +371,14 @@ class ServiceClient:
 
     def _kind(self, status: int) -> type[AssayError]:
         return kind_of(status, is_ours=self.is_ours)
+
+
+def _json_of(body: BaseModel) -> bytes:
+    """Return a model's JSON. Halves of characters, which models write, are escaped."""
+    try:
+        return body.__pydantic_serializer__.to_json(body)
+    except PydanticSerializationError:
+        return json.dumps(body.model_dump(mode="json")).encode()
 
 
 def _excerpt(content: bytes) -> str:

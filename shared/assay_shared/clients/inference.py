@@ -7,8 +7,8 @@ from collections.abc import Callable, Mapping
 from pydantic import TypeAdapter, ValidationError
 
 from assay_shared.clients.http import ServiceClient, Timeouts
-from assay_shared.context import new_request_id, purpose, request_id
 from assay_shared.errors import ErrorBody, InternalFault, Unreachable, from_body
+from assay_shared.telemetry.context import new_request_id, purpose, request_id
 from assay_shared.types import (
     GeneratedText,
     GenerateRequest,

@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 from pydantic import BaseModel, ConfigDict, JsonValue, TypeAdapter
 
 from assay_shared.clients.http import ServiceClient, Timeouts
-from assay_shared.context import new_request_id
 from assay_shared.errors import InternalFault
-from assay_shared.run_folder import Event, RunStatus
+from assay_shared.runs.run_folder import Event, RunStatus
+from assay_shared.telemetry.context import new_request_id
 
 
 class RunRequest(BaseModel):

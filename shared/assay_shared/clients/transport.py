@@ -41,7 +41,7 @@ class BrokenAnswer(Exception):
 
 
 @dataclass(slots=True)
-class Answer:
+class HTTPAnswer:
     """An answer. Names of headers are in lower case."""
 
     status: int = 0
@@ -68,6 +68,7 @@ class Transport:
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
         self._context: ssl.SSLContext | None = None
+        self._loop = asyncio.get_running_loop()  # to look it up takes a system call
         self._head = f"Host: {parts.netloc.rpartition('@')[2]}\r\nAccept: */*\r\n"
         self._head += "Accept-Encoding: identity\r\n"
         self._authorization = ""
@@ -91,7 +92,7 @@ class Transport:
         connect_s: float,
         read_s: float,
         total_s: float,
-    ) -> Answer:
+    ) -> HTTPAnswer:
         """Return the answer to one request.
 
         Raises:
@@ -102,7 +103,7 @@ class Transport:
             Uninflatable: it is compressed, and cannot be unpacked within the limit.
             ValueError: a header holds a line break.
         """
-        ends_at = asyncio.get_running_loop().time() + total_s
+        ends_at = self._loop.time() + total_s
         request = self._write(method, path, headers, body)
         if self._turns is None:
             return await self._ask(request, body, connect_s, read_s, ends_at)
@@ -118,13 +119,13 @@ class Transport:
 
     async def _ask(
         self, request: bytes, body: bytes | None, connect_s: float, read_s: float, ends_at: float
-    ) -> Answer:
+    ) -> HTTPAnswer:
         connection = self._take()
         if connection is None:
             connection = await self._connect(connect_s, ends_at)
         answer = await connection.ask(request, body, read_s, ends_at)
         if connection.is_reusable:
-            connection.idle_since = asyncio.get_running_loop().time()
+            connection.idle_since = self._loop.time()
             self._idle.append(connection)
         coding = answer.headers.get("content-encoding")
         if coding is not None:
@@ -153,7 +154,7 @@ class Transport:
 
     def _take(self) -> "_Connection | None":
         """Return the connection that was used last, unless it has been idle for too long."""
-        now = asyncio.get_running_loop().time()
+        now = self._loop.time()
         while self._idle:
             connection = self._idle.pop()
             if connection.is_reusable and now - connection.idle_since < _KEEP_S:
@@ -162,7 +163,7 @@ class Transport:
         return None
 
     async def _connect(self, connect_s: float, ends_at: float) -> "_Connection":
-        loop = asyncio.get_running_loop()
+        loop = self._loop
         if self._is_tls and self._context is None:
             self._context = ssl.create_default_context()
         try:
@@ -189,8 +190,8 @@ class _Connection(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._transport: asyncio.Transport | None = None
         self._parser = httptools.HttpResponseParser(self)
-        self._answer = Answer()
-        self._whole: asyncio.Future[Answer] | None = None
+        self._answer = HTTPAnswer()
+        self._whole: asyncio.Future[HTTPAnswer] | None = None
         self._may_write: asyncio.Future[None] | None = None
         self._chunks: list[bytes] = []
         self._num_bytes = 0
@@ -202,7 +203,7 @@ class _Connection(asyncio.Protocol):
 
     async def ask(
         self, request: bytes, body: bytes | None, read_s: float, ends_at: float
-    ) -> Answer:
+    ) -> HTTPAnswer:
         """Send one request and return its answer; the connection ends with any error."""
         self.is_reusable = False
         if self._transport is None or self._transport.is_closing():
@@ -302,7 +303,7 @@ class _Connection(asyncio.Protocol):
     # What the parser calls
 
     def on_message_begin(self) -> None:
-        self._answer = Answer()
+        self._answer = HTTPAnswer()
         self._chunks, self._num_bytes, self._has_headers = [], 0, False
 
     def on_header(self, name: bytes, value: bytes) -> None:

@@ -5,11 +5,11 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_shared import delta
-from assay_shared.checkpoint import file_digest
 from assay_shared.clients.inference import InferenceClient
 from assay_shared.errors import Conflict, WeightsRefused
 from assay_shared.types import Upload, UploadFile, UploadRequest
+from assay_shared.weights import delta
+from assay_shared.weights.checkpoint import file_digest
 
 #: Rounds in which what did not arrive whole is sent again.
 _ROUNDS = 3

@@ -3,16 +3,16 @@
 import asyncio
 from collections.abc import Sequence
 
-from assay_shared.doctor.findings import Finding, Limits, Status
-from assay_shared.doctor.mesh_queue import examine_queue
+from assay_shared.doctor.findings import CheckResult, CheckStatus, ServiceLimits
+from assay_shared.doctor.queue import examine_queue
 from assay_shared.doctor.scoring import examine_scoring
 from assay_shared.doctor.services import Visit, examine_services, visit_services
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 
-__all__ = ["Finding", "Limits", "Status", "examine"]
+__all__ = ["CheckResult", "CheckStatus", "ServiceLimits", "examine"]
 
 
-async def examine(settings: ServiceSettings, limits: Limits) -> list[Finding]:
+async def examine(settings: ServiceSettings, limits: ServiceLimits) -> list[CheckResult]:
     """All findings, in the order of what depends on what. Takes some seconds at most."""
     visits, scoring, queue = await asyncio.gather(
         visit_services(settings, limits),
@@ -23,11 +23,13 @@ async def examine(settings: ServiceSettings, limits: Limits) -> list[Finding]:
     return _without_hidden_sandbox(findings, visits)
 
 
-def _without_hidden_sandbox(findings: Sequence[Finding], visits: Sequence[Visit]) -> list[Finding]:
+def _without_hidden_sandbox(
+    findings: Sequence[CheckResult], visits: Sequence[Visit]
+) -> list[CheckResult]:
     """A sandbox that only reward reaches is as it should be."""
-    scores = any(one.check == "scoring" and one.status is Status.OK for one in findings)
+    scores = any(one.check == "scoring" and one.status is CheckStatus.OK for one in findings)
     hidden = scores and any(one.name == "sandbox" and one.is_away for one in visits)
     if not hidden:
         return list(findings)
-    seen = Finding(Status.OK, "sandbox", "not reachable from here, and reward reaches it")
+    seen = CheckResult(CheckStatus.OK, "sandbox", "not reachable from here, and reward reaches it")
     return [seen if one.check == "sandbox" else one for one in findings]

@@ -5,7 +5,7 @@ from enum import StrEnum
 from pydantic import BaseModel, ConfigDict, Field
 
 
-class Status(StrEnum):
+class CheckStatus(StrEnum):
     """FAIL is to be mended; WARN may be meant so; UNKNOWN could not be looked at from here."""
 
     OK = "ok"
@@ -14,7 +14,7 @@ class Status(StrEnum):
     UNKNOWN = "unknown"
 
 
-class Limits(BaseModel):
+class ServiceLimits(BaseModel):
     """What is still well."""
 
     model_config = ConfigDict(frozen=True)
@@ -27,15 +27,15 @@ class Limits(BaseModel):
     min_free_bytes: float = Field(default=5 * 2**30, ge=0)
 
 
-class Finding(BaseModel):
+class CheckResult(BaseModel):
     """One line: what was looked at, what was found, what to do about it."""
 
     model_config = ConfigDict(frozen=True)
 
-    status: Status
+    status: CheckStatus
     check: str
     found: str
     advice: str = ""
 
-    def __init__(self, status: Status, check: str, found: str, advice: str = "") -> None:
+    def __init__(self, status: CheckStatus, check: str, found: str, advice: str = "") -> None:
         super().__init__(status=status, check=check, found=found, advice=advice)

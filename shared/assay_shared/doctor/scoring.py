@@ -3,10 +3,10 @@
 from typing import cast
 
 from assay_shared.clients import RewardClient
-from assay_shared.doctor.findings import Finding, Limits, Status
+from assay_shared.doctor.findings import CheckResult, CheckStatus, ServiceLimits
 from assay_shared.doctor.services import client_of
 from assay_shared.errors import AssayError, Unauthorized, Unreachable
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import CallCase, Role, Scored, ScoreRequest, Task
 from assay_shared.types import Status as Outcome
 
@@ -24,7 +24,7 @@ _ANSWERS = ("def solve(x):\n    return x + 1\n", "def solve(x):\n    return x\n"
 _TIMES_LONGER = 6
 
 
-async def examine_scoring(settings: ServiceSettings, limits: Limits) -> list[Finding]:
+async def examine_scoring(settings: ServiceSettings, limits: ServiceLimits) -> list[CheckResult]:
     """One finding; none where reward itself is away, which is a finding of its own."""
     patient = limits.model_copy(update={"timeout_s": _TIMES_LONGER * limits.timeout_s})
     try:
@@ -40,14 +40,14 @@ async def examine_scoring(settings: ServiceSettings, limits: Limits) -> list[Fin
     outcomes = [one.outcome for one in response.rewards if isinstance(one, Scored)]
     if outcomes != [Outcome.ACCEPTED, Outcome.WRONG_ANSWER]:
         found = f"a right and a wrong program came out as {' and '.join(outcomes)}"
-        return [Finding(Status.FAIL, "scoring", found, "look at the sandbox's log")]
+        return [CheckResult(CheckStatus.FAIL, "scoring", found, "look at the sandbox's log")]
     found = "a right program is accepted and a wrong one is not"
-    return [Finding(Status.OK, "scoring", found)]
+    return [CheckResult(CheckStatus.OK, "scoring", found)]
 
 
-def _failed(service: str, message: str) -> Finding:
-    return Finding(
-        Status.FAIL,
+def _failed(service: str, message: str) -> CheckResult:
+    return CheckResult(
+        CheckStatus.FAIL,
         "scoring",
         f"a program has no reward, for want of {service}: {message}",
         "are the sandbox's address (ASSAY_SANDBOX_URL) and token right in reward's environment?",

@@ -20,9 +20,9 @@ from assay_shared.clients import (
     TrainerClient,
 )
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.doctor.findings import Finding, Limits, Status
+from assay_shared.doctor.findings import CheckResult, CheckStatus, ServiceLimits
 from assay_shared.errors import AssayError, TimedOut, Unauthorized, Unreachable
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 
 CLIENTS: tuple[type[ServiceClient], ...] = (
     InferenceClient,
@@ -63,20 +63,22 @@ class Visit:
         return f"ASSAY_{self.name.upper()}_URL"
 
 
-async def visit_services(settings: ServiceSettings, limits: Limits) -> list[Visit]:
+async def visit_services(settings: ServiceSettings, limits: ServiceLimits) -> list[Visit]:
     """All at the same time."""
     return list(await asyncio.gather(*(_visit(kind, settings, limits) for kind in CLIENTS)))
 
 
 def client_of(
-    kind: type[ServiceClient], settings: ServiceSettings, limits: Limits
+    kind: type[ServiceClient], settings: ServiceSettings, limits: ServiceLimits
 ) -> ServiceClient:
     """One that asks once, and does not wait for long."""
     timeouts = Timeouts(limits.timeout_s, limits.timeout_s, limits.timeout_s)
     return kind.from_settings(settings, timeouts=timeouts, retry=NO_RETRY)
 
 
-async def _visit(kind: type[ServiceClient], settings: ServiceSettings, limits: Limits) -> Visit:
+async def _visit(
+    kind: type[ServiceClient], settings: ServiceSettings, limits: ServiceLimits
+) -> Visit:
     visit = Visit(kind.service, str(getattr(settings, f"{kind.service}_url")))
     try:
         async with client_of(kind, settings, limits) as client:
@@ -106,7 +108,7 @@ async def _look(client: ServiceClient, visit: Visit) -> None:
         visit.token_error = error
 
 
-def examine_services(visits: Sequence[Visit], limits: Limits) -> list[Finding]:
+def examine_services(visits: Sequence[Visit], limits: ServiceLimits) -> list[CheckResult]:
     """What all visits come to."""
     here = {one.name: one for one in visits if one.health_error is None}
     findings = [_presence(one) for one in visits]
@@ -125,11 +127,11 @@ def examine_services(visits: Sequence[Visit], limits: Limits) -> list[Finding]:
     return findings
 
 
-def _presence(visit: Visit) -> Finding:
+def _presence(visit: Visit) -> CheckResult:
     error = visit.health_error
     said = visit.health.get("service", visit.name)
     if error is None and said == visit.name:
-        return Finding(Status.OK, visit.name, f"answers at {visit.url}")
+        return CheckResult(CheckStatus.OK, visit.name, f"answers at {visit.url}")
     if error is None:
         found = f"{visit.url} is the {said} service"
         advice = f"set {visit.variable} to where {visit.name} is"
@@ -139,21 +141,21 @@ def _presence(visit: Visit) -> Finding:
     else:
         found = f"{visit.url}: {error.message}"
         advice = f"set {visit.variable}: is that address the {visit.name} service's?"
-    return Finding(Status.FAIL, visit.name, found, advice)
+    return CheckResult(CheckStatus.FAIL, visit.name, found, advice)
 
 
-def _token(visit: Visit) -> Finding | None:
+def _token(visit: Visit) -> CheckResult | None:
     error = visit.token_error
     if isinstance(error, Unauthorized):
-        return Finding(
-            Status.FAIL,
+        return CheckResult(
+            CheckStatus.FAIL,
             f"{visit.name} token",
             "it does not take the token of this environment",
             f"set ASSAY_TOKEN, or ASSAY_{visit.name.upper()}_TOKEN, to the one it was started with",
         )
     if error is not None and error.http_status == 403:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             f"{visit.name} token",
             "the token of this environment may not ask for everything",
             "run this with the mesh's own token, or give the client that scope",
@@ -161,55 +163,59 @@ def _token(visit: Visit) -> Finding | None:
     return None
 
 
-def _readiness(visit: Visit) -> Finding | None:
+def _readiness(visit: Visit) -> CheckResult | None:
     error = visit.ready_error
     if error is None:
         return None
     if visit.name == "inference":
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             "inference ready",
             error.message,
             "a run's first weights make it ready, or set ASSAY_INFERENCE_MODEL",
         )
-    return Finding(Status.FAIL, f"{visit.name} ready", error.message, "look at the end of its log")
+    return CheckResult(
+        CheckStatus.FAIL, f"{visit.name} ready", error.message, "look at the end of its log"
+    )
 
 
-def _versions(here: Mapping[str, Visit]) -> Finding:
+def _versions(here: Mapping[str, Visit]) -> CheckResult:
     found = {name: str(visit.health.get("version")) for name, visit in here.items()}
     others = {name: version for name, version in found.items() if version != __version__}
     if not others:
-        return Finding(Status.OK, "versions", f"all are {__version__}, as this command is")
+        return CheckResult(CheckStatus.OK, "versions", f"all are {__version__}, as this command is")
     listed = ", ".join(f"{name} {version}" for name, version in others.items())
-    return Finding(
-        Status.FAIL,
+    return CheckResult(
+        CheckStatus.FAIL,
         "versions",
         f"this command is {__version__}, but {listed}",
         "install one version everywhere, and start anew what is older",
     )
 
 
-def _clocks(here: Mapping[str, Visit], limits: Limits) -> Finding:
+def _clocks(here: Mapping[str, Visit], limits: ServiceLimits) -> CheckResult:
     skews = {name: visit.skew_s for name, visit in here.items() if visit.skew_s is not None}
     if not skews:
-        return Finding(Status.UNKNOWN, "clocks", "no service says what time it is")
+        return CheckResult(CheckStatus.UNKNOWN, "clocks", "no service says what time it is")
     off = {name: skew for name, skew in skews.items() if abs(skew) > limits.max_skew_s}
     if not off:
         most = max(map(abs, skews.values()))
-        return Finding(Status.OK, "clocks", f"within {max(1.0, most):.0f} s of this machine's")
+        return CheckResult(
+            CheckStatus.OK, "clocks", f"within {max(1.0, most):.0f} s of this machine's"
+        )
     listed = ", ".join(f"{name} is {skew:+.0f} s off" for name, skew in off.items())
-    return Finding(
-        Status.FAIL, "clocks", listed, "run a time service (chrony, systemd-timesyncd) there"
+    return CheckResult(
+        CheckStatus.FAIL, "clocks", listed, "run a time service (chrony, systemd-timesyncd) there"
     )
 
 
-def _isolation(sandbox: Visit) -> Finding:
+def _isolation(sandbox: Visit) -> CheckResult:
     level = str(sandbox.health.get("isolation"))
     if level != "fallback":
-        return Finding(Status.OK, "isolation", f"{level}, attacked by itself at its start")
+        return CheckResult(CheckStatus.OK, "isolation", f"{level}, attacked by itself at its start")
     on_loopback = _is_loopback(sandbox.url)
-    return Finding(
-        Status.WARN if on_loopback else Status.FAIL,
+    return CheckResult(
+        CheckStatus.WARN if on_loopback else CheckStatus.FAIL,
         "isolation",
         "fallback: programs are held by limits alone, without namespaces",
         "grant user namespaces (docs/sandbox.md, In a container), then set "
@@ -225,51 +231,53 @@ def _is_loopback(url: str) -> bool:
         return host == "localhost"
 
 
-def _judges(judge: Visit) -> Finding:
-    chain, alone = (judge.health.get(name) for name in ("chain", "left_alone"))
+def _judges(judge: Visit) -> CheckResult:
+    chain, alone = (judge.health.get(name) for name in ("chain", "open_circuits"))
     names = ", ".join(map(str, chain)) if isinstance(chain, list) else "unknown"
     if isinstance(alone, list) and alone:
-        return Finding(
-            Status.WARN,
+        return CheckResult(
+            CheckStatus.WARN,
             "judges",
             f"left alone after failures: {', '.join(map(str, alone))}",
             "look at assay_judge_requests_total by outcome, and at the provider's key and quota",
         )
-    return Finding(Status.OK, "judges", f"chain: {names}")
+    return CheckResult(CheckStatus.OK, "judges", f"chain: {names}")
 
 
-def _gpus(here: Mapping[str, Visit]) -> Iterator[Finding]:
+def _gpus(here: Mapping[str, Visit]) -> Iterator[CheckResult]:
     for name in ("inference", "trainer"):
         if name in here:
             yield _gpu(name, here[name].health)
 
 
-def _gpu(name: str, health: Mapping[str, JsonValue]) -> Finding:
+def _gpu(name: str, health: Mapping[str, JsonValue]) -> CheckResult:
     number, device = health.get("gpus"), health.get("device")
     if not isinstance(number, int):
-        return Finding(Status.UNKNOWN, f"{name} GPU", "it does not say")
+        return CheckResult(CheckStatus.UNKNOWN, f"{name} GPU", "it does not say")
     if number == 0:
-        return Finding(Status.OK, f"{name} GPU", "none: enough for tiny models and for trials")
+        return CheckResult(
+            CheckStatus.OK, f"{name} GPU", "none: enough for tiny models and for trials"
+        )
     if device == "cpu":
-        return Finding(
-            Status.FAIL,
+        return CheckResult(
+            CheckStatus.FAIL,
             f"{name} GPU",
             f"{number} there, but the policy is drawn on the CPU",
             "unset ASSAY_INFERENCE_DEVICE and install torch for CUDA, or use "
             "ASSAY_INFERENCE_ENGINE=vllm",
         )
-    return Finding(Status.OK, f"{name} GPU", f"{number} there")
+    return CheckResult(CheckStatus.OK, f"{name} GPU", f"{number} there")
 
 
-def _disk(trainer: Visit, limits: Limits) -> Finding:
+def _disk(trainer: Visit, limits: ServiceLimits) -> CheckResult:
     free = trainer.health.get("runs_free_bytes")
     if not isinstance(free, int):
-        return Finding(Status.UNKNOWN, "disk", "the trainer does not say how much is free")
+        return CheckResult(CheckStatus.UNKNOWN, "disk", "the trainer does not say how much is free")
     shown = f"{free / 2**30:.1f} GiB free for {trainer.health.get('runs')}"
     if free >= limits.min_free_bytes:
-        return Finding(Status.OK, "disk", shown)
-    return Finding(
-        Status.FAIL,
+        return CheckResult(CheckStatus.OK, "disk", shown)
+    return CheckResult(
+        CheckStatus.FAIL,
         "disk",
         f"{shown}, less than {limits.min_free_bytes / 2**30:.1f}",
         "remove old runs or their checkpoints, or set ASSAY_RUNS to a larger disk",

@@ -10,7 +10,7 @@ ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
 ALIGNMENT_BYTES = 256
 
 
-class Entry(NamedTuple):
+class ManifestEntry(NamedTuple):
     """One tensor: `dtype` as torch names it, `fingerprint` in 16 hexadecimal digits."""
 
     name: str
@@ -23,21 +23,21 @@ class Entry(NamedTuple):
         return math.prod(self.shape) * ITEM_BYTES[self.dtype]
 
 
-class Slot(NamedTuple):
+class BucketSlot(NamedTuple):
     """Where a tensor lies in its bucket."""
 
-    entry: Entry
+    entry: ManifestEntry
     start: int
 
 
 class Bucket(NamedTuple):
     """Tensors that travel together."""
 
-    slots: tuple[Slot, ...]
+    slots: tuple[BucketSlot, ...]
     num_bytes: int
 
 
-def digest_of(entries: Sequence[Entry]) -> str:
+def digest_of(entries: Sequence[ManifestEntry]) -> str:
     """SHA-256 over names, types, shapes and fingerprints, in the order of the names."""
     whole = hashlib.sha256()
     for name, shape, dtype, fingerprint in sorted(entries):
@@ -45,17 +45,17 @@ def digest_of(entries: Sequence[Entry]) -> str:
     return whole.hexdigest()
 
 
-def plan_buckets(entries: Sequence[Entry], bucket_bytes: int) -> list[Bucket]:
+def plan_buckets(entries: Sequence[ManifestEntry], bucket_bytes: int) -> list[Bucket]:
     """In the given order, as few as `bucket_bytes` allows. A tensor is never cut: one that is
     larger than that has a bucket to itself."""
     buckets: list[Bucket] = []
-    slots: list[Slot] = []
+    slots: list[BucketSlot] = []
     end = 0
     for entry in entries:
         if slots and end + entry.num_bytes > bucket_bytes:
             buckets.append(Bucket(tuple(slots), end))
             slots, end = [], 0
-        slots.append(Slot(entry, end))
+        slots.append(BucketSlot(entry, end))
         end += -(-entry.num_bytes // ALIGNMENT_BYTES) * ALIGNMENT_BYTES
     if slots:
         buckets.append(Bucket(tuple(slots), end))

@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import torch
 
-from .manifest import Bucket, Slot
+from .manifest import Bucket, BucketSlot
 
 
 def pack(bucket: Bucket, tensor_of: Callable[[str], torch.Tensor], buffer: torch.Tensor) -> None:
@@ -13,7 +13,7 @@ def pack(bucket: Bucket, tensor_of: Callable[[str], torch.Tensor], buffer: torch
         view(buffer, slot).copy_(tensor_of(slot.entry.name).detach())
 
 
-def view(buffer: torch.Tensor, slot: Slot) -> torch.Tensor:
+def view(buffer: torch.Tensor, slot: BucketSlot) -> torch.Tensor:
     """The slot's tensor; it shares the buffer's memory."""
     entry = slot.entry
     one = buffer[slot.start : slot.start + entry.num_bytes]

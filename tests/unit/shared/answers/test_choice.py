@@ -9,15 +9,15 @@ import pytest
 from assay_shared.answers.choice import (
     _CLAIM,
     _CORRECT,
-    Options,
+    ChoiceOptions,
     _last_claiming,
     _last_correct,
     chosen_letter,
 )
 from assay_shared.answers.extraction import fenced, final_answer, last_match, last_tagged
 
-CITIES = Options(("Paris", "London", "Rome", "New York"))
-NUMBERS = Options(("-5", "5", "i", "-i"))
+CITIES = ChoiceOptions(("Paris", "London", "Rome", "New York"))
+NUMBERS = ChoiceOptions(("-5", "5", "i", "-i"))
 
 
 @pytest.mark.parametrize(
@@ -43,7 +43,7 @@ def test_the_usual_ways_choose_an_option(text: str) -> None:
     "text",
     r"""A;B or C;The answer is A or B;The answer is B and C;The answer is B, C;The answer is B | C
 The answer is B\C;The answer is B, possibly C;A B C D;B A;\boxed{};\boxed{B, C};A) London;B) Rome;E
-The answer is a city;The answer is B vitamins are bad, so C;The answer is B-ish;Β;В;Ｂ;not London
+The answer is a city;The answer is B vitamins are bad, so C;The answer is B-ish;Β;В;not London
 Option B is wrong. Option C is right.;Option C is right, option B is wrong.;I would eliminate B
 Is the answer B? No, it is C.;If the answer is B then contradiction.
 The answer is B) London or C) Rome
@@ -96,7 +96,7 @@ def test_signs_count_in_options(text: str, letter: str | None) -> None:
 def test_the_text_of_one_option_behind_the_letter_of_another_chooses_none(
     text: str, letter: str | None
 ) -> None:
-    options = Options(("is wrong", "seems so", "is right", "is right because of that"))
+    options = ChoiceOptions(("is wrong", "seems so", "is right", "is right because of that"))
     assert chosen_letter(text, options) == letter
 
 

@@ -1,0 +1,123 @@
+"""Where a text marks its answer: in \\boxed{}, or between <answer> and </answer>."""
+
+import re
+import sys
+from collections import deque
+from collections.abc import Iterator
+from typing import NamedTuple
+
+from assay_shared.answers.amounts import changes_box, numeral_behind
+
+_ANSWER = re.compile(r"<(/?)answer>", re.IGNORECASE)
+#: \\boxed{7}; a number may stand without braces.
+_BOX = re.compile(r"\\(?:boxed|fbox)(?:\s?\{|\s?(-?\d++(?:[.,]\d++)*+(?:/\d++)?+)(?![\w\\{^/*+-]))")
+_MAX_AROUND = 24
+_MAX_STRUCK = 400
+_BRACE = re.compile(r"[{}]")
+#: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
+_OPERATOR_BEFORE = re.compile(
+    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d\.?|[_^]\{"
+    r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm|log|ln|sin|cos|tan|not)\b[\ {]?"
+    r"|\\[dt]?frac\{(?:[^{}]{0,16}\}\{)?)\Z"
+)
+_OPERATOR_AFTER = re.compile(
+    r"\ ?(?:\\?%|°|\^\{?\\circ\}?"
+    r")|\ [-+*/]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])"
+    r"|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
+)
+
+
+#: What a text strikes through.
+_STRUCK = re.compile(
+    r"(?<![\w$})~])~~(?=[^\s~])[^~\n]{1,400}~~|<(s|del|strike)>[^<\n]{0,400}</\1>", re.IGNORECASE
+)
+_CANCEL = re.compile(r"\\(?:[bx]?cancel|sout|st|hcancel)\s?\{")
+
+
+def without_struck(text: str) -> str:
+    """The text without what it strikes through: ~~7~~, <del>7</del>, \\cancel{7}."""
+    if "~~" in text or "</" in text:
+        text = _STRUCK.sub(" ", text)
+    if "\\" not in text or _CANCEL.search(text) is None:
+        return text
+    kept, place = [], 0
+    for command in _CANCEL.finditer(text):
+        end = _closing(text, command.end(), _MAX_STRUCK) if command.start() >= place else None
+        if end is not None:
+            kept.append(text[place : command.start()])
+            place = end + 1
+    return " ".join([*kept, text[place:]])
+
+
+class Box(NamedTuple):
+    """What is boxed or tagged as the answer, and where it begins and ends."""
+
+    content: str
+    start: int
+    end: int
+
+
+def last_box(text: str) -> Box | None:
+    """The last outermost \\boxed{...} that is closed, as `last_boxed` reads it."""
+    if "boxed" not in text and "fbox" not in text:
+        return None
+    found = deque(boxes(text), maxlen=1)
+    if not found:
+        return None
+    content, start, end = found[0]
+    return Box(_with_operators(text, start, end, content), start, end)
+
+
+def boxes(text: str) -> Iterator[Box]:
+    """Each outermost \\boxed{...} up to one that is not closed: what follows is inside of it."""
+    place = 0
+    while (start := _BOX.search(text, place)) is not None:
+        if start[1]:
+            yield Box(start[1], start.start(), start.end())
+            place = start.end()
+            continue
+        end = _closing(text, start.end())
+        if end is None:
+            return
+        yield Box(text[start.end() : end].strip(), start.start(), end + 1)
+        place = end
+
+
+def _with_operators(text: str, start: int, end: int, content: str) -> str:
+    """The content of a box, and the operators that make it a part of something else."""
+    before = _OPERATOR_BEFORE.search(text[max(0, start - _MAX_AROUND) : start])
+    after = _OPERATOR_AFTER.match(text[end : end + _MAX_AROUND])
+    left, right = before[0] if before else "", after[0] if after else ""
+    left = left or changes_box(text, start)
+    numeral = "" if right else numeral_behind(text, end)
+    if not left and not right:
+        return content + numeral
+    right = right or numeral
+    return f"{left}({content}){right}".strip()
+
+
+def _closing(text: str, start: int, limit: int = sys.maxsize) -> int | None:
+    """Where the brace that was opened before `start` is closed, at most `limit` further on."""
+    depth = 1
+    for brace in _BRACE.finditer(text, start, min(len(text), start + limit)):
+        depth += 1 if brace.group() == "{" else -1
+        if depth == 0:
+            return brace.start()
+    return None
+
+
+def last_tag(text: str) -> Box | None:
+    """As `last_tagged`, with the place."""
+    found = deque(tags(text), maxlen=1) if "<" in text else None
+    return found[0] if found else None
+
+
+def tags(text: str) -> Iterator[Box]:
+    """Each <answer>...</answer>."""
+    start: re.Match[str] | None = None
+    for tag in _ANSWER.finditer(text):
+        if not tag[1]:
+            start = start or tag
+        elif start is not None:
+            yield Box(text[start.end() : tag.start()].strip(), start.start(), tag.end())
+            start = None

@@ -1,0 +1,1 @@
+"""Formulas in LaTeX: read, bounded in size, and compared."""

@@ -1,0 +1,148 @@
+"""Commands of no single service: up, dashboard, keys."""
+
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import typer
+
+if TYPE_CHECKING:  # only a type
+    from assay_shared.settings.api_keys import Scope
+
+
+def up(
+    home: Path = typer.Option(Path("runs"), help="Folder for runs, logs and Valkey's files."),
+    workers: int = typer.Option(2, min=1, help="Rollout workers."),
+    inference_replicas: int = typer.Option(1, min=1, help="Services that serve the policy."),
+) -> None:
+    """Start all services and stay until Ctrl-C."""
+    import signal
+    import time
+
+    from assay_shared.local.launcher import running_services
+    from assay_shared.service.browser_session import make_link
+    from assay_shared.settings.home import Access, written
+    from assay_shared.telemetry.logs import set_up_logging
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    set_up_logging("up", "WARNING")
+    access = Access.of(home)
+    # SIGINT too: a shell that starts this in the background has it ignored.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
+
+    def show(name: str, url: str) -> None:
+        print(f"{name:<10} {url}", flush=True)
+
+    try:
+        with (
+            running_services(
+                home,
+                num_workers=workers,
+                usual_ports=True,
+                num_inference_replicas=inference_replicas,
+                settings=access.variables,
+                on_ready=show,
+            ) as mesh,
+            written(home, mesh.environment),
+        ):
+            print(f"\ndashboard  {make_link(mesh.urls['trainer'], access.token)}")
+            print(f"           (opens once; `assay dashboard` makes another){access.told}")
+            print("\nup; commands in this folder find it    Ctrl-C stops everything", flush=True)
+            while True:
+                mesh.watch()
+                time.sleep(0.5)
+    except KeyboardInterrupt:
+        print("stopped")
+
+
+def dashboard(
+    url: str | None = typer.Option(None, help="The trainer; ASSAY_TRAINER_URL without it."),
+) -> None:
+    """Print a link that opens the dashboard in a browser once, without a token typed."""
+    from assay_shared.errors import ConfigError
+    from assay_shared.service.browser_session import make_link
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+
+    settings = read_settings(ServiceSettings)
+    token = settings.token_of("trainer")
+    if token is None:
+        raise ConfigError("a link is made with the trainer's token", field="ASSAY_TRAINER_TOKEN")
+    print(make_link(url or settings.trainer_url, token))
+
+
+keys = typer.Typer(
+    help="Make, list and revoke keys of clients, in the file that services read.",
+    no_args_is_help=True,
+    add_completion=False,
+)
+_KEY_FILE = typer.Option(None, help="ASSAY_CLIENT_TOKENS_FILE without it.")
+
+
+@keys.command()
+def make(
+    name: str = typer.Argument(help="The client's name."),
+    scope: list[str] = typer.Option([], help="What it may do, several times; all without it."),
+    requests_per_minute: int | None = typer.Option(None, min=1, help="How often it may ask."),
+    days: float | None = typer.Option(None, min=0, help="Days until it expires."),
+    file: Path | None = _KEY_FILE,
+) -> None:
+    """Make a key and print its token, which is shown only now."""
+    from assay_shared.settings.key_file import add_key
+
+    token = add_key(
+        _key_file(file),
+        name,
+        scopes=_scopes(scope),
+        requests_per_minute=requests_per_minute,
+        expires_at=None if days is None else datetime.now(UTC) + timedelta(days=days),
+    )
+    print(token)
+
+
+@keys.command("list")
+def list_keys(file: Path | None = _KEY_FILE) -> None:
+    """Show the clients and what their keys are for, without the tokens."""
+    from assay_shared.settings.key_file import read_keys
+
+    for name, key in read_keys(_key_file(file)).items():
+        scopes = "everything" if key.scopes is None else " ".join(sorted(key.scopes))
+        ends = "" if key.expires_at is None else f"  until {key.expires_at:%Y-%m-%d %H:%M %Z}"
+        limit = key.requests_per_minute
+        often = "" if limit is None else f"  {limit} a minute"
+        print(f"{name:<20} {scopes}{often}{ends}")
+
+
+@keys.command()
+def revoke(
+    name: str = typer.Argument(help="The client's name."), file: Path | None = _KEY_FILE
+) -> None:
+    """Take a key out; services refuse it within a second or two."""
+    from assay_shared.settings.key_file import revoke_key
+
+    revoke_key(_key_file(file), name)
+    print(f"the key of {name} is revoked")
+
+
+def _key_file(file: Path | None) -> Path:
+    import os
+
+    from assay_shared.errors import ConfigError
+
+    named = file or os.environ.get("ASSAY_CLIENT_TOKENS_FILE")
+    if not named:
+        raise ConfigError("name the file with the keys", field="ASSAY_CLIENT_TOKENS_FILE")
+    return Path(named)
+
+
+def _scopes(names: list[str]) -> "frozenset[Scope] | None":
+    from assay_shared.errors import InvalidInput
+    from assay_shared.settings.api_keys import Scope
+
+    wrong = [name for name in names if name not in set(Scope)]
+    if wrong:
+        known = ", ".join(Scope)
+        raise InvalidInput(f"there is no scope {wrong[0]!r}", field="scope", hint=known)
+    return frozenset(map(Scope, names)) if names else None

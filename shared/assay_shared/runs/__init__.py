@@ -1,0 +1,1 @@
+"""Run folders and their lock, JSON lines, the Celery queue, and dead letters."""

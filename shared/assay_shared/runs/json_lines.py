@@ -1,0 +1,82 @@
+"""Files with a JSON object in each line, read as typed rows."""
+
+import gzip
+import json
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import ValidationError
+
+from assay_shared.errors import DatasetError
+from assay_shared.settings.validation import message_of
+from assay_shared.text.strict_json import DuplicateKey, read_strict_json
+
+Row = TypeVar("Row")
+#: Characters of a name or a reason.
+_MAX_SHOWN = 200
+
+
+def read_json_lines(
+    path: Path, parse: Callable[[object], Row], id_of: Callable[[Row], str] | None = None
+) -> Iterator[Row]:
+    """The rows of a file; gzip is undone by its name; empty lines, and a byte order mark at
+    the beginning, are passed over.
+
+    `parse` makes a row of a line's JSON: a model's `model_validate`, or what calls one. With
+    `id_of`, no two rows may have the same id.
+
+    Raises:
+        DatasetError: names file, line and field of the first row that cannot be used.
+    """
+    seen: dict[str, int] = {}
+    for number, line in _lines(path):
+        where = f"{path}:{number}"
+        row = _parse(line, parse, where)
+        if id_of is not None:
+            name = id_of(row)
+            if name in seen:
+                raise DatasetError(
+                    f"{where}: {name!r} stands in line {seen[name]} already", field="id"
+                )
+            seen[name] = number
+        yield row
+
+
+def _lines(path: Path) -> Iterator[tuple[int, str]]:
+    """The lines that are not empty, with their numbers from 1."""
+    opened = gzip.open if path.suffix == ".gz" else open
+    try:
+        # Only "\n" ends a line: JSON strings may hold the other characters that do elsewhere.
+        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+            for number, line in enumerate(file, start=1):
+                if line.strip():
+                    yield number, line
+    except FileNotFoundError:
+        raise DatasetError(f"there is no file {path}") from None
+    except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from None
+
+
+def _parse(line: str, parse: Callable[[object], Row], where: str) -> Row:
+    row = _value(line, where)
+    try:
+        return parse(row)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, first["loc"]))[:_MAX_SHOWN] or None
+        raise DatasetError(f"{where}: {message_of(first):.{_MAX_SHOWN}}", field=name) from None
+    except DatasetError as error:
+        raise DatasetError(f"{where}: {error.message}", field=error.field) from None
+
+
+def _value(line: str, where: str) -> object:
+    try:
+        return read_strict_json(line, takes_nan=True)
+    except json.JSONDecodeError as error:
+        raise DatasetError(f"{where}: not JSON: {error.msg}") from None
+    except DuplicateKey as error:
+        raise DatasetError(f"{where}: {error}") from None
+    except ValueError as error:  # it nests too deeply, or has a number of thousands of digits
+        raise DatasetError(f"{where}: not JSON that can be read: {error}") from None

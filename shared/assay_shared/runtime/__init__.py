@@ -1,0 +1,1 @@
+"""Processes, workers and asyncio."""

@@ -1,0 +1,241 @@
+"""Calls in other processes, with limits on processor time and memory, for texts of strangers.
+
+A call begins on a level with little processor time. One that needs more is ended and begins again
+on the next level, in other processes of a lower priority: short calls never wait behind long ones.
+On each level clients take turns.
+"""
+
+import asyncio
+import json
+import os
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any
+
+from pydantic import JsonValue
+
+from assay_shared.errors import ErrorBody, InternalFault, TimedOut, TooHard, from_body
+from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.runtime.processes import spawn_silent
+from assay_shared.telemetry.context import client
+
+#: Processor time of the levels before the last; how nice the processes of each level are, and how
+#: many there are for each core: so many long calls may come at once before a short one waits.
+_LEVELS_S = (0.06, 0.5)
+_NICE = (1, 15, 19)
+_PER_CORE = (4, 2, 1)
+_MEMORY_BYTES = 2 * 2**30
+#: Wall time for each second of processor time: as much as 60 busy processes on a core leave.
+_WALL_PER_CPU_S, _MIN_WALL_S = 60.0, 60.0
+_GRACE_S = 5.0
+_MAX_WAITING, _MAX_WAIT_S = 4096, 120.0
+_PIECE_BYTES = 2**16
+#: How a process ends that has used up its processor time, or its stack.
+_SPENT = {signal.SIGPROF: "processor time", signal.SIGSEGV: "stack"}
+_PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
+
+
+class Workers:
+    """Processes on levels, started with the first call; a core has one for the longest calls."""
+
+    def __init__(
+        self,
+        modules: Sequence[str] = (),
+        num: int | None = None,
+        *,
+        prepare: Sequence[str] = (),
+        room_bytes: int | None = None,
+        max_reply_bytes: int = 2**20,
+    ) -> None:
+        """All levels, without processes yet.
+
+        Args:
+            modules: imported once, before the processes are forked; a function `warm_up` in one of
+                them is called then, and `freshen` in each process for short calls when it begins.
+            num: the number of cores to use, by default all.
+            prepare: a function, and texts to call it with, before the processes are forked.
+            room_bytes: memory of a call beside what is there before it; by default, all that a
+                process has is bounded.
+            max_reply_bytes: of the JSON that a call returns.
+        """
+        self._modules = tuple(modules)
+        self._prepare = list(prepare)
+        self._room_bytes = room_bytes
+        self._max_reply_bytes = max_reply_bytes
+        self._num = num or len(os.sched_getaffinity(0))
+        self._levels: list[_Level] = []
+        self._process: subprocess.Popen[bytes] | None = None
+
+    async def call(self, function: str, *args: JsonValue, cpu_s: float) -> JsonValue:
+        """What a function of this name, as in `package.module:function`, returns.
+
+        Raises:
+            TooHard: it takes more than `cpu_s` of processor time, or too much memory.
+            TimedOut: the machine has no processor time to give.
+            Overloaded: too many calls of this client wait already.
+            AssayError: what the function raises; InternalFault for any other exception of its.
+        """
+        self.start()
+        levels = list(zip((*_LEVELS_S, cpu_s), self._levels, strict=True))
+        for limit_s, level in levels[:-1]:
+            if limit_s < cpu_s:
+                with suppress(TooHard):
+                    return await level.call(function, args, limit_s)
+        return await levels[-1][1].call(function, args, cpu_s)
+
+    def close(self) -> None:
+        """End all processes."""
+        if self._process is None:
+            return
+        with suppress(ProcessLookupError):
+            os.killpg(self._process.pid, signal.SIGKILL)
+        self._process.wait()
+        self._process = None
+        for level in self._levels:
+            level.close()
+
+    def start(self) -> None:
+        """Start the processes, if they do not live; the first call does so too."""
+        if self._process is not None and self._process.poll() is None:
+            return
+        self.close()
+        self._levels = [_Level() for _ in _NICE]
+        slots: dict[int, int] = {}
+        theirs: list[socket.socket] = []
+        for level, nice, per_core in zip(self._levels, _NICE, _PER_CORE, strict=True):
+            for _ in range(per_core * self._num):
+                own, other = socket.socketpair()
+                level.add(own, self._max_reply_bytes)
+                theirs.append(other)
+                slots[other.fileno()] = nice
+        settings = {
+            "modules": self._modules,
+            "prepare": self._prepare,
+            "slots": slots,
+            "memory_bytes": _MEMORY_BYTES,
+            "room_bytes": self._room_bytes,
+        }
+        self._process = spawn_silent(
+            [sys.executable, "-m", "assay_shared.runtime.worker_process", json.dumps(settings)],
+            environment=_environment(),
+            pass_fds=tuple(slots),
+        )
+        for other in theirs:
+            other.close()
+
+
+def _environment() -> dict[str, str]:
+    """Without secrets: a library that runs a stranger's text would find them."""
+    kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
+    threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
+    return kept | threads | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
+
+
+class _Level:
+    """The processes of one priority, and the calls that wait for them."""
+
+    def __init__(self) -> None:
+        self._slots: list[_Slot] = []
+        self._free: list[_Slot] = []
+        self._gate: FairLimiter | None = None
+
+    def add(self, own: socket.socket, max_reply_bytes: int) -> None:
+        self._slots.append(_Slot(own, max_reply_bytes))
+        self._free.append(self._slots[-1])
+
+    def close(self) -> None:
+        for slot in self._slots:
+            slot.close()
+
+    async def call(self, function: str, args: Sequence[JsonValue], cpu_s: float) -> JsonValue:
+        if self._gate is None:
+            num = len(self._slots)
+            self._gate = FairLimiter(num, _MAX_WAITING, max_wait_s=_MAX_WAIT_S)
+        # Who stops waiting does not stop the process: its limit does, and then it is free again.
+        work = asyncio.ensure_future(self._call(self._gate, function, args, cpu_s))
+        return await asyncio.shield(work)
+
+    async def _call(
+        self, gate: FairLimiter, function: str, args: Sequence[JsonValue], cpu_s: float
+    ) -> JsonValue:
+        async with gate.enter(client()):
+            slot = self._free.pop()
+            # A slot whose process has ended comes last: its next process takes a while.
+            place = 0
+            try:
+                reply = await slot.ask(function, args, cpu_s)
+                place = 0 if "died" in reply else len(self._free)
+            finally:
+                self._free.insert(place, slot)
+        return _read(reply, cpu_s)
+
+
+def _read(reply: dict[str, Any], cpu_s: float) -> JsonValue:
+    """The result in a reply. Raises as `Workers.call`."""
+    if "result" in reply:
+        result: JsonValue = reply["result"]
+        return result
+    if "spent" in reply:
+        raise TooHard(f"it takes too much: {reply['spent']}")
+    if "error" in reply:
+        raise from_body(ErrorBody.model_validate(reply["error"])) or InternalFault("a call broke")
+    if reply["died"] == signal.SIGALRM:
+        raise TimedOut(f"{cpu_s:g} s of processor time were not to be had")
+    if reply["died"] in _SPENT:
+        raise TooHard(f"it takes more than {cpu_s:g} s: its {_SPENT[reply['died']]} is used up")
+    raise InternalFault(f"a worker process ended with signal {reply['died']}")
+
+
+class _Slot:
+    """This side of a process that takes one call at a time."""
+
+    def __init__(self, own: socket.socket, max_reply_bytes: int) -> None:
+        self._socket = own
+        self._max_reply_bytes = max_reply_bytes
+        self._socket.setblocking(False)
+        self._number = 0
+        self._unread = b""
+
+    def close(self) -> None:
+        self._socket.close()
+
+    async def ask(self, function: str, args: Sequence[JsonValue], cpu_s: float) -> dict[str, Any]:
+        """What the process answers, or how it ended."""
+        self._number += 1
+        wall_s = max(_MIN_WALL_S, cpu_s * _WALL_PER_CPU_S)
+        call = {"function": function, "args": args, "cpu_s": cpu_s, "wall_s": wall_s}
+        line = json.dumps(call | {"number": self._number}).encode() + b"\n"
+        self._forget_unread()
+        try:
+            async with asyncio.timeout(wall_s + _GRACE_S + _MIN_WALL_S):
+                await asyncio.get_running_loop().sock_sendall(self._socket, line)
+                return await self._reply()
+        except (TimeoutError, OSError) as error:
+            raise TimedOut("a worker process does not answer") from error
+
+    def _forget_unread(self) -> None:
+        """Drop what was said between two calls: a process ended while it had nothing to do."""
+        self._unread = b""
+        with suppress(BlockingIOError):
+            while self._socket.recv(_PIECE_BYTES):
+                pass
+
+    async def _reply(self) -> dict[str, Any]:
+        loop = asyncio.get_running_loop()
+        while True:
+            line, found, rest = self._unread.partition(b"\n")
+            if not found:
+                piece = await loop.sock_recv(self._socket, _PIECE_BYTES)
+                if not piece or len(self._unread) > self._max_reply_bytes:
+                    raise ConnectionError("the worker processes have ended")
+                self._unread += piece
+                continue
+            self._unread = rest
+            with suppress(ValueError):  # the beginning of a reply whose process ended
+                reply = json.loads(line)
+                if "died" in reply or reply.get("number") == self._number:
+                    return dict(reply)

@@ -1,0 +1,100 @@
+"""What keeps a stranger's web page away from services that its reader's browser can reach.
+
+Two ways are closed. A page may send a form or a script's request to an address that it knows: such
+a request names its `Origin`. And a page's own name may be made to point to this machine (DNS
+rebinding): then `Host` is that name.
+"""
+
+import base64
+import hashlib
+import ipaddress
+import re
+import socket
+from collections.abc import Sequence
+from functools import lru_cache
+from urllib.parse import urlsplit
+
+from starlette.types import ASGIApp, Receive, Send
+from starlette.types import Scope as Connection
+
+from assay_shared.errors import AssayError, Forbidden
+from assay_shared.service.middleware import OPEN_PATHS, answer_error, find_header
+
+_SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class BrowserGuard:
+    """Refuses hosts that are not this service's, and requests that another site's page made.
+
+    A request with a bearer token passes: no browser sends one that a page did not have.
+    """
+
+    def __init__(
+        self, app: ASGIApp, service: str, allowed_hosts: Sequence[str], *, has_keys: bool
+    ) -> None:
+        """Let in any host where each request has to show a token and none is named."""
+        self._app = app
+        self._service = service
+        self._any_host = has_keys and not allowed_hosts
+        self._hosts = frozenset(name.lower() for name in (*allowed_hosts, *_OWN_NAMES))
+
+    async def __call__(self, scope: Connection, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] not in OPEN_PATHS:
+            try:
+                self._check(scope)
+            except AssayError as error:
+                return await answer_error(error, self._service, send)
+        await self._app(scope, receive, send)
+
+    def _check(self, scope: Connection) -> None:
+        host = find_header(scope, b"host")
+        if not self._any_host and not self._is_own(host):
+            raise Forbidden(
+                f"{host!r:.80} is no name of this service",
+                field="host",
+                hint="ASSAY_ALLOWED_HOSTS names those that it may have",
+            )
+        if scope["method"] in _SAFE:
+            return
+        origin = find_header(scope, b"origin")
+        has_token = find_header(scope, b"authorization")[:7].lower() == "bearer "
+        if origin and not has_token and urlsplit(origin).netloc.lower() != host.lower():
+            raise Forbidden(f"a page of {origin!r:.80} may not ask for this", field="origin")
+
+    def _is_own(self, host: str) -> bool:
+        """Return whether a Host header is a known name, or an address, which no page can have."""
+        name = _without_port(host)
+        return name in self._hosts or name.endswith(".localhost") or _is_address(name)
+
+
+def content_policy(page: str) -> str:
+    """Return the Content-Security-Policy of a page: its own scripts, styles and service alone."""
+
+    def sources(tag: str) -> str:
+        found = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)
+        hashes = (base64.b64encode(hashlib.sha256(one.encode()).digest()) for one in found)
+        return " ".join(f"'sha256-{one.decode()}'" for one in hashes) or "'none'"
+
+    return (
+        f"default-src 'none'; script-src {sources('script')}; style-src {sources('style')}; "
+        "connect-src 'self'; img-src data:; base-uri 'none'; form-action 'none'; "
+        "frame-ancestors 'none'"
+    )
+
+
+_OWN_NAMES = ("localhost", socket.gethostname().lower())
+
+
+@lru_cache(maxsize=1024)
+def _is_address(name: str) -> bool:
+    try:
+        ipaddress.ip_address(name)
+    except ValueError:
+        return False
+    return True
+
+
+def _without_port(host: str) -> str:
+    if host.startswith("["):
+        return host[1:].partition("]")[0]
+    return host.partition(":")[0].lower()

@@ -1,0 +1,1 @@
+"""What is configured: the environment, run files, keys and secrets."""

@@ -1,0 +1,148 @@
+"""Closed configuration: YAML, dotted overrides, clear errors, and a resolved copy for the record.
+
+What runs is described here; where things run (URLs, secrets) is in `settings.py`.
+"""
+
+import difflib
+import subprocess
+from importlib import metadata
+from pathlib import Path
+from typing import Any, TypeVar, get_args
+
+import yaml
+from pydantic import BaseModel, ConfigDict, ValidationError
+
+from assay_shared.errors import ConfigError
+from assay_shared.settings.brief_validation import brief_validator, first_errors
+from assay_shared.settings.validation import message_of
+from assay_shared.types.described import Described
+
+#: An unknown key is looked for among so many errors.
+_MOST_ERRORS = 1000
+
+
+class Config(Described, BaseModel):
+    """Base of all configuration: frozen, and an unknown key is an error."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+
+AnyConfig = TypeVar("AnyConfig", bound=BaseModel)
+
+
+def load_config(cls: type[AnyConfig], path: Path, overrides: tuple[str, ...] = ()) -> AnyConfig:
+    """The YAML file at `path` with `key.path=value` overrides, checked against `cls`.
+
+    Raises:
+        ConfigError: names the key, and the nearest known one where the key is unknown.
+    """
+    values = read_yaml(path)
+    for override in overrides:
+        _apply(values, override)
+    return parse_config(cls, values, source=path.name)
+
+
+def parse_config(
+    cls: type[AnyConfig], values: object, source: str, context: object = None
+) -> AnyConfig:
+    """Check `values` against `cls`; `source` is named in the error.
+
+    Validators of `cls` get the `context`.
+    """
+    try:
+        found: AnyConfig = brief_validator(cls).validate_python(values, context=context)
+    except ValidationError as error:
+        raise _first_error(cls, first_errors(error, most=_MOST_ERRORS), source) from None
+    return found
+
+
+def read_yaml(path: Path) -> dict[str, Any]:
+    """The mapping in a YAML file."""
+    try:
+        values = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise ConfigError(f"there is no file {path}") from None
+    except (yaml.YAMLError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
+    if not isinstance(values, dict):
+        raise ConfigError(f"{path} must hold a mapping of keys, not {type(values).__name__}")
+    return values
+
+
+def _apply(values: dict[str, Any], override: str) -> None:
+    """Set one `a.b.c=value` in `values`; the value is read as YAML."""
+    key, sign, text = override.partition("=")
+    if not sign or not key:
+        raise ConfigError(f"override {override!r} must look like section.key=value")
+    *parents, last = key.split(".")
+    for parent in parents:
+        child = values.setdefault(parent, {})
+        if not isinstance(child, dict):
+            raise ConfigError(f"{parent} is not a section", field=key)
+        values = child
+    try:
+        values[last] = yaml.safe_load(text)
+    except yaml.YAMLError:
+        raise ConfigError(f"{text!r} is not a YAML value", field=key) from None
+
+
+def _first_error(cls: type[BaseModel], errors: list[dict[str, Any]], source: str) -> ConfigError:
+    # An unknown key often causes the others (a misspelt required one), so it is named first.
+    error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
+    key = ".".join(str(part) for part in error["loc"])
+    if error["type"] == "extra_forbidden":
+        return ConfigError(f"unknown key in {source}", field=key, hint=_nearest(cls, error["loc"]))
+    if error["type"] == "missing":
+        return ConfigError(f"missing from {source}", field=key)
+    shown = "" if isinstance(error["input"], dict | list) else f", not {error['input']!r:.200}"
+    message = message_of(error)
+    return ConfigError(f"{message}{shown} in {source}", field=key or None)
+
+
+def _nearest(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
+    known = _known_keys(cls, loc[:-1])
+    close = difflib.get_close_matches(str(loc[-1]), known, n=1, cutoff=0.5)
+    return f"did you mean {close[0]}?" if close else f"known keys: {', '.join(sorted(known))}"
+
+
+def _known_keys(cls: type[BaseModel], parents: tuple[int | str, ...]) -> list[str]:
+    """Field names of the model that lies under `parents`; union members are pooled."""
+    models = [cls]
+    for part in parents:
+        nested = [
+            inner
+            for model in models
+            if part in model.model_fields
+            for inner in _models_in(model.model_fields[str(part)].annotation)
+        ]
+        # Indices and discriminator tags are steps within the annotation just entered.
+        models = nested or models
+    return sorted({name for model in models for name in model.model_fields})
+
+
+def _models_in(annotation: Any) -> list[type[BaseModel]]:
+    if isinstance(annotation, type) and issubclass(annotation, BaseModel):
+        return [annotation]
+    return [model for inner in get_args(annotation) for model in _models_in(inner)]
+
+
+def provenance() -> dict[str, object]:
+    """The git commit (null outside a checkout) and the versions of all installed packages."""
+    installed = {d.metadata["Name"]: d.version for d in metadata.distributions()}
+    return {"git_commit": _git_commit(), "packages": dict(sorted(installed.items()))}
+
+
+def _git_commit() -> str | None:
+    here = Path(__file__).parent
+    try:
+        shown = subprocess.run(
+            ["git", "rev-parse", "HEAD"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=5,
+            check=True,
+        )
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return shown.stdout.strip()

@@ -1,0 +1,40 @@
+"""Values of a caller's, checked against the form that they must have."""
+
+import re
+from collections.abc import Mapping
+from typing import Any, TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from assay_shared.errors import InvalidInput
+from assay_shared.settings.brief_validation import brief_validator, first_errors
+
+Form = TypeVar("Form", bound=BaseModel)
+#: Python's words for what JSON calls otherwise.
+_LIST = re.compile(r"Input should be a valid (tuple|list|set|frozenset|array)\Z")
+_OBJECT = re.compile(r"Input should be a valid (dictionary|object)( or .*)?\Z")
+_LENGTH = re.compile(r"\A(Tuple|Set|Frozenset) (?=should )")
+
+
+def message_of(error: Mapping[str, Any]) -> str:
+    """Return what pydantic says of a value, in the words of JSON."""
+    message = str(error["msg"]).removeprefix("Value error, ")
+    if _LIST.match(message):
+        return "Input should be a list"
+    if _OBJECT.match(message):
+        return "Input should be an object"
+    return _LENGTH.sub("List ", message)
+
+
+def validated(form: type[Form], value: object, field: str) -> Form:
+    """`value` as `form`; `field` is where it stands in what the caller sent.
+
+    Raises:
+        InvalidInput: it is in another form; names the field within it.
+    """
+    try:
+        return brief_validator(form).validate_python(value)  # type: ignore[no-any-return]
+    except ValidationError as error:
+        first = first_errors(error)[0]
+        where = ".".join(str(part) for part in (field, *first["loc"]))
+        raise InvalidInput(message_of(first), field=where) from None

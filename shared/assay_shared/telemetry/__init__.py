@@ -1,0 +1,1 @@
+"""Ids, logs, traces and metrics."""

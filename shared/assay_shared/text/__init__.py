@@ -1,0 +1,1 @@
+"""Texts of others, made safe to parse and to show."""

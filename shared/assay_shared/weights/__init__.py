@@ -1,0 +1,1 @@
+"""Checkpoints, and the differences between two of them."""

@@ -1,0 +1,202 @@
+"""Checkpoint folders: written fully, named last, and known by a digest of all that decides an
+output."""
+
+import hashlib
+import json
+import os
+import re
+import shutil
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from assay_shared.errors import WeightsRefused
+
+#: The files of a LoRA adapter, as peft writes them.
+ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
+#: A checkpoint's weights, and the index of those that are in several files.
+WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
+#: Beside the weights: configurations, vocabularies, merges and templates.
+_DECIDING = ("*.json", "*.txt", "*.model", "*.tiktoken", "*.jinja", "*/*.jinja")
+_PICKLES = (".bin", ".pt", ".pth", ".ckpt")
+_PLAIN_WEIGHTS = re.compile(r"[^/\\\0]+\.safetensors")
+_CONVERT = "pickles are not read: `assay inference convert` makes safetensors of them"
+#: An index has some 100 bytes for each tensor.
+_MAX_INDEX_BYTES = 64 * 2**20
+_MAX_THREADS = 32
+#: torch's types by the names that safetensors files have for them.
+DTYPES = {
+    "F64": "float64",
+    "F32": "float32",
+    "BF16": "bfloat16",
+    "F16": "float16",
+    "F8_E4M3": "float8_e4m3fn",
+    "F8_E5M2": "float8_e5m2",
+    "I64": "int64",
+    "I32": "int32",
+    "I16": "int16",
+    "I8": "int8",
+    "U8": "uint8",
+    "BOOL": "bool",
+}
+
+
+def weight_files(folder: Path) -> list[Path]:
+    """Return the safetensors files that a checkpoint's weights are read from, sorted by name.
+
+    These are the files that its index names; without an index, model.safetensors. No engine reads
+    any other file as weights, so a folder that leaves a choice is refused.
+
+    Raises:
+        WeightsRefused: the folder is missing, has no config.json, has no such file, or has
+            safetensors files beside those in use.
+    """
+    if not folder.is_dir():
+        raise WeightsRefused(f"there is no checkpoint folder {folder}")
+    if not (folder / "config.json").is_file():
+        raise WeightsRefused(
+            f"{folder} is not a checkpoint: it has no config.json",
+            hint="it needs config.json and *.safetensors",
+        )
+    found = {file.name for file in folder.glob("*.safetensors")}
+    if (folder / INDEX).is_file():
+        used = _indexed(folder / INDEX)
+        unused = found & {WEIGHTS} - used
+    else:
+        used, unused = {WEIGHTS}, found - {WEIGHTS}
+    if missing := sorted(used - found):
+        raise WeightsRefused(
+            f"{folder} is not a checkpoint: it has no {missing[0]}",
+            hint=_CONVERT if _has_pickle(folder) else "it needs config.json and *.safetensors",
+        )
+    if unused:
+        raise WeightsRefused(
+            f"{folder} leaves open what its weights are: {min(unused)} is in no index",
+            hint=f"keep {WEIGHTS} alone, or name every file in {INDEX}",
+        )
+    return sorted(folder / name for name in used)
+
+
+def _indexed(index: Path) -> set[str]:
+    """Return the names of the files that an index refers to.
+
+    Raises:
+        WeightsRefused: it is no index, or names a file that is not right beside it.
+    """
+    if index.stat().st_size > _MAX_INDEX_BYTES:
+        raise WeightsRefused(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
+    try:
+        content = json.loads(index.read_bytes())
+        names = set(content["weight_map"].values())
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WeightsRefused(f"{index} has no weight_map that can be read") from error
+    if not isinstance(content.get("metadata"), dict):
+        raise WeightsRefused(
+            f"{index} has no metadata, without which the libraries read no index",
+            hint='add "metadata": {} to it',
+        )
+    for name in names:
+        if not isinstance(name, str) or not _PLAIN_WEIGHTS.fullmatch(name):
+            raise WeightsRefused(
+                f"{index} names {name!r:.100}: only safetensors files of its own folder are read"
+            )
+    if not names:
+        raise WeightsRefused(f"{index} names no file")
+    return names
+
+
+def _has_pickle(folder: Path) -> bool:
+    return any(file.suffix in _PICKLES for file in folder.iterdir())
+
+
+def deciding_files(folder: Path) -> list[Path]:
+    """Return all files of a checkpoint that decide an output, sorted by name.
+
+    These are the weights in use, the index, the configurations, the tokenizer and the templates.
+    Other files (a README, weights as pickles) are never read.
+
+    Raises:
+        WeightsRefused: as for `weight_files`.
+    """
+    others = {
+        file
+        for pattern in _DECIDING
+        for file in folder.glob(pattern)
+        if file.is_file() and not file.name.startswith(".")
+    }
+    return sorted({*weight_files(folder), *others})
+
+
+def digest(folder: Path) -> str:
+    """Return the SHA-256 over names and contents of `deciding_files`, in hexadecimal.
+
+    Raises:
+        WeightsRefused: as for `weight_files`.
+    """
+    return _digest_of(folder, {})
+
+
+def _digest_of(folder: Path, known: Mapping[str, str]) -> str:
+    """Return the digest of a folder; `known` are digests of files that are not read again."""
+    names = [file.relative_to(folder).as_posix() for file in deciding_files(folder)]
+    with ThreadPoolExecutor(_MAX_THREADS, "digest") as pool:
+        digests = pool.map(lambda name: known.get(name) or file_digest(folder / name), names)
+        whole = hashlib.sha256()
+        for name, one in zip(names, digests, strict=True):
+            whole.update(f"{name} {one}\n".encode())
+    return whole.hexdigest()
+
+
+def file_digest(file: Path) -> str:
+    """SHA-256 of a file's content, in hexadecimal."""
+    with file.open("rb") as content:
+        return hashlib.file_digest(content, "sha256").hexdigest()
+
+
+def adapter_digest(folder: Path, base: str) -> str:
+    """SHA-256 over an adapter's files and the digest of the checkpoint that it is for.
+
+    Raises:
+        WeightsRefused: a file is missing.
+    """
+    whole = hashlib.sha256(f"base {base}\n".encode())
+    for name in (ADAPTER_CONFIG, ADAPTER_WEIGHTS):
+        file = folder / name
+        if not file.is_file():
+            raise WeightsRefused(f"{folder} is not an adapter: it has no {name}")
+        whole.update(f"{name} {file_digest(file)}\n".encode())
+    return whole.hexdigest()
+
+
+def publish(folder: Path, write: Callable[[Path], Mapping[str, str]]) -> str:
+    """Have `write` fill a folder and let it appear as `folder` in one atomic step.
+
+    A folder that was there before is replaced.
+
+    Args:
+        write: returns the SHA-256 of each weight file by its name, as it was meant to be: what a
+            disk makes of it is compared by those who read it.
+
+    Returns:
+        The digest of the checkpoint.
+    """
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    partial = folder.with_name(f".{folder.name}.partial")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir()
+    digests = write(partial)
+    for file in partial.iterdir():
+        _sync(file)
+    whole = _digest_of(partial, digests)
+    shutil.rmtree(folder, ignore_errors=True)
+    partial.rename(folder)
+    _sync(folder.parent)
+    return whole
+
+
+def _sync(path: Path) -> None:
+    fd = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(fd)
+    finally:
+        os.close(fd)

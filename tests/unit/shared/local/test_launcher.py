@@ -1,0 +1,32 @@
+"""The parts of a mesh, before any of them is started."""
+
+from pathlib import Path
+
+from assay_shared.local.launcher import Launcher
+
+
+def test_replicas_of_inference_stand_behind_its_usual_address(tmp_path: Path) -> None:
+    mesh = Launcher(tmp_path, num_workers=1, usual_ports=False, num_inference_replicas=2)
+    try:
+        parts = {part.name: part for part in mesh._parts}
+        router = parts["inference"].environment
+        addresses = [
+            "http://{}:{}".format(*listener.getsockname())
+            for name in ("inference-1", "inference-2")
+            if (listener := parts[name].listener) is not None
+        ]
+        assert router["ASSAY_INFERENCE_ENGINE"] == "replicas"
+        assert router["ASSAY_INFERENCE_REPLICAS"] == ",".join(addresses)
+        assert parts["inference-1"].environment == {}
+        assert mesh.environment["ASSAY_INFERENCE_URL"] not in addresses
+    finally:
+        mesh.stop()
+
+
+def test_one_inference_stands_alone(tmp_path: Path) -> None:
+    mesh = Launcher(tmp_path, num_workers=1, usual_ports=False)
+    try:
+        names = [part.name for part in mesh._parts]
+        assert [name for name in names if name.startswith("inference")] == ["inference"]
+    finally:
+        mesh.stop()

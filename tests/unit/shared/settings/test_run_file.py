@@ -1,0 +1,108 @@
+from pathlib import Path
+from typing import Annotated, Literal
+
+import pytest
+from pydantic import Field
+
+from assay_shared.errors import ConfigError
+from assay_shared.settings.environment import ServiceSettings, read_settings
+from assay_shared.settings.run_file import Config, load_config, provenance
+
+
+class Red(Config):
+    kind: Literal["red"] = "red"
+    redness: int = 1
+
+
+class Blue(Config):
+    kind: Literal["blue"] = "blue"
+    blueness: int = 2
+
+
+class Section(Config):
+    learning_rate: float = Field(default=0.1, gt=0)
+    colour: Annotated[Red | Blue, Field(discriminator="kind")] = Red()
+
+
+class Whole(Config):
+    name: str
+    section: Section = Section()
+    sections: tuple[Section, ...] = ()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "run.yaml"
+    path.write_text("name: demo\nsection:\n  learning_rate: 0.5\n")
+    return path
+
+
+def test_overrides_are_read_as_yaml(file: Path) -> None:
+    config = load_config(
+        Whole, file, ("section.learning_rate=1e-2", "section.colour={kind: blue, blueness: 7}")
+    )
+    assert config.section.learning_rate == 0.01
+    assert config.section.colour == Blue(blueness=7)
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("nmae=x", r"nmae: unknown key in run.yaml \(did you mean name\?\)"),
+        ("section.learning_rat=1", r"section.learning_rat: .* \(did you mean learning_rate\?\)"),
+        ("section.zzz=1", r"section.zzz: .* \(known keys: colour, learning_rate\)"),
+        ("sections=[{learning_rat: 1}]", r"sections.0.learning_rat: .*did you mean learning_rate"),
+        ("section.colour={kind: blue, bluness: 1}", r"did you mean blueness\?"),
+        ("section.learning_rate=-1", r"section.learning_rate: .* greater than 0, not -1 in run"),
+        ("section.colour.kind=green", r"section.colour: .*'green'.*'red', 'blue'"),
+        ("name.a=1", r"name.a: name is not a section"),
+        ("name", r"must look like section.key=value"),
+        ("name=[", r"name: '\[' is not a YAML value"),
+    ],
+)
+def test_bad_overrides_say_what_would_be_right(file: Path, override: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(Whole, file, (override,))
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("section: {}", "name: missing from run.yaml"),
+        ("- a", "must hold a mapping of keys, not list"),
+        ("a: [", "is not YAML"),
+    ],
+)
+def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text(text)
+    with pytest.raises(ConfigError, match=message):
+        load_config(Whole, path)
+
+
+def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match=r"there is no file .*nothing\.yaml"):
+        load_config(Whole, tmp_path / "nothing.yaml")
+
+
+def test_provenance_names_commit_and_packages() -> None:
+    facts = provenance()
+    packages = facts["packages"]
+    assert isinstance(packages, dict)
+    assert "pydantic" in packages
+    commit = facts["git_commit"]
+    assert commit is None or (isinstance(commit, str) and len(commit) == 40)
+
+
+def test_settings_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_TOKEN", "secret-word")
+    monkeypatch.setenv("ASSAY_REWARD_URL", "http://reward:1")
+    settings = read_settings(ServiceSettings)
+    assert settings.reward_url == "http://reward:1"
+    assert "secret-word" not in repr(settings)
+
+
+def test_a_bad_variable_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("ASSAY_BODY_LIMIT_BYTES", "many")
+    with pytest.raises(ConfigError, match="ASSAY_BODY_LIMIT_BYTES: .*integer"):
+        read_settings(ServiceSettings)
