@@ -104,11 +104,11 @@ images:  ## build all images for the CPU, and the sandbox without toolchains
 
 compose-test: $(STAMP)  ## the whole stack in containers: a run, kills, reachability; half an hour
 	for wheel in $(wildcard $(PIP_FIND_LINKS)/torch-*.whl); do cp -n $$wheel requirements/wheels/; done
-	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ASSAY_DOCKER=1 tests/containers/engine.sh \
-		$(VENV)/bin/pytest -s -q tests/containers/test_stack.py
+	PATH="$(CURDIR)/$(VENV)/bin:$$PATH" ASSAY_DOCKER=1 tests/deploy/compose/engine.sh \
+		$(VENV)/bin/pytest -s -q tests/deploy/compose/test_stack.py
 
 chart: $(STAMP)  ## lint, render and validate the Helm chart, and review its policies
-	$(VENV)/bin/pytest -q tests/chart
+	$(VENV)/bin/pytest -q tests/deploy/chart
 
 clean:  ## remove the environment and caches; runs stay
 	rm -rf $(VENV) .venv-vllm .venv-lm-eval .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

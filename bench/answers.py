@@ -24,11 +24,11 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from assay_shared.answers.choice import LETTERS, Options, chosen_letter, is_there_twice
+from assay_shared.answers.choice import LETTERS, ChoiceOptions, chosen_letter, is_there_twice
 from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.answers.extraction import final_answer, whole_reference
+from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import AssayError
-from assay_shared.symbolic import Symbolic
 
 #: Name, file and the column of the answer.
 COLUMNS = (
@@ -351,7 +351,7 @@ def _grade_choice(table: Table, texts: tuple[str, ...], letter: str) -> None:
         table.rows["not gradable"] += 1
         table.failed.append(("another option is the same", letter, str(texts)))
         return
-    options, at = Options(texts), LETTERS.index(letter)
+    options, at = ChoiceOptions(texts), LETTERS.index(letter)
     other = (at + 1) % len(texts)
     own = chosen_ways(letter, texts[at])
     wrong = unchosen_ways(letter, texts[at], LETTERS[other], texts[other])

@@ -21,11 +21,11 @@ from pathlib import Path
 import torch
 from transformers import AutoModelForCausalLM, PreTrainedModel
 
-from assay_inference.engine_transformers import TransformersEngine
+from assay_inference.engines.transformers.engine import TransformersEngine
 from assay_inference.settings import InferenceSettings
-from assay_shared import checkpoint
-from assay_shared.logs import quiet_transformers
+from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import FolderWeights, PolicyVersion, SamplingParams, WeightUpdate
+from assay_shared.weights import checkpoint
 
 _NUM_TOKENS = 32
 _NUM_ONE, _NUM_MANY, _NUM_EXAMPLES = 4, 8, 4

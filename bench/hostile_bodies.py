@@ -17,7 +17,7 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-from tests.hostile_bodies import (
+from tests.support.hostile_bodies import (
     NAMES,
     Running,
     Watch,
@@ -27,7 +27,7 @@ from tests.hostile_bodies import (
     routes_of,
     running_services,
 )
-from tests.policies import make_policy_folder
+from tests.support.policies import make_policy_folder
 
 OUTPUT = Path(__file__).parent / "results" / "hostile_bodies.json"
 _MIB = 2**20

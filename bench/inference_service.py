@@ -17,7 +17,7 @@ import aiohttp
 import httpx
 import psutil
 
-from assay_shared.processes import end, spawn
+from assay_shared.runtime.processes import end, spawn
 
 _START_TIMEOUT_S = 400.0
 _REQUEST_TIMEOUT_S = 300.0

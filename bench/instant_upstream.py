@@ -16,7 +16,7 @@ from typing import cast
 
 import uvloop
 
-from assay_shared.processes import tie_to_parent
+from assay_shared.runtime.processes import tie_to_parent
 
 _MODEL = "gpt-4o-mini"
 _VERDICT = json.dumps({"verdict": "CORRECT", "reason": "It says the same as the reference."})

@@ -37,9 +37,9 @@ import psutil
 import uvloop
 import yaml
 
-from assay_sandbox.load import Step, Workload, ask, open_session
-from assay_shared.processes import end, last_lines, spawn
-from assay_shared.settings import ServiceSettings
+from assay_sandbox.load.load import LoadStep, Workload, ask, open_session
+from assay_shared.runtime.processes import end, last_lines, spawn
+from assay_shared.settings.environment import ServiceSettings
 
 CONCURRENCIES = (1, 8, 64)
 OUTPUT = Path(__file__).parent / "results" / "judge_vs_gateways.json"
@@ -97,7 +97,7 @@ class Target:
 class Burst:
     """What one target did in one turn."""
 
-    step: Step
+    step: LoadStep
     cpu_s: float
 
     @property
@@ -297,7 +297,7 @@ async def put_load(
     session: aiohttp.ClientSession, target: Target, concurrency: int, duration_s: float
 ) -> Burst:
     """Ask without pause for `duration_s`, and every time something else."""
-    step = Step(concurrency)
+    step = LoadStep(concurrency)
     before, after = json.dumps(target.workload.body).encode().split(_MARK.encode())
     numbers = itertools.count(time.time_ns())  # never those of another burst
     cpu_s, began = target.cpu_s(), time.monotonic()

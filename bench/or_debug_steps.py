@@ -22,11 +22,11 @@ import time
 from collections import deque
 from pathlib import Path
 
-from assay_reward.or_debug.episode import Episodes
-from assay_reward.or_debug.iis import irreducible
-from assay_reward.or_debug.instance import Instance, SetRow
-from assay_reward.or_debug.model import Column, Model, Row
-from assay_reward.or_debug.solver import solve
+from assay_reward.or_debug.episode.episode import Episodes
+from assay_reward.or_debug.models.iis import irreducible
+from assay_reward.or_debug.models.instance import Instance, SetRow
+from assay_reward.or_debug.models.model import Column, ModelRow, OptimizationModel
+from assay_reward.or_debug.models.solver import solve
 from assay_shared.clients import RewardClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.types import EnvironmentTask, Role, StepRequest, Task
@@ -46,7 +46,7 @@ TURNS = (
 )
 
 
-def make_model(num_columns: int, seed: int, mip: bool) -> Model:
+def make_model(num_columns: int, seed: int, mip: bool) -> OptimizationModel:
     """Eight variables to a row, 0.6 rows to a variable, and two rows that contradict each other."""
     rng = random.Random(seed)
     columns = tuple(
@@ -59,7 +59,7 @@ def make_model(num_columns: int, seed: int, mip: bool) -> Model:
         for at in range(num_columns)
     )
     rows = [
-        Row(
+        ModelRow(
             name=f"c{at}",
             coefficients={c.name: round(rng.uniform(0.5, 5), 2) for c in rng.sample(columns, 8)},
             upper=rng.uniform(20, 60),
@@ -67,9 +67,9 @@ def make_model(num_columns: int, seed: int, mip: bool) -> Model:
         for at in range(int(0.6 * num_columns))
     ]
     shared = {column.name: 1.0 for column in rng.sample(columns, 3)}
-    rows.append(Row(name="k1", coefficients=shared, upper=10.0))
-    rows.append(Row(name="k2", coefficients=shared, lower=15.0))
-    return Model(columns=columns, rows=tuple(rows))
+    rows.append(ModelRow(name="k1", coefficients=shared, upper=10.0))
+    rows.append(ModelRow(name="k2", coefficients=shared, lower=15.0))
+    return OptimizationModel(columns=columns, rows=tuple(rows))
 
 
 def make_task(num_columns: int, seed: int, mip: bool) -> Task:

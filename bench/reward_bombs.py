@@ -22,7 +22,7 @@ from typing import Any
 import aiohttp
 import uvloop
 
-from assay_shared.processes import end, spawn
+from assay_shared.runtime.processes import end, spawn
 
 OUTPUT = Path(__file__).parent / "results" / "reward_bombs.json"
 _RATE_PER_S = 10.0

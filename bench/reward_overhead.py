@@ -25,7 +25,7 @@ import aiohttp
 import psutil
 import uvloop
 
-from assay_shared.processes import end, spawn
+from assay_shared.runtime.processes import end, spawn
 
 OUTPUT = Path(__file__).parent / "results" / "reward_overhead.json"
 _GROUP = 8

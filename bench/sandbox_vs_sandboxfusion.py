@@ -22,15 +22,20 @@ from collections.abc import Iterator
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from assay_sandbox.load import WORKLOADS, Format, Program
+from assay_sandbox.load.load import WORKLOADS, Format, LoadProgram
 
-POINTS = [(Program.PRINT, 1), (Program.PRINT, 8), (Program.PRINT, 64), (Program.JUDGE, 8)]
+POINTS = [
+    (LoadProgram.PRINT, 1),
+    (LoadProgram.PRINT, 8),
+    (LoadProgram.PRINT, 64),
+    (LoadProgram.JUDGE, 8),
+]
 #: How often each text stands in a right answer.
 NEEDS = {
-    (Format.ASSAY, Program.PRINT): {'"status":"accepted"': 1, r'"stdout":"1\n"': 1},
-    (Format.ASSAY, Program.JUDGE): {'"status":"accepted"': 21},
-    (Format.SANDBOX_FUSION, Program.PRINT): {'"status":"Success"': 1, r'"stdout":"1\n"': 1},
-    (Format.SANDBOX_FUSION, Program.JUDGE): {'"accepted":true': 1, '"passed":true': 20},
+    (Format.ASSAY, LoadProgram.PRINT): {'"status":"accepted"': 1, r'"stdout":"1\n"': 1},
+    (Format.ASSAY, LoadProgram.JUDGE): {'"status":"accepted"': 21},
+    (Format.SANDBOX_FUSION, LoadProgram.PRINT): {'"status":"Success"': 1, r'"stdout":"1\n"': 1},
+    (Format.SANDBOX_FUSION, LoadProgram.JUDGE): {'"accepted":true': 1, '"passed":true': 20},
 }
 _SCRIPT = Path(__file__).with_name("sandbox.lua")
 _LINE = re.compile(r"([\d.]+) right/s, (\d+) not right, p50 ([\d.]+) ms, p99 ([\d.]+) ms")
@@ -66,7 +71,7 @@ class Seen:
         self.p99_ms.append(float(found[4]))
 
 
-def burst(service: Service, program: Program, concurrency: int, burst_s: float) -> str:
+def burst(service: Service, program: LoadProgram, concurrency: int, burst_s: float) -> str:
     """Put load on a service and return what wrk prints."""
     key = (service.format, program)
     needs = "\n".join(f"{times} {text}" for text, times in NEEDS[key].items())

@@ -230,7 +230,7 @@ def by_folder(arguments: argparse.Namespace) -> dict[str, Any]:
     from transformers import AutoTokenizer
 
     from assay_shared.types import FolderWeights, PolicyVersion, WeightUpdate
-    from assay_trainer.policy import publish_policy
+    from assay_trainer.weights.folder import publish_policy
 
     model = model_of(arguments.shape)
     tokenizer = AutoTokenizer.from_pretrained(WORK / "base", local_files_only=True)
@@ -263,8 +263,8 @@ def by_folder(arguments: argparse.Namespace) -> dict[str, Any]:
 def directly(arguments: argparse.Namespace, gpu: str, memory: str) -> dict[str, Any]:
     from assay_shared.clients.http import NO_RETRY
     from assay_shared.clients.inference import InferenceClient
-    from assay_shared.settings import ServiceSettings
-    from assay_trainer.direct import DirectTransfer
+    from assay_shared.settings.environment import ServiceSettings
+    from assay_trainer.weights.direct import DirectTransfer
 
     model = model_of(arguments.shape)
     with service(arguments, gpu, memory) as url:
@@ -337,7 +337,7 @@ def by_trl(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def proof_of(model: Any) -> Any:
-    from assay_trainer.weights import probe
+    from assay_trainer.weights.publisher import probe
 
     return probe(model, PROBE_IDS)
 

@@ -20,15 +20,15 @@ import torch
 import uvicorn
 from transformers import PreTrainedModel
 
-from assay_inference.app import create_app
+from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
-from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.weight_upload import upload_weights
-from assay_shared.logs import quiet_transformers
+from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import PolicyVersion, UploadedWeights, WeightUpdate
+from assay_shared.weights import checkpoint
 from assay_trainer.config import NewPolicyConfig
-from assay_trainer.policy import create_policy
+from assay_trainer.learner.model import create_policy
 
 _STEPS = 8
 _TEXTS = [f"Return {n} plus {n}." for n in range(100)]

@@ -8,10 +8,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from typing import Any
 
 from assay_shared.clients import RetryBudget, RewardClient, Timeouts
+from assay_shared.clients.batching import score_answers
+from assay_shared.clients.labels import Label, task_from_label
 from assay_shared.errors import InvalidInput
-from assay_shared.labels import Label, task_of
-from assay_shared.scoring import score_answers
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import Answer, Scored
 
 Rewards = list[float | None]
@@ -60,7 +60,7 @@ class AssayReward:
             raise InvalidInput(f"the dataset has no column {self._label!r}", field="label")
         labels: Sequence[Label] = columns.get(self._label or "", [None] * len(prompts))
         answers = [
-            (task_of(question(prompt), label, self._rubric), answer(completion))
+            (task_from_label(question(prompt), label, self._rubric), answer(completion))
             for prompt, completion, label in zip(prompts, completions, labels, strict=True)
         ]
         token = ServiceSettings().token_of("reward")

@@ -10,7 +10,7 @@ from typing import Any
 
 from assay_shared.clients import RetryBudget, SandboxClient
 from assay_shared.errors import SandboxFault
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import (
     AssertCase,
     CallCase,

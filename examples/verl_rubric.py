@@ -9,10 +9,10 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from assay_shared.clients import RetryBudget, RewardClient, Timeouts
+from assay_shared.clients.batching import score_answers
+from assay_shared.clients.labels import Label, task_from_label
 from assay_shared.errors import NotReady
-from assay_shared.labels import Label, task_of
-from assay_shared.scoring import score_answers
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import Answer, Reward, Scored, Status, Task
 
 _RETRIES = 10_000  # time is what bounds them
@@ -75,7 +75,7 @@ async def _score(
     for source, solution, truth, extra in samples:
         name = rubric.get(source) if isinstance(rubric, Mapping) else rubric
         prompt = str((extra or {}).get(question, ""))
-        answers.append((task_of(prompt, truth, name, dataset=source), solution))
+        answers.append((task_from_label(prompt, truth, name, dataset=source), solution))
     token = ServiceSettings().token_of("reward")
     async with RewardClient(
         url,

@@ -17,7 +17,7 @@ import uvicorn
 from fastapi import FastAPI
 
 if TYPE_CHECKING:
-    from tests.valkey import TestValkey
+    from tests.support.valkey import TestValkey
 
 
 #: Policies of tests lie wherever pytest keeps its folders.
@@ -143,7 +143,7 @@ def own_valkey() -> Iterator["TestValkey"]:
 
 
 def _run_valkey() -> Iterator["TestValkey"]:
-    from tests.valkey import TestValkey
+    from tests.support.valkey import TestValkey
 
     server = TestValkey()
     yield server

@@ -6,6 +6,7 @@ import pkgutil
 import resource
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 
 import pytest
@@ -26,17 +27,24 @@ MODULES = sorted(
     if ".venv" not in path.parts
 )
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 50
-#: The one file of wire types is read as a reference, and must stay one.
-MAX_TYPES_LINES = 1550
+MAX_FILES_IN_A_FOLDER = 15
+#: Tables: each file is one more entry.
+PLUG_INS = {"services/reward/assay_reward/verifiers"}
 VAGUE = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "base.py", "manager.py"}
 VAGUE_SUFFIXES = ("Manager", "Handler", "Processor", "Helper")
 HEAVY = {"torch", "vllm", "sglang", "transformers", "trl", "celery", "fastapi", "pydantic"}
+TRANSPORTS = {"fastapi", "starlette", "uvicorn", "celery", "kombu"}
 #: Skins: the only modules of a service that may know its transport.
-SKINS = {"app.py", "logprobs_api.py", "openai_api.py", "upload_api.py", "tasks.py", "command.py"}
-TRANSPORTS = {"fastapi", "starlette", "uvicorn"}
+SKINS = {"app.py", "command.py"}
+SKIN_FOLDERS = {"api"}
+#: The trainer's side of the queue.
+QUEUE = {"rollouts/tasks.py", "rollouts/dispatcher.py"}
 ONLY_IN_ONE = {"trl", "vllm", "sglang"}
-#: Imported by vLLM's workers on a GPU alone: it needs Triton.
-ON_GPUS_ALONE = {"assay_inference.vllm_child.seeded_noise"}
+#: Imported by vLLM's workers alone, where `weight_transfer` is on the path and Triton is there.
+IN_VLLM_ALONE = {
+    "assay_inference.engines.vllm.worker.seeded_noise",
+    "assay_inference.engines.vllm.worker.vllm_worker",
+}
 
 
 def name(path: Path) -> str:
@@ -58,8 +66,7 @@ def imported(path: Path) -> set[str]:
 def test_modules_stay_small_and_well_named(path: Path) -> None:
     source = path.read_text()
     assert path.name not in VAGUE
-    limit = MAX_TYPES_LINES if path.name == "types.py" else MAX_FILE_LINES
-    assert source.count("\n") <= limit
+    assert source.count("\n") <= MAX_FILE_LINES
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
             length = (node.end_lineno or 0) - node.lineno + 1
@@ -68,8 +75,41 @@ def test_modules_stay_small_and_well_named(path: Path) -> None:
             assert not node.name.endswith(VAGUE_SUFFIXES), node.name
 
 
+def test_a_folder_is_read_at_a_glance() -> None:
+    """`__init__.py` aside: it says what the folder is."""
+    files = Counter(name(path.parent) for path in MODULES if path.name != "__init__.py")
+    crowded = {folder for folder, number in files.items() if number > MAX_FILES_IN_A_FOLDER}
+    assert crowded == PLUG_INS
+
+
+def test_each_folder_says_what_it_is() -> None:
+    for folder in sorted({path.parent for path in MODULES} - {ROOT / "shared"}):
+        first = ast.get_docstring(ast.parse((folder / "__init__.py").read_text()))
+        assert first, f"{name(folder)}/__init__.py has no docstring"
+
+
+def test_slots_import_the_standard_library_alone() -> None:
+    """And numpy, where a value of a program is made with it."""
+    slot = ROOT / "services/sandbox/assay_sandbox/slot"
+    for path in sorted(slot.rglob("*.py")):
+        assert imported(path) <= sys.stdlib_module_names | {"assay_sandbox", "numpy"}, name(path)
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").startswith("assay_"):
+                assert (node.module or "").startswith("assay_sandbox.slot"), name(path)
+
+
+def is_skin(path: Path) -> bool:
+    return path.name in SKINS or path.parent.name in SKIN_FOLDERS
+
+
 @pytest.mark.parametrize(
-    "path", [p for p in MODULES if "services" in p.parts and p.name not in SKINS], ids=name
+    "path",
+    [
+        p
+        for p in MODULES
+        if "services" in p.parts and not is_skin(p) and "/".join(p.parts[-2:]) not in QUEUE
+    ],
+    ids=name,
 )
 def test_core_modules_know_no_transport(path: Path) -> None:
     assert not imported(path) & TRANSPORTS
@@ -83,8 +123,8 @@ def test_each_big_library_is_imported_by_one_file() -> None:
 
 def test_broad_handlers_stay_at_the_boundaries() -> None:
     """The HTTP handler (FastAPI's own), the CLI, the engine's thread (its turns, each step,
-    each reading of a prompt, each row's text), the parser of formulas, the queue's messages, and
-    the worker processes.
+    each reading of a prompt, each sample, each answer), the parser of formulas, the queue's
+    messages, and the worker processes.
 
     What runs a program's code or test code, in a slot, must outlive whatever that raises.
     """
@@ -95,14 +135,15 @@ def test_broad_handlers_stay_at_the_boundaries() -> None:
         if path.name not in in_slots and "except Exception" in path.read_text()
     ]
     assert sorted(found) == [
-        "services/inference/assay_inference/engine_transformers.py",
-        "services/inference/assay_inference/prompt_reading.py",
-        "services/inference/assay_inference/running.py",
-        "services/inference/assay_inference/schedule.py",
-        "shared/assay_shared/answers/proof.py",
+        "services/inference/assay_inference/engines/transformers/decoder.py",
+        "services/inference/assay_inference/engines/transformers/engine.py",
+        "services/inference/assay_inference/engines/transformers/jobs.py",
+        "services/inference/assay_inference/engines/transformers/prompt_reading.py",
+        "services/inference/assay_inference/engines/transformers/schedule.py",
+        "shared/assay_shared/answers/formulas/proof.py",
         "shared/assay_shared/cli.py",
-        "shared/assay_shared/screened_queue.py",
-        "shared/assay_shared/worker_process.py",
+        "shared/assay_shared/runs/screened_queue.py",
+        "shared/assay_shared/runtime/worker_process.py",
     ]
 
 
@@ -111,7 +152,7 @@ def all_modules() -> list[str]:
         info.name
         for package in PACKAGES
         for info in pkgutil.walk_packages(importlib.import_module(package).__path__, package + ".")
-        if info.name not in ON_GPUS_ALONE
+        if info.name not in IN_VLLM_ALONE
     ]
 
 
@@ -170,3 +211,14 @@ def test_no_file_names_a_registry_or_this_machine() -> None:
         if file != name(Path(__file__)):
             text = (ROOT / file).read_text(errors="replace")
             assert not [word for word in telling if word in text], file
+
+
+def test_a_unit_test_lies_where_its_module_does() -> None:
+    """`tests/unit/<package>/<room>/test_<module>.py`, or `test_<module>_<aspect>.py`."""
+    for test in sorted((ROOT / "tests/unit").rglob("test_*.py")):
+        package, *rooms = test.parent.relative_to(ROOT / "tests/unit").parts
+        top = ROOT / ("shared" if package == "shared" else f"services/{package}")
+        room = top / f"assay_{package}" / "/".join(rooms)
+        words = test.stem.removeprefix("test_").split("_")
+        named = ["_".join(words[:end]) for end in range(1, len(words) + 1)]
+        assert any((room / f"{module}.py").exists() for module in named), name(test)

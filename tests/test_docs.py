@@ -16,7 +16,7 @@ from assay_reward.rubric import Rubrics
 from assay_reward.settings import RewardSettings
 from assay_reward.verifiers import VERIFIERS
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.config import load_config
+from assay_shared.settings.run_file import load_config
 from assay_trainer.config import RunConfig
 from assay_trainer.settings import TrainerSettings
 

@@ -10,7 +10,7 @@ from typing import Any, Literal
 
 from pydantic import Field
 
-from assay_shared.config import Config, load_config
+from assay_shared.settings.run_file import Config, load_config
 
 Json = dict[str, Any]
 #: Grafana's grid is so wide; a panel's height is in its own units.

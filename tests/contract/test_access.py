@@ -13,7 +13,7 @@ import pytest
 from fastapi import FastAPI
 from starlette.routing import BaseRoute, Route
 
-from assay_inference.app import create_app as create_inference
+from assay_inference.api.app import create_app as create_inference
 from assay_inference.settings import InferenceSettings
 from assay_judge.app import create_app as create_judge
 from assay_judge.settings import JudgeSettings
@@ -21,11 +21,11 @@ from assay_reward.app import create_app as create_reward
 from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.access import FOR_ANY_KEY, action_of, scope_of
-from assay_shared.logs import JsonFormatter
-from assay_shared.middleware import OPEN_PATHS
-from assay_shared.scopes import Scope
-from assay_trainer.app import create_app as create_trainer
+from assay_shared.service.auth import FOR_ANY_KEY, action_of, scope_of
+from assay_shared.service.middleware import OPEN_PATHS
+from assay_shared.settings.api_keys import Scope
+from assay_shared.telemetry.logs import JsonFormatter
+from assay_trainer.service.app import create_app as create_trainer
 from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
 

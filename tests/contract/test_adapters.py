@@ -12,12 +12,11 @@ import pytest
 import torch
 from safetensors.torch import load_file, save_file
 
-from assay_inference.app import create_app
-from assay_shared import checkpoint
+from assay_inference.api.app import create_app
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import Conflict, WeightsRefused
-from assay_shared.logs import quiet_transformers
+from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import (
     AdapterWeights,
     GenerateRequest,
@@ -26,11 +25,12 @@ from assay_shared.types import (
     SamplingParams,
     WeightUpdate,
 )
-from assay_trainer.policy import load_policy
+from assay_shared.weights import checkpoint
+from assay_trainer.learner.model import load_policy
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, settings  # noqa: F401  # a fixture
-from tests.policies import SERVABLE, make_policy_folder, update_of
-from tests.vllm.interpreter import START_TIMEOUT_S
+from tests.support.policies import SERVABLE, make_policy_folder, update_of
+from tests.support.vllm.interpreter import START_TIMEOUT_S
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
 

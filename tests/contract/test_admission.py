@@ -8,16 +8,16 @@ import aiohttp
 import openai
 import pytest
 
-from assay_inference.app import create_app
+from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.context import Purpose, purpose_scope
 from assay_shared.errors import NotReady, Overloaded
-from assay_shared.logs import quiet_transformers
+from assay_shared.telemetry.context import WorkPurpose, purpose_scope
+from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import GenerateRequest, SamplingParams
 from tests.conftest import Serve
-from tests.policies import make_policy_folder
+from tests.support.policies import make_policy_folder
 
 SHORT = SamplingParams(max_tokens=4, seed=1)
 #: Keeps a tiny model busy for a while.
@@ -81,7 +81,7 @@ async def until_waiting(http: aiohttp.ClientSession, number: int) -> None:
 
 
 def generate(
-    client: InferenceClient, purpose: Purpose, sampling: SamplingParams = SHORT
+    client: InferenceClient, purpose: WorkPurpose, sampling: SamplingParams = SHORT
 ) -> asyncio.Task[str]:
     """A task that ends with the name of its purpose."""
 
@@ -101,7 +101,7 @@ async def test_evaluations_go_before_training_whatever_came_first(
     whole = SHORT.model_copy(update={"n": 16})
     asked = []
     for number, name in enumerate(("training", "evaluation")):
-        task = generate(client, Purpose(name), whole)
+        task = generate(client, WorkPurpose(name), whole)
         task.add_done_callback(lambda task: done.append(task.result()))
         asked.append(task)
         await until_waiting(http, 16 * (number + 1))
@@ -136,12 +136,12 @@ async def test_a_run_that_fills_the_queue_gives_way_to_another(
     client: InferenceClient, http: aiohttp.ClientSession
 ) -> None:
     await post(http, "/v1/pause")
-    greedy = [generate(client, Purpose("training", "greedy")) for _ in range(32)]
+    greedy = [generate(client, WorkPurpose("training", "greedy")) for _ in range(32)]
     await until_waiting(http, 32)
     with pytest.raises(Overloaded) as raised:
-        await generate(client, Purpose("training", "greedy"))
+        await generate(client, WorkPurpose("training", "greedy"))
     assert raised.value.retry_after_s
-    modest = generate(client, Purpose("training", "modest"))
+    modest = generate(client, WorkPurpose("training", "modest"))
     ended, _ = await asyncio.wait(greedy, return_when=asyncio.FIRST_COMPLETED, timeout=30)
     with pytest.raises(Overloaded, match="others come first"):
         ended.pop().result()
@@ -156,7 +156,7 @@ async def test_a_deadline_that_passes_in_the_queue_is_a_typed_refusal(
 ) -> None:
     await post(http, "/v1/pause")
     with pytest.raises(Overloaded, match=r"could not start within 0.05 s"):
-        await generate(client, Purpose(deadline_s=0.05))
+        await generate(client, WorkPurpose(deadline_s=0.05))
     async with openai.AsyncOpenAI(base_url=f"{url}/v1", api_key="none", max_retries=0) as other:
         with pytest.raises(openai.RateLimitError, match="could not start"):
             await other.completions.create(
@@ -173,8 +173,8 @@ async def test_a_deadline_that_passes_in_the_queue_is_a_typed_refusal(
 async def test_a_client_that_goes_away_leaves_the_queue_and_the_batch(
     client: InferenceClient, http: aiohttp.ClientSession
 ) -> None:
-    drawing = generate(client, Purpose(), LONG)
-    waits = generate(client, Purpose(), LONG)
+    drawing = generate(client, WorkPurpose(), LONG)
+    waits = generate(client, WorkPurpose(), LONG)
     await until_waiting(http, 16)
     waits.cancel()
     await until_waiting(http, 0)
@@ -188,7 +188,7 @@ async def test_pause_and_drain_say_what_they_do(
 ) -> None:
     _, paused = await post(http, "/v1/pause", {"wait_s": 1})
     assert (paused["state"], paused["num_running"]) == ("paused", 0)
-    waits = generate(client, Purpose("training"))
+    waits = generate(client, WorkPurpose("training"))
     await until_waiting(http, 1)
     await client.ready()
     _, drained = await post(http, "/v1/drain", {"wait_s": 30})

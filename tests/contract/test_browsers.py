@@ -10,8 +10,8 @@ import pytest
 
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.browser_session import COOKIE, make_link
-from assay_trainer.app import create_app as create_trainer
+from assay_shared.service.browser_session import COOKIE, make_link
+from assay_trainer.service.app import create_app as create_trainer
 from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
 

@@ -9,19 +9,19 @@ import pytest
 import torch
 from fastapi import FastAPI
 
-from assay_inference.app import create_app
-from assay_inference.engine_transformers import TransformersEngine
-from assay_inference.memory import cost_of
-from assay_inference.model import open_model
+from assay_inference.api.app import create_app
+from assay_inference.engines.transformers.engine import TransformersEngine
+from assay_inference.engines.transformers.memory import cost_of
+from assay_inference.engines.transformers.model import open_model
 from assay_inference.settings import InferenceSettings
-from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import EngineFault, InvalidInput, to_failure
-from assay_shared.logs import quiet_transformers
+from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import GenerateRequest, PolicyVersion, SamplingParams
+from assay_shared.weights import checkpoint
 from tests.conftest import Serve
-from tests.policies import make_policy_folder
+from tests.support.policies import make_policy_folder
 
 SHORT = GenerateRequest(token_ids=(5, 6, 7), sampling=SamplingParams(max_tokens=30, n=2, seed=1))
 NUM_TOKENS = 60

@@ -23,8 +23,8 @@ from assay_shared.types import (
     Task,
 )
 from tests.conftest import Serve
-from tests.fakes import make_task
-from tests.unit.reward.or_debug.planted import HARD, REPAIR, make_or_task
+from tests.support.fakes import make_task
+from tests.support.or_debug.planted import HARD, REPAIR, make_or_task
 
 TASK = make_or_task()
 PROGRAM = make_task(

@@ -8,8 +8,8 @@ import pytest
 from assay_shared.clients import TrainerClient
 from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.errors import Conflict, InternalFault, Unreachable
-from assay_shared.run_folder import Event, RunStatus
-from assay_trainer.follow import follow
+from assay_shared.runs.run_folder import Event, RunStatus
+from assay_trainer.service.follow import follow
 
 REQUEST = RunRequest(name="one", config={})
 

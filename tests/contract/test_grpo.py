@@ -8,32 +8,27 @@ import pytest
 import torch
 from fastapi import FastAPI
 
-from assay_inference.app import create_app
-from assay_inference.engine_transformers import TransformersEngine
+from assay_inference.api.app import create_app
+from assay_inference.engines.transformers.engine import TransformersEngine
 from assay_inference.settings import InferenceSettings
-from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.errors import Conflict
-from assay_shared.types import (
-    GroupRequest,
-    PolicyVersion,
-    ScoredGroup,
-    ScoreRequest,
-    ScoreResponse,
-)
+from assay_shared.types import GroupRequest, PolicyVersion, ScoredGroup, ScoreRequest, ScoreResponse
+from assay_shared.weights import checkpoint
 from assay_trainer.config import GRPOConfig, RetentionConfig
-from assay_trainer.events import Step
-from assay_trainer.feed import FeedState, GroupFeed, TaskOrder
-from assay_trainer.grpo import GRPOStage
-from assay_trainer.mismatch import Mismatched
-from assay_trainer.play import play
-from assay_trainer.policy import create_policy, load_policy, publish_policy
-from assay_trainer.set_aside import SetAside
+from assay_trainer.events import StepEvent
+from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.grpo import GRPOStage
+from assay_trainer.learner.mismatch import Mismatched
+from assay_trainer.learner.model import create_policy, load_policy
+from assay_trainer.rollouts.set_aside import SetAside
+from assay_trainer.rollouts.worker import run_group
 from assay_trainer.stop import Stop
-from assay_trainer.weights import WeightPublisher
+from assay_trainer.weights.folder import publish_policy
+from assay_trainer.weights.publisher import WeightPublisher
 from tests.conftest import Serve
-from tests.fakes import FakeRewarder, make_rewards, make_task
-from tests.policies import TEXTS, TINY, make_policy_folder, update_of
+from tests.support.fakes import FakeRewarder, make_rewards, make_task
+from tests.support.policies import TEXTS, TINY, make_policy_folder, update_of
 
 TASKS = [make_task(f"t{i}", prompt=text.partition("\n")[0]) for i, text in enumerate(TEXTS[:6])]
 
@@ -73,7 +68,7 @@ class DirectRollouts:
 
     async def _play(self, request: GroupRequest) -> ScoredGroup:
         async with InferenceClient(self._url) as client:
-            return await play(request, client, HalfRight({}), "w")
+            return await run_group(request, client, HalfRight({}), "w")
 
 
 @pytest.fixture
@@ -91,23 +86,23 @@ def train(
     url: str,
     before: Callable[[int], None] = lambda _: None,
     **changes: object,
-) -> list[Step]:
+) -> list[StepEvent]:
     publish_policy(*create_policy(TINY, TEXTS, seed=0), folder / "start")
     model, tokenizer = load_policy(folder / "start")
     values = {"steps": 3, "groups_per_step": 2, "group_size": 4, "max_tokens": 12}
     config = GRPOConfig.model_validate(values | {"max_staleness": 0} | changes)
     publisher = WeightPublisher(folder / "policy", lambda: InferenceClient(url), [1, 2, 3, 4])
-    feed = GroupFeed(
+    feed = GroupBatcher(
         DirectRollouts(url, before),  # type: ignore[arg-type]  # of the same shape
         TaskOrder(TASKS, seed=0),
         config,
         run="run",
         seed=0,
-        state=FeedState(),
+        state=BatcherState(),
         set_aside=SetAside("training", len(TASKS), 0.05, lambda _: None),
         published=publisher.published,
     )
-    steps: list[Step] = []
+    steps: list[StepEvent] = []
     GRPOStage(
         model,
         tokenizer,
@@ -154,7 +149,7 @@ def test_other_weights_behind_the_trainers_back_are_caught(
                 for parameter in engine._model.network.parameters():  # type: ignore[union-attr]
                     parameter.add_(0.5 * torch.randn_like(parameter))
 
-    steps: list[Step] = []
+    steps: list[StepEvent] = []
     with pytest.raises(Mismatched, match=r"nats a token .* name version 3; grpo.max_mismatch_nats"):
         steps += train(tmp_path, url, before)
     assert len(list((tmp_path / "policy").glob("v*"))) == 3, "nothing was learnt from it"

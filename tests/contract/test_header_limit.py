@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator
 
 import pytest
 
-from assay_shared.header_limit import MAX_HEADER_BYTES
+from assay_shared.service.connection import MAX_HEADER_BYTES
 from tests.conftest import SandboxProcess
 
 

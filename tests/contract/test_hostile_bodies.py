@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.hostile_bodies import (
+from tests.support.hostile_bodies import (
     NAMES,
     Running,
     Watch,
@@ -18,7 +18,7 @@ from tests.hostile_bodies import (
     routes_of,
     running_services,
 )
-from tests.policies import make_policy_folder
+from tests.support.policies import make_policy_folder
 
 #: Of a body; what takes more is measured by bench/hostile_bodies.py.
 NUM_BYTES = 300_000

@@ -10,10 +10,9 @@ import openai
 import pytest
 import torch
 
-from assay_inference.app import create_app
-from assay_inference.model import Model, open_model
+from assay_inference.api.app import create_app
+from assay_inference.engines.transformers.model import LoadedModel, open_model
 from assay_inference.settings import InferenceSettings
-from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import Conflict, InvalidInput, NotFound, NotReady, WeightsRefused
@@ -25,10 +24,11 @@ from assay_shared.types import (
     PolicyVersion,
     SamplingParams,
 )
+from assay_shared.weights import checkpoint
 from tests.conftest import Serve
-from tests.policies import SERVABLE, make_policy_folders, update_of
-from tests.sglang.interpreter import sglang_settings
-from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
+from tests.support.policies import SERVABLE, make_policy_folders, update_of
+from tests.support.sglang.interpreter import sglang_settings
+from tests.support.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
 
@@ -56,7 +56,7 @@ def transformers_settings(**values: object) -> InferenceSettings:
     ],
 )
 def settings(request: pytest.FixtureRequest) -> Iterator[Settings]:
-    """Of each engine that this host can run; SGLang's server is a double (tests/sglang)."""
+    """Of each engine that this host can run; SGLang's server is a double (tests/engines/sglang)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
         yield request.param
@@ -141,7 +141,9 @@ async def test_tokens_and_logprobs_are_those_of_the_served_weights(
                     assert logits_CV.argmax(dim=-1).tolist() == list(completion.token_ids)
 
 
-def _logits(model: Model, prompt: tuple[int, ...], completion: tuple[int, ...]) -> torch.Tensor:
+def _logits(
+    model: LoadedModel, prompt: tuple[int, ...], completion: tuple[int, ...]
+) -> torch.Tensor:
     """(C, V): what stood before each id of the completion."""
     with torch.inference_mode():
         logits_TV: torch.Tensor = (

@@ -8,11 +8,11 @@ from pathlib import Path
 
 import pytest
 
-from assay_inference.app import create_app
+from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
 from tests.conftest import Serve
-from tests.policies import SERVABLE, make_policy_folder
-from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_python
+from tests.support.policies import SERVABLE, make_policy_folder
+from tests.support.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_python
 
 
 def assay(

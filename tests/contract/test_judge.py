@@ -16,8 +16,8 @@ from assay_judge.app import create_app
 from assay_judge.settings import JudgeSettings
 from assay_shared.clients import JudgeClient
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.context import log_fields
 from assay_shared.errors import ConfigError, InvalidInput
+from assay_shared.telemetry.context import log_fields
 from assay_shared.types import (
     Abstention,
     Criterion,
@@ -28,11 +28,11 @@ from assay_shared.types import (
     Label,
     Verdict,
 )
-from tests.calibrations import calibrated
 from tests.conftest import Serve
-from tests.raw_upstream import BREAKS, raw_upstream
-from tests.upstream import Upstream, says, verdict
-from tests.valkey import TestValkey
+from tests.support.calibrations import calibrated
+from tests.support.raw_upstream import BREAKS, raw_upstream
+from tests.support.upstream import Upstream, says, verdict
+from tests.support.valkey import TestValkey
 
 REQUEST = JudgeRequest(question="What is 6 times 7?", answers=("42", "41"), reference="42")
 ONE = JudgeRequest(question="q", answers=("a",), reference="r")
@@ -209,14 +209,14 @@ async def test_with_all_down_every_answer_fails_in_time_and_recovery_is_noticed(
         (judgement,) = (await client.judge(ONE)).judgements
         assert isinstance(judgement, Abstention)
         assert "failures in a row" in judgement.failure.message
-        assert (await client.health())["left_alone"] == ["primary"]
+        assert (await client.health())["open_circuits"] == ["primary"]
         num_sent = len(upstream.requests)
         upstream.script = [verdict("CORRECT")]
         await asyncio.sleep(1.1)
         (judgement,) = (await client.judge(ONE)).judgements
         assert isinstance(judgement, Verdict)
         assert len(upstream.requests) == num_sent + 1
-        assert (await client.health())["left_alone"] == []
+        assert (await client.health())["open_circuits"] == []
 
 
 async def test_one_in_eight_empty_replies_costs_no_verdict(serve: Serve, tmp_path: Path) -> None:
@@ -280,6 +280,7 @@ async def test_a_failure_is_never_remembered(serve: Serve, tmp_path: Path) -> No
     assert kinds == [Abstention, Verdict]
 
 
+@pytest.mark.rule("a judge that says nothing has given no verdict, and is asked differently")
 async def test_replies_in_vain_are_on_the_bill_and_kept_ones_are_not(
     serve: Serve, tmp_path: Path
 ) -> None:

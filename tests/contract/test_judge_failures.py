@@ -23,15 +23,9 @@ from assay_judge.settings import JudgeSettings
 from assay_shared.clients import JudgeClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import Overloaded, to_body
-from assay_shared.types import (
-    Abstention,
-    Failure,
-    JudgeRequest,
-    JudgeResponse,
-    Verdict,
-)
+from assay_shared.types import Abstention, Failure, JudgeRequest, JudgeResponse, Verdict
 from tests.conftest import Serve
-from tests.upstream import Upstream, says, verdict
+from tests.support.upstream import Upstream, says, verdict
 
 ONE = JudgeRequest(question="q", answers=("a",), reference="r")
 CORRECT = json.dumps({"verdict": "CORRECT"})
@@ -229,6 +223,33 @@ async def test_a_completion_with_a_key_twice_is_refused_with_a_trace(
     failure = await failure_of(make_judge(serve, tmp_path, upstream))
     assert f"the key '{key}' twice" in failure.message
     assert failure.retryable
+
+
+ENCODED = {
+    "a byte order mark": lambda body: Response(b"\xef\xbb\xbf" + body),
+    "UTF-16": lambda body: Response(body.decode().encode("utf-16")),
+    "two gzip members": lambda body: Response(
+        gzip.compress(body[:30]) + gzip.compress(body[30:]), headers={"content-encoding": "gzip"}
+    ),
+    "a mark in the content": lambda body: Response(body.replace(b'": "{', b'": "\\ufeff{')),
+    "half a character": lambda body: Response(body.replace(b"VERDICT_REASON", b"\\ud800")),
+    "a fence in capitals": lambda body: Response(
+        body.replace(b'": "{', b'": "```JSON\\n{').replace(b'}"', b'}\\n```"')
+    ),
+}
+
+
+@pytest.mark.parametrize("encode", ENCODED.values(), ids=ENCODED)
+async def test_a_reply_in_an_unusual_encoding_is_read(
+    serve: Serve, tmp_path: Path, encode: Any
+) -> None:
+    content = '{"verdict": "CORRECT", "reason": "VERDICT_REASON"}'
+    body = json.dumps(says(content)).encode()
+    assert encode(body).body != body
+    upstream = serve(answering(lambda: encode(body)))
+    (judged,) = (await ask(make_judge(serve, tmp_path, upstream))).judgements
+    assert isinstance(judged, Verdict)
+    assert judged.label == "CORRECT"
 
 
 async def test_the_choice_is_taken_by_its_index(serve: Serve, tmp_path: Path) -> None:

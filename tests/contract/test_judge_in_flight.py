@@ -25,7 +25,7 @@ from assay_shared.types import (
     Verdict,
 )
 from tests.conftest import Serve
-from tests.upstream import says
+from tests.support.upstream import says
 
 NUM_REQUESTS = 2000
 AT_ONCE = 100

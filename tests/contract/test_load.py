@@ -9,9 +9,17 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
 from assay_sandbox.app import create_app
-from assay_sandbox.load import WORKLOADS, Format, Program, Step, draw, parse_concurrencies, put_load
+from assay_sandbox.load.load import (
+    WORKLOADS,
+    Format,
+    LoadProgram,
+    LoadStep,
+    draw,
+    parse_concurrencies,
+    put_load,
+)
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 from tests.conftest import Serve
 
 SETTINGS = ServiceSettings()
@@ -19,7 +27,7 @@ SETTINGS = ServiceSettings()
 
 @pytest.mark.parametrize("kind", WORKLOADS, ids=lambda kind: "-".join(kind))
 async def test_right_answers_are_counted(
-    serve: Serve, kind: tuple[Format, Program], tmp_path: Path
+    serve: Serve, kind: tuple[Format, LoadProgram], tmp_path: Path
 ) -> None:
     url = serve(create_app(SandboxSettings(sandbox_minimum_isolation="fallback")))
     steps = await put_load(url, WORKLOADS[kind], [1, 4], 0.3, SETTINGS)
@@ -46,20 +54,20 @@ async def test_what_is_wrong_or_refused_is_no_throughput(serve: Serve) -> None:
                 return JSONResponse({}, status_code=429)
         return JSONResponse(["no object"])
 
-    workload = WORKLOADS[Format.ASSAY, Program.PRINT]
+    workload = WORKLOADS[Format.ASSAY, LoadProgram.PRINT]
     (step,) = await put_load(serve(app), workload, [2], 0.2, SETTINGS)
     assert step.num_right == 0
     assert step.num_wrong > step.num_refused > 0
 
 
 async def test_a_service_that_is_not_there_is_an_error(serve: Serve) -> None:
-    workload = WORKLOADS[Format.ASSAY, Program.PRINT]
+    workload = WORKLOADS[Format.ASSAY, LoadProgram.PRINT]
     (step,) = await put_load("http://127.0.0.1:9", workload, [1], 0.05, SETTINGS)
     assert step.num_errors > 0
 
 
 def test_percentiles_are_of_the_right_answers() -> None:
-    step = Step(1, duration_s=2.0, num_right=101, latencies_ms=[float(n) for n in range(101)])
+    step = LoadStep(1, duration_s=2.0, num_right=101, latencies_ms=[float(n) for n in range(101)])
     assert step.percentile(50) == 50.0
     assert step.percentile(99) == 99.0
     assert step.per_s == 50.5

@@ -9,23 +9,25 @@ from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any, get_type_hints
 
+import aiohttp
 import openai
 import pytest
 from openai.types import completion_create_params
 from openai.types.chat import completion_create_params as chat_create_params
 
-from assay_inference.app import create_app
+from assay_inference.api.app import create_app
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import InvalidInput
-from assay_shared.logs import quiet_transformers
+from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import GenerateRequest, SamplingParams, Structure
 from assay_trainer.config import NewPolicyConfig
-from assay_trainer.policy import create_policy, publish_policy
+from assay_trainer.learner.model import create_policy
+from assay_trainer.weights.folder import publish_policy
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, transformers_settings
-from tests.policies import SERVABLE, TEXTS
-from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
+from tests.support.policies import SERVABLE, TEXTS
+from tests.support.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
 CALL = '<tool_call>\n{"name": "add", "arguments": {"x": 1}}\n</tool_call>'
@@ -254,6 +256,30 @@ async def test_what_cannot_be_honoured_is_refused_by_name(client: openai.AsyncOp
             await create(**arguments)
         assert raised.value.status_code in (404, 422)
         assert (raised.value.param or "").partition(".")[0] == name, arguments
+
+
+@pytest.mark.parametrize("option", [{"min_tokens": 2}, {"ignore_eos": True}])
+@pytest.mark.parametrize(
+    "form",
+    [
+        {"response_format": {"type": "json_object"}},
+        {"structured_outputs": {"choice": ["yes", "no"]}},
+        {"structured_outputs": {"regex": "[0-9]+"}},
+    ],
+)
+async def test_a_form_and_an_end_of_ones_own_are_refused_by_both_names(
+    client: openai.AsyncOpenAI, url: str, option: dict[str, Any], form: dict[str, Any]
+) -> None:
+    with pytest.raises(openai.UnprocessableEntityError, match=next(iter(form))) as refused:
+        await client.chat.completions.create(**CHAT | {"extra_body": option | form})
+    assert refused.value.param == next(iter(option))
+    structure = {"choice": ["yes", "no"]}
+    sampling = option | {"structure": structure}
+    async with aiohttp.ClientSession() as session:
+        own = await session.post(f"{url}/v1/generate", json={"prompt": "x", "sampling": sampling})
+        assert own.status == 422
+        message = (await own.json())["error"]["message"]
+    assert f"{next(iter(option))} does not go with structure" in message
 
 
 async def test_a_stream_is_refused_as_what_it_is_before_it_begins(

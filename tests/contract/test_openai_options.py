@@ -11,13 +11,12 @@ import openai
 import pytest
 import torch
 
-from assay_inference.app import create_app
-from assay_inference.model import Model, open_model
-from assay_shared import checkpoint
+from assay_inference.api.app import create_app
+from assay_inference.engines.transformers.model import LoadedModel, open_model
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import InvalidInput
-from assay_shared.logs import quiet_transformers
+from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import (
     Completion,
     GenerateRequest,
@@ -25,12 +24,14 @@ from assay_shared.types import (
     PolicyVersion,
     SamplingParams,
 )
-from assay_trainer.policy import create_policy, publish_policy
+from assay_shared.weights import checkpoint
+from assay_trainer.learner.model import create_policy
+from assay_trainer.weights.folder import publish_policy
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, transformers_settings
-from tests.policies import SERVABLE, TEXTS
-from tests.sglang.interpreter import sglang_settings
-from tests.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
+from tests.support.policies import SERVABLE, TEXTS
+from tests.support.sglang.interpreter import sglang_settings
+from tests.support.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_settings
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
 TEMPLATE = (
@@ -53,7 +54,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def model(folder: Path) -> Model:
+def model(folder: Path) -> LoadedModel:
     policy = PolicyVersion(version=0, digest=checkpoint.digest(folder))
     return open_model(folder, policy, torch.device("cpu"))
 
@@ -97,7 +98,7 @@ async def own(url: str) -> AsyncIterator[InferenceClient]:
         yield client
 
 
-def logits_of(model: Model, prompt: tuple[int, ...], drawn: tuple[int, ...]) -> torch.Tensor:
+def logits_of(model: LoadedModel, prompt: tuple[int, ...], drawn: tuple[int, ...]) -> torch.Tensor:
     """(C, V): what stood before each id that was drawn."""
     with torch.inference_mode():
         all_TV: torch.Tensor = model.network(torch.tensor([[*prompt, *drawn]])).logits[0].float()
@@ -105,7 +106,7 @@ def logits_of(model: Model, prompt: tuple[int, ...], drawn: tuple[int, ...]) -> 
 
 
 def ruled_logprobs(
-    model: Model, prompt: tuple[int, ...], drawn: tuple[int, ...], sampling: SamplingParams
+    model: LoadedModel, prompt: tuple[int, ...], drawn: tuple[int, ...], sampling: SamplingParams
 ) -> torch.Tensor:
     """(C, V): by the documented formulas, in plain loops."""
     rows = []
@@ -162,7 +163,11 @@ async def is_refused(own: InferenceClient, engine: str, options: dict[str, Any])
 )
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.6])
 async def test_logprobs_are_those_of_the_penalised_softmax_at_the_temperature_before_filters(
-    own: InferenceClient, engine: str, model: Model, options: dict[str, Any], temperature: float
+    own: InferenceClient,
+    engine: str,
+    model: LoadedModel,
+    options: dict[str, Any],
+    temperature: float,
 ) -> None:
     if await is_refused(own, engine, options):
         return
@@ -192,7 +197,7 @@ async def test_logprobs_are_those_of_the_penalised_softmax_at_the_temperature_be
     ids=str,
 )
 async def test_what_is_filtered_is_never_drawn(
-    own: InferenceClient, engine: str, model: Model, options: dict[str, Any], is_left: Any
+    own: InferenceClient, engine: str, model: LoadedModel, options: dict[str, Any], is_left: Any
 ) -> None:
     if await is_refused(own, engine, options):
         return
@@ -204,7 +209,7 @@ async def test_what_is_filtered_is_never_drawn(
             assert bool(is_left(row)[token_id])
 
 
-async def test_ends_are_as_they_are_asked_for(own: InferenceClient, model: Model) -> None:
+async def test_ends_are_as_they_are_asked_for(own: InferenceClient, model: LoadedModel) -> None:
     (end,) = model.vocabulary.end_ids
     always = {end: 100.0}
     _, (one,), _ = await draw(own, ignore_eos=False, logit_bias=always)
@@ -221,7 +226,7 @@ async def test_ends_are_as_they_are_asked_for(own: InferenceClient, model: Model
 
 
 async def test_a_stop_string_counts_after_the_least_tokens(
-    own: InferenceClient, engine: str, model: Model
+    own: InferenceClient, engine: str, model: LoadedModel
 ) -> None:
     text = model.vocabulary.decode([9])
     asked: dict[str, Any] = {"logit_bias": {9: 100.0}, "stop": (text,)}
@@ -237,7 +242,7 @@ async def test_a_stop_string_counts_after_the_least_tokens(
 
 
 async def test_prompt_logprobs_are_those_of_a_whole_forward_pass(
-    own: InferenceClient, model: Model
+    own: InferenceClient, model: LoadedModel
 ) -> None:
     ids = tuple(model.vocabulary.encode("x plus 1\n" * 30))
     assert len(ids) > 130, "several chunks"
@@ -254,7 +259,7 @@ async def test_prompt_logprobs_are_those_of_a_whole_forward_pass(
 
 
 async def test_echo_gives_the_prompt_its_text_its_logprobs_and_its_places(
-    client: openai.AsyncOpenAI, own: InferenceClient, model: Model
+    client: openai.AsyncOpenAI, own: InferenceClient, model: LoadedModel
 ) -> None:
     text = "x plus é \N{GRINNING FACE}"
     asked: dict[str, Any] = {"model": "policy", "prompt": text, "echo": True, "logprobs": 2}
@@ -286,7 +291,7 @@ async def test_echo_gives_the_prompt_its_text_its_logprobs_and_its_places(
 
 
 async def test_chats_tell_bytes_alternatives_and_the_end_by_its_name(
-    client: openai.AsyncOpenAI, model: Model
+    client: openai.AsyncOpenAI, model: LoadedModel
 ) -> None:
     (end,) = model.vocabulary.end_ids
     name = model.vocabulary.tokenizer.convert_ids_to_tokens(end)
@@ -329,7 +334,7 @@ async def test_prompt_logprobs_come_as_vllm_gives_them(client: openai.AsyncOpenA
 
 
 async def test_a_chat_without_a_limit_may_fill_the_context(
-    client: openai.AsyncOpenAI, model: Model
+    client: openai.AsyncOpenAI, model: LoadedModel
 ) -> None:
     (end,) = model.vocabulary.end_ids
     whole = await client.chat.completions.create(
@@ -360,7 +365,7 @@ async def sent_of(client: openai.AsyncOpenAI, **chat: Any) -> list[int]:
 
 
 async def test_templates_are_told_what_the_caller_gives_them(
-    client: openai.AsyncOpenAI, model: Model
+    client: openai.AsyncOpenAI, model: LoadedModel
 ) -> None:
     encode = model.vocabulary.encode
     messages: Any = [{"role": "user", "content": "x"}]

@@ -11,14 +11,14 @@ from assay_judge.app import create_app as create_judge
 from assay_judge.settings import JudgeSettings
 from assay_reward.app import create_app as create_reward
 from assay_reward.own.source import OwnSource
-from assay_reward.own.values import OwnOptions
 from assay_reward.rubric import ComponentConfig, Rubric
 from assay_reward.settings import RewardSettings
+from assay_reward.verifiers.own_values import OwnOptions
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
-from assay_shared.config import Config
+from assay_shared.settings.run_file import Config
 from tests.conftest import Serve
-from tests.curls import examples
+from tests.support.curls import examples
 
 #: Routes in the formats of others, whose fields are described where those are.
 FOREIGN = ("/run_", "/submit", "/get_", "/list_", "/test_program")

@@ -8,13 +8,13 @@ import pytest
 from fastapi import FastAPI
 
 from assay_reward.app import create_app as create_reward
-from assay_reward.openrlhf import answer_of
+from assay_reward.formats.openrlhf import answer_of
 from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import InvalidInput
 from tests.conftest import Serve
-from tests.faulty_sandbox import create_faulty_sandbox
+from tests.support.faulty_sandbox import create_faulty_sandbox
 
 PROMPT = "<|im_start|>user\nDouble it.<|im_end|>\n<|im_start|>assistant\n"
 CASES = [{"kind": "stdin", "stdin": str(n), "expected_stdout": str(2 * n)} for n in (2, 3)]

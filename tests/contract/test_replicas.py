@@ -12,13 +12,12 @@ import aiohttp
 import openai
 import pytest
 
-from assay_inference.app import create_app
+from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
-from assay_shared import checkpoint
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import ConfigError, WeightsRefused
-from assay_shared.processes import spawn
+from assay_shared.runtime.processes import spawn
 from assay_shared.types import (
     GenerateRequest,
     GenerateResponse,
@@ -26,8 +25,9 @@ from assay_shared.types import (
     SamplingParams,
     WeightStatus,
 )
+from assay_shared.weights import checkpoint
 from tests.conftest import Serve, wait_until
-from tests.policies import make_policy_folders, update_of
+from tests.support.policies import make_policy_folders, update_of
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -129,7 +129,7 @@ async def test_a_replica_that_is_killed_under_load_costs_no_request_and_comes_ba
             asyncio.create_task(client.generate(GenerateRequest(token_ids=(n + 1,), sampling=long)))
             for n in range(24)
         ]
-        await until(client, lambda s: s.replicas[doomed.url].num_in_hand > 0)
+        await until(client, lambda s: s.replicas[doomed.url].num_in_flight > 0)
         doomed.kill()
         answers = await asyncio.gather(*asked)
         assert [len(answer.completions) for answer in answers] == [4] * 24

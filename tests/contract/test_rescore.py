@@ -12,10 +12,10 @@ from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.clients import RewardClient
-from assay_shared.config import load_config
 from assay_shared.errors import Conflict, DatasetError, InvalidInput, NotFound, Unreachable
-from assay_shared.run_folder import RunFolder, append_line, write_atomically
-from assay_shared.settings import ServiceSettings
+from assay_shared.runs.run_folder import RunFolder, append_line, write_atomically
+from assay_shared.settings.environment import ServiceSettings
+from assay_shared.settings.run_file import load_config
 from assay_shared.types import (
     CallCase,
     EnvironmentTask,
@@ -31,18 +31,18 @@ from assay_shared.types import (
     Unscored,
 )
 from assay_trainer import config as trainer_config
-from assay_trainer.comparison import Comparison
 from assay_trainer.config import RunConfig
-from assay_trainer.evaluation import Evaluation, Sample, TaskResult
-from assay_trainer.record import create_run
-from assay_trainer.rescoring import rescore_run
-from assay_trainer.rollout_log import append_rollout, mark_superseded
-from assay_trainer.stored import read_stored
+from assay_trainer.evaluation.evaluator import EvaluationSample, TaskEvaluation, TaskResult
+from assay_trainer.rescore.comparison import RunComparison
+from assay_trainer.rescore.rescore import rescore_run
+from assay_trainer.rescore.stored_answers import read_stored
+from assay_trainer.rollouts.rollout_log import append_rollout, mark_superseded
+from assay_trainer.service.record import create_run
 from tests.conftest import Serve
-from tests.fakes import FAILURE, POLICY, make_completion, make_task, scored
-from tests.faulty_sandbox import create_faulty_sandbox
+from tests.support.fakes import FAILURE, POLICY, make_completion, make_task, scored
+from tests.support.faulty_sandbox import create_faulty_sandbox
 
-DEMO = Path(trainer_config.__file__).parent / "demo.yaml"
+DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 CODE = make_task(
     "code",
     rubric="code.dense",
@@ -98,7 +98,7 @@ async def store_scored(
 
 def rescore(
     folder: RunFolder, settings: ServiceSettings, rubric: str | None, output: Path | None = None
-) -> tuple[Comparison, Path]:
+) -> tuple[RunComparison, Path]:
     return rescore_run(folder, settings, rubric, output, give_up_after_s=0.2)
 
 
@@ -131,7 +131,7 @@ async def test_deterministic_verifiers_give_the_very_same_rewards(
     assert len({row["before"]["value"] for row in rows}) > 1
     after = contents(folder)
     assert {name: after[name] for name in before} == before, "nothing is overwritten"
-    assert Comparison.model_validate_json(path.read_text()) == found
+    assert RunComparison.model_validate_json(path.read_text()) == found
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
@@ -195,21 +195,25 @@ def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder)
     with folder.rollouts.open("a") as file:
         file.write('{"group": {"key": "half')  # still being written
     samples = [
-        Sample(text="x", outcome=Status.ACCEPTED, reward=1.0),
-        Sample(text="y", outcome=None, failure="judge down"),
-        Sample(text="", outcome=None, failure="inference down"),
+        EvaluationSample(text="x", outcome=Status.ACCEPTED, reward=1.0),
+        EvaluationSample(text="y", outcome=None, failure="judge down"),
+        EvaluationSample(text="", outcome=None, failure="inference down"),
     ]
     results = [
         TaskResult(task_id=task_id, prompt="p", tags={}, samples=samples)
         for task_id in ("code", "forgotten")
     ]
     episodes = [
-        Sample(text="b", turns=[("a", "go on"), ("b", "")], outcome=Status.ACCEPTED, reward=1.0),
-        Sample(text="b", outcome=Status.ACCEPTED, reward=1.0),
-        Sample(text="a", turns=[("a", "go on")], outcome=None, failure="environment down"),
+        EvaluationSample(
+            text="b", turns=[("a", "go on"), ("b", "")], outcome=Status.ACCEPTED, reward=1.0
+        ),
+        EvaluationSample(text="b", outcome=Status.ACCEPTED, reward=1.0),
+        EvaluationSample(
+            text="a", turns=[("a", "go on")], outcome=None, failure="environment down"
+        ),
     ]
     results.append(TaskResult(task_id="game", prompt="p", tags={}, samples=episodes))
-    evaluation = Evaluation(name="before", policy=POLICY, confidence=0.95, results=results)
+    evaluation = TaskEvaluation(name="before", policy=POLICY, confidence=0.95, results=results)
     write_atomically(folder.evaluation("before"), evaluation.model_dump_json())
     tasks = (CODE, game)
     write_atomically(folder.tasks, "".join(task.model_dump_json() + "\n" for task in tasks))

@@ -17,9 +17,9 @@ from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.clients import RewardClient
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.context import request_scope
 from assay_shared.errors import ConfigError, InvalidInput, NotFound
-from assay_shared.logs import JsonFormatter
+from assay_shared.telemetry.context import request_scope
+from assay_shared.telemetry.logs import JsonFormatter
 from assay_shared.types import (
     AssertCase,
     CallCase,
@@ -31,7 +31,7 @@ from assay_shared.types import (
     Unscored,
 )
 from tests.conftest import Serve, wait_until
-from tests.fakes import make_task
+from tests.support.fakes import make_task
 
 NOWHERE = "http://127.0.0.1:9"
 DOUBLE = make_task(
@@ -176,7 +176,7 @@ class Lines(logging.Handler):
 
 async def test_a_request_id_travels_through_every_hop(url: str) -> None:
     lines = Lines()
-    logger = logging.getLogger("assay_shared.middleware")
+    logger = logging.getLogger("assay_shared.service.middleware")
     logger.addHandler(lines)
     logger.setLevel(logging.INFO)
     try:

@@ -31,8 +31,8 @@ from assay_shared.errors import (
     Unauthorized,
     Unreachable,
 )
-from assay_shared.service import create_service
-from assay_shared.settings import ServiceSettings
+from assay_shared.service.app import create_service
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import ExecutionRequest
 from tests.conftest import SandboxProcess, Serve, wait_until
 

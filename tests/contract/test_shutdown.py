@@ -9,7 +9,8 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager, contextmanager
+from contextlib import asynccontextmanager, contextmanager, suppress
+from functools import partial
 from pathlib import Path
 
 import aiohttp
@@ -19,25 +20,27 @@ from fastapi import FastAPI
 from assay_shared.clients import RewardClient, SandboxClient, Timeouts
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import AssayError, InfrastructureError
-from assay_shared.queue import make_celery
-from assay_shared.service import create_service
-from assay_shared.settings import ServiceSettings
+from assay_shared.runs.queue import make_celery
+from assay_shared.service.app import create_service
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import (
     CallCase,
     ExecutionRequest,
     GenerateRequest,
     GenerateResponse,
     GroupRequest,
+    PolicyVersion,
     SamplingParams,
     ScoredGroup,
     ScoreRequest,
     ScoreResponse,
 )
-from assay_trainer.rollouts import Rollouts
-from assay_trainer.store import GroupStore
+from assay_trainer.rollouts.dispatcher import RolloutDispatcher
+from assay_trainer.rollouts.store import GroupStore
 from tests.conftest import Serve, running_sandbox, wait_until
-from tests.fakes import make_completion, make_rewards, make_task
-from tests.valkey import TestValkey
+from tests.support.fakes import make_completion, make_rewards, make_task
+from tests.support.policies import make_policy_folder, update_of
+from tests.support.valkey import TestValkey
 
 GRACE_S = 2
 #: The first are done within the grace period, the last are not.
@@ -182,7 +185,7 @@ def test_a_worker_stopped_in_mid_play_loses_no_group(
     """What it can finish in time is stored; another plays the rest at once."""
     slow, quick = serve(slow_neighbours(pause_s)), serve(slow_neighbours(0.01))
     store = GroupStore(valkey.url)
-    rollouts = Rollouts(make_celery(valkey.url), store, timeout_s=600, attempts=3)
+    rollouts = RolloutDispatcher(make_celery(valkey.url), store, timeout_s=600, attempts=3)
     requests = groups(12)
     found: list[ScoredGroup] = []
     with process("worker", "--concurrency", "4", **variables(slow, valkey)) as first:
@@ -203,6 +206,49 @@ def test_a_worker_stopped_in_mid_play_loses_no_group(
             found += rollouts.collect(0.5)
     assert sorted(one.group.key for one in found) == sorted(one.key for one in requests)
     assert [one.failure for one in found if one.failure is not None] == []
+
+
+@pytest.mark.parametrize("is_first", [True, False])
+async def test_a_service_that_loads_a_checkpoint_stops_within_seconds(
+    tmp_path: Path, is_first: bool
+) -> None:
+    """Of weights that take minutes to read, as the model to start with and as an announcement."""
+    folder = tmp_path / "v1"
+    make_policy_folder(folder)
+    with (folder / "model.safetensors").open("r+b") as weights:
+        weights.truncate(2**41)  # a hole, which takes no room
+    model = ("--model", str(folder)) if is_first else ()
+    named = {"ASSAY_RUNS": str(tmp_path), "ASSAY_SHUTDOWN_GRACE_S": "60"}
+    with process("inference", "serve", "--port", "0", *model, **named) as inference:
+        url = await asyncio.to_thread(address, inference)
+        answer: asyncio.Task[tuple[int, str]] | None = None
+        if not is_first:
+            answer = asyncio.create_task(announce(url, folder))
+        weights_file = folder / "model.safetensors"
+        reads = partial(has_open, inference.pid, weights_file)
+        await asyncio.to_thread(wait_until, reads, "the weights to be read")
+        inference.terminate()
+        started = time.monotonic()
+        await asyncio.to_thread(inference.wait, 15)
+        assert time.monotonic() - started < 10
+        if answer is not None:
+            assert await answer == (503, "NotReady")
+
+
+def has_open(pid: int, file: Path) -> bool:
+    for one in Path(f"/proc/{pid}/fd").iterdir():
+        with suppress(FileNotFoundError):  # it is closed by now
+            if one.readlink() == file.resolve():
+                return True
+    return False
+
+
+async def announce(url: str, folder: Path) -> tuple[int, str]:
+    """The status and the kind of error that an announcement of a folder gets."""
+    update = update_of(folder, PolicyVersion(version=1, digest="0" * 64))
+    async with aiohttp.ClientSession() as session:
+        answer = await session.post(f"{url}/v1/weights", json=update.model_dump(mode="json"))
+        return answer.status, (await answer.json())["error"]["type"]
 
 
 async def test_what_a_process_logs_and_answers_holds_no_token(tmp_path: Path) -> None:

@@ -12,9 +12,8 @@ import openai
 import pytest
 import torch
 
-from assay_inference.app import create_app
-from assay_inference.model import Model, open_model
-from assay_shared import checkpoint
+from assay_inference.api.app import create_app
+from assay_inference.engines.transformers.model import LoadedModel, open_model
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.types import (
@@ -26,11 +25,12 @@ from assay_shared.types import (
     SyncMode,
     VersionSpan,
 )
+from assay_shared.weights import checkpoint
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, settings  # noqa: F401  # a fixture
-from tests.policies import SERVABLE, make_policy_folders, update_of
-from tests.sglang.interpreter import sglang_settings
-from tests.vllm.interpreter import START_TIMEOUT_S
+from tests.support.policies import SERVABLE, make_policy_folders, update_of
+from tests.support.sglang.interpreter import sglang_settings
+from tests.support.vllm.interpreter import START_TIMEOUT_S
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 240)
 
@@ -59,7 +59,7 @@ async def client(url: str) -> AsyncIterator[InferenceClient]:
 
 
 @pytest.fixture(scope="module")
-def references(folders: list[Path]) -> dict[str, Model]:
+def references(folders: list[Path]) -> dict[str, LoadedModel]:
     """By digest."""
     found = {}
     for folder in folders:
@@ -69,7 +69,7 @@ def references(folders: list[Path]) -> dict[str, Model]:
 
 
 def explained(
-    references: dict[str, Model],
+    references: dict[str, LoadedModel],
     prompt: tuple[int, ...],
     completion: Completion,
     temperature: float,
@@ -145,7 +145,7 @@ class Stream:
 
 def skip_where_refused(settings: Settings, mode: SyncMode) -> None:  # noqa: F811
     if settings is sglang_settings and mode is not SyncMode.WAIT:
-        pytest.skip("refused by name: tests/sglang")
+        pytest.skip("refused by name: tests/engines/sglang")
 
 
 def requests_of(sampling: SamplingParams) -> list[GenerateRequest]:
@@ -162,7 +162,7 @@ async def test_no_answer_mixes_versions(
     url: str,
     client: InferenceClient,
     folders: list[Path],
-    references: dict[str, Model],
+    references: dict[str, LoadedModel],
     settings: Settings,  # noqa: F811
     mode: SyncMode,
     sampling: SamplingParams,
@@ -201,7 +201,7 @@ async def test_what_goes_on_says_who_drew_each_token(
     url: str,
     client: InferenceClient,
     folders: list[Path],
-    references: dict[str, Model],
+    references: dict[str, LoadedModel],
     settings: Settings,  # noqa: F811
     sampling: SamplingParams,
 ) -> None:
@@ -231,7 +231,7 @@ async def test_what_goes_on_says_who_drew_each_token(
 
 
 async def test_a_refused_version_lets_what_is_in_hand_go_on(
-    client: InferenceClient, folders: list[Path], references: dict[str, Model]
+    client: InferenceClient, folders: list[Path], references: dict[str, LoadedModel]
 ) -> None:
     before = (await client.weight_status()).policy
     assert before is not None

@@ -1,5 +1,7 @@
 """Runs over HTTP: the service starts real processes, which here fail fast for want of a broker."""
 
+import asyncio
+import threading
 from collections.abc import AsyncIterator
 from pathlib import Path
 
@@ -9,15 +11,16 @@ import yaml
 
 from assay_shared.clients import TrainerClient
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.clients.trainer import RunRequest
+from assay_shared.clients.trainer import RunInfo, RunRequest
 from assay_shared.errors import ConfigError, Conflict, InvalidInput, NotFound
-from assay_shared.run_folder import RunFolder
+from assay_shared.runs.run_folder import RunFolder
 from assay_trainer import config as trainer_config
-from assay_trainer.app import create_app
+from assay_trainer.service.app import create_app
+from assay_trainer.service.runs import Runs
 from assay_trainer.settings import TrainerSettings
 from tests.conftest import Serve
 
-DEMO = yaml.safe_load((Path(trainer_config.__file__).parent / "demo.yaml").read_text())
+DEMO = yaml.safe_load((Path(trainer_config.__file__).parent / "service" / "demo.yaml").read_text())
 
 
 @pytest.fixture
@@ -25,7 +28,7 @@ async def client(
     serve: Serve, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> AsyncIterator[TrainerClient]:
     monkeypatch.setenv("ASSAY_REDIS_URL", f"unix://{tmp_path}/no.sock")
-    monkeypatch.setattr("assay_trainer.store._RETRIES", 1)
+    monkeypatch.setattr("assay_trainer.rollouts.store._RETRIES", 1)
     url = serve(create_app(TrainerSettings(runs=tmp_path / "runs")))
     async with TrainerClient(url, retry=NO_RETRY) as client:
         yield client
@@ -70,6 +73,26 @@ async def test_wrong_requests_are_told_what_is_wrong(client: TrainerClient) -> N
             await call("nobody")
     with pytest.raises(NotFound):
         [event async for event in client.events("nobody")]
+
+
+async def test_a_long_list_of_runs_holds_up_nobody(
+    client: TrainerClient, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    goes_on = threading.Event()
+    plain = Runs.list
+
+    def list_late(runs: Runs) -> list[RunInfo]:
+        assert goes_on.wait(30)
+        return plain(runs)
+
+    monkeypatch.setattr(Runs, "list", list_late)
+    lists = [asyncio.create_task(client.runs()) for _ in range(3)]
+    await asyncio.sleep(0.1)
+    with pytest.raises(NotFound):  # answered meanwhile
+        await client.run("none")
+    assert not any(one.done() for one in lists)
+    goes_on.set()
+    assert await asyncio.gather(*lists) == [[], [], []]
 
 
 async def test_the_dashboard_is_one_page(client: TrainerClient) -> None:

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from assay_shared.clients.retry_after import read_retry_after
-from assay_shared.clients.transport import Answer, AnswerTooLarge, BrokenAnswer, Transport
+from assay_shared.clients.transport import AnswerTooLarge, BrokenAnswer, HTTPAnswer, Transport
 
 OK = b"HTTP/1.1 200 OK\r\n"
 Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
@@ -55,7 +55,7 @@ def saying(*parts: bytes, then: Handle | None = None) -> Handle:
     return handle
 
 
-async def ask(transport: Transport, body: bytes | None = None, path: str = "/x") -> Answer:
+async def ask(transport: Transport, body: bytes | None = None, path: str = "/x") -> HTTPAnswer:
     return await transport.ask("POST", path, {}, body, connect_s=2.0, read_s=0.5, total_s=3.0)
 
 

@@ -15,12 +15,12 @@ from assay_reward.settings import RewardSettings
 from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import InvalidInput, Unreachable
-from assay_trainer.advantage import GroupRewards, advantages
-from assay_trainer.policy import create_policy
+from assay_trainer.learner.advantage import GroupRewards, advantages
+from assay_trainer.learner.model import create_policy
 from tests.conftest import Serve
-from tests.examples import load_example
-from tests.faulty_sandbox import create_faulty_sandbox
-from tests.policies import TEXTS, TINY
+from tests.support.examples import load_example
+from tests.support.faulty_sandbox import create_faulty_sandbox
+from tests.support.policies import TEXTS, TINY
 
 NOWHERE = "http://127.0.0.1:9"
 GROUP = 6

@@ -12,19 +12,12 @@ import torch
 from pydantic import BaseModel, ConfigDict, TypeAdapter
 from safetensors.torch import load_file, save_file
 
-from assay_inference.app import create_app
-from assay_shared import checkpoint
+from assay_inference.api.app import create_app
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
 from assay_shared.clients.weight_upload import Uploaded, upload_weights
-from assay_shared.errors import (
-    Conflict,
-    InvalidInput,
-    NotFound,
-    TooLarge,
-    WeightsRefused,
-)
-from assay_shared.logs import quiet_transformers
+from assay_shared.errors import Conflict, InvalidInput, NotFound, TooLarge, WeightsRefused
+from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import (
     GenerateRequest,
     PolicyVersion,
@@ -34,12 +27,13 @@ from assay_shared.types import (
     UploadRequest,
     WeightUpdate,
 )
-from assay_trainer.policy import load_policy
-from assay_trainer.weights import WeightPublisher
+from assay_shared.weights import checkpoint
+from assay_trainer.learner.model import load_policy
+from assay_trainer.weights.publisher import WeightPublisher
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, settings, transformers_settings  # noqa: F401
-from tests.policies import SERVABLE, make_policy_folder
-from tests.vllm.interpreter import START_TIMEOUT_S
+from tests.support.policies import SERVABLE, make_policy_folder
+from tests.support.vllm.interpreter import START_TIMEOUT_S
 
 pytestmark = pytest.mark.timeout(START_TIMEOUT_S + 120)
 

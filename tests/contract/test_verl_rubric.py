@@ -12,8 +12,8 @@ from assay_sandbox.app import create_app as create_sandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import InvalidInput, NotReady, Unreachable
 from tests.conftest import Serve
-from tests.examples import load_example
-from tests.faulty_sandbox import create_faulty_sandbox
+from tests.support.examples import load_example
+from tests.support.faulty_sandbox import create_faulty_sandbox
 
 NOWHERE = "http://127.0.0.1:9"
 CODE = json.dumps(

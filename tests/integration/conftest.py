@@ -18,11 +18,11 @@ import yaml
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from assay_shared.mesh import Mesh, running_mesh
-from assay_shared.run_folder import Event, RunFolder
+from assay_shared.local.launcher import Launcher, running_services
+from assay_shared.runs.run_folder import Event, RunFolder
 from tests.conftest import wait_until
-from tests.integration.runs import SFT_ONLY
-from tests.upstream import says, verdict
+from tests.support.runs import SFT_ONLY
+from tests.support.upstream import says, verdict
 
 _ANSWER = re.compile(r"<reference>\n(.*?)\n</reference>.*<answer>\n(.*?)\n</answer>", re.DOTALL)
 
@@ -66,7 +66,7 @@ def judge_model() -> Iterator[tuple[JudgeModel, str]]:
 @pytest.fixture(scope="session")
 def mesh(
     tmp_path_factory: pytest.TempPathFactory, judge_model: tuple[JudgeModel, str]
-) -> Iterator[Mesh]:
+) -> Iterator[Launcher]:
     """Everything up. Tests may kill parts; `mesh.watch()` starts them again."""
     home = tmp_path_factory.mktemp("mesh")
     # It fails on purpose, and is to be asked all the same.
@@ -74,7 +74,7 @@ def mesh(
     config = home / "judge.yaml"
     config.write_text(yaml.safe_dump({"chain": [provider | {"base_url": judge_model[1] + "/v1"}]}))
     settings = {"ASSAY_JUDGE_CONFIG": str(config), "ASSAY_REWARD_RETRY_BUDGET_S": "2"}
-    with running_mesh(home, settings=settings) as mesh:
+    with running_services(home, settings=settings) as mesh:
         yield mesh
         names = mesh.processes
     left = [name for name, pid in names.items() if psutil.pid_exists(pid)]
@@ -82,7 +82,7 @@ def mesh(
 
 
 @pytest.fixture(autouse=True)
-def mended(mesh: Mesh, judge_model: tuple[JudgeModel, str]) -> Iterator[None]:
+def mended(mesh: Launcher, judge_model: tuple[JudgeModel, str]) -> Iterator[None]:
     """What one test breaks is whole again for the next."""
     yield
     judge_model[0].silent_share = 0.0
@@ -92,7 +92,7 @@ def mended(mesh: Mesh, judge_model: tuple[JudgeModel, str]) -> Iterator[None]:
 class Assay:
     """The command line, against the mesh."""
 
-    def __init__(self, mesh: Mesh) -> None:
+    def __init__(self, mesh: Launcher) -> None:
         self.mesh = mesh
         self.environment = os.environ | mesh.environment
 
@@ -135,14 +135,14 @@ class Assay:
 
 
 @pytest.fixture(scope="session")
-def assay(mesh: Mesh) -> Assay:
+def assay(mesh: Launcher) -> Assay:
     return Assay(mesh)
 
 
 def demo_file() -> str:
     from assay_trainer import config
 
-    return str(Path(config.__file__).parent / "demo.yaml")
+    return str(Path(config.__file__).parent / "service" / "demo.yaml")
 
 
 @pytest.fixture(scope="session")

@@ -6,21 +6,21 @@ from pathlib import Path
 import pytest
 import redis
 
-from assay_shared.dead_letters import read_counts
-from assay_shared.mesh import Mesh
-from assay_shared.queue import ROLLOUT_QUEUE
-from assay_shared.run_folder import RunFolder
+from assay_shared.local.launcher import Launcher
+from assay_shared.runs.dead_letters import read_counts
+from assay_shared.runs.queue import ROLLOUT_QUEUE
+from assay_shared.runs.run_folder import RunFolder
 from assay_shared.types import Role, Task
-from assay_trainer import checkpoint
 from assay_trainer.config import GeneratedSource
-from assay_trainer.dataset import Purpose, open_dataset
-from assay_trainer.rollout_log import read_rollouts
+from assay_trainer.data.dataset import DatasetPurpose, open_dataset
+from assay_trainer.learner import checkpoint
+from assay_trainer.rollouts.rollout_log import read_rollouts
 from tests.integration.conftest import Assay, demo_file, wait_for_event
-from tests.integration.runs import LOOKUP
-from tests.unit.trainer.test_poison import POISON
+from tests.support.runs import LOOKUP
+from tests.unit.trainer.rollouts.test_tasks_poison import POISON
 
 
-def tasks(purpose: Purpose, number: int) -> list[Task]:
+def tasks(purpose: DatasetPurpose, number: int) -> list[Task]:
     source = GeneratedSource(kind="generated", num_tasks=number, code=0, arithmetic=0)
     return open_dataset(source, purpose, None).tasks
 
@@ -36,11 +36,11 @@ def write_rows(file: Path, rows: list[Task], bad: dict[str, dict[str, object]]) 
 
 @pytest.mark.timeout(600)
 def test_an_attacked_run_finishes_and_says_what_happened(
-    assay: Assay, mesh: Mesh, tmp_path: Path
+    assay: Assay, mesh: Launcher, tmp_path: Path
 ) -> None:
     train = write_rows(
         tmp_path / "train.jsonl",
-        tasks(Purpose.TRAIN, 100),
+        tasks(DatasetPurpose.TRAIN, 100),
         {
             "long": {"prompt": "word " * 2000},
             "rubric": {"rubric": "qa.nonesuch"},
@@ -50,7 +50,10 @@ def test_an_attacked_run_finishes_and_says_what_happened(
     )
     held_out = write_rows(
         tmp_path / "held_out.jsonl",
-        [task.model_copy(update={"role": Role.TEST}) for task in tasks(Purpose.EVALUATE, 12)],
+        [
+            task.model_copy(update={"role": Role.TEST})
+            for task in tasks(DatasetPurpose.EVALUATE, 12)
+        ],
         {"long": {"prompt": "phrase " * 2000}},
     )
     settings = [one for one in LOOKUP if not one.startswith("data.")]

@@ -5,16 +5,16 @@ from pathlib import Path
 
 import pytest
 
-from assay_shared.mesh import Mesh
-from assay_shared.run_folder import RunFolder
+from assay_shared.local.launcher import Launcher
+from assay_shared.runs.run_folder import RunFolder
 from tests.integration.conftest import Assay, demo_file, wait_for_event
-from tests.integration.runs import LOOKUP
+from tests.support.runs import LOOKUP
 
 
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_run_put_back_from_a_backup_goes_on_to_its_end(
-    assay: Assay, mesh: Mesh, tmp_path: Path
+    assay: Assay, mesh: Launcher, tmp_path: Path
 ) -> None:
     runs, archive = tmp_path / "runs", tmp_path / "backup.tar"
     folder = runs / "run"

@@ -15,9 +15,9 @@ from pathlib import Path
 import psutil
 import pytest
 
-from assay_shared.mesh import Mesh
+from assay_shared.local.launcher import Launcher
 from tests.conftest import wait_until
-from tests.integration.runs import QUICK
+from tests.support.runs import QUICK
 
 Start = Callable[..., "subprocess.Popen[str]"]
 
@@ -49,7 +49,7 @@ def family(process: "subprocess.Popen[str]") -> list[psutil.Process]:
     return psutil.Process(process.pid).children(recursive=True)
 
 
-def test_the_demo_shows_reports_and_leaves_nothing(mesh: Mesh, start: Start) -> None:
+def test_the_demo_shows_reports_and_leaves_nothing(mesh: Launcher, start: Start) -> None:
     """`mesh` is the other copy."""
     process = start("demo", *QUICK, "--home", "home")
     wait_until(lambda: len(family(process)) >= 9, "all processes", timeout_s=60)

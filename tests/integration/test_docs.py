@@ -5,8 +5,8 @@ import json
 import httpx
 import pytest
 
-from assay_shared.mesh import USUAL_PORTS, Mesh
-from tests.curls import DOCS, examples
+from assay_shared.local.launcher import USUAL_PORTS, Launcher
+from tests.support.curls import DOCS, examples
 
 EXAMPLES = examples()
 OF_A_POLICY = [(path, body) for service, path, body in EXAMPLES if service == "inference"]
@@ -15,7 +15,7 @@ JSON = {"content-type": "application/json"}
 
 @pytest.mark.usefixtures("warm")  # a policy is served
 @pytest.mark.parametrize(("path", "body"), OF_A_POLICY, ids=[path for path, _ in OF_A_POLICY])
-def test_examples_work_as_they_are_written(mesh: Mesh, path: str, body: str) -> None:
+def test_examples_work_as_they_are_written(mesh: Launcher, path: str, body: str) -> None:
     """Those that need no policy run in tests/contract/test_openapi.py."""
     url = mesh.urls["inference"] + path
     response = httpx.post(url, content=body, headers=JSON, timeout=60)
@@ -29,7 +29,7 @@ def test_there_is_an_example_for_each_service_that_answers_requests() -> None:
 
 
 @pytest.mark.parametrize("service", USUAL_PORTS)
-def test_every_route_is_documented(mesh: Mesh, service: str) -> None:
+def test_every_route_is_documented(mesh: Launcher, service: str) -> None:
     page = (DOCS / f"{service}.md").read_text() + (DOCS / "services.md").read_text()
     for path in httpx.get(f"{mesh.urls[service]}/openapi.json").json()["paths"]:
         assert path in page, f"docs/{service}.md does not name {path}"

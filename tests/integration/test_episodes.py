@@ -6,19 +6,20 @@ from pathlib import Path
 import pytest
 import torch
 
-from assay_inference.app import create_app as create_inference
+from assay_inference.api.app import create_app as create_inference
 from assay_inference.settings import InferenceSettings
 from assay_reward.app import create_app as create_reward
-from assay_reward.or_debug.tasks import Shown, to_task
+from assay_reward.or_debug.dataset.tasks import Shown, to_task
 from assay_reward.settings import RewardSettings
 from assay_shared.clients import InferenceClient, RewardClient
 from assay_shared.types import GroupRequest, Role, SamplingParams, Scored
-from assay_trainer.batch import collate, rows
-from assay_trainer.play import play
-from assay_trainer.policy import create_policy, load_policy, publish_policy
+from assay_trainer.learner.model import create_policy, load_policy
+from assay_trainer.learner.tensors import collate, rows
+from assay_trainer.rollouts.worker import run_group
+from assay_trainer.weights.folder import publish_policy
 from tests.conftest import Serve
-from tests.policies import TEXTS, TINY
-from tests.unit.reward.or_debug.planted import INSTANCE
+from tests.support.or_debug.planted import INSTANCE
+from tests.support.policies import TEXTS, TINY
 
 TASK = to_task(INSTANCE, Role.TRAIN, max_turns=3, shown=Shown.MODEL)
 
@@ -42,8 +43,8 @@ async def test_each_reply_is_sampled_in_the_very_context_that_is_trained_on(
     sampling = SamplingParams(n=4, max_tokens=12, seed=5)
     request = GroupRequest(key="k", run="run", task=TASK, sampling=sampling)
     async with InferenceClient(inference) as generator, RewardClient(reward) as rewarder:
-        scored = await play(request, generator, rewarder, "w")
-        again = await play(request, generator, rewarder, "w")
+        scored = await run_group(request, generator, rewarder, "w")
+        again = await run_group(request, generator, rewarder, "w")
     said, said_again = (
         [[turn.text for turn in c.turns] for c in one.group.completions] for one in (scored, again)
     )

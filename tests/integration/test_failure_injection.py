@@ -15,6 +15,7 @@ def neighbours(serve: Serve) -> tuple[str, str]:
     return serve(create_sandbox(SandboxSettings())), serve(create_judge(JudgeSettings()))
 
 
+@pytest.mark.rule("a sandbox that fails has judged nothing")
 async def test_survivors_have_the_advantages_they_would_have_without_the_failed(
     serve: Serve, neighbours: tuple[str, str]
 ) -> None:

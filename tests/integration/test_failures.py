@@ -6,10 +6,12 @@ import os
 import signal
 from pathlib import Path
 
+import pytest
+
 from assay_reward.app import create_app as create_reward
 from assay_reward.settings import RewardSettings
 from assay_shared.clients import RewardClient
-from assay_shared.mesh import Mesh
+from assay_shared.local.launcher import Launcher
 from assay_shared.types import (
     CallCase,
     Completion,
@@ -23,14 +25,14 @@ from assay_shared.types import (
     ScoreResponse,
     Unscored,
 )
-from assay_trainer.advantage import GroupRewards, advantages
-from assay_trainer.batch import rows
-from assay_trainer.events import Step
-from assay_trainer.rollout_log import read_rollouts
+from assay_trainer.events import StepEvent
+from assay_trainer.learner.advantage import GroupRewards, advantages
+from assay_trainer.learner.tensors import rows
+from assay_trainer.rollouts.rollout_log import read_rollouts
 from tests.conftest import SandboxProcess, Serve
-from tests.fakes import make_task
 from tests.integration.conftest import Assay, JudgeModel, demo_file, wait_for_event
-from tests.integration.runs import LOOKUP
+from tests.support.fakes import make_task
+from tests.support.runs import LOOKUP
 
 COLOUR = make_task("colour", rubric="qa", gold="green", tests=())
 
@@ -62,6 +64,7 @@ def check_statistics(rewards: tuple[Reward, ...], request: ScoreRequest) -> None
     assert [row.advantage for row in batch_rows] == got
 
 
+@pytest.mark.rule("a sandbox that fails has judged nothing")
 async def test_a_sandbox_killed_under_a_group_scores_nothing_zero(
     sandbox_process: SandboxProcess, serve: Serve
 ) -> None:
@@ -86,7 +89,7 @@ async def test_a_sandbox_killed_under_a_group_scores_nothing_zero(
     check_statistics(rewards, request)
 
 
-async def test_a_sandbox_that_comes_back_in_time_costs_no_sample(mesh: Mesh) -> None:
+async def test_a_sandbox_that_comes_back_in_time_costs_no_sample(mesh: Launcher) -> None:
     task = make_task("quick", tests=(CallCase(function="f", args=(1,), expected=1),))
     os.kill(mesh.processes["sandbox"], signal.SIGKILL)
     request = ScoreRequest(task=task, answers=("def f(x): return x",) * 4)
@@ -97,7 +100,7 @@ async def test_a_sandbox_that_comes_back_in_time_costs_no_sample(mesh: Mesh) -> 
 
 
 async def test_a_judge_that_says_nothing_scores_nothing_zero(
-    mesh: Mesh, judge_model: tuple[JudgeModel, str]
+    mesh: Launcher, judge_model: tuple[JudgeModel, str]
 ) -> None:
     judge_model[0].silent_share = 0.5
     request = ScoreRequest(task=COLOUR, answers=coloured(range(16)))
@@ -129,7 +132,7 @@ def test_a_run_with_a_failing_judge_trains_on_what_was_judged(
     settings = (*LOOKUP, "data.train.seed=7", "grpo.steps=2", "grpo.group_size=8")
     assay.run("train", demo_file(), *settings, "--folder", str(folder))
     found = [wait_for_event(folder, "step", step=step) for step in (1, 2)]
-    steps = [Step.model_validate(event.data) for event in found]
+    steps = [StepEvent.model_validate(event.data) for event in found]
     num_failed = sum(step.failures.get("judge", 0) for step in steps)
     assert num_failed > 0
     for step in steps:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import redis
 
-from assay_shared.mesh import Mesh
-from assay_shared.run_folder import RunFolder
-from assay_trainer.events import Step
-from assay_trainer.rollout_log import read_rollouts
+from assay_shared.local.launcher import Launcher
+from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.events import StepEvent
+from assay_trainer.rollouts.rollout_log import read_rollouts
 from tests.integration.conftest import Assay, demo_file, wait_for_event
-from tests.integration.runs import LOOKUP, QUICK
+from tests.support.runs import LOOKUP, QUICK
 
 #: Long enough steps to be in the middle of one.
 SLOWER = (
@@ -26,7 +26,7 @@ SLOWER = (
 )
 
 
-def check_groups(mesh: Mesh, folder: Path, num_steps: int) -> None:
+def check_groups(mesh: Launcher, folder: Path, num_steps: int) -> None:
     """Every draw was played, stored once, and trained on at most once."""
     trained = [one.group.key for one in read_rollouts(folder / "rollouts.jsonl")]
     draws_trained = Counter(key.removeprefix(f"{folder.name}/").split("/")[0] for key in trained)
@@ -43,14 +43,14 @@ def check_groups(mesh: Mesh, folder: Path, num_steps: int) -> None:
     assert finished <= set(draws), "a group was lost"
     steps = [event.data for event in RunFolder(folder).read_events() if event.kind == "step"]
     # What had become too old is asked for again, under the key of the new version.
-    num_refused = sum(sum(Step.model_validate(step).refused.values()) for step in steps)
+    num_refused = sum(sum(StepEvent.model_validate(step).refused.values()) for step in steps)
     assert draws.total() - len(draws) == num_refused, "a group was played under two keys"
     assert [step["step"] for step in steps] == list(range(1, num_steps + 1))
     assert sum(int(str(step["num_played"])) for step in steps) == len(finished) + num_refused
 
 
 def test_processes_killed_in_the_middle_of_steps_cost_nothing(
-    assay: Assay, mesh: Mesh, warm: tuple[str, ...], tmp_path: Path
+    assay: Assay, mesh: Launcher, warm: tuple[str, ...], tmp_path: Path
 ) -> None:
     """Each of them in a step of its own, and the run has done that step when the next one goes."""
     victims = ("worker-1", "valkey", "inference", "reward")
@@ -125,7 +125,7 @@ def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(
 
 
 def test_a_service_that_stays_down_ends_the_run_in_one_line_and_it_resumes(
-    assay: Assay, mesh: Mesh, warm: tuple[str, ...], tmp_path: Path
+    assay: Assay, mesh: Launcher, warm: tuple[str, ...], tmp_path: Path
 ) -> None:
     folder = tmp_path / "run"
     settings = (*warm, *SLOWER, "grpo.max_failed_groups=2")

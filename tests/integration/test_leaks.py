@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pytest
 
-from assay_shared.config import parse_config
 from assay_shared.errors import DatasetError
-from assay_shared.run_folder import RunFolder
-from assay_shared.settings import ServiceSettings
+from assay_shared.runs.run_folder import RunFolder
+from assay_shared.settings.environment import ServiceSettings
+from assay_shared.settings.run_file import parse_config
 from assay_shared.types import Role
 from assay_trainer.config import RunConfig
-from assay_trainer.loop import Run
-from assay_trainer.record import create_run
+from assay_trainer.pipeline.stages import Pipeline
+from assay_trainer.service.record import create_run
 from assay_trainer.stop import Stop
-from tests.fakes import make_task
-from tests.valkey import TestValkey
+from tests.support.fakes import make_task
+from tests.support.valkey import TestValkey
 
 TRAINING = [make_task(f"sum-{n}", prompt=f"What is {n} plus 2?") for n in range(12)]
 EXAM = TRAINING[5].model_copy(
@@ -32,7 +32,7 @@ def test_a_run_refuses_held_out_tasks_that_it_trains_on(valkey: TestValkey, tmp_
     }
     config = parse_config(RunConfig, {"policy": {"folder": "none"}, "data": data}, source="test")
     folder = create_run(tmp_path / "run", config)
-    run = Run(folder, config, ServiceSettings(redis_url=valkey.url), Stop())
+    run = Pipeline(folder, config, ServiceSettings(redis_url=valkey.url), Stop())
     with pytest.raises(DatasetError, match="data.leaks.max_share: 1 of 1 .* exact in sum-5"):
         run.execute()
     events = list(RunFolder(folder.path).read_events())

@@ -11,14 +11,14 @@ from pathlib import Path
 
 import pytest
 
-from assay_shared.mesh import Mesh
-from assay_shared.processes import end, last_lines, spawn
-from assay_shared.run_folder import RunFolder
-from tests.balancer import balanced
+from assay_shared.local.launcher import Launcher
+from assay_shared.runs.run_folder import RunFolder
+from assay_shared.runtime.processes import end, last_lines, spawn
 from tests.conftest import wait_until
 from tests.integration.conftest import Assay, demo_file, wait_for_event
-from tests.integration.runs import LOOKUP
 from tests.integration.test_kills import check_groups
+from tests.support.balancer import balanced
+from tests.support.runs import LOOKUP
 
 GRACE_S = "5"
 
@@ -26,7 +26,7 @@ GRACE_S = "5"
 class Fleet:
     """Two reward services behind a balancer, and two workers that know nothing of the others."""
 
-    def __init__(self, mesh: Mesh, folder: Path) -> None:
+    def __init__(self, mesh: Launcher, folder: Path) -> None:
         self._environment = os.environ | mesh.environment | {"ASSAY_SHUTDOWN_GRACE_S": GRACE_S}
         self._folder = folder
         self._processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -68,7 +68,7 @@ def free_port() -> int:
 
 
 @contextmanager
-def without_the_meshs_workers(mesh: Mesh) -> Iterator[None]:
+def without_the_meshs_workers(mesh: Launcher) -> Iterator[None]:
     names = [name for name in mesh.processes if name.startswith("worker")]
     with ExitStack() as stack:
         for name in names:
@@ -80,7 +80,7 @@ def without_the_meshs_workers(mesh: Mesh) -> Iterator[None]:
 @pytest.mark.slow
 @pytest.mark.timeout(900)
 def test_a_rolling_update_in_mid_run_costs_no_group_and_no_sample(
-    assay: Assay, mesh: Mesh, tmp_path: Path
+    assay: Assay, mesh: Launcher, tmp_path: Path
 ) -> None:
     """Each process is replaced once while steps go on; nothing fails meanwhile."""
     folder = tmp_path / "rolling"

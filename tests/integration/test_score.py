@@ -7,13 +7,15 @@ import pytest
 
 from assay_shared.types import Task
 from assay_trainer.config import HumanEvalSource
-from assay_trainer.dataset import Purpose, open_dataset
+from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from tests.integration.conftest import Assay
 
 
 @pytest.fixture
 def tasks(data_folder: Path) -> list[Task]:
-    return open_dataset(HumanEvalSource(kind="humaneval"), Purpose.EVALUATE, data_folder).tasks
+    return open_dataset(
+        HumanEvalSource(kind="humaneval"), DatasetPurpose.EVALUATE, data_folder
+    ).tasks
 
 
 def returning_none(solution: str) -> str:

@@ -5,11 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from assay_shared.run_folder import RunFolder
+from assay_shared.runs.run_folder import RunFolder
 from assay_shared.types import Task
-from tests.fakes import make_task
 from tests.integration.conftest import Assay, demo_file
-from tests.integration.runs import QUICK
+from tests.support.fakes import make_task
+from tests.support.runs import QUICK
 
 SUMS = [
     make_task(f"sum-{n}", rubric="math", gold=str(3 * n + 2), tests=(), prompt="How many are left?")

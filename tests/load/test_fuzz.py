@@ -11,11 +11,11 @@ import pytest
 from fastapi import FastAPI, Request
 from fastapi.responses import JSONResponse
 
-from assay_sandbox.fuzz import fuzz
-from assay_sandbox.fuzz_programs import attack
-from assay_shared.settings import ServiceSettings
+from assay_sandbox.load.fuzz import fuzz
+from assay_sandbox.load.fuzz_programs import attack
+from assay_shared.settings.environment import ServiceSettings
 from tests.conftest import Serve
-from tests.load.commands import bench
+from tests.support.load_commands import bench
 
 
 @pytest.mark.slow

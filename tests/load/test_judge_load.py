@@ -15,11 +15,11 @@ import pytest
 import yaml
 from fastapi import FastAPI
 
-from assay_sandbox.load import Outcome, Step, Workload, ask, open_session
-from assay_shared.processes import end, spawn
-from assay_shared.settings import ServiceSettings
+from assay_sandbox.load.load import LoadOutcome, LoadStep, Workload, ask, open_session
+from assay_shared.runtime.processes import end, spawn
+from assay_shared.settings.environment import ServiceSettings
 from tests.conftest import Serve, wait_until
-from tests.upstream import verdict
+from tests.support.upstream import verdict
 
 NUM_JUDGEMENTS = 500
 MAX_CONCURRENT = 100
@@ -91,9 +91,9 @@ def judge(model: SlowModel, serve: Serve, tmp_path: Path) -> Iterator[Judge]:
     end([started.process], grace_s=10)
 
 
-async def judge_all(url: str, round_: int) -> Step:
+async def judge_all(url: str, round_: int) -> LoadStep:
     """All at once. No two are alike, so that none can be answered from another's verdict."""
-    step = Step(NUM_JUDGEMENTS)
+    step = LoadStep(NUM_JUDGEMENTS)
     bodies = [
         json.dumps({"question": f"What is {n} + {round_}?", "answers": ["x"], "reference": "y"})
         for n in range(NUM_JUDGEMENTS)
@@ -104,7 +104,7 @@ async def judge_all(url: str, round_: int) -> Step:
             *(ask(session, url + JUDGE.path, body.encode(), JUDGE) for body in bodies)
         )
     step.duration_s = time.monotonic() - started
-    assert {answer.outcome for answer in answers} == {Outcome.RIGHT}
+    assert {answer.outcome for answer in answers} == {LoadOutcome.RIGHT}
     return step
 
 

@@ -15,12 +15,12 @@ from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
 from assay_sandbox.app import create_app
-from assay_sandbox.overload import Overload, overload
+from assay_sandbox.load.overload import Overload, overload
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import Unreachable
-from assay_shared.settings import ServiceSettings
+from assay_shared.settings.environment import ServiceSettings
 from tests.conftest import SandboxProcess, Serve
-from tests.load.commands import bench
+from tests.support.load_commands import bench
 
 NUM_RUNS = 2000
 SETTINGS = ServiceSettings()

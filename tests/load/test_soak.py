@@ -12,15 +12,15 @@ import pytest
 from fastapi import FastAPI
 from fastapi.responses import JSONResponse
 
-from assay_sandbox.footprint import TOLERANCES, Sample, growth
-from assay_sandbox.load import open_session
-from assay_sandbox.soak import Soak, ask_known
-from assay_sandbox.soak_programs import KNOWN
-from assay_shared.settings import ServiceSettings
+from assay_sandbox.load.footprint import TOLERANCES, MemorySample, growth
+from assay_sandbox.load.load import open_session
+from assay_sandbox.load.soak import Soak, ask_known
+from assay_sandbox.load.soak_programs import KNOWN
+from assay_shared.settings.environment import ServiceSettings
 from tests.conftest import Serve
-from tests.load.commands import bench
+from tests.support.load_commands import bench
 
-FLAT = Sample(
+FLAT = MemorySample(
     server_bytes=60 * 2**20,
     slots_bytes=50 * 2**20,
     descriptors=100,
@@ -67,7 +67,7 @@ def test_a_few_samples_say_nothing() -> None:
 
 _LEAVES_THINGS = """
 import os, pathlib, psutil, subprocess, sys, tempfile, time
-from assay_sandbox.footprint import Footprint
+from assay_sandbox.load.footprint import Footprint
 folder = pathlib.Path(tempfile.mkdtemp())
 service = subprocess.Popen([sys.executable, "-c", sys.argv[1]], cwd=folder)
 footprint = Footprint(service.pid, folder)

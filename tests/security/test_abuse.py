@@ -12,7 +12,7 @@ import pytest
 import pytest_asyncio
 from prometheus_client import CollectorRegistry
 
-from assay_sandbox.isolation import LEVELS
+from assay_sandbox.execution.isolation import LEVELS
 from assay_sandbox.sandbox import LocalSandbox
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import ExecutionRequest, ExecutionResult, Limits, Status

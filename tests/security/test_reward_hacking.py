@@ -109,7 +109,7 @@ HACKS = {
     ),
     "patches the harness": (
         "import sys\n"
-        "harness = sys.modules.get('assay_sandbox.slot.harness')\n"
+        "harness = sys.modules.get('assay_sandbox.slot.program.harness')\n"
         "if harness:\n"
         "    harness.encode = lambda *a: 'true'\n"
         "    harness.Program.try_case = lambda self, i, case: self.answer('passed', i) or True\n"
@@ -282,7 +282,7 @@ FORGERS = {
     "ends the loop around it": "def f(x): raise StopIteration",
     "own error": "class X(BaseException): pass\ndef f(x): raise X",
     "patched channel": (
-        "import gc\nfrom assay_sandbox.slot import remote\n"
+        "import gc\nfrom assay_sandbox.slot.grading import remote\n"
         "remote.Remote._do = lambda self, kind, rest: E()\ndef f(x): return 0" + _OBJECT
     ),
     "sends bytes that are no message": (
@@ -317,11 +317,11 @@ FORGERS = {
         "    channel().send(['raise', (None, names), (), '', None, None])"
     ),
     "claims that it is a function of Python's": (
-        "import sys\nfrom assay_sandbox.slot import remote\n"
+        "import sys\nfrom assay_sandbox.slot.grading import remote\n"
         "remote.library_name = lambda value: ('unittest.mock', 'ANY')\ndef f(x): return f"
     ),
     "claims what its object is": (
-        "from assay_sandbox.slot import remote\n"
+        "from assay_sandbox.slot.grading import remote\n"
         "remote.describe_kind = lambda value: 'function'\ndef f(x): return E()" + _OBJECT
     ),
 }  # fmt: skip

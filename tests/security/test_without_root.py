@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from tests.conftest import wait_until
-from tests.security import plain_user
-from tests.security.plain_user import PlainUserSandbox
+from tests.support import plain_user
+from tests.support.plain_user import PlainUserSandbox
 
 pytestmark = pytest.mark.skipif(
     plain_user.WHY_NOT is not None, reason=plain_user.WHY_NOT or "it can be started"

@@ -1,0 +1,176 @@
+"""A value that cannot be, or a key that is not there, is refused with its name."""
+
+import json
+from collections.abc import Iterator
+from typing import Any
+
+import helm_python
+import pytest
+import yaml
+
+from tests.support.chart.rendering import CHART, at, merge, render
+
+SCHEMA = json.loads((CHART / "values.schema.json").read_text())
+DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
+
+
+def resolved(schema: dict[str, Any]) -> dict[str, Any]:
+    """What a reference stands for."""
+    if "$ref" in schema:
+        found: dict[str, Any] = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
+        return found
+    return schema
+
+
+def sections(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
+    """Every object of the schema that has keys of its own, with its path in the values."""
+    if "properties" in schema:
+        yield path, schema
+        for key, below in schema["properties"].items():
+            yield from sections(resolved(below), f"{path}.{key}".lstrip("."))
+
+
+SECTIONS = dict(sections(SCHEMA))
+
+
+def default_at(path: str) -> Any:
+    value: Any = DEFAULTS
+    for key in path.split(".") if path else ():
+        value = value[key]
+    return value
+
+
+@pytest.mark.parametrize(
+    "path", [path for path in SECTIONS if not path.endswith((".requests", ".limits"))]
+)
+def test_the_schema_and_the_defaults_have_the_same_keys(path: str) -> None:
+    expected = set(SECTIONS[path]["properties"]) - {"global"}
+    assert set(default_at(path)) == expected
+
+
+@pytest.mark.parametrize("path", SECTIONS)
+def test_a_key_that_is_not_known_is_refused_everywhere(path: str) -> None:
+    with pytest.raises(helm_python.HelmValuesError) as caught:
+        render(at(f"{path}.surprise".lstrip("."), 1))
+    pointer = "/" + path.replace(".", "/") if path else ""
+    assert f"'{pointer}': additional properties 'surprise' not allowed" in str(caught.value)
+
+
+WRONG: list[tuple[str, object]] = [
+    ("image.pullPolicy", "Sometimes"),
+    ("image.registry", "two words"),
+    ("auth.existingSecret", ""),
+    ("auth.enabled", "yes"),
+    ("inference.accelerator", "amd"),
+    ("inference.engine", "replicas"),
+    ("inference.gpus", 0),
+    ("inference.replicas", "two"),
+    ("inference.model.folder", "../../etc"),
+    ("inference.model.folder", "/abs"),
+    ("inference.modelCache.size", "lots"),
+    ("inference.modelCache.accessMode", "ReadOnlyMany"),
+    ("inference.startupS", 1),
+    ("inference.graceS", 5),
+    ("inference.sharedMemory", "8 Gi"),
+    ("inference.image.digest", "latest"),
+    ("inference.image.name", ""),
+    ("sandbox.isolation", "none"),
+    ("sandbox.level", "fallback"),
+    ("sandbox.slots", 0),
+    ("sandbox.seccompProfile", "../../etc/passwd"),
+    ("sandbox.runtimeClassName", ""),
+    ("sandbox.replicas", 0),
+    ("sandbox.autoscaling.cpuPercent", 400),
+    ("judge.shared", "memory"),
+    ("judge.egress.internet", "443"),
+    ("judge.config", "chain: []"),
+    ("reward.podDisruptionBudget.maxUnavailable", -1),
+    ("trainer.kind", "Deployment"),
+    ("trainer.weightTransfer", "upload"),
+    ("trainer.run.name", "Bad Name"),
+    ("worker.concurrency", 0),
+    ("worker.autoscaling.by", "memory"),
+    ("redis.external.port", 70000),
+    ("redis.existingSecret", "Upper"),
+    ("monitoring.serviceMonitor.intervalS", "15s"),
+    ("monitoring.namespace", ""),
+    ("monitoring.traces.endpoint", "collector:4318"),
+    ("networkPolicy.dns.address", "dns.example.com"),
+    ("networkPolicy.dns.podLabel.key", ""),
+    ("ingress.hosts.trainer", "https://a.example.com"),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), WRONG)
+def test_a_wrong_value_is_refused_with_its_name(path: str, value: object) -> None:
+    with pytest.raises(helm_python.HelmValuesError, match="/" + path.replace(".", "/") + "'"):
+        render(at(path, value))
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "where"),
+    [
+        ("redis.external.cidrs", ["10.0.0.1"], "/redis/external/cidrs/0"),
+        ("image.pullSecrets", ["Not A Name"], "/image/pullSecrets/0"),
+        ("worker.tolerations", [{"effect": "Never"}], "/worker/tolerations/0/effect"),
+        ("networkPolicy.clients", [{}], "/networkPolicy/clients/0"),
+        ("judge.egress.pods", [{"port": 80}], "/judge/egress/pods/0"),
+    ],
+)
+def test_a_wrong_entry_is_refused_with_its_place(path: str, value: object, where: str) -> None:
+    with pytest.raises(helm_python.HelmValuesError, match=where + "'"):
+        render(at(path, value))
+
+
+@pytest.mark.parametrize(
+    "name", ["ASSAY_TOKEN", "ASSAY_SANDBOX_TOKEN", "OPENAI_API_KEY", "ASSAY_REDIS_URL", "lower"]
+)
+def test_a_secret_is_no_plain_variable(name: str) -> None:
+    with pytest.raises(helm_python.HelmValuesError, match=name):
+        render({"worker": {"environment": {name: "x"}}})
+
+
+def test_a_setting_whose_name_speaks_of_tokens_is_one() -> None:
+    render({"inference": {"environment": {"ASSAY_INFERENCE_PREFIX_TOKENS": 128}}})
+
+
+APART: list[tuple[dict[str, Any], str]] = [
+    (
+        {"judge": {"autoscaling": {"enabled": True, "minReplicas": 9, "maxReplicas": 2}}},
+        "judge.autoscaling.minReplicas is above judge.autoscaling.maxReplicas",
+    ),
+    ({"judge": {"shared": "process"}}, "judge.shared: process gives each replica limits"),
+    (
+        {"inference": {"replicas": 2}, "trainer": {"weightTransfer": "direct"}},
+        "trainer.weightTransfer: direct reaches one engine",
+    ),
+    ({"trainer": {"kind": "Job"}}, "trainer.kind: Job needs trainer.run.file"),
+    (
+        {"inference": {"modelDownload": {"enabled": True}}},
+        "inference.modelDownload needs repository and folder",
+    ),
+    (
+        {"inference": {"engine": "sglang", "gpus": 2}},
+        "inference.gpus: sglang uses one GPU for each process",
+    ),
+    ({"ingress": {"enabled": True}}, "ingress.enabled needs one of ingress.hosts"),
+    (
+        {"ingress": {"enabled": True, "hosts": {"trainer": "a.b"}}, "auth": {"enabled": False}},
+        "ingress.enabled needs auth.enabled",
+    ),
+    ({"redis": {"enabled": False}}, "redis.enabled: false needs redis.external.host"),
+    (
+        {"redis": {"enabled": False, "external": {"host": "redis.example.com"}}},
+        "redis.external.cidrs: policies name addresses",
+    ),
+]
+
+
+@pytest.mark.parametrize(("values", "message"), APART)
+def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], message: str) -> None:
+    with pytest.raises(helm_python.HelmRenderError, match=message):
+        render(values)
+
+
+def test_a_chart_above_may_hand_down_its_globals() -> None:
+    render(merge({"global": {"region": "north"}}, {}))

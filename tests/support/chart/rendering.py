@@ -1,0 +1,140 @@
+"""The chart as Helm's own engine renders it."""
+
+import functools
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import helm_python
+import yaml
+
+from tests.support.chart.crds import CRD_SCHEMAS, check_crd
+from tests.support.chart.kubernetes_schemas import NEWEST, check_object
+
+ROOT = Path(__file__).parents[3]
+CHART = ROOT / "k8s" / "assay"
+EXAMPLES = ("values-a100.yaml", "values-kind-cpu.yaml", "values-production.yaml")
+NAME, NAMESPACE = "assay", "mesh"
+#: The oldest that Chart.yaml allows, and the newest that there are schemas of.
+VERSIONS = ("1.30.0", NEWEST)
+
+Values = Mapping[str, Any]
+Manifest = dict[str, Any]
+#: What holds pods, and where.
+_POD_PATHS: dict[str, tuple[str, ...]] = {
+    "Pod": (),
+    "Deployment": ("spec", "template"),
+    "StatefulSet": ("spec", "template"),
+    "DaemonSet": ("spec", "template"),
+    "Job": ("spec", "template"),
+}
+
+
+class Rendered(NamedTuple):
+    """All objects, by template: its path below templates/."""
+
+    by_template: dict[str, list[Manifest]]
+    notes: str
+
+    @property
+    def objects(self) -> list[Manifest]:
+        return [item for items in self.by_template.values() for item in items]
+
+    def one(self, template: str) -> Manifest:
+        """The one object of a template."""
+        (found,) = self.by_template[template]
+        return found
+
+    def of_kind(self, kind: str) -> list[Manifest]:
+        return [item for item in self.objects if item["kind"] == kind]
+
+    def pods(self) -> Iterator[tuple[str, Manifest]]:
+        """Every pod or pod template, with the name of what makes it."""
+        for item in self.objects:
+            if item["kind"] in _POD_PATHS:
+                pod = item
+                for key in _POD_PATHS[item["kind"]]:
+                    pod = pod[key]
+                yield item["metadata"]["name"], pod
+
+
+@functools.cache
+def chart(folder: Path = CHART) -> helm_python.Chart:
+    helm_python.disable_logging()  # it tells of every link that it follows
+    return helm_python.Chart.load(folder)
+
+
+def render(values: Values | None = None, *, folder: Path = CHART, name: str = NAME) -> Rendered:
+    """Raises HelmValuesError and HelmRenderError for what the chart refuses."""
+    text = _rendered(json.dumps(values or {}, sort_keys=True), folder, name)
+    return Rendered(*json.loads(text))  # anew each time: who asks may change it
+
+
+@functools.cache
+def _rendered(values: str, folder: Path, name: str) -> str:
+    files = chart(folder).render(json.loads(values), name=name, namespace=NAMESPACE)
+    by_template, notes = {}, ""
+    for path, text in files.items():
+        template = path.partition("/templates/")[2]
+        if template == "NOTES.txt":
+            notes = text
+        else:
+            items = yaml.load_all(text, yaml.CSafeLoader)
+            by_template[template] = [item for item in items if item]
+    return json.dumps([by_template, notes])
+
+
+def example(*names: str) -> dict[str, Any]:
+    """The values of one or several example files, later ones over earlier ones."""
+    merged: dict[str, Any] = {}
+    for name in names:
+        merged = merge(merged, yaml.safe_load((CHART / name).read_text()))
+    return merged
+
+
+def merge(below: Values, above: Values) -> dict[str, Any]:
+    """As Helm lays one values file over another."""
+    merged = dict(below)
+    for key, value in above.items():
+        old = merged.get(key)
+        both = isinstance(value, Mapping) and isinstance(old, Mapping)
+        merged[key] = merge(old, value) if both and old is not None else value
+    return merged
+
+
+def at(path: str, value: object) -> dict[str, Any]:
+    """Values that set one dotted path."""
+    first, _, rest = path.partition(".")
+    return {first: at(rest, value) if rest else value}
+
+
+def check(rendered: Rendered, versions: tuple[str, ...] = VERSIONS) -> None:
+    """Every object against the schema of its kind, strictly; names the object that is wrong."""
+    assert rendered.objects
+    for item in rendered.objects:
+        text = json.dumps(item, sort_keys=True)
+        for version in versions:
+            problem = _problem(text, version)
+            assert problem is None, f"{item['kind']} {item['metadata']['name']}: {problem}"
+
+
+@functools.cache
+def _problem(text: str, version: str) -> str | None:
+    item = json.loads(text)
+    if (item["apiVersion"], item["kind"]) in CRD_SCHEMAS:
+        return check_crd(item)
+    return check_object(item, version)
+
+
+def container(pod: Manifest, index: int = 0) -> Manifest:
+    found: Manifest = pod["spec"]["containers"][index]
+    return found
+
+
+def environment(pod: Manifest) -> dict[str, Any]:
+    """Variables of the first container: a value, or where it comes from."""
+    return {
+        item["name"]: item.get("value", item.get("valueFrom"))
+        for item in container(pod).get("env", [])
+    }

@@ -1,0 +1,78 @@
+"""Verifiers by themselves, with neighbours that do as they are told."""
+
+from inspect import isawaitable
+from typing import Any
+
+from assay_reward.instruments import ComponentUsage, Instruments
+from assay_reward.long_texts import most_at_once, start_measuring
+from assay_reward.rubric import ComponentConfig
+from assay_reward.verifiers import VERIFIERS
+from assay_reward.verifiers.verifier import GroupContext, Measurement, Verifier
+from assay_shared.answers.formulas.symbolic import Symbolic
+from assay_shared.errors import InfrastructureError, TooHard, to_failure
+from assay_shared.runtime.workers import Workers
+from assay_shared.types import Answer, Failure, FailureClass, StdinCase
+from tests.support.fakes import FakeJudge, FakeSandbox, make_task
+
+#: Closed at the end of the session.
+WORKERS = Workers(("assay_reward.long_texts",), num=1)
+FOUR_TESTS = (StdinCase(stdin="", expected_stdout="1"),) * 4
+
+
+async def find(
+    verifier: Verifier[Any],
+    *answers: Answer,
+    sandbox: FakeSandbox | None = None,
+    judge: FakeJudge | None = None,
+    symbolic: Symbolic | None = None,
+    num_tokens: tuple[int, ...] = (),
+    truncated: tuple[bool, ...] = (),
+    options: dict[str, object] | None = None,
+    cpu_s: float = 20.0,
+    **task: object,
+) -> list[Measurement | Failure]:
+    """What the verifier finds of the answers, checked against its span."""
+    instruments = Instruments(
+        sandbox or FakeSandbox(),
+        judge or FakeJudge(),
+        symbolic or Symbolic(1.0),
+        workers=WORKERS,
+        cpu_s=cpu_s,
+    )
+    name = next(name for name, known in VERIFIERS.items() if known is verifier)
+    component = ComponentConfig.model_validate({"verifier": name, "options": options or {}})
+    changes: dict[str, object] = {"tests": FOUR_TESTS} | task
+    sitting = GroupContext(
+        make_task("t", **changes), answers, instruments, num_tokens=num_tokens, truncated=truncated
+    )
+    sitting.admitted = tuple(range(len(answers)))
+    chosen = component.parsed_options
+    verifier.check(sitting.task, chosen)
+    span = verifier.span(chosen)
+    results: list[Measurement | Failure] = []
+    for index in sitting.admitted:
+        try:
+            measured = start_measuring(
+                sitting.candidate(index, ComponentUsage()),
+                component,
+                most_at_once(sitting, component),
+            )
+            found = await measured if isawaitable(measured) else measured
+        except (InfrastructureError, TooHard) as error:
+            found = to_failure(error, "reward")
+        if isinstance(found, Measurement):
+            assert span.low <= found.value <= span.high
+        results.append(found)
+    return results
+
+
+async def measure(verifier: Verifier[Any], *answers: Answer, **given: Any) -> list[float | None]:
+    """The verifier's values for the answers; None where there is a failure."""
+    found = await find(verifier, *answers, **given)
+    return [one.value if isinstance(one, Measurement) else None for one in found]
+
+
+def assert_too_hard(found: Measurement | Failure) -> None:
+    """It is a failure that no retry helps, which a rubric makes a wrong answer of."""
+    assert isinstance(found, Failure)
+    assert (found.failure_class, found.retryable) == (FailureClass.BUDGET, False)
