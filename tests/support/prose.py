@@ -1,0 +1,111 @@
+"""Counts riddling English in Python files and in pages: `python -m tests.support.prose [PATH ...]`."""
+
+import ast
+import io
+import re
+import sys
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+RELATIVE = re.compile(r"\b(?:what|that|which|who|whose|where|whether|those|one)\b", re.IGNORECASE)
+BANNED = re.compile(
+    r"(?<!there )\b(?:is|are) no (?!longer\b|more\b|less\b|fewer\b|later\b|earlier\b)\w+"
+    r"|\bin hand\b|\banew\b|\b(?:go|goes|going|gone|went) on\b|\bso (?:many|often)\b"
+    r"|\bby (?:itself|themselves)\b|\blook(?:s|ed|ing)? at\b|\bof (?:its|their) own\b"
+    r"|\bwhere there (?:is|are)\b|\bmend(?:s|ed|ing)?\b|\bbeside\b|\bin vain\b",
+    re.IGNORECASE,
+)
+FENCED = re.compile(r"^ *```.*?^ *```|<[^>]*>|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Counts:
+    """Counts of one text or many: docstring words, relative words among them, banned phrases."""
+
+    words: int
+    relative: int
+    banned: tuple[str, ...]
+
+    @property
+    def relative_per_100(self) -> float:
+        """Return relative words per 100 docstring words."""
+        return 100 * self.relative / max(1, self.words)
+
+
+def python_files(folder: Path) -> list[Path]:
+    """Return the Python files under `folder`, sorted."""
+    return sorted(p for p in folder.rglob("*.py") if "__pycache__" not in p.parts)
+
+
+def count_python(files: list[Path]) -> Counts:
+    """Count the prose of Python files: docstrings, comments, and strings of three words or more."""
+    words, relative, banned = 0, 0, []
+    for file in files:
+        source = file.read_text(encoding="utf-8")
+        tree = ast.parse(source)
+        docstrings = dict(_docstrings(tree))
+        for text in docstrings.values():
+            words += len(re.findall(r"[A-Za-z']+", text))
+            relative += len(RELATIVE.findall(text))
+        texts = [*docstrings.items(), *_messages(tree, set(docstrings)), *_comments(source)]
+        banned += [f"{file}:{line}: {found}" for line, text in texts for found in _banned(text)]
+    return Counts(words, relative, tuple(banned))
+
+
+def banned_in_page(page: Path) -> list[str]:
+    """Return the banned phrases of a Markdown page, as `page: phrase`; code is not read."""
+    prose = FENCED.sub(" ", page.read_text(encoding="utf-8"))
+    return [f"{page}: {found}" for found in _banned(prose)]
+
+
+def _banned(text: str) -> list[str]:
+    flat = " ".join(text.split())
+    return [flat[max(0, m.start() - 25) : m.end() + 20] for m in BANNED.finditer(flat)]
+
+
+def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef):
+            text = ast.get_docstring(node, clean=False)
+            if text is not None:
+                yield node.body[0].lineno, text
+
+
+def _messages(tree: ast.Module, docstring_lines: set[int]) -> Iterator[tuple[int, str]]:
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
+            if node.lineno not in docstring_lines and len(node.value.split()) > 2:
+                yield node.lineno, node.value
+
+
+def _comments(source: str) -> Iterator[tuple[int, str]]:
+    for token in tokenize.generate_tokens(io.StringIO(source).readline):
+        if token.type == tokenize.COMMENT:
+            yield token.start[0], token.string
+
+
+def main(paths: list[str]) -> None:
+    """Print the counts of each path, and of all of them together."""
+    files: list[Path] = []
+    for name in paths or ["services", "shared"]:
+        path = Path(name)
+        found = [path] if path.suffix == ".py" else python_files(path)
+        files += found
+        for page in [path] if path.suffix == ".md" else sorted(path.rglob("*.md")):
+            print(*banned_in_page(page), sep="\n")
+    for file in files:
+        counts = count_python([file])
+        if counts.banned or counts.relative_per_100 > 3:
+            print(f"{file}: {counts.relative} of {counts.words} ({counts.relative_per_100:.1f})")
+            print(*(f"    {found}" for found in counts.banned), sep="\n")
+    counts = count_python(files)
+    print(
+        f"{len(files)} files: {counts.words} words in docstrings, "
+        f"{counts.relative_per_100:.1f} relative per 100, {len(counts.banned)} banned phrases"
+    )
+
+
+if __name__ == "__main__":
+    main(sys.argv[1:])
