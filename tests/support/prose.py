@@ -1,4 +1,7 @@
-"""Counts riddling English in Python files and in pages: `python -m tests.support.prose [PATH ...]`."""
+"""Counts relative words and banned phrases in Python files and Markdown pages.
+
+Run as `python -m tests.support.prose [PATH ...]`.
+"""
 
 import ast
 import io
@@ -17,6 +20,8 @@ BANNED = re.compile(
     r"|\bwhere there (?:is|are)\b|\bmend(?:s|ed|ing)?\b|\bbeside\b|\bin vain\b",
     re.IGNORECASE,
 )
+#: Relative words per 100 words of docstrings that a package may have.
+LIMIT = 3.0
 FENCED = re.compile(r"^ *```.*?^ *```|<[^>]*>|`[^`\n]*`", re.MULTILINE | re.DOTALL)
 
 
@@ -75,9 +80,10 @@ def _docstrings(tree: ast.Module) -> Iterator[tuple[int, str]]:
 
 def _messages(tree: ast.Module, docstring_lines: set[int]) -> Iterator[tuple[int, str]]:
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str):
-            if node.lineno not in docstring_lines and len(node.value.split()) > 2:
-                yield node.lineno, node.value
+        match node:
+            case ast.Constant(value=str(text)) if len(text.split()) > 2:
+                if node.lineno not in docstring_lines:
+                    yield node.lineno, text
 
 
 def _comments(source: str) -> Iterator[tuple[int, str]]:
@@ -89,22 +95,22 @@ def _comments(source: str) -> Iterator[tuple[int, str]]:
 def main(paths: list[str]) -> None:
     """Print the counts of each path, and of all of them together."""
     files: list[Path] = []
-    for name in paths or ["services", "shared"]:
-        path = Path(name)
-        found = [path] if path.suffix == ".py" else python_files(path)
-        files += found
+    lines: list[str] = []
+    for path in map(Path, paths or ["services", "shared"]):
+        files += [path] if path.suffix == ".py" else python_files(path)
         for page in [path] if path.suffix == ".md" else sorted(path.rglob("*.md")):
-            print(*banned_in_page(page), sep="\n")
+            lines += banned_in_page(page)
     for file in files:
         counts = count_python([file])
-        if counts.banned or counts.relative_per_100 > 3:
-            print(f"{file}: {counts.relative} of {counts.words} ({counts.relative_per_100:.1f})")
-            print(*(f"    {found}" for found in counts.banned), sep="\n")
+        if counts.banned or counts.relative_per_100 > LIMIT:
+            lines.append(f"{file}: {counts.relative_per_100:.1f} per 100 of {counts.words}")
+            lines += [f"    {found}" for found in counts.banned]
     counts = count_python(files)
-    print(
+    lines.append(
         f"{len(files)} files: {counts.words} words in docstrings, "
         f"{counts.relative_per_100:.1f} relative per 100, {len(counts.banned)} banned phrases"
     )
+    sys.stdout.write("\n".join(lines) + "\n")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from pydantic import BaseModel
 
 from assay_shared.runs.run_folder import Event
-from assay_trainer.interval import Interval
+from assay_shared.statistics.interval import Interval
 
 
 class StageStarted(BaseModel):

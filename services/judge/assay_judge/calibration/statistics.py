@@ -7,6 +7,7 @@ from numpy.typing import NDArray
 from scipy import stats
 
 from assay_judge.calibration_record import Estimate, McNemar
+from assay_shared.statistics.interval import wilson_bounds
 
 CONFIDENCE = 0.95
 _TAIL = (1 - CONFIDENCE) / 2
@@ -17,16 +18,8 @@ def proportion(count: int, n: int) -> Estimate | None:
     """A share with Wilson's score interval; null for a share of nothing."""
     if n == 0:
         return None
-    low, high = _wilson(count / n, n)
+    low, high = wilson_bounds(count / n, n, CONFIDENCE)
     return Estimate(value=count / n, low=low, high=high, n=n)
-
-
-def _wilson(share: float, n: float) -> tuple[float, float]:
-    """Wilson's score interval of a share of `n`, which need not be a whole number."""
-    z = float(stats.norm.ppf(1 - _TAIL))
-    middle = (share + z**2 / (2 * n)) / (1 + z**2 / n)
-    half = z * float(np.sqrt(share * (1 - share) / n + z**2 / (4 * n**2))) / (1 + z**2 / n)
-    return max(0.0, min(share, middle - half)), min(1.0, max(share, middle + half))
 
 
 def clustered_share(clusters: Sequence[Sequence[bool]]) -> Estimate | None:
@@ -41,7 +34,7 @@ def clustered_share(clusters: Sequence[Sequence[bool]]) -> Estimate | None:
         return None
     n = sum(map(len, known))
     share = sum(map(sum, known)) / n
-    low, high = _wilson(share, n * _design(known, share * (1 - share)))
+    low, high = wilson_bounds(share, n * _design(known, share * (1 - share)), CONFIDENCE)
     return Estimate(value=share, low=low, high=high, n=n)
 
 

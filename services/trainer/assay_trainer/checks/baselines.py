@@ -6,11 +6,11 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from assay_shared.clients.batching import BatchRewarder
+from assay_shared.statistics.bootstrap import mean_interval
+from assay_shared.statistics.interval import Interval, wilson_interval
 from assay_shared.types import Answer, Scored, ScoreRequest, Status, Task
 from assay_trainer.checks.rewards import GOLD, estimated_tokens, rewards_of, score_all
 from assay_trainer.checks.wrong_answers import Corpus
-from assay_trainer.interval import Interval
-from assay_trainer.statistics import mean_interval, wilson_interval
 
 TrivialPolicy = Callable[[Task, Corpus], Answer]
 

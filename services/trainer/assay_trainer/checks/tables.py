@@ -4,10 +4,10 @@ from rich.box import MARKDOWN
 from rich.console import Console
 from rich.table import Table
 
+from assay_shared.statistics.interval import Interval
 from assay_shared.types import Scored
 from assay_trainer.checks.baselines import BaselineEarnings
 from assay_trainer.checks.rewards import KINDS, Check, RewardFinding, Validation
-from assay_trainer.interval import Interval
 
 _SHOWN = 5
 _MAX_TEXT = 60

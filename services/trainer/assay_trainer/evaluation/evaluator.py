@@ -10,6 +10,8 @@ from pydantic import BaseModel
 
 from assay_shared.errors import BudgetExceeded
 from assay_shared.runs.run_folder import RunFolder
+from assay_shared.statistics.bootstrap import mean_interval, paired_difference
+from assay_shared.statistics.interval import Interval
 from assay_shared.types import (
     Completion,
     Failure,
@@ -25,10 +27,9 @@ from assay_shared.types import (
     Task,
 )
 from assay_trainer.config import EvaluationConfig
-from assay_trainer.interval import Interval
+from assay_trainer.evaluation.pass_at_k import pass_at_k
 from assay_trainer.rollouts.dispatcher import RolloutDispatcher
 from assay_trainer.rollouts.set_aside import SetAside, own_failure
-from assay_trainer.statistics import mean_interval, paired_difference, pass_at_k
 from assay_trainer.weights.versions import sampled_by
 
 _WAIT_S = 0.5

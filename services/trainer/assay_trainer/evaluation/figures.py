@@ -12,10 +12,10 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import MaxNLocator
 
+from assay_shared.statistics.interval import Interval
 from assay_shared.types import Status
 from assay_trainer.evaluation.evaluator import TaskEvaluation
 from assay_trainer.events import StepEvent
-from assay_trainer.interval import Interval
 
 _BEFORE, _AFTER, _FAINT = "#8a8f98", "#2563eb", "#d4d7dc"
 _COLOURS = {"before": _BEFORE, "after": _AFTER}
