@@ -71,14 +71,24 @@ def named_source(name: str) -> Source:
     return JsonlSource(kind="jsonl", path=Path(name))
 
 
-def open_dataset(source: Source, purpose: DatasetPurpose, data_folder: Path | None) -> Dataset:
-    """The tasks of `source`.
+def open_dataset(
+    source: Source,
+    purpose: DatasetPurpose,
+    data_folder: Path | None,
+    *,
+    takes_half_characters: bool = False,
+) -> Dataset:
+    """Return the tasks of `source`.
+
+    Args:
+        takes_half_characters: keep rows with a lone surrogate for a caller who sets them aside;
+            an id never has one.
 
     Raises:
         RoleError: a task that is not for training, opened for it.
         DatasetError: a row that cannot be used, with file, line and field.
     """
-    dataset = _read(source, purpose, data_folder)
+    dataset = _read(source, purpose, data_folder, takes_half_characters)
     if not dataset.tasks:
         raise DatasetError(f"{source.kind} has no tasks")
     if purpose is DatasetPurpose.TRAIN:
@@ -88,16 +98,20 @@ def open_dataset(source: Source, purpose: DatasetPurpose, data_folder: Path | No
     return dataset
 
 
-def _read(source: Source, purpose: DatasetPurpose, data_folder: Path | None) -> Dataset:
+def _read(
+    source: Source, purpose: DatasetPurpose, data_folder: Path | None, takes_half_characters: bool
+) -> Dataset:
     if isinstance(source, GeneratedSource):
         return _generated(source, Role.TRAIN if purpose is DatasetPurpose.TRAIN else Role.TEST)
     if isinstance(source, JsonlSource):
-        dataset = _of_file(source.path, _whole_task)
+        dataset = _of_file(source.path, _whole_task, takes_half_characters=takes_half_characters)
         wanted = [task for task in dataset.tasks if source.role in (None, task.role)]
         return Dataset(wanted)
     if isinstance(source, Gsm8kSource):
         return _gsm8k(source, purpose, data_folder)
-    return _of_file(human_eval_path(source, data_folder), _human_eval_task)
+    return _of_file(
+        human_eval_path(source, data_folder), _human_eval_task, takes_half_characters=False
+    )
 
 
 def _whole_task(row: object) -> Task:
@@ -111,13 +125,16 @@ def _whole_task(row: object) -> Task:
     return task
 
 
-def _of_file(path: Path, parse: Callable[[object], Task]) -> Dataset:
+def _of_file(
+    path: Path, parse: Callable[[object], Task], *, takes_half_characters: bool
+) -> Dataset:
     def checked(row: object) -> Task:
-        half = find_half_character(row)
+        task = parse(row)
+        half = find_half_character({"id": task.id} if takes_half_characters else row)
         if half is not None:
             name = ".".join(map(str, half)).encode(errors="backslashreplace").decode()
             raise DatasetError("must be Unicode text without lone surrogates", field=name)
-        return parse(row)
+        return task
 
     return Dataset(list(read_json_lines(path, checked, lambda task: task.id)))
 
@@ -142,4 +159,4 @@ def _gsm8k(source: Gsm8kSource, purpose: DatasetPurpose, data_folder: Path | Non
     def parse(row: object) -> Task:
         return gsm8k_task(row, next(numbers), Role(split))
 
-    return _of_file(folder / f"{split}.jsonl", parse)
+    return _of_file(folder / f"{split}.jsonl", parse, takes_half_characters=False)

@@ -38,7 +38,7 @@ def open_set(
         DatasetError: a row that cannot be used, or too many tasks to set aside.
         RoleError: a task that is not for training, opened for it.
     """
-    dataset = open_dataset(source, purpose, folder)
+    dataset = open_dataset(source, purpose, folder, takes_half_characters=True)
     set_aside = SetAside(name, len(dataset.tasks), max_share, report)
     set_aside.add_all(unreadable(dataset.tasks))
     set_aside.refuse_if_all()

@@ -54,6 +54,19 @@ def test_a_bad_row_is_refused_with_file_line_and_field(
         open_dataset(write(tmp_path, *lines), DatasetPurpose.EVALUATE, None)
 
 
+def test_a_run_takes_half_characters_to_set_them_aside_but_not_in_an_id(tmp_path: Path) -> None:
+    source = write(tmp_path, row(prompt="\ud800"))
+    opened = open_dataset(source, DatasetPurpose.EVALUATE, None, takes_half_characters=True)
+    assert [task.prompt for task in opened.tasks] == ["\ud800"]
+    with pytest.raises(DatasetError, match=r"id: .*must be Unicode text"):
+        open_dataset(
+            write(tmp_path, row(id="\ud800")),
+            DatasetPurpose.EVALUATE,
+            None,
+            takes_half_characters=True,
+        )
+
+
 @pytest.mark.parametrize("field", ["id", "dataset", "role", "prompt", "rubric"])
 def test_a_row_says_what_a_request_to_score_may_leave_out(tmp_path: Path, field: str) -> None:
     line = json.loads(row())
