@@ -23,7 +23,7 @@ class SandboxSettings(ServiceSettings):
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
-    #: What holds programs apart; see docs/sandbox.md.
+    #: What holds programs apart; see docs/sandbox_isolation.md.
     sandbox_isolation: Isolation = "pooled"
     #: Serve with less than `sandbox_isolation` only down to this; else refuse to start.
     sandbox_minimum_isolation: Isolation = "pooled"

@@ -250,7 +250,7 @@ def test_a_check_sees_what_is_missing(
 
 
 def test_memory_holds_what_programs_may_use_at_once() -> None:
-    """docs/sandbox.md: slots x (memory_bytes + 3 x writable) + 200 MB, and /tmp."""
+    """docs/sandbox_isolation.md: slots x (memory_bytes + 3 x writable) + 200 MB, and /tmp."""
     mebibytes = {"Mi": 1, "Gi": 1024}
     for values in KINDS:
         pod = dict(pods(values))["assay-sandbox"]

@@ -48,7 +48,7 @@ _NUM_POOLS = len(PROFILES)
 _HOW_TO_GRANT = (
     "slots need user, mount and pid namespaces, with a /proc of their own. In Docker these are "
     "--security-opt seccomp=services/sandbox/seccomp.json, systempaths=unconfined and, on a host "
-    "with AppArmor, apparmor=unconfined: see In a container in docs/sandbox.md. Or set "
+    "with AppArmor, apparmor=unconfined: see In a container in docs/sandbox_isolation.md. Or set "
     "ASSAY_SANDBOX_MINIMUM_ISOLATION=fallback to serve with less"
 )
 
