@@ -210,7 +210,7 @@ class Choice:
 
 
 def subjects_of(choice: Choice, data: Path) -> list[Subject]:
-    """Return the chosen subjects in random order.
+    """Return the chosen subjects, shuffled by the seed.
 
     Raises:
         DatasetError: a name is not in `CORPORA`, or a file cannot be read.
