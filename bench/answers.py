@@ -1,11 +1,11 @@
-"""Whether real answers equal themselves as models write them, and differ from other answers.
+"""Checks answer equality on real data sets: gold answers in models' notations, and wrong answers.
 
     ASSAY_DATA=/folder python bench/answers.py [--limit ROWS] [--output FILE]
 
-Each gold answer of each set is compared, as the rubric `math` does it, with itself in the ways that
-models write it, and with wrong answers: those of the next rows, and itself with a sign, digit,
-operator, unit or word changed. The options of multiple-choice sets are named in the usual ways, and
-in ways that choose nothing or another option. A row is not gradable if no comparison was possible.
+Each gold answer is compared, as by the rubric `math`, with itself in the notations of models. It is
+also compared with wrong answers: those of the next rows, and itself with a changed sign, digit,
+operator, unit or word. The options of multiple-choice sets are named in the usual ways, and in ways
+to choose nothing or another option. A row is not gradable if no comparison was possible.
 """
 
 import argparse
@@ -60,7 +60,7 @@ _OPERATORS = {"+": "-", "-": "+", "<": ">", "\\le": "\\ge", "\\cup": "\\cap"}
 
 @dataclass
 class Table:
-    """What was compared of one set: rows by outcome, and the comparisons that went wrong."""
+    """The result for a data set: rows by outcome, and the comparisons with a wrong result."""
 
     name: str
     rows: Counter[str] = field(default_factory=Counter)
@@ -80,14 +80,14 @@ class Table:
 
 
 def rows_of(path: Path) -> Iterator[dict[str, Any]]:
-    """The objects of a file with one JSON object a line."""
+    """Yield the objects of a JSON Lines file."""
     with gzip.open(path) if path.suffix == ".gz" else path.open("rb") as lines:
         for line in lines:
             yield json.loads(line)
 
 
 def own_renderings(gold: str) -> dict[str, str]:
-    """The gold answer as models write it, by the name of the way."""
+    """Return the gold answer in models' notations, by the name of the notation."""
     gold = whole_reference(gold)
     found = {
         "boxed": rf"Adding up gives \boxed{{{gold}}}.",
@@ -104,14 +104,14 @@ def own_renderings(gold: str) -> dict[str, str]:
 
 
 def _spaced(gold: str) -> str:
-    """With a space around each sign outside words and commands."""
+    """Return the answer with a space around each sign outside words and commands."""
     if re.search(r"[A-Za-z]{2,}(?<!frac)(?<!sqrt)(?<!pi)", gold):
         return gold
     return re.sub(r"(?<=[\w})])([-+])(?=[\w\\({])", r" \1 ", gold)
 
 
 def number_of(gold: str) -> Fraction | None:
-    """The value of a plain whole number, decimal or LaTeX fraction: by rules of its own."""
+    """Return the value of a plain whole number, decimal or LaTeX fraction, by independent rules."""
     bare = gold.replace(",", "").replace("$", "").replace("\\", "").replace("_", "x").strip()
     if "," in gold and not re.fullmatch(r"-?\d{1,3}(,\d{3})+(\.\d+)?", gold.strip("$\\ ")):
         return None
@@ -159,7 +159,7 @@ def _decimal(value: Fraction) -> str:
 
 
 def changed(gold: str, rng: random.Random) -> dict[str, str]:
-    """The gold answer with one thing changed that makes it wrong, by the name of the change."""
+    """Return the gold answer with a single change to make it wrong, by the name of the change."""
     gold = whole_reference(gold)
     found: dict[str, str] = {}
     digits = [place for place, letter in enumerate(gold) if letter in "0123456789"]
@@ -188,7 +188,7 @@ def changed(gold: str, rng: random.Random) -> dict[str, str]:
 
 
 def really_differ(one: str, other: str) -> bool:
-    """Whether two answers of a data set differ, by rules that are not those under test."""
+    """Return True if two answers of a data set differ, by rules independent of the tested code."""
     first, second = (
         re.sub(r"\\text|\\[!,; ]|[\s${}.]|(?<=\\)[dt](?=frac)", "", t) for t in (one, other)
     )
@@ -199,7 +199,7 @@ def really_differ(one: str, other: str) -> bool:
 
 
 async def compare(answer: str, reference: str, symbolic: Symbolic) -> bool:
-    """As the rubric `math` compares them."""
+    """Return True if the answer equals the reference, as the rubric `math` decides."""
     if answer.strip() == whole_reference(reference):
         return True
     given = final_answer(answer)
@@ -212,7 +212,7 @@ async def compare(answer: str, reference: str, symbolic: Symbolic) -> bool:
 
 
 async def grade_row(table: Table, golds: list[str], at: int, symbolic: Symbolic) -> None:
-    """Compares one gold answer with all its renderings and with answers that are wrong."""
+    """Compare a gold answer with all its renderings and with wrong answers; fill the table."""
     gold, rng = golds[at], random.Random(at)
     if not gold.strip():
         table.rows["not gradable"] += 1
@@ -249,7 +249,7 @@ async def grade_row(table: Table, golds: list[str], at: int, symbolic: Symbolic)
 
 
 def golds_of(name: str, path: Path, column: str) -> list[str]:
-    """The column's texts. GSM8K's stand behind ####; AMC's are decimals of whole numbers."""
+    """Return the column's answers. GSM8K's come after ####; AMC's are decimals of whole numbers."""
     golds = [row[column] for row in rows_of(path)]
     if name.startswith("GSM8K"):
         return [gold.rpartition("####")[2].strip() for gold in golds]
@@ -257,7 +257,7 @@ def golds_of(name: str, path: Path, column: str) -> list[str]:
 
 
 async def grade_columns(folder: Path, limit: int | None) -> list[Table]:
-    """A table for each set; `limit` draws that many rows at random."""
+    """Return a table for each set; `limit` samples at most this many rows of a set."""
     symbolic = Symbolic(_TIMEOUT_S)
     tables = []
     try:
@@ -277,7 +277,7 @@ async def grade_columns(folder: Path, limit: int | None) -> list[Table]:
 
 
 def options_of(row: dict[str, Any]) -> tuple[tuple[str, ...], str]:
-    """The options of a row of MMLU, ARC or CommonsenseQA, and the right one's letter."""
+    """Return the options of a row of MMLU, ARC or CommonsenseQA, and the right letter."""
     if "choices" in row:
         return tuple(row["choices"]), LETTERS[row["answer"]]
     if "answerKey" in row:
@@ -288,7 +288,7 @@ def options_of(row: dict[str, Any]) -> tuple[tuple[str, ...], str]:
 
 
 def chosen_ways(letter: str, text: str) -> dict[str, str]:
-    """The usual ways to choose an option."""
+    """Return the usual ways to choose an option, by name."""
     return {
         "letter": letter,
         "lower case": letter.lower(),
@@ -312,7 +312,7 @@ def chosen_ways(letter: str, text: str) -> dict[str, str]:
 
 
 def unchosen_ways(letter: str, text: str, other: str, other_text: str) -> dict[str, str]:
-    """Ways that do not choose the option."""
+    """Return answers without a choice of the option, by name."""
     return {
         "other letter": other,
         "other text": other_text,
@@ -332,7 +332,7 @@ def unchosen_ways(letter: str, text: str, other: str, other_text: str) -> dict[s
 
 
 def grade_choices(folder: Path, limit: int | None) -> list[Table]:
-    """As `grade_columns`, of the options of multiple choices."""
+    """Return a table for each multiple-choice set; `limit` as for `grade_columns`."""
     tables = []
     for name, file in CHOICES:
         table = Table(name)
@@ -371,7 +371,7 @@ def _grade_choice(table: Table, texts: tuple[str, ...], letter: str) -> None:
 
 
 def report(tables: list[Table]) -> str:
-    """The table in Markdown, and below it how often each way went wrong."""
+    """Return the table in Markdown; below it, the errors of each notation with examples."""
     lines = [
         "| set | rows | right | wrong | not gradable | own found equal | others found equal |",
         "|---|---|---|---|---|---|---|",
@@ -394,7 +394,7 @@ _EXAMPLES = 12
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
-    parser.add_argument("--limit", type=int, help="so many rows of each set, at random")
+    parser.add_argument("--limit", type=int, help="at most this many rows of each set, at random")
     parser.add_argument("--output", type=Path)
     arguments = parser.parse_args()
     folder = Path(os.environ["ASSAY_DATA"])

@@ -1,10 +1,10 @@
-"""The engine `transformers` on the CPU beside the library's own `generate`, in one process.
+"""Compares the engine `transformers` on the CPU with the library's own `generate`, in one process.
 
     python -m bench.cpu_engine MODEL --output bench/results/cpu_engine.json
 
-Greedy answers of 32 tokens to GSM8K's questions: one at a time, eight at once, and eight one after
-the other that share a long beginning (worked examples). Figures are processor seconds of the whole
-process, in turns; a ratio is `generate`'s over the engine's of the same round, above 1 where the
+Greedy answers of 32 tokens to GSM8K's questions: four in turn, eight at once, and eight in turn
+with a long shared beginning (worked examples). Figures are processor seconds of the whole process,
+in alternation. A ratio is `generate`'s figure over the engine's of the same round: above 1, the
 engine takes less. Every answer of the two is compared.
 """
 
@@ -40,7 +40,7 @@ def questions() -> list[dict[str, str]]:
 
 
 class Generate:
-    """The library's own loop; what ends early is cut as the engine cuts it."""
+    """The library's own loop; answers are cut at their end token, as the engine does."""
 
     def __init__(self, folder: Path, end_ids: frozenset[int]) -> None:
         self._model: PreTrainedModel = AutoModelForCausalLM.from_pretrained(folder, dtype="auto")
@@ -73,7 +73,7 @@ class Generate:
 
 
 class Ours:
-    """The engine, asked as the service asks it. It starts each time without known prefixes."""
+    """The engine, called as the service calls it; `renew` clears its cached prefixes."""
 
     def __init__(self, engine: TransformersEngine, update: WeightUpdate) -> None:
         self._engine = engine

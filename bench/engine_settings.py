@@ -1,10 +1,11 @@
-"""Tokens a second of one card under different settings of the inference service.
+"""Measures tokens a second of a GPU under different settings of the inference service.
 
     python -m bench.engine_settings MODEL --output bench/results/engine_settings.json
 
-A small model keeps vLLM's host work busy, not the GPU. Each row is the service with other settings,
-asked by the same clients for the same work: samples of random prompts with log-probabilities. The
-first row is the service as it is; ratios are to it. What does not start is reported as such.
+With a small model, vLLM's host work is the bottleneck, not the GPU. Each row is the service with
+other settings, under the same requests: samples of random prompts with log-probabilities. The first
+row is the service with its defaults; ratios are to this row. A setting that does not start is
+reported as a failure.
 """
 
 import argparse
@@ -22,13 +23,13 @@ from typing import Any
 from bench.inference_service import Target, play, requests_of, service
 
 _GRAPHS = "--max-cudagraph-capture-size 1024"
-#: vLLM then makes no texts, neither of answers nor of each token whose log-probability it gives.
+#: Then vLLM makes no texts, neither of answers nor of the tokens it returns log-probabilities of.
 _NO_TEXTS = "--skip-tokenizer-init"
 
 
 @dataclass(frozen=True)
 class Setting:
-    """What is set (limits are of each process), and how many sequences are asked for at once."""
+    """Environment variables (limits are for each process), and the sequences requested at once."""
 
     name: str
     environment: dict[str, str] = field(default_factory=dict)
@@ -63,7 +64,7 @@ SETTINGS = (
 
 
 async def measure(url: str, setting: Setting, vocabulary: int, turns: int) -> list[float]:
-    """Tokens a second of each turn, after one that is not counted."""
+    """Return the tokens a second of each turn, without a first turn for warm-up."""
     target = Target("service", f"{url}/v1/generate")
     at_once = setting.at_once // setting.num_samples
     rates = []

@@ -1,10 +1,10 @@
-"""What failures do to advantages: left out, as here, and read as zeros, as is common practice.
+"""Compares advantages if failed samples are left out (as here) or count as 0 (as is common).
 
     python -m bench.failure_injection --groups 200
 
-A real reward service scores the same groups of answers with known rewards four times: with its
-sandbox and judge as they are, and with 5, 13 and 30 percent of their calls failing for good, by a
-proxy in between. Advantages are the trainer's own. Writes a table and `docs/images/failures.png`.
+A real reward service scores the same groups of answers with known rewards four times: with a
+working sandbox and judge, and with 5, 13 and 30 percent of their calls failing for good, by a proxy
+in between. Advantages are the trainer's own. Writes a table and `docs/images/failures.png`.
 """
 
 import argparse
@@ -47,9 +47,9 @@ Rewards = list[list[float | None]]
 
 
 def flaky(upstream: str, share: float) -> FastAPI:
-    """A proxy that fails a share of all bodies, each of them always: a retry does not help.
+    """Return a proxy that fails a share of all bodies. The same body always fails, even on retry.
 
-    They fail as services do: with an error, with no room, and with an answer nobody can read.
+    The failures are those of real services: an error, an overload or an unreadable answer.
     """
     app = FastAPI()
 
@@ -77,13 +77,13 @@ def flaky(upstream: str, share: float) -> FastAPI:
 
 
 def make_requests(num_groups: int, seed: int = 0) -> list[ScoreRequest]:
-    """Groups of programs of known worth, and of words for the judge, each text the only one."""
+    """Return groups of unique programs with known rewards, and of words for the judge."""
     rng = random.Random(seed)
     return [_words(i, rng) if i % 4 == 3 else _programs(i, rng) for i in range(num_groups)]
 
 
 def _programs(number: int, rng: random.Random) -> ScoreRequest:
-    """Each answer is right for the arguments below a bound of its own."""
+    """Return a group of programs; each is right for all arguments below its own bound."""
     cases = tuple(CallCase(function="f", args=(x,), expected=2 * x + number) for x in range(4))
     task = Task(
         id=f"p{number}",
@@ -115,7 +115,7 @@ def _words(number: int, rng: random.Random) -> ScoreRequest:
 
 
 async def score(url: str, requests: Sequence[ScoreRequest]) -> Rewards:
-    """The rewards of each group; None where there is none."""
+    """Return the rewards of each group; None for a sample without a reward."""
     slots = asyncio.Semaphore(_PARALLEL_GROUPS)
     async with RewardClient(url, retry=NO_RETRY) as client:
 
@@ -132,11 +132,11 @@ async def score(url: str, requests: Sequence[ScoreRequest]) -> Rewards:
 
 @dataclass(frozen=True)
 class Practice:
-    """What one way to treat failures makes of the samples it trains on.
+    """The effect of a treatment of failures on the samples it trains on.
 
-    `mean_error` is against the advantages of the whole group as it really was: a smaller group has
-    another mean, whoever is left out of it. `pushed_down` is the share of right answers whose
-    advantage is negative.
+    `mean_error` compares with the advantages of the whole group without failures: a smaller group
+    has another mean, whichever samples are missing. `pushed_down` is the share of right answers
+    with a negative advantage.
     """
 
     num_trained_on: int
@@ -147,10 +147,10 @@ class Practice:
 
 @dataclass(frozen=True)
 class Damage:
-    """What a share of failing calls does to advantages.
+    """The effect of a share of failing calls on advantages.
 
-    `largest_difference` is between those of the survivors, and those of the same samples when the
-    failed ones had never been in the group.
+    `largest_difference` is between the advantages of the surviving samples and of the same samples
+    in a group without the failed samples.
     """
 
     share: float
@@ -162,7 +162,7 @@ class Damage:
 
 
 def damage(share: float, true: Rewards, seen: Rewards) -> Damage:
-    """Compare what was seen with the true rewards, sample by sample."""
+    """Compare the observed rewards with the true rewards, sample by sample; return the damage."""
     never_there = [
         [t for t, s in zip(*pair, strict=True) if s is not None]
         for pair in zip(true, seen, strict=True)
@@ -200,7 +200,7 @@ def _advantages(rewards: Rewards) -> list[list[float | None]]:
 
 @contextmanager
 def served(app: FastAPI) -> Iterator[str]:
-    """Serve an app on a free port of loopback."""
+    """Serve an app on a free port of loopback; yield its address."""
     listener = socket.create_server(("127.0.0.1", 0))
     server = uvicorn.Server(uvicorn.Config(app, log_config=None, access_log=False))
     thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, daemon=True)
@@ -216,13 +216,13 @@ def served(app: FastAPI) -> Iterator[str]:
 
 
 def reward_of(sandbox: str, judge: str) -> FastAPI:
-    """A reward service that gives up soon: what fails here fails for good."""
+    """Return a reward service with a short retry budget, since failed calls fail for good."""
     settings = RewardSettings(sandbox_url=sandbox, judge_url=judge, reward_retry_budget_s=0.2)
     return create_reward(settings)
 
 
 def draw(found: Sequence[Damage]) -> None:
-    """The errors, and the right answers that a policy is trained away from, by share."""
+    """Draw the errors, and the share of right answers pushed down, by the share of failures."""
     import matplotlib.pyplot as plt
 
     figure, (errors, wronged) = plt.subplots(1, 2, figsize=(9, 3.4), layout="constrained")
@@ -246,7 +246,7 @@ def draw(found: Sequence[Damage]) -> None:
 
 
 def run(num_groups: int) -> list[Damage]:
-    """All shares, each with a reward service of its own on the same sandbox and judge."""
+    """Return the damage at all shares, each with its own reward service on the same neighbours."""
     requests = make_requests(num_groups)
     found = []
     with (

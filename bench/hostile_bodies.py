@@ -1,11 +1,11 @@
-"""How long /health waits, and how much memory is taken, while a service refuses hostile bodies.
+"""Measures latencies of /health, and memory, while a service refuses hostile bodies.
 
     python -m bench.hostile_bodies [--bytes 4194304] [--service judge]
 
-Real services on loopback, all five at once; each kind of body goes to each route of one service
-after the other, as large as the route reads or as `--bytes` says. /health is asked all the time by
-another client. Memory is that of the service and the processes it reads bodies in, files aside;
-what they take once, for their first body, does not count.
+Real services on loopback, all five at once. Each kind of body goes to each route of a service in
+turn, as large as the route accepts or as `--bytes`. Another client requests /health all the time.
+Memory is of the service and of its processes for reading bodies, without files. Their first use of
+memory, for their first body, does not count.
 """
 
 import argparse
@@ -53,7 +53,7 @@ def main() -> None:
 
 
 def measure(service: str, running: Running, num_bytes: int) -> list[dict[str, Any]]:
-    """Return a row for each kind of body, and one for all; prints them."""
+    """Return a row for each kind of body, and a row for all; print them."""
     url, pid = running
     with urllib.request.urlopen(f"{url}/openapi.json", timeout=60) as response:
         routes = list(routes_of(json.load(response), limit_bytes=32 * _MIB))
@@ -69,11 +69,11 @@ def measure(service: str, running: Running, num_bytes: int) -> list[dict[str, An
     most = 0
     try:
         watch.begin()
-        time.sleep(_IDLE_S)  # what this machine's other work costs
+        time.sleep(_IDLE_S)  # latencies from other work on this machine
         rows.append(_row(service, "no body", set(), watch.latencies_s, 0))
         for kind, requests in by_kind.items():
             bodies = [(route, hostile_bodies(route, num_bytes)[what]()) for route, what in requests]
-            # Here and there the client's own work is over: what waits now, waits for the service.
+            # The client's own work is over at this point: from now on, only the service delays.
             before = watch.begin()
             statuses = {post(url, route, body).status for route, body in bodies}
             time.sleep(0.2)

@@ -1,12 +1,12 @@
-"""What the inference service costs beside the vLLM that it runs: tokens a second, both ways.
+"""Compares tokens a second of the inference service and of the vLLM it runs, asked directly.
 
     python -m bench.inference_gateway MODEL --output bench/results/inference_gateway.json
 
-One service with one vLLM. Requests of the same lengths are sent in turns to the service
-(`/v1/generate`) and to that very vLLM on its own socket (`/v1/completions`, token ids in and out,
-log-probabilities of the sampled tokens), so many sequences at once all the time; vLLM's own counter
-tells the tokens of a window. Every answer's length is checked. No prompt comes twice, so none is in
-the prefix cache.
+A service with a single vLLM. Requests of the same lengths are sent in turns to the service
+(`/v1/generate`) and to the same vLLM on its own socket (`/v1/completions`, token ids in and out,
+log-probabilities of the sampled tokens). The number of sequences in flight is constant. vLLM's own
+counter gives the tokens of a window. Every answer's length is checked. No prompt is sent twice, so
+none is in the prefix cache.
 """
 
 import argparse
@@ -33,7 +33,7 @@ async def compare(
     turns: int,
     window_s: float,
 ) -> dict[str, Any]:
-    """Turns of both, in either order; the ratio of each turn."""
+    """Measure both in turns, in alternating order; return the rates and the ratio of each turn."""
     at_once = max(1, concurrency // num_samples)
 
     async def rate(target: Target, turn: int) -> float:

@@ -1,4 +1,4 @@
-"""An inference service with its vLLM, and requests that are sent to either of them."""
+"""Starts an inference service with its vLLM, and sends requests to either of them."""
 
 import asyncio
 import json
@@ -27,7 +27,7 @@ _NEW_TOKENS = (64, 448)
 
 @dataclass(frozen=True)
 class Request:
-    """`num_samples` answers to one prompt, none of which ends by itself (as good as never)."""
+    """A request of `num_samples` answers to a prompt; random models hardly ever end them early."""
 
     prompt: list[int]
     num_tokens: int
@@ -37,7 +37,7 @@ class Request:
 
 @dataclass(frozen=True)
 class Target:
-    """One way to the same engine."""
+    """An address of the engine: through the service, or vLLM's own socket."""
 
     name: str
     url: str
@@ -77,7 +77,7 @@ class Target:
 
 
 def requests_of(num_samples: int, vocabulary: int, turn: int, name: str) -> Iterator[Request]:
-    """Without end: the same lengths for all in one turn, and prompts that nobody else has."""
+    """Yield requests without end: the same lengths for every name in a turn, and unique prompts."""
     lengths, ids = random.Random(turn), random.Random(f"{turn}/{name}")
     while True:
         yield Request(
@@ -89,7 +89,7 @@ def requests_of(num_samples: int, vocabulary: int, turn: int, name: str) -> Iter
 
 
 async def play(target: Target, requests: list[Request], at_once: int) -> dict[str, float]:
-    """Tokens a second over the whole of `requests`, `at_once` of them in hand."""
+    """Send all requests, `at_once` in flight; return tokens a second and the median latency."""
     waiting = iter(requests)
     counted: list[int] = []
     latencies: list[float] = []
@@ -120,10 +120,10 @@ async def play(target: Target, requests: list[Request], at_once: int) -> dict[st
 async def steady(
     target: Target, engine: Target, requests: Iterator[Request], at_once: int, window_s: float
 ) -> float:
-    """Tokens a second that vLLM itself counts in a window, with `at_once` requests always in hand.
+    """Return tokens a second in a window, by vLLM's counter, with `at_once` requests in flight.
 
-    Whoever sends them, the engine's own counter is read, on its own socket. Half a window goes
-    before. Every answer that comes is checked.
+    The counter is read on the engine's own socket for both targets. The window starts after half a
+    window of warm-up. Every answer is checked.
     """
 
     async def client(session: aiohttp.ClientSession) -> None:
@@ -164,7 +164,7 @@ async def _num_drawn(meter: aiohttp.ClientSession) -> float:
 
 @contextmanager
 def service(model: Path, environment: dict[str, str], folder: Path) -> Iterator[tuple[str, int]]:
-    """The address of an inference service that serves `model`, and its process id."""
+    """Start an inference service for `model`; yield its address and its process id."""
     log = folder / "inference.log"
     command = [sys.executable, "-m", "assay_shared.cli", "inference", "serve", "--port", "0"]
     settings = {"ASSAY_INFERENCE_ENGINE": "vllm", "ASSAY_LOG_LEVEL": "INFO"}
@@ -202,7 +202,7 @@ def _wait_ready(url: str, log: Path, process: Any) -> None:
 
 
 def socket_of(pid: int) -> str:
-    """Where the service's vLLM listens."""
+    """Return the path of the socket of the service's vLLM."""
     for child in psutil.Process(pid).children(recursive=True):
         command = child.cmdline()
         if "--uds" in command:

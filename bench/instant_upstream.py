@@ -1,9 +1,9 @@
-"""An OpenAI-compatible endpoint that gives everything the same verdict, at once or after a wait.
+"""An OpenAI-compatible endpoint with the same verdict for all, at once or after a delay.
 
     python bench/instant_upstream.py --port 9000 --delay-ms 0
 
-A bare protocol: an endpoint that computes more would hide what lies in front of it. GET /seen
-tells how many completions it has given, and for which request the last one.
+It is a bare protocol: a slower endpoint would hide the cost of the services in front of it. GET
+/seen returns the number of completions so far, and the last request.
 """
 
 import argparse
@@ -47,7 +47,7 @@ _ANSWER = response(json.dumps(_COMPLETION).encode())
 
 
 class Seen:
-    """Over all connections."""
+    """The requests seen over all connections: their number, and the last body."""
 
     count = 0
     last = b"null"
@@ -57,7 +57,7 @@ class Seen:
 
 
 class Connection(asyncio.Protocol):
-    """Answers each whole request of one kept-alive connection."""
+    """Answers each complete request of a kept-alive connection."""
 
     def __init__(self, delay_s: float, seen: Seen, answer: bytes) -> None:
         self._delay_s = delay_s
@@ -83,7 +83,7 @@ class Connection(asyncio.Protocol):
             self._transport.abort()
 
     def _bounds_of_body(self) -> tuple[int, int] | None:
-        """Of the first request's; None while it has not all come."""
+        """Return the bounds of the first request's body; None until the request is complete."""
         begin = self._received.find(b"\r\n\r\n") + 4
         if begin < 4:
             return None

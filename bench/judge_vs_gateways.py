@@ -1,16 +1,16 @@
-"""This judge beside LiteLLM's proxy and TensorZero's gateway: one instant upstream, bursts in turn.
+"""Compares this judge with LiteLLM's proxy and TensorZero's gateway: an instant upstream, bursts.
 
-Both live in environments of their own. LiteLLM's has its proxy extra, with httptools and
-OpenTelemetry's SDK, without which it is slower (it looks for the latter at every request).
-TensorZero's package holds its gateway. Everything is started here:
+Both have their own environments. LiteLLM's has its proxy extra, with httptools and OpenTelemetry's
+SDK: without them it is slower (it searches for the SDK at every request). TensorZero's package has
+its gateway. This script starts everything:
 
     python bench/judge_vs_gateways.py --litellm VENV/bin/litellm --tensorzero VENV/bin/python
 
-A burst on the upstream itself is followed by one through each service, so that whatever else the
-machine does meets all. Only right bodies count, no two requests are alike, and the upstream must
-have been asked once for each. The cost is the processor time of a service's own processes. What it
-adds is its latency less the upstream's in the same turn; ratios are medians over the turns, between
-the lowest and the highest turn. This judge reads each reply for its verdict; gateways pass it on.
+A burst on the upstream itself is followed by a burst through each service, so other work on the
+machine affects all alike. Only right bodies count. No two requests are alike, and each must reach
+the upstream once. The cost is the processor time of a service's own processes. Added latency is a
+service's latency less the upstream's in the same turn. Ratios are medians over the turns, with the
+lowest and highest turn. This judge parses the verdict of each reply; gateways pass the reply on.
 """
 
 import argparse
@@ -44,14 +44,14 @@ from assay_shared.settings.environment import ServiceSettings
 CONCURRENCIES = (1, 8, 64)
 OUTPUT = Path(__file__).parent / "results" / "judge_vs_gateways.json"
 PEERS = ("litellm", "tensorzero")
-#: One that LiteLLM has a price for: its way for unknown models is slower.
+#: A model with a known price in LiteLLM: its code path for unknown models is slower.
 _MODEL = "gpt-4o-mini"
 _START_TIMEOUT_S = 120.0
 _GRACE_S = 10.0
 _WARM_UP_S = 1.0
-#: Stands where each request has a number of its own.
+#: Placeholder for the unique number of each request.
 _MARK = "@number@"
-#: Nobody's settings: without compiled files, for one, LiteLLM reads a module at every request.
+#: No settings of this shell: e.g. without compiled files, LiteLLM reads a module at every request.
 _ENVIRONMENT = {
     k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "LITELLM_", "PYTHON"))
 }
@@ -69,7 +69,7 @@ JUDGE = Workload(
 
 
 def chat(body: dict[str, Any], path: str = "/v1/chat/completions") -> Workload:
-    """Return the same work for a service that is asked in the upstream's own format."""
+    """Return the same work in the upstream's own format."""
 
     def is_right(answer: dict[str, Any]) -> bool:
         content = answer["choices"][0]["message"]["content"]
@@ -80,7 +80,7 @@ def chat(body: dict[str, Any], path: str = "/v1/chat/completions") -> Workload:
 
 @dataclass(frozen=True)
 class Target:
-    """One of the services that are asked."""
+    """A service under test, or the upstream."""
 
     name: str
     url: str
@@ -88,14 +88,14 @@ class Target:
     process: psutil.Process
 
     def cpu_s(self) -> float:
-        """Of its processes since they started, those that have ended included."""
+        """Return the processor time of its processes since their start, ended ones included."""
         tree = [self.process, *self.process.children(recursive=True)]
         return sum(sum(one.cpu_times()[:4]) for one in tree)
 
 
 @dataclass(frozen=True)
 class Burst:
-    """What one target did in one turn."""
+    """The figures of a target in a turn."""
 
     step: LoadStep
     cpu_s: float
@@ -120,7 +120,7 @@ class Burst:
 
 @dataclass
 class Processes:
-    """What was started, with their logs in `folder`; all are ended at the end."""
+    """The started processes, with their logs in `folder`."""
 
     folder: Path
     started: list["subprocess.Popen[bytes]"] = field(default_factory=list)
@@ -146,7 +146,7 @@ class Processes:
         return last_lines(self.log(name), 20)
 
     def announced(self, name: str, process: psutil.Process) -> str:
-        """The address that it says it listens on."""
+        """Wait for a process to log its address, and return the address."""
         pattern = re.compile(r"listening on (http://[\d.:]+)")
         self.wait(name, process, lambda: bool(pattern.search(self.log(name).read_text())))
         found = pattern.search(self.log(name).read_text())
@@ -156,9 +156,9 @@ class Processes:
 
 @contextmanager
 def started(litellm: Path, tensorzero: Path, folder: Path) -> Iterator[list[Target]]:
-    """Start the upstream and, in front of it, the three services.
+    """Start the upstream and the three services in front of it; yield all as targets.
 
-    The others are sent what this judge sends to the upstream.
+    The other services get the body that this judge sends to the upstream.
     """
     processes = Processes(folder)
     try:
@@ -179,7 +179,7 @@ def started(litellm: Path, tensorzero: Path, folder: Path) -> Iterator[list[Targ
 
 
 def post_json(url: str, body: dict[str, Any]) -> None:
-    """Ask, and leave the answer."""
+    """Post a body as JSON and ignore the answer."""
     head = {"content-type": "application/json"}
     asked = urllib.request.Request(url, json.dumps(body).encode(), head)
     urllib.request.urlopen(asked, timeout=_GRACE_S).close()
@@ -191,7 +191,7 @@ def get_seen(upstream_url: str) -> dict[str, Any]:
 
 
 def start_ours(processes: Processes, upstream: str) -> Target:
-    """One provider, no cache, no deterministic checks before it."""
+    """Start this judge with a single provider, no cache and no deterministic checks."""
     chain = processes.folder / "judge.yaml"
     provider = {
         "kind": "openai",
@@ -204,7 +204,7 @@ def start_ours(processes: Processes, upstream: str) -> Target:
     process = processes.start(
         "ours",
         [sys.executable, "-m", "assay_shared.cli", "judge", "serve", "--port", "0"],
-        # The code that this script itself runs on.
+        # Run the same code as this script.
         {"ASSAY_JUDGE_CONFIG": str(chain), "PYTHONPATH": os.pathsep.join(sys.path)},
     )
     return Target("ours", processes.announced("ours", process), JUDGE, process)
@@ -213,7 +213,7 @@ def start_ours(processes: Processes, upstream: str) -> Target:
 def start_litellm(
     processes: Processes, upstream: str, litellm: Path, sent: dict[str, Any]
 ) -> Target:
-    """As its guide to production has it: one worker, errors alone in the log; and no database."""
+    """Start LiteLLM as in its production guide: one worker, only errors logged; and no database."""
     config = processes.folder / "litellm.yaml"
     parameters = {"model": f"openai/{_MODEL}", "api_base": f"{upstream}/v1", "api_key": "none"}
     config.write_text(
@@ -231,7 +231,7 @@ def start_litellm(
             "LITELLM_MODE": "PRODUCTION",
             "LITELLM_LOG": "ERROR",
             "LITELLM_LOCAL_MODEL_COST_MAP": "True",
-            # Ours asks for no token either.
+            # This judge asks for no token either.
             "LITELLM_DANGEROUSLY_PERMIT_WEAK_OR_UNSET_MASTER_KEY": "true",
         },
     )
@@ -258,7 +258,7 @@ api_key_location = "none"
 def start_tensorzero(
     processes: Processes, upstream: str, python: Path, sent: dict[str, Any]
 ) -> Target:
-    """Without its database: it stores nothing."""
+    """Start TensorZero's gateway without its database, so it stores nothing."""
     config = processes.folder / "tensorzero.toml"
     config.write_text(_TENSORZERO.format(upstream=upstream, model=_MODEL))
     script = Path(__file__).parent / "tensorzero_gateway.py"
@@ -296,10 +296,10 @@ async def compare(targets: list[Target], num_bursts: int, burst_s: float) -> lis
 async def put_load(
     session: aiohttp.ClientSession, target: Target, concurrency: int, duration_s: float
 ) -> Burst:
-    """Ask without pause for `duration_s`, and every time something else."""
+    """Send unique requests without pause for `duration_s`, and return the figures."""
     step = LoadStep(concurrency)
     before, after = json.dumps(target.workload.body).encode().split(_MARK.encode())
-    numbers = itertools.count(time.time_ns())  # never those of another burst
+    numbers = itertools.count(time.time_ns())  # different from the numbers of other bursts
     cpu_s, began = target.cpu_s(), time.monotonic()
 
     async def ask_on() -> None:
@@ -331,7 +331,7 @@ def compare_with(seen: dict[str, list[Burst]], name: str) -> dict[str, dict[str,
 
 
 def added(seen: dict[str, list[Burst]], name: str, share: int) -> list[float]:
-    """Milliseconds more than the upstream itself, turn by turn."""
+    """Return the latency in milliseconds added to the upstream's, turn by turn."""
     return [
         burst.percentile(share) - upstream.percentile(share)
         for burst, upstream in zip(seen[name], seen["upstream"], strict=True)
@@ -344,7 +344,7 @@ def spread(ours: list[float], theirs: list[float]) -> dict[str, float]:
 
 
 def facts(seen: dict[str, list[Burst]], name: str) -> dict[str, Any]:
-    """Medians over the turns. Latencies are in milliseconds."""
+    """Return a target's medians over the turns. Latencies are in milliseconds."""
     bursts = seen[name]
     middle = {
         "per_s": [burst.step.per_s for burst in bursts],
@@ -390,7 +390,7 @@ def lines(facts: dict[str, Any]) -> str:
 
 
 def version(*command: str) -> str:
-    """Return the version that a command prints."""
+    """Return the version printed by a command."""
     shown = subprocess.run(command, capture_output=True, text=True, check=True, timeout=120).stdout
     found = re.search(r"\d+\.\d+\.\d+\S*", shown)
     assert found, shown
@@ -401,7 +401,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("--litellm", type=Path, required=True, help="LiteLLM's executable")
     parser.add_argument(
-        "--tensorzero", type=Path, required=True, help="a Python that has tensorzero"
+        "--tensorzero", type=Path, required=True, help="a Python with the package tensorzero"
     )
     parser.add_argument("--bursts", type=int, default=5)
     parser.add_argument("--burst-s", type=float, default=3.0)

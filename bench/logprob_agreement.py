@@ -1,4 +1,4 @@
-"""How far vLLM's log-probabilities are from the trainer's, for the same weights.
+"""Measures the differences of vLLM's log-probabilities from the trainer's, for the same weights.
 
     python -m bench.logprob_agreement MODEL --device cuda:1 --output bench/results/agreement.json
 
@@ -26,7 +26,7 @@ _NUM_PROMPTS = 64
 
 
 async def sample(url: str, vocabulary: int) -> list[dict[str, Any]]:
-    """Two completions of each prompt, with their prompts."""
+    """Return two completions of each prompt, with their prompts."""
     requests = islice(requests_of(2, vocabulary, 0, "agreement"), _NUM_PROMPTS)
     target = Target("service", f"{url}/v1/generate")
 
@@ -43,7 +43,7 @@ async def sample(url: str, vocabulary: int) -> list[dict[str, Any]]:
 
 @torch.no_grad()
 def logprobs(model: PreTrainedModel, completion: dict[str, Any]) -> torch.Tensor:
-    """Of the sampled tokens (C,), on the CPU."""
+    """Return the model's log-probabilities of the sampled tokens (C,), on the CPU."""
     prompt, sampled = completion["prompt"], completion["token_ids"]
     ids_1T = torch.tensor([prompt + sampled], device=model.device)
     logits_CV = model(input_ids=ids_1T).logits[0, len(prompt) - 1 : -1].float()
@@ -70,7 +70,7 @@ def differences(
 def compared(
     folder: Path, completions: list[dict[str, Any]], device: str
 ) -> dict[str, dict[str, float]]:
-    """Against the trainer's forward pass in bfloat16 and in float32."""
+    """Return the differences from the trainer's forward pass in bfloat16 and in float32."""
     return {
         str(dtype).removeprefix("torch."): differences(folder, completions, dtype, device)
         for dtype in (torch.bfloat16, torch.float32)

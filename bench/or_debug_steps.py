@@ -1,10 +1,10 @@
-"""Environment steps a second of the model-repair environment, at 20, 50 and 100 variables, LP and
-MIP (a tenth of the variables are integers).
+"""Measures environment steps a second of the model-repair environment, at 20, 50 and 100
+variables, LP and MIP (a tenth of the variables are integers).
 
-Through the core function, by the CPU time of its one process; and over HTTP, by the clock: one
-reward service with one solver process, eight episodes side by side. Every step counts that asks
-the solver for something new: no model is played twice, so the memory of states only serves what a
-real episode would have from it.
+It calls the core function, by the CPU time of a single process, and the HTTP API, by the clock: a
+reward service with a single solver process, eight episodes side by side. The steps ask the solver
+for something new: no model is played twice, so the memory of states only serves as much as in a
+real episode.
 
     python bench/or_debug_steps.py --output bench/results/or_debug_steps.json
 """
@@ -33,7 +33,7 @@ from assay_shared.types import EnvironmentTask, Role, StepRequest, Task
 
 SIZES = (20, 50, 100)
 MAX_TURNS = 8
-#: A policy that looks, tries, and repairs; `SUBMIT`, which asks the solver nothing, is one of 8.
+#: A policy that inspects, tries and repairs. One of its 8 turns, `SUBMIT`, does not use the solver.
 TURNS = (
     "Action: GET_IIS()",
     "Action: CHECK_SLACK(k2)",
@@ -47,7 +47,7 @@ TURNS = (
 
 
 def make_model(num_columns: int, seed: int, mip: bool) -> OptimizationModel:
-    """Eight variables to a row, 0.6 rows to a variable, and two rows that contradict each other."""
+    """Return a model with eight variables a row, 0.6 rows a variable and two contradicting rows."""
     rng = random.Random(seed)
     columns = tuple(
         Column(
@@ -99,7 +99,7 @@ def make_task(num_columns: int, seed: int, mip: bool) -> Task:
 
 
 def core(num_columns: int, num_episodes: int, mip: bool) -> float:
-    """Steps a second of CPU time, of one process: each turn is a call with all turns so far."""
+    """Return steps a second of CPU time of this process; a turn is a call with all turns so far."""
     models = [make_model(num_columns, seed, mip) for seed in range(num_episodes)]
     episodes = Episodes(10.0)
     started = time.process_time()
@@ -111,7 +111,7 @@ def core(num_columns: int, num_episodes: int, mip: bool) -> float:
 
 
 async def over_http(url: str, num_columns: int, num_episodes: int, mip: bool) -> float:
-    """Steps a second through one service, eight episodes side by side."""
+    """Return steps a second through a single service, eight episodes side by side."""
     tasks = [make_task(num_columns, 1000 + at, mip) for at in range(num_episodes)]
     room = asyncio.Semaphore(8)
     async with RewardClient(url, retry=NO_RETRY) as client:
@@ -139,7 +139,7 @@ def start_service() -> tuple["subprocess.Popen[str]", str]:
     assert process.stderr is not None
     for line in process.stderr:
         if "listening on" in line:
-            # A pipe that nobody reads would fill with log lines, and stop the service.
+            # Drain the pipe: otherwise it would fill with log lines and block the service.
             threading.Thread(target=deque, args=(process.stderr, 0), daemon=True).start()
             return process, json.loads(line)["message"].split()[-1]
     raise SystemExit("the reward service did not start")
@@ -155,7 +155,7 @@ def main() -> None:
     asked = parser.parse_args()
     results: dict[str, dict[str, list[float]]] = {"core": {}, "http": {}}
     for _ in range(asked.repetitions):
-        process, url = start_service()  # each time one that remembers nothing
+        process, url = start_service()  # a new service each time, with an empty cache
         try:
             for size, mip in itertools.product(SIZES, (False, True)):
                 name = f"{size} {'MIP' if mip else 'LP'}"

@@ -1,10 +1,10 @@
-"""How long other answers and /health wait while answers that are made to be slow are scored.
+"""Measures latencies of plain answers and /health while bombs (slow answers) are scored.
 
     python bench/reward_bombs.py
 
-A real reward service on loopback, a new one for each kind of bomb. Plain answers, half of them
-numbers and half formulas, come at a steady rate: first without bombs, and then with a bomb in every
-tenth request, from the same client or from another one. /health is asked all the while.
+A real reward service on loopback, started again for each kind of bomb. Plain answers, half of them
+numbers and half formulas, come at a steady rate: first without bombs, then with every tenth request
+a bomb, from the same client or from another client. /health is requested all the time.
 """
 
 import argparse
@@ -35,7 +35,7 @@ _TREE = {"anyOf": [{"properties": {"a": {"$ref": "#"}}, "required": ["b"]}] * 2}
 
 
 def nested(depth: int) -> str:
-    """JSON that is read twice at each level, and fits nowhere."""
+    """Return nested JSON; the schema checks each level twice and never accepts it."""
     return '{"a":' * depth + "1" + "}" * depth
 
 
@@ -47,7 +47,7 @@ def instruction(name: str, **kwargs: object) -> dict[str, Any]:
     return {"constraints": {"instruction_id_list": [name], "kwargs": [kwargs]}}
 
 
-#: By name: the rubric, the task's part, and the bomb's text; `n` makes no two of them equal.
+#: The rubric, the task's own fields, and the bomb's text; `n` makes each text unique.
 Bomb = tuple[str, dict[str, Any], Callable[[int], str]]
 BOMBS: dict[str, Bomb] = {
     "power tower": ("math", {"reference": r"\boxed{2}"}, lambda n: rf"\boxed{{9^{{9^{{9^{n}}}}}}}"),
@@ -93,7 +93,7 @@ def body(rubric: str, changes: dict[str, Any], answer: str) -> bytes:
 
 
 def plain(number: int) -> bytes:
-    """A number, or a formula that is no other one's."""
+    """Return a request to score a number or a formula; its text is unique to `number`."""
     if number % 2:
         return body("math", {"reference": "18"}, f"#### {number}")
     return body(
@@ -104,7 +104,7 @@ def plain(number: int) -> bytes:
 
 
 class Client:
-    """One who asks, from an address of its own."""
+    """A client with its own address."""
 
     def __init__(self, url: str, address: str) -> None:
         self._url = url
@@ -114,7 +114,7 @@ class Client:
         )
 
     async def score(self, content: bytes) -> tuple[float, dict[str, Any]]:
-        """The latency in milliseconds, and the reward."""
+        """Send a request; return the latency in milliseconds and the reward."""
         began = time.perf_counter()
         async with self._session.post(self._url + "/v1/score", data=content) as response:
             answer = json.loads(await response.read())
@@ -134,7 +134,7 @@ class Client:
 async def turn(
     own: Client, other: Client, bomb: Bomb | None, first: int, duration_s: float
 ) -> tuple[dict[str, list[float]], list["asyncio.Task[Any]"]]:
-    """The latencies of numbers, of formulas and of /health in a turn; and the bombs."""
+    """Return the latencies of numbers, formulas and /health in a turn, and the bombs' tasks."""
     found: dict[str, list[float]] = {"numbers": [], "formulas": [], "health": []}
     bombs: list[asyncio.Task[Any]] = []
     asked: list[tuple[str, asyncio.Task[Any]]] = []
@@ -168,7 +168,7 @@ def at(share: int, latencies: list[float]) -> float:
 async def measure(
     url: str, bomb: Bomb, whose: str, turns: int, duration_s: float
 ) -> dict[str, Any]:
-    """The latencies without bombs, and then with them."""
+    """Return the latencies without bombs and with bombs, and the numbers of bombs."""
     own, other = Client(url, "127.0.0.1"), Client(url, "127.0.0.2")
     for number in range(_WARM_UP):
         await own.score(plain(-2 * number - 4))
@@ -202,7 +202,7 @@ def _facts(turns: dict[bool, dict[str, list[float]]]) -> dict[str, float]:
 
 @contextmanager
 def service() -> Iterator[str]:
-    """The address of a new reward service: nothing is left in it of the bombs before."""
+    """Start a reward service without the effects of earlier bombs; yield its address."""
     with tempfile.TemporaryDirectory() as folder:
         for name, verifier in _RUBRICS.items():
             (Path(folder) / f"{name}.yaml").write_text(
@@ -244,7 +244,7 @@ def main() -> None:
 
 
 def address(log: Path) -> str:
-    """Where the service says it listens."""
+    """Return the address in the service's log; wait for it."""
     deadline = time.monotonic() + _START_TIMEOUT_S
     while time.monotonic() < deadline:
         _, found, rest = log.read_text().partition("listening on ")

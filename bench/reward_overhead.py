@@ -1,12 +1,12 @@
-"""What the reward service adds to the sandbox and the judge, and how many answers it verifies.
+"""Measures latency added by the reward service to sandbox and judge, and answers it verifies.
 
     python bench/reward_overhead.py
 
-Real processes on loopback: the reward service, and neighbours that answer at once, so that what is
-left is the service's own. Added: the latency of a score through the service, one at a time, less
-that of asking the neighbour in its place for the very same; and the service's processor time.
-Verified: groups of eight answers to maths, choice and exact-match tasks, in batches, per second of
-the service's processor time.
+Real processes on loopback: the reward service and its neighbours. The neighbours answer at once, so
+the rest of the latency is the service's own. Added: the latency of a score through the service, a
+single request at a time, less the latency of the same question sent to the neighbour directly; and
+the service's processor time. Verified: groups of eight answers to maths, choice and exact-match
+tasks, in batches, per second of the service's processor time.
 """
 
 import argparse
@@ -66,14 +66,14 @@ components:
 
 
 class Processes:
-    """What was started, with its logs."""
+    """The started processes, with their logs."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.started: list[Any] = []
 
     def start(self, name: str, command: list[str], environment: dict[str, str]) -> str:
-        """The address that it says it listens on."""
+        """Start a process, wait for it to log its address, and return the address."""
         log = self.folder / f"{name}.log"
         process = spawn([sys.executable, *command], log=log, environment=environment)
         self.started.append(process)
@@ -88,14 +88,14 @@ class Processes:
 
 @contextmanager
 def services(folder: Path) -> Iterator[tuple[dict[str, str], psutil.Process]]:
-    """The addresses, and the process of the reward service."""
+    """Start all processes; yield their addresses, and the process of the reward service."""
     processes = Processes(folder)
     script = str(Path(__file__).parent / "instant_upstream.py")
     (folder / "exact.yaml").write_text(_EXACT_RUBRIC)
     try:
         environment = {
             "PATH": "/usr/bin:/bin",
-            # The code that this script itself runs on.
+            # Run the same code as this script.
             "PYTHONPATH": os.pathsep.join(one for one in sys.path if one),
             "ASSAY_REWARD_RUBRICS": str(folder),
         }
@@ -122,7 +122,7 @@ def score_body(rubric: str, answers: list[str], number: int) -> dict[str, Any]:
 async def latencies(
     session: aiohttp.ClientSession, url: str, body: dict[str, Any], num: int
 ) -> list[float]:
-    """In milliseconds, of `num` requests, one after the other."""
+    """Send `num` requests in sequence and return their latencies in milliseconds."""
     found: list[float] = []
     content = json.dumps(body).encode()
     for _ in range(num):
@@ -137,7 +137,7 @@ async def latencies(
 async def added(
     session: aiohttp.ClientSession, urls: dict[str, str], process: psutil.Process
 ) -> list[dict[str, Any]]:
-    """What one score costs beside asking the neighbour itself, in turns."""
+    """Return the cost of a score compared with asking the neighbour directly, in turns."""
     tests = [{"kind": "stdin", "stdin": "1", "expected_stdout": "1"}] * 4
     direct = {
         "sandbox": ("/v1/test", {"code": "print(input())", "cases": tests}),
@@ -185,7 +185,7 @@ def _added(turns: dict[str, list[list[float]]]) -> dict[str, float]:
 async def verified(
     session: aiohttp.ClientSession, url: str, process: psutil.Process, num_batches: int
 ) -> list[dict[str, Any]]:
-    """Scores a second and per second of processor time, of what needs no neighbour."""
+    """Return scores a second, and per second of processor time, for rubrics without neighbours."""
     rows = []
     for rubric, (changes, texts) in _VERIFIED.items():
         bodies = [json.dumps(batch_body(rubric, changes, texts, at)).encode() for at in range(16)]
@@ -214,7 +214,7 @@ async def verified(
 
 
 def batch_body(rubric: str, changes: dict[str, Any], texts: list[str], at: int) -> dict[str, Any]:
-    """Groups of which no two answers are alike."""
+    """Return a batch of groups without equal answers."""
     groups = []
     for number in range(_BATCH_GROUPS):
         numbers = range(_GROUP * number, _GROUP * (number + 1))

@@ -1,15 +1,15 @@
-"""Sandboxes side by side: the same programs, the same load by wrk, bursts in turn.
+"""Compares sandboxes: the same programs, the same load by wrk, bursts in turn.
 
-Start them by yourself on the same machine, then name each with its format and address; ratios are
-to the first one:
+First start all sandboxes on the same machine. Then name each with its format and address; ratios
+are to the first:
 
     python bench/sandbox_vs_sandboxfusion.py now=assay=http://127.0.0.1:8002 \\
         before=assay=http://127.0.0.1:8012 theirs=sandboxfusion=http://127.0.0.1:8080 \\
         --output bench/results/sandbox_vs_sandboxfusion.json
 
-A burst on one is followed by a burst on the next, so that whatever else the machine does meets all
-of them. Only right answers count. A ratio is that of the medians; its spread is that of the bursts.
-Needs wrk (Debian: wrk).
+A burst on a sandbox is followed by a burst on the next, so other work on the machine affects all
+alike. Only right answers count. A ratio is of the medians; its spread is of the bursts. Needs wrk
+(Debian: wrk).
 """
 
 import argparse
@@ -30,7 +30,7 @@ POINTS = [
     (LoadProgram.PRINT, 64),
     (LoadProgram.JUDGE, 8),
 ]
-#: How often each text stands in a right answer.
+#: The number of times each text appears in a right answer.
 NEEDS = {
     (Format.ASSAY, LoadProgram.PRINT): {'"status":"accepted"': 1, r'"stdout":"1\n"': 1},
     (Format.ASSAY, LoadProgram.JUDGE): {'"status":"accepted"': 21},
@@ -39,7 +39,7 @@ NEEDS = {
 }
 _SCRIPT = Path(__file__).with_name("sandbox.lua")
 _LINE = re.compile(r"([\d.]+) right/s, (\d+) not right, p50 ([\d.]+) ms, p99 ([\d.]+) ms")
-#: wrk ends by itself after the burst and at most this long for the last answers.
+#: After the burst, wrk waits at most this long for the last answers, then ends.
 _GRACE_S = 60.0
 
 
@@ -54,7 +54,7 @@ class Service:
 
 @dataclass
 class Seen:
-    """What wrk saw of one service at one point, burst by burst."""
+    """wrk's figures of a service at a point, burst by burst."""
 
     per_s: list[float] = field(default_factory=list)
     p50_ms: list[float] = field(default_factory=list)
@@ -72,7 +72,7 @@ class Seen:
 
 
 def burst(service: Service, program: LoadProgram, concurrency: int, burst_s: float) -> str:
-    """Put load on a service and return what wrk prints."""
+    """Put load on a service and return wrk's output."""
     key = (service.format, program)
     needs = "\n".join(f"{times} {text}" for text, times in NEEDS[key].items())
     target = service.url.rstrip("/") + WORKLOADS[key].path
@@ -100,7 +100,7 @@ def burst(service: Service, program: LoadProgram, concurrency: int, burst_s: flo
 def compare(
     services: list[Service], num_bursts: int, burst_s: float
 ) -> Iterator[dict[str, object]]:
-    """Yield the facts of each point: what was seen of each service, and ratios to the first."""
+    """Yield the facts of each point: each service's figures, and the ratios to the first."""
     for program, concurrency in POINTS:
         seen = {service.name: Seen() for service in services}
         for _ in range(num_bursts):
@@ -116,7 +116,7 @@ def compare(
 
 
 def ratio(first: Seen, other: Seen) -> dict[str, float]:
-    """Return how many times as many right answers a second, with the spread of the bursts."""
+    """Return the ratio of right answers a second, first over other, with the bursts' spread."""
     pairs = [one / two for one, two in zip(first.per_s, other.per_s, strict=True) if two]
     return {
         "median": statistics.median(first.per_s) / max(statistics.median(other.per_s), 1e-9),

@@ -1,4 +1,4 @@
-"""Checkpoints of random weights in the shapes of known models: benchmarks need no download.
+"""Writes checkpoints of random weights in the shapes of known models, without any download.
 
 python bench/shapes.py 0.5b /dev/shm/qwen-0.5b --device cuda
 """
@@ -23,7 +23,7 @@ _SPECIAL = ("<|endoftext|>", "<|im_start|>", "<|im_end|>")
 
 @dataclass(frozen=True)
 class Shape:
-    """Of a Qwen2: sizes as its config.json has them."""
+    """The sizes of a Qwen2, as in its config.json."""
 
     hidden_size: int
     intermediate_size: int
@@ -42,7 +42,7 @@ SHAPES = {
 
 
 def config_of(shape: Shape) -> Qwen2Config:
-    """In bf16, with a context of 4096."""
+    """Return the configuration of a shape, in bf16 with a context of 4096."""
     return Qwen2Config(
         vocab_size=shape.vocabulary_size,
         hidden_size=shape.hidden_size,
@@ -60,7 +60,7 @@ def config_of(shape: Shape) -> Qwen2Config:
 
 
 def tokenizer_of(shape: Shape) -> PreTrainedTokenizerFast:
-    """Byte-level BPE whose merges are random: as many tokens as the real one has."""
+    """Return a byte-level BPE tokenizer with random merges, sized for the shape's vocabulary."""
     tokens = [*_SPECIAL, *sorted(pre_tokenizers.ByteLevel.alphabet())]
     vocabulary = {token: index for index, token in enumerate(tokens)}
     pieces, merges, rng = tokens[len(_SPECIAL) :], [], random.Random(0)
@@ -81,14 +81,14 @@ def tokenizer_of(shape: Shape) -> PreTrainedTokenizerFast:
 
 
 def make_model(shape: Shape, device: str, seed: int = 0) -> torch.nn.Module:
-    """Random weights, made where they are wanted."""
+    """Return a model with random weights, created on `device`."""
     torch.manual_seed(seed)
     with torch.device(device):
         return AutoModelForCausalLM.from_config(config_of(shape), dtype=torch.bfloat16)
 
 
 def write(name: str, folder: Path, device: str = "cpu", seed: int = 0) -> None:
-    """A checkpoint folder with weights and tokenizer."""
+    """Write a checkpoint with weights and tokenizer to `folder`."""
     shape = SHAPES[name]
     make_model(shape, device, seed).save_pretrained(folder)
     tokenizer_of(shape).save_pretrained(folder)

@@ -1,4 +1,4 @@
-"""TensorZero's HTTP gateway, as its Python package starts it: run with an environment that has it.
+"""Starts TensorZero's HTTP gateway from its Python package, in an environment with the package.
 
 /path/to/venv/bin/python bench/tensorzero_gateway.py tensorzero.toml
 """

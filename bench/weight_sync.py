@@ -1,8 +1,8 @@
-"""Seconds and memory of new weights by phase: tmpfs folder, CUDA IPC, NCCL, gloo, TRL's server.
+"""Measures weight transfer, seconds by phase and memory: tmpfs folder, CUDA IPC, NCCL, gloo, TRL.
 
 A trainer's process holds a randomly initialised Qwen2 of the given shape; vLLM serves the same
-shape behind Assay's service, or by `trl vllm-serve`. Each part is a process of its own under a time
-limit, so that one that hangs costs the others nothing. Nothing is fetched.
+shape behind Assay's service, or by `trl vllm-serve`. Each part is a separate process with a time
+limit, so a hanging part costs the others nothing. Nothing is fetched.
 
     python -m bench.weight_sync --shape 7b --parts folder,ipc          # one GPU
     python -m bench.weight_sync --shape 7b --parts nccl,trl            # two
@@ -29,9 +29,9 @@ from bench.shapes import SHAPES, make_model, tokenizer_of
 
 CONTEXT = 1024
 PROBE_IDS = list(range(10, 74))
-#: What the engine has to itself on the GPU that the trainer is on.
+#: The engine's share of memory on a GPU shared with the trainer, and on its own GPU.
 SHARED_GPU_MEMORY, OWN_GPU_MEMORY = "0.45", "0.8"
-#: In memory, where there is no other place named.
+#: In memory unless the environment names another folder.
 WORK = Path(os.environ.get("WEIGHT_SYNC_FOLDER", "/dev/shm/assay-weight-sync"))
 STARTED = time.monotonic()
 
@@ -54,7 +54,7 @@ def model_of(shape: str) -> Any:
 
 
 def change(model: Any) -> None:
-    """As an optimiser would: every entry, by a little."""
+    """Change every entry a little, as an optimiser would."""
     import torch
 
     with torch.no_grad():
@@ -65,7 +65,7 @@ def change(model: Any) -> None:
 
 
 def prepare(shape: str) -> None:
-    """A folder to start from, and a tokenizer."""
+    """Write the base folder: a model and its tokenizer."""
     say(f"making a {shape} model")
     model = model_of(shape)
     num_bytes = sum(p.numel() * p.element_size() for p in model.parameters())
@@ -80,7 +80,7 @@ def prepare(shape: str) -> None:
 
 
 class GpuMemory:
-    """The most that was in use on each GPU while this runs, in GB; needs NVML."""
+    """A monitor of peak memory on each GPU while it runs, in GB; needs NVML."""
 
     def __init__(self) -> None:
         self.peak_gb: list[float] = []
@@ -116,7 +116,7 @@ class GpuMemory:
 
 
 def measure(syncs: int, model: Any, sync: Callable[[int], dict[str, float]]) -> dict[str, Any]:
-    """Seconds by phase of each sync; the first also meets and connects."""
+    """Return seconds by phase of each sync, and memory; the first sync also connects."""
     import torch
 
     rows = []
@@ -146,7 +146,7 @@ def measure(syncs: int, model: Any, sync: Callable[[int], dict[str, float]]) -> 
 
 @contextmanager
 def running(command: list[str], environment: dict[str, str], log: Path) -> Iterator[Any]:
-    """A server in a session of its own, which is ended with all that belongs to it."""
+    """Run a server in its own session, and end it with all processes of the session."""
     with log.open("ab") as output:
         process = subprocess.Popen(
             command, env=environment, stdout=output, stderr=output, start_new_session=True
@@ -183,7 +183,7 @@ def free_port() -> int:
 
 
 def vllm_python(named: str | None) -> str:
-    """An interpreter that finds vLLM where this one does: the service lends it no PYTHONPATH."""
+    """Return `named`, or an interpreter with our PYTHONPATH, since the service does not pass it."""
     if named:
         return named
     wrapper = WORK / "python"
@@ -200,7 +200,7 @@ def vllm_python(named: str | None) -> str:
 
 @contextmanager
 def service(arguments: argparse.Namespace, gpu: str, memory: str) -> Iterator[str]:
-    """Assay's service with vLLM in it; its URL."""
+    """Start Assay's inference service on the engine; yield its URL."""
     port, log = free_port(), WORK / f"service-{arguments.part}.log"
     on_gpu = device_of(arguments.shape) == "cuda"
     options = f"--enforce-eager --max-model-len {CONTEXT}"
@@ -226,7 +226,7 @@ def service(arguments: argparse.Namespace, gpu: str, memory: str) -> Iterator[st
 
 
 def by_folder(arguments: argparse.Namespace) -> dict[str, Any]:
-    """Written to memory, announced, loaded."""
+    """Measure syncs by folder: written to memory, announced, loaded."""
     from transformers import AutoTokenizer
 
     from assay_shared.types import FolderWeights, PolicyVersion, WeightUpdate
@@ -249,7 +249,7 @@ def by_folder(arguments: argparse.Namespace) -> dict[str, Any]:
             started = time.perf_counter()
             status = announce(url, update)
             took_s = time.perf_counter() - started
-            # What is compared with the engine in the end is the newest.
+            # Keep the newest folder only: it is compared with the engine in the end.
             shutil.rmtree(WORK / f"v{number - 1}", ignore_errors=True)
             checked_s = took_s - sum(status.phases_s.values())
             phases = {"write": written_s, "check": checked_s, **status.phases_s}
@@ -298,7 +298,7 @@ def directly(arguments: argparse.Namespace, gpu: str, memory: str) -> dict[str, 
 
 
 def by_trl(arguments: argparse.Namespace) -> dict[str, Any]:
-    """`trl vllm-serve` on the second GPU; all at once in packed buckets, and tensor by tensor."""
+    """Measure `trl vllm-serve` on the second GPU: in packed buckets, then tensor by tensor."""
     os.environ["VLLM_HOST_IP"] = "127.0.0.1"
     port, log = free_port(), WORK / "trl.log"
     command = [sys.executable, "-m", "trl.scripts.vllm_serve", "--model", str(WORK / "base")]
@@ -354,7 +354,7 @@ def announce(url: str, update: Any) -> Any:
 
 
 def digest_of(url: str) -> dict[str, Any]:
-    """The full comparison, and what the last probe found."""
+    """Return the full comparison of weights, and the result of the last probe."""
     from assay_shared.clients.http import NO_RETRY
     from assay_shared.clients.inference import InferenceClient
 
@@ -382,7 +382,7 @@ def write(arguments: argparse.Namespace, found: dict[str, Any]) -> None:
 
 
 def run_part(arguments: argparse.Namespace, part: str) -> dict[str, Any]:
-    """In a process of its own; what it had written when it failed is kept."""
+    """Run a part in a separate process and return its result; after a failure, a partial result."""
     result = WORK / f"{part}.json"
     result.unlink(missing_ok=True)
     command = [sys.executable, "-m", "bench.weight_sync", "--part", part, "--result", str(result)]
@@ -407,7 +407,7 @@ def run_part(arguments: argparse.Namespace, part: str) -> dict[str, Any]:
 
 
 def print_table(found: dict[str, Any]) -> None:
-    """The median of all syncs but the first, which also meets and connects."""
+    """Print the median of all syncs but the first, which also connects."""
     import statistics
 
     print(f"\n{'part':18} {'first':>8} {'median':>8}  by phase (medians, s)")
@@ -444,7 +444,7 @@ def main() -> None:
     parser.add_argument("--part-limit-s", type=float, default=280)
     parser.add_argument("--start-limit-s", type=float, default=200)
     parser.add_argument("--engine", choices=("vllm", "transformers"), default="vllm")
-    parser.add_argument("--vllm-python", help="another environment's, where vLLM is")
+    parser.add_argument("--vllm-python", help="Python of another environment with vLLM")
     parser.add_argument("--output", type=Path, default=Path("weight_sync.json"))
     parser.add_argument("--part", help=argparse.SUPPRESS)
     parser.add_argument("--result", help=argparse.SUPPRESS)

@@ -1,11 +1,11 @@
-"""What an upload of new weights costs, whole and as differences, after a step of AdamW.
+"""Measures the upload of new weights, whole and as differences, after a step of AdamW.
 
     python bench/weight_upload.py --dtype bfloat16 --learning-rate 1e-6
 
-Client and service share one process, whose processor time is `cpu_seconds`: other work on the
-machine changes `seconds` alone. A served policy of some 100 MB of random weights; float32 master
-weights are stepped with random gradients, and what they are in `--dtype` before and after the
-last step is what is uploaded.
+Client and service share a process. `cpu_seconds` is its processor time; other work on the machine
+only changes `seconds`. The policy has some 100 MB of random weights. Float32 master weights are
+stepped with random gradients. Their values in `--dtype` before and after the last step are
+uploaded.
 """
 
 import argparse
@@ -32,12 +32,12 @@ from assay_trainer.learner.model import create_policy
 
 _STEPS = 8
 _TEXTS = [f"Return {n} plus {n}." for n in range(100)]
-#: By dtype: layers that make some 100 MB.
+#: By dtype: the number of layers for some 100 MB.
 _LAYERS = {"bfloat16": 16, "float32": 8}
 
 
 def stepped(model: PreTrainedModel, dtype: torch.dtype, learning_rate: float, to: Path) -> float:
-    """Save the weights before and after the last step; the share of entries that changed."""
+    """Save the weights before and after the last step; return the share of changed entries."""
     optimiser = torch.optim.AdamW(model.parameters(), lr=learning_rate, weight_decay=0.0)
     before: dict[str, torch.Tensor] = {}
     for step in range(_STEPS):

@@ -1,1 +1,1 @@
-"""Runs untrusted programs, and judges them by test cases."""
+"""Sandbox service: runs untrusted programs and judges them by test cases."""

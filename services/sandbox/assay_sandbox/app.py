@@ -1,4 +1,4 @@
-"""The sandbox over HTTP."""
+"""The HTTP API of the sandbox."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -56,12 +56,12 @@ from assay_shared.types import (
     TestRequest,
 )
 
-#: Of a cell.
+#: Largest request with a cell.
 _CELL_BYTES = 4 * 2**20
 
 
 def create_app(settings: SandboxSettings) -> FastAPI:
-    """The service, with its slots."""
+    """Return the sandbox service; its slots open when it starts."""
     sandbox: LocalSandbox
 
     @asynccontextmanager
@@ -99,7 +99,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
         "/v1/languages", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of_reading()
     )
     def languages() -> dict[str, str]:
-        """The languages that this host has, with their versions."""
+        """Return the languages of this host with their versions."""
         return sandbox.languages()
 
     _add_sessions(app, lambda: sandbox.sessions)
@@ -111,7 +111,7 @@ def create_app(settings: SandboxSettings) -> FastAPI:
 
 
 def _describe(sandbox: LocalSandbox, settings: SandboxSettings) -> dict[str, JsonValue]:
-    """Return what /health says beside what all services do."""
+    """Return the sandbox's fields of /health, in addition to the fields of all services."""
     return {
         "isolation": sandbox.isolation,
         "minimum_isolation": settings.sandbox_minimum_isolation,
@@ -123,7 +123,7 @@ def _describe(sandbox: LocalSandbox, settings: SandboxSettings) -> dict[str, Jso
 
 
 def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
-    """Add the routes of sessions. A session is its client's alone."""
+    """Add the routes of sessions. Only the client of a session can use it."""
 
     @app.post(
         "/v1/sessions",
@@ -132,7 +132,7 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
         responses=errors_of(),
     )
     async def create(request: SessionRequest) -> Session:
-        """Start an interpreter that keeps its names."""
+        """Start an interpreter; its names last from cell to cell."""
         session = await opened().create(request, client())
         audit.note(session=session.id)
         return session
@@ -143,7 +143,7 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
         responses=errors_of(NotFound),
     )
     async def describe(session: str) -> Session:
-        """Whether it lives, and for how long."""
+        """Return a live session, with the time until it ends."""
         return opened().describe(session, client())
 
     @app.post(
@@ -152,7 +152,7 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
         responses=errors_of(NotFound, Conflict, SandboxFault),
     )
     async def execute(session: str, cell: Cell) -> CellResult:
-        """Run a cell."""
+        """Run a cell and return its result."""
         return await opened().execute(session, client(), cell.code)
 
     @app.delete(
@@ -162,12 +162,12 @@ def _add_sessions(app: FastAPI, opened: Callable[[], Sessions]) -> None:
         responses=errors_of(NotFound),
     )
     async def end(session: str) -> None:
-        """End it."""
+        """End the session."""
         await opened().end(session, client())
 
 
 def _add_session_files(app: FastAPI, opened: Callable[[], Sessions], room_bytes: int) -> None:
-    """Add the routes of sessions' files."""
+    """Add the routes for the files of sessions."""
     errors = errors_of(NotFound, Conflict, SandboxFault)
 
     @app.put(
@@ -195,7 +195,9 @@ def _add_session_files(app: FastAPI, opened: Callable[[], Sessions], room_bytes:
 def _add_sandbox_fusion(
     app: FastAPI, opened: Callable[[], LocalSandbox], settings: SandboxSettings
 ) -> None:
-    """Add SandboxFusion's routes; 504, the only status that its clients ask again after."""
+    """Add SandboxFusion's routes. They answer 504 for our own faults: the only status after which
+    its clients retry.
+    """
     fusion = SandboxFusion(opened, settings.sandbox_datasets)
 
     @app.post(
@@ -205,7 +207,7 @@ def _add_sandbox_fusion(
         responses=errors_of(TimedOut),
     )
     async def run_code(request: RunCodeRequest) -> BaseModel | JSONResponse:
-        """SandboxFusion's format; 504 where the program could not be run, so that it is retried."""
+        """Run a program in SandboxFusion's format; 504 if it could not be run, for a retry."""
         return await in_their_words(fusion.run_code(request))
 
     @app.post(
@@ -215,7 +217,7 @@ def _add_sandbox_fusion(
         responses=errors_of(TimedOut),
     )
     async def run_jupyter(request: RunJupyterRequest) -> BaseModel | JSONResponse:
-        """Run the cells of a notebook; 504 as above."""
+        """Run the cells of a notebook; 504 as for `/run_code`."""
         return await in_their_words(fusion.run_jupyter(request))
 
     async def in_their_words(answer: Awaitable[BaseModel]) -> BaseModel | JSONResponse:
@@ -228,7 +230,7 @@ def _add_sandbox_fusion(
         "/submit", openapi_extra=needs(Scope.SANDBOX_RUN), responses=errors_of(NotFound, TimedOut)
     )
     async def submit(request: SubmitRequest) -> SubmitResponse:
-        """SandboxFusion's judge; 504 as above."""
+        """Judge a completion in SandboxFusion's format; 504 as for `/run_code`."""
         try:
             return await fusion.submit(request)
         except InfrastructureError as error:
@@ -244,7 +246,7 @@ def _add_datasets(app: FastAPI, fusion: SandboxFusion) -> None:
         "/list_datasets", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of_reading()
     )
     def list_datasets() -> list[str]:
-        """List the data sets that are stored here."""
+        """List the data sets stored here."""
         return fusion.datasets.names()
 
     @app.post("/list_ids", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of(NotFound))
@@ -256,26 +258,26 @@ def _add_datasets(app: FastAPI, fusion: SandboxFusion) -> None:
         "/get_prompts", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of(NotFound)
     )
     async def get_prompts(request: GetPromptsRequest) -> list[DatasetPrompt]:
-        """Return what a model is asked, of each problem."""
+        """Return the prompt of each problem."""
         return await fusion.get_prompts(request)
 
     @app.post(
         "/get_prompt_by_id", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of(NotFound)
     )
     async def get_prompt_by_id(request: GetPromptByIdRequest) -> DatasetPrompt:
-        """Return what a model is asked, of one problem."""
+        """Return the prompt of a problem."""
         return await fusion.get_prompt_by_id(request)
 
     @app.post("/get_metrics", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of())
     async def get_metrics(request: MetricsRequest) -> dict[str, JsonValue]:
-        """Return nothing: no data set that is served has metrics of its own there either."""
+        """Return an empty object: the served data sets have no own metrics in SandboxFusion."""
         return {}
 
     @app.post(
         "/get_metrics_function", openapi_extra=needs(Scope.SANDBOX_READ), responses=errors_of()
     )
     async def get_metrics_function(request: MetricsRequest) -> MetricsFunction:
-        """Return no function, as above."""
+        """Return no function: the served data sets have no own metrics in SandboxFusion."""
         return MetricsFunction()
 
 
@@ -286,7 +288,7 @@ def _add_open_instruct(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None
         "/test_program", openapi_extra=needs(Scope.SANDBOX_RUN), responses=errors_of(SandboxFault)
     )
     async def test_program(request: AssertRequest) -> OpenInstructResults:
-        """open-instruct's format, with tests that assert."""
+        """Judge a program by assertion tests, in open-instruct's format."""
         return await results(request.to_test())
 
     @app.post(
@@ -295,11 +297,11 @@ def _add_open_instruct(app: FastAPI, opened: Callable[[], LocalSandbox]) -> None
         responses=errors_of(SandboxFault),
     )
     async def test_program_stdio(request: StdioRequest) -> OpenInstructResults:
-        """open-instruct's format, with tests that are read from stdin."""
+        """Judge a program by stdin tests, in open-instruct's format."""
         return await results(request.to_test())
 
     async def results(test: TestRequest) -> OpenInstructResults:
         try:
             return from_cases((await opened().test(test)).cases)
-        except Overloaded as error:  # of all errors, their client knows those from 500 on
+        except Overloaded as error:  # open-instruct's client only knows errors from 500 up
             raise NotReady(error.message, retry_after_s=error.retry_after_s) from error

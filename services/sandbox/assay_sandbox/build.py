@@ -1,4 +1,4 @@
-"""Turns a request's text into something that runs: for compiled languages in a slot, and once."""
+"""Turns a request into a program ready to run. Compilers run in a slot; their output is cached."""
 
 import asyncio
 import hashlib
@@ -24,13 +24,13 @@ from assay_shared.types import CaseResult, Compilation, ProgramRequest, Status
 
 Play = Callable[[RunSpec, Callable[[RunningProgram, bytes], None]], Awaitable[RunResult]]
 _OUTPUT_CHARACTERS = 20_000
-#: In a text above this, names are not looked for on the event loop.
+#: A text above this is searched for names in a thread, not on the event loop.
 _LARGE_CHARACTERS = 10_000
 
 
 @dataclass(frozen=True)
 class BuiltProgram:
-    """What a compiler made of a text: files, unless it failed."""
+    """The output of a compiler: its messages, and files unless it failed."""
 
     files: dict[str, bytes]
     compilation: Compilation
@@ -41,7 +41,7 @@ class BuiltProgram:
 
 
 class CompileFailed(Exception):
-    """The text is no program."""
+    """The text does not compile."""
 
     def __init__(self, compilation: Compilation) -> None:
         super().__init__(compilation.output)
@@ -53,15 +53,15 @@ class CompileFailed(Exception):
 
     @property
     def case_result(self) -> CaseResult:
-        """What becomes of each of its cases."""
+        """Result of each of the program's cases."""
         return CaseResult(status=Status.COMPILE_ERROR, message=self.message)
 
 
 class Compiler:
-    """Builds programs, and keeps what compilers made up to a number of bytes, last used first."""
+    """Builds programs, and caches compilers' output by last use, up to `cache_bytes`."""
 
     def __init__(self, play: Play, toolchain: Toolchain, cache_bytes: int, room_bytes: int) -> None:
-        """`play` runs a plan in some slot, whose folder holds `room_bytes`."""
+        """Use `play` to run plans in slots, with folders of `room_bytes`."""
         self._play = play
         self._toolchain = toolchain
         self._cache_bytes = cache_bytes
@@ -73,11 +73,11 @@ class Compiler:
     async def build(
         self, request: ProgramRequest, language: Language
     ) -> tuple[Program, Compilation | None]:
-        """A program that is ready to run, and what its compiler said, where it has one.
+        """Return a program ready to run, and its compilation if the language has a compiler.
 
         Raises:
-            CompileFailed: the text is no program.
-            InvalidInput: its files cannot be put beside each other.
+            CompileFailed: the text does not compile.
+            InvalidInput: the files conflict by name, or are too large together.
             SandboxFault: the compiler could not be run.
         """
         if not language.run:
@@ -131,7 +131,7 @@ class Compiler:
         )
         made = BuiltProgram(files, compilation)
         if ending.exit_code >= 0 and not (ending.out_of_time or ending.out_of_memory):
-            self._keep(key, made)  # what a compiler was too slow for may work the next time
+            self._keep(key, made)  # a compiler ended by a limit may succeed the next time
         return made
 
     def _keep(self, key: str, made: BuiltProgram) -> None:
@@ -143,7 +143,7 @@ class Compiler:
 
 
 async def _fill_in(language: Language, request: ProgramRequest, cache: str) -> LanguageCommands:
-    """Return the commands for a program; in a thread where its text is large."""
+    """Return the commands for a program; use a thread if its text is large."""
     arguments = (request.code, cache, request.limits.memory_bytes)
     if len(request.code) > _LARGE_CHARACTERS:
         return await asyncio.to_thread(language.commands, *arguments)
@@ -159,7 +159,7 @@ def _in_harness(request: ProgramRequest, language: Language) -> Program:
 
 
 def _key(commands: LanguageCommands, request: ProgramRequest) -> str:
-    """Text, flags and toolchain; the toolchain by what its compiler's folder is called."""
+    """Return a hash of text, flags and toolchain; the latter counts by its prepared folder."""
     parts = (
         request.language,
         request.code,

@@ -27,7 +27,7 @@ def serve(
 def run(
     file: Path = typer.Argument(help="The program."),
     language: str = typer.Option("python", help="Its language."),
-    stdin: str = typer.Option("", help="What it reads from standard input."),
+    stdin: str = typer.Option("", help="Its standard input."),
 ) -> None:
     """Run one program here, without the service, and print the result as JSON."""
     import asyncio
@@ -54,9 +54,9 @@ def run(
 
 @app.command()
 def prepare() -> None:
-    """Make ready what compilers need once (precompiled headers), as an image does when it is built.
+    """Build the files that compilers need once (precompiled headers), as an image build does.
 
-    It is kept in ASSAY_SANDBOX_TOOLCHAIN_FOLDER; without this, the first program waits for it.
+    They are kept in ASSAY_SANDBOX_TOOLCHAIN_FOLDER. Otherwise the first program waits for them.
     """
     import asyncio
     import sys
@@ -76,19 +76,19 @@ def prepare() -> None:
 @app.command()
 def equivalence(
     data: Path = typer.Option(help="Folder with the data sets.", exists=True, file_okay=False),
-    set: list[str] = typer.Option([], help="Only this data set; may be given again."),
+    set: list[str] = typer.Option([], help="Only this data set; may be repeated."),
     match: str = typer.Option("", help="Only programs whose name contains this."),
-    limit: int | None = typer.Option(None, min=1, help="Only so many of each, drawn by the seed."),
-    seed: int = typer.Option(0, help="Decides which are drawn."),
+    limit: int | None = typer.Option(None, min=1, help="Sample at most this many per data set."),
+    seed: int = typer.Option(0, help="Seed of the sample."),
     jobs: int = typer.Option(2, min=1, help="Programs at once."),
     cpu_time_s: float = typer.Option(10.0, min=1, max=300, help="CPU time of each program."),
-    url: str | None = typer.Option(None, help="A running sandbox; else one is made here."),
+    url: str | None = typer.Option(None, help="A running sandbox; if not given, start one."),
     output: Path | None = typer.Option(None, help="Write all differences to this file, as JSON."),
 ) -> None:
-    """Run data sets in slots and under plain Python, which does not protect this machine from them.
+    """Run data sets in slots and under plain Python, without protecting this machine from them.
 
-    Ends with exit code 1 if a difference between the two has no known reason. When it is
-    interrupted, it shows what it has compared until then, and ends with exit code 130.
+    The exit code is 1 if a difference between the two has no known reason. An interrupt (Ctrl-C)
+    shows the comparisons made until then; the exit code is 130.
     """
     import asyncio
 

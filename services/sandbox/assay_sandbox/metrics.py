@@ -1,4 +1,4 @@
-"""What the sandbox counts."""
+"""Prometheus metrics of the sandbox."""
 
 from collections.abc import Sequence
 
@@ -9,7 +9,7 @@ from assay_shared.types import CaseResult
 
 
 class SandboxMetrics:
-    """What programs did here, and what went wrong that was not theirs."""
+    """Metrics of programs, requests and slots, and of the sandbox's own faults."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._show_state(registry)
@@ -27,7 +27,7 @@ class SandboxMetrics:
         )
         self.run_s = Histogram(
             "assay_sandbox_run_seconds",
-            "Time a program ran, its compiler's apart.",
+            "Time a program ran, without the time of its compiler.",
             ["language"],
             buckets=LATENCY_BUCKETS_S,
             registry=registry,
@@ -56,7 +56,7 @@ class SandboxMetrics:
         )
         self.rebuilt = Counter(
             "assay_sandbox_slot_rebuilds_total",
-            "Slots built anew after one was lost or used up.",
+            "Slots rebuilt after one was lost or used up.",
             registry=registry,
         )
 

@@ -1,4 +1,4 @@
-"""The sandbox: bounded slots, one program a slot, and the verdicts on them."""
+"""The sandbox: runs programs in a bounded number of slots and judges them."""
 
 import asyncio
 import glob
@@ -40,16 +40,16 @@ from assay_shared.types import (
     TestRequest,
 )
 
-#: Whose slots grade the programs of a profile: values of numpy's types need numpy.
+#: The profile of the grader's slots for each profile of a program: numpy's values need numpy.
 _GRADERS = {"std": "grader", "scientific": "scientific grader", "auto": "scientific grader"}
 
 
 class LocalSandbox:
-    """Implements `assay_shared.interfaces.Sandbox` on this host, between `open` and `close`."""
+    """The `assay_shared.interfaces.Sandbox` of this host, usable between `open` and `close`."""
 
     def __init__(self, settings: SandboxSettings, registry: CollectorRegistry) -> None:
         self._settings = settings
-        # A request whose program sleeps stays in hand: so there may be as many as slots.
+        # A request stays in flight while its program sleeps: allow as many requests as slots.
         in_hand = max(2 * settings.sandbox_slots, settings.max_slots)
         self._gate = FairLimiter(
             in_hand,
@@ -70,7 +70,7 @@ class LocalSandbox:
         """Build the slots and try to break out of them.
 
         Raises:
-            ConfigError: this host does not grant the least isolation that is asked for.
+            ConfigError: this host does not grant the minimum isolation, or a program can escape.
         """
         await self._slots.open()
         self._metrics.slots.set(self.num_slots)
@@ -102,22 +102,22 @@ class LocalSandbox:
 
     @property
     def num_running(self) -> int:
-        """Programs and cells that compute now."""
+        """Number of programs and cells computing now."""
         return self._slots.permits.num_running
 
     @property
     def num_sleeping(self) -> int:
-        """Programs and cells that use no CPU time now."""
+        """Number of running programs and cells idle now: they use no CPU time."""
         return self._slots.permits.num_resting
 
     def load(self) -> dict[str, int]:
-        """Return how many programs and cells run, sleep and wait now."""
+        """Return the numbers of programs and cells running, sleeping and waiting now."""
         counts = (self.num_running, self.num_sleeping, self.num_waiting)
         return dict(zip(("running", "sleeping", "waiting"), counts, strict=True))
 
     @property
     def num_waiting(self) -> int:
-        """Requests that wait for their turn, and programs of others that wait for a permit."""
+        """Number of requests waiting for admission, and of programs waiting for a permit."""
         return self._gate.num_waiting + self._slots.permits.num_waiting
 
     @property
@@ -125,16 +125,16 @@ class LocalSandbox:
         return self._slots.host
 
     def languages(self) -> dict[str, str]:
-        """The languages that this host has, with their versions."""
+        """Return the languages of this host with their versions."""
         return self._toolchain.versions()
 
     async def execute(self, request: ExecutionRequest) -> ExecutionResult:
         """Run a program once.
 
         Raises:
-            InvalidInput: a language or profile that this host does not have.
-            Saturated: too many requests wait already, or this one has waited for too long.
-            SandboxFault: the program could not be run; it is not to blame.
+            InvalidInput: this host lacks the language or the profile.
+            Saturated: too many requests wait already, or this request has waited for too long.
+            SandboxFault: the program could not be run, and is not to blame.
         """
         try:
             async with self._built(request) as (program, compilation):
@@ -144,7 +144,7 @@ class LocalSandbox:
         return self._to_result(run, compilation, request.fetch_files)
 
     async def test(self, request: TestRequest) -> TestReport:
-        """Judge a program by its cases; raises as `execute` does."""
+        """Judge a program by its cases and return the report; raises the errors of `execute`."""
         kind = request.cases[0].kind
         if kind != "stdin" and request.language != "python":
             raise InvalidInput(f"{kind} cases need python, not {request.language}", field="cases")
@@ -167,7 +167,7 @@ class LocalSandbox:
         )
 
     async def judge_stdin(self, request: TestRequest) -> list[tuple[CaseResult, ExecutionResult]]:
-        """A program's stdin cases with what it did in each, up to a stop; raises as `test` does."""
+        """Return each stdin case's verdict and run, up to a stop; raises the errors of `test`."""
         try:
             async with self._built(request) as (program, compilation):
                 judged = await self._judge_stdin(request, program)
@@ -180,13 +180,14 @@ class LocalSandbox:
     async def _built(
         self, request: ProgramRequest
     ) -> AsyncIterator[tuple[Program, Compilation | None]]:
-        """The program, with a place among the requests in hand; what this host lacks gets none.
+        """Admit a request, and yield its program ready to run.
 
-        Counts those that get no place, and our own faults.
+        A request for a language missing on this host takes no place. Count refusals and our own
+        faults.
         """
         language = self._toolchain.find(request.language)
         try:
-            # From its place in the queue to its verdict.
+            # From the place in the queue to the verdict.
             with span("sandbox.run", language=request.language, isolation=self.isolation):
                 async with self._gate.enter(client()):
                     yield await self._compiler.build(request, language)
@@ -231,11 +232,11 @@ class LocalSandbox:
         return program
 
     async def _build_aside(self, request: ProgramRequest) -> tuple[Program, Compilation | None]:
-        """Build what is no request of its own."""
+        """Build an auxiliary program (a checker, a session) without admission as a request."""
         return await self._compiler.build(request, self._toolchain.find(request.language))
 
     def _player(self, language: str, profile: str) -> Play:
-        """Runs plans in slots with these packages, and times them."""
+        """Return a function to run plans in slots of this profile, and to time them."""
 
         async def play(
             plan: RunSpec, on_record: Callable[[RunningProgram, bytes], None]
@@ -248,7 +249,7 @@ class LocalSandbox:
         return play
 
     def _runner(self, request: ProgramRequest) -> RunOnce:
-        """Runs a program once, and says how that went."""
+        """Return a function to run a program once and return its execution."""
         play = self._player(request.language, _profile(request))
 
         async def run(program: Program, stdin: str, fetch: tuple[str, ...]) -> Execution:
@@ -305,7 +306,7 @@ class LocalSandbox:
 
 
 def _checker_program(checker: Checker) -> ProgramRequest:
-    """The checker that is sent, or the ready-made one that is named."""
+    """Return the request's own checker, or the named ready-made checker, as a program."""
     if checker.named is None:
         return ProgramRequest(
             code=checker.code or "", language=checker.language, limits=checker.limits
@@ -321,7 +322,10 @@ def _checker_program(checker: Checker) -> ProgramRequest:
 
 
 def _profile(request: ProgramRequest) -> str:
-    """The profile to run in; `auto` is the scientific one where this host has it."""
+    """Return the language's own profile, or else the requested profile.
+
+    `auto` becomes `std` unless the program names a package in need of numpy.
+    """
     own = LANGUAGES[request.language].profile
     if own or request.profile != "auto":
         return own or request.profile
@@ -329,7 +333,7 @@ def _profile(request: ProgramRequest) -> str:
 
 
 def _to_text(data: bytes) -> tuple[str, bytes | None]:
-    """As text; and the bytes themselves where they are none."""
+    """Return the bytes as text; and the bytes themselves, unless they are UTF-8."""
     try:
         return data.decode(), None
     except UnicodeDecodeError:

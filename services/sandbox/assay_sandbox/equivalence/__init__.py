@@ -1,1 +1,1 @@
-"""The proof that a slot treats a program as plain CPython does: a corpus that is run both ways."""
+"""Equivalence proof: runs a corpus of programs in slots and under plain CPython, and compares."""

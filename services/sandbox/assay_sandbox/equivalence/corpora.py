@@ -1,4 +1,4 @@
-"""The data sets as subjects: each problem with its programs, right and wrong, and its tests."""
+"""The data sets as subjects: the right and wrong programs of each problem, with its tests."""
 
 import json
 from collections.abc import Callable, Iterator, Mapping
@@ -15,7 +15,7 @@ from assay_shared.errors import DatasetError
 from assay_shared.runs.json_lines import read_json_lines
 
 _ASSERT_WAYS: tuple[Way, ...] = ("assert", "assert outside")
-#: Programs that turn any input into something that depends on all of it.
+#: Programs that read their whole input and print text that depends on all of it.
 _READERS = {
     "bytes": """\
 import sys
@@ -53,14 +53,14 @@ def _rows(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def _judged(name: str, corpus: str, code: str, cases: tuple[str, ...]) -> Iterator[Subject]:
-    """A program with test code in each way: as one script, and judged by cases."""
+    """Yield a program with test code in each way: as a single script, and judged by cases."""
     yield Subject(name, corpus, "script", script_of(code, cases))
     for way in _ASSERT_WAYS:
         yield Subject(name, corpus, way, code, cases=cases)
 
 
 def _checked(row: Mapping[str, Any], corpus: str, answer: str, version: str) -> Iterator[Subject]:
-    """A row in HumanEval's form: a prompt, an answer to it, and `check`, which is called here."""
+    """Yield a row in HumanEval's form: prompt and answer, with a call of the test's `check`."""
     test = f"{row['test']}\ncheck({row['entry_point']})"
     name = f"{row['task_id']}{version}"
     yield from _judged(name, corpus, row["prompt"] + answer, (test,))
@@ -72,7 +72,7 @@ def humaneval(data: Path) -> Iterator[Subject]:
 
 
 def humaneval_plus(data: Path) -> Iterator[Subject]:
-    """With the tests as one script, and with the inputs, whose results are printed."""
+    """Yield each solution with its tests, with its base tests, and printing its results."""
     for row in _rows(data / "evalplus/humaneval_plus_originfmt.jsonl.gz"):
         yield from _checked(row, "humaneval_plus", row["canonical_solution"], " tests")
     for row in _rows(data / "evalplus/humaneval_plus.jsonl.gz"):
@@ -81,7 +81,7 @@ def humaneval_plus(data: Path) -> Iterator[Subject]:
 
 
 def _printing(row: Mapping[str, Any]) -> str:
-    """A program that prints what the solution returns for each input."""
+    """Return a program to print the solution's result for each input."""
     inputs = json.dumps(row["base_input"] + row["plus_input"])
     solution = row["prompt"] + row["contract"] + row["canonical_solution"]
     lines = (
@@ -118,7 +118,7 @@ def quixbugs(data: Path) -> Iterator[Subject]:
 
 
 def humanevalpack(data: Path) -> Iterator[Subject]:
-    """Its tests call `check` themselves."""
+    """Yield the right and the buggy version of each solution; the tests call `check` themselves."""
     for row in _rows(data / "buggy_code/humanevalpack_python_164.jsonl.gz"):
         for version, field in (("right", "canonical_solution"), ("buggy", "buggy_solution")):
             code = row["prompt"] + row[field]
@@ -126,7 +126,7 @@ def humanevalpack(data: Path) -> Iterator[Subject]:
 
 
 def model_solutions(data: Path) -> Iterator[Subject]:
-    """What models wrote, with a label whether it is right."""
+    """Yield programs written by models, labelled right or wrong."""
     for row in _rows(data / "buggy_code/ldb_codellama_humaneval_164.jsonl.gz"):
         test = f"{row['test']}\ncheck({row['entry_point']})"
         name = f"codellama {row['task_id']} {_label(row)}"
@@ -141,7 +141,7 @@ def _label(row: Mapping[str, Any]) -> str:
 
 
 def code_contests(data: Path) -> Iterator[Subject]:
-    """Each solution with the input of each of its tests, and judged by all of them."""
+    """Yield each solution as a script for each test's input, and judged by all its tests."""
     for row in _contests(data):
         tests = tuple(StdinTest(test["input"], test["output"]) for test in row["tests"])
         for number, test in enumerate(tests):
@@ -151,9 +151,11 @@ def code_contests(data: Path) -> Iterator[Subject]:
 
 
 def sandboxfusion(data: Path) -> Iterator[Subject]:
-    """SandboxFusion's problems have no solutions. Where CodeContests has the problem, its solution
-    runs with all of the tests. All inputs go to programs that read them whole, and to a solution
-    of another problem, which ends as its author never meant.
+    """Yield programs for SandboxFusion's problems, which come without solutions.
+
+    If CodeContests has the problem, its solution runs with all tests. Each input also goes to a
+    program that reads it whole, and to a random solution, mostly of another problem: such a
+    solution ends in ways its author never meant.
     """
     contests = list(_contests(data))
     by_name = {row["name"].strip(): row["solution"] for row in contests}
@@ -178,7 +180,8 @@ def _contests(data: Path) -> Iterator[dict[str, Any]]:
     return _rows(data / "code_contests/codecontests_150.jsonl.gz")
 
 
-#: The data sets by name. The last two are not in the data folder: one is here, one is Python's own.
+#: The data sets by name. The last two are not in the data folder: `odd` is in this package, and
+#: `cpython` comes with Python.
 CORPORA: Mapping[str, Callable[[Path], Iterator[Subject]]] = {
     "humaneval": humaneval,
     "humaneval_plus": humaneval_plus,
@@ -196,8 +199,8 @@ CORPORA: Mapping[str, Callable[[Path], Iterator[Subject]]] = {
 
 @dataclass(frozen=True)
 class Choice:
-    """Which subjects: of these data sets (empty: of all), with `match` in their name, and at most
-    `limit` of each set, drawn by `seed`.
+    """A choice of subjects: from these data sets (empty: from all), with `match` in their name, at
+    most `limit` of each set, sampled by `seed`.
     """
 
     sets: tuple[str, ...] = ()
@@ -207,10 +210,10 @@ class Choice:
 
 
 def subjects_of(choice: Choice, data: Path) -> list[Subject]:
-    """The subjects that are chosen.
+    """Return the chosen subjects, shuffled by the seed.
 
     Raises:
-        DatasetError: a name that is not in `CORPORA`, or a file that cannot be read.
+        DatasetError: a name is not in `CORPORA`, or a file cannot be read.
     """
     chosen = []
     for name in choice.sets or tuple(CORPORA):
@@ -220,6 +223,6 @@ def subjects_of(choice: Choice, data: Path) -> list[Subject]:
         if choice.limit is not None and choice.limit < len(found):
             found = Random(f"{choice.seed} {name}").sample(found, choice.limit)
         chosen += found
-    # Those of a run that is interrupted are of all sets.
+    # Shuffled, so that an interrupted run has compared subjects of all sets.
     Random(choice.seed).shuffle(chosen)
     return chosen

@@ -1,6 +1,6 @@
-"""CPython's own tests as programs: each module prints how each of its tests ended.
+"""CPython's own tests as programs: each module prints the result of each of its tests.
 
-They come with the interpreter where it is a full build; elsewhere there are none.
+They come with a full build of the interpreter; other builds have none.
 """
 
 import importlib.util
@@ -181,7 +181,7 @@ MODULES = (
     "test_zlib",
 )
 
-#: Prints a line for each test, sorted by name, and ends with status 1 where one failed.
+#: Prints a line for each test, sorted by name; the exit code is 1 if a test failed.
 _DRIVER = '''\
 import sys
 import unittest
@@ -239,7 +239,7 @@ if __name__ == "__main__":
 
 
 def cpython_subjects(data: Path) -> Iterator[Subject]:
-    """One script for each module that the interpreter of this process has."""
+    """Yield a script for each test module of this process's interpreter."""
     for module in MODULES:
         if _exists(module):
             yield Subject(module, "cpython", "script", _DRIVER.replace("{module}", module))

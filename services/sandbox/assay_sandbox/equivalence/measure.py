@@ -1,4 +1,4 @@
-"""Runs subjects both ways, compares what came of it, and explains the differences."""
+"""Runs subjects both ways, compares the outcomes, and explains the differences."""
 
 import asyncio
 import re
@@ -18,7 +18,7 @@ _TIME = re.compile(rb"\d+\.\d+ ?s\b")
 
 @dataclass(frozen=True)
 class Difference:
-    """A subject that the two ways treat differently. `rule` names the reason, if there is one."""
+    """A subject with different outcomes in the two ways. `rule` names the known reason, if any."""
 
     subject: Subject
     plain: RunOutcome
@@ -29,13 +29,13 @@ class Difference:
 
 @dataclass
 class Measurement:
-    """What was compared. `num_by_set` counts subjects by data set and way."""
+    """The result of a comparison. `num_by_set` counts subjects by data set and way."""
 
     num_by_set: dict[tuple[str, str], int] = field(default_factory=dict)
     differences: list[Difference] = field(default_factory=list)
-    #: Scripts whose standard error is not the same text; it is shown, and decides nothing.
+    #: Scripts with different texts in standard error: shown, but not counted as differences.
     other_stderr: list[tuple[Subject, RunOutcome, RunOutcome]] = field(default_factory=list)
-    #: Judged programs by where their answers were compared.
+    #: Number of judged programs by the place of grading.
     num_by_grading: dict[str, int] = field(default_factory=dict)
 
     @property
@@ -48,7 +48,7 @@ class Measurement:
 
 
 class RunComparison:
-    """Both ways side by side, a few subjects at once."""
+    """Runs subjects both ways and compares them, a few subjects at once."""
 
     def __init__(self, plain: PlainPython, slot: SlotPython, limits: Limits) -> None:
         self._plain = plain
@@ -62,7 +62,7 @@ class RunComparison:
         seen: Measurement,
         on_subject: Callable[[], None] = lambda: None,
     ) -> Measurement:
-        """Compare all subjects, `jobs` at once, and add each to `seen` when it is done."""
+        """Compare all subjects, `jobs` at once; add each to `seen` when done, and return `seen`."""
         waiting = iter(subjects)
 
         async def work() -> None:
@@ -92,7 +92,7 @@ class RunComparison:
 
 
 def _errors_differ(plain: RunOutcome, slot: RunOutcome) -> bool:
-    """Whether standard error differs in more than folders, addresses and times."""
+    """Return True if standard error differs in more than folders, addresses and times."""
     texts = [
         _TIME.sub(b"0s", _ADDRESS.sub(b"0x", _MAIN.sub(b"main.py", one.stderr)))
         for one in (plain, slot)

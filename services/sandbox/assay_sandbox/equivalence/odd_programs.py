@@ -1,7 +1,7 @@
-"""Small programs about what surrounds a program: its start, its names, its streams and its end.
+"""Small programs about the surroundings of a program: its start, names, streams and end.
 
-Each does one thing that a fork of a warm interpreter, or a harness around the program, may spoil.
-They stand in `odd_programs.txt`, one after the other; a line `#: name` begins each.
+Each tests a single behaviour that a fork of a warm interpreter, or a harness, may spoil. They are
+stored in `odd_programs.txt`, each after a line `#: name`.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ _STDIN = "first\nsecond"
 
 
 def odd_subjects(data: Path) -> Iterator[Subject]:
-    """One script for each; those with `empty` in their name have an empty standard input."""
+    """Yield a script for each program. If its name has `empty` in it, its stdin is empty."""
     text = Path(__file__).with_suffix(".txt").read_text()
     for part in f"\n{text}".split(f"\n{_PREFIX}")[1:]:
         name, _, code = part.partition("\n")

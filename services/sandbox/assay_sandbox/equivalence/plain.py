@@ -1,6 +1,6 @@
-"""Programs under plain CPython: `python main.py` in an empty folder, with the limits of a slot.
+"""Runs programs under plain CPython: `python main.py` in a new folder, with the limits of a slot.
 
-They may read and write what this process may. Only programs of published data sets belong here.
+They have the access rights of this process. Only run programs of published data sets here.
 """
 
 import asyncio
@@ -23,19 +23,20 @@ from assay_sandbox.execution.interpreter import make_interpreter
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.types import Limits, Status
 
-#: Sets the limits of its own process and becomes the program. The stack is that of a slot. What a
-#: shell's background job ignores is not ignored by the program.
+#: Sets the limits of its process and becomes the program. The stack limit equals a slot's. Signals
+#: ignored in a shell's background job get their default action again.
 _LAUNCHER = (
     'set -e; ulimit -c 0; ulimit -n 256; ulimit -s 65536; ulimit -t "$1"; ulimit -d "$2"; '
     'ulimit -f "$3"; shift 3; exec env --default-signal "$@"'
 )
-#: An ordinary user without a network, as in a slot, where this process is root.
+#: If this process is root: run the program as an ordinary user without a network, as in a slot.
 _AS_USER = ("unshare", "--user", "--map-user=1000", "--map-group=1000", "--net")
 _CHUNK_BYTES = 65536
 _CLOSE_TIMEOUT_S = 5.0
 _LOOK_EVERY_S = 0.1
-#: The kernel counts whole ticks for `ulimit -t`: on a busy machine several times what was used.
-#: So that is the last resort, for the program's children too; `_wait` ends the program.
+#: `ulimit -t` is this many times the CPU limit. The kernel counts whole ticks for it: on a busy
+#: machine, several times the used time. So it is the last resort, for the program's children too;
+#: normally `_wait` ends the program.
 _SPARE = 5
 _FILE_BLOCK_BYTES = 512
 _SYNTAX = re.compile(rb"^(SyntaxError|IndentationError|TabError)\b", re.MULTILINE)
@@ -45,7 +46,7 @@ _LINE_BREAK = re.compile(r"\r\n|\r|\n")
 
 @contextmanager
 def plain_interpreter(settings: SandboxSettings) -> Iterator[Path]:
-    """The interpreter that slots are forks of, in a virtual environment with their packages."""
+    """Yield the path of the slots' interpreter, in a virtual environment with their packages."""
     host = examine(settings, has_namespaces=True)
     host.close()
     with tempfile.TemporaryDirectory(prefix="assay-plain-") as name:
@@ -56,7 +57,7 @@ def plain_interpreter(settings: SandboxSettings) -> Iterator[Path]:
 
 @dataclass(frozen=True)
 class PlainRun:
-    """How a process ended. `exit_code` is negative for a signal."""
+    """The end of a process. `exit_code` is negative for a signal."""
 
     exit_code: int
     stdout: bytes
@@ -64,13 +65,13 @@ class PlainRun:
     cpu_time_s: float
     out_of_time: bool
     out_of_output: bool
-    #: Where main.py was.
+    #: The folder of main.py.
     folder: str
 
 
 @dataclass
 class _Capture:
-    """Reads one pipe to its end; calls `on_overflow` above the limit."""
+    """Reads a pipe to its end; kills the process group when the limit is reached."""
 
     fd: int
     limit_bytes: int
@@ -88,10 +89,10 @@ class _Capture:
 
 
 class PlainPython:
-    """Runs subjects with the interpreter that the slots are forks of, a few at once.
+    """Runs subjects with the slots' interpreter, a few at once.
 
-    A text that was run before with the same input is not run again: scripts and their verdicts
-    share most runs.
+    A text already run with the same input is not run again: scripts and judged programs share most
+    runs.
     """
 
     def __init__(self, python: Path, limits: Limits, jobs: int) -> None:
@@ -102,7 +103,7 @@ class PlainPython:
         self._known: dict[tuple[str, str], asyncio.Future[PlainRun]] = {}
 
     async def run(self, subject: Subject) -> RunOutcome:
-        """What plain Python makes of a subject: its run, or its verdict on each case."""
+        """Run a subject and return the outcome: of its run, or the verdict on each case."""
         match subject.way:
             case "script":
                 return self._outcome(await self._end_of(subject.code, subject.stdin))
@@ -112,7 +113,7 @@ class PlainPython:
                 return await self._judge_assertions(subject)
 
     async def repeat(self, subject: Subject, hash_seed: str) -> RunOutcome:
-        """Run a script once more, for all that was known of it, with another seed for hashes."""
+        """Run a script again, even if its outcome is known, with another seed for hashes."""
         async with self._places:
             ended = await asyncio.to_thread(self._spawn, subject.code, subject.stdin, hash_seed)
         return self._outcome(ended)
@@ -145,7 +146,7 @@ class PlainPython:
         return RunOutcome(tuple(statuses), cpu_time_s=max(one.cpu_time_s for one in ended))
 
     async def _judge_assertions(self, subject: Subject) -> RunOutcome:
-        """All cases at once, as a script; where that fails, each case in a script of its own."""
+        """Run all cases as a single script; if it fails, run each case as its own script."""
         whole = await self._end_of(script_of(subject.code, subject.cases))
         if whole.exit_code == 0 or len(subject.cases) == 1:
             status = _case_status(whole, subject.code)
@@ -167,7 +168,7 @@ class PlainPython:
             return self._watch(work, folder / "stdin", environment)
 
     def _environment(self, folder: Path, hash_seed: str) -> dict[str, str]:
-        """What programs in a slot have too, with folders of this run's own."""
+        """Return the environment of programs in a slot, with this run's folders."""
         return {
             "PATH": "/usr/local/bin:/usr/bin:/bin",
             "HOME": str(folder / "work"),
@@ -223,12 +224,12 @@ def _works(prefix: tuple[str, ...]) -> bool:
 
 
 def script_of(code: str, cases: tuple[str, ...]) -> str:
-    """One text: the program, and after it the test code of its cases."""
+    """Return a single text: the program, then the test code of its cases."""
     return "\n".join((code, *cases)) + "\n"
 
 
 def script_status(ended: PlainRun) -> Status:
-    """The status that a program's end stands for, by the table in docs/sandbox.md."""
+    """Return the status of a program's end, by the table in docs/sandbox.md."""
     if ended.out_of_output:
         return Status.OUTPUT_LIMIT
     if ended.out_of_time:
@@ -237,14 +238,14 @@ def script_status(ended: PlainRun) -> Status:
         return Status.ACCEPTED
     if ended.exit_code == 1 and _last_line(ended).startswith("MemoryError"):
         return Status.MEMORY_LIMIT
-    # A text that does not parse leaves no traceback: nothing of it has run.
+    # A text that does not parse leaves no traceback, since nothing of it has run.
     if ended.exit_code == 1 and _TRACEBACK not in ended.stderr and _SYNTAX.search(ended.stderr):
         return Status.SYNTAX_ERROR
     return Status.RUNTIME_ERROR
 
 
 def _case_status(ended: PlainRun, code: str) -> Status:
-    """The verdict of test code: an assertion that does not hold is a wrong answer."""
+    """Return the verdict of test code: a failed assertion in it is a wrong answer."""
     status = script_status(ended)
     if status is Status.RUNTIME_ERROR and _last_line(ended).startswith("AssertionError"):
         lines_of_program = len(_LINE_BREAK.split(code))
@@ -253,7 +254,7 @@ def _case_status(ended: PlainRun, code: str) -> Status:
 
 
 def _failed_at(ended: PlainRun) -> int:
-    """The line of main.py at module level that raised."""
+    """Return the module-level line of main.py in the traceback, or 0."""
     found = re.search(
         re.escape(ended.folder.encode()) + rb'/main.py", line (\d+), in <module>', ended.stderr
     )
@@ -261,7 +262,7 @@ def _failed_at(ended: PlainRun) -> int:
 
 
 def _last_line(ended: PlainRun) -> str:
-    """The line of standard error that names the exception."""
+    """Return the last line of standard error with the name of an exception, or ""."""
     lines = [line for line in ended.stderr.decode(errors="replace").splitlines() if line]
     named = (line for line in reversed(lines) if re.match(r"[\w.]+(Error|Exception|Exit)\b", line))
     return next(named, "")
@@ -277,7 +278,7 @@ def _stdin_status(ended: PlainRun, test: StdinTest) -> Status:
 
 
 def _lines(text: str) -> list[str]:
-    """Lines without the whitespace at their ends and without empty lines at the end."""
+    """Return the lines without trailing whitespace, and without empty lines at the end."""
     return [line.rstrip() for line in text.rstrip().split("\n")]
 
 
@@ -312,7 +313,7 @@ def _own_end(pipe: object) -> int:
 
 
 def _wait(pid: int, limits: Limits) -> bool:
-    """Whether the process ended in time; it is not reaped, so that its id stays its own."""
+    """Return True if the process ended in time. It is not reaped, so its id is not reused."""
     pidfd = os.pidfd_open(pid)
     try:
         deadline = time.monotonic() + limits.wall_time_s
@@ -325,7 +326,7 @@ def _wait(pid: int, limits: Limits) -> bool:
 
 
 def _cpu_time_s(pid: int) -> float:
-    """What a process has used, as the scheduler counts it: MAKE_PROCESS_CPUCLOCK of Linux."""
+    """Return a process's CPU time, as the scheduler counts it: Linux's MAKE_PROCESS_CPUCLOCK."""
     return time.clock_gettime((~pid << 3) | 2)
 
 

@@ -1,4 +1,4 @@
-"""A measurement as a table for people and as JSON."""
+"""Reports of a measurement: tables for people, and JSON."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -13,7 +13,7 @@ _MAX_LINES, _MAX_LINE = 8, 160
 
 
 def rows(seen: Measurement) -> Iterator[tuple[str, ...]]:
-    """A table's lines: one for each data set and way, and their sum."""
+    """Yield a table's rows: a row for each data set and way, and their sum."""
     explained = Counter(_key(one) for one in seen.differences if one.rule is not None)
     unexplained = Counter(_key(one) for one in seen.unexplained)
     order = sorted(seen.num_by_set, key=lambda key: (key[0], WAYS.index(key[1])))
@@ -27,7 +27,7 @@ def rows(seen: Measurement) -> Iterator[tuple[str, ...]]:
 
 
 def explanation_rows(seen: Measurement) -> Iterator[tuple[str, ...]]:
-    """A table's lines: one for each rule that explains a difference."""
+    """Yield a table's rows: a row for each rule with its number of explained differences."""
     counts = Counter(one.rule for one in seen.differences)
     for rule in RULES:
         if counts[rule.name]:
@@ -35,7 +35,7 @@ def explanation_rows(seen: Measurement) -> Iterator[tuple[str, ...]]:
 
 
 def describe(one: Difference) -> Iterator[str]:
-    """A difference in lines: which program, what differs, and where."""
+    """Yield lines about a difference: the program, the aspects, and the differing output."""
     subject = one.subject
     yield f"{subject.corpus}: {subject.id} ({subject.way}): {', '.join(one.aspects)}"
     for title, outcome in (("plain", one.plain), ("slot", one.slot)):
@@ -45,7 +45,7 @@ def describe(one: Difference) -> Iterator[str]:
 
 
 def facts(seen: Measurement) -> dict[str, object]:
-    """For JSON: the table, and each difference with both outcomes."""
+    """Return the measurement for JSON: the table, and each difference with both outcomes."""
     return {
         "sets": [dict(zip(HEADINGS, row, strict=True)) for row in rows(seen)],
         "grading": seen.num_by_grading,
@@ -78,7 +78,7 @@ def _key(one: Difference) -> tuple[str, str]:
 
 
 def _shown_end(outcome: RunOutcome) -> str:
-    """Statuses, exit code, and a word on it."""
+    """Return the statuses, exit code, CPU time and message of an outcome as text."""
     statuses = ", ".join(
         status if count == 1 else f"{count} {status}"
         for status, count in Counter(outcome.statuses).items()
@@ -93,7 +93,7 @@ def _last_line(outcome: RunOutcome) -> str:
 
 
 def _differing_lines(plain: bytes, slot: bytes) -> list[str]:
-    """The first lines that differ: those of plain Python with a minus, the slot's with a plus."""
+    """Return the first differing lines: plain Python's with a minus, the slot's with a plus."""
     before, after = (text.decode(errors="backslashreplace").splitlines() for text in (plain, slot))
     found = [
         line[:_MAX_LINE]

@@ -1,7 +1,7 @@
-"""Reasons why the two ways may differ. A difference that none of them explains is a defect.
+"""Rules: known reasons for the two ways to differ. A difference without a rule is a defect.
 
-A rule sees what differs and may run the program again under plain Python: a claim such as "it
-prints the time" has to show itself there.
+A rule gets a difference and may run the program again under plain Python: a claim such as "the
+program prints the time" has to show there.
 """
 
 import re
@@ -12,19 +12,19 @@ from assay_sandbox.equivalence.slot import REFUSED, UNGRADABLE
 from assay_sandbox.equivalence.subjects import RunOutcome, Subject
 from assay_shared.types import Status
 
-#: Runs a script under plain Python again, with this seed for hashes.
+#: Runs a script under plain Python again, with the given seed for hashes.
 Repeat = Callable[[Subject, str], Awaitable[RunOutcome]]
-#: How often plain Python repeats a script that may print something else each time.
+#: Number of repeats under plain Python for a script that may print other text each time.
 _NUM_REPEATS = 3
 _SAME_SEED = "0"
 _MAX_TEXT_BYTES = 100_000
-#: Of the CPU time: one run of a program may take so much less than another.
+#: A run may take this share of the CPU time of another run of the same program.
 _NEAR = 0.7
 
 
 @dataclass(frozen=True)
 class Evidence:
-    """A difference: the subject, both outcomes, and what is not equal."""
+    """A difference: the subject, both outcomes, and the unequal aspects."""
 
     subject: Subject
     plain: RunOutcome
@@ -35,7 +35,7 @@ class Evidence:
 
 @dataclass(frozen=True)
 class Rule:
-    """A reason with a name; `explains` decides whether it is the reason of a difference."""
+    """A named reason; `explains` returns True if it is the reason of a difference."""
 
     name: str
     reason: str
@@ -43,7 +43,7 @@ class Rule:
 
 
 async def _near_time_limit(evidence: Evidence, repeat: Repeat) -> bool:
-    """One way used up its CPU time, and the other was not far from it."""
+    """Return True if a way used up its CPU time and the other came close to it."""
     one, other = evidence.plain, evidence.slot
     if _first_difference(one, other, Status.TIME_LIMIT) is None:
         return False
@@ -51,7 +51,7 @@ async def _near_time_limit(evidence: Evidence, repeat: Repeat) -> bool:
 
 
 async def _prints_what_varies(evidence: Evidence, repeat: Repeat) -> bool:
-    """Only stdout differs, and only in places that plain Python itself does not repeat."""
+    """Return True if only stdout differs, and only in lines that vary under plain Python too."""
     if evidence.aspects != ("stdout",) or evidence.subject.way != "script":
         return False
     repeated = [await repeat(evidence.subject, _SAME_SEED) for _ in range(_NUM_REPEATS)]
@@ -62,7 +62,7 @@ async def _prints_what_varies(evidence: Evidence, repeat: Repeat) -> bool:
 
 
 def _without_folders(outcome: RunOutcome) -> bytes:
-    """What was printed, with one name for folders that are others in each run."""
+    """Return stdout with a fixed name for the folders of the run."""
     text = outcome.stdout
     for folder in outcome.folders:
         text = text.replace(folder.encode(), b"/folder")
@@ -79,7 +79,7 @@ def _differs_where_others_do(text: bytes, others: Sequence[bytes]) -> bool:
 
 
 async def _prints_its_folder(evidence: Evidence, repeat: Repeat) -> bool:
-    """Only stdout differs, and only where plain Python prints a path below its own folders."""
+    """Return True if only stdout differs, and only in paths below plain Python's own folders."""
     if evidence.aspects != ("stdout",) or len(evidence.plain.stdout) > _MAX_TEXT_BYTES:
         return False
     expected = re.escape(evidence.plain.stdout)
@@ -89,12 +89,12 @@ async def _prints_its_folder(evidence: Evidence, repeat: Repeat) -> bool:
 
 
 async def _lists_modules(evidence: Evidence, repeat: Repeat) -> bool:
-    """Only stdout differs, of a program that looks which modules are imported already."""
+    """Return True if only stdout differs, and the program checks for modules already imported."""
     return evidence.aspects == ("stdout",) and "in sys.modules" in evidence.subject.code
 
 
 async def _is_ungradable(evidence: Evidence, repeat: Repeat) -> bool:
-    """With `hackable: false`, each case that differs is one that the slot refuses to judge."""
+    """Return True if the slot refuses to judge each differing case, with `hackable: false`."""
     if evidence.subject.way != "assert outside":
         return False
     pairs = zip(evidence.plain.statuses, evidence.slot.statuses, strict=True)
@@ -102,7 +102,7 @@ async def _is_ungradable(evidence: Evidence, repeat: Repeat) -> bool:
 
 
 def _first_difference(one: RunOutcome, other: RunOutcome, status: Status) -> int | None:
-    """Where just one of both has that status."""
+    """Return the index of the first case with this status in just one of both outcomes."""
     pairs = enumerate(zip(one.statuses, other.statuses, strict=False))
     return next((at for at, (a, b) in pairs if a != b and status in (a, b)), None)
 
@@ -137,7 +137,7 @@ RULES = (
 
 
 async def explain(evidence: Evidence, repeat: Repeat) -> str | None:
-    """The name of the first rule that explains a difference; None if none does."""
+    """Return the name of the first rule to explain a difference; None if none does."""
     for rule in RULES:
         if await rule.explains(evidence, repeat):
             return rule.name

@@ -1,4 +1,4 @@
-"""Programs in a slot: by a sandbox of this process, or by a service over HTTP."""
+"""Runs subjects in slots, of a sandbox in this process or of a service over HTTP."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -9,9 +9,9 @@ from assay_shared.interfaces import Sandbox
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import AssertCase, ExecutionRequest, Limits, Status, StdinCase, TestRequest
 
-#: In place of a status: the sandbox refuses to judge the case, and says so.
+#: In place of a status: the sandbox refuses the request.
 REFUSED = "refused"
-#: A status without a verdict: a case could be judged by trusting the program only.
+#: A status without a verdict: the case can only be judged by trusting the program.
 UNGRADABLE = "ungradable"
 #: A sandbox of this process raises these where a service would answer 500.
 _DEFECTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
@@ -19,7 +19,7 @@ _DEFECTS = (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeErro
 
 @asynccontextmanager
 async def local_sandbox(num_slots: int) -> AsyncIterator[Sandbox]:
-    """A sandbox of this process."""
+    """Yield an open sandbox in this process."""
     from prometheus_client import CollectorRegistry
 
     from assay_sandbox.sandbox import LocalSandbox
@@ -37,7 +37,7 @@ async def local_sandbox(num_slots: int) -> AsyncIterator[Sandbox]:
 
 @asynccontextmanager
 async def remote_sandbox(url: str, limits: Limits) -> AsyncIterator[Sandbox]:
-    """A service, asked with as much patience as a whole request may need."""
+    """Yield a client of a service; its timeouts allow for the longest request."""
     from assay_shared.clients.http import Timeouts
     from assay_shared.clients.sandbox import SandboxClient
     from assay_shared.settings.environment import read_settings
@@ -57,7 +57,7 @@ class SlotPython:
         self._limits = limits
 
     async def run(self, subject: Subject) -> RunOutcome:
-        """What the sandbox answers; its refusals and faults are statuses of the outcome too."""
+        """Run a subject and return the outcome; refusals and faults become statuses in it."""
         try:
             if subject.way == "script":
                 return await self._execute(subject)

@@ -1,21 +1,21 @@
-"""What is run both ways, and what comes of one run."""
+"""Subjects (a program and a way to run it) and the outcomes of their runs."""
 
 from dataclasses import dataclass
 from typing import Literal
 
 from assay_shared.types import Limits, Status
 
-#: How a subject is run: as a script, or judged by cases of one kind.
+#: The way to run a subject: as a script, or judged by cases of a kind.
 Way = Literal["script", "stdin", "assert", "assert outside"]
 WAYS: tuple[Way, ...] = ("script", "stdin", "assert", "assert outside")
 
-#: These statuses say that a limit ended the program, at a moment that depends on the machine.
+#: Statuses of a program ended by a limit, at a moment that depends on the machine.
 LIMITS = (Status.TIME_LIMIT, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT)
 
 
 @dataclass(frozen=True)
 class StdinTest:
-    """The input of a program and the output that its data set expects."""
+    """The input of a program and its expected output."""
 
     stdin: str
     expected_stdout: str
@@ -23,11 +23,11 @@ class StdinTest:
 
 @dataclass(frozen=True)
 class Subject:
-    """A program of a data set, and one way to run it.
+    """A program of a data set, and a way to run it.
 
-    A `script` reads `stdin` and ends by itself. The others are judged: `stdin` by `tests`, `assert`
-    by `cases`, which are test code to run after the program. `assert outside` is the same test code
-    with `hackable: false`.
+    A `script` reads `stdin` and runs to its end. The other ways are judged: `stdin` by `tests`, and
+    `assert` by `cases` (test code to run after the program). `assert outside` has the same test
+    code with `hackable: false`.
     """
 
     id: str
@@ -41,7 +41,7 @@ class Subject:
 
 @dataclass(frozen=True)
 class RunOutcome:
-    """What one run showed: of a script one status, of a judged program one for each case.
+    """The outcome of a run. A script has one status, a judged program one for each case.
 
     `exit_code` is None for a judged program. `messages` explain the statuses to people.
     """
@@ -53,7 +53,7 @@ class RunOutcome:
     cpu_time_s: float = 0.0
     messages: tuple[str, ...] = ()
     grading: str = ""
-    #: Where the program, and its interpreter, were. Known of plain Python only.
+    #: The folders of the program and its interpreter; known for plain Python only.
     folders: tuple[str, ...] = ()
 
     @property
@@ -62,10 +62,10 @@ class RunOutcome:
 
 
 def aspects_that_differ(plain: RunOutcome, slot: RunOutcome) -> tuple[str, ...]:
-    """Names what is not equal, among `status`, `exit status` and `stdout`.
+    """Return the unequal aspects, among `status`, `exit status` and `stdout`.
 
-    Where both were ended by the same limit, only the statuses are compared: how much was printed
-    until then depends on the machine.
+    If the same limit ended both, only the statuses are compared: the amount of output until then
+    depends on the machine.
     """
     if plain.statuses != slot.statuses:
         found = ["status"]
@@ -81,7 +81,7 @@ def aspects_that_differ(plain: RunOutcome, slot: RunOutcome) -> tuple[str, ...]:
 
 
 def limits_of(cpu_time_s: float) -> Limits:
-    """The limits of both ways. Wall time is generous: other work on the machine must not decide."""
+    """Return the limits of both ways. Wall time is generous: a busy machine must not decide."""
     return Limits(
         cpu_time_s=cpu_time_s,
         wall_time_s=min(600.0, 10 * cpu_time_s + 30),

@@ -1,4 +1,4 @@
-"""The command's side: options in, progress and tables out."""
+"""The command's options, progress display and tables."""
 
 import json
 from collections.abc import Sequence
@@ -26,7 +26,7 @@ _MAX_SHOWN = 30
 
 @dataclass(frozen=True)
 class ViewOptions:
-    """What the command line says."""
+    """Options of the command line."""
 
     data: Path
     choice: Choice
@@ -36,7 +36,7 @@ class ViewOptions:
 
 
 async def measure(options: ViewOptions, console: Console, seen: Measurement) -> None:
-    """Run the chosen subjects both ways, show how far it is, and put into `seen` what comes."""
+    """Run the chosen subjects both ways, show the progress, and add the results to `seen`."""
     subjects = subjects_of(options.choice, options.data)
     limits = limits_of(options.cpu_time_s)
     settings = read_settings(SandboxSettings)
@@ -61,7 +61,7 @@ def _sandbox(options: ViewOptions, limits: Limits) -> AbstractAsyncContextManage
 
 
 def show(seen: Measurement, console: Console) -> None:
-    """The tables, and the differences that nothing explains."""
+    """Print the tables and the unexplained differences."""
     console.print(_table(report.HEADINGS, list(report.rows(seen))))
     reasons = list(report.explanation_rows(seen))
     if reasons:
@@ -77,7 +77,7 @@ def show(seen: Measurement, console: Console) -> None:
 
 
 def write(seen: Measurement, path: Path) -> None:
-    """The whole measurement as JSON."""
+    """Write the whole measurement to a file, as JSON."""
     path.write_text(json.dumps(report.facts(seen), indent=1))
 
 

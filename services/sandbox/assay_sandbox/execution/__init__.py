@@ -1,1 +1,1 @@
-"""The server's side of slots: take one, run a program in it, read what comes of it."""
+"""The server's side of slots: takes a slot, runs a program in it and reads the result."""

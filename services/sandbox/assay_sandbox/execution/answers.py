@@ -1,4 +1,4 @@
-"""What a slot says over its socket, read without trust: a program may have got at the slot."""
+"""Reads a slot's answers without trust: a program may have taken over its slot."""
 
 import json
 import marshal
@@ -17,13 +17,13 @@ _MAX_STATUS = 0xFFFF
 
 @dataclass(frozen=True)
 class SlotAnswer:
-    """What a slot says when a program and all that it started are gone."""
+    """A slot's answer, sent when a program and all processes it started are gone."""
 
-    #: As waitpid gives it.
+    #: Exit status, as waitpid returns it.
     status: int
     cpu_time_s: float
     wall_time_s: float
-    #: In which it neither computed nor waited for a core; counted to 0.1 s.
+    #: Time in which the program neither computed nor waited for a core; counted to 0.1 s.
     idle_time_s: float
     clean_time_s: float
     peak_memory_bytes: int
@@ -35,7 +35,7 @@ class SlotAnswer:
 
 
 def read_answer(message: bytes) -> SlotAnswer | None:
-    """Return a slot's answer; None if it is not one, and the slot cannot be used again."""
+    """Return a slot's answer, or None if it is invalid: the slot cannot be used again."""
     if len(message) > _MAX_BYTES:
         return None
     try:
@@ -70,12 +70,12 @@ def _is_answer(facts: dict[str, object]) -> bool:
 
 
 def _is_amount(value: object) -> bool:
-    """Whether it is a number that a time or a size can be."""
+    """Return True for a number valid as a time or a size."""
     return type(value) in (int, float) and 0 <= value < math.inf  # type: ignore[operator]
 
 
 def load_files(file: FileIO) -> dict[str, bytes | str] | None:
-    """Read what a slot has picked up; None if it did not get to the end of it."""
+    """Return the files picked up by a slot, or None if the slot did not finish writing them."""
     file.seek(0)
     try:
         found = marshal.loads(file.read())

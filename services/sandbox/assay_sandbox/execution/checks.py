@@ -1,4 +1,4 @@
-"""What is checked of a request's files before a slot is taken for it."""
+"""Checks of a request's files, made before the request takes a slot."""
 
 from collections.abc import Mapping
 from pathlib import PurePosixPath
@@ -6,15 +6,15 @@ from pathlib import PurePosixPath
 from assay_shared.errors import InvalidInput, TooLarge
 
 _PAGE_BYTES = 4096
-#: Kept free for what the program's folder holds beside the files.
+#: Bytes kept free for everything else in the program's folder.
 _RESERVE_BYTES = 16 * _PAGE_BYTES
 
 
 def check_files(files: Mapping[str, bytes], room_bytes: int) -> None:
-    """Check that files can stand beside each other in a folder that holds `room_bytes`.
+    """Check that the files fit together into a folder of `room_bytes`.
 
     Raises:
-        InvalidInput: a name is a file and a folder at once, or the files are too much together.
+        InvalidInput: a name is a file and a folder at once, or the files are too large together.
     """
     folders = {str(folder) for name in files for folder in PurePosixPath(name).parents}
     both = sorted(folders.intersection(files))
@@ -35,10 +35,10 @@ def check_files(files: Mapping[str, bytes], room_bytes: int) -> None:
 
 
 def check_size(content: bytes, room_bytes: int) -> bytes:
-    """Return a file's content if it can be in a folder that holds `room_bytes`.
+    """Return a file's content if it fits into a folder of `room_bytes`.
 
     Raises:
-        TooLarge: it cannot.
+        TooLarge: it does not fit.
     """
     if len(content) > room_bytes:
         raise TooLarge(f"the file is over {room_bytes} bytes", field="name")

@@ -6,10 +6,10 @@ from collections.abc import Callable
 
 
 class Clock:
-    """Ends a program that is over its wall time; `restart` gives it the whole time again.
+    """Calls `on_end` when a program is over its wall time; `restart` grants the whole time again.
 
-    The timer only wakes: `catch_up` then reads what the program has said until now, which may have
-    restarted the clock. A server that was late itself never ends a program early.
+    When the timer fires, `catch_up` first reads the program's records until now: they may restart
+    the clock. So a late server never ends a program early.
     """
 
     def __init__(
@@ -33,10 +33,10 @@ class Clock:
         self._started = time.monotonic()
 
     def stop(self) -> None:
-        """Let nothing happen any more, and hold nothing of the program."""
+        """Cancel the timer and drop the callbacks, which refer to the program."""
         self._timer.cancel()
         self._catch_up = self._on_end = _do_nothing
 
 
 def _do_nothing() -> None:
-    """Stand for what a stopped clock would have called."""
+    """Replace both callbacks of a stopped clock."""

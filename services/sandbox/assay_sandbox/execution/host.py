@@ -1,4 +1,4 @@
-"""What this host has for slots: which interpreter, and which users they may have."""
+"""Finds an interpreter, users and Python packages for slots on this host."""
 
 import importlib.util
 import os
@@ -12,19 +12,19 @@ from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import ConfigError
 from assay_shared.types import AssertCase, ProgramRequest, TestRequest
 
-#: UTF-8 in any locale. More would show in `sys.flags`, and be handed on to a program's children;
-#: an environment of its own (interpreter.py) keeps the host's packages out.
+#: UTF-8 in any locale. More flags would show in `sys.flags` and pass to a program's children.
+#: A virtual environment (interpreter.py) keeps the host's packages out.
 PYTHON_FLAGS = ("-X", "utf8")
 _PROBE_FLAGS = ("-s", "-S", "-P", "-B", *PYTHON_FLAGS)
 _PROBE = "import json, random, collections, sys; print(sys.base_prefix); "
 _PROBE += "print('%d.%d' % sys.version_info[:2])"
 _PROBE_TIMEOUT_S = 20
-#: Users of one sandbox, two for each slot, and how many sandboxes may share a machine.
+#: Users of a sandbox, two for each slot; and the most sandboxes on a machine.
 _RANGE = 4096
 _MAX_SANDBOXES = 32
 
 
-#: Packages that are shown to programs where no folder of packages is named.
+#: Packages shown to programs if the settings name no folder of packages.
 SCIENTIFIC = (
     "numpy",
     "scipy",
@@ -66,13 +66,13 @@ SCIENTIFIC = (
 )
 
 
-#: Packages that need numpy: it takes longest to import, and is there already in some slots.
+#: Packages that need numpy. It takes longest to import, so some slots have it imported already.
 _WITH_NUMPY = ("numpy", "scipy", "pandas", "sklearn")
 
 
 @dataclass(frozen=True)
 class Host:
-    """The interpreter that slots are forks of, and their first user (None: all have the server's).
+    """The interpreter forked by slots, and their first user (None: all have the server's user).
 
     `claim` keeps other sandboxes on this machine from using the same users.
     """
@@ -85,13 +85,13 @@ class Host:
     claim: socket.socket | None = field(default=None, compare=False)
 
     def close(self) -> None:
-        """Give the users back."""
+        """Release the users for other sandboxes."""
         if self.claim is not None:
             self.claim.close()
 
 
 def examine(settings: SandboxSettings, *, has_namespaces: bool) -> Host:
-    """Find an interpreter, and users where the server runs as root.
+    """Return a working interpreter, and users for the slots if the server runs as root.
 
     Without namespaces, the slots' users themselves must be able to reach the interpreter.
 
@@ -115,14 +115,14 @@ def examine(settings: SandboxSettings, *, has_namespaces: bool) -> Host:
 
 @dataclass(frozen=True)
 class Packages:
-    """Numerical packages that this host has for programs: their folder, and what is shown of it."""
+    """This host's packages for programs: their folder, and the paths in it shown to programs."""
 
     folder: str
     shown: tuple[str, ...]
 
 
 def is_faster_with_numpy(request: ProgramRequest) -> bool:
-    """Whether a Python program, or one of its cases, names a package that needs numpy.
+    """Return True if a Python program or a case of it names a package in need of numpy.
 
     A wrong guess costs time only: every slot can import every package.
     """
@@ -134,9 +134,9 @@ def is_faster_with_numpy(request: ProgramRequest) -> bool:
 
 
 def packages_folder(settings: SandboxSettings) -> Path | None:
-    """Return the folder of packages that the settings name, or else the one of the server's numpy.
+    """Return the folder of packages from the settings, or else the folder of the server's numpy.
 
-    None where the server has no numpy.
+    Return None if the settings name no folder and the server has no numpy.
     """
     if settings.sandbox_packages is not None:
         return settings.sandbox_packages
@@ -145,9 +145,9 @@ def packages_folder(settings: SandboxSettings) -> Path | None:
 
 
 def find_packages(settings: SandboxSettings) -> Packages | None:
-    """The packages in the folder that the settings name, or those that the server itself has.
+    """Return the packages in the settings' folder, or else the server's own packages.
 
-    None where the server has no numpy.
+    Return None if the settings name no folder and the server has no numpy.
     """
     folder = packages_folder(settings)
     if folder is None:
@@ -155,22 +155,25 @@ def find_packages(settings: SandboxSettings) -> Packages | None:
     if settings.sandbox_packages is not None:
         return Packages(str(folder), (str(folder),))
     beside = [folder / part for name in SCIENTIFIC for part in (name, f"{name}.libs")]
-    # Some packages, and those that look for plugins, read what is known of an installation.
+    # Some packages, such as those that search for plugins, read the metadata of installations.
     beside += [path for name in SCIENTIFIC for path in folder.glob(f"{name}-*.dist-info")]
     return Packages(str(folder), tuple(str(path) for path in beside if path.exists()))
 
 
 def can_import_numpy(packages: Packages, host: Host, *, has_namespaces: bool) -> bool:
-    """Whether the slots' interpreter can: the packages may be another version's."""
+    """Return True if the slots' interpreter can import numpy from `packages`.
+
+    The packages may be for another version of Python.
+    """
     uid = None if has_namespaces else host.first_uid
     probe = f"import sys; sys.path.append({packages.folder!r}); import numpy; print(1)"
     return _ask(host.python, probe, uid) is not None
 
 
 def _claim_users(settings: SandboxSettings) -> tuple[int, socket.socket]:
-    """The first range of users that no other sandbox here has.
+    """Claim the first unused range of users; return its first user and the claim.
 
-    A name in the kernel's socket table is the claim: it goes with the process, however it ends.
+    The claim is a name in the kernel's socket table. It ends with the process in every case.
     """
     for number in range(_MAX_SANDBOXES):
         first_uid = settings.sandbox_first_uid + number * _RANGE
@@ -187,13 +190,13 @@ def _claim_users(settings: SandboxSettings) -> tuple[int, socket.socket]:
 def _candidates(settings: SandboxSettings) -> list[str]:
     if settings.sandbox_python is not None:
         return [str(settings.sandbox_python)]
-    # The one behind a virtual environment: programs get none of the environment's packages.
+    # The interpreter behind a virtual environment, so that programs get none of its packages.
     own = os.path.realpath(sys.executable)
     return [own, *(p for p in ("/usr/local/bin/python3", "/usr/bin/python3") if Path(p).exists())]
 
 
 def _ask(python: str, code: str, uid: int | None) -> str | None:
-    """What `code` prints, run as that user; None if it fails."""
+    """Run `code` as user `uid` and return its output; None if it fails."""
     become = "" if uid is None else f"import os; os.setgroups([]); os.setuid({uid}); "
     try:
         shown = subprocess.run(

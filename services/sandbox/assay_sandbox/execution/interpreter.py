@@ -1,7 +1,7 @@
-"""The folder that makes the host's interpreter the programs' own: a virtual environment.
+"""Creates the virtual environment through which programs use the host's interpreter.
 
-Programs find in it the packages that they may import, and nothing else of the host's: not what is
-installed beside the interpreter, nor what `.pth` files there would run.
+Programs find their allowed packages in it, and nothing else of the host. The packages installed
+with the interpreter are missing, and `.pth` files there do not run.
 """
 
 from pathlib import Path
@@ -20,7 +20,7 @@ version = {version}
 def make_interpreter(
     folder: Path, host: Host, packages: Packages | None, *, has_namespaces: bool
 ) -> Path:
-    """Make the environment in `folder` and return its own folder.
+    """Create the environment in `folder` and return its own folder.
 
     Slots with namespaces may have the packages in another place than the host.
     """
@@ -43,7 +43,7 @@ def make_interpreter(
 
 
 def _importable(packages: Packages | None) -> list[Path]:
-    """What programs may import, one by one; a `.pth` file would run in the slots' daemon."""
+    """Return the paths of all packages, without `.pth` files: the slots' daemon would run them."""
     if packages is None:
         return []
     paths = [Path(path) for path in packages.shown]

@@ -1,4 +1,4 @@
-"""The levels of isolation: the highest this host grants is tried, and then attacked."""
+"""Opens the slots at the wanted isolation level, or below, and tries to break out of them."""
 
 import asyncio
 import logging
@@ -35,10 +35,10 @@ _log = logging.getLogger(__name__)
 
 #: From least to most.
 LEVELS: tuple[str, ...] = get_args(Isolation)
-#: A pool of slots for each, made when it is first needed, but for the first.
+#: Each has a pool of slots. The first is made at the start, the others when first needed.
 PROFILES = ("std", "scientific", "grader", "scientific grader")
 SCIENTIFIC = "scientific"
-#: Profiles whose slots have numpy imported, and what serves them where this host has none.
+#: For each profile with numpy: the pool that serves it, and the pool if this host has no numpy.
 _WITH_NUMPY = {
     SCIENTIFIC: (SCIENTIFIC, "std"),
     "auto": (SCIENTIFIC, "std"),
@@ -46,7 +46,7 @@ _WITH_NUMPY = {
 }
 _NUM_POOLS = len(PROFILES)
 _HOW_TO_GRANT = (
-    "slots need user, mount and pid namespaces, with a /proc of their own. In Docker these are "
+    "slots need user, mount and pid namespaces, with their own /proc. In Docker these are "
     "--security-opt seccomp=services/sandbox/seccomp.json, systempaths=unconfined and, on a host "
     "with AppArmor, apparmor=unconfined: see In a container in docs/sandbox_isolation.md. Or set "
     "ASSAY_SANDBOX_MINIMUM_ISOLATION=fallback to serve with less"
@@ -54,21 +54,21 @@ _HOW_TO_GRANT = (
 
 
 class Slots:
-    """All slots of a server, at one level, between `open` and `close`.
+    """All slots of a server, at the same isolation level, between `open` and `close`.
 
-    All have the same packages. Slots whose interpreter has numpy imported already are made when
-    the first program wants them.
+    All have the same packages. Slots with numpy already imported are made when the first program
+    needs them.
     """
 
     host: Host
     packages: Packages | None
     isolation: str
     toolchain: Toolchain
-    #: Programs that compute at once, and slots of each profile that are always there.
+    #: Programs computing at once; also the number of slots always kept for each profile.
     num_slots: int
-    #: Programs that are there at once, with those that sleep.
+    #: Programs at once, sleeping ones included.
     max_slots: int
-    #: What a program needs to compute: those that sleep lend theirs to others.
+    #: Permits to compute: a sleeping program lends its permit to others.
     permits: FairLimiter
 
     def __init__(self, settings: SandboxSettings, rebuilt: Counter) -> None:
@@ -76,16 +76,16 @@ class Slots:
         self._rebuilt = rebuilt
         self._folder: WorkFolder
         self._pool: Pool
-        #: The pools of the other profiles, once they are made.
+        #: The pools made for other profiles than the first.
         self._others: dict[str, Pool] = {}
         self._making_other = asyncio.Lock()
         self._can_import_numpy: bool | None = None
 
     async def open(self) -> None:
-        """Build slots at the level that was asked for, or as far below as the settings allow.
+        """Build slots at the wanted level, or at `fallback` if the settings allow it.
 
         Raises:
-            ConfigError: the host grants less than the minimum, or a slot can be broken out of.
+            ConfigError: the host grants less than the minimum, or a program can escape a slot.
         """
         wanted = self._settings.sandbox_isolation
         least = self._settings.sandbox_minimum_isolation
@@ -96,8 +96,8 @@ class Slots:
             )
         if self._settings.sandbox_loopback and wanted == FALLBACK:
             raise ConfigError(
-                "isolation fallback has no network of a program's own: set ASSAY_SANDBOX_ISOLATION "
-                "to another level",
+                "isolation fallback gives a program no private network: set "
+                "ASSAY_SANDBOX_ISOLATION to another level",
                 field="ASSAY_SANDBOX_LOOPBACK",
             )
         self._folder = WorkFolder(self._settings.sandbox_work_folder)
@@ -164,10 +164,10 @@ class Slots:
         await self._pool.open()
 
     def _least_that_holds(self, isolation: str) -> str:
-        """Return the level to serve with: more than was asked for, where that would not hold.
+        """Return the level to serve with: `fresh` in place of a `pooled` level that would not hold.
 
-        Programs that have the user of their slot's first process could change it for those after
-        them; and ports that one program used would be busy for the next.
+        Without separate users, a program could change its slot's first process for the programs
+        after it. With the loopback network, a program's ports would stay busy for the next.
         """
         shares_too_much = self.host.first_uid is None or self._settings.sandbox_loopback
         return "fresh" if isolation == "pooled" and shares_too_much else isolation
@@ -206,16 +206,16 @@ class Slots:
         *,
         needs_permit: bool = True,
     ) -> RunResult:
-        """Run a plan in the next free slot that has the profile's packages.
+        """Run a plan in the next free slot of the profile and return the program's end.
 
         Args:
-            on_slot: is told how long the program has waited, when it gets a slot.
-            needs_permit: false for a process that only answers a program which has a permit.
+            on_slot: called with the seconds waited when the program gets a slot.
+            needs_permit: false for a process serving a program that holds a permit already.
 
         Raises:
             InvalidInput: this host has no scientific packages.
             Saturated: no permit came free in time.
-            SandboxFault: the slot was lost under the program, or none takes it.
+            SandboxFault: the slot was lost under the program, or no slot takes it.
         """
         pool = await self._pool_of(profile)
         started = time.monotonic()
@@ -229,7 +229,7 @@ class Slots:
             return await pool.play(plan, on_record, tell, place=place)
 
     async def hold(self, profile: str, number: int) -> Slot:
-        """A slot for one holder alone; `number` is any below 256 that nobody holds.
+        """Return a new slot for a single holder; `number` is any unheld number below 256.
 
         Raises:
             SandboxFault: the host does not grant it.
@@ -237,18 +237,22 @@ class Slots:
         return await (await self._pool_of(profile)).hold(self._held_number(number))
 
     async def let_go(self, profile: str, number: int) -> None:
-        """End a slot that was held."""
+        """End a held slot."""
         await (await self._pool_of(profile)).let_go(self._held_number(number))
 
     async def evidence_of(self, profile: str) -> Callable[[], object]:
-        """Return a look at what changes when slots are lost by something other than a program."""
+        """Return the profile's `Pool.evidence`: its value shows losses not caused by a program."""
         return (await self._pool_of(profile)).evidence
 
     def _held_number(self, number: int) -> int:
         return _NUM_POOLS * self.max_slots + number
 
     async def _pool_of(self, profile: str) -> Pool:
-        """Return the slots of a profile; the plain ones where this host has no numpy to import."""
+        """Return the pool of a profile, or its pool without numpy if this host has no numpy.
+
+        Raises:
+            InvalidInput: the profile is `scientific`, and this host has no numpy.
+        """
         if profile == PROFILES[0]:
             return self._pool
         async with self._making_other:
@@ -284,7 +288,7 @@ class Slots:
         return pool
 
     async def close(self) -> None:
-        """End all slots and remove what they lived in."""
+        """End all slots and remove their folder."""
         for pool in (self._pool, *self._others.values()):
             await pool.close()
         self.host.close()

@@ -1,4 +1,4 @@
-"""A program and its grader: two slots joined by a socket, each with records of its own."""
+"""A program and its grader: two slots joined by a socket, each with its own records."""
 
 import asyncio
 import socket
@@ -12,20 +12,20 @@ Play = Callable[[RunSpec, Callable[[RunningProgram, bytes], None]], Awaitable[Ru
 
 
 class JointRest:
-    """The permit of a program, which is lent to others only while its grader computes nothing too.
+    """A program's permit, lent to others only while both the program and its grader are idle.
 
-    A grader that computes for long would else take a core beside those that permits stand for.
+    Otherwise a grader computing for long would take one more core than there are permits.
     """
 
     def __init__(self) -> None:
         self._lend: Callable[[bool], None] | None = None
         self._program: RunningProgram | None = None
         self._is_program_idle = False
-        #: No grader is there yet.
+        #: True until there is a grader.
         self._is_grader_idle = True
 
     def join_program(self, run: RunningProgram) -> None:
-        """Take part in what a program says of its rests; it may have been put in another slot."""
+        """Follow the rests of a program. After a lost slot, `run` is its run in another slot."""
         if run is not self._program:
             self._program, self._lend = run, run.on_rest
             run.on_rest = self._rest_program
@@ -47,13 +47,13 @@ class JointRest:
             self._lend(self._is_program_idle and self._is_grader_idle)
 
     def leave_program(self) -> None:
-        """Lend nothing more: the program has ended, and its permit with it."""
+        """Stop lending: the program has ended, and so has its permit."""
         self._lend = None
 
 
 @dataclass(frozen=True)
 class SlotPair:
-    """Runs plans two by two. A grader's slot is only asked for when the program has its own."""
+    """Runs plans in pairs. The grader asks for a slot only when the program has its own."""
 
     play_program: Play
     play_grader: Play
@@ -65,17 +65,17 @@ class SlotPair:
         on_program: Callable[[RunningProgram, bytes], None],
         on_grader: Callable[[RunningProgram, bytes], None],
     ) -> tuple[RunResult, RunResult | None]:
-        """Return how both ended; None for a grader whose program had ended before it could begin.
+        """Run both and return their ends. The grader's end is None if the program ended first.
 
         Raises:
-            SandboxFault: no slot takes a program, or one was lost (SlotLost), maybe by others.
+            SandboxFault: no slot takes a program, or a slot was lost (SlotLost), maybe by others.
         """
         program_end, grader_end = socket.socketpair()
         begun: asyncio.Future[bool] = asyncio.get_running_loop().create_future()
         joint = JointRest()
 
         def take_program(run: RunningProgram, line: bytes) -> None:
-            program_end.close()  # else the grader would not notice when the program is gone
+            program_end.close()  # otherwise the grader would not notice the program's end
             _set(begun, True)
             joint.join_program(run)
             on_program(run, line)
@@ -98,7 +98,7 @@ class SlotPair:
             try:
                 if not await begun:
                     return None
-                joint.rest_grader(False)  # it begins as busy, and starting it is work too
+                joint.rest_grader(False)  # starting a grader is work too: it counts as busy
                 plan = replace(grader, channel=grader_end.fileno())
                 return await self.play_grader(plan, take_grader)
             finally:

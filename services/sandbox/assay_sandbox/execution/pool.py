@@ -1,4 +1,4 @@
-"""The slots of a server: each runs one program at a time; one that is lost is built again."""
+"""A pool of slots: each slot runs a program at a time, and is rebuilt after a loss."""
 
 import asyncio
 import logging
@@ -21,36 +21,36 @@ from assay_shared.runtime.fair_limiter import LimiterPlace
 _log = logging.getLogger(__name__)
 
 _RETRY_S = 0.2
-#: Slots beyond those that are kept end when nobody has used them for this long.
+#: Slots beyond `num_kept` end after this time without use.
 _IDLE_S = 30.0
-#: How often a program is run again whose slot was lost under it, by nobody's fault that is known.
+#: Give up on a program after this many lost slots, if the cause is not known.
 _MAX_LOSSES = 3
-#: A program under which so many slots ended, and nothing else did, ends them itself.
+#: After this many losses with no other cause in sight, the program is taken to end its slots.
 _MAX_OWN_LOSSES = 2
 
 
 class Pool:
-    """Slots with the same packages. `num_kept` of them are always there; others are built when
-    programs want them, and end when nobody uses them.
+    """Slots with the same packages. `num_kept` slots always exist; more are built when programs
+    wait, and end when unused.
     """
 
     def __init__(
         self, python: str, config: SlotConfig, numbers: range, num_kept: int, rebuilt: Counter
     ) -> None:
-        """`numbers` are those of its slots: no two pools of a server share one."""
+        """Use `numbers` for the slots: two pools of a server must not share a number."""
         self._python = python
         self._config = config
         self._num_kept = num_kept
         self._max_slots = len(numbers)
-        #: Numbers that no slot has, the lowest last.
+        #: Unused slot numbers, the lowest last.
         self._spare = list(reversed(numbers))
-        #: The slot that was used last is the next one to be used: its memory is warm.
+        #: Used as a stack: the slot used last is taken next, since its memory is warm.
         self._free: list[Slot] = []
         self._waiting: deque[asyncio.Future[Slot]] = deque()
         self._num_alive = 0
         self._num_builds = 0
         self._building = asyncio.Lock()
-        #: Taken before `_building` by sessions: one of them at most is ahead of a program.
+        #: Sessions take it before `_building`, so at most one session is ahead of a program.
         self._holding = asyncio.Lock()
         self._tasks: set[asyncio.Task[None]] = set()
         self._retiring: asyncio.TimerHandle | None = None
@@ -60,17 +60,17 @@ class Pool:
         self._events_fd = cgroup.open_own_events()
 
     async def open(self) -> None:
-        """Build the slots that are always there.
+        """Build the first `num_kept` slots.
 
         Raises:
-            SandboxFault: the host does not grant this isolation; says what is missing.
+            SandboxFault: the host does not grant this isolation; names the missing part.
         """
         for _ in range(self._num_kept):
             self._num_alive += 1
             self._put(await asyncio.to_thread(self._make, self._spare.pop()))
 
     def _make(self, number: int) -> Slot:
-        """Build a slot; with a new daemon if the old one turns out to be gone."""
+        """Return a new slot; start a new daemon if the old daemon is gone."""
         if self._daemon is not None:
             try:
                 return self._daemon.make(number)
@@ -90,18 +90,18 @@ class Pool:
         *,
         place: LimiterPlace | None = None,
     ) -> RunResult:
-        """Run a plan in the next free slot.
+        """Run a plan in the next free slot and return the program's end.
 
-        A program whose slot is lost under it is run again, since it can have had no effect outside
-        of the slot. One that loses its slot again has ended it. With a `channel` the first loss is
-        the end, see `RunResult.ended_its_slot`: who joined it with another has to run both again.
+        After a lost slot the program is run again: it has had no effect outside of the slot. After
+        another such loss, the program is taken to have ended its slot. With a `channel` this holds
+        from the first loss (see `RunResult.ended_its_slot`): the caller must run both ends again.
 
         Args:
-            on_slot: is called when the program gets a slot.
-            place: is lent to others while the program waits for something.
+            on_slot: called when the program gets a slot.
+            place: lent to others while the program waits for something.
 
         Raises:
-            SandboxFault: slots are lost by no fault of the program, or none takes it.
+            SandboxFault: slots are lost by no fault of the program, or no slot takes it.
         """
         losses = Losses()
         for _ in range(self._max_slots + 1):
@@ -134,8 +134,8 @@ class Pool:
         raise SandboxFault("no slot takes a program")
 
     def evidence(self) -> tuple[object, ...]:
-        """What changes when slots are lost by something other than a program: the daemon's death,
-        and processes that were killed for memory around all slots.
+        """Return a value to compare later: it changes when slots are lost for another reason than a
+        program. Such reasons are the daemon's death and an OOM kill around all slots.
         """
         is_daemon_gone = self._daemon is None or self._daemon.has_ended
         killed = None if self._events_fd is None else cgroup.num_killed(self._events_fd)
@@ -150,11 +150,11 @@ class Pool:
             raise
 
     async def _take(self) -> Slot:
-        """Return a free slot; build one if there is none. First come, first served."""
+        """Return a free slot, or build it if there is none. First come, first served."""
         if self._free:
             slot = self._free.pop()
             if not self._free and not self._num_builds and self._spare:
-                self._start_build(self._spare.pop())  # the next program need not wait for it
+                self._start_build(self._spare.pop())  # ready by the time the next program comes
             return slot
         turn: asyncio.Future[Slot] = asyncio.get_running_loop().create_future()
         self._waiting.append(turn)
@@ -168,7 +168,7 @@ class Pool:
             raise
 
     def _put(self, slot: Slot) -> None:
-        """Hand a clean slot to the next program, or keep it until one comes."""
+        """Hand a clean slot to the next waiting program, or keep it free."""
         while self._waiting:
             turn = self._waiting.popleft()
             if not turn.done():
@@ -192,7 +192,7 @@ class Pool:
             self._start(self._end(slot.number))
 
     def _retire(self) -> None:
-        """End slots beyond those that are kept which nobody has used for a while."""
+        """End the unused slots beyond `num_kept`."""
         self._retiring = None
         now = time.monotonic()
         while self._num_alive > self._num_kept and self._free:
@@ -207,7 +207,7 @@ class Pool:
             self._start(self._end(slot.number))
 
     async def hold(self, number: int) -> Slot:
-        """Build a slot beside those of the pool, for its holder alone.
+        """Build a slot outside of the pool, for a single holder, and return it.
 
         Raises:
             SandboxFault: the host does not grant it.
@@ -216,12 +216,12 @@ class Pool:
             return await asyncio.to_thread(self._make, number)
 
     async def let_go(self, number: int) -> None:
-        """End a slot that was held."""
+        """End a held slot."""
         async with self._holding:
             await self._end_in_daemon(number)
 
     async def _end(self, number: int) -> None:
-        """End a slot of the pool; its number is free for another one then."""
+        """End a slot of the pool and free its number."""
         await self._end_in_daemon(number)
         self._spare.append(number)
 
@@ -242,7 +242,7 @@ class Pool:
         self._start(self._build(number))
 
     async def _build(self, number: int) -> None:
-        """Until it works, or nobody needs it: a host that was out of memory or disk comes back."""
+        """Retry until the slot is built or unneeded: a host short of memory or disk may recover."""
         while not self._is_closing and self._is_wanted():
             async with self._building:
                 try:
@@ -266,7 +266,7 @@ class Pool:
         self._is_closing = True
         if self._retiring is not None:
             self._retiring.cancel()
-        # A build under way is a thread: it cannot be cancelled.
+        # Wait: a build in progress runs in a thread and cannot be cancelled.
         await asyncio.gather(*self._tasks)
         for slot in self._free:
             slot.socket.close()
@@ -280,7 +280,7 @@ class Pool:
 
 @dataclass
 class Losses:
-    """The slots that were lost under one program that had begun."""
+    """Counts of the slots lost under a program after it had begun."""
 
     num_all: int = 0
     num_own: int = 0
@@ -291,7 +291,7 @@ class Losses:
 
     @property
     def are_own(self) -> bool:
-        """Whether it is the program that ends them."""
+        """True if the program is taken to end its slots."""
         return self.num_own >= _MAX_OWN_LOSSES
 
     @property

@@ -1,4 +1,4 @@
-"""What a slot is told to run, and how a run ended."""
+"""Programs ready for a slot: their plans, and the verdict on their runs."""
 
 import signal
 from collections.abc import Mapping
@@ -9,7 +9,7 @@ from assay_sandbox.languages.language import Language
 from assay_shared.errors import SandboxFault
 from assay_shared.types import Limits, Status
 
-#: Most that all files which a program leaves may be together.
+#: Most bytes of all fetched files of a program together.
 MAX_FETCHED_BYTES = 64 * 2**20
 _DATA, _EXECUTABLE = 0o644, 0o755
 _MESSAGE_BYTES = 2000
@@ -17,7 +17,7 @@ _MESSAGE_BYTES = 2000
 
 @dataclass(frozen=True)
 class Program:
-    """Ready to run: a text for the harness's interpreter, or files and a command."""
+    """A program ready to run: a text for the harness's interpreter, or files and a command."""
 
     language: Language
     limits: Limits
@@ -34,14 +34,14 @@ class Program:
         *,
         num_cases: int = 0,
     ) -> RunSpec:
-        """Return what a slot is told. With cases, a grader asks for the program's names."""
+        """Return the plan for a slot. With cases, a grader asks for the program's names."""
         limits = self.limits.model_dump()
         memory_bytes = self.limits.memory_bytes + self.language.runtime_bytes
         return RunSpec(
             header={
                 "limits": limits | {"memory_bytes": memory_bytes},
                 "num_cases": num_cases,
-                # Whether a descriptor of a channel comes along.
+                # True if a channel's descriptor is sent along.
                 "has_channel": num_cases > 0,
             },
             body={
@@ -81,7 +81,7 @@ def _signal_name(number: int) -> str:
 
 @dataclass(frozen=True)
 class Execution:
-    """How one run of a program went, and a word on it."""
+    """A run of a program: its end, its status, and a message on the status."""
 
     ending: RunResult
     status: Status
@@ -90,7 +90,7 @@ class Execution:
 
 @dataclass
 class Records:
-    """What the harness said of the program as a whole; `message` is for people."""
+    """The harness's records of the program as a whole; `message` is for people."""
 
     status: Status | None = None
     message: str = ""
@@ -107,17 +107,17 @@ class Records:
         elif kind == b"memory":
             self.status, self.message = Status.MEMORY_LIMIT, "out of memory"
         elif kind == b"begun":
-            # A program that lost its slot is run again: what was said of it before is void.
+            # A program that lost its slot is run again: forget the records of its first run.
             self.begun, self.status, self.message = True, None, ""
         elif kind == b"done":
             self.done = True
 
 
 def status_of(ending: RunResult, records: Records, program: Program) -> tuple[Status | None, str]:
-    """Why a program ended badly, and a word on it; None if it did not.
+    """Return the status and message of a program's failure; None and "" if it succeeded.
 
     Raises:
-        SandboxFault: it never began.
+        SandboxFault: the program never began.
     """
     limits = program.limits
     if ending.ended_its_slot:
@@ -142,7 +142,7 @@ def status_of(ending: RunResult, records: Records, program: Program) -> tuple[St
 
 
 def _status_of_failure(ending: RunResult, language: Language) -> tuple[Status, str]:
-    """What an exit code stands for, where the language's runtime says it in words only."""
+    """Return the status of a failed run; some runtimes name the failure only in their output."""
     said = (ending.stderr, ending.stdout)
     if language.out_of_memory is not None and any(map(language.out_of_memory.search, said)):
         return Status.MEMORY_LIMIT, "out of memory"

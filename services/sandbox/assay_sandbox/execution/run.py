@@ -1,4 +1,4 @@
-"""One program in a slot, from here: pipes drained while it runs, its clock, how it ended."""
+"""The server's side of one program in a slot: reads its pipes, ends it on time, reports its end."""
 
 import asyncio
 import marshal
@@ -18,82 +18,82 @@ from assay_sandbox.slot.accounting.watch import BEGIN_CASE, BUSY, IDLE, KILL
 from assay_sandbox.slot.zygote import MARSHAL_VERSION, MAX_MESSAGE_BYTES
 from assay_shared.errors import SandboxFault
 
-#: Stands for files that a slot did not get to the end of in time.
+#: In place of the content of files, if the slot did not finish picking them up in time.
 NOT_PICKED_UP = "it could not be picked up"
-#: How long a killed program may take to be gone before its slot is given up.
+#: Time for a killed program to be gone, after its request was cancelled; then its slot is lost.
 _KILL_TIMEOUT_S = 3.0
-#: The same, with its files to pick up, while the request is still there.
+#: The same while the request is still there: the slot also has files to pick up.
 _ANSWER_TIMEOUT_S = 10.0
 #: Inputs and files above this are written and read in a thread, not on the event loop.
 _LARGE_BYTES = 2**20
-#: For a program that opens /dev/stdout, as another user than the server's.
+#: A program is another user than the server; otherwise it could not open /dev/stdout.
 _WRITABLE = 0o622
 
 
 @dataclass(frozen=True)
 class RunResult:
-    """How a program ended. `exit_code` is negative for a signal, as in subprocess."""
+    """The end of a program. `exit_code` is negative for a signal, as in subprocess."""
 
     exit_code: int
     stdout: bytes
     stderr: bytes
     cpu_time_s: float
     wall_time_s: float
-    #: In which it neither computed nor waited for a core; counted to 0.1 s.
+    #: Time in which the program neither computed nor waited for a core; counted to 0.1 s.
     idle_time_s: float
-    #: From the program's end until nothing of it was left.
+    #: Time from the program's end until nothing of it was left.
     clean_time_s: float
     peak_memory_bytes: int
     out_of_time: bool
-    #: A case of it used more than its CPU limit.
+    #: A case of the program used more than its CPU limit.
     out_of_cpu: bool
     out_of_output: bool
     out_of_memory: bool
     #: CPU seconds from the start, or from each `Run.begin_case`, to the next one or to the end.
     case_cpu_times_s: tuple[float, ...] = ()
-    #: What was asked for and found: its content, or why it could not be had.
+    #: The requested files that were found: the content, or the reason why it is missing.
     files: dict[str, bytes | str] = field(default_factory=dict)
-    #: Whether it wrote more records than its cases have: it is not the harness that writes those.
+    #: The record channel had more lines than the harness writes: the program wrote some of them.
     forged_records: bool = False
-    #: Whether it took the slot along, every time it was run.
+    #: The program ended its slot each time it was run.
     ended_its_slot: bool = False
 
 
 @dataclass(frozen=True)
 class RunSpec:
-    """What a slot is to do. `body` is for the program's process alone, `header` for the slot."""
+    """A slot's orders. `header` is for the slot, `body` for the program's process alone."""
 
     header: dict[str, object]
     body: dict[str, object]
     stdin: bytes
     wall_time_s: float
     output_bytes: int
-    #: Patterns of files to pick up once the program has ended, and how much they may be in all.
+    #: Patterns of files to pick up after the program's end, and the most bytes of them together.
     fetch: tuple[str, ...] = ()
     fetch_bytes: int = 0
-    #: One end of a socket, which the program's process gets a copy of.
+    #: One end of a socket; the program's process gets a copy of it.
     channel: int | None = None
 
     @property
     def num_cases(self) -> int:
-        """The cases that the harness runs after the program."""
+        """Number of cases for the harness to run after the program."""
         number = self.header.get("num_cases", 0)
         return number if isinstance(number, int) else 0
 
     @property
     def num_input_bytes(self) -> int:
-        """About how much is written for the program before it starts."""
+        """Approximate bytes written for the program before it starts."""
         files = self.body.get("files")
         contents = files.values() if isinstance(files, dict) else ()
         return len(self.stdin) + sum(len(content) for content, _ in contents)
 
 
 class SlotLost(SandboxFault):
-    """A slot that ended, or said nonsense, while a program was in it."""
+    """A slot ended, or sent an invalid answer, while a program was in it."""
 
 
 class Inputs:
-    """What a program reads: its stdin, and its plan for the harness."""
+    """Files in memory for a program to read: its stdin, and the plan for its harness."""
 
     def __init__(self, plan: RunSpec) -> None:
         self.stdin = _memory_file(plan.stdin)
@@ -105,14 +105,14 @@ class Inputs:
 
 
 async def write_inputs(plan: RunSpec) -> Inputs:
-    """Write what a program reads; in a thread where it is large."""
+    """Write a program's inputs and return them; use a thread if they are large."""
     if plan.num_input_bytes > _LARGE_BYTES:
         return await asyncio.to_thread(Inputs, plan)
     return Inputs(plan)
 
 
 class RunningProgram:
-    """A program that was sent to a slot."""
+    """A program sent to a slot."""
 
     def __init__(
         self,
@@ -127,10 +127,10 @@ class RunningProgram:
         """Send the program to the slot.
 
         Args:
-            on_record: gets each line of the record channel as it is written.
-            channel: one end of a socket, of which the program gets a copy.
-            inputs: what `write_inputs` wrote for this plan; closed here.
-            on_rest: is told when the program begins to use no CPU time (True), or some (False).
+            on_record: called with each line of the record channel as it is written.
+            channel: an end of a socket; the program gets a copy of it.
+            inputs: the inputs from `write_inputs` for this plan; closed here.
+            on_rest: called with True when the program stops using CPU time, False when it resumes.
 
         Raises:
             SandboxFault: the slot is gone.
@@ -146,7 +146,7 @@ class RunningProgram:
         self._killed = False
         self._giving_up: asyncio.TimerHandle | None = None
         self._fetched: FileIO | None = None
-        #: Whether the program's process has said anything; before that, running it again is safe.
+        #: The program's process has written a record; until then, running it again is safe.
         self.has_begun = False
         self.stdout = Capture(plan.output_bytes, self._overflow)
         self.stderr = Capture(plan.output_bytes, self._overflow)
@@ -165,7 +165,7 @@ class RunningProgram:
             os.fchmod(fd, _WRITABLE)
         descriptors = [inputs.stdin.fileno(), out, err, record, inputs.body.fileno()]
         if plan.fetch:
-            # The patterns are in the file that takes the files: a message could not hold them all.
+            # One file carries the patterns there and the found files back: too much for a message.
             self._fetched = _memory_file(marshal.dumps(list(plan.fetch), MARSHAL_VERSION))
             descriptors.append(self._fetched.fileno())
         if channel is not None:
@@ -194,7 +194,7 @@ class RunningProgram:
         self._on_record(self, line)
 
     def _overflow(self, num_dropped: int) -> None:
-        """End a program that has written too much, unless its time was over before."""
+        """Kill the program for too much output, unless its time was over before."""
         self.is_out_of_output = not self._out_of_time
         self._stop_reading()
 
@@ -205,11 +205,11 @@ class RunningProgram:
 
     def _stop_reading(self) -> None:
         for drain in self._drains:
-            drain.close()  # what it still writes has no reader: it gets no further until it is dead
+            drain.close()  # from now on the program's writes fail, until the kill ends it
         self.kill()
 
     def catch_up(self) -> None:
-        """Read what the program has written until now."""
+        """Read everything that the program has written until now."""
         self._read_answer()
         for drain in self._drains:
             drain.catch_up()
@@ -220,7 +220,7 @@ class RunningProgram:
             self.kill()
 
     def _read_answer(self) -> None:
-        """Read one message of the slot, if there is one."""
+        """Read the slot's next message, if there is any."""
         if self._answer.done():
             return
         try:
@@ -238,30 +238,30 @@ class RunningProgram:
     def begin_case(self) -> None:
         """Give the program its whole wall time and CPU time again, for its next case.
 
-        Call it when something that the program cannot write to says that the case begins. The
-        slot does the counting; `RunResult.case_cpu_times_s` has what was used up to the first call,
-        and from each call to the next. A case over its CPU limit is killed: `RunResult.out_of_cpu`.
+        Call it when a source out of the program's reach reports the start of a case. The slot
+        counts the time. `RunResult.case_cpu_times_s` has the CPU time up to the first call, and
+        from each call to the next. A case over its CPU limit is killed: `RunResult.out_of_cpu`.
         """
         self.clock.restart()
         self.begin_cell()
 
     def begin_cell(self) -> None:
-        """Give the program its CPU time again, as `begin_case` does, but no wall time."""
+        """Give the program its CPU time again, but no wall time, for its next cell."""
         if not self._answer.done():
             with suppress(OSError):  # the slot is gone, or has hundreds of these still to read
                 self._slot.send(BEGIN_CASE)
 
     def kill(self) -> None:
-        """End the program and all that it started, now."""
+        """Kill the program and all processes it started."""
         if not self._killed and not self._answer.done():
             self._killed = True
             loop = asyncio.get_running_loop()
             self._giving_up = loop.call_later(_ANSWER_TIMEOUT_S, self._give_up)
-            with suppress(OSError):  # the slot is gone, and so is the program: the answer says it
+            with suppress(OSError):  # the slot and its program are gone: the answer will show it
                 self._slot.send(KILL)
 
     def _give_up(self) -> None:
-        """Take a slot that does not answer for lost."""
+        """Treat the slot as lost if it has not answered."""
         if not self._answer.done():
             self._end_with(None)
 
@@ -270,10 +270,10 @@ class RunningProgram:
         self._answer.set_result(answer)
 
     async def finish(self) -> RunResult:
-        """Wait for the end. The slot is free, and clean, when this returns.
+        """Wait for the end of the program and return it. The slot is then free and clean.
 
         Raises:
-            SlotLost: the slot is gone; `is_slot_lost` says so too.
+            SlotLost: the slot is gone; `is_slot_lost` is then true.
             SandboxFault: memory ran out for all slots together.
         """
         try:
@@ -303,8 +303,8 @@ class RunningProgram:
             drain.close()
 
     def _let_go(self) -> None:
-        """Drop what calls this object back. In a cycle, all that the program has read and written
-        would wait for the collector, which looks at old objects rarely.
+        """Drop the callbacks that refer to this object. A reference cycle would keep the program's
+        inputs and outputs until the garbage collector runs on old objects, which is rare.
         """
         self._drains.clear()
         self.stdout.on_overflow = self.stderr.on_overflow = lambda _: None
@@ -312,8 +312,8 @@ class RunningProgram:
         del self._records, self._on_record
 
     async def _read_files(self) -> dict[str, bytes | str]:
-        """Return the files that were asked for. Those that a program has made unreadable are its
-        own doing: each has a reason in place of its content.
+        """Return the requested files. A program can make its files unreadable: such a file has a
+        reason in place of its content.
         """
         if self._fetched is None:
             return {}
@@ -348,7 +348,7 @@ class RunningProgram:
             idle_time_s=answer.idle_time_s,
             clean_time_s=answer.clean_time_s,
             peak_memory_bytes=answer.peak_memory_bytes,
-            # A program that had ended when its time was over was only cleaned up after.
+            # If its time ended after the program did, the kill only hit its leftovers.
             out_of_time=self._out_of_time and answer.killed_by_server,
             out_of_cpu=answer.out_of_cpu,
             out_of_output=self.is_out_of_output,
@@ -359,7 +359,7 @@ class RunningProgram:
         )
 
     def ending_of_lost_slot(self) -> RunResult:
-        """Return the end of a program that ends every slot it is run in."""
+        """Return the end of a program known to end its slot on every run."""
         took_s = time.monotonic() - self._started
         return RunResult(
             exit_code=-signal.SIGKILL,
@@ -379,13 +379,13 @@ class RunningProgram:
 
 
 def _receive(slot: socket.socket) -> bytes:
-    """What a slot answers; nothing if it is gone without an answer.
+    """Return a slot's answer; nothing if the slot is gone without an answer.
 
-    One that leaves with a message of ours unread resets the connection: the kernel says so once,
-    before it hands out the answer that was sent before (unix(7)).
+    A slot that ends with an unread message of ours resets the connection. The kernel reports this
+    once, before it delivers the answer sent earlier (unix(7)): hence the second read.
 
     Raises:
-        BlockingIOError: it has not said anything yet.
+        BlockingIOError: the slot has not answered yet.
     """
     with suppress(ConnectionResetError):
         return slot.recv(MAX_MESSAGE_BYTES)
@@ -393,7 +393,7 @@ def _receive(slot: socket.socket) -> bytes:
 
 
 def _memory_file(content: bytes) -> FileIO:
-    """A file to read `content` from; unlike a pipe it cannot block its writer."""
+    """Return a file with `content` to read; unlike a pipe, it cannot block its writer."""
     file = FileIO(os.memfd_create("assay", os.MFD_CLOEXEC), "r+")
     file.write(content)
     file.seek(0)

@@ -1,4 +1,4 @@
-"""Before a sandbox serves, it tries to break out of itself."""
+"""Escape tests: before it serves, a sandbox tries to break out of its slots."""
 
 import socket
 
@@ -10,7 +10,7 @@ from assay_sandbox.slot.confinement.seccomp import numbers_here
 from assay_shared.errors import SandboxFault
 from assay_shared.types import Limits
 
-#: Each ends quietly where it is held, and says ESCAPED where it is not.
+#: Attempts by name. Each prints ESCAPED if it succeeds, and nothing if the slot holds it.
 ESCAPES = {
     "reads a file of the host": "open('/etc/shadow')",
     "sees the processes of the host": (
@@ -51,7 +51,7 @@ _LIMITS = Limits(cpu_time_s=2.0, wall_time_s=5.0)
 
 
 async def find_escapes(pool: Pool) -> list[str]:
-    """What a program in a slot can do that it must not be able to; empty where all is held."""
+    """Return the names of the successful escapes from a slot; empty if the slot holds all."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         port = server.getsockname()[1]
         return [name for name, code in ESCAPES.items() if await _escapes(pool, code, port)]

@@ -1,4 +1,4 @@
-"""The process that builds slots, as the server sees it."""
+"""Client of the slot daemon, the process that builds slots."""
 
 import json
 import socket
@@ -15,17 +15,17 @@ from assay_shared.errors import SandboxFault
 _MESSAGE_BYTES = 4096
 _START_TIMEOUT_S = 30.0
 _STOP_TIMEOUT_S = 5.0
-#: Numerical libraries would start threads as they are imported, and a slot may have none.
+#: One thread for numerical libraries: they start more on import, and a slot must have none.
 _ENVIRONMENT = {
     "PYTHONHASHSEED": "0",
     "PATH": "/usr/bin:/bin",
-    # Else each fork looks up the functions that it calls for the first time.
+    # Otherwise each fork resolves the functions that it calls for the first time.
     "LD_BIND_NOW": "1",
     "OMP_NUM_THREADS": "1",
     "OPENBLAS_NUM_THREADS": "1",
     "MKL_NUM_THREADS": "1",
 }
-#: Programs can read the daemon's command line: what it is told comes over the socket.
+#: Programs can read the daemon's command line, so its settings come over the socket.
 _BOOT = """
 import json, socket, sys
 sys.dont_write_bytecode = True
@@ -40,23 +40,23 @@ daemon.main(server, config)
 
 
 class Slot:
-    """One slot's number and its socket."""
+    """A slot: its number and its socket."""
 
     def __init__(self, number: int, connection: socket.socket) -> None:
         connection.setblocking(False)
         self.number = number
         self.socket = connection
-        #: Whether something happened in it that it may not have survived clean.
+        #: The slot is gone or may be unclean: it must not be used again.
         self.is_lost = False
         self.free_since = 0.0
 
 
 class DaemonLost(SandboxFault):
-    """The process that builds slots is gone."""
+    """The slot daemon is gone."""
 
 
 class DaemonClient:
-    """The process that builds slots, from here."""
+    """The server's client of the slot daemon; starts it."""
 
     def __init__(self, python: str, config: SlotConfig) -> None:
         self._socket, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
@@ -74,7 +74,11 @@ class DaemonClient:
             )
 
     def wait_until_ready(self) -> None:
-        """Raises SandboxFault with what the host does not grant."""
+        """Wait for the daemon's first answer.
+
+        Raises:
+            SandboxFault: the host does not grant the isolation; names the missing part.
+        """
         answer = self._receive()[0]
         if "error" in answer:
             raise SandboxFault(str(answer["error"]))
@@ -84,11 +88,11 @@ class DaemonClient:
         return self._process.poll() is not None
 
     def make(self, number: int) -> Slot:
-        """Build a slot, in place of the one of that number.
+        """Build slot `number`, in place of an earlier slot with this number, and return it.
 
         Raises:
             SandboxFault: the host does not grant it.
-            DaemonLost: ask a new daemon.
+            DaemonLost: the daemon is gone; ask a new daemon.
         """
         answer, descriptors = self._ask("make", number)
         if "error" in answer:
@@ -96,10 +100,10 @@ class DaemonClient:
         return Slot(number, socket.socket(fileno=descriptors[0]))
 
     def end(self, number: int) -> None:
-        """End the slot of that number, and remove what was its own.
+        """End slot `number` and remove everything it owned.
 
         Raises:
-            DaemonLost: it is gone with the daemon.
+            DaemonLost: the daemon is gone, and the slot with it.
         """
         self._ask("end", number)
 

@@ -1,22 +1,22 @@
-"""What a program writes: read in pieces of bounded size, up to a cap for each stream."""
+"""Readers of a program's output: they read bounded chunks, up to a cap for each stream."""
 
 import asyncio
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-#: The most that one wake-up of the event loop reads from one pipe.
+#: Most bytes read from a pipe in one wake-up of the event loop.
 CHUNK_BYTES = 65536
-#: The most that a pipe can hold (pipe-max-size in pipe(7)), and in how many packets.
+#: Most bytes in a pipe (pipe-max-size in pipe(7)), and the most packets they come in.
 _MAX_PIPE_BYTES = 2**20
 _MAX_PIPE_PACKETS = 256
-#: Lines of the record channel that no case accounts for: `begun`, `crashed`, `done` and the like.
+#: Lines of the record channel outside of cases: `begun`, `crashed`, `done` and the like.
 _RECORDS_OF_PROGRAM = 64
 _RECORDS_OF_CASE = 16
 
 
 class PipeReader:
-    """Reads a pipe as the program writes to it, so that the program never waits for a reader."""
+    """Reads a pipe while the program writes, so the program never waits for a reader."""
 
     def __init__(self, fd: int, take: Callable[[bytes], None]) -> None:
         self._fd = fd
@@ -26,7 +26,7 @@ class PipeReader:
         asyncio.get_running_loop().add_reader(fd, self.read)
 
     def read(self) -> int:
-        """Read one chunk, if there is one; return its size."""
+        """Read the next chunk, if any, and return its size."""
         if not self._is_open:
             return 0
         try:
@@ -40,9 +40,9 @@ class PipeReader:
         return len(chunk)
 
     def catch_up(self) -> None:
-        """Read what the pipe holds now.
+        """Read the present content of the pipe.
 
-        The bounds keep this from running for as long as a program writes.
+        Without the bounds, this would run for as long as the program writes.
         """
         num_bytes = 0
         for _ in range(_MAX_PIPE_PACKETS):
@@ -60,7 +60,7 @@ class PipeReader:
 
 @dataclass
 class Capture:
-    """The bytes of one stream, up to a cap; `on_overflow` gets the size of what is dropped."""
+    """The bytes of a stream, up to a cap; `on_overflow` gets the number of dropped bytes."""
 
     limit_bytes: int
     on_overflow: Callable[[int], None]
@@ -74,10 +74,10 @@ class Capture:
 
 
 class RecordLines:
-    """The lines of the record channel, which the program can write to as well.
+    """The lines of the record channel. The program can write to it too, so they are bounded.
 
-    A line that is longer than `max_line_bytes`, or more lines than the cases of a run have, stop
-    the reading: `on_overflow` is called with whether there were too many lines.
+    `on_overflow` is called with True after more lines than the cases of a run account for, and with
+    False after a line over `max_line_bytes` or too many bytes in all.
     """
 
     def __init__(

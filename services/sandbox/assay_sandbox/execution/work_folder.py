@@ -1,4 +1,4 @@
-"""The folder in which a server's slots are put together; what a killed server left is removed."""
+"""The folder in which a server builds its slots; folders of killed servers are removed."""
 
 import fcntl
 import logging
@@ -18,13 +18,13 @@ _LOCK = "lock"
 
 
 class WorkFolder:
-    """A folder of one's own. Its lock goes with this process, however it ends."""
+    """A folder of this server alone. Its lock ends with this process in every case."""
 
     def __init__(self, parent: Path | None) -> None:
-        """Make it in `parent`, or in the system's temporary folder, and remove those of the dead.
+        """Create it in `parent` or the system's temporary folder; remove folders of dead servers.
 
         Raises:
-            ConfigError: it cannot be made there.
+            ConfigError: it cannot be created there.
         """
         parent = parent or Path(tempfile.gettempdir())
         _remove_left(parent)
@@ -33,20 +33,20 @@ class WorkFolder:
             self._lock = (unlocked / _LOCK).open("w")
             fcntl.flock(self._lock, fcntl.LOCK_EX)
             unlocked.chmod(0o755)
-            # Under this name only with its lock: another server must not take it for a dead one's.
+            # Renamed only once locked: otherwise another server could take it for a dead server's.
             self.path = unlocked.with_name(_PREFIX + unlocked.name.removeprefix(_UNLOCKED_PREFIX))
             unlocked.rename(self.path)
         except OSError as error:
             raise ConfigError(str(error), field="ASSAY_SANDBOX_WORK_FOLDER") from None
 
     def remove(self) -> None:
-        """Remove it, as far as that can be done; nothing happens the second time."""
+        """Remove the folder as far as possible; do nothing the second time."""
         _remove(self.path)
         self._lock.close()
 
 
 def _remove_left(parent: Path) -> None:
-    """Remove the folders of servers of this user that are dead."""
+    """Remove the folders of this user's dead servers."""
     for folder in parent.glob(f"{_PREFIX}*"):
         with suppress(FileNotFoundError):  # its server has just ended, or another removes it
             status = folder.lstat()

@@ -1,1 +1,1 @@
-"""Request formats of other sandboxes."""
+"""Request formats of other sandboxes, served over this sandbox."""

@@ -1,6 +1,6 @@
 """open-instruct's wire format for Python: 1 or 0 for each test, and how long it took.
 
-There is no word in it for a failure of ours: that is an error status, never a 0.
+The format has no value for a failure of ours: the answer is then an error status, never a 0.
 """
 
 from typing import Annotated
@@ -25,12 +25,13 @@ from assay_shared.types import (
 _SOME = Field(min_length=1)
 _NOT_PASSED_S = -1.0
 _MEMORY_BYTES = 1024 * 2**20
-#: A module of its own: what is below `if __name__ == "__main__"` does not run, as there.
+#: Run the program as a module: as in open-instruct, code below `if __name__ == "__main__"` must
+#: not run.
 _AS_MODULE = """__name__ = 'builtins'
 exec(compile({!r}, 'main.py', 'exec'))
 """
-#: A program that reads stdin finds these names there without importing them; its `sys.exit` is
-#: no failure, whatever the status.
+#: In open-instruct, a program that reads stdin has these names without imports, and its `sys.exit`
+#: is not a failure, whatever the status.
 _STAR_MODULES = (
     "string re datetime collections heapq bisect copy math random statistics itertools functools "
     "operator io sys json builtins typing"
@@ -47,7 +48,10 @@ except SystemExit:
 
 
 def _parse(tests: object) -> object:
-    """Tests may travel as JSON in a string. Their pickled form would run the sender's code."""
+    """Return the tests; parse them if they come as JSON in a string.
+
+    open-instruct's pickled form is refused: unpickling would run the sender's code.
+    """
     if not isinstance(tests, str):
         return tests
     try:
@@ -59,7 +63,7 @@ def _parse(tests: object) -> object:
 
 
 class IoTest(BaseModel):
-    """What is read, and what has to be printed."""
+    """A stdin test: the input and the expected output."""
 
     input: str
     output: Utf8Text
@@ -70,19 +74,22 @@ class _Request(BaseModel):
     max_execution_time: float = Field(default=1.0, gt=0, le=300)
 
     def _limits(self) -> Limits:
-        """Theirs is wall time; here it bounds CPU time, and wall time twice as far."""
+        """Return the limits: `max_execution_time` bounds CPU time, and wall time twice as far.
+
+        In open-instruct it bounds wall time itself.
+        """
         seconds = self.max_execution_time
         wall_time_s = max(2 * seconds, seconds + 1)
         return Limits(cpu_time_s=seconds, wall_time_s=wall_time_s, memory_bytes=_MEMORY_BYTES)
 
 
 class AssertRequest(_Request):
-    """POST /test_program: each test is test code that raises where it fails."""
+    """POST /test_program: each test is code that raises an error on failure."""
 
     tests: Annotated[list[str], at_most(MAX_CASES), BeforeValidator(_parse), _SOME]
 
     def to_test(self) -> TestRequest:
-        """The request in our own terms."""
+        """Return the request in this sandbox's format."""
         cases = tuple(AssertCase(code=test) for test in self.tests)
         return TestRequest(code=_AS_MODULE.format(self.program), cases=cases, limits=self._limits())
 
@@ -93,7 +100,7 @@ class StdioRequest(_Request):
     tests: Annotated[list[IoTest], at_most(MAX_CASES), BeforeValidator(_parse), _SOME]
 
     def to_test(self) -> TestRequest:
-        """The request in our own terms."""
+        """Return the request in this sandbox's format."""
         cases = tuple(
             StdinCase(
                 stdin=test.input,
@@ -107,14 +114,14 @@ class StdioRequest(_Request):
 
 
 class OpenInstructResults(BaseModel):
-    """For each test 1 where it passed, and its seconds of wall time, or -1 where it did not."""
+    """For each test: 1 and its seconds of wall time if it passed, or else 0 and -1."""
 
     results: list[int]
     runtimes: list[float]
 
 
 def from_cases(cases: tuple[CaseResult, ...]) -> OpenInstructResults:
-    """The verdicts in open-instruct's words."""
+    """Return the verdicts in open-instruct's format."""
     passed = [case.status is Status.ACCEPTED for case in cases]
     return OpenInstructResults(
         results=[int(one) for one in passed],

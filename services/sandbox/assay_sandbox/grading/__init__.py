@@ -1,1 +1,1 @@
-"""Whether a program passes its test cases."""
+"""Grading: judges a program by its test cases."""

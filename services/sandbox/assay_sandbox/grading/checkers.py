@@ -1,6 +1,6 @@
 """Ready-made checkers, by name, for problems with several right answers.
 
-Each is a program as a client could send it, see `Checker`.
+Each checker is a program as a client could send it, see `Checker`.
 """
 
 _READ = """import sys
@@ -13,15 +13,15 @@ def lines(name):
         return [line.split() for line in file.read().strip().split("\\n")]
 """
 NAMED = {
-    # The same words, in any order.
+    # Accepts the same words, in any order.
     "tokens_any_order": _READ + 'sys.exit(Counter(words("output")) != Counter(words("answer")))',
-    # The same lines in the same order, of the same words each in any order.
+    # Accepts the same lines in the same order, with the words of each line in any order.
     "tokens_any_order_in_lines": _READ
     + 'sys.exit([Counter(x) for x in lines("output")] != [Counter(x) for x in lines("answer")])',
-    # The same lines in any order, without regard to the whitespace between their words.
+    # Accepts the same lines in any order, whatever the whitespace between their words.
     "lines_any_order": _READ
     + 'sys.exit(Counter(map(tuple, lines("output"))) != Counter(map(tuple, lines("answer"))))',
-    # The same words without regard to case.
+    # Accepts the same words in upper or lower case.
     "tokens_any_case": _READ
     + 'sys.exit(list(map(str.lower, words("output"))) != list(map(str.lower, words("answer"))))',
 }

@@ -1,10 +1,11 @@
 """Call and assertion cases: a program in one slot, its grader in another.
 
-The grader runs the test code and asks the program's process for what its functions return, so that
-the verdict and what is expected never enter that process. Each case has the program's limits to
-itself. One that ends the program (a crash, a limit) is judged by how it ended, and a new pair goes
-on with the next case. Test code that only the program's process can run is run there if the request
-allows it, from the beginning and in a new process; else the case is ungradable.
+The grader runs the test code and asks the program's process to call its functions. So the verdict
+and the expected values never enter that process. Each case has the program's whole limits. If a
+case ends the program (a crash, a limit), its verdict is this end, and a new pair of processes
+continues with the next case. If only the program's process can run a case's test code, and the
+request allows it, the case is run there, from the beginning and in a new process. Otherwise the
+case is ungradable.
 """
 
 import time
@@ -22,7 +23,7 @@ from assay_shared.types import AssertCase, CallCase, CaseResult, Grading, Status
 
 #: Fewer cases than this are not worth another pair of processes.
 _MIN_SHARE = 16
-#: What a grader may use for one case, beside what the program may.
+#: Limits of a grader for a case: at least this CPU time and memory, this much more wall time.
 _MIN_CPU_S, _MIN_MEMORY_BYTES, _MORE_WALL_S = 2.0, 512 * 2**20, 10.0
 _OUTPUT_BYTES = 2**20
 _VERDICTS = {
@@ -37,16 +38,16 @@ _VERDICTS = {
 
 @dataclass(frozen=True)
 class Question:
-    """One case, as the grader gets it."""
+    """A case, as the grader gets it."""
 
     plan: dict[str, object]
-    #: Whether it may be run in the program's process, where the program can forge the verdict.
+    #: The case may be run in the program's process, where the program can forge the verdict.
     may_go_inside: bool = False
 
 
 @dataclass(frozen=True)
 class Graded:
-    """One case's result, and where it was graded."""
+    """A case's result and the place of its grading."""
 
     result: CaseResult
     grading: Grading = Grading.OUTSIDE
@@ -66,7 +67,7 @@ def ask(cases: Sequence[TestCase], *, hackable: bool) -> list[Question]:
 
 
 def worst_grading(graded: Sequence[Graded]) -> Grading:
-    """Return where the least trustworthy of the verdicts was reached."""
+    """Return the place of the least trustworthy verdict."""
     inside = any(one.grading is Grading.IN_PROCESS for one in graded)
     return Grading.IN_PROCESS if inside else Grading.OUTSIDE
 
@@ -74,12 +75,12 @@ def worst_grading(graded: Sequence[Graded]) -> Grading:
 async def run_cases(
     pair: SlotPair, program: Program, questions: Sequence[Question], *, num_slots: int, stop: bool
 ) -> list[Graded]:
-    """Return the results of all cases, in order; None as status for those after a stop.
+    """Run the cases and return all results in order; the status of a case after a stop is None.
 
     Args:
         pair: runs the program and its grader.
-        num_slots: over how many pairs of slots the cases may be spread.
-        stop: whether no case is run after one that failed.
+        num_slots: most pairs of slots to spread the cases over.
+        stop: run no case after a failed case.
     """
     num_shares = 1 if stop else min(num_slots, -(-len(questions) // _MIN_SHARE))
     shares = _shares(questions, num_shares)
@@ -88,7 +89,7 @@ async def run_cases(
 
 
 def _shares(questions: Sequence[Question], num_shares: int) -> list[Sequence[Question]]:
-    """As many runs of questions, about equally long."""
+    """Split the questions into `num_shares` runs of about equal length."""
     bounds = [len(questions) * i // num_shares for i in range(num_shares + 1)]
     return [questions[start:end] for start, end in pairwise(bounds)]
 
@@ -122,7 +123,7 @@ async def _run_share(
 
 
 class CaseRecords:
-    """One pair of processes: which case has begun, and how those before it went."""
+    """The records of a pair of processes: the running case, and the verdicts on earlier cases."""
 
     def __init__(self, questions: Sequence[Question], stop_on_first_failure: bool) -> None:
         self._questions = questions
@@ -130,18 +131,21 @@ class CaseRecords:
         self._graded: list[Graded] = []
         self._records = Records()
         self._grader_has_begun = False
-        #: Nothing more is to be learnt: all cases are done, or one failed and the rest is not run.
+        #: No more records count: all cases are done, or the pair must not run the rest.
         self._is_over = False
         self._begun: float | None = None
         self._grading = Grading.OUTSIDE
         self._program: RunningProgram | None = None
-        #: The result of the next case if a slot is lost under it again.
+        #: Set after a lost slot: the result of the next case if it loses a slot again.
         self.lost: CaseResult | None = None
-        #: Whether the next case is to be run again, in the program's process.
+        #: The next case must be run again, in the program's process.
         self.goes_inside = False
 
     async def run(self, pair: SlotPair, program: Program) -> list[Graded]:
-        """Return at least one result, unless `goes_inside` or `lost` says why not afterwards."""
+        """Run both processes and return the results of the first cases.
+
+        The results can only be empty if `goes_inside` or `lost` is set afterwards.
+        """
         num_cases = len(self._questions)
         plans = (program.plan(num_cases=num_cases), self._grader_plan(program))
         ending, grader_ending = await pair.play(*plans, self._take_program, self._take_grader)
@@ -171,11 +175,11 @@ class CaseRecords:
         self._records.take(line)
 
     def _take_grader(self, run: RunningProgram, line: bytes) -> None:
-        """One record of the grader's, as it comes. A case's clock starts when the case does."""
+        """Take a record of the grader. The clock of a case starts when the case starts."""
         kind, _, rest = line.partition(b" ")
         self._grader_has_begun = True
         if self._is_over or self._program is None or self._program.is_out_of_output:
-            return  # a program without a reader has errors that are not its own
+            return  # its output is no longer read, and this alone can make its cases fail
         if kind in (b"begun", b"start"):
             run.begin_case()
             self._program.begin_case()
@@ -196,7 +200,7 @@ class CaseRecords:
             self.goes_inside = self._is_over = True
             return
         self._add(_VERDICTS[kind], text.decode(errors="replace"))
-        ends = kind in (b"cannot", b"needs", b"memory")  # what state the program is in is not known
+        ends = kind in (b"cannot", b"needs", b"memory")  # the program's state is now unknown
         failed = kind != b"passed" and self._stop_on_first_failure
         self._is_over = ends or failed or len(self._graded) == len(self._questions)
 
@@ -209,7 +213,7 @@ class CaseRecords:
     def _finish(
         self, ending: RunResult, grader: RunResult | None, program: Program
     ) -> list[Graded]:
-        """What is known once both processes have ended."""
+        """Return the results after both processes have ended."""
         if self._is_over:
             return self._graded
         if ending.ended_its_slot or (grader is not None and grader.ended_its_slot):
@@ -224,7 +228,7 @@ class CaseRecords:
         if status is None:
             status, message = Status.RUNTIME_ERROR, "the program ended before its cases did"
         if self._begun is None and not self._graded:
-            # The program itself failed: so would it for each case.
+            # The program failed before its first case: it would do so for each case.
             return [Graded(CaseResult(status=status, message=message))] * len(self._questions)
         if self._was_late(ending, program):
             return self._graded
@@ -232,16 +236,16 @@ class CaseRecords:
         return self._graded
 
     def _was_late(self, ending: RunResult, program: Program) -> bool:
-        """Whether the program's time ended before the case that it is missing in had begun.
+        """Return True if the program's time had ended before its current case began.
 
-        That is so where the grader took long over the case before: this one is run again.
+        This happens if the grader took long over the case before; the current case is run again.
         """
         if not ending.out_of_time or not self._graded or self._begun is None:
             return False
         return time.monotonic() - self._begun < program.limits.wall_time_s
 
     def _with_usage(self, index: int, result: CaseResult, ending: RunResult) -> CaseResult:
-        times = ending.case_cpu_times_s[2:]  # loading the program comes before
+        times = ending.case_cpu_times_s[2:]  # the first two are for loading the program
         shared_s = ending.cpu_time_s / max(1, len(self._graded))
         cpu_time_s = times[index] if index < len(times) else shared_s
         memory = {"peak_memory_bytes": ending.peak_memory_bytes}
@@ -249,7 +253,7 @@ class CaseRecords:
 
 
 def _lost(ending: RunResult) -> CaseResult:
-    """The result of a case under which the program's slot, or the grader's, is lost each time."""
+    """Return the result of a case if each run of it loses the program's or the grader's slot."""
     if ending.ended_its_slot:
         message = "the program ended its slot each time it was run"
         return CaseResult(status=Status.RUNTIME_ERROR, message=message)
@@ -258,7 +262,7 @@ def _lost(ending: RunResult) -> CaseResult:
 
 
 def _ended_by_limit(grader: RunResult) -> str:
-    """What a grader used up, or "" if it ended by itself."""
+    """Return the resource used up by a grader, or "" if the grader ended normally."""
     if grader.out_of_memory:
         return "memory"
     if grader.out_of_output:

@@ -1,4 +1,4 @@
-"""Stdin cases: each a run of its own, judged by what it printed."""
+"""Stdin cases: runs a program once for each case and judges its output."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -11,13 +11,13 @@ from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.runtime.gather import gather
 from assay_shared.types import CaseResult, Comparison, Limits, Status, StdinCase
 
-#: Runs a program on an input, and fetches files.
+#: Runs a program on an input, and fetches the named files.
 RunOnce = Callable[[Program, str, tuple[str, ...]], Awaitable[Execution]]
-#: A case's verdict, and the run that it is about.
+#: A case's verdict and run.
 Judged = tuple[CaseResult, Execution]
 _CHECKER_FILES = ("input", "output", "answer")
 _WRONG = {1, 2}
-#: Larger texts than these are compared in a slot: by words and lines, and by numbers.
+#: Larger texts are compared in a slot. The first limit is by words and lines, the other by numbers.
 _MAX_HERE_BYTES, _MAX_NUMBERS_BYTES = 2**18, 2**15
 _COMPARE_LIMITS = Limits(cpu_time_s=20.0, wall_time_s=60.0, memory_bytes=2 * 2**30)
 PlayGrader = Callable[[RunSpec, Callable[[RunningProgram, bytes], None]], Awaitable[RunResult]]
@@ -25,21 +25,21 @@ PlayGrader = Callable[[RunSpec, Callable[[RunningProgram, bytes], None]], Awaita
 
 @dataclass(frozen=True)
 class ReadyChecker:
-    """A checker's program, and what runs it."""
+    """A checker's program and the function to run it."""
 
     program: Program
     run: RunOnce
 
     async def check(self, case: StdinCase, stdout: bytes) -> tuple[Status, str]:
-        """Return whether it says that `stdout` is right; ungradable if it says neither.
+        """Return the checker's verdict on `stdout` and its message; ungradable without a verdict.
 
-        A checker that raises on `stdout` says that it is wrong, if it accepts the expected output:
-        it works, and could not read what it got. Otherwise, as when a limit or a signal ends it or
-        it ends with another exit code, it decides nothing.
+        A checker raising an error on `stdout` means a wrong answer if it accepts the expected
+        output: it works, but could not read `stdout`. Otherwise it decides nothing, as after a
+        limit, a signal or another exit code.
 
         Raises:
             InvalidInput: the checker does not parse.
-            SandboxFault: it could not be run.
+            SandboxFault: the checker could not be run.
         """
         run = await self._run_on(case, stdout)
         said = (run.ending.stdout + run.ending.stderr)[:200].decode(errors="replace").strip()
@@ -73,8 +73,8 @@ class StdinJudge:
 
     Args:
         checker: decides in place of a case's `compare`.
-        num_slots: runs at once.
-        play_grader: runs a plan where large outputs are compared.
+        num_slots: number of runs at once.
+        play_grader: runs a plan in a slot that compares large outputs.
     """
 
     run: RunOnce
@@ -84,10 +84,11 @@ class StdinJudge:
     play_grader: PlayGrader
 
     async def judge(self, cases: Sequence[StdinCase], *, stop: bool) -> list[Judged]:
-        """The results, in order, up to a stop.
+        """Run and judge the cases, and return the results in order; with `stop`, up to a failure.
 
         Raises:
-            SandboxFault: a run that was not the program's fault, or a checker that decides nothing.
+            InvalidInput: the checker does not parse.
+            SandboxFault: the program, the checker or the comparison could not be run.
         """
         if stop:
             return await self._judge_until_wrong(cases)
@@ -132,11 +133,11 @@ class StdinJudge:
         return Status.WRONG_ANSWER, f"printed {stdout[:200].decode(errors='replace')!r}"
 
     async def _same_output(self, case: StdinCase, stdout: bytes) -> bool | None:
-        """Whether the output is right; None if a limit ended the comparison."""
+        """Return True if the output is right; None if a limit ended the comparison."""
         by_numbers = case.compare in (Comparison.NUMBERS, Comparison.LOOSE)
         limit = _MAX_NUMBERS_BYTES if by_numbers else _MAX_HERE_BYTES
         if len(stdout) + len(case.expected_stdout) <= limit:
-            # Bytes that are not UTF-8 stay unlike every text.
+            # With surrogateescape, bytes that are not UTF-8 equal no text.
             got = stdout.decode(errors="surrogateescape")
             return same_output(got, case.expected_stdout, case.compare, case.tolerance)
         if case.compare is Comparison.EXACT:

@@ -1,1 +1,1 @@
-"""The languages that programs may be written in."""
+"""Languages of programs: the commands and tools of each."""

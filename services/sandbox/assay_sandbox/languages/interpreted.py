@@ -1,10 +1,10 @@
-"""Languages beside C, Java, JavaScript, Go and Rust that Debian has packages for."""
+"""Further languages with Debian packages: C#, PHP, Lua, Perl, Ruby, R, Racket, D and Verilog."""
 
 import re
 
 from assay_sandbox.languages.language import PROGRAM, Language, shell
 
-#: What a .NET project of today includes by itself.
+#: The namespaces that a recent .NET project includes implicitly.
 _USINGS = (
     "System",
     "System.IO",
@@ -14,7 +14,7 @@ _USINGS = (
     "System.Collections.Generic",
 )
 _CSHARP_HEAD = " ".join(f"using {name};" for name in _USINGS) + '\n#line 1 "main.cs"\n'
-#: Runs a program so that a failed Debug.Assert ends it, as .NET does and Mono by itself does not.
+#: Runs a program so that a failed Debug.Assert ends it: .NET does this, Mono alone does not.
 _LAUNCHER = """
 using System;
 using System.Diagnostics;
@@ -44,7 +44,10 @@ def _csharp_text(code: str) -> str:
 
 
 def _php_text(code: str) -> str:
-    """Return the text with the opening tag that it may lack, before which nothing is printed."""
+    """Return the text with an opening tag, and without whitespace before the tag.
+
+    PHP would print the whitespace.
+    """
     code = code.lstrip()
     return code if code.startswith("<?") else "<?php\n" + code
 
@@ -137,7 +140,7 @@ INTERPRETED = (
     Language(
         "d",
         "main.d",
-        # Its unit tests run before `main`, in place of which they would run otherwise.
+        # Run the unit tests before `main`; otherwise they would run in place of it.
         (*PROGRAM, "--DRT-testmode=run-main"),
         ("ldc2", "--version"),
         compile=("ldc2", "-unittest", "-of=main", "main.d"),

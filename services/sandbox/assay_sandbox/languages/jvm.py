@@ -5,7 +5,7 @@ import re
 from assay_sandbox.languages.language import MEMORY_MB, Language, shell
 
 _JARS = "/usr/share/java"
-#: The program's classes, jars sent with it, and a library that SandboxFusion's programs find.
+#: The program's classes, the jars sent with it, and a library that SandboxFusion provides.
 _CLASS_PATH = f".:./*:{_JARS}/javatuples.jar"
 _JUNIT_PATH = ":".join(
     [
@@ -35,7 +35,7 @@ _JUNIT_PATH = ":".join(
     ]
 )
 _JVM = ("-Xms16m", "-XX:+UseSerialGC", "-XX:TieredStopAtLevel=1", "-Xshare:auto")
-#: The same for what a compiler itself runs in.
+#: The same flags for the Java machine of a compiler.
 _QUICK_START = tuple(f"-J{flag}" for flag in _JVM)
 _RUN = ("java", *_JVM, "-XX:+ExitOnOutOfMemoryError", "-Xss64m", f"-Xmx{MEMORY_MB}m", "-ea")
 _JAVAC = (
@@ -53,9 +53,9 @@ _FULL = re.compile(rb"java\.lang\.OutOfMemoryError")
 _RUNTIME_BYTES = 256 * 2**20
 _SETTINGS = ("/etc/java-11-openjdk", "/etc/java-17-openjdk", "/etc/java-21-openjdk")
 
-#: Names are looked for in so many characters of a text, which bounds the time that it takes.
+#: Only this many characters of a text are searched for names, to bound the time.
 _LOOKED_AT = 2**18
-#: Comments and texts in quotes. What is not closed goes to the end, so that no part is read twice.
+#: Comments and quoted texts. An unclosed one extends to the end, so no part is read twice.
 _JAVA_NOISE = re.compile(
     r"//[^\n]*+|/\*.*?(?:\*/|\Z)"
     r'|"""(?:[^"\\]|\\.|"(?!""))*+(?:"""|\Z)|"(?:[^"\\\n]|\\.)*+"?'
@@ -71,7 +71,7 @@ _JAVA_PACKAGE = re.compile(r"^[ \t]*package\s++([\w.]++)\s*+;", re.MULTILINE)
 
 
 def java_names(code: str) -> tuple[str, str]:
-    """The file that javac wants the text in, and the class that has `main`."""
+    """Return the name of the file for javac, and the class with `main`."""
     code = _JAVA_NOISE.sub(" ", code[:_LOOKED_AT])
     public: str | None = None
     entry: str | None = None
@@ -103,7 +103,7 @@ _SCALA_PACKAGE = re.compile(r"^[ \t]*package[ \t]++([\w.]++)[ \t\r]*+$", re.MULT
 
 
 def scala_names(code: str) -> tuple[str, str]:
-    """Return the file's name, and the object that is an App or has `main`."""
+    """Return the file's name, and the first object to be an App or have `main`."""
     code = code[:_LOOKED_AT]
     package = _SCALA_PACKAGE.search(code)
     prefix = f"{package.group(1)}." if package else ""

@@ -1,22 +1,22 @@
-"""What a language is to the sandbox: the commands that compile and run a program.
+"""A language of programs: the commands to compile and run a program in it.
 
-In commands, {cache} is the folder that `prepare` filled, {memory_mb} the program's memory limit,
-and {source} and {entry} the names of its file and of what is run in it.
+In commands, {cache} is the folder filled by `prepare`, {memory_mb} the program's memory limit,
+{source} the name of its file, and {entry} the name of its entry point.
 """
 
 import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
-#: Stands for the memory limit of a program in a command.
+#: Placeholder in a command for the program's memory limit.
 MEMORY_MB = "{memory_mb}"
-#: Runs what a compiler made.
+#: The command to run a compiler's output.
 PROGRAM = ("./main",)
 
 
 @dataclass(frozen=True)
 class Language:
-    """How a source file becomes a running program.
+    """A language: the steps from a source file to a running program.
 
     With an empty `run`, the text (or `driver`) runs in the harness's own interpreter.
     """
@@ -24,34 +24,35 @@ class Language:
     name: str
     source: str
     run: tuple[str, ...]
-    #: The host lacks the language where this does not run; the first line printed is its version.
+    #: Prints the version on its first line; if it does not run, the host lacks the language.
     version: tuple[str, ...]
-    #: Makes files out of the source, in a slot; exit code 0 where it is a program.
+    #: Compiles the source in a slot; exit code 0 on success.
     compile: tuple[str, ...] = ()
-    #: Patterns of the files that are made, all that a run needs.
+    #: Patterns of the compiled files: all the files that a run needs.
     makes: tuple[str, ...] = ("main",)
-    #: Fills the current folder with what `compile` reads, once on a host, outside of slots.
+    #: Fills the current folder with files for `compile`, once on a host, outside of slots.
     prepare: tuple[str, ...] = ()
-    #: What its runtime takes beside the program's own memory.
+    #: Memory of its runtime, in addition to the program's own memory.
     runtime_bytes: int = 0
-    #: What standard error or output says where memory was refused, or where no line was run.
+    #: Found in standard error or output after a failed allocation, or in standard error if the
+    #: text does not parse and no line of it was run.
     out_of_memory: re.Pattern[bytes] | None = None
     does_not_parse: re.Pattern[bytes] | None = None
-    #: The names of the source file and of the entry point, where the text decides them.
+    #: Returns the names of the source file and of the entry point, if the text decides them.
     names: Callable[[str], tuple[str, str]] | None = None
     #: Completes the text of a program before it is written to its file.
     complete: Callable[[str], str] | None = None
     #: A Python text that runs the file in the harness's own interpreter.
     driver: str = ""
-    #: The profile of slots that it runs in, where it is not the request's to choose.
+    #: The profile of slots to run in, if the request must not choose it.
     profile: str = ""
-    #: Files and folders of the host that its tools read, beside those that every slot shows.
+    #: Files and folders of the host for its tools, in addition to those shown in every slot.
     needs: tuple[str, ...] = ()
-    #: Other tools, and files, that the host must have for it.
+    #: Other tools and files that the host must have for it.
     tools: tuple[str, ...] = ()
 
     def commands(self, code: str, cache: str, memory_bytes: int) -> "LanguageCommands":
-        """Return the commands for one program."""
+        """Return the commands for a program."""
         source, entry = self.names(code) if self.names is not None else (self.source, "main")
         values = {
             "{cache}": cache,
@@ -83,5 +84,5 @@ def _fill(command: tuple[str, ...], values: Mapping[str, str]) -> tuple[str, ...
 
 
 def shell(script: str) -> tuple[str, ...]:
-    """Return a command that runs a shell script up to the first command that fails."""
+    """Return a command to run a shell script up to its first failing command."""
     return ("sh", "-ec", script)

@@ -1,4 +1,4 @@
-"""Which languages there are: adding one is one row."""
+"""The table of languages: a new language is a new row."""
 
 import re
 
@@ -8,8 +8,8 @@ from assay_sandbox.languages.language import PROGRAM, Language, shell
 from assay_sandbox.languages.test_runners import NODE_MODULES, TEST_RUNNERS
 from assay_shared.errors import InvalidInput
 
-# The text is only stripped of its types, as every runner of TypeScript does; tsc would also ask for
-# declarations of all that a program uses.
+# Only strip the types, as every runner of TypeScript does: tsc would also demand declarations of
+# every library that a program uses.
 _STRIP_TYPES = """
 const ts = require('typescript'), fs = require('fs');
 const result = ts.transpileModule(fs.readFileSync('main.ts', 'utf8'), {
@@ -37,7 +37,7 @@ _NODE_REFUSED = re.compile(
     rb"^SyntaxError: [^\n]*+\n[ \t]++at (?:wrapSafe|internalCompileFunction)\b", re.MULTILINE
 )
 _CPP_FLAGS = "-O2 -std=c++{standard} -pipe"
-#: A header of its own name that includes the system's: compiled, it is read in its place.
+#: Our bits/stdc++.h includes the system's header. The compiler reads our precompiled form of it.
 _CPP_PREPARE = (
     "mkdir bits; echo '#include_next <bits/stdc++.h>' > bits/stdc++.h; "
     "g++ {flags} -w -x c++-header bits/stdc++.h -o bits/stdc++.h.gch"
@@ -60,7 +60,7 @@ def _cpp(standard: int) -> Language:
 LANGUAGES = {
     language.name: language
     for language in (
-        # Fonts are what matplotlib asks for.
+        # matplotlib needs the fonts.
         Language("python", "main.py", (), ("{python}", "--version"), needs=("/etc/fonts",)),
         Language(
             "c",
@@ -95,7 +95,7 @@ LANGUAGES = {
             "main.go",
             PROGRAM,
             ("go", "version"),
-            # What `go build` would do, without its cache, which every build writes to.
+            # The steps of `go build` without its cache, since every build writes to the cache.
             compile=shell(
                 "go tool compile -p main -importcfg {cache}/importcfg -o main.o main.go; "
                 "go tool link -importcfg {cache}/importcfg -s -w -o main main.o"
@@ -132,10 +132,10 @@ LANGUAGES = {
 
 
 def find_language(name: str) -> Language:
-    """The language called `name`.
+    """Return the language called `name`.
 
     Raises:
-        InvalidInput: there is none.
+        InvalidInput: there is no such language.
     """
     if name not in LANGUAGES:
         known = ", ".join(LANGUAGES)

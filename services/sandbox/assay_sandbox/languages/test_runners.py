@@ -1,6 +1,6 @@
 """Runners of unit tests as languages: the program's text is a file of tests.
 
-JUnit is with the other languages of the Java machine.
+JUnit is in `jvm`, with the other languages of the Java machine.
 """
 
 import json
@@ -8,12 +8,12 @@ import re
 
 from assay_sandbox.languages.language import Language, shell
 
-#: Where npm and Debian put libraries that every program finds.
+#: Folders of npm and Debian for libraries available to every program.
 NODE_MODULES = "/usr/local/lib/node_modules:/usr/lib/node_modules:/usr/share/nodejs"
-#: The report of a jest run, which may be fetched.
+#: The report of a jest run; a request may fetch it.
 JEST_REPORT = "jest-report.json"
 
-#: Plugins that others installed are no part of what is judged.
+#: Without autoloading, plugins installed on the host do not change the verdict.
 _PYTEST = """
 import os, sys
 os.environ["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"
@@ -23,7 +23,7 @@ sys.exit(int(pytest.main(["-p", "no:cacheprovider", "main_test.py"])))
 """
 _JEST_FOLDER = "/usr/share/nodejs/jest"
 _JEST_MAIN = f"{_JEST_FOLDER}/bin/jest.js"
-#: Debian's jest asks node where Debian's libraries are. Other builds of node do not say.
+#: Debian's jest asks node for the folder of Debian's libraries. Only Debian's node knows it.
 _JEST_NODE = """
 const known = process.config.variables;
 if (known.node_relative_path === undefined) {
@@ -45,7 +45,7 @@ _JEST = {
     "haste": {"enableSymlinks": False},
 }
 _GO = "export GO111MODULE=off CGO_ENABLED=0 GOPATH=/usr/share/gocode"
-#: Packages of these are in the cache that a test's compiler reads.
+#: Packages of these libraries are in the cache for the compiler of tests.
 _GO_LIBRARIES = "github.com/stretchr/testify"
 _GO_PREPARE = f"""
 {_GO} GOCACHE=$PWD/go HOME=$PWD
@@ -103,7 +103,7 @@ TEST_RUNNERS = (
         "main_test.go",
         ("sh", "-c", _GO_RUN),
         ("go", "version"),
-        # Links in place of the files: `go` writes beside what it finds in its cache.
+        # Use a copy of links to the cache's files: `go` writes new files into its cache.
         compile=shell(
             f"{_GO} HOME=$TMPDIR GOCACHE=$TMPDIR/.go; cp -rs {{cache}}/go $GOCACHE; "
             "go test -c -o main main_test.go"

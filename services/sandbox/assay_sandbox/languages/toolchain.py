@@ -1,4 +1,4 @@
-"""Interpreters and compilers of this host: which are here, and what is made ready for them once."""
+"""Interpreters and compilers of this host: finds them, and prepares their files once."""
 
 import asyncio
 import hashlib
@@ -19,17 +19,17 @@ _PREPARE_TIMEOUT_S = 600.0
 
 
 def make_folder(settings: SandboxSettings, work_folder: Path, *, has_namespaces: bool) -> Path:
-    """Where compilers' own files are kept: made if it is not there.
+    """Return the folder for compilers' prepared files; create it if needed.
 
     Raises:
-        ConfigError: it cannot be made.
+        ConfigError: the folder named by the settings cannot be created.
     """
     chosen = settings.sandbox_toolchain_folder
     own = work_folder / "toolchain"
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
     folder = chosen or cache / "assay" / "sandbox"
     if not chosen and os.geteuid() == 0 and not has_namespaces:
-        folder = own  # slots' users cannot look into another's home
+        folder = own  # slots' users cannot read another user's home
     try:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -41,37 +41,37 @@ def make_folder(settings: SandboxSettings, work_folder: Path, *, has_namespaces:
 
 
 class Toolchain:
-    """What slots find on their path, as the server sees it."""
+    """The interpreters and compilers on the path of slots."""
 
     def __init__(
         self, folder: Path, extra: tuple[str, ...], python: str, packages: str | None = None
     ) -> None:
-        """`folder` keeps what languages prepare; `extra` are toolchains, each with a bin folder.
+        """Keep prepared files in `folder`; add toolchains `extra`, each with a bin folder.
 
-        `packages` is the folder of Python packages that programs may import.
+        `packages` is the folder of Python packages for programs.
         """
         self.folder = folder
         self.path = ":".join([*(f"{prefix}/bin" for prefix in extra), *_SYSTEM_PATH])
         self._python = python
         self._packages = packages
-        #: What each command said, where it ran.
+        #: First line printed by each version command; None if it failed.
         self._versions: dict[tuple[str, ...], str | None] = {}
         self._preparing: dict[str, asyncio.Lock] = {}
 
     def versions(self) -> dict[str, str]:
-        """The languages of this host, each with what its toolchain says of itself."""
+        """Return the languages of this host, each with the version printed by its toolchain."""
         found = {name: self._version(language) for name, language in LANGUAGES.items()}
         return {name: text for name, text in found.items() if text is not None}
 
     def version_of(self, name: str) -> str:
-        """Return what the toolchain of a language that this host has says of itself."""
+        """Return the version printed by a language's toolchain; raises the errors of `find`."""
         return self._version(self.find(name)) or ""
 
     def find(self, name: str) -> Language:
-        """The language called `name`.
+        """Return the language called `name`.
 
         Raises:
-            InvalidInput: there is none, or this host lacks it.
+            InvalidInput: there is no such language, or this host lacks it.
         """
         language = find_language(name)
         if language.run and not self._has(language):
@@ -87,7 +87,7 @@ class Toolchain:
         return all(map(self._finds, tools | set(language.tools)))
 
     def _finds(self, tool: str) -> bool:
-        """Tell whether a command is on the path of programs, or a file is there."""
+        """Return True if a command is on the path of programs, or a file exists."""
         if tool.startswith("/"):
             return Path(tool).exists()
         return tool.startswith("./") or shutil.which(tool, path=self.path) is not None
@@ -127,17 +127,19 @@ class Toolchain:
         )
 
     async def prepare_all(self) -> list[str]:
-        """The languages of this host that need something once, which is then there."""
+        """Prepare all languages of this host that need it, and return their names."""
         needing = [one for one in LANGUAGES.values() if one.prepare and self._has(one)]
         for language in needing:
             await self.prepare(language)
         return [language.name for language in needing]
 
     async def prepare(self, language: Language) -> str:
-        """The folder with what the language's compiler reads; filled the first time.
+        """Return the folder of a language's prepared files; fill it the first time.
+
+        Return "" if the language needs no such files.
 
         Raises:
-            SandboxFault: it cannot be filled.
+            SandboxFault: the folder cannot be filled.
         """
         if not language.prepare:
             return ""

@@ -1,1 +1,1 @@
-"""Load, attacks and fuzzing against a sandbox service."""
+"""Benches of a sandbox service: load, overload, soak, attacks and fuzzing."""

@@ -1,7 +1,7 @@
-"""What a client feels while another attacks: /health and `print(1)` under each attack.
+"""Measures a client's latencies during another's attacks: /health and `print(1)` per attack.
 
-Attackers and those who measure are processes of their own, so that neither waits for the other;
-they have tokens of their own, so that the service takes them for different clients.
+The attacker and the measuring client are separate processes, so neither slows down the other. They
+have different tokens, so the service treats them as different clients.
 """
 
 import asyncio
@@ -37,7 +37,7 @@ _SHARES = (50, 99, 100)
 _HEALTH_EVERY_S = 0.01
 _PRINT_EVERY_S = 0.05
 _MAX_UNANSWERED = 2000
-#: A question that has no answer by then counts as not right.
+#: A request without an answer by then counts as not right.
 _GIVEN_UP_AFTER_S = 20.0
 _WARM_UP_S = 1.0
 _SETTLE_S = 3.0
@@ -46,13 +46,13 @@ _SPAWN = multiprocessing.get_context("spawn")
 
 @dataclass
 class Felt:
-    """Latencies in milliseconds of what was answered rightly, and how often it was not."""
+    """Latencies of right answers in milliseconds, and the number of other answers."""
 
     latencies_ms: list[float] = field(default_factory=list)
     num_not_right: int = 0
 
     def facts(self) -> dict[str, float | None]:
-        """For JSON: the percentiles and the numbers."""
+        """Return the percentiles and the numbers, for JSON."""
         names = {50: "p50_ms", 99: "p99_ms", 100: "max_ms"}
         shares = {names[share]: percentile(self.latencies_ms, share) for share in _SHARES}
         return shares | {"right": len(self.latencies_ms), "not_right": self.num_not_right}
@@ -60,16 +60,16 @@ class Felt:
 
 @dataclass
 class UnderAttack:
-    """What another client felt during one attack."""
+    """The measurements of another client during an attack."""
 
     attack: str
-    #: What the attacker sent until the end of the measurement.
+    #: Requests sent by the attacker until the end of the measurement.
     num_requests: int = 0
     health: Felt = field(default_factory=Felt)
     program: Felt = field(default_factory=Felt)
 
     def facts(self) -> dict[str, object]:
-        """For JSON."""
+        """Return all figures, for JSON."""
         return {
             "attack": self.attack,
             "requests": self.num_requests,
@@ -84,10 +84,10 @@ async def bench_attacks(
     settings: ServiceSettings,
     on_attack: Callable[[UnderAttack], None] = lambda seen: None,
 ) -> tuple[str, list[UnderAttack]]:
-    """Start a service, measure it idle and under each attack; return its isolation and all figures.
+    """Start a service, measure it idle and under each attack; return its isolation and figures.
 
     Raises:
-        SandboxFault: the service does not start.
+        SandboxFault: the service does not start, or an attacker ends before its first request.
     """
     tokens = {name: secrets.token_hex(16) for name in ("attacker", "user")}
     environment = {"ASSAY_CLIENT_TOKENS": json.dumps(tokens)}
@@ -138,7 +138,7 @@ def _end(process: BaseProcess) -> None:
 
 
 def run_attack(name: str, url: str, token: str, num_requests: "Synchronized[int]") -> None:
-    """Attack until this process is ended; to be called in a process of its own."""
+    """Attack until this process is killed; call it in a separate process."""
 
     def count() -> None:
         num_requests.value += 1  # this process alone counts
@@ -152,7 +152,10 @@ def run_attack(name: str, url: str, token: str, num_requests: "Synchronized[int]
 
 
 def feel(url: str, token: str, duration_s: float) -> UnderAttack:
-    """Ask for /health and run print(1) at fixed times; to be called in a process of its own."""
+    """Request /health and run print(1) at fixed times; return the figures.
+
+    Call it in a separate process.
+    """
     seen = UnderAttack("")
     asyncio.run(_feel(url, token, duration_s, seen))
     return seen
@@ -191,10 +194,10 @@ async def _at_fixed_times(
     duration_s: float,
     felt: Felt,
 ) -> None:
-    """Ask every `every_s` whatever becomes of the questions before, and await all answers.
+    """Send a request every `every_s`, without waiting for earlier answers; then await all answers.
 
-    A latency counts from the time at which the question was due: a service that hangs is felt by
-    all who would have asked meanwhile.
+    A latency counts from the time a request was due. So the latencies show a hang of the service
+    as all clients asking meanwhile would feel it.
     """
     loop = asyncio.get_running_loop()
     started = loop.time()
@@ -230,7 +233,7 @@ HEADINGS = [
 
 
 def rows(found: Iterable[UnderAttack]) -> Iterator[list[str]]:
-    """A table's lines: one for each attack."""
+    """Yield a table's rows, a row for each attack."""
     for seen in found:
         yield [seen.attack, str(seen.num_requests), *_cells(seen.health), *_cells(seen.program)]
 
@@ -242,7 +245,7 @@ def _cells(felt: Felt) -> list[str]:
 
 
 def draw(found: Sequence[UnderAttack], title: str, path: Path) -> None:
-    """Draw the p99 of both under each attack."""
+    """Draw the p99 of /health and print(1) under each attack into the file `path`."""
     import matplotlib
 
     matplotlib.use("Agg")

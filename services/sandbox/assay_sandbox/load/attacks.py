@@ -1,6 +1,6 @@
-"""Attacks of one client on a sandbox that others use too, each as a stream of requests.
+"""Attacks of a client on a sandbox shared with other clients, each a stream of requests.
 
-An attack is made by a process and a client of its own. It goes on until that process is ended.
+An attack has its own process and client, and lasts until the process is killed.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ import aiohttp
 
 _MANY = 16
 _NUM_IDLE = 1000
-#: Finds the descriptor of the record channel by trying, and writes to it without end.
+#: Finds the descriptor of the record channel by trial, and writes to it without end.
 _FLOOD = """\
 import os
 line = {line!r}
@@ -41,7 +41,7 @@ if os.fork() == 0:
 
 @dataclass(frozen=True)
 class AttackClient:
-    """Who attacks: a session with its token, and the service's address.
+    """The attacker: its session, its token and the service's address.
 
     `on_request` is called before each request.
     """
@@ -52,7 +52,7 @@ class AttackClient:
     on_request: Callable[[], None]
 
     async def post(self, path: str, body: object) -> None:
-        """Post a body as JSON, bytes as they are; what comes back does not matter."""
+        """Post a body as JSON, or unchanged if it is bytes; ignore the answer."""
         data = body if isinstance(body, bytes) else json.dumps(body).encode()
         self.on_request()
         try:
@@ -62,7 +62,7 @@ class AttackClient:
             await asyncio.sleep(0.1)
 
     def head(self, path: str, num_bytes: int) -> bytes:
-        """Return the head of a request whose body is announced to be so long."""
+        """Return the head of a request with `num_bytes` as the announced length of its body."""
         lines = (
             f"POST {path} HTTP/1.1",
             "host: sandbox",
@@ -77,7 +77,7 @@ Attack = Callable[[AttackClient], Awaitable[None]]
 
 
 def _again(path: str, body: object, at_once: int = _MANY) -> Attack:
-    """Return an attack that posts the same body without pause, `at_once` at a time."""
+    """Return an attack to post the same body without pause, `at_once` at a time."""
     data = body if isinstance(body, bytes) else json.dumps(body).encode()
 
     async def post_on(client: AttackClient) -> None:
@@ -102,7 +102,7 @@ _CALL_F = {"kind": "call", "function": "f", "args": [1], "expected": 1}
 
 
 async def _cells(client: AttackClient) -> None:
-    """Cells that end at once and leave a child that floods."""
+    """Run cells that end at once and leave a flooding child."""
 
     async def one() -> None:
         async with client.session.post(client.url + "/v1/sessions", data=b"{}") as response:
@@ -115,7 +115,7 @@ async def _cells(client: AttackClient) -> None:
 
 
 def _held_open(sent: Callable[[AttackClient], bytes], number: int = _NUM_IDLE) -> Attack:
-    """Return an attack that opens connections, sends a beginning on each, and waits."""
+    """Return an attack to open connections, send the start of a request on each, and wait."""
 
     async def one(client: AttackClient, address: tuple[str, int]) -> None:
         while True:

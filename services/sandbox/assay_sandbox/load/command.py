@@ -1,6 +1,6 @@
-"""Put load on a running service, and show what it holds: sandbox.
+"""Benchmark a sandbox service: load, overload, soak, fuzzing and attacks.
 
-Each imports what it needs when it runs, so that --help needs none of it.
+Each command imports its modules when it runs, so --help needs none of them.
 """
 
 from pathlib import Path
@@ -9,7 +9,7 @@ from typing import Literal
 import typer
 
 app = typer.Typer(
-    help="Put load on a running service, and show what it holds.",
+    help="Benchmark a sandbox service: load, overload, soak, fuzzing and attacks.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -17,13 +17,13 @@ app = typer.Typer(
 
 @app.callback()
 def bench() -> None:
-    """Put load on a running service, and show what it holds."""
+    """Benchmark a sandbox service: load, overload, soak, fuzzing and attacks."""
 
 
 @app.command()
 def sandbox(
     url: str = typer.Option("http://127.0.0.1:8002", help="The sandbox."),
-    format: Literal["assay", "sandboxfusion"] = typer.Option("assay", help="Whose API it has."),
+    format: Literal["assay", "sandboxfusion"] = typer.Option("assay", help="The API's format."),
     program: Literal["print", "judge"] = typer.Option(
         "print", help="print(1), or a program with 20 stdin tests."
     ),
@@ -32,7 +32,7 @@ def sandbox(
     output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
     picture: Path | None = typer.Option(None, help="Draw them into this file (PNG)."),
 ) -> None:
-    """Drive a sandbox, check every answer, and show throughput and latency."""
+    """Put load on a sandbox, check every answer, and show throughput and latency."""
     import asyncio
     import json
 
@@ -71,13 +71,13 @@ def sandbox(
 @app.command()
 def overload(
     url: str = typer.Option("http://127.0.0.1:8002", help="The sandbox."),
-    runs: int = typer.Option(10_000, min=1, help="How often the program is offered."),
+    runs: int = typer.Option(10_000, min=1, help="Runs to offer in all."),
     factor: float = typer.Option(4.0, min=0.1, help="Offered load, in multiples of capacity."),
     max_in_flight: int = typer.Option(4096, min=1, help="Unanswered requests at once."),
     late_after_s: float = typer.Option(30.0, min=0.1, help="A later answer is late."),
     output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
 ) -> None:
-    """Offer a sandbox more than it can carry: runs are accepted or refused, none judged wrong."""
+    """Offer a sandbox more than it can carry; fail unless each run is accepted or refused."""
     import asyncio
     import json
 
@@ -123,7 +123,7 @@ def soak(
     output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
     picture: Path | None = typer.Option(None, help="Draw them into this file (PNG)."),
 ) -> None:
-    """Drive a sandbox of its own for long: no verdict is wrong, nothing grows, nothing is left."""
+    """Drive a new sandbox for long; fail on a wrong verdict, a leak or anything left behind."""
     import asyncio
     import json
 
@@ -153,7 +153,7 @@ def soak(
         for row in rows:
             table.add_row(*row)
         console.print(table)
-    console.print(f"slots built anew: {seen.rebuilds[-1]}")
+    console.print(f"slots rebuilt: {seen.rebuilds[-1]}")
     if output is not None:
         output.write_text(json.dumps(seen.facts(), indent=1))
     if picture is not None:
@@ -171,10 +171,10 @@ def fuzz(
     first: int = typer.Option(0, min=0, help="Number of the first program."),
     concurrency: int = typer.Option(4, min=1, help="Requests at once."),
     url: str | None = typer.Option(None, help="The sandbox; one is started if not given."),
-    failures: Path = typer.Option(Path("fuzz-failures"), help="Folder for what failed."),
+    failures: Path = typer.Option(Path("fuzz-failures"), help="Folder for the failed requests."),
     output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
 ) -> None:
-    """Attack a sandbox with random hostile programs: none is a sandbox_error, none is felt."""
+    """Attack a sandbox with random hostile programs; fail on a sandbox_error or a wrong verdict."""
     import asyncio
     import json
 
@@ -224,7 +224,7 @@ def attacks(
     output: Path | None = typer.Option(None, help="Write the figures to this file, as JSON."),
     picture: Path | None = typer.Option(None, help="Draw them into this file (PNG)."),
 ) -> None:
-    """Attack a sandbox of its own, and show what another client feels of it meanwhile."""
+    """Attack a new sandbox, and show the latencies of another client meanwhile."""
     import asyncio
     import json
 

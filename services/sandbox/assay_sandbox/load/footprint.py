@@ -1,8 +1,8 @@
-"""What a sandbox service holds of its machine, seen from outside: memory, descriptors, processes,
-control groups, temporary files.
+"""Footprint of a sandbox service, measured from outside: memory, descriptors, processes, control
+groups and temporary files.
 
-The watching process becomes the one to which orphans go, so that nothing the service or a program
-of it starts can leave its sight.
+The measuring process adopts orphans, so it also finds all processes left by the service or by its
+programs.
 """
 
 import statistics
@@ -20,8 +20,8 @@ _MIB = 2**20
 
 @dataclass(frozen=True)
 class MemorySample:
-    """One look. `server_bytes` is resident memory of the service's process, `slots_bytes` that of
-    the slot daemon and the slots' first processes together."""
+    """A sample. `server_bytes` is resident memory of the service's process; `slots_bytes` is the
+    resident memory of the slot daemon and the slots' first processes together."""
 
     server_bytes: int
     slots_bytes: int
@@ -31,7 +31,7 @@ class MemorySample:
     files: int
 
 
-#: How much more the end may hold than the beginning: what a changing mix moves, and no leak.
+#: Allowed growth from beginning to end: the changing mix of programs moves the figures this much.
 TOLERANCES = {
     "server_bytes": 8 * _MIB,
     "slots_bytes": 8 * _MIB,
@@ -43,17 +43,17 @@ TOLERANCES = {
 
 
 class Footprint:
-    """Of one service. `folder` is its temporary folder, and nobody else's."""
+    """The footprint of a service. `folder` must be its temporary folder and serve nobody else."""
 
     def __init__(self, server_pid: int, folder: Path) -> None:
-        """To be made as soon as the service is started."""
+        """Adopt orphans from now on: create this as soon as the service is started."""
         kernel.adopt_orphans()
         self._server = psutil.Process(server_pid)
         self._folder = folder
         self._daemons: set[int] = set()
 
     def sample(self) -> MemorySample:
-        """Look now.
+        """Return a sample taken now.
 
         Raises:
             psutil.NoSuchProcess: the service has ended.
@@ -79,7 +79,7 @@ class Footprint:
         return [str(path) for path in self._folder.rglob("*")]
 
     def left(self, patience_s: float) -> list[str]:
-        """What is still there once the service has ended; it may take a moment to be gone."""
+        """Return everything left after the end of the service; wait up to `patience_s` for less."""
         deadline = time.monotonic() + patience_s
         while True:
             orphans = [p for p in psutil.Process().children(recursive=True) if _is_alive(p)]
@@ -123,8 +123,8 @@ def _is_alive(process: psutil.Process) -> bool:
 class Growth:
     """The lower quartiles of the second fifth and of the last fifth of all samples.
 
-    What one program of the mix holds for a moment lies above a quartile; a leak raises it. The
-    first fifth warms up.
+    A program of the mix raises only single samples, above the quartile; a leak raises the quartile.
+    The first fifth is the warm-up.
     """
 
     early: float
@@ -137,10 +137,10 @@ class Growth:
 
 
 def growth(samples: Sequence[MemorySample]) -> dict[str, Growth]:
-    """By the name of what was watched.
+    """Return the growth of each figure of the samples, by its name.
 
     Raises:
-        ValueError: fewer than ten samples say nothing.
+        ValueError: there are fewer than ten samples.
     """
     fifth = len(samples) // 5
     if fifth < 2:

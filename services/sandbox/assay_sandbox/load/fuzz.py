@@ -1,7 +1,7 @@
 """A fuzzer: hostile programs against one sandbox, with innocent ones between them.
 
-A hostile program may be judged in any way but two: as a failure of the sandbox, or as right. An
-innocent program must get the verdict that it got before the first hostile one.
+The verdict on a hostile program may be anything but a failure of the sandbox or a right answer. An
+innocent program must always get its known verdict.
 """
 
 import asyncio
@@ -29,26 +29,26 @@ from assay_sandbox.load.own_service import (
 from assay_sandbox.load.soak_programs import INNOCENT, Known
 from assay_shared.settings.environment import ServiceSettings
 
-#: No answer for so long: the service hangs. All cases of a program take a few seconds.
+#: Without an answer for this long, the service hangs. All cases of a program take a few seconds.
 _HUNG_AFTER_S = 30.0
 _INNOCENT_EVERY = 5
 _LOOK_EVERY = 50
-#: After so many programs all have ended, and what the service holds is looked at.
+#: After this many programs, wait for all to end and sample the service's footprint.
 _REST_EVERY = 100
 _PATIENCE_S = 5.0
 _MAX_SAID = 2000
 _MAX_KEPT_OF_A_KIND = 5
 _MAX_SHRINK_RUNS = 40
 _NUM_RECENT = 12
-#: Fewer looks at what the service holds than this show how it warms up, and no leak.
+#: Fewer samples of the footprint than this only show the service's warm-up, not a leak.
 _MIN_SAMPLES = 20
 
 
 @dataclass(frozen=True)
 class FuzzFailure:
-    """What must not happen, with the request that it happened to.
+    """A failure of the service, with its request.
 
-    `recent` are the numbers of the hostile programs before it: one of these may be to blame.
+    `recent` has the numbers of the last hostile programs before it: any of them may be to blame.
     """
 
     kind: str
@@ -62,7 +62,7 @@ class FuzzFailure:
 
 @dataclass
 class Fuzz:
-    """What was seen. `verdicts` count the hostile programs by how they were judged."""
+    """The result of a fuzz run. `verdicts` counts the hostile programs by verdict."""
 
     seed: int
     isolation: str = ""
@@ -70,19 +70,19 @@ class Fuzz:
     num_programs: int = 0
     num_innocent: int = 0
     verdicts: Counter[str] = field(default_factory=Counter)
-    #: How often each kind of failure happened, and the first of each kind in full.
+    #: The number of failures of each kind, and the first of each kind in full.
     failures: Counter[str] = field(default_factory=Counter)
     kept: list[FuzzFailure] = field(default_factory=list)
     rebuilds: int = 0
     left: list[str] = field(default_factory=list)
-    #: Whether SIGINT or SIGTERM has ended it before all programs had run.
+    #: SIGINT or SIGTERM ended the run before all programs had run.
     is_stopped: bool = False
-    #: What the service held of its machine, after each hundred of programs; of an own service only.
+    #: The service's footprint after each hundred programs; empty for a service given by its URL.
     samples: list[MemorySample] = field(default_factory=list)
 
     @property
     def growth(self) -> dict[str, Growth]:
-        """What the service held early and late; nothing for a run that is too short to say."""
+        """The service's footprint early and late; empty if the run is too short to tell."""
         return growth(self.samples) if len(self.samples) >= _MIN_SAMPLES else {}
 
     @property
@@ -91,7 +91,7 @@ class Fuzz:
         return not (self.failures or self.left or grew)
 
     def add(self, failure: FuzzFailure) -> bool:
-        """Count a failure; return whether it was kept."""
+        """Count a failure; return True if it was kept."""
         self.failures[failure.kind] += 1
         if self.failures[failure.kind] > _MAX_KEPT_OF_A_KIND:
             return False
@@ -99,7 +99,7 @@ class Fuzz:
         return True
 
     def facts(self) -> dict[str, object]:
-        """For JSON: everything but the requests."""
+        """Return everything but the requests, for JSON."""
         known = asdict(self) | {"verdicts": dict(self.verdicts), "failures": dict(self.failures)}
         del known["kept"], known["samples"]
         known["growth"] = {name: asdict(one) for name, one in self.growth.items()}
@@ -108,7 +108,7 @@ class Fuzz:
 
 @dataclass(frozen=True)
 class FuzzReply:
-    """What the service made of a request. `failure` is the kind of what must not be, or nothing."""
+    """The service's reply to a request. `failure` is the kind of failure, or "" for none."""
 
     verdict: str
     failure: str = ""
@@ -116,7 +116,7 @@ class FuzzReply:
 
 
 class Fuzzer:
-    """Asks one service."""
+    """Sends hostile and innocent requests to a service, and checks the replies."""
 
     def __init__(
         self,
@@ -134,7 +134,7 @@ class Fuzzer:
     async def run_all(
         self, first: int, num_programs: int, concurrency: int, on_progress: Callable[[], None]
     ) -> None:
-        """Send the hostile programs, and an innocent one after every few of them."""
+        """Send the hostile programs, with an innocent program after every few of them."""
         end = first + num_programs
         for start in range(first, end, _REST_EVERY):
             if self.seen.is_stopped:
@@ -167,7 +167,7 @@ class Fuzzer:
                 group.create_task(work())
 
     async def _sample(self) -> None:
-        """Look at what the service holds. Nothing runs in it now."""
+        """Sample the service's footprint. No program runs now."""
         if self._footprint is not None:
             self.seen.samples.append(await asyncio.to_thread(self._footprint.sample))
 
@@ -195,7 +195,7 @@ class Fuzzer:
             self.seen.add(failure)
 
     async def judge(self, one: Attack) -> FuzzReply:
-        """Send a hostile request and say what became of it."""
+        """Send a hostile request and return the reply."""
         if one.path == "/v1/sessions":
             return await self._judge_session(one.body)
         status, text = await self._post(one.path, one.body)
@@ -219,7 +219,7 @@ class Fuzzer:
         return said
 
     async def _post(self, path: str, body: dict[str, Any]) -> tuple[int, str]:
-        """Return status and body; status 0 where there is no answer."""
+        """Return status and body; status 0 if there is no answer."""
         data = json.dumps(body).encode()
         try:
             async with (
@@ -253,7 +253,7 @@ class Fuzzer:
         self.seen.add(failure)
 
     async def shrink(self, failure: FuzzFailure) -> FuzzFailure:
-        """Leave out pieces of a failed request for as long as it still fails in the same way."""
+        """Leave out pieces of a failed request while it still fails in the same way; return it."""
         one, num_runs, index = attack(failure.seed, failure.number), 0, 0
         while index < len(one.pieces) > 1 and num_runs < _MAX_SHRINK_RUNS:
             smaller = one.without(index)
@@ -307,12 +307,12 @@ async def fuzz(
     first: int = 0,
     on_progress: Callable[[Fuzz], None] = lambda seen: None,
 ) -> Fuzz:
-    """Attack the service at `url`, or one that is started for it, and return what was seen.
+    """Attack the service at `url`, or else a new service, and return the result.
 
-    SIGINT and SIGTERM end it early: programs under way are awaited, and no more are sent.
+    SIGINT and SIGTERM end it early: no more programs are sent, and the running ones are awaited.
 
     Raises:
-        SandboxFault: there is no service.
+        SandboxFault: the service does not answer.
     """
     seen = Fuzz(seed)
 
@@ -335,9 +335,9 @@ async def fuzz(
 
 @contextmanager
 def _stopped_by_signals(seen: Fuzz) -> Iterator[None]:
-    """Note in `seen` that a signal asks for the end.
+    """Set `seen.is_stopped` on a signal.
 
-    SIGINT too: a shell that starts a command in the background has it ignored.
+    SIGINT needs a handler too: a shell starts background commands with SIGINT ignored.
     """
     loop, numbers = asyncio.get_running_loop(), (signal.SIGINT, signal.SIGTERM)
     for number in numbers:
@@ -370,11 +370,11 @@ HEADINGS = ["hostile programs judged", "times"]
 
 
 def rows(seen: Fuzz) -> Iterator[list[str]]:
-    """A table's lines: verdicts, then what must be 0."""
+    """Yield a table's rows: verdicts and counts, then growth and failures."""
     for verdict, times in seen.verdicts.most_common():
         yield [verdict, str(times)]
     yield ["innocent programs", str(seen.num_innocent)]
-    yield ["slots built anew", str(seen.rebuilds)]
+    yield ["slots rebuilt", str(seen.rebuilds)]
     for name, one in seen.growth.items():
         word = "GREW: " if one.is_too_much else ""
         yield [f"{word}{name}, early and late", f"{one.early:.0f} {one.late:.0f}"]
@@ -383,7 +383,7 @@ def rows(seen: Fuzz) -> Iterator[list[str]]:
 
 
 def save(seen: Fuzz, folder: Path) -> list[Path]:
-    """Write each kept failure to a file of its own; return the files."""
+    """Write each kept failure to its own file in `folder`; return the files."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for index, failure in enumerate(seen.kept):

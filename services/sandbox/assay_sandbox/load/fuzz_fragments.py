@@ -1,7 +1,7 @@
-"""Pieces of hostile programs: each does one thing that no honest program does.
+"""Pieces of hostile programs: each does a thing no honest program does.
 
-A piece is Python (or bash) text. It may use `R`, a seeded random.Random, and `fds()`, the
-descriptors that are open; what it raises is caught around it.
+A piece is Python (or bash) text. It may use `R`, a seeded random.Random, and `fds()`, the open
+descriptors. The program around it catches its errors.
 """
 
 import random
@@ -24,7 +24,7 @@ def put(fd, data):
     except OSError: pass
 """
 
-#: Lines that the program's side of a record channel writes, or looks like it writes.
+#: Lines of the program's side of a record channel, real or forged.
 _RECORDS = (
     b"begun", b"done", b"start 0", b"start 1", b"start -1", b"start 99999999999999999999",
     b"start", b"start x", b"value 0 0", b"value 0 {}", b"value 0 null", b"value 7 1",
@@ -260,7 +260,7 @@ ENDINGS: tuple[Fragment, ...] = (_ending,)
 
 
 def bash_fragment(rng: random.Random) -> str:
-    """One hostile line of bash."""
+    """Return a hostile line of bash."""
     return rng.choice((
         "for n in {0..20}; do echo 'start 0' >&$n; done 2>/dev/null",
         "for n in {0..20}; do head -c 9999 /dev/urandom >&$n; done 2>/dev/null",

@@ -1,4 +1,4 @@
-"""Hostile requests, made from a seed and a number: the same two make the same request again."""
+"""Hostile requests, made from a seed and a number: the same pair makes the same request."""
 
 import random
 import textwrap
@@ -10,13 +10,13 @@ from assay_sandbox.load.fuzz_fragments import ENDINGS, PRELUDE, PYTHON, Fragment
 
 _WALL_TIMES_S = (0.5, 1.0, 1.0)
 _NAMES = ("o.txt", "a", "*", "[", "d/x", "zz", "-rf", "f1")
-#: No program knows it: a case that expects it and is accepted was forged.
+#: Size of secret answers. No program knows its secret, so an accepted case was forged.
 _SECRET_BITS = 60
 
 
 @dataclass(frozen=True)
 class Attack:
-    """A hostile request: where it goes, its pieces, and how pieces become a body.
+    """A hostile request: its path, its pieces, and the function to make a body of pieces.
 
     `path` is /v1/execute, /v1/test or /v1/sessions; a session gets a cell for each piece.
     """
@@ -31,13 +31,13 @@ class Attack:
         return self.make_body(self.pieces)
 
     def without(self, index: int) -> "Attack":
-        """The same with one piece fewer."""
+        """Return the same request without the piece at `index`."""
         pieces = self.pieces[:index] + self.pieces[index + 1 :]
         return Attack(self.number, self.path, pieces, self.make_body)
 
 
 def attack(seed: int, number: int) -> Attack:
-    """The hostile request of this number."""
+    """Return the hostile request of this number."""
     rng = random.Random(f"{seed}/{number}")
     kind = rng.choices(
         (_execute, _bash, _stdin_cases, _call_cases, _assert_cases, _cells),

@@ -1,6 +1,6 @@
-"""Load on a sandbox, ours or another one: throughput and latency at each level of concurrency.
+"""Load on a sandbox, ours or SandboxFusion: throughput and latency at each level of concurrency.
 
-Every body is checked: an answer that is wrong, or cut short, is no throughput.
+Every body is checked: a wrong or truncated answer does not count as throughput.
 """
 
 import asyncio
@@ -20,20 +20,20 @@ from assay_shared.settings.environment import ServiceSettings
 _TIMEOUT_S = 120.0
 _REFUSED = {429, 503, 504}
 _NUM_TESTS = 20
-#: Percentiles of latency that are shown.
+#: Percentiles of latency to show.
 _SHARES = (50, 95, 99)
 _MAX_SAID = 1000
 
 
 class Format(StrEnum):
-    """Whose API is spoken."""
+    """The API format of a sandbox."""
 
     ASSAY = "assay"
     SANDBOX_FUSION = "sandboxfusion"
 
 
 class LoadProgram(StrEnum):
-    """What is run: `print(1)`, or a program that twenty stdin tests are judged of."""
+    """The program to run: `print(1)`, or a program with twenty stdin tests."""
 
     PRINT = "print"
     JUDGE = "judge"
@@ -41,7 +41,7 @@ class LoadProgram(StrEnum):
 
 @dataclass(frozen=True)
 class Workload:
-    """One request, and whether an answer to it is right."""
+    """A request, and the function to check an answer to it."""
 
     path: str
     body: dict[str, Any]
@@ -100,7 +100,7 @@ WORKLOADS: dict[tuple[Format, LoadProgram], Workload] = {
 
 
 class LoadOutcome(StrEnum):
-    """Refused is an honest "not now"; an error is no answer at all."""
+    """The outcome of a request. `REFUSED` is a status of overload; `ERROR` means no answer came."""
 
     RIGHT = "right"
     WRONG = "wrong"
@@ -110,7 +110,7 @@ class LoadOutcome(StrEnum):
 
 @dataclass(frozen=True)
 class LoadAnswer:
-    """To one request. `headers` are those of a refusal; `said` is what came that is not right."""
+    """The answer to a request. An answer that is not right has its `headers` and text (`said`)."""
 
     outcome: LoadOutcome
     took_ms: float = 0.0
@@ -121,7 +121,7 @@ class LoadAnswer:
 
 @dataclass
 class LoadStep:
-    """What was seen at one concurrency. Latencies are of right answers, in milliseconds."""
+    """The figures at a concurrency. Latencies are of right answers, in milliseconds."""
 
     concurrency: int
     duration_s: float = 0.0
@@ -148,23 +148,23 @@ class LoadStep:
         return self.num_right / self.duration_s
 
     def percentile(self, share: int) -> float | None:
-        """In milliseconds; None with fewer than two right answers."""
+        """Return the percentile in milliseconds; None with fewer than two right answers."""
         return percentile(self.latencies_ms, share)
 
     def facts(self) -> dict[str, object]:
-        """For JSON: everything but the single latencies."""
+        """Return everything but the single latencies, for JSON."""
         known = {k: v for k, v in asdict(self).items() if k != "latencies_ms"}
         shares = {f"p{share}_ms": self.percentile(share) for share in _SHARES}
         return known | {"per_s": self.per_s} | shares
 
 
 def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
-    """As many connections as there are requests at once, with the token where one is set."""
+    """Return a session with unlimited connections, and with the token if it is set."""
     headers = {"content-type": "application/json"}
     if (token := settings.token_of("sandbox")) is not None:
         headers["authorization"] = f"Bearer {token}"
     return aiohttp.ClientSession(
-        # Below the time after which services close an idle connection.
+        # Shorter than the time after which services close an idle connection.
         connector=aiohttp.TCPConnector(limit=0, keepalive_timeout=2.0),
         timeout=aiohttp.ClientTimeout(total=_TIMEOUT_S),
         headers=headers,
@@ -172,7 +172,7 @@ def open_session(settings: ServiceSettings) -> aiohttp.ClientSession:
 
 
 def percentile(values: Sequence[float], share: int) -> float | None:
-    """100 is the greatest; None of fewer than two values."""
+    """Return a percentile, the maximum for 100; None for fewer than two values."""
     if len(values) < 2:
         return None
     if share == 100:
@@ -188,7 +188,10 @@ async def put_load(
     settings: ServiceSettings,
     on_step: Callable[[LoadStep], None] = lambda step: None,
 ) -> list[LoadStep]:
-    """Ask without pause at each concurrency for `duration_s`; what is under way then is awaited."""
+    """Send requests without pause at each concurrency for `duration_s`; return the figures of each.
+
+    Requests in flight at the end are awaited.
+    """
     steps = []
     async with open_session(settings) as session:
         target = url.rstrip("/") + workload.path
@@ -221,7 +224,7 @@ async def _one_step(
 async def ask(
     session: aiohttp.ClientSession, target: str, body: bytes, workload: Workload
 ) -> LoadAnswer:
-    """Ask once. Nothing is raised: what went wrong is what the answer is."""
+    """Send a request and return the answer. Errors are returned as an answer, not raised."""
     began = time.monotonic()
     try:
         async with session.post(target, data=body) as response:
@@ -233,14 +236,14 @@ async def ask(
         if status == 200 and workload.is_right(json.loads(text)):
             return LoadAnswer(LoadOutcome.RIGHT, took_ms, status)
     except (ValueError, KeyError, TypeError):
-        pass  # of another shape: as wrong as another value
+        pass  # an answer of another shape is as wrong as another value
     outcome = LoadOutcome.REFUSED if status in _REFUSED else LoadOutcome.WRONG
     said = f"{status} {text[:_MAX_SAID].decode(errors='replace')}"
     return LoadAnswer(outcome, took_ms, status, response.headers, said)
 
 
 def rows(steps: list[LoadStep]) -> Iterator[list[str]]:
-    """A table's lines: one for each step."""
+    """Yield a table's rows, a row for each step."""
     for step in steps:
         shown = (step.percentile(share) for share in _SHARES)
         yield [
@@ -259,7 +262,7 @@ HEADINGS = [
 
 
 def draw(steps: list[LoadStep], title: str, path: Path) -> None:
-    """Throughput and latency against concurrency."""
+    """Draw throughput and latency against concurrency into the file `path`."""
     import matplotlib
 
     matplotlib.use("Agg")
@@ -289,10 +292,10 @@ def draw(steps: list[LoadStep], title: str, path: Path) -> None:
 
 
 def parse_concurrencies(text: str) -> list[int]:
-    """`1,8,64` as numbers.
+    """Return a text like `1,8,64` as numbers.
 
     Raises:
-        ValueError: it is no list of numbers above 0.
+        ValueError: it is not a list of numbers above 0.
     """
     found = [int(part) for part in text.split(",")]
     if not found or any(value < 1 for value in found):

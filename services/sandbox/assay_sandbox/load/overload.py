@@ -1,4 +1,4 @@
-"""More load than a sandbox can carry: every run is accepted or refused, none is wrong or late."""
+"""Overload test: every run must be accepted or refused, never wrong, late or an error."""
 
 import asyncio
 import json
@@ -21,10 +21,10 @@ from assay_sandbox.load.load import (
 from assay_shared.errors import Saturated, Unreachable
 from assay_shared.settings.environment import ServiceSettings
 
-#: How a full sandbox answers, always with Retry-After.
+#: The status of a full sandbox, always sent with Retry-After.
 REFUSAL = Saturated.http_status
 OUTCOMES = ("accepted", "refused", "wrong", "late", "refused without a time", "error")
-#: Percentiles that are shown of the accepted ones.
+#: Percentiles to show of the accepted runs' latencies.
 SHARES = (50, 95, 99, 100)
 _WORKLOAD = WORKLOADS[Format.ASSAY, LoadProgram.PRINT]
 _CAPACITY_CONCURRENCY = 16
@@ -33,13 +33,13 @@ _TICK_S = 0.002
 
 @dataclass
 class Overload:
-    """What became of the runs. Latencies are of the accepted ones, in milliseconds."""
+    """The outcomes of all runs. Latencies are of right answers, in milliseconds."""
 
     capacity_per_s: float
     late_after_s: float
-    #: How long the requests took to be sent, not to be answered.
+    #: Time to send all requests, without waiting for the last answers.
     offered_s: float = 0.0
-    #: How the run went: accepted, late, refused, "refused without a time", wrong or error.
+    #: Number of runs by outcome, see OUTCOMES.
     counts: Counter[str] = field(default_factory=Counter)
     latencies_ms: list[float] = field(default_factory=list)
 
@@ -66,7 +66,7 @@ class Overload:
         return self.counts.total() == self.counts["accepted"] + self.counts["refused"]
 
     def facts(self) -> dict[str, object]:
-        """For JSON: everything but the single latencies."""
+        """Return everything but the single latencies, for JSON."""
         shares = {f"p{share}_ms": percentile(self.latencies_ms, share) for share in SHARES}
         return {
             "capacity_per_s": self.capacity_per_s,
@@ -88,13 +88,13 @@ async def overload(
     capacity_s: float = 2.0,
     on_progress: Callable[[int], None] = lambda num_done: None,
 ) -> Overload:
-    """Measure what the sandbox can do, then offer `factor` times as much, whatever it answers.
+    """Measure a sandbox's capacity, then offer `factor` times as much; return the outcomes.
 
-    Capacity is measured for `capacity_s`. Beyond `max_in_flight` unanswered requests the next one
-    waits for an answer.
+    Capacity is measured for `capacity_s`. After `max_in_flight` unanswered requests, the next
+    request waits for an answer.
 
     Raises:
-        Unreachable: it gives no right answer even when it has time.
+        Unreachable: the sandbox gives no right answer during the measurement of capacity.
     """
     (alone,) = await put_load(url, _WORKLOAD, [_CAPACITY_CONCURRENCY], capacity_s, settings)
     if not alone.num_right:
@@ -125,7 +125,7 @@ HEADINGS = ["runs", ""]
 
 
 def rows(seen: Overload) -> Iterator[list[str]]:
-    """A table's lines: each way in which a run can go, and how long the accepted ones took."""
+    """Yield a table's rows: the number of runs by outcome, and percentiles of the latencies."""
     for name in OUTCOMES:
         yield [name, str(seen.counts[name])]
     for share in SHARES:

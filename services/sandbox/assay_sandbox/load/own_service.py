@@ -1,4 +1,4 @@
-"""A sandbox service of a bench's own: started for it, watched by it, ended with it."""
+"""A bench's own sandbox service: starts it, measures it and ends it with the bench."""
 
 import asyncio
 import os
@@ -23,10 +23,10 @@ _REBUILDS = re.compile(r"^assay_sandbox_slot_rebuilds_total (\S+)", re.MULTILINE
 
 @contextmanager
 def service_folders() -> Iterator[tuple[Path, Path]]:
-    """Yield a folder, and one in it that is to be the service's temporary folder."""
+    """Yield a folder, and a folder in it for the service's temporary files."""
     with tempfile.TemporaryDirectory(prefix="assay-bench-") as name:
         folder = Path(name)
-        folder.chmod(0o755)  # every slot's user has to reach what is in it
+        folder.chmod(0o755)  # every slot's user needs access to its content
         temporary = folder / "tmp"
         temporary.mkdir(mode=0o755)
         yield folder, temporary
@@ -36,7 +36,7 @@ def service_folders() -> Iterator[tuple[Path, Path]]:
 async def own_service(
     log: Path, temporary: Path, environment: Mapping[str, str] | None = None
 ) -> AsyncIterator[tuple[str, Footprint]]:
-    """Start a sandbox as a process of its own; yield its address, and what it holds."""
+    """Start a sandbox as its own process; yield its address and its footprint."""
     listener = bind("127.0.0.1", 0)
     command = (sys.executable, "-m", "assay_shared.cli", "sandbox", "serve", "--fd")
     with listener:
@@ -54,10 +54,10 @@ async def own_service(
 
 
 async def wait_until_ready(session: aiohttp.ClientSession, url: str, log: Path | None) -> str:
-    """Wait for the first answer; return the isolation that the service has.
+    """Wait for the first answer and return the service's isolation.
 
     Raises:
-        SandboxFault: it gives none; the error ends with the last lines of `log`.
+        SandboxFault: there is no answer; the error ends with the last lines of `log`.
     """
     try:
         async with asyncio.timeout(_START_TIMEOUT_S), session.get(f"{url}/health") as response:
@@ -68,7 +68,7 @@ async def wait_until_ready(session: aiohttp.ClientSession, url: str, log: Path |
 
 
 async def num_rebuilds(session: aiohttp.ClientSession, url: str) -> int:
-    """Return how many slots the service has built anew since it began."""
+    """Return the number of slots rebuilt by the service since its start."""
     async with session.get(f"{url}/metrics") as response:
         found = _REBUILDS.search(await response.text())
     return int(float(found.group(1))) if found else 0

@@ -1,4 +1,4 @@
-"""A soak: one sandbox at full load for long, with programs whose verdict is known.
+"""A soak test: a sandbox under full load for long, with programs of known verdicts.
 
 No verdict may be wrong, nothing may grow, and nothing may be left when the service has ended.
 """
@@ -29,13 +29,13 @@ _PATIENCE_S = 5.0
 _SAMPLE_EVERY_S = 1.0
 _LEAST_SAMPLES = 50
 _MAX_DETAILS = 20
-#: Slots do not come and go with the load: what grows is kept by mistake.
+#: A fixed number of slots: any growth is then a leak.
 _FIXED = {"ASSAY_SANDBOX_MAX_SLOTS": "1"}
 
 
 @dataclass
 class Soak:
-    """What was seen. `right` and `not_right` count answers by the name of the program."""
+    """The result of a soak. `right` and `not_right` count answers by the name of the program."""
 
     duration_s: float
     concurrency: int
@@ -46,7 +46,7 @@ class Soak:
     details: list[str] = field(default_factory=list)
     times_s: list[float] = field(default_factory=list)
     samples: list[MemorySample] = field(default_factory=list)
-    #: Right answers, and slots built anew, until each sample.
+    #: Right answers, and rebuilt slots, until each sample.
     answered: list[int] = field(default_factory=list)
     rebuilds: list[int] = field(default_factory=list)
     left: list[str] = field(default_factory=list)
@@ -59,7 +59,7 @@ class Soak:
         return growth(self.samples)
 
     def troubles(self) -> list[str]:
-        """Why the soak has failed; empty if it has not."""
+        """Return the reasons for a failed soak; empty if it has passed."""
         found = [f"{n} answers of {name} are not right" for name, n in self.not_right.items()]
         found += [f"no answer of {known.name}" for known in KNOWN if not self.right[known.name]]
         for name, seen in self.growth().items():
@@ -68,7 +68,7 @@ class Soak:
         return found + [f"left behind: {what}" for what in self.left]
 
     def facts(self) -> dict[str, object]:
-        """For JSON: everything."""
+        """Return everything, for JSON."""
         known = asdict(self) | {"right": dict(self.right), "not_right": dict(self.not_right)}
         known["growth"] = {name: asdict(seen) for name, seen in self.growth().items()}
         return known | {"per_s": self.per_s, "troubles": self.troubles()}
@@ -80,10 +80,10 @@ async def soak(
     settings: ServiceSettings,
     on_sample: Callable[[Soak], None] = lambda seen: None,
 ) -> Soak:
-    """Start a service, drive it, watch it and end it.
+    """Start a service, put load on it, sample it and end it; return the result.
 
     Raises:
-        SandboxFault: the service does not start, or ended by itself.
+        SandboxFault: the service does not start.
     """
     seen = Soak(duration_s, concurrency)
     with service_folders() as (folder, temporary):
@@ -104,7 +104,7 @@ async def _drive(
     seen: Soak,
     on_sample: Callable[[Soak], None],
 ) -> None:
-    """Ask without pause for the whole time, and look every second; the last answers are awaited."""
+    """Send requests without pause for the whole time, sample every second, await all answers."""
     started = time.monotonic()
     programs = endless()
     every_s = min(_SAMPLE_EVERY_S, seen.duration_s / _LEAST_SAMPLES)
@@ -130,7 +130,7 @@ async def _drive(
 
 
 async def ask_known(session: aiohttp.ClientSession, url: str, known: Known, seen: Soak) -> None:
-    """Ask once and compare the verdict with the known one."""
+    """Send a request and compare its verdict with the known verdict."""
     body = json.dumps(known.workload.body).encode()
     answer = await ask(session, url + known.workload.path, body, known.workload)
     if answer.outcome is LoadOutcome.RIGHT:
@@ -146,13 +146,13 @@ GROWTH_HEADINGS = ["held", "second fifth", "last fifth", "may grow by", ""]
 
 
 def program_rows(seen: Soak) -> Iterator[list[str]]:
-    """A table's lines: one for each program."""
+    """Yield a table's rows, a row for each program."""
     for known in KNOWN:
         yield [known.name, str(seen.right[known.name]), str(seen.not_right[known.name])]
 
 
 def growth_rows(seen: Soak) -> Iterator[list[str]]:
-    """A table's lines: one for each thing that must not grow."""
+    """Yield a table's rows, a row for each quantity that must not grow."""
     for name, one in seen.growth().items():
         values = (_shown(name, value) for value in (one.early, one.late, one.tolerance))
         yield [name, *values, "TOO MUCH" if one.is_too_much else "ok"]
@@ -163,7 +163,7 @@ def _shown(name: str, value: float) -> str:
 
 
 def draw(seen: Soak, path: Path) -> None:
-    """What was held, and answers per second, over time."""
+    """Draw the footprint and the answers per second over time into the file `path`."""
     import matplotlib
 
     matplotlib.use("Agg")

@@ -1,4 +1,4 @@
-"""Programs whose verdict is known: what a soak runs, again and again."""
+"""Programs with known verdicts, for the soak and as innocent programs between hostile ones."""
 
 import os
 import random
@@ -15,7 +15,7 @@ _NUM_ORDERS = 16
 
 @dataclass(frozen=True)
 class Known:
-    """One request with a known answer, and how often a cycle of the mix has it."""
+    """A request with a known answer, and its number of times in a cycle of the mix."""
 
     name: str
     times: int
@@ -67,7 +67,7 @@ import os
 while True:
     try: os.fork()
     except OSError: pass"""
-#: Prints what the program before it has left, and leaves as much itself.
+#: Prints files left by the program before it, and leaves some too.
 _FILES = """\
 import os
 folders = {os.getcwd(), os.environ['TMPDIR']}
@@ -139,7 +139,7 @@ KNOWN = (
 
 
 def endless() -> Iterator[Known]:
-    """Cycles of the mix, each in another order; the same for every soak."""
+    """Yield the programs of the mix, cycle by cycle in varying order; the same in every soak."""
     shuffler = random.Random(0)
     cycle = [known for known in KNOWN for _ in range(known.times)]
     orders = [shuffler.sample(cycle, len(cycle)) for _ in range(_NUM_ORDERS)]
@@ -148,7 +148,7 @@ def endless() -> Iterator[Known]:
             yield from order
 
 
-#: Prints what a program before it may have changed: files, attributes, limits, mask, priority.
+#: Prints the state a program before it may have changed: files, attributes, limits, mask, priority.
 _STATE = """\
 import os, resource
 kept = bytearray(100 << 20)
@@ -159,7 +159,7 @@ for folder in (os.getcwd(), os.environ['TMPDIR']):
 print(os.nice(0), resource.getrlimit(resource.RLIMIT_NOFILE)[0] > 20, os.umask(0) != 0o777)
 print(len(os.sched_getaffinity(0)) == os.cpu_count(), os.sched_getscheduler(0))"""
 
-#: Programs whose verdict nothing before them may change.
+#: Programs with verdicts that no program before them may change.
 INNOCENT = (
     _program(
         "state",

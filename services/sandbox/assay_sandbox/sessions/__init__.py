@@ -1,1 +1,1 @@
-"""Interpreters that stay between requests."""
+"""Sessions: interpreters kept alive between requests."""

@@ -1,4 +1,4 @@
-"""One session: its interpreter in a slot of its own, and the line to it."""
+"""A session: its interpreter in its own slot, and the connection to it."""
 
 import asyncio
 import glob
@@ -20,20 +20,20 @@ from assay_shared.errors import InvalidInput, NotFound, SandboxFault
 from assay_shared.runtime.fair_limiter import LimiterPlace
 from assay_shared.types import CellResult, SessionRequest, Status
 
-#: A cell that does not end by itself when its time is up takes its session along after this.
+#: A cell still running this long after its time limit is killed, together with its session.
 _GRACE_S = 2.0
 _MAX_REPLY_BYTES = 2**20
 _MAX_FILE_BYTES = 64 * 2**20
-#: The most that is sent or received before other work has its turn.
+#: Most bytes to send or receive before other tasks of the event loop get a turn.
 _PIECE_BYTES = 2**18
-#: What all cells of a session may print together beyond what is kept of it.
+#: Most bytes that all cells of a session may print beyond their output limits.
 _MAX_DROPPED_BYTES = 256 * 2**20
-#: When a cell that has not computed by then lends its permit to others; slots look as often.
+#: A cell that has not computed by then lends its permit to others. Slots check at this interval.
 _LOOK_S = 0.2
 
 
 class SessionEnded(Exception):
-    """The session's process is gone."""
+    """The session's process has ended."""
 
     def __init__(self, status: Status, message: str) -> None:
         super().__init__(message)
@@ -42,11 +42,11 @@ class SessionEnded(Exception):
 
 
 class SessionRun(RunningProgram):
-    """A session's process. What a cell prints beyond the limit is dropped, and the cell's result
-    says so. A session that goes on and on is ended.
+    """A session's process. Output of a cell beyond the limit is dropped, and the cell's result says
+    so. A session with too much dropped output in all is ended.
     """
 
-    #: Whether something was dropped since the last cell.
+    #: Output was dropped since the last cell.
     out_of_output = False
     _num_dropped = 0
 
@@ -58,7 +58,7 @@ class SessionRun(RunningProgram):
 
 
 class LiveSession:
-    """One session, from here. Its cells and files come one after the other."""
+    """The server's side of a session. Its cells and files come one after the other."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class LiveSession:
         slot_number: int,
         evidence: Callable[[], object],
     ) -> None:
-        """`evidence` changes when slots are lost by something other than what runs in them."""
+        """Use `evidence` to tell lost slots apart: it changes if no program caused the loss."""
         self.id = secrets.token_hex(16)
         self.client = client
         self.request = request
@@ -78,7 +78,7 @@ class LiveSession:
         self._evidence = evidence
         self._records = Records()
         self._turn = asyncio.Lock()
-        #: Whether the process uses no CPU time, and what the running cell lends to others then.
+        #: True while the process uses no CPU time; the running cell's place is then lent to others.
         self._is_idle = False
         self._place: LimiterPlace | None = None
         self._slot: socket.socket
@@ -116,7 +116,7 @@ class LiveSession:
     def _lending(self, place: LimiterPlace) -> Iterator[None]:
         """Lend the place of a cell while the cell waits for something."""
         self._place = place
-        # A process that was idle before the cell says nothing if it stays so.
+        # A process that was idle before the cell, and stays idle, reports no change: check later.
         look = asyncio.get_running_loop().call_later(_LOOK_S, lambda: place.rest(self._is_idle))
         try:
             yield
@@ -125,10 +125,10 @@ class LiveSession:
             self._place = None
 
     async def execute(self, code: str, place: LimiterPlace) -> CellResult:
-        """Run a cell, whose place is lent to others while it sleeps.
+        """Run a cell and return its result; lend its place to others while it sleeps.
 
         Raises:
-            SandboxFault: the session is gone by no fault of its own.
+            SandboxFault: the session is gone by no fault of its code.
         """
         async with self._turn:
             with self._lending(place):
@@ -168,7 +168,7 @@ class LiveSession:
         """Write a file.
 
         Raises:
-            InvalidInput: it cannot be written there.
+            InvalidInput: the file cannot be written there.
         """
         command: dict[str, object] = {"do": "put", "name": name, "content": content}
         reply, _ = await self._in_turn(command)
@@ -176,10 +176,10 @@ class LiveSession:
             raise InvalidInput(str(reply["refused"])[:400], field="name")
 
     async def get(self, name: str) -> bytes:
-        """Read a file.
+        """Read a file and return its content.
 
         Raises:
-            NotFound: there is none, or none that can be given away.
+            NotFound: there is no such file, or it cannot be sent.
         """
         pattern = glob.escape(name)
         command: dict[str, object] = {
@@ -201,7 +201,11 @@ class LiveSession:
                 raise NotFound(f"the session has ended: {end.message}") from None
 
     async def _ask(self, command: dict[str, object]) -> tuple[dict[str, object], bytes]:
-        """Send a command, and wait for the answer for as long as a cell may take."""
+        """Send a command and return the answer; wait at most as long as a cell may take.
+
+        Raises:
+            SessionEnded: the session has ended, or was killed for the lack of a valid answer.
+        """
         limit_s = self.request.limits.wall_time_s + _GRACE_S
         asking = asyncio.create_task(self._exchange(command))
         try:
@@ -223,7 +227,7 @@ class LiveSession:
         )
 
     async def _await_ending(self) -> RunResult:
-        """Return how the process ended; one that nothing else can have ended has lost its slot.
+        """Return the end of the process. A slot lost for no other known reason was ended by it.
 
         Raises:
             SandboxFault: the slot was lost by no fault of the session, as far as is known.
@@ -258,11 +262,11 @@ class LiveSession:
         return bytes(content)
 
     def _take_output(self) -> tuple[str, str]:
-        """What was printed since the last time."""
+        """Return stdout and stderr printed since the last call."""
         return _take(self._run.stdout), _take(self._run.stderr)
 
     async def end(self) -> None:
-        """Kill its process; the slot is the caller's to give up."""
+        """Kill the session's process. The caller must give up the slot."""
         self._run.kill()
         with suppress(SandboxFault):
             await self._ending
@@ -279,7 +283,7 @@ def _take(capture: Capture) -> str:
 
 
 def _parse_reply(data: bytes) -> dict[str, object]:
-    """Read a reply that the session's code can have written.
+    """Parse a reply without trust: the session's code may have written it.
 
     Raises:
         ValueError: it is not a JSON object.
@@ -294,12 +298,12 @@ def _parse_reply(data: bytes) -> dict[str, object]:
 
 
 def _clean(text: str) -> str:
-    """The same text without halves of surrogate pairs, which no answer can carry."""
+    """Return the text without halves of surrogate pairs: an answer cannot carry them."""
     return text.encode("utf-8", "replace").decode()
 
 
 def _read_status(reply: dict[str, object]) -> tuple[Status, str]:
-    """What a process says of itself, which may be anything."""
+    """Return the status and message in a process's reply; the reply may hold anything."""
     try:
         status = Status(str(reply.get("status")))
     except ValueError:

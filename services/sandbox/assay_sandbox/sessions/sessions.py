@@ -1,4 +1,4 @@
-"""Sessions: interpreters that keep their names from cell to cell."""
+"""All sessions of a server: interpreters with names that last from cell to cell."""
 
 import asyncio
 import time
@@ -17,13 +17,13 @@ from assay_shared.types import CellResult, Session, SessionRequest
 T = TypeVar("T")
 
 _SWEEP_S = 1.0
-#: By how much a cell may be over its CPU time before the slot ends its session. The cell's own
-#: clock, which leaves the session as it is, rings once a second and may be early once.
+#: CPU time beyond a cell's limit after which the slot ends the session. The cell's own clock should
+#: end the cell first and keep the session; it rings once a second and may be early once.
 _CELL_GRACE_S = 2.5
 
 
 class Sessions:
-    """All sessions of a server: bounded in number, ended when nobody uses them."""
+    """All sessions of a server: bounded in number, and ended after a time without use."""
 
     def __init__(
         self,
@@ -31,7 +31,7 @@ class Sessions:
         slots: Slots,
         build: Callable[[SessionRequest], Awaitable[Program]],
     ) -> None:
-        """`build` makes the interpreter's program of a request."""
+        """Use `build` to turn a request into the interpreter's program."""
         self._settings = settings
         self._slots = slots
         self._build = build
@@ -44,10 +44,10 @@ class Sessions:
         return len(self._live)
 
     async def create(self, request: SessionRequest, client: str) -> Session:
-        """Start a session.
+        """Start a session and return its description.
 
         Raises:
-            Saturated: there are as many as there may be, in all or of this client.
+            Saturated: the limit of sessions is reached, in all or for this client.
             SandboxFault: no slot could be built.
         """
         own = sum(session.client == client for session in self._live.values())
@@ -61,7 +61,7 @@ class Sessions:
         try:
             session = await asyncio.shield(creating)
         except asyncio.CancelledError:
-            # A slot whose building has begun is built to the end, or its number would be in use.
+            # Finish building the slot, then end it: otherwise its number would stay in use.
             self._start(self._drop(creating))
             raise
         return self._describe(session)
@@ -82,12 +82,12 @@ class Sessions:
         return session
 
     async def _drop(self, creating: asyncio.Task[LiveSession]) -> None:
-        """End a session that nobody waits for any more."""
+        """End a session when it is ready: its client has gone."""
         with suppress(SandboxFault, InvalidInput):
             await self._end(await creating)
 
     def _start(self, work: Coroutine[object, object, T]) -> asyncio.Task[T]:
-        """Do what must not stop half-way when the client goes away."""
+        """Start work as a task, so that it is finished even if the client goes away."""
         task = asyncio.create_task(work)
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
@@ -123,7 +123,11 @@ class Sessions:
         )
 
     def describe(self, identifier: str, client: str) -> Session:
-        """Raises NotFound."""
+        """Return a session with the time until it ends.
+
+        Raises:
+            NotFound: there is no such session.
+        """
         return self._describe(self._find(identifier, client))
 
     def _find(self, identifier: str, client: str) -> LiveSession:
@@ -134,11 +138,11 @@ class Sessions:
         return session
 
     async def execute(self, identifier: str, client: str, code: str) -> CellResult:
-        """Run a cell.
+        """Run a cell and return its result.
 
         Raises:
             NotFound: there is no such session.
-            Conflict: a cell of it is running.
+            Conflict: a cell of the session is running already.
             SandboxFault: the session was lost by our fault.
         """
         session = self._find(identifier, client)
@@ -156,15 +160,28 @@ class Sessions:
         return result
 
     async def put_file(self, identifier: str, client: str, name: str, content: bytes) -> None:
-        """Raises NotFound, and InvalidInput where it cannot be written."""
+        """Write a file into a session's folder.
+
+        Raises:
+            NotFound: there is no such session.
+            InvalidInput: the file cannot be written.
+        """
         await self._find(identifier, client).put(name, content)
 
     async def get_file(self, identifier: str, client: str, name: str) -> bytes:
-        """Raises NotFound."""
+        """Return the content of a session's file.
+
+        Raises:
+            NotFound: there is no such session or file.
+        """
         return await self._find(identifier, client).get(name)
 
     async def end(self, identifier: str, client: str) -> None:
-        """Raises NotFound."""
+        """End a session.
+
+        Raises:
+            NotFound: there is no such session.
+        """
         await self._end(self._find(identifier, client))
 
     async def _end(self, session: LiveSession) -> None:
@@ -177,7 +194,7 @@ class Sessions:
         self._free_numbers.append(session.slot_number)
 
     async def _sweep(self) -> None:
-        """End what nobody uses, and what has lived for too long."""
+        """End sessions after too long without use, or after their longest life."""
         while True:
             await asyncio.sleep(_SWEEP_S)
             for session in list(self._live.values()):
@@ -185,7 +202,7 @@ class Sessions:
                     await self._end(session)
 
     async def close(self) -> None:
-        """End all of them."""
+        """End all sessions."""
         if self._sweeper is not None:
             self._sweeper.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -1,1 +1,1 @@
-"""The HTTP API of SandboxFusion."""
+"""The HTTP API of SandboxFusion, served over this sandbox."""

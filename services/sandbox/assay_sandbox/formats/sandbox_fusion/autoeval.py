@@ -1,4 +1,4 @@
-"""SandboxFusion's `AutoEvalDataset`: a completion and test code, which are run as one program."""
+"""SandboxFusion's `AutoEvalDataset`: runs a completion and its test code as a single program."""
 
 import json
 import secrets
@@ -17,7 +17,7 @@ from assay_shared.types import MAX_FILES, FileContent
 
 _INSERT = "#<INSERT>"
 _RUN_TIMEOUT_S, _COMPILE_TIMEOUT_S = 20.0, 40.0
-#: Where a program begins to run by itself: what follows is no part of what is tested.
+#: Starts of a program's own entry point: the tests do not need the code from there on.
 _ENTRANCES = {"python": 'if __name__ == "__main__":', "cpp": "int main()"}
 _EXAMPLE = "# Example usage"
 _MAX_REPORT_BYTES = 2**22
@@ -39,7 +39,7 @@ class _Problem(BaseModel):
 
 
 class AutoEvalRun(BaseModel):
-    """A program that was put together, and what has to be printed at its end."""
+    """A program joined with its tests. A non-empty `flag` must appear in its output."""
 
     code: str
     full_code: str
@@ -48,10 +48,10 @@ class AutoEvalRun(BaseModel):
 
 
 def to_run(request: SubmitRequest, row: Row, code: str) -> AutoEvalRun:
-    """Return the program that tests `code`, which was taken out of the completion.
+    """Return the program to test `code`, the code extracted from the completion.
 
     Raises:
-        InvalidInput: the problem lacks something.
+        InvalidInput: the problem lacks a field, or the completion has too many blocks.
     """
     problem = _read(row)
     language = problem.labels.programming_language
@@ -78,7 +78,7 @@ def to_run(request: SubmitRequest, row: Row, code: str) -> AutoEvalRun:
 
 
 def language_of(row: Row) -> str:
-    """Return the language that a completion is in; raises as `to_run` does."""
+    """Return the language of the completion; raises InvalidInput if the problem lacks a field."""
     return _read(row).labels.programming_language
 
 
@@ -104,7 +104,7 @@ def _run(
 
 
 def _to_junit(request: SubmitRequest, problem: _Problem) -> AutoEvalRun:
-    """Each block of Java is a file, and so is the test."""
+    """Return a JUnit run: each block of Java is a file, and so is the test."""
     blocks = [block.code for block in find_blocks(request.completion, "java")]
     texts = {java_names(text)[0]: text for text in (*blocks, problem.test.code)}
     if len(texts) > MAX_FILES:
@@ -135,7 +135,7 @@ def _join(code: str, test: str, *, as_text: bool) -> str:
 def from_run(
     request: SubmitRequest, tried: AutoEvalRun, response: RunCodeResponse
 ) -> SubmitResponse:
-    """Return the verdict in SandboxFusion's words."""
+    """Return the verdict in SandboxFusion's format."""
     stdout = (response.run_result and response.run_result.stdout) or ""
     accepted = response.status == "Success" and tried.flag in stdout
     return SubmitResponse(
@@ -149,7 +149,7 @@ def from_run(
 
 
 def _jest_cases(report: bytes | None) -> dict[str, Any]:
-    """Return what jest said of each test; nothing where it left no report that can be read."""
+    """Return jest's result for each test; empty if its report is missing or unreadable."""
     if report is None or len(report) > _MAX_REPORT_BYTES:
         return {}
     try:

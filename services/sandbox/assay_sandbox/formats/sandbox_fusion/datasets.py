@@ -1,7 +1,7 @@
-"""SandboxFusion's data sets: problems that travel with a request, or lie in a folder of the server.
+"""SandboxFusion's data sets: problems sent with a request, or stored in a folder of the server.
 
-A folder has a JSON Lines file for each data set, called by its name (`code_eval_` before it does
-not count). Of a file, only where each problem begins is kept in memory.
+The folder has a JSON Lines file for each data set, called by its name (a prefix `code_eval_` does
+not count). Memory only holds the place of each problem in its file.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _Problem = TypeVar("_Problem", bound=BaseModel)
 
 
 class TestConfig(BaseModel):
-    """How a data set is used. Of `extra`, the documentation names what is read."""
+    """The options for a data set. The documentation names the supported keys of `extra`."""
 
     dataset_type: str | None = None
     language: str | None = None
@@ -60,7 +60,7 @@ class GetPromptByIdRequest(BaseModel):
 
 
 class DatasetPrompt(BaseModel):
-    """What a model is asked, of one problem."""
+    """The prompt of a problem for a model."""
 
     id: int | str
     prompt: str
@@ -76,13 +76,13 @@ class MetricsRequest(BaseModel):
 
 
 class MetricsFunction(BaseModel):
-    """No data set here has a function of its own."""
+    """The metrics function of a data set: always null, since no data set here has its own."""
 
     function: None = None
 
 
 class _ProblemText(BaseModel):
-    """What of a problem is for the model."""
+    """The parts of a problem for the model."""
 
     id: int | str
     content: str
@@ -90,10 +90,10 @@ class _ProblemText(BaseModel):
 
 
 def kind_of(config: TestConfig, row: Row) -> Literal["CommonOJDataset", "AutoEvalDataset"]:
-    """Return how a problem is judged: as the request says, else as the problem itself shows.
+    """Return a problem's way of judging: named by the request, or else by the problem's labels.
 
     Raises:
-        InvalidInput: the request says a way that is not served.
+        InvalidInput: the request names a way not served here.
     """
     if config.dataset_type in _AUTO_EVAL_NAMES:
         return "AutoEvalDataset"
@@ -111,7 +111,9 @@ def kind_of(config: TestConfig, row: Row) -> Literal["CommonOJDataset", "AutoEva
 
 
 def parse_json(value: JsonValue, field: str) -> JsonValue:
-    """Return a value that may travel as JSON in a string, with bare control characters in it.
+    """Return a value; parse it if it comes as JSON in a string.
+
+    The string may have bare control characters in it.
 
     Raises:
         InvalidInput: the string is not JSON.
@@ -131,7 +133,7 @@ def read_as(model: type[_Problem], row: Row) -> _Problem:
     """Return a problem as `model`.
 
     Raises:
-        InvalidInput: it is not one.
+        InvalidInput: the row does not fit `model`.
     """
     try:
         return model.model_validate(row)
@@ -142,10 +144,10 @@ def read_as(model: type[_Problem], row: Row) -> _Problem:
 
 
 def to_prompt(row: Row, config: TestConfig) -> DatasetPrompt:
-    """Return what a model is asked.
+    """Return the prompt of a problem.
 
     Raises:
-        InvalidInput: the problem lacks something.
+        InvalidInput: the problem lacks a field, or the examples asked for.
     """
     kind = kind_of(config, row)
     labels = parse_json(row.get("labels") or {}, "labels")
@@ -179,16 +181,16 @@ def _auto_eval_prompt(problem: _ProblemText, config: TestConfig) -> str:
 
 
 class Datasets:
-    """The data sets of a folder, and the problems that come with requests."""
+    """The data sets of a folder, and the problems sent with requests."""
 
     def __init__(self, folder: Path | None) -> None:
         self._folder = folder
-        #: By data set, the place of each problem in its file, in the order of the file.
+        #: By data set, the offset and length of each problem in its file, in the file's order.
         self._places: dict[str, dict[int | str, tuple[int, int]]] = {}
         self._reading = asyncio.Lock()
 
     def names(self) -> list[str]:
-        """Return the names of the data sets that are stored."""
+        """Return the names of the stored data sets, sorted."""
         return sorted(self._files())
 
     def _files(self) -> dict[str, Path]:
@@ -201,23 +203,23 @@ class Datasets:
         """Return a problem.
 
         Raises:
-            InvalidInput: there is no such data set, and none came with the request.
+            InvalidInput: there is no such data set, and the request has no single problem.
             NotFound: the data set has no such problem.
         """
         if isinstance(config.provided_data, dict):
             return config.provided_data
         if config.provided_data is not None:
-            raise InvalidInput("it is no single problem", field="config.provided_data")
+            raise InvalidInput("must be a single problem", field="config.provided_data")
         file, places = await self._index(dataset)
         if identifier not in places:
             raise NotFound(f"{dataset} has no problem {identifier!r}")
         return (await asyncio.to_thread(_read, file, [places[identifier]]))[0]
 
     async def rows(self, request: GetPromptsRequest) -> list[Row]:
-        """Return the problems that are asked for; raises as `find` does."""
+        """Return the requested problems; raises the errors of `find`."""
         given = request.config.provided_data
         if isinstance(given, dict):
-            raise InvalidInput("it is no list of problems", field="config.provided_data")
+            raise InvalidInput("must be a list of problems", field="config.provided_data")
         if given is not None:
             return given[: request.limit]
         file, places = await self._index(request.dataset)
@@ -225,7 +227,7 @@ class Datasets:
         return await asyncio.to_thread(_read, file, wanted)
 
     async def ids(self, request: GetPromptsRequest) -> list[int | str]:
-        """Return the names of the problems that are asked for; raises as `find` does."""
+        """Return the ids of the requested problems; raises the errors of `find`."""
         if request.config.provided_data is not None:
             return [to_prompt(row, request.config).id for row in await self.rows(request)]
         _, places = await self._index(request.dataset)
@@ -273,4 +275,4 @@ def _parse(line: bytes, file: Path) -> Row:
     try:
         return _ROW.validate_json(line)
     except ValidationError:
-        raise SandboxFault(f"{file.name} has a line that is no JSON object") from None
+        raise SandboxFault(f"{file.name} has a line that is not a JSON object") from None

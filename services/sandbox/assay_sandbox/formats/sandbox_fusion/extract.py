@@ -1,4 +1,4 @@
-"""What SandboxFusion's judge takes for the program in a completion."""
+"""Extracts the program from a completion, as SandboxFusion's judge does."""
 
 import json
 from collections.abc import Awaitable, Callable, Iterator
@@ -47,7 +47,7 @@ _LIMITS = Limits(cpu_time_s=5.0, wall_time_s=15.0, memory_bytes=1024 * 2**20)
 
 
 class ExtractedBlock(BaseModel):
-    """A program that a completion may mean; the one with the highest priority is taken."""
+    """A candidate program of a completion; the highest priority wins."""
 
     priority: int
     language: str
@@ -60,16 +60,16 @@ _CODE_BLOCKS: TypeAdapter[list[ExtractedBlock]] = TypeAdapter(
 
 
 def extract(completion: str, language: str) -> str:
-    """Return the program: of the fenced blocks, the first in `language`, else the first.
+    """Return the program: of the fenced blocks, the first in `language`, or else the first.
 
-    Without one, what follows a fence that nothing closes; without that, what looks like code. A
-    completion with none of these has an empty program, which is run like any other.
+    Without such a block, it is the text after an unclosed fence. Without a fence, it is the text
+    that resembles code. Otherwise the program is empty; an empty program is run like any other.
     """
     return choose(find_blocks(completion, language), language)
 
 
 def choose(blocks: list[ExtractedBlock], language: str) -> str:
-    """Return the block of the highest priority, before all one in `language`."""
+    """Return the code with the highest priority, preferably a block in `language`."""
     highest = max((block.priority for block in blocks), default=0)
     best = [block for block in blocks if block.priority == highest]
     tagged = (block.code for block in best if _is_in(language, block.language))
@@ -82,7 +82,7 @@ def _is_in(language: str, tag: str) -> bool:
 
 
 def find_blocks(completion: str, language: str) -> list[ExtractedBlock]:
-    """Return the first blocks of a completion, in a time that grows with its length alone."""
+    """Return the first blocks of a completion, in time linear in its length."""
     blocks = list(islice(_fenced(completion.split("\n")), _MAX_BLOCKS))
     if not blocks:
         code = _extract_unfenced(completion, language)
@@ -91,9 +91,9 @@ def find_blocks(completion: str, language: str) -> list[ExtractedBlock]:
 
 
 def _fenced(lines: list[str]) -> Iterator[ExtractedBlock]:
-    """Yield each block, or one that is open to the end where no block is closed.
+    """Yield each closed block; if there is none, the block that is open to the end.
 
-    A fence opens anywhere in a line and closes at the start of one, but not of the very next.
+    A fence opens anywhere in a line. It closes at the start of a line, but not of the very next.
     """
     at, num_closed = 0, 0
     while at < len(lines) - 1:
@@ -120,7 +120,7 @@ def _fenced(lines: list[str]) -> Iterator[ExtractedBlock]:
 
 
 def _extract_unfenced(completion: str, language: str) -> str:
-    """In Python the first function or class, with the imports above it; in bash, everything."""
+    """Return the first Python function or class with the imports above it, or all bash lines."""
     lines = [line for line in completion.split("\n") if line.strip()]
     if language == "bash":
         return "\n".join(lines) + "\n"
@@ -151,7 +151,7 @@ async def extract_by(
     language: str,
     execute: Callable[[ExecutionRequest], Awaitable[ExecutionResult]],
 ) -> str:
-    """Return the program that a caller's own Python takes out of a completion, run in a slot.
+    """Extract a program with the caller's own Python, run in a slot, and return it.
 
     Raises:
         InvalidInput: the caller's Python fails.

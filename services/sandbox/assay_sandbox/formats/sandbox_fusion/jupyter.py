@@ -1,4 +1,4 @@
-"""SandboxFusion's route for the cells of a notebook."""
+"""SandboxFusion's route for notebooks: its request and response, and their translation."""
 
 import json
 from functools import cache
@@ -24,7 +24,7 @@ _MAX_CELLS = 1000
 
 
 class RunJupyterRequest(BaseModel):
-    """POST /run_jupyter. A `cell_timeout` of 0 stands for none but `total_timeout`."""
+    """POST /run_jupyter. A `cell_timeout` of 0 means only `total_timeout` holds."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -38,7 +38,7 @@ class RunJupyterRequest(BaseModel):
 
 
 class NotebookCell(BaseModel):
-    """What a cell printed, displayed and raised, as Jupyter's messages have it."""
+    """The output, displays and errors of a cell, in the form of Jupyter's messages."""
 
     stdout: str
     stderr: str
@@ -47,7 +47,10 @@ class NotebookCell(BaseModel):
 
 
 class RunJupyterResponse(BaseModel):
-    """`Failed` is a notebook that did not come to its end; a cell that raises is no failure."""
+    """The result of a notebook. `Failed` means it did not reach its end.
+
+    An error in a cell is not a failure of the notebook.
+    """
 
     status: Literal["Success", "Failed", "SandboxError"]
     message: str
@@ -68,7 +71,7 @@ def _driver() -> str:
 
 
 def to_notebook(request: RunJupyterRequest) -> ExecutionRequest:
-    """Return the request as one program, which runs the cells."""
+    """Return the request as a program to run the cells."""
     wanted = {"cells": request.cells, "cell_timeout": request.cell_timeout}
     execution = to_execution(_as_run(request))
     texts = (ProgramRequest(code=cell) for cell in request.cells)
@@ -93,9 +96,9 @@ def _as_run(request: RunJupyterRequest) -> RunCodeRequest:
 
 
 def from_notebook(result: ExecutionResult, request: RunJupyterRequest) -> RunJupyterResponse:
-    """Return what became of the notebook in SandboxFusion's words.
+    """Return a notebook's result in SandboxFusion's format.
 
-    This parses what the notebook's process wrote, which may be anything.
+    This parses output of the notebook's process without trust: it may hold anything.
     """
     run = from_result(result, _as_run(request))
     response = RunJupyterResponse(status="Failed", message=run.message, driver=run.run_result)

@@ -1,8 +1,8 @@
-"""SandboxFusion's wire format, so that its clients (verl's, for one) run against this service.
+"""SandboxFusion's format of programs, so its clients (such as verl's) run against this service.
 
-Its timeouts are wall time on a machine that may be busy. Here they bound CPU time, and wall time
-only twice as far, so that a program is not slow because others are. Time in which a program sleeps
-counts as there: what it computed and slept together is bounded by its timeout.
+Its timeouts are wall time on a machine that may be busy. Here a timeout bounds CPU time, and wall
+time only twice as far, so other programs cannot make a program late. Sleep counts as in
+SandboxFusion: the timeout bounds the time a program computes and sleeps together.
 """
 
 from pathlib import PurePosixPath
@@ -26,7 +26,7 @@ from assay_shared.types import (
     check_names_together,
 )
 
-#: Their languages, and ours.
+#: Our language for each of SandboxFusion's.
 LANGUAGES = {
     "python": "python",
     "pytest": "pytest",
@@ -54,17 +54,17 @@ LANGUAGES = {
     "typescript": "typescript",
     "verilog": "verilog",
 }
-#: What a compiler takes for these is part of the run there, and no step of its own.
+#: SandboxFusion compiles these as part of the run, not as a separate step.
 _COMPILED_IN_RUN = {"csharp", "go_test", "ts", "typescript"}
 _ENDED = {Status.ACCEPTED, Status.RUNTIME_ERROR, Status.SYNTAX_ERROR}
 _DEFAULT_MEMORY_BYTES, _MIN_MEMORY_MB = 1024 * 2**20, 16
 _MAX_CPU_TIME_S = 300.0
-#: Where a program may write beside its folder, by the names that it may have for it.
+#: Our names for the folders a program may write to, by SandboxFusion's names.
 _FOLDERS = {"/w/": "", "/tmp/": "/tmp/", "/mnt/": "/tmp/"}
 
 
 def to_name(name: object) -> str:
-    """Return a file's name in our own terms."""
+    """Return a file's name in this sandbox's format."""
     text = str(name)
     for folder, ours in _FOLDERS.items():
         if text.startswith(folder):
@@ -77,12 +77,12 @@ def _is_fetchable(name: str) -> str:
     return name
 
 
-#: Files to put beside a program.
+#: Files to put into the program's folder or /tmp.
 Files = Annotated[
     dict[Annotated[FileName, BeforeValidator(to_name)], FileContent | None],
     at_most(MAX_FILES),
 ]
-#: Files to bring back, by the names that the answer has for them.
+#: Files to return, by their names in the answer.
 FetchFiles = Annotated[
     list[Annotated[str, AfterValidator(_is_fetchable)]],
     at_most(MAX_FILES),
@@ -91,7 +91,7 @@ FetchFiles = Annotated[
 
 
 class RunCodeRequest(BaseModel):
-    """POST /run_code. `memory_limit_MB` below 0 stands for no limit of the caller's."""
+    """POST /run_code. A `memory_limit_MB` below 0 means the caller sets no limit."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -106,7 +106,7 @@ class RunCodeRequest(BaseModel):
 
 
 class CommandResult(BaseModel):
-    """One command: whether it ended by itself, and with what."""
+    """The result of a command: its end, exit code and output."""
 
     status: Literal["Finished", "Error", "TimeLimitExceeded"]
     execution_time: float | None = None
@@ -116,7 +116,10 @@ class CommandResult(BaseModel):
 
 
 class RunCodeResponse(BaseModel):
-    """`Success` is a program that ended with 0; `SandboxError` is never the program's fault."""
+    """The result of a program.
+
+    `Success` is an end with exit code 0. `SandboxError` is never the program's fault.
+    """
 
     status: Literal["Success", "Failed", "SandboxError"]
     message: str
@@ -127,10 +130,10 @@ class RunCodeResponse(BaseModel):
 
 
 def to_execution(request: RunCodeRequest) -> ExecutionRequest:
-    """Return the request in our own terms.
+    """Return the request in this sandbox's format.
 
     Raises:
-        InvalidInput: it asks for something that is not served here.
+        InvalidInput: the language is not served here.
     """
     if request.language not in LANGUAGES:
         known = ", ".join(LANGUAGES)
@@ -149,7 +152,7 @@ def to_execution(request: RunCodeRequest) -> ExecutionRequest:
 
 
 def to_limits(timeout_s: float, memory_mb: int) -> Limits:
-    """Return the limits that stand for one of their timeouts."""
+    """Return the limits for a timeout and a memory limit of SandboxFusion."""
     return Limits(
         cpu_time_s=timeout_s,
         wall_time_s=_to_wall_time(timeout_s),
@@ -175,16 +178,16 @@ def _to_wall_time(cpu_time_s: float) -> float:
 
 
 def is_late(result: ExecutionResult, timeout_s: float) -> bool:
-    """Tell whether a program would be over its timeout on a host that is its own.
+    """Return True if a program would exceed its timeout on a host without other programs.
 
-    The time in which it wanted a core and had none does not count: that is the doing of others.
+    The time it waited for a core does not count: other programs cause it.
     """
     took_s = min(result.wall_time_s, result.cpu_time_s + result.idle_time_s)
     return result.status is Status.TIME_LIMIT or took_s > timeout_s
 
 
 def from_result(result: ExecutionResult, request: RunCodeRequest) -> RunCodeResponse:
-    """Return the result in SandboxFusion's words."""
+    """Return the result in SandboxFusion's format."""
     late = is_late(result, request.run_timeout)
     succeeded = result.status is Status.ACCEPTED and not late
     response = RunCodeResponse(
@@ -203,7 +206,7 @@ def from_result(result: ExecutionResult, request: RunCodeRequest) -> RunCodeResp
         response.run_result = CommandResult(
             status="TimeLimitExceeded" if late else "Finished",
             execution_time=result.wall_time_s,
-            # A program over a limit may have ended with 0 before it was killed for it.
+            # No exit code for a program over a limit: it may have ended with 0 before the kill.
             return_code=result.exit_code if result.status in _ENDED and not late else None,
             stdout=result.stdout,
             stderr=result.stderr,
@@ -232,5 +235,5 @@ def _from_compilation(compilation: Compilation) -> CommandResult:
 
 
 def unavailable(message: str) -> RunCodeResponse:
-    """Return an answer for status 504, the only one that verl's client asks again after."""
+    """Return an answer for status 504, the only status after which verl's client retries."""
     return RunCodeResponse(status="SandboxError", message=message)

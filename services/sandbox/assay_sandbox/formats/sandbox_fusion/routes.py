@@ -1,4 +1,4 @@
-"""What SandboxFusion's routes do, each in one method."""
+"""The work of SandboxFusion's routes, a method for each route."""
 
 import asyncio
 from collections.abc import Callable
@@ -44,31 +44,31 @@ class SandboxFusion:
     """SandboxFusion's routes over a sandbox, and the data sets of a folder."""
 
     def __init__(self, opened: Callable[[], LocalSandbox], datasets: Path | None) -> None:
-        """`opened` returns the sandbox, once there are requests."""
+        """Get the sandbox from `opened`; it is first called with the first request."""
         self._opened = opened
         self.datasets = Datasets(datasets)
 
     async def run_code(self, request: RunCodeRequest) -> RunCodeResponse:
-        """Run a program once."""
+        """Run a program once and return its result."""
         result = await self._opened().execute(to_execution(request))
         return from_result(result, request)
 
     async def run_jupyter(self, request: RunJupyterRequest) -> RunJupyterResponse:
-        """Run the cells of a notebook."""
+        """Run the cells of a notebook and return their results."""
         result = await self._opened().execute(to_notebook(request))
         return await asyncio.to_thread(from_notebook, result, request)
 
     async def get_prompts(self, request: GetPromptsRequest) -> list[DatasetPrompt]:
-        """Return what a model is asked, of each problem."""
+        """Return the prompt of each problem."""
         return [to_prompt(row, request.config) for row in await self.datasets.rows(request)]
 
     async def get_prompt_by_id(self, request: GetPromptByIdRequest) -> DatasetPrompt:
-        """Return what a model is asked, of one problem."""
+        """Return the prompt of a problem."""
         row = await self.datasets.find(request.dataset, request.config, request.id)
         return to_prompt(row, request.config)
 
     async def submit(self, request: SubmitRequest) -> SubmitResponse:
-        """Judge a completion by its problem."""
+        """Judge a completion by the tests of its problem and return the verdict."""
         row = await self.datasets.find(request.dataset, request.config, request.id)
         if kind_of(request.config, row) == AUTO_EVAL:
             return await self._try_with_tests(request, row)

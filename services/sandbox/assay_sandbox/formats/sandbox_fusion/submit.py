@@ -1,4 +1,4 @@
-"""SandboxFusion's judging route: a completion, and the stdin tests that its program has to pass."""
+"""SandboxFusion's judging route: the stdin tests of a completion's program, and the verdicts."""
 
 from typing import Annotated, Any
 
@@ -26,13 +26,13 @@ from assay_shared.types import (
 
 _RUN_TIMEOUT_S = 20.0
 _COMPILE_TIMEOUT_S = 10.0
-#: A share of what is expected, for lines that are a number.
+#: Relative tolerance for lines that are a number.
 _TOLERANCE = 1e-5
 _MAX_ECHO = 1000
 
 
 class Stdin(BaseModel):
-    """The only input that is served; other names would be files."""
+    """The input of a test. Only stdin is served; SandboxFusion's other names are files."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -40,7 +40,7 @@ class Stdin(BaseModel):
 
 
 class Stdout(BaseModel):
-    """What has to be printed."""
+    """The expected output of a test."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -48,14 +48,14 @@ class Stdout(BaseModel):
 
 
 class StdioTest(BaseModel):
-    """One test."""
+    """A stdin test: its input and its expected output."""
 
     input: Stdin
     output: Stdout
 
 
 class SubmitProblem(BaseModel):
-    """A row of their data sets; all but its tests is for people."""
+    """A row of SandboxFusion's data sets; only its tests are read here."""
 
     test: Annotated[
         list[StdioTest],
@@ -75,7 +75,7 @@ class SubmitRequest(BaseModel):
 
 
 class JudgedTest(BaseModel):
-    """How the program ran, and whether what it printed was right."""
+    """The run and the verdict of a test."""
 
     passed: bool
     exec_info: RunCodeResponse
@@ -83,7 +83,10 @@ class JudgedTest(BaseModel):
 
 
 class SubmitResponse(BaseModel):
-    """`tests` ends with the first that failed, unless `run_all_cases`. What is null is so there."""
+    """The verdict on a completion. `tests` ends with the first failure, unless `run_all_cases`.
+
+    The fields that are null here are null in SandboxFusion too.
+    """
 
     id: int | str
     accepted: bool
@@ -96,10 +99,10 @@ class SubmitResponse(BaseModel):
 
 
 def check_language(config: TestConfig) -> str:
-    """Return the language that a completion is in.
+    """Return the language of the completion.
 
     Raises:
-        InvalidInput: it is not named, or not served.
+        InvalidInput: the request names no language, or an unknown language.
     """
     if config.language not in LANGUAGES:
         known = ", ".join(LANGUAGES)
@@ -113,16 +116,16 @@ def read_tests(row: Row) -> list[StdioTest]:
     """Return the tests of a problem.
 
     Raises:
-        InvalidInput: it has none that are served.
+        InvalidInput: the problem has no tests, or tests of a kind not served.
     """
     return read_as(SubmitProblem, row).test
 
 
 def to_test(request: SubmitRequest, code: str, tests: list[StdioTest]) -> TestRequest:
-    """Return what is judged: the program `code`, in our own terms.
+    """Return the test request for the program `code`, in this sandbox's format.
 
     Raises:
-        InvalidInput: it asks for something that is not served here.
+        InvalidInput: the language is not served here.
     """
     config = request.config
     execution = to_execution(_run_code(config, code))
@@ -159,7 +162,7 @@ def from_judged(
     tests: list[StdioTest],
     judged: list[tuple[CaseResult, ExecutionResult]],
 ) -> SubmitResponse:
-    """Return the verdicts on `code` in SandboxFusion's words."""
+    """Return the verdicts on `code` in SandboxFusion's format."""
     config = request.config
     run_code = _run_code(config, code)
     results: list[JudgedTest] = []
@@ -177,7 +180,7 @@ def from_judged(
 
 
 def _shorten(test: StdioTest) -> StdioTest:
-    """Return a test for an answer: one that passed is known to who sent it."""
+    """Return a passed test with shortened texts: the client has the full texts."""
     return StdioTest(
         input=Stdin(stdin=_middle_out(test.input.stdin)),
         output=Stdout(stdout=_middle_out(test.output.stdout)),
