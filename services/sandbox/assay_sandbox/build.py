@@ -3,7 +3,6 @@
 import asyncio
 import hashlib
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 
 from assay_sandbox.execution.checks import check_files
@@ -15,14 +14,14 @@ from assay_sandbox.execution.program import (
     executables,
     status_of,
 )
-from assay_sandbox.execution.run import NOT_PICKED_UP, RunningProgram, RunResult, RunSpec
+from assay_sandbox.execution.run import NOT_PICKED_UP
+from assay_sandbox.execution.runner import Runner
 from assay_sandbox.languages.language import Language, LanguageCommands
 from assay_sandbox.languages.toolchain import Toolchain
 from assay_shared.errors import SandboxFault
 from assay_shared.runtime.single_flight import SingleFlight
 from assay_shared.types import CaseResult, Compilation, ProgramRequest, Status
 
-Play = Callable[[RunSpec, Callable[[RunningProgram, bytes], None]], Awaitable[RunResult]]
 _OUTPUT_CHARACTERS = 20_000
 #: A text above this is searched for names in a thread, not on the event loop.
 _LARGE_CHARACTERS = 10_000
@@ -60,9 +59,11 @@ class CompileFailed(Exception):
 class Compiler:
     """Builds programs, and caches compilers' output by last use, up to `cache_bytes`."""
 
-    def __init__(self, play: Play, toolchain: Toolchain, cache_bytes: int, room_bytes: int) -> None:
-        """Use `play` to run plans in slots, with folders of `room_bytes`."""
-        self._play = play
+    def __init__(
+        self, runner: Runner, toolchain: Toolchain, cache_bytes: int, room_bytes: int
+    ) -> None:
+        """Run compilers with `runner`, in slots with folders of `room_bytes`."""
+        self._runner = runner
         self._toolchain = toolchain
         self._cache_bytes = cache_bytes
         self._room_bytes = room_bytes
@@ -113,7 +114,7 @@ class Compiler:
         compiler = Program(language, request.compile_limits, commands.compile, files=sources)
         records = Records()
         plan = compiler.plan(fetch=language.makes)
-        ending = await self._play(plan, lambda _, line: records.take(line))
+        ending = await self._runner.play(plan, lambda _, line: records.take(line))
         status, message = status_of(ending, records, compiler)
         files = {name: data for name, data in ending.files.items() if isinstance(data, bytes)}
         if any(data == NOT_PICKED_UP for data in ending.files.values() if isinstance(data, str)):

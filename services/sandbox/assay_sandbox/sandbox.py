@@ -1,22 +1,20 @@
 """The sandbox: runs programs in a bounded number of slots and judges them."""
 
 import asyncio
-import glob
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from functools import partial
 
 from prometheus_client import CollectorRegistry
 
-from assay_sandbox.build import CompileFailed, Compiler, Play
+from assay_sandbox.build import CompileFailed, Compiler
 from assay_sandbox.execution.host import Host, is_faster_with_numpy
 from assay_sandbox.execution.isolation import Slots
 from assay_sandbox.execution.pairs import SlotPair
-from assay_sandbox.execution.program import Execution, Program, Records, status_of
-from assay_sandbox.execution.run import RunningProgram, RunResult, RunSpec
+from assay_sandbox.execution.program import Program, to_result
+from assay_sandbox.execution.runner import Runner
 from assay_sandbox.grading.checkers import NAMED
 from assay_sandbox.grading.in_process_cases import Graded, Question, ask, run_cases, worst_grading
-from assay_sandbox.grading.stdin_cases import Judged, ReadyChecker, RunOnce, StdinJudge
+from assay_sandbox.grading.stdin_cases import Judged, ReadyChecker, StdinJudge
 from assay_sandbox.languages.languages import LANGUAGES
 from assay_sandbox.languages.toolchain import Toolchain
 from assay_sandbox.metrics import SandboxMetrics
@@ -50,9 +48,9 @@ class LocalSandbox:
     def __init__(self, settings: SandboxSettings, registry: CollectorRegistry) -> None:
         self._settings = settings
         # A request stays in flight while its program sleeps: allow as many requests as slots.
-        in_hand = max(2 * settings.sandbox_slots, settings.max_slots)
+        num_held = max(2 * settings.sandbox_slots, settings.max_slots)
         self._gate = FairLimiter(
-            in_hand,
+            num_held,
             settings.sandbox_max_waiting,
             min_share=2 * settings.sandbox_slots,
             max_wait_s=settings.sandbox_max_wait_s,
@@ -81,7 +79,7 @@ class LocalSandbox:
         self._toolchain = self._slots.toolchain
         self.python_version = await asyncio.to_thread(self._toolchain.version_of, "python")
         self._compiler = Compiler(
-            partial(self._slots.play, "std"),
+            Runner(self._slots, self._metrics, "std"),
             self._toolchain,
             self._settings.sandbox_compile_cache_bytes,
             self._settings.sandbox_writable_bytes,
@@ -138,10 +136,10 @@ class LocalSandbox:
         """
         try:
             async with self._built(request) as (program, compilation):
-                run = await self._runner(request)(program, request.stdin, request.fetch_files)
+                run = await self._runner(request).run(program, request.stdin, request.fetch_files)
         except CompileFailed as failed:
             return self._compile_error(failed)
-        return self._to_result(run, compilation, request.fetch_files)
+        return to_result(run, self.isolation, compilation, request.fetch_files)
 
     async def test(self, request: TestRequest) -> TestReport:
         """Judge a program by its cases and return the report; raises the errors of `execute`."""
@@ -174,7 +172,7 @@ class LocalSandbox:
         except CompileFailed as failed:
             return [(failed.case_result, self._compile_error(failed))]
         self._metrics.count_cases("stdin", [result for result, _ in judged])
-        return [(result, self._to_result(run, compilation)) for result, run in judged]
+        return [(result, to_result(run, self.isolation, compilation)) for result, run in judged]
 
     @asynccontextmanager
     async def _built(
@@ -203,9 +201,9 @@ class LocalSandbox:
     ) -> list[Graded]:
         num_slots, stop = self.num_slots, request.stop_on_first_failure
         if questions:
-            profile = _profile(request)
-            play_grader = partial(self._slots.play, _GRADERS[profile], needs_permit=False)
-            pair = SlotPair(self._player(request.language, profile), play_grader)
+            profile = _GRADERS[_profile(request)]
+            grader = Runner(self._slots, self._metrics, profile, needs_permit=False)
+            pair = SlotPair(self._runner(request), grader)
             return await run_cases(pair, program, questions, num_slots=num_slots, stop=stop)
         graded = [Graded(result) for result, _ in await self._judge_stdin(request, program)]
         return graded + [Graded(CaseResult(status=None))] * (len(request.cases) - len(graded))
@@ -213,8 +211,8 @@ class LocalSandbox:
     async def _judge_stdin(self, request: TestRequest, program: Program) -> list[Judged]:
         checker = await self._build_checker(request.checker) if request.checker else None
         cases = [case for case in request.cases if isinstance(case, StdinCase)]
-        play_grader = partial(self._slots.play, _GRADERS["std"])
-        judge = StdinJudge(self._runner(request), program, checker, self.num_slots, play_grader)
+        grader = Runner(self._slots, self._metrics, _GRADERS["std"])
+        judge = StdinJudge(self._runner(request), program, checker, self.num_slots, grader)
         return await judge.judge(cases, stop=request.stop_on_first_failure)
 
     async def _build_checker(self, checker: Checker) -> ReadyChecker:
@@ -235,72 +233,14 @@ class LocalSandbox:
         """Build an auxiliary program (a checker, a session) without admission as a request."""
         return await self._compiler.build(request, self._toolchain.find(request.language))
 
-    def _player(self, language: str, profile: str) -> Play:
-        """Return a function to run plans in slots of this profile, and to time them."""
-
-        async def play(
-            plan: RunSpec, on_record: Callable[[RunningProgram, bytes], None]
-        ) -> RunResult:
-            ending = await self._slots.play(profile, plan, on_record, self._metrics.wait_s.observe)
-            self._metrics.run_s.labels(language).observe(ending.wall_time_s)
-            self._metrics.clean_s.observe(ending.clean_time_s)
-            return ending
-
-        return play
-
-    def _runner(self, request: ProgramRequest) -> RunOnce:
-        """Return a function to run a program once and return its execution."""
-        play = self._player(request.language, _profile(request))
-
-        async def run(program: Program, stdin: str, fetch: tuple[str, ...]) -> Execution:
-            records = Records()
-            patterns = tuple(map(glob.escape, fetch))
-            ending = await play(
-                program.plan(stdin, fetch=patterns), lambda _, line: records.take(line)
-            )
-            status, message = status_of(ending, records, program)
-            status = status or Status.ACCEPTED
-            self._metrics.programs.labels(request.language, status).inc()
-            return Execution(ending, status, message)
-
-        return run
+    def _runner(self, request: ProgramRequest) -> Runner:
+        return Runner(self._slots, self._metrics, _profile(request), request.language)
 
     def _compile_error(self, failed: CompileFailed) -> ExecutionResult:
         return ExecutionResult(
             status=Status.COMPILE_ERROR,
             message=failed.message,
             compilation=failed.compilation,
-            isolation=self.isolation,
-        )
-
-    def _to_result(
-        self, run: Execution, compilation: Compilation | None, fetch: tuple[str, ...] = ()
-    ) -> ExecutionResult:
-        ending = run.ending
-        stdout, raw_stdout = _to_text(ending.stdout)
-        stderr, _ = _to_text(ending.stderr)
-        found = {name: data for name, data in ending.files.items() if isinstance(data, bytes)}
-        return ExecutionResult(
-            status=run.status,
-            stdout=stdout,
-            raw_stdout=raw_stdout,
-            stderr=stderr,
-            exit_code=ending.exit_code,
-            cpu_time_s=ending.cpu_time_s,
-            wall_time_s=ending.wall_time_s,
-            idle_time_s=ending.idle_time_s,
-            peak_memory_bytes=ending.peak_memory_bytes,
-            message=run.message,
-            compilation=compilation,
-            files=found,
-            refused_files={
-                name: str(
-                    ending.files.get(name)
-                    or ending.files.get(glob.escape(name), "there is no such file")
-                )
-                for name in fetch
-                if name not in found
-            },
             isolation=self.isolation,
         )
 
@@ -330,11 +270,3 @@ def _profile(request: ProgramRequest) -> str:
     if own or request.profile != "auto":
         return own or request.profile
     return "auto" if is_faster_with_numpy(request) else "std"
-
-
-def _to_text(data: bytes) -> tuple[str, bytes | None]:
-    """Return the bytes as text; and the bytes themselves, unless they are UTF-8."""
-    try:
-        return data.decode(), None
-    except UnicodeDecodeError:
-        return data.decode(errors="replace"), data

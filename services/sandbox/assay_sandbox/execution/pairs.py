@@ -2,13 +2,12 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 
 from assay_sandbox.execution.run import RunningProgram, RunResult, RunSpec
+from assay_sandbox.execution.runner import OnRecord, Runner
 from assay_shared.runtime.gather import gather
-
-Play = Callable[[RunSpec, Callable[[RunningProgram, bytes], None]], Awaitable[RunResult]]
 
 
 class JointRest:
@@ -55,15 +54,15 @@ class JointRest:
 class SlotPair:
     """Runs plans in pairs. The grader asks for a slot only when the program has its own."""
 
-    play_program: Play
-    play_grader: Play
+    program: Runner
+    grader: Runner
 
     async def play(
         self,
         program: RunSpec,
         grader: RunSpec,
-        on_program: Callable[[RunningProgram, bytes], None],
-        on_grader: Callable[[RunningProgram, bytes], None],
+        on_program: OnRecord,
+        on_grader: OnRecord,
     ) -> tuple[RunResult, RunResult | None]:
         """Run both and return their ends. The grader's end is None if the program ended first.
 
@@ -88,7 +87,7 @@ class SlotPair:
         async def run_program() -> RunResult:
             try:
                 plan = replace(program, channel=program_end.fileno())
-                return await self.play_program(plan, take_program)
+                return await self.program.play(plan, take_program)
             finally:
                 joint.leave_program()
                 program_end.close()
@@ -100,7 +99,7 @@ class SlotPair:
                     return None
                 joint.rest_grader(False)  # starting a grader is work too: it counts as busy
                 plan = replace(grader, channel=grader_end.fileno())
-                return await self.play_grader(plan, take_grader)
+                return await self.grader.play(plan, take_grader)
             finally:
                 joint.rest_grader(True)
                 grader_end.close()

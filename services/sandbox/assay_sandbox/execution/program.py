@@ -1,5 +1,6 @@
-"""Programs ready for a slot: their plans, and the verdict on their runs."""
+"""Programs ready for a slot: their plans, the verdict on their runs, and the answer to a client."""
 
+import glob
 import signal
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -7,7 +8,7 @@ from dataclasses import dataclass, field
 from assay_sandbox.execution.run import RunResult, RunSpec
 from assay_sandbox.languages.language import Language
 from assay_shared.errors import SandboxFault
-from assay_shared.types import Limits, Status
+from assay_shared.types import Compilation, ExecutionResult, Limits, Status
 
 #: Most bytes of all fetched files of a program together.
 MAX_FETCHED_BYTES = 64 * 2**20
@@ -151,3 +152,47 @@ def _status_of_failure(ending: RunResult, language: Language) -> tuple[Status, s
     if ending.exit_code < 0:
         return Status.RUNTIME_ERROR, f"killed by {_signal_name(-ending.exit_code)}"
     return Status.RUNTIME_ERROR, f"exit code {ending.exit_code}"
+
+
+def to_result(
+    run: Execution,
+    isolation: str,
+    compilation: Compilation | None,
+    fetch: tuple[str, ...] = (),
+) -> ExecutionResult:
+    """Return the answer for a run; `fetch` are the requested files."""
+    ending = run.ending
+    stdout, raw_stdout = _to_text(ending.stdout)
+    stderr, _ = _to_text(ending.stderr)
+    found = {name: data for name, data in ending.files.items() if isinstance(data, bytes)}
+    return ExecutionResult(
+        status=run.status,
+        stdout=stdout,
+        raw_stdout=raw_stdout,
+        stderr=stderr,
+        exit_code=ending.exit_code,
+        cpu_time_s=ending.cpu_time_s,
+        wall_time_s=ending.wall_time_s,
+        idle_time_s=ending.idle_time_s,
+        peak_memory_bytes=ending.peak_memory_bytes,
+        message=run.message,
+        compilation=compilation,
+        files=found,
+        refused_files={
+            name: str(
+                ending.files.get(name)
+                or ending.files.get(glob.escape(name), "there is no such file")
+            )
+            for name in fetch
+            if name not in found
+        },
+        isolation=isolation,
+    )
+
+
+def _to_text(data: bytes) -> tuple[str, bytes | None]:
+    """Return the bytes as text; and the bytes themselves, unless they are UTF-8."""
+    try:
+        return data.decode(), None
+    except UnicodeDecodeError:
+        return data.decode(errors="replace"), data

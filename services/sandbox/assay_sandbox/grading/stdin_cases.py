@@ -1,18 +1,16 @@
 """Stdin cases: runs a program once for each case and judges its output."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from assay_sandbox.execution.program import Execution, Program, data_files, encode
-from assay_sandbox.execution.run import RunningProgram, RunResult, RunSpec
+from assay_sandbox.execution.runner import Runner
 from assay_sandbox.slot.grading.output import same_output
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.runtime.gather import gather
 from assay_shared.types import CaseResult, Comparison, Limits, Status, StdinCase
 
-#: Runs a program on an input, and fetches the named files.
-RunOnce = Callable[[Program, str, tuple[str, ...]], Awaitable[Execution]]
 #: A case's verdict and run.
 Judged = tuple[CaseResult, Execution]
 _CHECKER_FILES = ("input", "output", "answer")
@@ -20,15 +18,14 @@ _WRONG = {1, 2}
 #: Larger texts are compared in a slot. The first limit is by words and lines, the other by numbers.
 _MAX_HERE_BYTES, _MAX_NUMBERS_BYTES = 2**18, 2**15
 _COMPARE_LIMITS = Limits(cpu_time_s=20.0, wall_time_s=60.0, memory_bytes=2 * 2**30)
-PlayGrader = Callable[[RunSpec, Callable[[RunningProgram, bytes], None]], Awaitable[RunResult]]
 
 
 @dataclass(frozen=True)
 class ReadyChecker:
-    """A checker's program and the function to run it."""
+    """A checker's program and its runner."""
 
     program: Program
-    run: RunOnce
+    runner: Runner
 
     async def check(self, case: StdinCase, stdout: bytes) -> tuple[Status, str]:
         """Return the checker's verdict on `stdout` and its message; ungradable without a verdict.
@@ -64,7 +61,7 @@ class ReadyChecker:
         ready = replace(
             self.program, files={**self.program.files, **files}, arguments=_CHECKER_FILES
         )
-        return await self.run(ready, "", ())
+        return await self.runner.run(ready)
 
 
 @dataclass(frozen=True)
@@ -74,14 +71,14 @@ class StdinJudge:
     Args:
         checker: decides in place of a case's `compare`.
         num_slots: number of runs at once.
-        play_grader: runs a plan in a slot that compares large outputs.
+        grader: compares large outputs in a slot.
     """
 
-    run: RunOnce
+    runner: Runner
     program: Program
     checker: ReadyChecker | None
     num_slots: int
-    play_grader: PlayGrader
+    grader: Runner
 
     async def judge(self, cases: Sequence[StdinCase], *, stop: bool) -> list[Judged]:
         """Run and judge the cases, and return the results in order; with `stop`, up to a failure.
@@ -109,7 +106,7 @@ class StdinJudge:
         return judged
 
     async def _judge_one(self, case: StdinCase) -> Judged:
-        run = await self.run(self.program, case.stdin, ())
+        run = await self.runner.run(self.program, case.stdin)
         status, message = run.status, run.message
         if status is Status.ACCEPTED:
             status, message = await self._compare(case, run.ending.stdout)
@@ -152,7 +149,7 @@ class StdinJudge:
         }
         said: list[bytes] = []
         plan = replace(plan, body=plan.body | question | {"command": []})
-        ending = await self.play_grader(plan, lambda _, line: said.append(line))
+        ending = await self.grader.play(plan, lambda _, line: said.append(line))
         if b"begun" not in said:
             raise SandboxFault(f"a grader never began: {ending.stderr.decode(errors='replace')}")
         return b"passed 0" in said if len(said) > 1 else None
