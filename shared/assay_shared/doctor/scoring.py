@@ -25,7 +25,7 @@ _TIMES_LONGER = 6
 
 
 async def examine_scoring(settings: ServiceSettings, limits: ServiceLimits) -> list[CheckResult]:
-    """Return one finding, or none if reward is unreachable, since its own check reports this."""
+    """Return a finding, or none if reward is unreachable, since its own check reports this."""
     patient = limits.model_copy(update={"timeout_s": _TIMES_LONGER * limits.timeout_s})
     try:
         async with cast(RewardClient, client_of(RewardClient, settings, patient)) as reward:
