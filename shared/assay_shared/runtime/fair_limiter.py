@@ -38,8 +38,8 @@ class FairLimiter:
         self._refusal = refusal
         #: The waiting requests of each client; the first client has the next turn.
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        #: Requests by client: inside (`_held`) and running (`_active`). `_num_woken` counts requests
-        #: that resumed after a rest, even if no place was free.
+        #: Requests by client: inside (`_held`), and running (`_active`). `_num_woken` is the number
+        #: of requests running again after a rest, even if no place was free.
         self._held: Counter[str] = Counter()
         self._active: Counter[str] = Counter()
         self._num_held = 0
