@@ -169,7 +169,7 @@ def test_the_least_request_scores(urls: dict[str, str]) -> None:
         ({"rubric": "math", "task": {}, "answers": []}, "answers", "List should have at least 1"),
         ({"rubric": "math", "task": [], "answers": ["2"]}, "task", "Input should be an object"),
         (b'{"rubric": "math",', None, "the body is not JSON: Expecting property name"),
-        (b"\xff", None, "the body must be JSON, in UTF-8"),
+        (b"\xff", None, "the body must be UTF-8 JSON"),
     ],
 )
 def test_a_wrong_request_is_told_in_plain_words(

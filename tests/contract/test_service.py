@@ -141,7 +141,7 @@ async def test_a_request_keeps_its_callers_id(serve: Serve, script: Script) -> N
         (b"{}", "number: Field required"),
         (b'{"number": 0}', "number: Input should be greater than 0, not 0"),
         (b'{"number": "x", "text": 3}', "number: .*unable to parse.*, not 'x' .and 1 more."),
-        (b'"text"', "None: the body is no JSON object .send one, with content-type"),
+        (b'"text"', "None: the body is not a JSON object .send one, with content-type"),
     ],
 )
 async def test_a_wrong_body_is_told_what_would_be_right(

@@ -61,7 +61,7 @@ async def test_a_process_that_was_killed_is_noticed(client: TrainerClient, tmp_p
 
 @pytest.mark.parametrize("name", ["", "..", "a/b", ".hidden", "x" * 200])
 async def test_a_name_cannot_leave_the_folder(client: TrainerClient, name: str) -> None:
-    with pytest.raises(InvalidInput, match="is no name for a run"):
+    with pytest.raises(InvalidInput, match="is not a valid run name"):
         await client.start(RunRequest(name=name, config=DEMO))
 
 

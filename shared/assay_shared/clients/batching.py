@@ -1,4 +1,4 @@
-"""Many groups through the reward service: in batches, and again while it can help."""
+"""Scores many groups with the reward service: in batches, with retries of failed groups."""
 
 import asyncio
 import time
@@ -28,7 +28,7 @@ GroupScores = ScoreResponse | GroupFailed
 
 
 class BatchRewarder(Protocol):
-    """Scores several groups with one request."""
+    """A scorer of several groups with one request."""
 
     async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse: ...
 
@@ -41,19 +41,18 @@ async def score_groups(
     batch_size: int = 1024,
     on_scored: Callable[[int], None] = lambda _: None,
 ) -> list[GroupScores]:
-    """One response per request, in order.
+    """Score `requests` and return a response for each, in order.
 
-    A group with a failure that a retry can help is asked for again, as a whole, until
-    `give_up_after_s` after all were asked for once; the response with the most rewards counts.
-    Rewards of two responses are never put together: a judge may have changed between them.
-    `on_scored` gets the number of groups that no further request will change.
+    A group with a retryable failure is requested again, as a whole, until `give_up_after_s` after
+    the first pass over all groups; the response with the most rewards counts. Rewards of two
+    responses are never combined: the judge may have changed between them. `on_scored` gets the
+    number of newly final groups.
 
     Raises:
-        InfrastructureError: the service cannot be reached, for as long as the client's retries
-            last.
+        InfrastructureError: the service stays unreachable through all retries of the client.
     """
-    # A key of its own for each call: what is lost on the way back is not measured again, and what
-    # another call measured is not mistaken for this one's.
+    # The key is unique to this call: the service does not score a group again if its response is
+    # lost on the way back, and never returns the scores of another call.
     call = uuid.uuid4().hex
     keyed = [
         request.model_copy(update={"key": f"{call}/{index}"})
@@ -82,11 +81,11 @@ async def score_groups(
 async def score_answers(
     rewarder: BatchRewarder, answers: Sequence[tuple[Task, Answer]], *, give_up_after_s: float
 ) -> list[Reward]:
-    """One reward per answer, in order; the answers to one task are scored as a group.
+    """Score `answers` and return a reward for each, in order; a task's answers form a group.
 
     Raises:
-        InvalidInput: a task that can never be scored.
-        InfrastructureError: as `score_groups`.
+        InvalidInput: a task can never be scored.
+        InfrastructureError: see `score_groups`.
     """
     groups: dict[str, list[int]] = {}
     for index, (task, _) in enumerate(answers):
@@ -116,7 +115,7 @@ def _rewards(group: GroupScores, num_answers: int) -> Sequence[Reward]:
 
 
 def _batches(requests: Sequence[ScoreRequest], wanted: list[int], size: int) -> list[list[int]]:
-    """The wanted indices, cut where a batch would be too long or too heavy."""
+    """Split the wanted indices into batches of at most `size` groups and `_MAX_BATCH_BYTES`."""
     batches: list[list[int]] = []
     num_bytes = 0
     for index in wanted:

@@ -1,4 +1,4 @@
-"""What an answer with an error status means."""
+"""Typed errors of answers with an error status."""
 
 from collections.abc import Mapping
 
@@ -20,7 +20,7 @@ from assay_shared.errors import (
     from_body,
 )
 
-#: For answers that are not in our shape, from a proxy or another server in between.
+#: For answers without our error body, from a proxy or another server in between.
 _BY_STATUS: Mapping[int, type[AssayError]] = {
     401: Unauthorized,
     403: Forbidden,
@@ -31,13 +31,13 @@ _BY_STATUS: Mapping[int, type[AssayError]] = {
     503: NotReady,
     504: TimedOut,
 }
-#: Statuses by which a foreign service asks to come again: a conflict with another request, or too
-#: early. Of a service of ours, a conflict is the caller's.
+#: Statuses of a foreign service that ask for a retry: a conflict with another request, or too
+#: early. From one of our services, a conflict is the caller's fault.
 _LATER = frozenset({409, 425})
 
 
 def kind_of(status: int, *, is_ours: bool) -> type[AssayError]:
-    """Return the error that a status means, where the body does not say it."""
+    """Return the error class of a status, for an answer without our error body."""
     if status in _BY_STATUS:
         return _BY_STATUS[status]
     if status in _LATER and not is_ours:
@@ -48,7 +48,7 @@ def kind_of(status: int, *, is_ours: bool) -> type[AssayError]:
 
 
 def read_own(content: bytes) -> AssayError | None:
-    """Return the error of a service of ours, if one of them wrote it."""
+    """Return the error in the body, or None if none of our services wrote it."""
     try:
         return from_body(ErrorBody.model_validate_json(content))
     except ValidationError:

@@ -1,4 +1,4 @@
-"""One way to call a service: limits on every phase, a retry budget, typed answers and errors."""
+"""Base class of the service clients: limits on every phase, retries, typed answers and errors."""
 
 import asyncio
 import json
@@ -51,7 +51,7 @@ _FACTS: TypeAdapter[dict[str, JsonValue]] = TypeAdapter(dict[str, JsonValue])
 _ANYTHING: TypeAdapter[JsonValue] = TypeAdapter(JsonValue)
 
 _MAX_CONNECTIONS = 256
-#: Many samples with the log-probability of each token take a hundred megabytes.
+#: A group of many samples with per-token log-probabilities takes a hundred megabytes.
 _MAX_ANSWER_BYTES = 256 * 2**20
 _MAX_ERROR_BYTES = 64 * 2**10
 _MAX_SHOWN = 200
@@ -75,14 +75,14 @@ class Timeouts:
 
 @dataclass(frozen=True)
 class RetryBudget:
-    """How long retryable failures are retried: at most so many attempts within so much time."""
+    """Limits of retrying: at most `attempts` attempts, within `total_s` seconds."""
 
     attempts: int = 8
     total_s: float = 60.0
     first_wait_s: float = 0.1
     max_wait_s: float = 5.0
-    #: How long a service that refuses connections is asked again if it has never answered, or has
-    #: refused them for `total_s`: it is not about to come back. As any other if not set.
+    #: Seconds of retrying a service that refuses connections and has never answered, or has
+    #: refused for `total_s`: it is unlikely to come back soon. Without a value, `total_s` applies.
     absent_s: float | None = None
 
 
@@ -90,14 +90,14 @@ NO_RETRY = RetryBudget(attempts=1)
 
 
 class ServiceClient:
-    """Calls one service. Use as `async with`; safe for many concurrent calls."""
+    """Client of one service. Use as `async with`; safe for many concurrent calls."""
 
     service = "service"
-    #: Whether it is of our own mesh, and may know of runs, groups and traces.
+    #: True for a service of our own mesh, which may learn of runs, groups and traces.
     is_ours = True
-    #: Open at once; 0 sets no limit.
+    #: Connections open at once; 0 sets no limit.
     max_connections = _MAX_CONNECTIONS
-    #: Of the body of one answer.
+    #: Limit on the body of one answer.
     max_answer_bytes = _MAX_ANSWER_BYTES
 
     def __init__(
@@ -115,7 +115,7 @@ class ServiceClient:
         self._timeouts = timeouts or Timeouts()
         self._retry = retry or RetryBudget()
         self._transport: Transport | None = None
-        #: Since when the service refuses connections: always, until its first answer.
+        #: Time of the first refusal since the last answer; -inf until the service first answers.
         self._refuses_since = -math.inf
 
     @classmethod
@@ -126,7 +126,7 @@ class ServiceClient:
         timeouts: Timeouts | None = None,
         retry: RetryBudget | None = None,
     ) -> Self:
-        """A client of the address and token in the environment."""
+        """Return a client with the service's address and token from `settings`."""
         url: str = getattr(settings, f"{cls.service}_url")
         token = settings.token_of(cls.service)
         return cls(url, token=token, timeouts=timeouts, retry=retry)
@@ -147,28 +147,28 @@ class ServiceClient:
     ) -> None:
         if self._transport is not None:
             self._transport.close()
-            await asyncio.sleep(0)  # the event loop ends connections in its next round
+            await asyncio.sleep(0)  # the event loop closes connections in its next round
 
     async def health(self) -> dict[str, object]:
-        """The service's name, version and facts."""
+        """Return the service's name, version and facts."""
         return await self._call("GET", "/health", None, TypeAdapter(dict[str, object]))
 
     async def health_and_time(self) -> tuple[dict[str, JsonValue], float | None]:
-        """As `health`, with the service's clock: seconds of Unix time, cut to whole ones."""
+        """Return `health` and the service's clock: whole seconds of Unix time, or None."""
         answer = await self._send("GET", "/health", None, new_request_id())
         date = answer.headers.get("date")
         their_time = None if date is None else parsedate_to_datetime(date).timestamp()
         return self._decode(_FACTS, answer.content), their_time
 
     async def get(self, path: str) -> JsonValue:
-        """What a route answers, as it is."""
+        """Return the JSON answer of a GET route."""
         return await self._call("GET", path, None, _ANYTHING)
 
     async def ready(self) -> None:
-        """Returns once the service says that it is ready.
+        """Wait until the service reports ready.
 
         Raises:
-            NotReady: it still is not when the retry budget is spent.
+            NotReady: the retry budget is spent and the service is still not ready.
         """
         await self._call("GET", "/ready", None, TypeAdapter(dict[str, object]))
 
@@ -202,7 +202,7 @@ class ServiceClient:
         raise AssertionError("the retry loop either returns or raises")
 
     def _can_help(self, state: RetryCallState) -> bool:
-        """Whether asking again can help."""
+        """Return True if a retry can help."""
         error = state.outcome.exception() if state.outcome else None
         if not isinstance(error, AssayError) or not error.retryable:
             return False
@@ -242,7 +242,7 @@ class ServiceClient:
         further: Mapping[str, str] = MappingProxyType({}),
         timeouts: Timeouts | None = None,
     ) -> HTTPAnswer:
-        """Return an answer that is not an error."""
+        """Send one request and return its answer; raise an error status as a typed error."""
         if self._transport is None:
             raise RuntimeError(f"use {type(self).__name__} as `async with`")
         headers = self._all_headers(body, identifier, further)
@@ -281,7 +281,7 @@ class ServiceClient:
         identifier: str,
         timeouts: Timeouts | None = None,
     ) -> AsyncIterator[aiohttp.StreamReader]:
-        """An answer that is read while it is written; what breaks meanwhile is typed too."""
+        """Yield the body of an answer to read as it arrives; raise a broken stream as typed."""
         headers = self._all_headers(body, identifier)
         data = None if body is None else _json_of(body)
         limits = (timeouts or self._timeouts).for_aiohttp()
@@ -332,7 +332,7 @@ class ServiceClient:
         return headers
 
     def _refused(self, error: NoConnection | aiohttp.ClientConnectorError) -> Refused:
-        # Of a name that cannot be resolved, the number is not one of the system's errors.
+        # If the host name cannot be resolved, errno is not a number of the system's errors.
         known = (error.errno or 0) > 0
         reason = os.strerror(error.errno or 0) if known else error.strerror or str(error)
         self._refuses_since = min(self._refuses_since, time.monotonic())
@@ -341,21 +341,21 @@ class ServiceClient:
         return Refused(message, hint=hint, service=self.service)
 
     def _headers(self) -> Mapping[str, str]:
-        """What a service's own client adds to each request."""
+        """Return further headers for each request; a subclass overrides this."""
         return {}
 
     def _decode(self, reply: TypeAdapter[Reply], content: bytes) -> Reply:
         try:
             return reply.validate_json(content)
         except ValidationError as error:
-            # A foreign service's proxy may have answered, or have cut the answer off.
+            # The proxy of a foreign service may have answered, or cut the answer off.
             kind = InternalFault if self.is_ours else Unreachable
             raise kind(
                 f"an answer that cannot be read: {error.errors()[0]['msg']}", service=self.service
             ) from error
 
     def _error(self, status: int, headers: Mapping[str, str], content: bytes) -> AssayError:
-        """Return what an answer without success means; `headers` have names in lower case."""
+        """Return the typed error of an unsuccessful answer; header names are in lower case."""
         known = read_own(content) if self.is_ours else None
         if known is not None:
             return known
@@ -374,7 +374,7 @@ class ServiceClient:
 
 
 def _json_of(body: BaseModel) -> bytes:
-    """Return a model's JSON. Halves of characters, which models write, are escaped."""
+    """Return the JSON of `body`. Lone surrogates, which language models can write, are escaped."""
     try:
         return body.__pydantic_serializer__.to_json(body)
     except PydanticSerializationError:

@@ -1,4 +1,4 @@
-"""Generator and WeightSink over HTTP."""
+"""Client of the inference service: Generator and WeightSink over HTTP."""
 
 import asyncio
 import hashlib
@@ -29,7 +29,8 @@ _PART: TypeAdapter[GeneratedText | GenerateResponse | ErrorBody] = TypeAdapter(
 _STATUS = TypeAdapter(WeightStatus)
 _UPLOAD = TypeAdapter(Upload)
 _STORED = TypeAdapter(dict[str, str])
-#: In the queue and in the batch; below the time after which a rollout is given to another worker.
+#: Covers the queue and the batch; must stay below the time after which another worker gets the
+#: rollout.
 _GENERATE = Timeouts(read_s=1500.0, total_s=1500.0)
 _LOOK_S = 60.0
 _UPLOADS = "/v1/weights/uploads"
@@ -38,7 +39,7 @@ _READ = TypeAdapter(PromptLogprobs)
 
 
 class InferenceClient(ServiceClient):
-    """The policy."""
+    """Client of the policy: samples, log-probabilities, and weight updates."""
 
     service = "inference"
 
@@ -46,7 +47,10 @@ class InferenceClient(ServiceClient):
         return purpose().headers()
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse:
-        """However long it is drawn, as long as the service answers meanwhile that it is there."""
+        """Return samples. While waiting, check the service's health every minute.
+
+        A failed check cancels the request, so a dead service is noticed before the long timeout.
+        """
         answer = asyncio.ensure_future(
             self._call("POST", "/v1/generate", request, _GENERATED, timeouts=_GENERATE)
         )
@@ -58,13 +62,16 @@ class InferenceClient(ServiceClient):
             answer.cancel()
 
     async def prompt_logprobs(self, request: LogprobsRequest) -> PromptLogprobs:
-        """Return what the policy gives each of these ids."""
+        """Return the policy's log-probability of each id."""
         return await self._call("POST", "/v1/logprobs", request, _READ, timeouts=_GENERATE)
 
     async def generate_stream(
         self, request: GenerateRequest, on_text: Callable[[int, str], None]
     ) -> GenerateResponse:
-        """As `generate`, and `on_text` gets sample index and text as they come. Never retried."""
+        """Return samples as `generate`; `on_text` gets each sample's index and new text.
+
+        The call is never retried.
+        """
         rest = b""
         identifier = request_id() or new_request_id()
         async with self._stream("POST", "/v1/generate/stream", request, identifier) as content:
@@ -103,7 +110,7 @@ class InferenceClient(ServiceClient):
     async def put_chunk(
         self, upload: str, file: str, chunk: int, body: bytes, *, is_delta: bool = False
     ) -> None:
-        """Send a chunk of a file, or its difference from the base's."""
+        """Send a chunk of a file, or its difference from the chunk of the base."""
         headers = {
             "x-chunk-sha256": hashlib.sha256(body).hexdigest(),
             "x-chunk-delta": str(is_delta).lower(),

@@ -1,22 +1,23 @@
-"""Bodies that a server has compressed although it was asked not to."""
+"""Decompression of answers from servers that compress without being asked."""
 
 import zlib
 
-#: As `zlib.decompressobj` takes them: the format is told by the first bytes.
+#: Window sizes for `zlib.decompressobj`; 47 lets zlib detect the format from the first bytes.
 _WINDOWS = {"gzip": 47, "x-gzip": 47, "deflate": 47}
-#: A gzip body may be several, one after the other. What follows each is copied.
+#: A gzip body may have several members. The limit bounds the copies of the rest after each.
 _MAX_MEMBERS = 64
 
 
 class Uninflatable(Exception):
-    """A body in a coding that is not read, that is damaged, or that unpacks to too much."""
+    """A body in an unsupported coding, damaged, or over the limit when unpacked."""
 
 
 def inflate(content: bytes, coding: str, max_bytes: int) -> bytes:
-    """Return the body as it was before it was compressed.
+    """Return the decompressed body.
 
     Raises:
-        Uninflatable: it cannot be read, or is over `max_bytes`, of which no more are unpacked.
+        Uninflatable: the body cannot be decompressed, or is larger than `max_bytes`; unpacking
+            stops there.
     """
     name = coding.strip().lower()
     if name in ("", "identity") or not content:

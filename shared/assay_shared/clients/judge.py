@@ -1,4 +1,4 @@
-"""Judge over HTTP."""
+"""Client of the judge service: Judge over HTTP."""
 
 from pydantic import TypeAdapter
 
@@ -9,7 +9,7 @@ _RESPONSE = TypeAdapter(JudgeResponse)
 
 
 class JudgeClient(ServiceClient):
-    """Decides whether answers are right."""
+    """Client of the judge: asks for a verdict on an answer."""
 
     service = "judge"
 

@@ -1,4 +1,4 @@
-"""Tasks made of what other trainers call a label or a ground truth."""
+"""Converts labels (ground truths of other trainers' datasets) to tasks."""
 
 import hashlib
 import json
@@ -10,24 +10,24 @@ from assay_shared.settings.validation import validated
 from assay_shared.types import Role, Task
 
 Label = str | int | float | Mapping[str, Any] | None
-#: What a label may say of a task; the rest is the trainer's to say.
+#: Task fields that a label may set; the trainer sets the others.
 FIELDS = frozenset(Task.model_fields) - {"prompt", "prompt_format", "environment"}
 
 
 def task_from_label(
     prompt: str, label: Label, rubric: str | None = None, dataset: str = ""
 ) -> Task:
-    """The task that `label` describes, named after its content.
+    """Return the task described by `label`; its id is a digest of its content.
 
-    A text or a number is the reference. An object, or the JSON of one, has fields of a task:
-    `reference`, `gold`, `tests`, `checks`, `code_prefix`, `tags`, `rubric`, ...; those that are
-    null do not count. An object without any of them is a reference in JSON.
+    A text or a number is the reference. An object, or the JSON of an object, has fields of a task:
+    `reference`, `gold`, `tests`, `checks`, `code_prefix`, `tags`, `rubric`, ...; null fields do
+    not count. An object without any task field is a reference in JSON.
 
     Args:
-        rubric: in place of the one that the label names.
+        rubric: overrides the rubric of the label.
 
     Raises:
-        InvalidInput: neither names a rubric, or a field is not one of a task; names the field.
+        InvalidInput: no rubric is named, or a task has no such field; the error names the field.
     """
     fields = _fields(label)
     if rubric is not None:

@@ -1,4 +1,4 @@
-"""How long another service asks to be left alone: RFC 9110, section 10.2.3."""
+"""Reads the Retry-After header of another service: RFC 9110, section 10.2.3."""
 
 import re
 from datetime import UTC
@@ -8,9 +8,10 @@ _SECONDS = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?")
 
 
 def read_retry_after(text: str, now: float) -> float | None:
-    """Return the seconds that a Retry-After header asks for; None if it says nothing readable.
+    """Return the seconds to wait by a Retry-After header, or None if `text` cannot be read.
 
-    It is a number, which some services give a fraction, or a date. `now` is in Unix time.
+    The header holds a date or a number of seconds; some services send fractions. `now` is in Unix
+    time.
     """
     if _SECONDS.fullmatch(text.strip()):
         return float(text)

@@ -1,4 +1,4 @@
-"""Rewarder and Environment over HTTP."""
+"""Client of the reward service: Rewarder and Environment over HTTP."""
 
 from pydantic import TypeAdapter
 
@@ -23,7 +23,7 @@ _ENVIRONMENTS = TypeAdapter(list[EnvironmentInfo])
 
 
 class RewardClient(ServiceClient):
-    """Scores groups, and plays episodes."""
+    """Client of the reward service: scores groups and plays episodes."""
 
     service = "reward"
 
@@ -37,10 +37,10 @@ class RewardClient(ServiceClient):
         return await self._call("GET", "/v1/rubrics", None, _RUBRICS)
 
     async def step(self, request: StepRequest) -> StepResponse:
-        """What the task's environment answers to the last turn.
+        """Return the answer of the task's environment to the last turn.
 
         Raises:
-            InvalidInput: the task is not played anywhere.
+            InvalidInput: the task has no environment.
         """
         played = request.task.environment
         if played is None:

@@ -1,4 +1,4 @@
-"""Sandbox over HTTP."""
+"""Client of the sandbox service: Sandbox over HTTP."""
 
 from pydantic import TypeAdapter
 
@@ -11,7 +11,7 @@ _REPORT = TypeAdapter(TestReport)
 
 
 class SandboxClient(ServiceClient):
-    """Runs untrusted programs."""
+    """Client of the sandbox: runs untrusted programs."""
 
     service = "sandbox"
 
@@ -19,7 +19,7 @@ class SandboxClient(ServiceClient):
         return await self._call("POST", "/v1/execute", request, _RESULT)
 
     async def languages(self) -> dict[str, str]:
-        """The languages of its host, with their versions."""
+        """Return the versions of the languages on the sandbox's host, by language."""
         return await self._call("GET", "/v1/languages", None, _LANGUAGES)
 
     async def test(self, request: TestRequest) -> TestReport:

@@ -1,4 +1,4 @@
-"""Runs of the trainer over HTTP."""
+"""Client of the trainer service: starts, follows and stops runs over HTTP."""
 
 import math
 from collections.abc import AsyncIterator
@@ -12,7 +12,7 @@ from assay_shared.telemetry.context import new_request_id
 
 
 class RunRequest(BaseModel):
-    """A run to start: the content of a run file, and a name that no other run has."""
+    """A run to start: the content of a run file, and an unused name."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -21,12 +21,12 @@ class RunRequest(BaseModel):
 
 
 class RunInfo(BaseModel):
-    """A run as the trainer knows it."""
+    """State of a run at the trainer."""
 
     name: str
     folder: str
     status: RunStatus
-    #: From 1 for the next run to be started; null for a run that does not wait.
+    #: 1 for the next run to start; null for a run that does not wait.
     queue_position: int | None = None
 
 
@@ -35,7 +35,7 @@ _INFOS = TypeAdapter(list[RunInfo])
 
 
 class TrainerClient(ServiceClient):
-    """Starts, follows and stops runs."""
+    """Client of the trainer: starts, follows and stops runs."""
 
     service = "trainer"
 
@@ -55,17 +55,17 @@ class TrainerClient(ServiceClient):
         return await self._call("POST", f"/v1/runs/{name}/resume", None, _INFO)
 
     async def events(self, name: str) -> AsyncIterator[Event]:
-        """All events of a run from its first, as they happen; ends when the run does."""
+        """Yield all events of a run from its first, as they happen, until the run ends."""
         async for line in self._lines(f"/v1/runs/{name}/events"):
             if line.startswith("data: "):
                 yield Event.model_validate_json(line.removeprefix("data: "))
 
     async def _lines(self, path: str) -> AsyncIterator[str]:
-        # A quiet stretch of a long run is no fault: the server sends a comment every few seconds.
+        # A long run may have no events for a while; the server sends a comment every few seconds.
         limits = Timeouts(read_s=60.0, total_s=math.inf)
         async with self._stream("GET", path, None, new_request_id(), limits) as content:
             try:
                 async for line in content:
                     yield line.decode().rstrip("\n")
-            except ValueError as error:  # a line that is over aiohttp's limit
+            except ValueError as error:  # a line longer than aiohttp's limit
                 raise InternalFault(f"GET {path}: {error}", service=self.service) from error

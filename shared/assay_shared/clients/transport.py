@@ -1,7 +1,7 @@
-"""HTTP/1.1 to one address over kept connections, with a limit on the size of each answer.
+"""HTTP/1.1 client for a single address: kept connections, and a size limit on each answer.
 
-A general client costs more than everything else that a service does for a small request: this one
-reads each answer whole, follows no redirect, keeps no cookies and asks for no compression.
+A general client costs more than all other work of a service on a small request. This client reads
+each answer whole, follows no redirect, keeps no cookies and asks for no compression.
 """
 
 import asyncio
@@ -19,30 +19,30 @@ from assay_shared.clients.inflation import Uninflatable, inflate
 
 #: Bytes of a status line, headers and the framing of a chunked body.
 _MAX_FRAMING_BYTES = 256 * 2**10
-#: Of an answer with an error status, what is beyond is not read.
+#: Bytes read from an answer with an error status; the rest is dropped.
 _MAX_ERROR_BYTES = 64 * 2**10
-#: Shorter than servers keep an idle connection: a request must not meet its end.
+#: Shorter than servers keep an idle connection; otherwise a request could meet its closing.
 _KEEP_S = 15.0
-#: A larger body is written in pieces of this size: the loop has others to serve.
+#: A larger body is written in pieces of this size, so that the event loop can serve other tasks.
 _PIECE_BYTES = 2**18
 _SAFE = "!#$%&'()*+,/:;=?@[]~"
 
 
 class AnswerTooLarge(Exception):
-    """The body of an answer is over the limit."""
+    """An answer whose body exceeds the size limit."""
 
 
 class NoConnection(OSError):
-    """None could be made."""
+    """A failure to connect to the address."""
 
 
 class BrokenAnswer(Exception):
-    """The connection ended too early, or what came is not HTTP."""
+    """A connection that ended too early, or bytes that are not HTTP."""
 
 
 @dataclass(slots=True)
 class HTTPAnswer:
-    """An answer. Names of headers are in lower case."""
+    """An HTTP answer. Header names are in lower case."""
 
     status: int = 0
     headers: dict[str, str] = field(default_factory=dict)
@@ -55,7 +55,7 @@ def _quoted(path: str) -> str:
 
 
 class Transport:
-    """Sends requests to one address. At most `max_connections` are in flight; 0 sets no limit."""
+    """Connections to an address: at most `max_connections` requests in flight; 0 sets no limit."""
 
     def __init__(self, base_url: str, *, max_connections: int, max_answer_bytes: int) -> None:
         parts = urlsplit(base_url)
@@ -68,7 +68,7 @@ class Transport:
         self._idle: list[_Connection] = []
         self._open: set[_Connection] = set()
         self._context: ssl.SSLContext | None = None
-        self._loop = asyncio.get_running_loop()  # to look it up takes a system call
+        self._loop = asyncio.get_running_loop()  # kept, because each lookup takes a system call
         self._head = f"Host: {parts.netloc.rpartition('@')[2]}\r\nAccept: */*\r\n"
         self._head += "Accept-Encoding: identity\r\n"
         self._authorization = ""
@@ -93,14 +93,14 @@ class Transport:
         read_s: float,
         total_s: float,
     ) -> HTTPAnswer:
-        """Return the answer to one request.
+        """Send a request and return its answer.
 
         Raises:
-            TimeoutError: a limit of time is over; `read_s` bounds the silence between two reads.
-            OSError: there is no connection.
-            BrokenAnswer: it broke.
-            AnswerTooLarge: the body is over the limit.
-            Uninflatable: it is compressed, and cannot be unpacked within the limit.
+            TimeoutError: a time limit is exceeded; `read_s` bounds the silence between two reads.
+            OSError: connecting failed.
+            BrokenAnswer: the connection broke, or the answer is not HTTP.
+            AnswerTooLarge: the body exceeds the size limit.
+            Uninflatable: the body is compressed and cannot be unpacked within the size limit.
             ValueError: a header holds a line break.
         """
         ends_at = self._loop.time() + total_s
@@ -134,7 +134,7 @@ class Transport:
             except Uninflatable:
                 if answer.status < 400:
                     raise
-                answer.content = b""  # the status says enough
+                answer.content = b""  # the status is enough to report the error
         return answer
 
     def _write(
@@ -153,7 +153,7 @@ class Transport:
         return "".join(lines).encode()
 
     def _take(self) -> "_Connection | None":
-        """Return the connection that was used last, unless it has been idle for too long."""
+        """Return the most recently used idle connection, or None if all have expired."""
         now = self._loop.time()
         while self._idle:
             connection = self._idle.pop()
@@ -182,7 +182,7 @@ class Transport:
 
 
 class _Connection(asyncio.Protocol):
-    """One connection, and the one request that is on it."""
+    """One connection and its current request."""
 
     def __init__(self, open_: "set[_Connection]", max_bytes: int) -> None:
         self._open = open_
@@ -204,7 +204,7 @@ class _Connection(asyncio.Protocol):
     async def ask(
         self, request: bytes, body: bytes | None, read_s: float, ends_at: float
     ) -> HTTPAnswer:
-        """Send one request and return its answer; the connection ends with any error."""
+        """Send a request and return its answer; any error closes the connection."""
         self.is_reusable = False
         if self._transport is None or self._transport.is_closing():
             raise BrokenAnswer("the connection was closed")
@@ -232,14 +232,14 @@ class _Connection(asyncio.Protocol):
             if self._may_write is not None:
                 turns: set[asyncio.Future[Any]] = {self._may_write, self._whole}
                 await asyncio.wait(turns, return_when=asyncio.FIRST_COMPLETED)
-            if self._whole.done():  # it was answered before all was sent, or failed
+            if self._whole.done():  # the server answered early, or the request failed
                 self.is_reusable = False
                 return
             self._transport.write(body[start : start + _PIECE_BYTES])
             self._heard_at = self._loop.time()
 
     def _look(self, read_s: float, ends_at: float) -> None:
-        """End the request if its time is over; else look again later."""
+        """Fail the request if its time is over; else schedule the next check."""
         now = self._loop.time()
         due = min(self._heard_at + read_s, ends_at)
         if now >= due:
@@ -257,7 +257,7 @@ class _Connection(asyncio.Protocol):
             self._whole.set_exception(error)
         self.close()
 
-    # What the event loop calls
+    # Callbacks of the event loop
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.Transport, transport)  # uvloop's has no such base
@@ -283,7 +283,7 @@ class _Connection(asyncio.Protocol):
 
     def data_received(self, data: bytes) -> None:
         if self._whole is None or self._whole.done():
-            self.close()  # nobody asked
+            self.close()  # no request waits for these bytes
             return
         self._heard_at = self._loop.time()
         self._num_framing += len(data)
@@ -300,7 +300,7 @@ class _Connection(asyncio.Protocol):
         headers = self._answer.headers
         return "content-length" not in headers and "transfer-encoding" not in headers
 
-    # What the parser calls
+    # Callbacks of the parser
 
     def on_message_begin(self) -> None:
         self._answer = HTTPAnswer()

@@ -1,4 +1,4 @@
-"""Uploads a checkpoint folder to an inference that shares no file system with who has it."""
+"""Uploads a checkpoint folder to an inference service without a shared file system."""
 
 import asyncio
 import time
@@ -11,17 +11,17 @@ from assay_shared.types import Upload, UploadFile, UploadRequest
 from assay_shared.weights import delta
 from assay_shared.weights.checkpoint import file_digest
 
-#: Rounds in which what did not arrive whole is sent again.
+#: Rounds of sending; each resends the chunks that did not arrive whole.
 _ROUNDS = 3
-#: A difference is sent only where it is smaller than this share of the chunk.
+#: A delta is sent only if it is smaller than this share of the chunk.
 _WORTHWHILE_SHARE = 0.8
-#: Differences of one file that were not worth it, in a row, after which none are tried.
+#: After this many deltas of one file in a row were too large, no more are tried for the file.
 _VAIN_TRIES = 2
 
 
 @dataclass
 class Uploaded:
-    """An upload that inference has whole."""
+    """A complete upload: its id and its sizes."""
 
     id: str
     num_bytes: int
@@ -38,14 +38,14 @@ async def upload_weights(
     *,
     num_parallel: int = 4,
 ) -> Uploaded:
-    """Send the files of `folder`, `num_parallel` chunks at once.
+    """Upload the files of `folder` with `num_parallel` chunks in flight, and return the upload.
 
     Args:
-        base: digest and folder of a version that inference may be serving; where it is, chunks go
-            as differences from it, if those are smaller.
+        base: digest and folder of a version. If inference serves this version, chunks are sent as
+            differences from the base, unless a difference is not much smaller than its chunk.
 
     Raises:
-        WeightsRefused: chunks arrive broken again and again.
+        WeightsRefused: chunks still arrive broken after all rounds.
     """
     started = time.perf_counter()
     files = await asyncio.to_thread(_files, folder)
@@ -74,7 +74,7 @@ def _files(folder: Path) -> tuple[UploadFile, ...]:
 async def _begin(
     client: InferenceClient, files: tuple[UploadFile, ...], base: tuple[str, Path] | None
 ) -> tuple[Upload, tuple[str, Path] | None]:
-    """With the base, unless inference does not serve that."""
+    """Begin the upload against `base`, or without a base if inference does not serve it."""
     if base is not None and base[1].is_dir():
         try:
             return await client.begin_upload(UploadRequest(files=files, base=base[0])), base
@@ -84,7 +84,7 @@ async def _begin(
 
 
 class _Sender:
-    """Sends chunks, and counts what went."""
+    """Sender of chunks; counts bytes, chunks and deltas."""
 
     def __init__(
         self,
@@ -102,7 +102,7 @@ class _Sender:
         self._vain: dict[str, int] = {}
 
     async def send(self, state: Upload, num_parallel: int) -> None:
-        """All that is missing; what arrives broken stays missing."""
+        """Send all missing chunks; a chunk that arrives broken stays missing."""
         waiting = iter([(name, number) for name in state.missing for number in state.missing[name]])
 
         async def work() -> None:

@@ -1,4 +1,4 @@
-"""Checks an installation, and says what to do where something is wrong."""
+"""Checks of an installation, with advice on each fault."""
 
 import asyncio
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ __all__ = ["CheckResult", "CheckStatus", "ServiceLimits", "examine"]
 
 
 async def examine(settings: ServiceSettings, limits: ServiceLimits) -> list[CheckResult]:
-    """All findings, in the order of what depends on what. Takes some seconds at most."""
+    """Return all findings: services first, then scoring and the queue. Takes a few seconds."""
     visits, scoring, queue = await asyncio.gather(
         visit_services(settings, limits),
         examine_scoring(settings, limits),
@@ -26,7 +26,7 @@ async def examine(settings: ServiceSettings, limits: ServiceLimits) -> list[Chec
 def _without_hidden_sandbox(
     findings: Sequence[CheckResult], visits: Sequence[Visit]
 ) -> list[CheckResult]:
-    """A sandbox that only reward reaches is as it should be."""
+    """Turn an unreachable sandbox into an OK, if scoring shows reward can reach it."""
     scores = any(one.check == "scoring" and one.status is CheckStatus.OK for one in findings)
     hidden = scores and any(one.name == "sandbox" and one.is_away for one in visits)
     if not hidden:

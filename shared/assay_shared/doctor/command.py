@@ -1,4 +1,4 @@
-"""Check an installation and say what to do."""
+"""CLI command `assay doctor`: checks an installation and prints findings with advice."""
 
 from typing import TYPE_CHECKING
 
@@ -12,12 +12,12 @@ _COLOURS = {"ok": "green", "warn": "yellow", "fail": "red", "unknown": "blue"}
 
 def doctor(
     as_json: bool = typer.Option(False, "--json", help="Print findings as JSON."),
-    strict: bool = typer.Option(False, help="Warnings are failures too."),
-    timeout_s: float = typer.Option(5.0, min=0.1, help="For one answer."),
-    max_skew_s: float = typer.Option(5.0, min=1.0, help="Between two clocks."),
-    min_free_gib: float = typer.Option(5.0, min=0.0, help="On the disk of the runs."),
+    strict: bool = typer.Option(False, help="Count warnings as failures."),
+    timeout_s: float = typer.Option(5.0, min=0.1, help="Timeout of one answer."),
+    max_skew_s: float = typer.Option(5.0, min=1.0, help="Allowed clock difference."),
+    min_free_gib: float = typer.Option(5.0, min=0.0, help="Free disk space for runs."),
 ) -> None:
-    """Check an installation and say what to do. Exit code 1: something must be mended."""
+    """Check an installation and print advice. Exit code 1: something must be fixed."""
     import asyncio
     import json
 

@@ -1,4 +1,4 @@
-"""What a check comes to."""
+"""Types of the doctor: the result of a check, its status, and the limits of healthy values."""
 
 from enum import StrEnum
 
@@ -6,7 +6,10 @@ from pydantic import BaseModel, ConfigDict, Field
 
 
 class CheckStatus(StrEnum):
-    """FAIL is to be mended; WARN may be meant so; UNKNOWN could not be looked at from here."""
+    """Status of a check.
+
+    FAIL must be fixed. WARN may be intended. UNKNOWN could not be checked from this host.
+    """
 
     OK = "ok"
     WARN = "warn"
@@ -15,20 +18,20 @@ class CheckStatus(StrEnum):
 
 
 class ServiceLimits(BaseModel):
-    """What is still well."""
+    """Limits of healthy values."""
 
     model_config = ConfigDict(frozen=True)
 
-    #: For one answer.
+    #: Timeout of one answer.
     timeout_s: float = Field(default=5.0, gt=0)
-    #: Between two clocks. HTTP tells the time to the second.
+    #: Difference between two clocks. HTTP dates have a resolution of one second.
     max_skew_s: float = Field(default=5.0, ge=1)
-    #: On the disk of the runs.
+    #: Free space on the disk of the runs.
     min_free_bytes: float = Field(default=5 * 2**30, ge=0)
 
 
 class CheckResult(BaseModel):
-    """One line: what was looked at, what was found, what to do about it."""
+    """One line of the report: the check, its status, the finding, and advice."""
 
     model_config = ConfigDict(frozen=True)
 

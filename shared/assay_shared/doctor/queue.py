@@ -1,4 +1,4 @@
-"""Redis and the rollout workers behind it."""
+"""Checks of Redis and of the rollout workers behind it."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ if TYPE_CHECKING:
 
 
 def examine_queue(settings: ServiceSettings, limits: ServiceLimits) -> list[CheckResult]:
-    """What is found; a Redis that is away is one finding."""
+    """Return the findings on Redis and the workers; an unreachable Redis is a single finding."""
     try:
         import redis
     except ModuleNotFoundError:
-        found = "redis is not installed here, so nothing of it was looked at"
+        found = "redis is not installed here, so the queue was not checked"
         advice = "run this where workers run, or pip install 'assay-rl[worker]'"
         return [CheckResult(CheckStatus.UNKNOWN, "queue", found, advice)]
     try:
@@ -96,7 +96,7 @@ def _dead_letters(client: redis.Redis) -> CheckResult:
 def _workers(
     settings: ServiceSettings, limits: ServiceLimits, waiting: int, taken: int
 ) -> CheckResult:
-    queue = f"{waiting} groups wait, {taken} are in hand"
+    queue = f"{waiting} groups wait, {taken} are in flight"
     try:
         celery = make_celery(settings.redis_url)
     except ModuleNotFoundError:

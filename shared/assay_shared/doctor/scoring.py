@@ -1,4 +1,4 @@
-"""Whether a program is scored: through reward, and in the sandbox behind it."""
+"""Check of scoring: reward scores a right and a wrong program with the sandbox."""
 
 from typing import cast
 
@@ -20,12 +20,12 @@ _TASK = Task(
     tests=(CallCase(function="solve", args=(1,), expected=2),),
 )
 _ANSWERS = ("def solve(x):\n    return x + 1\n", "def solve(x):\n    return x\n")
-#: A sandbox that is busy takes longer than a probe.
+#: Factor on the timeout: a busy sandbox takes longer than a health check.
 _TIMES_LONGER = 6
 
 
 async def examine_scoring(settings: ServiceSettings, limits: ServiceLimits) -> list[CheckResult]:
-    """One finding; none where reward itself is away, which is a finding of its own."""
+    """Return a finding, or none if reward is unreachable, since its own check reports this."""
     patient = limits.model_copy(update={"timeout_s": _TIMES_LONGER * limits.timeout_s})
     try:
         async with cast(RewardClient, client_of(RewardClient, settings, patient)) as reward:
@@ -40,7 +40,7 @@ async def examine_scoring(settings: ServiceSettings, limits: ServiceLimits) -> l
     outcomes = [one.outcome for one in response.rewards if isinstance(one, Scored)]
     if outcomes != [Outcome.ACCEPTED, Outcome.WRONG_ANSWER]:
         found = f"a right and a wrong program came out as {' and '.join(outcomes)}"
-        return [CheckResult(CheckStatus.FAIL, "scoring", found, "look at the sandbox's log")]
+        return [CheckResult(CheckStatus.FAIL, "scoring", found, "read the sandbox's log")]
     found = "a right program is accepted and a wrong one is not"
     return [CheckResult(CheckStatus.OK, "scoring", found)]
 
@@ -49,6 +49,6 @@ def _failed(service: str, message: str) -> CheckResult:
     return CheckResult(
         CheckStatus.FAIL,
         "scoring",
-        f"a program has no reward, for want of {service}: {message}",
+        f"a program got no reward because of {service}: {message}",
         "are the sandbox's address (ASSAY_SANDBOX_URL) and token right in reward's environment?",
     )

@@ -1,4 +1,4 @@
-"""The five services: there, of one version, ready, with the right token, and set up well."""
+"""Checks of the five services: presence, version, readiness, token, clock and settings."""
 
 import asyncio
 import time
@@ -31,7 +31,7 @@ CLIENTS: tuple[type[ServiceClient], ...] = (
     RewardClient,
     TrainerClient,
 )
-#: Routes that ask for a token, and that cost nothing.
+#: A cheap route of each service that requires a token.
 _ASKS_FOR_TOKEN = {
     "inference": "/v1/weights",
     "sandbox": "/v1/languages",
@@ -43,7 +43,7 @@ _ASKS_FOR_TOKEN = {
 
 @dataclass
 class Visit:
-    """What one service said; an error where it said nothing."""
+    """Answers of one service, or the errors of its requests."""
 
     name: str
     url: str
@@ -64,14 +64,14 @@ class Visit:
 
 
 async def visit_services(settings: ServiceSettings, limits: ServiceLimits) -> list[Visit]:
-    """All at the same time."""
+    """Visit all services at the same time; return a visit for each."""
     return list(await asyncio.gather(*(_visit(kind, settings, limits) for kind in CLIENTS)))
 
 
 def client_of(
     kind: type[ServiceClient], settings: ServiceSettings, limits: ServiceLimits
 ) -> ServiceClient:
-    """One that asks once, and does not wait for long."""
+    """Return a client of a service with short timeouts and no retries."""
     timeouts = Timeouts(limits.timeout_s, limits.timeout_s, limits.timeout_s)
     return kind.from_settings(settings, timeouts=timeouts, retry=NO_RETRY)
 
@@ -83,7 +83,7 @@ async def _visit(
     try:
         async with client_of(kind, settings, limits) as client:
             await _look(client, visit)
-    except AssayError as error:  # an address that is none
+    except AssayError as error:  # not an http address
         visit.health_error = error
     return visit
 
@@ -96,7 +96,7 @@ async def _look(client: ServiceClient, visit: Visit) -> None:
         visit.health_error = error
         return
     if their_time is not None:
-        # Their second has begun, we do not know how long ago: half of one, on average.
+        # The date is cut to a whole second: on average, the service's clock is 0.5 s ahead of it.
         visit.skew_s = their_time + 0.5 - (asked_at + time.time()) / 2
     try:
         await client.ready()
@@ -109,7 +109,7 @@ async def _look(client: ServiceClient, visit: Visit) -> None:
 
 
 def examine_services(visits: Sequence[Visit], limits: ServiceLimits) -> list[CheckResult]:
-    """What all visits come to."""
+    """Return the findings of all visits."""
     here = {one.name: one for one in visits if one.health_error is None}
     findings = [_presence(one) for one in visits]
     findings += [
@@ -150,8 +150,8 @@ def _token(visit: Visit) -> CheckResult | None:
         return CheckResult(
             CheckStatus.FAIL,
             f"{visit.name} token",
-            "it does not take the token of this environment",
-            f"set ASSAY_TOKEN, or ASSAY_{visit.name.upper()}_TOKEN, to the one it was started with",
+            "it rejects the token of this environment",
+            f"set ASSAY_TOKEN, or ASSAY_{visit.name.upper()}_TOKEN, to the service's own token",
         )
     if error is not None and error.http_status == 403:
         return CheckResult(
@@ -175,7 +175,7 @@ def _readiness(visit: Visit) -> CheckResult | None:
             "a run's first weights make it ready, or set ASSAY_INFERENCE_MODEL",
         )
     return CheckResult(
-        CheckStatus.FAIL, f"{visit.name} ready", error.message, "look at the end of its log"
+        CheckStatus.FAIL, f"{visit.name} ready", error.message, "read the end of its log"
     )
 
 
@@ -189,7 +189,7 @@ def _versions(here: Mapping[str, Visit]) -> CheckResult:
         CheckStatus.FAIL,
         "versions",
         f"this command is {__version__}, but {listed}",
-        "install one version everywhere, and start anew what is older",
+        "install one version everywhere, and restart older services",
     )
 
 
@@ -212,7 +212,7 @@ def _clocks(here: Mapping[str, Visit], limits: ServiceLimits) -> CheckResult:
 def _isolation(sandbox: Visit) -> CheckResult:
     level = str(sandbox.health.get("isolation"))
     if level != "fallback":
-        return CheckResult(CheckStatus.OK, "isolation", f"{level}, attacked by itself at its start")
+        return CheckResult(CheckStatus.OK, "isolation", f"{level}, self-tested at its start")
     on_loopback = _is_loopback(sandbox.url)
     return CheckResult(
         CheckStatus.WARN if on_loopback else CheckStatus.FAIL,
@@ -238,8 +238,8 @@ def _judges(judge: Visit) -> CheckResult:
         return CheckResult(
             CheckStatus.WARN,
             "judges",
-            f"left alone after failures: {', '.join(map(str, alone))}",
-            "look at assay_judge_requests_total by outcome, and at the provider's key and quota",
+            f"not asked after failures: {', '.join(map(str, alone))}",
+            "check assay_judge_requests_total by outcome, and the provider's key and quota",
         )
     return CheckResult(CheckStatus.OK, "judges", f"chain: {names}")
 
@@ -262,7 +262,7 @@ def _gpu(name: str, health: Mapping[str, JsonValue]) -> CheckResult:
         return CheckResult(
             CheckStatus.FAIL,
             f"{name} GPU",
-            f"{number} there, but the policy is drawn on the CPU",
+            f"{number} there, but the policy is sampled on the CPU",
             "unset ASSAY_INFERENCE_DEVICE and install torch for CUDA, or use "
             "ASSAY_INFERENCE_ENGINE=vllm",
         )

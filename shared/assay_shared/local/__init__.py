@@ -1,1 +1,1 @@
-"""All services on one machine: `assay up`."""
+"""All services on a single machine: `assay up`."""

@@ -1,4 +1,4 @@
-"""Commands of no single service: up, dashboard, keys."""
+"""CLI commands for the whole mesh: up, dashboard, keys."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -13,7 +13,7 @@ if TYPE_CHECKING:  # only a type
 def up(
     home: Path = typer.Option(Path("runs"), help="Folder for runs, logs and Valkey's files."),
     workers: int = typer.Option(2, min=1, help="Rollout workers."),
-    inference_replicas: int = typer.Option(1, min=1, help="Services that serve the policy."),
+    inference_replicas: int = typer.Option(1, min=1, help="Inference services for the policy."),
 ) -> None:
     """Start all services and stay until Ctrl-C."""
     import signal
@@ -29,7 +29,7 @@ def up(
 
     set_up_logging("up", "WARNING")
     access = Access.of(home)
-    # SIGINT too: a shell that starts this in the background has it ignored.
+    # SIGINT too: a shell that starts this command in the background makes it ignore SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, stop)
 
@@ -59,9 +59,9 @@ def up(
 
 
 def dashboard(
-    url: str | None = typer.Option(None, help="The trainer; ASSAY_TRAINER_URL without it."),
+    url: str | None = typer.Option(None, help="Trainer's address; default: ASSAY_TRAINER_URL."),
 ) -> None:
-    """Print a link that opens the dashboard in a browser once, without a token typed."""
+    """Print a link to the dashboard. The link works once and needs no token."""
     from assay_shared.errors import ConfigError
     from assay_shared.service.browser_session import make_link
     from assay_shared.settings.environment import ServiceSettings, read_settings
@@ -69,27 +69,27 @@ def dashboard(
     settings = read_settings(ServiceSettings)
     token = settings.token_of("trainer")
     if token is None:
-        raise ConfigError("a link is made with the trainer's token", field="ASSAY_TRAINER_TOKEN")
+        raise ConfigError("a link needs the trainer's token", field="ASSAY_TRAINER_TOKEN")
     print(make_link(url or settings.trainer_url, token))
 
 
 keys = typer.Typer(
-    help="Make, list and revoke keys of clients, in the file that services read.",
+    help="Make, list and revoke keys of clients, in the key file of the services.",
     no_args_is_help=True,
     add_completion=False,
 )
-_KEY_FILE = typer.Option(None, help="ASSAY_CLIENT_TOKENS_FILE without it.")
+_KEY_FILE = typer.Option(None, help="Key file; default: ASSAY_CLIENT_TOKENS_FILE.")
 
 
 @keys.command()
 def make(
     name: str = typer.Argument(help="The client's name."),
-    scope: list[str] = typer.Option([], help="What it may do, several times; all without it."),
-    requests_per_minute: int | None = typer.Option(None, min=1, help="How often it may ask."),
+    scope: list[str] = typer.Option([], help="Scope of the key; repeatable. Default: all scopes."),
+    requests_per_minute: int | None = typer.Option(None, min=1, help="Limit on requests."),
     days: float | None = typer.Option(None, min=0, help="Days until it expires."),
     file: Path | None = _KEY_FILE,
 ) -> None:
-    """Make a key and print its token, which is shown only now."""
+    """Make a key and print its token. The token is not shown again."""
     from assay_shared.settings.key_file import add_key
 
     token = add_key(
@@ -104,7 +104,7 @@ def make(
 
 @keys.command("list")
 def list_keys(file: Path | None = _KEY_FILE) -> None:
-    """Show the clients and what their keys are for, without the tokens."""
+    """Show the clients and the scopes of their keys, without the tokens."""
     from assay_shared.settings.key_file import read_keys
 
     for name, key in read_keys(_key_file(file)).items():
@@ -119,7 +119,7 @@ def list_keys(file: Path | None = _KEY_FILE) -> None:
 def revoke(
     name: str = typer.Argument(help="The client's name."), file: Path | None = _KEY_FILE
 ) -> None:
-    """Take a key out; services refuse it within a second or two."""
+    """Revoke a key; services refuse it within a second or two."""
     from assay_shared.settings.key_file import revoke_key
 
     revoke_key(_key_file(file), name)

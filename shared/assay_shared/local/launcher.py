@@ -1,7 +1,7 @@
-"""All of Assay on one machine: an embedded Valkey, the five services and rollout workers.
+"""Launcher of all of Assay on one machine: an embedded Valkey, the five services and workers.
 
-Each is a process; one that dies is started again, within a budget. Listening sockets are made
-here and handed down, so a port is chosen once and is never fought over.
+Each part is a process; the launcher restarts a dead process, within a budget. The launcher opens
+the listening sockets and passes them down, so a restart keeps its port.
 """
 
 import asyncio
@@ -53,24 +53,24 @@ _CLI = (sys.executable, "-m", "assay_shared.cli")
 
 
 class LaunchFailed(InfrastructureError):
-    """A process of the mesh does not stay up."""
+    """A process of the mesh ended at its start, or too often."""
 
 
 @dataclass
 class ManagedProcess:
-    """One process: how it is started, and when it was."""
+    """One process of the mesh: its command, and the times of its starts."""
 
     name: str
     command: tuple[str, ...]
     listener: socket.socket | None = None
-    #: Variables beside those of the mesh.
+    #: Variables added to the environment of the mesh.
     environment: dict[str, str] = field(default_factory=dict)
     process: subprocess.Popen[bytes] | None = None
     starts: deque[float] = field(default_factory=lambda: deque(maxlen=_MAX_RESTARTS + 1))
 
 
 class Launcher:
-    """Starts, watches and ends the processes. `environment` is what finds them."""
+    """Starts, watches and ends the processes; `environment` holds their addresses."""
 
     def __init__(
         self,
@@ -81,13 +81,16 @@ class Launcher:
         num_inference_replicas: int = 1,
         settings: Mapping[str, str] | None = None,
     ) -> None:
-        """`home` gets logs, runs and Valkey's files; `usual_ports` are taken where free.
+        """Open the listening sockets; `start` starts the processes.
 
-        `settings` are variables for the services, beside the addresses that are made here.
+        Args:
+            home: folder for logs, runs and Valkey's files.
+            usual_ports: take the usual port of each service if it is free.
+            settings: variables for the services, added to the addresses.
         """
         self.home = home.resolve()
         self.logs = self.home / "logs"
-        # A socket's path may have no more than 107 characters: not under `home`.
+        # A socket's path may have at most 107 characters; a path under `home` could be longer.
         self._socket_folder = Path(tempfile.mkdtemp(prefix="assay-"))
         listeners = {name: _listen(name, usual_ports) for name in USUAL_PORTS}
         self.urls = {name: "http://{}:{}".format(*s.getsockname()) for name, s in listeners.items()}
@@ -99,7 +102,7 @@ class Launcher:
             *(self._service(name, listener) for name, listener in listeners.items()),
             *(ManagedProcess(f"worker-{i + 1}", (*_CLI, "worker")) for i in range(num_workers)),
         ]
-        if replicas:  # the address that the others know is their router's
+        if replicas:  # the address known to the other services belongs to the router
             router = next(part for part in self._parts if part.name == "inference")
             router.environment = {
                 "ASSAY_INFERENCE_ENGINE": "replicas",
@@ -111,10 +114,10 @@ class Launcher:
             **{f"ASSAY_{name.upper()}_URL": url for name, url in self.urls.items()},
             "ASSAY_REDIS_URL": f"unix://{self._socket_folder}/valkey.sock",
             "ASSAY_RUNS": str(self.home),
-            # One's own machine, one's own policy: /health says what it came to.
+            # The user owns this machine and the policy; /health reports the isolation reached.
             "ASSAY_SANDBOX_MINIMUM_ISOLATION": "fallback",
-            # OpenMP threads that spin while they wait take the cores from their neighbours: a
-            # GRPO step beside inference and sandbox on two cores was three times slower.
+            # OpenMP threads that spin while they wait take cores from other processes: a GRPO
+            # step was three times slower on two cores shared with inference and sandbox.
             "GOMP_SPINCOUNT": "1000",
         }
 
@@ -129,7 +132,7 @@ class Launcher:
         return ManagedProcess(name, (*_CLI, name, "serve"), listener)
 
     def _replicas(self, number: int) -> list[ManagedProcess]:
-        """Several that serve the policy, where it is more than one."""
+        """Return the inference replicas, or none if `number` is 1."""
         return [
             ManagedProcess(
                 f"inference-{i + 1}", (*_CLI, "inference", "serve"), bind("127.0.0.1", 0)
@@ -139,14 +142,15 @@ class Launcher:
 
     @property
     def processes(self) -> dict[str, int]:
-        """Process ids by name."""
+        """Ids of the running processes by name."""
         return {part.name: part.process.pid for part in self._parts if part.process is not None}
 
     def start(self, on_ready: Callable[[str, str], None] = lambda name, url: None) -> None:
-        """Start everything and return once all services answer; `on_ready` hears of each.
+        """Start everything and wait until all services answer; report each to `on_ready`.
 
         Raises:
-            MeshFailed: a process ended, or a service did not answer in time.
+            LaunchFailed: a process ended.
+            InfrastructureError: a service did not answer in time.
         """
         for part in self._parts:
             self._spawn(part)
@@ -172,10 +176,10 @@ class Launcher:
                 raise self._failed(part)
 
     def watch(self) -> None:
-        """Start again what has ended; to be called a few times a second.
+        """Restart ended processes; call this a few times a second.
 
         Raises:
-            MeshFailed: a process ends again and again.
+            LaunchFailed: a process ended more than `_MAX_RESTARTS` times in `_RESTART_WINDOW_S`.
         """
         for part in self._parts:
             if part.process is None or part.process.poll() is None:
@@ -196,7 +200,7 @@ class Launcher:
             part.listener.close()
 
     def start_part(self, name: str) -> None:
-        """Start one process that was stopped, at its old address."""
+        """Start a stopped process again, at its old address."""
         part = next(part for part in self._parts if part.name == name)
         if part.listener is not None:
             part.listener = bind("127.0.0.1", int(self.urls[name].rpartition(":")[2]))
@@ -220,7 +224,7 @@ class Launcher:
         )
 
     def stop(self) -> None:
-        """End everything: those who ask before those who answer, Valkey last."""
+        """End everything: callers before the services they call, Valkey last."""
         for rank in sorted({_rank(part) for part in self._parts}):
             parts = [part for part in self._parts if _rank(part) == rank]
             end([part.process for part in parts if part.process is not None], _STOP_GRACE_S)
@@ -237,7 +241,7 @@ def _url(part: ManagedProcess) -> str:
 
 
 def _rank(part: ManagedProcess) -> int:
-    """In which order parts are ended: the trainer first, Valkey last."""
+    """Return the place of a part in the order of stopping: the trainer first, Valkey last."""
     if part.name.startswith("worker"):
         return 1
     return {"trainer": 0, "valkey": 3}.get(part.name, 2)
@@ -262,7 +266,7 @@ def running_services(
     settings: Mapping[str, str] | None = None,
     on_ready: Callable[[str, str], None] = lambda name, url: None,
 ) -> Iterator[Launcher]:
-    """A mesh that is up within the block and gone after it."""
+    """Run a mesh within the block, and yield its launcher."""
     mesh = Launcher(
         home,
         num_workers=num_workers,

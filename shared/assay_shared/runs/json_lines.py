@@ -1,4 +1,4 @@
-"""Files with a JSON object in each line, read as typed rows."""
+"""Reader of JSON lines files as typed rows."""
 
 import gzip
 import json
@@ -14,21 +14,20 @@ from assay_shared.settings.validation import message_of
 from assay_shared.text.strict_json import DuplicateKey, read_strict_json
 
 Row = TypeVar("Row")
-#: Characters of a name or a reason.
+#: Most characters shown of a name or a reason.
 _MAX_SHOWN = 200
 
 
 def read_json_lines(
     path: Path, parse: Callable[[object], Row], id_of: Callable[[Row], str] | None = None
 ) -> Iterator[Row]:
-    """The rows of a file; gzip is undone by its name; empty lines, and a byte order mark at
-    the beginning, are passed over.
+    """Yield the rows of a file; skip empty lines and a byte order mark at the beginning.
 
-    `parse` makes a row of a line's JSON: a model's `model_validate`, or what calls one. With
-    `id_of`, no two rows may have the same id.
+    A file named `.gz` is decompressed. `parse` makes a row of a line's JSON, for example a model's
+    `model_validate`. With `id_of`, no two rows may have the same id.
 
     Raises:
-        DatasetError: names file, line and field of the first row that cannot be used.
+        DatasetError: a row cannot be used; names file, line and field of the first such row.
     """
     seen: dict[str, int] = {}
     for number, line in _lines(path):
@@ -45,10 +44,10 @@ def read_json_lines(
 
 
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
-    """The lines that are not empty, with their numbers from 1."""
+    """Yield the lines, except empty lines, with their numbers from 1."""
     opened = gzip.open if path.suffix == ".gz" else open
     try:
-        # Only "\n" ends a line: JSON strings may hold the other characters that do elsewhere.
+        # Only "\n" ends a line: JSON strings may hold other characters that Python splits at.
         with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
             for number, line in enumerate(file, start=1):
                 if line.strip():
@@ -78,5 +77,5 @@ def _value(line: str, where: str) -> object:
         raise DatasetError(f"{where}: not JSON: {error.msg}") from None
     except DuplicateKey as error:
         raise DatasetError(f"{where}: {error}") from None
-    except ValueError as error:  # it nests too deeply, or has a number of thousands of digits
+    except ValueError as error:  # too deeply nested, or a number with thousands of digits
         raise DatasetError(f"{where}: not JSON that can be read: {error}") from None

@@ -1,4 +1,4 @@
-"""Celery on Redis: JSON only, acknowledged after the work, one task taken at a time."""
+"""Celery app on Redis: JSON only; a worker takes a task at a time and acknowledges it when done."""
 
 from typing import TYPE_CHECKING
 
@@ -7,21 +7,22 @@ if TYPE_CHECKING:
     from celery.app.amqp import AMQP
 
 ROLLOUT_QUEUE = "rollouts"
-#: Where kombu keeps what workers have taken and not acknowledged.
+#: Redis key of tasks that workers have taken and not acknowledged; kombu keeps it.
 UNACKED_KEY = "unacked"
 RUN_GROUP_TASK = "rollouts.play"
 
-#: A task not acknowledged in this time is given to another worker. It must be above the longest
-#: rollout; work that is played twice is still stored once.
+#: A task not acknowledged in this time goes to another worker. The time must be longer than any
+#: rollout; if a group is still played twice, its result is stored once.
 VISIBILITY_TIMEOUT_S = 1800
 
 
 def make_celery(redis_url: str, amqp: "type[AMQP] | None" = None) -> "Celery":
-    """A Celery app on `redis_url` (redis://, rediss:// or unix://); `amqp` makes its connections.
+    """Return a Celery app on `redis_url` (redis://, rediss:// or unix://).
 
-    Workers and senders wait a bounded time for the broker and then raise.
+    Its workers and senders wait a bounded time for the broker and then raise. `amqp` makes the
+    app's connections.
     """
-    from celery import Celery  # the names above are for those too who have none
+    from celery import Celery  # here, so that this module can be imported without celery
 
     celery = Celery("assay", broker=_broker_url(redis_url), amqp=amqp)
     celery.conf.update(
@@ -48,7 +49,7 @@ def make_celery(redis_url: str, amqp: "type[AMQP] | None" = None) -> "Celery":
 
 
 def _broker_url(redis_url: str) -> str:
-    """Celery's spelling: its scheme for sockets is redis+socket."""
+    """Return the URL in Celery's spelling: its scheme for sockets is redis+socket."""
     if redis_url.startswith("unix://"):
         return "redis+socket://" + redis_url.removeprefix("unix://")
     return redis_url

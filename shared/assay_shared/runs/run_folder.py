@@ -1,18 +1,18 @@
-"""One folder per run: everything that is needed to read, resume or repeat it.
+"""One folder per run: everything needed to read, resume or repeat the run.
 
 config.json        the resolved configuration, its git commit and package versions
 status.json        stage, step, state and, at the end, the outcome
-events.jsonl       what happened, one object a line (see `Event`)
+events.jsonl       events of the run, an object a line (see `Event`)
 tasks.jsonl        the tasks of the run with their roles
-policy/v000001/    published weights, one folder a version
-checkpoints/       what a resumed run starts from
-rollouts.jsonl     every group that was trained on
-failures/          tracebacks of unexpected ends, one file each
-evaluation/        one file per evaluation, with every sample
-rescored/          the same answers scored again, one comparison each time
+policy/v000001/    published weights, a folder per version
+checkpoints/       starting points of a resumed run
+rollouts.jsonl     every group used for training
+failures/          tracebacks of unexpected ends, a file each
+evaluation/        a file per evaluation, with every sample
+rescored/          comparisons of old and new scores of the same answers
 report.md .html .json, figures/
-.lock              the process that trains the run (see `run_lock`)
-.reserve           room for the last words of a run that ends because the disk is full
+.lock              the owner of the run (see `run_lock`)
+.reserve           reserved space for the last records of a run on a full disk
 """
 
 import json
@@ -27,7 +27,7 @@ from pydantic import BaseModel, ConfigDict, JsonValue, ValidationError
 
 from assay_shared.errors import Conflict, InvalidInput, NotFound
 
-#: What a run may be called: a folder's name that is safe in paths, addresses, logs and terminals.
+#: Pattern of a run's name: a folder name that is safe in paths, addresses, logs and terminals.
 RUN_NAME = r"[A-Za-z0-9][A-Za-z0-9_.-]{0,99}"
 _RESERVE = ".reserve"
 _RESERVED_BYTES = 64 * 1024
@@ -35,7 +35,7 @@ _BLOCK_BYTES = 64 * 1024
 
 
 class Event(BaseModel):
-    """One line of events.jsonl. `kind` says which fields `data` has."""
+    """A line of events.jsonl. `kind` determines the fields of `data`."""
 
     model_config = ConfigDict(frozen=True)
 
@@ -45,15 +45,15 @@ class Event(BaseModel):
 
 
 class RunStatus(BaseModel):
-    """status.json: where the run stands."""
+    """Content of status.json: state, stage and step of the run."""
 
-    #: created, queued, running, stopped, failed, finished; `unreadable` where the file is damaged.
+    #: created, queued, running, stopped, failed, finished; `unreadable` if the file is damaged.
     state: str = "created"
     stage: str = ""
     step: int = 0
     num_steps: int = 0
     message: str = ""
-    #: The process that trains the run, or trained it last.
+    #: The process that trains the run or last trained it.
     owner: str = ""
     updated: float = 0.0
 
@@ -66,11 +66,11 @@ class RunFolder:
 
     @classmethod
     def create(cls, path: Path) -> "RunFolder":
-        """A new folder at `path`.
+        """Create and return a new run folder.
 
         Raises:
-            Conflict: it is there already.
-            InvalidInput: its name cannot be a run's.
+            Conflict: `path` exists.
+            InvalidInput: the folder's name is not a valid run name.
         """
         check_run_name(path.name)
         try:
@@ -83,7 +83,7 @@ class RunFolder:
 
     @classmethod
     def open(cls, path: Path) -> "RunFolder":
-        """The folder of a run that was started before.
+        """Return the folder of an existing run.
 
         Raises:
             NotFound: there is no run at `path`.
@@ -120,13 +120,13 @@ class RunFolder:
         return self.path / "evaluation" / f"{name}.json"
 
     def record(self, kind: str, **data: JsonValue) -> Event:
-        """Append an event; the line is in the file when this returns."""
+        """Append an event and return it; the line is then in the file."""
         event = Event(time=time.time(), kind=kind, data=data)
         append_line(self.events, event.model_dump_json())
         return event
 
     def read_events(self) -> Iterator[Event]:
-        """All events so far; a line that is not written to its end, or damaged, is left out."""
+        """Yield all events so far; skip damaged and incomplete lines."""
         if not self.events.exists():
             return
         with self.events.open("rb") as lines:
@@ -144,7 +144,7 @@ class RunFolder:
         write_atomically(self.path / "status.json", stamped.model_dump_json(indent=2))
 
     def read_status_or_damage(self) -> RunStatus:
-        """The status; state `unreadable`, with the reason, where status.json cannot be read."""
+        """Return the status, or state `unreadable` with the reason if it cannot be read."""
         try:
             return self.read_status()
         except (OSError, ValueError) as error:
@@ -152,31 +152,32 @@ class RunFolder:
             return RunStatus(state="unreadable", message=f"status.json cannot be read: {reason}")
 
     def reserve_room(self) -> None:
-        """Keep some room on the disk for `release_room`."""
+        """Reserve disk space; `release_room` frees it."""
         reserve = self.path / _RESERVE
         if not reserve.exists() or reserve.stat().st_size < _RESERVED_BYTES:
             reserve.write_bytes(os.urandom(_RESERVED_BYTES))  # zeros could be stored as a hole
 
     def release_room(self) -> None:
-        """Give the kept room back, so that the run's end can be written to a full disk."""
+        """Free the reserved space, so that the run's end can be written to a full disk."""
         (self.path / _RESERVE).unlink(missing_ok=True)
 
 
 def check_run_name(name: str) -> None:
-    """
+    """Check the name of a run.
+
     Raises:
-        InvalidInput: no run can have this name.
+        InvalidInput: `name` is not a valid run name.
     """
     if not re.fullmatch(RUN_NAME, name):
         raise InvalidInput(
-            f"{name[:200]!r} is no name for a run",
+            f"{name[:200]!r} is not a valid run name",
             field="name",
             hint="letters, digits, '_', '.' and '-', 100 at most, a letter or digit first",
         )
 
 
 def read_event(line: bytes) -> Event | None:
-    """The event of a line of events.jsonl; None for a damaged line or one without its end."""
+    """Return the event of a line of events.jsonl, or None if it is damaged or incomplete."""
     if not line.endswith(b"\n"):
         return None
     try:
@@ -186,7 +187,7 @@ def read_event(line: bytes) -> Event | None:
 
 
 def append_line(path: Path, line: str) -> None:
-    """Add one line: readers never see half of two, and a failed write leaves nothing behind.
+    """Append a line. A failed write leaves nothing behind; a partial last line is removed first.
 
     Raises:
         OSError: the line could not be written.
@@ -204,7 +205,7 @@ def append_line(path: Path, line: str) -> None:
 
 
 def _whole_lines(file: FileIO) -> int:
-    """The size of the file without a last line that a killed process left half written."""
+    """Cut off a last line left incomplete by a killed process; return the size of the rest."""
     size = end = file.seek(0, os.SEEK_END)
     if size > 0:
         file.seek(size - 1)
@@ -224,7 +225,7 @@ def _whole_lines(file: FileIO) -> int:
 
 
 def write_atomically(path: Path, text: str) -> None:
-    """Replace `path` as a whole: a reader sees the old text or the new, never a part."""
+    """Replace `path` as a whole: a reader sees either the old text or the new."""
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.partial")
     with partial.open("w") as file:

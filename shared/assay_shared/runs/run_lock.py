@@ -1,7 +1,7 @@
-"""The lock of a run folder: at most one process trains a run, and others can tell which.
+"""The lock of a run folder: at most one process trains a run, and others can read its name.
 
-`.lock` holds the owner's name as JSON. The kernel releases the lock when its process ends, however
-that happens, so the file of a dead owner says nothing.
+`.lock` holds the owner's name as JSON. The kernel releases the lock when its process ends for any
+reason, so a name in an unlocked file has no meaning.
 """
 
 import fcntl
@@ -18,13 +18,13 @@ from pydantic import BaseModel, ValidationError
 from assay_shared.errors import Conflict
 
 LOCK = ".lock"
-#: A reader of the owner's name holds the lock for microseconds; so often an owner tries again.
+#: Attempts to take the lock: a reader of the owner's name holds it for microseconds.
 _ATTEMPTS = 10
 _PAUSE_S = 0.01
 
 
 class Owner(BaseModel):
-    """The process that holds a run."""
+    """The owner of a run: the process that trains it."""
 
     pid: int
     host: str
@@ -50,10 +50,10 @@ class Owner(BaseModel):
 
 @contextmanager
 def held(folder: Path) -> Iterator[Owner]:
-    """Hold the run in `folder` within the block; yields the name of this process.
+    """Hold the run in `folder` within the block; yield this process as its owner.
 
     Raises:
-        Conflict: another process holds it; names that process.
+        Conflict: another process holds the run; the message names it.
     """
     fd = os.open(folder / LOCK, os.O_RDWR | os.O_CREAT, 0o644)
     try:
@@ -61,7 +61,7 @@ def held(folder: Path) -> Iterator[Owner]:
             owner = _read(fd) or "another process"
             raise Conflict(
                 f"run {folder.name} belongs to {owner}",
-                hint="wait until it ends, or stop it; two would destroy each other's work",
+                hint="wait until it ends, or stop it; two owners would overwrite each other's work",
             )
         owner = Owner.this_process()
         os.ftruncate(fd, 0)
@@ -72,7 +72,7 @@ def held(folder: Path) -> Iterator[Owner]:
 
 
 def owner_of(folder: Path) -> Owner | None:
-    """The living process that holds the run; None if no process does.
+    """Return the process that holds the run, or None.
 
     Raises:
         OSError: the lock cannot be read.
@@ -103,7 +103,7 @@ def _take(fd: int) -> bool:
 
 
 def _read(fd: int) -> Owner | None:
-    """The name in the file; None where it is not written yet or cannot be read."""
+    """Return the owner in the file, or None if it is not written yet or cannot be read."""
     try:
         return Owner.model_validate_json(os.pread(fd, 10_000, 0))
     except ValidationError:

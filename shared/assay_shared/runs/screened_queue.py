@@ -1,8 +1,8 @@
-"""A Celery app for workers that outlive malformed messages.
+"""A Celery app whose workers survive malformed messages.
 
-Celery and kombu parse what they take from Redis in the worker's main loop, where an unexpected
-form ends the worker; the message then ends the next one. Here each message is looked at first, and
-what is not a call of the expected task goes to the dead letters.
+Celery and kombu parse messages from Redis in the worker's main loop. A message of an unexpected
+form ends the worker, and then the next worker. This app checks each message first, and moves
+everything but calls of the expected task to the dead letters.
 """
 
 import base64
@@ -19,12 +19,12 @@ from redis.exceptions import RedisError
 
 from assay_shared.runs.queue import make_celery
 
-#: Gets the queue, a word for the reason, the reason for people, and the message.
+#: Arguments: the queue, the reason as a word, the reason for people, and the message.
 Bury = Callable[[str, str, str, bytes], None]
 
 
 class Malformed(ValueError):
-    """A message that is not a call of the expected task."""
+    """A message other than a call of the expected task."""
 
     def __init__(self, reason: str, detail: str) -> None:
         super().__init__(detail)
@@ -32,14 +32,15 @@ class Malformed(ValueError):
 
 
 def make_screened_celery(redis_url: str, queue: str, task: str, bury: Bury) -> Celery:
-    """An app whose workers take only calls of `task` with one object from `queue`."""
+    """Return an app with workers that take only calls of `task` with one object from `queue`."""
     return make_celery(redis_url, amqp=_screened_amqp(queue, task, bury))
 
 
 def check_call(message: object, task: str) -> None:
-    """
+    """Check a message of the queue.
+
     Raises:
-        Malformed: `message` is not Celery's form of a call of `task` with one JSON object.
+        Malformed: `message` is not Celery's form of a call of `task` with a JSON object.
     """
     if not isinstance(message, dict):
         raise Malformed("not_an_envelope", "the message is not a JSON object")
@@ -71,13 +72,13 @@ def _check_body(body: object, encoding: object) -> None:
 
 
 class _Channel(kombu_redis.Channel):
-    """Takes items off the list; one that is not JSON, or is not a call of the task, is buried."""
+    """Channel that buries an item of the list unless it is JSON and a call of the task."""
 
     queue: str
     bury: Bury
 
     def _brpop_read(self, **options: Any) -> Any:
-        """As kombu's, which forgets what it took where that cannot be parsed."""
+        """Read an item as kombu does, but bury an unusable item; kombu would lose it."""
         taken: list[bytes] = []
         client = self.client
         parse = client.parse_response
@@ -103,13 +104,17 @@ class _Channel(kombu_redis.Channel):
 
 
 class _Transport(kombu_redis.Transport):
-    """Hands messages to Celery, if they are calls of the task."""
+    """Transport that passes only calls of the task to Celery."""
 
     queue: str
     task: str
 
     def _deliver(self, message: Any, queue: str) -> None:
-        """Raises Malformed."""
+        """Pass a message to Celery.
+
+        Raises:
+            Malformed: it is not a call of the task, or Celery refuses it.
+        """
         if queue != self.queue:
             super()._deliver(message, queue)  # type: ignore[no-untyped-call]
             return
@@ -119,12 +124,12 @@ class _Transport(kombu_redis.Transport):
         except (RedisError, OSError, *self.connection_errors, *self.channel_errors):
             raise
         except Exception as error:
-            # Whatever Celery makes of odd headers.
+            # Celery can raise anything on unexpected headers.
             self._forget(message["properties"]["delivery_tag"])
             raise Malformed("refused", f"{type(error).__name__}: {error}") from error
 
     def _forget(self, tag: str) -> None:
-        """Acknowledge a message that Celery had taken, so that it does not come back."""
+        """Acknowledge a message already taken by Celery; otherwise Redis delivers it again."""
         for channel in self.channels:
             try:
                 channel.qos.get(tag)
@@ -134,7 +139,7 @@ class _Transport(kombu_redis.Transport):
 
 
 def _screened_amqp(queue: str, task: str, bury: Bury) -> type[AMQP]:
-    """The class by which Celery connects; its connections know what to look for."""
+    """Return an AMQP class for Celery; its connections check messages for `task`."""
     known = {"queue": queue, "task": task, "bury": staticmethod(bury)}
     channel = type("Channel", (_Channel,), known)
     transport = type("Transport", (_Transport,), known | {"Channel": channel})

@@ -1,4 +1,4 @@
-"""Bounded concurrency with a bounded, fair queue: what does not fit is refused at once."""
+"""Bounded concurrency with a bounded, fair queue; requests beyond the queue are refused at once."""
 
 import asyncio
 from collections import Counter, OrderedDict, deque
@@ -7,15 +7,15 @@ from assay_shared.errors import Overloaded
 
 
 class FairLimiter:
-    """Lets `max_running` in at a time and `max_waiting` queue.
+    """A gate for at most `max_running` running and `max_waiting` waiting requests.
 
-    Clients take turns, and each client's requests are served in their order. Where the queue is
-    full, a newcomer takes the place of the last request of the client that has most in it, if that
-    is more than its own.
+    Clients take turns, and the requests of a client are served in order. If the queue is full, a
+    new request evicts the newest request of the client with the most waiting requests, provided
+    this client has more waiting than the new request's client would have.
 
-    A request that rests lends its place to another, until `max_held` requests are inside. With
-    `min_share`, one client may have at most as many requests inside as there is room left for, and
-    `min_share` in any case, so that no client takes all the room.
+    A resting request lends its place to another, until `max_held` requests are inside. With
+    `min_share`, a client may hold as many places as are free, and at least `min_share`, so that no
+    client takes all places.
     """
 
     def __init__(
@@ -38,8 +38,8 @@ class FairLimiter:
         self._refusal = refusal
         #: The waiting requests of each client; the first client has the next turn.
         self._queues: OrderedDict[str, deque[asyncio.Future[None]]] = OrderedDict()
-        #: The requests inside, of each client: all, those that have a place, and those that took
-        #: their place back after a rest, whether there was one or not.
+        #: Requests by client: inside (`_held`), and running (`_active`). `_num_woken` is the number
+        #: of requests running again after a rest, even if no place was free.
         self._held: Counter[str] = Counter()
         self._active: Counter[str] = Counter()
         self._num_held = 0
@@ -52,7 +52,7 @@ class FairLimiter:
         return self._num_held - self.num_running
 
     def enter(self, client: str = "") -> "LimiterEntry":
-        """Hold one place within the block.
+        """Return a context manager; the block holds a place.
 
         Raises:
             Overloaded: the queue is full, or this request has waited for too long.
@@ -60,7 +60,7 @@ class FairLimiter:
         return LimiterEntry(self, client)
 
     async def take(self, client: str) -> "LimiterPlace":
-        """Return a place as soon as there is one; it must be given back by `leave`."""
+        """Wait for a place and return it; the caller must give it back with `leave`."""
         if client not in self._queues and self._has_room_for(client):
             self._let_in(client)
         else:
@@ -72,8 +72,8 @@ class FairLimiter:
         own = self._held[client]
         if free <= 0 or own >= max(free, self._min_share):
             return False
-        # Requests that came back from a rest may be more than there are places. They delay new
-        # requests of the clients that have some inside, and nobody else's.
+        # More requests may resume from a rest than there are places. They delay new requests of
+        # clients with running requests only; otherwise these clients would delay all others.
         counted = self.num_running if self._active[client] else self.num_running - self._num_woken
         return counted < self._max_running
 
@@ -109,13 +109,13 @@ class FairLimiter:
         self._run(place.client, 1)
 
     def _admit(self) -> None:
-        """Give turns to those who wait, as long as there is room for one."""
+        """Admit waiting requests as long as there is room."""
         while (client := self._next_client()) is not None:
             turn = self._queues[client][0]
             self._remove(client, turn)
             if client in self._queues:
                 self._queues.move_to_end(client)
-            if not turn.done():  # else its request has left in this very moment
+            if not turn.done():  # else its request was cancelled just now
                 self._let_in(client)
                 turn.set_result(None)
 
@@ -138,7 +138,7 @@ class FairLimiter:
             if turn.cancelled():
                 self._remove(client, turn)
             elif turn.exception() is None:
-                self.leave(LimiterPlace(self, client))  # its turn had come
+                self.leave(LimiterPlace(self, client))  # the request was admitted just before
             raise
         finally:
             expiry.cancel()
@@ -149,7 +149,11 @@ class FairLimiter:
             turn.set_exception(self._refuse(f"no room within {self._max_wait_s} s"))
 
     def _make_room(self, client: str) -> None:
-        """Refuse the newest request of the greediest client; this one, if that is its own."""
+        """Evict the newest request of the client with the most waiting, or refuse this one.
+
+        Raises:
+            Overloaded: no other client has more requests waiting than this client would have.
+        """
         own = len(self._queues.get(client, ()))
         greediest = max(self._queues, key=lambda name: len(self._queues[name]), default=client)
         if len(self._queues.get(greediest, ())) <= own + 1:
@@ -172,7 +176,7 @@ class FairLimiter:
 
 
 class LimiterEntry:
-    """A block within which a place is held: half of what it costs as a generator."""
+    """Context manager that holds a place; costs half of a generator-based context manager."""
 
     __slots__ = ("_client", "_gate", "_place")
 
@@ -189,17 +193,17 @@ class LimiterEntry:
 
 
 class LimiterPlace:
-    """A request inside a gate."""
+    """The place of a request inside a gate."""
 
     def __init__(self, gate: FairLimiter, client: str) -> None:
         self._gate = gate
         self.client = client
         self.is_resting = False
-        #: Whether it has its place back after a rest.
+        #: True once the request has resumed after a rest.
         self.is_woken = False
 
     def rest(self, is_resting: bool) -> None:
-        """Lend the place to another request; or take it back, even if there is none left."""
+        """Lend the place to another request, or take it back even if no place is free."""
         if is_resting and not self.is_resting:
             self._gate.rest(self)
         elif not is_resting and self.is_resting:

@@ -1,4 +1,4 @@
-"""Running things side by side."""
+"""Runs coroutines concurrently, and raises the first error alone."""
 
 import asyncio
 from collections.abc import Coroutine, Iterable
@@ -8,9 +8,12 @@ Result = TypeVar("Result")
 
 
 async def gather(work: Iterable[Coroutine[Any, Any, Result]]) -> list[Result]:
-    """All results, in order. The first error ends the others and is raised by itself."""
+    """Return all results, in order. The first error cancels the other coroutines and is raised.
+
+    It is raised without an exception group.
+    """
     waiting = list(work)
-    if len(waiting) == 1:  # needs no task of its own
+    if len(waiting) == 1:  # a single coroutine needs no task
         return [await waiting[0]]
     try:
         async with asyncio.TaskGroup() as group:

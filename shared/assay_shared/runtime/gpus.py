@@ -1,8 +1,8 @@
-"""The GPUs of this host, without any library that drives them."""
+"""Counts the GPUs of this host without a CUDA library."""
 
 from pathlib import Path
 
 
 def num_gpus() -> int:
-    """NVIDIA's that this process may use: in a container, those that were given to it."""
+    """Return the number of NVIDIA GPUs visible here: in a container, only its assigned GPUs."""
     return sum(path.name.removeprefix("nvidia").isdigit() for path in Path("/dev").glob("nvidia*"))

@@ -1,7 +1,8 @@
-"""`python -I guard.py COMMAND...`: a command that never outlives whoever holds this one's input.
+"""`python -I guard.py COMMAND...`: runs a command and kills it when the guard's input ends.
 
-For programs of others, which do not tie themselves to their parent. When standard input ends, the
-whole session is killed, stopped processes and grandchildren included. Imports nothing of Assay.
+For programs of others, because they do not tie themselves to their parent. When standard input
+ends, the guard kills its whole session, including stopped processes and grandchildren. This module
+imports nothing of Assay.
 """
 
 import os

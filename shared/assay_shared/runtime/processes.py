@@ -1,4 +1,4 @@
-"""Child processes that cannot be left behind, and what is needed to end them in order."""
+"""Child processes: started with a tie to their parent, and ended in order."""
 
 import ctypes
 import os
@@ -21,7 +21,7 @@ def spawn(
     environment: dict[str, str] | None = None,
     pass_fds: Sequence[int] = (),
 ) -> subprocess.Popen[bytes]:
-    """Start one of our own commands in a session of its own, with its output in `log`."""
+    """Start an Assay command in its own session; append its output to `log`."""
     log.parent.mkdir(parents=True, exist_ok=True)
     with log.open("ab") as output:
         return subprocess.Popen(
@@ -38,7 +38,7 @@ def spawn(
 def spawn_silent(
     command: Sequence[str], *, environment: dict[str, str], pass_fds: Sequence[int] = ()
 ) -> subprocess.Popen[bytes]:
-    """Start one of our own commands in a session of its own; what it prints is dropped."""
+    """Start an Assay command in its own session; drop its output."""
     return subprocess.Popen(
         command,
         stdin=subprocess.DEVNULL,
@@ -51,9 +51,9 @@ def spawn_silent(
 
 
 def tie_to_parent() -> None:
-    """In a spawned process: have the kernel end it when its parent ends, however that happens.
+    """Have the kernel end this spawned process when its parent ends for any reason.
 
-    The child asks for this itself: code between fork and exec is not safe beside threads.
+    The child makes this call: code between fork and exec is not safe in a parent with threads.
     """
     parent = os.environ.get(_PARENT)
     if parent is not None:
@@ -61,21 +61,23 @@ def tie_to_parent() -> None:
 
 
 def tie_to(parent: int) -> None:
-    """The same for a child whose parent's id is known otherwise: a pool's initialiser."""
+    """Tie this process to `parent` as `tie_to_parent` does; for the initialiser of a pool."""
     ctypes.CDLL(None, use_errno=True).prctl(_PR_SET_PDEATHSIG, signal.SIGTERM)
-    if os.getppid() != parent:  # it ended before the line above
+    if os.getppid() != parent:  # the parent ended before the line above
         sys.exit(0)
 
 
 def raise_descriptor_limit() -> None:
-    """Allow this process as many open files as it may have: each connection is one, and the usual
-    soft limit, 1024, is less than the requests that may wait."""
+    """Raise this process's limit on open files to its hard limit.
+
+    Each connection is an open file, and more requests may wait than the usual soft limit of 1024.
+    """
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
 
 
 def end(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:
-    """Ask all to end, give them `grace_s` together, then kill what is left of their sessions."""
+    """Send SIGTERM to all, wait `grace_s` in total, then kill the sessions still running."""
     for process in processes:
         if process.poll() is None:
             process.terminate()
@@ -83,7 +85,7 @@ def end(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:
 
 
 def wait_or_kill(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -> None:
-    """Give those that were asked to end `grace_s` together; kill what is left after it."""
+    """Wait `grace_s` in total for processes asked to end, then kill the sessions still running."""
     deadline = time.monotonic() + grace_s
     for process in processes:
         try:
@@ -94,5 +96,5 @@ def wait_or_kill(processes: Sequence[subprocess.Popen[bytes]], grace_s: float) -
 
 
 def last_lines(log: Path, number: int) -> list[str]:
-    """The end of a log, for a message."""
+    """Return the last `number` lines of a log."""
     return log.read_text(errors="replace").splitlines()[-number:] if log.exists() else []

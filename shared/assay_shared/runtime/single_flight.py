@@ -1,4 +1,4 @@
-"""Work that many ask for at once is done once."""
+"""Sharing of concurrent work: calls with the same key get the result of a single run."""
 
 import asyncio
 from collections.abc import Callable, Coroutine, Hashable
@@ -15,16 +15,17 @@ class _Flight(Generic[Result]):
 
 
 class SingleFlight(Generic[Result]):
-    """Runs one piece of work per key at a time; whoever asks meanwhile shares its result.
+    """Table of running work: at most one run per key, and all callers share its result.
 
-    One who stops waiting does not stop the work for the others; the last one does.
+    A cancelled caller does not stop the work for the other callers. When the last caller is
+    cancelled, the work is cancelled.
     """
 
     def __init__(self) -> None:
         self._flights: dict[Hashable, _Flight[Result]] = {}
 
     async def run(self, key: Hashable, work: Callable[[], Coroutine[Any, Any, Result]]) -> Result:
-        """The result of the work that is under way for `key`, or is begun with `work`."""
+        """Return the result of the running work for `key`; start `work` if none is running."""
         loop = asyncio.get_running_loop()
         flight = self._flights.get(key)
         if flight is None:
@@ -45,7 +46,7 @@ class SingleFlight(Generic[Result]):
         flight: _Flight[Result],
         work: Callable[[], Coroutine[Any, Any, Result]],
     ) -> None:
-        # Each gets the result from here: `asyncio.shield` would take another turn of the loop.
+        # Set the result of each caller here: `asyncio.shield` would cost another turn of the loop.
         try:
             found = await work()
         except BaseException as error:
@@ -63,7 +64,7 @@ class SingleFlight(Generic[Result]):
                 one.set_result(found)
 
     def _forget(self, key: Hashable, flight: _Flight[Result]) -> bool:
-        """Return whether it was the flight of its key until now."""
+        """Remove `flight`; return False if it was not the current flight of `key`."""
         if self._flights.get(key) is not flight:
             return False
         del self._flights[key]

@@ -1,9 +1,9 @@
-"""The process behind `workers`: it imports what the calls need, and forks a child for each slot.
+"""The process behind `workers`: imports the modules of the calls, and forks a child for each slot.
 
-A slot is a socket on which one child takes one call after the other. In: a JSON line `{"number",
+A slot is a socket; its child takes calls one after the other. In: a JSON line `{"number",
 "function", "args", "cpu_s", "wall_s"}`. Out: a JSON line with the same number and a `result`, an
 `error` (as `errors.to_body` writes it) or `spent`. When a child ends within a call, this process
-writes `{"died": signal}` in its place and forks the next one.
+writes `{"died": signal}` in its place and forks the next child.
 """
 
 import gc
@@ -22,9 +22,9 @@ from assay_shared.errors import AssayError, InternalFault, to_body
 from assay_shared.runtime.processes import tie_to, tie_to_parent
 
 _OF_SHORT_CALLS, _OF_LONG_CALLS = 1, 19
-#: A third of the share of a session that gives way to nobody.
+#: Autogroup niceness: the session gets a third of a normal session's processor time.
 _SESSION_NICE = "5"
-#: What these say of a call: its memory or its stack is used up.
+#: Exceptions of a call that has used up its memory or its stack.
 _SPENT = (MemoryError, RecursionError)
 
 
@@ -42,7 +42,7 @@ def main(settings: dict[str, Any]) -> None:
     if settings["room_bytes"] is not None:
         most = _mapped_bytes() + settings["room_bytes"]
     resource.setrlimit(resource.RLIMIT_AS, (most, most))
-    gc.freeze()  # the children share it
+    gc.freeze()  # so that the children share these objects instead of copying them
     niceness = {int(slot): nice for slot, nice in settings["slots"].items()}
     modules = settings["modules"]
     running = {_fork(slot, nice, niceness, modules): slot for slot, nice in niceness.items()}
@@ -75,10 +75,10 @@ def _fork(slot: int, nice: int, slots: dict[int, int], modules: Sequence[str]) -
 
 
 def _freshen(modules: Sequence[str]) -> None:
-    """Let the modules do what the first call would otherwise have to.
+    """Call `freshen` of the modules, to do the slow work of a first call in advance.
 
-    A child shares memory with its parent, and copies what it touches: its first call takes three
-    times as long as the next, and would seem to be a long one.
+    A child shares memory with its parent and copies each page it touches. Its first call takes
+    three times as long as the next, and would be taken for a long call.
     """
     for name in modules:
         getattr(sys.modules[name], "freshen", lambda: None)()
@@ -87,7 +87,7 @@ def _freshen(modules: Sequence[str]) -> None:
 def _give_way(nice: int) -> None:
     os.nice(nice)
     if nice >= _OF_LONG_CALLS:
-        # Linux shares processor time between sessions first, whatever their processes' niceness.
+        # Linux first divides processor time between sessions, regardless of process niceness.
         os.setsid()
         with suppress(OSError):
             Path("/proc/self/autogroup").write_text(_SESSION_NICE)
@@ -98,7 +98,7 @@ def _serve(slot: int) -> NoReturn:
         for line in calls:
             try:
                 call = json.loads(line)
-            except ValueError:  # the rest of a call that ended with the child before
+            except ValueError:  # the rest of a call to the previous child
                 continue
             if not _tell(slot, {"number": call["number"]} | _answer(call)):
                 break
@@ -106,7 +106,7 @@ def _serve(slot: int) -> NoReturn:
 
 
 def _answer(call: dict[str, Any]) -> dict[str, object]:
-    # Their signals end the process, whatever it does: no library can catch or delay them.
+    # Without handlers, the timers' signals end the process; no Python code can delay them.
     signal.setitimer(signal.ITIMER_PROF, call["cpu_s"])
     signal.setitimer(signal.ITIMER_REAL, call["wall_s"])
     try:
@@ -130,8 +130,8 @@ def _find(function: str) -> Callable[..., object]:
 
 
 def _tell(slot: int, reply: dict[str, object]) -> bool:
-    """Write a reply; returns whether anybody is there to read it."""
-    # The line break ends what a child that died may have begun to write.
+    """Write a reply; return False if the parent has closed the socket."""
+    # The line break ends a partial reply of a dead child.
     left = b"\n" + json.dumps(reply).encode() + b"\n"
     try:
         while left:

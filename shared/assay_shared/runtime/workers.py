@@ -1,8 +1,8 @@
-"""Calls in other processes, with limits on processor time and memory, for texts of strangers.
+"""Calls in worker processes with limits on processor time and memory, for untrusted texts.
 
-A call begins on a level with little processor time. One that needs more is ended and begins again
-on the next level, in other processes of a lower priority: short calls never wait behind long ones.
-On each level clients take turns.
+A call begins on a level with little processor time. A call that needs more is ended and begins
+again on the next level, in other processes of lower priority, so short calls never wait behind
+long calls. On each level clients take turns.
 """
 
 import asyncio
@@ -23,24 +23,24 @@ from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.runtime.processes import spawn_silent
 from assay_shared.telemetry.context import client
 
-#: Processor time of the levels before the last; how nice the processes of each level are, and how
-#: many there are for each core: so many long calls may come at once before a short one waits.
+#: Processor time of the levels before the last; niceness of the processes of each level, and their
+#: number per core. A short call waits only if all processes of the first level run long calls.
 _LEVELS_S = (0.06, 0.5)
 _NICE = (1, 15, 19)
 _PER_CORE = (4, 2, 1)
 _MEMORY_BYTES = 2 * 2**30
-#: Wall time for each second of processor time: as much as 60 busy processes on a core leave.
+#: Wall time for each second of processor time: enough on a core with 60 busy processes.
 _WALL_PER_CPU_S, _MIN_WALL_S = 60.0, 60.0
 _GRACE_S = 5.0
 _MAX_WAITING, _MAX_WAIT_S = 4096, 120.0
 _PIECE_BYTES = 2**16
-#: How a process ends that has used up its processor time, or its stack.
+#: Signals that end a process which has used up its processor time or its stack.
 _SPENT = {signal.SIGPROF: "processor time", signal.SIGSEGV: "stack"}
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
 
 
 class Workers:
-    """Processes on levels, started with the first call; a core has one for the longest calls."""
+    """Worker processes on levels, started with the first call; each core has one for long calls."""
 
     def __init__(
         self,
@@ -51,16 +51,16 @@ class Workers:
         room_bytes: int | None = None,
         max_reply_bytes: int = 2**20,
     ) -> None:
-        """All levels, without processes yet.
+        """Store the settings; the first call starts the processes.
 
         Args:
-            modules: imported once, before the processes are forked; a function `warm_up` in one of
-                them is called then, and `freshen` in each process for short calls when it begins.
+            modules: imported once, before the processes are forked. The function `warm_up` of a
+                module is then called, and `freshen` at the start of each process for short calls.
             num: the number of cores to use, by default all.
-            prepare: a function, and texts to call it with, before the processes are forked.
-            room_bytes: memory of a call beside what is there before it; by default, all that a
-                process has is bounded.
-            max_reply_bytes: of the JSON that a call returns.
+            prepare: a function and its texts, called before the processes are forked.
+            room_bytes: memory a call may add to its process; by default, the limit is on all
+                memory of the process.
+            max_reply_bytes: limit on the JSON result of a call.
         """
         self._modules = tuple(modules)
         self._prepare = list(prepare)
@@ -71,13 +71,13 @@ class Workers:
         self._process: subprocess.Popen[bytes] | None = None
 
     async def call(self, function: str, *args: JsonValue, cpu_s: float) -> JsonValue:
-        """What a function of this name, as in `package.module:function`, returns.
+        """Return the result of `function`, named as in `package.module:function`.
 
         Raises:
-            TooHard: it takes more than `cpu_s` of processor time, or too much memory.
-            TimedOut: the machine has no processor time to give.
+            TooHard: the call takes more than `cpu_s` of processor time, or too much memory.
+            TimedOut: the machine has no processor time left for the call.
             Overloaded: too many calls of this client wait already.
-            AssayError: what the function raises; InternalFault for any other exception of its.
+            AssayError: raised by the function; any other exception becomes InternalFault.
         """
         self.start()
         levels = list(zip((*_LEVELS_S, cpu_s), self._levels, strict=True))
@@ -99,7 +99,7 @@ class Workers:
             level.close()
 
     def start(self) -> None:
-        """Start the processes, if they do not live; the first call does so too."""
+        """Start the processes unless they run; the first call does so too."""
         if self._process is not None and self._process.poll() is None:
             return
         self.close()
@@ -129,14 +129,14 @@ class Workers:
 
 
 def _environment() -> dict[str, str]:
-    """Without secrets: a library that runs a stranger's text would find them."""
+    """Return an environment without secrets; otherwise an untrusted text could reach them."""
     kept = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
     threads = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
     return kept | threads | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
 
 
 class _Level:
-    """The processes of one priority, and the calls that wait for them."""
+    """Processes of one priority, and the queue of calls for them."""
 
     def __init__(self) -> None:
         self._slots: list[_Slot] = []
@@ -155,7 +155,8 @@ class _Level:
         if self._gate is None:
             num = len(self._slots)
             self._gate = FairLimiter(num, _MAX_WAITING, max_wait_s=_MAX_WAIT_S)
-        # Who stops waiting does not stop the process: its limit does, and then it is free again.
+        # A cancelled caller does not stop the process; the process's own limit does, and only then
+        # is its slot free again.
         work = asyncio.ensure_future(self._call(self._gate, function, args, cpu_s))
         return await asyncio.shield(work)
 
@@ -164,7 +165,7 @@ class _Level:
     ) -> JsonValue:
         async with gate.enter(client()):
             slot = self._free.pop()
-            # A slot whose process has ended comes last: its next process takes a while.
+            # A slot with an ended process goes last: forking its next process takes a while.
             place = 0
             try:
                 reply = await slot.ask(function, args, cpu_s)
@@ -175,7 +176,7 @@ class _Level:
 
 
 def _read(reply: dict[str, Any], cpu_s: float) -> JsonValue:
-    """The result in a reply. Raises as `Workers.call`."""
+    """Return the result in a reply. Raises as `Workers.call`."""
     if "result" in reply:
         result: JsonValue = reply["result"]
         return result
@@ -184,14 +185,14 @@ def _read(reply: dict[str, Any], cpu_s: float) -> JsonValue:
     if "error" in reply:
         raise from_body(ErrorBody.model_validate(reply["error"])) or InternalFault("a call broke")
     if reply["died"] == signal.SIGALRM:
-        raise TimedOut(f"{cpu_s:g} s of processor time were not to be had")
+        raise TimedOut(f"{cpu_s:g} s of processor time were not available")
     if reply["died"] in _SPENT:
         raise TooHard(f"it takes more than {cpu_s:g} s: its {_SPENT[reply['died']]} is used up")
     raise InternalFault(f"a worker process ended with signal {reply['died']}")
 
 
 class _Slot:
-    """This side of a process that takes one call at a time."""
+    """Parent's end of the socket to a process; the process takes calls one after the other."""
 
     def __init__(self, own: socket.socket, max_reply_bytes: int) -> None:
         self._socket = own
@@ -204,7 +205,7 @@ class _Slot:
         self._socket.close()
 
     async def ask(self, function: str, args: Sequence[JsonValue], cpu_s: float) -> dict[str, Any]:
-        """What the process answers, or how it ended."""
+        """Return the reply of the process, or the signal of its end as `died`."""
         self._number += 1
         wall_s = max(_MIN_WALL_S, cpu_s * _WALL_PER_CPU_S)
         call = {"function": function, "args": args, "cpu_s": cpu_s, "wall_s": wall_s}
@@ -218,7 +219,7 @@ class _Slot:
             raise TimedOut("a worker process does not answer") from error
 
     def _forget_unread(self) -> None:
-        """Drop what was said between two calls: a process ended while it had nothing to do."""
+        """Drop messages between two calls, such as the end of an idle process."""
         self._unread = b""
         with suppress(BlockingIOError):
             while self._socket.recv(_PIECE_BYTES):
@@ -235,7 +236,7 @@ class _Slot:
                 self._unread += piece
                 continue
             self._unread = rest
-            with suppress(ValueError):  # the beginning of a reply whose process ended
+            with suppress(ValueError):  # the beginning of a reply, cut off by its process's end
                 reply = json.loads(line)
                 if "died" in reply or reply.get("number") == self._number:
                     return dict(reply)

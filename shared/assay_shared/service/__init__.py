@@ -1,1 +1,1 @@
-"""What every HTTP service stands on."""
+"""Common base of all HTTP services: app, server, authentication, audit and JSON bodies."""

@@ -1,4 +1,4 @@
-"""The skeleton of a service: health, readiness, metrics, errors; routes are added to it."""
+"""Base app of every service: health, readiness, metrics and errors. A service adds its routes."""
 
 import logging
 import math
@@ -36,10 +36,10 @@ from assay_shared.telemetry.metrics import ServiceMetrics
 
 _log = logging.getLogger(__name__)
 
-_UNREADABLE = "the body must be JSON, in UTF-8, and must not nest by the hundreds"
-#: Traces and metrics are our own: FastAPI would look at each request whether it has any.
+_UNREADABLE = "the body must be UTF-8 JSON, nested less than 100 levels deep"
+#: Assay has its own traces and metrics; FastAPI's would cost time on each request.
 _NO_TELEMETRY: TelemetryConfig = {"tracing": False, "metrics": False, "logs": False}
-#: Characters of a client's own text in an error.
+#: Most characters of a client's text in an error.
 _MAX_ECHO = 200
 Lifespan = Callable[[FastAPI], AbstractAsyncContextManager[None]]
 
@@ -55,15 +55,15 @@ def create_service(
     body_limit_bytes: int | None = None,
     on_stop: Callable[[], None] = lambda: None,
 ) -> FastAPI:
-    """An app with everything that services have in common.
+    """Return an app with the common parts of all services.
 
     Args:
-        lifespan: opens and closes what the service holds.
-        not_ready_because: why the service cannot serve yet; None when it can.
-        health: facts to show on /health beside name and version.
-        cancel_on_disconnect: whether work ends with the connection of who asked for it.
-        body_limit_bytes: in place of the one in the settings.
-        on_stop: called as soon as a stop is asked for, before the requests in hand are waited for.
+        lifespan: opens and closes the resources of the service.
+        not_ready_because: returns why the service cannot serve yet, or None if it can.
+        health: returns facts to show on /health with name and version.
+        cancel_on_disconnect: if True, a request's work is cancelled when its client disconnects.
+        body_limit_bytes: overrides the limit in the settings.
+        on_stop: called as soon as a stop is requested, before waiting for requests in flight.
     """
     app = FastAPI(
         title=f"assay {name}", version=__version__, lifespan=lifespan, telemetry=_NO_TELEMETRY
@@ -96,12 +96,12 @@ def _add_probes(
 ) -> None:
     @app.get("/health", tags=["probes"])
     async def get_health() -> dict[str, JsonValue]:
-        """Alive, and what it is."""
+        """Return the service's name, version and facts, to show that it is alive."""
         return {"status": "ok", "service": name, "version": __version__} | health()
 
     @app.get("/ready", tags=["probes"])
     async def get_ready() -> dict[str, str]:
-        """Whether requests will be served now."""
+        """Return 200 if the service can serve requests now, else 503 with the reason."""
         reason = not_ready_because()
         if reason is not None:
             raise NotReady(reason, retry_after_s=1.0)
@@ -109,7 +109,7 @@ def _add_probes(
 
     @app.get("/metrics", tags=["probes"])
     async def get_metrics() -> Response:
-        """Prometheus metrics."""
+        """Return the metrics in Prometheus's text format."""
         return Response(generate_latest(app.state.metrics.registry), media_type=CONTENT_TYPE_LATEST)
 
 
@@ -133,7 +133,7 @@ def _add_error_handlers(app: FastAPI, name: str) -> None:
 
     @app.exception_handler(HTTPException)
     async def http(request: Request, error: HTTPException) -> JSONResponse:
-        if error.status_code == 400:  # what FastAPI makes of a body that it cannot parse
+        if error.status_code == 400:  # FastAPI could not parse the body
             return answer(InvalidInput(_UNREADABLE))
         kind = NotFound if error.status_code == 404 else InvalidInput
         response = answer(kind(f"{request.method} {request.url.path}: {error.detail}"))
@@ -143,17 +143,17 @@ def _add_error_handlers(app: FastAPI, name: str) -> None:
     @app.exception_handler(Exception)
     async def unknown(_: Request, error: Exception) -> JSONResponse:
         response = answer(InternalFault(f"{type(error).__name__}: {error}"))
-        # Starlette raises the error again, and uvicorn then closes the connection.
+        # Starlette raises the error again, and uvicorn then closes the connection; tell the client.
         response.headers["connection"] = "close"
         return response
 
 
 def describe_invalid(error: RequestValidationError) -> InvalidInput:
-    """The first thing wrong with a request: which field, what it is, what it should be."""
+    """Return the first error of a request, with its field, the value given and the rule broken."""
     first = error.errors()[0]
     if first["loc"] == ("body",) and first["type"] == "model_attributes_type":
         return InvalidInput(
-            "the body is no JSON object", hint="send one, with content-type: application/json"
+            "the body is not a JSON object", hint="send one, with content-type: application/json"
         )
     if first["type"] == "json_invalid":
         reason, place = first.get("ctx", {}).get("error", first["msg"]), first["loc"][-1]
@@ -172,7 +172,7 @@ def describe_invalid(error: RequestValidationError) -> InvalidInput:
 
 
 def _short(text: str) -> str:
-    """Bound a text that may hold a client's own, and make it one that UTF-8 can carry."""
+    """Return a text cut to `_MAX_ECHO` characters, with lone surrogates escaped for UTF-8."""
     if len(text) > _MAX_ECHO:
         text = f"{text[:_MAX_ECHO]}..."
     return text.encode(errors="backslashreplace").decode()

@@ -1,7 +1,7 @@
-"""Who did what and when: control actions, one JSON line each, on a logger of their own.
+"""Audit log of control actions: a JSON line for each with actor, time and outcome.
 
-A route whose declaration names an action (`access.needs`) is audited with each call, refused ones
-too. What a handler knows beside that (which version, which run) it adds with `note`.
+The lines go to a separate logger. If a route's declaration names an action (`auth.needs`), each
+call is audited, refused calls too. A handler adds details (a version, a run) with `note`.
 """
 
 import fcntl
@@ -22,7 +22,7 @@ from assay_shared.settings.environment import OWN, ServiceSettings
 from assay_shared.telemetry.logs import JsonFormatter
 
 _log = logging.getLogger("assay.audit")
-#: The client that has the service's own token: another part of Assay.
+#: Name of a client with the service's own token: another part of Assay.
 MESH = "mesh"
 _details: ContextVar[dict[str, object] | None] = ContextVar("audit_details", default=None)
 _REFUSED = frozenset({401, 403, 429})
@@ -30,21 +30,21 @@ _CLIENT_GONE = 499
 
 
 def note(**details: object) -> None:
-    """Add to the line of the action in hand, if there is one."""
+    """Add details to the audit line of the current request; do nothing outside a request."""
     noted = _details.get()
     if noted is not None:
         noted.update(details)
 
 
 def record(action: str, outcome: str, *, who: str, **details: object) -> None:
-    """Write one line."""
+    """Write an audit line."""
     fields = {"action": action, "outcome": outcome, "who": who, "details": details}
     _log.info("%s: %s", action, outcome, extra=fields)
 
 
 @contextmanager
 def recorded(action: str, **details: object) -> Iterator[None]:
-    """A command's action, done by this machine's user: written when it ends, however it does."""
+    """Write an audit line for a command of this machine's user when the block ends or raises."""
     outcome = "failed"
     try:
         yield
@@ -56,12 +56,12 @@ def recorded(action: str, **details: object) -> Iterator[None]:
 def _user() -> str:
     try:
         return getpass.getuser()
-    except (KeyError, OSError):  # a container's user needs no name
+    except (KeyError, OSError):  # a container's user may have no name
         return str(os.getuid())
 
 
 class Audit:
-    """Writes a line for each call of a route that names an action."""
+    """ASGI middleware that writes a line for each call of a route with an action."""
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
@@ -90,7 +90,7 @@ class Audit:
 
 
 def _who(scope: Connection) -> str:
-    """The client, or the address of one without a name."""
+    """Return the client's name, or its address if it has no name."""
     name = scope.get(CLIENT)
     if name is None:
         return f"address {(scope.get('client') or ('unknown',))[0]}"
@@ -108,9 +108,9 @@ def _outcome(status: int) -> str:
 
 
 class AuditFile(logging.Handler):
-    """Appends lines to a file that several processes share; a full one is set aside.
+    """Log handler that appends to a file shared by several processes, and rotates a full file.
 
-    `file.1` is the newest of those set aside; beyond `num_kept`, the oldest is deleted.
+    `file.1` is the newest rotated file; at most `num_kept` rotated files are kept.
     """
 
     def __init__(self, path: Path, max_bytes: int, num_kept: int) -> None:
@@ -120,7 +120,7 @@ class AuditFile(logging.Handler):
         self._num_kept = num_kept
 
     def emit(self, record: logging.LogRecord) -> None:
-        """A file that cannot be written is complained about on standard error, by logging."""
+        """Append a record's line; logging reports a failed write on standard error."""
         line = self.format(record) + "\n"
         try:
             self._append(line.encode())
@@ -131,7 +131,7 @@ class AuditFile(logging.Handler):
         self._path.parent.mkdir(parents=True, exist_ok=True)
         lock = self._path.with_name(self._path.name + ".lock")
         with lock.open("ab") as held:
-            fcntl.flock(held, fcntl.LOCK_EX)  # until it is closed
+            fcntl.flock(held, fcntl.LOCK_EX)  # held until the file is closed
             if self._path.exists() and self._path.stat().st_size + len(line) > self._max_bytes:
                 self._set_aside()
             with self._path.open("ab") as file:
@@ -148,8 +148,10 @@ class AuditFile(logging.Handler):
 
 
 def set_up_audit(service: str, settings: ServiceSettings, *, shown: bool = True) -> None:
-    """Send audit lines to the file, if one is set; and, if `shown`, where the log goes, whatever
-    its level."""
+    """Send audit lines to the file in the settings, if any, and if `shown`, also to the log.
+
+    The log's level does not apply to audit lines.
+    """
     _log.setLevel(logging.INFO)
     _log.propagate = shown
     for old in list(_log.handlers):

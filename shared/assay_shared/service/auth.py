@@ -1,10 +1,10 @@
-"""Who may ask a service for what: bearer tokens, scopes, and how often a key may ask.
+"""Authentication and authorization of requests: bearer tokens, scopes, and rate limits of keys.
 
-A route names its scope where it is declared:
+A route names its scope in its declaration:
 
     @app.post("/v1/pause", openapi_extra=needs(Scope.INFERENCE_CONTROL, action="pause"))
 
-With an action, each call of it is written to the audit log. A route that names nothing is open
+With an action, each call of the route is written to the audit log. A route without a scope is open
 only to keys without a list of scopes.
 """
 
@@ -25,31 +25,32 @@ from assay_shared.service.middleware import OPEN_PATHS, answer_error, find_heade
 from assay_shared.settings.api_keys import Scope
 from assay_shared.telemetry.context import client_scope
 
-#: Every key may read what routes there are.
+#: Paths open to every key: the documentation of the routes.
 FOR_ANY_KEY = frozenset({"/docs", "/docs/oauth2-redirect", "/redoc", "/openapi.json"})
-#: Where a request's connection keeps the name of its client.
+#: Key of the ASGI scope for the name of the request's client.
 CLIENT = "assay.client"
-#: And the classes that its generations may name; None where that is all.
+#: Key of the ASGI scope for the priorities its generations may name; the value None means all.
 PRIORITIES = "assay.priorities"
 _MAX_QUERY = 1024
 _SCOPE, _ACTION = "x-assay-scope", "x-assay-action"
-#: A browser sends what it has been told once with every request, whichever page made it ask.
+#: Methods a browser may authenticate by password or cookie. It sends both with requests of other
+#: sites' pages too, so other methods could change something for a stranger's page.
 _FOR_BROWSERS = frozenset({"GET", "HEAD"})
 
 
 def needs(scope: Scope, *, action: str | None = None) -> dict[str, Any]:
-    """A route's `openapi_extra`: the scope that it asks for, and the action that is audited."""
+    """Return the `openapi_extra` of a route with its required scope and its audited action."""
     return {_SCOPE: scope.value} | ({} if action is None else {_ACTION: action})
 
 
 def scope_of(route: BaseRoute | None) -> Scope | None:
-    """The scope that a route names, if it does."""
+    """Return the required scope of a route, or None."""
     named = _extra(route).get(_SCOPE)
     return None if named is None else Scope(named)
 
 
 def action_of(route: BaseRoute | None) -> str | None:
-    """What a call of a route does that is written to the audit log."""
+    """Return the action of a route for the audit log, or None."""
     action = _extra(route).get(_ACTION)
     return None if action is None else str(action)
 
@@ -63,10 +64,10 @@ def _find_route(routes: Iterable[BaseRoute], connection: Connection) -> BaseRout
 
 
 class BearerAuth:
-    """Asks for `Authorization: Bearer <token>` on all but the open paths.
+    """ASGI middleware that requires `Authorization: Bearer <token>` on all but the open paths.
 
-    To read, a browser may send the token as the password of any user (RFC 7617), or the cookie that
-    it got for a link. Whose token it is, is who asks.
+    To read, a browser may send the token as the password of any user (RFC 7617), or the cookie from
+    a dashboard link. The token identifies the client.
     """
 
     def __init__(
@@ -102,14 +103,14 @@ class BearerAuth:
             client.count()
             self._check_scope(client, scope)
         except AssayError as error:
-            # For metrics and audit: nobody else looks for the route of what is refused here.
+            # For metrics and audit: a request refused here never reaches the router.
             scope["route"] = _find_route(self._routes(), scope)
             return await answer_error(error, self._service, send)
         with client_scope(client.name):
             await self._app(scope, receive, send)
 
     async def _open(self, scope: Connection, send: Send) -> None:
-        """Exchange a link's code for a cookie, and go to the page."""
+        """Exchange a link's code for a cookie, and redirect to the page."""
         code = parse_qs(scope["query_string"][:_MAX_QUERY].decode("latin-1")).get("code", [""])[0]
         cookie = None if self._sessions is None else self._sessions.exchange(code)
         if cookie is None:
@@ -145,13 +146,13 @@ class BearerAuth:
             return  # it will be a 404 or 405
         needed = scope_of(route)
         if needed is None:
-            raise Forbidden(f"the key of {client.name!r} is for some scopes, and this has none")
+            raise Forbidden(f"the key of {client.name!r} has scopes, but this route names none")
         if needed not in client.scopes:
             raise Forbidden(f"the key of {client.name!r} lacks the scope {needed}")
 
 
 def _given_token(scope: Connection) -> str:
-    """Return what a request shows, or nothing, which is no client's token."""
+    """Return the token of a request, or ""; no client has an empty token."""
     scheme, _, credentials = find_header(scope, b"authorization").partition(" ")
     if scheme.lower() == "bearer":
         return credentials.strip()

@@ -1,8 +1,8 @@
-"""How a browser reads a service without a token typed: a link that is good once, then a cookie.
+"""Browser sessions without a typed token: a link opens once and gives the browser a cookie.
 
-The link's code and the cookie's value are the time at which they end and a MAC over that, keyed by
-the service's own token (RFC 2104): whoever has the token can make them, and nothing is kept.
-A cookie lets pages be read, and nothing be started or changed.
+The link's code and the cookie's value hold their expiry time, random bytes and a MAC of both, keyed
+by the service's own token (RFC 2104). Anybody with the token can make them, and the service stores
+no sessions. A cookie allows reading pages; it cannot start or change anything.
 """
 
 import hashlib
@@ -14,27 +14,27 @@ from http.cookies import CookieError, SimpleCookie
 COOKIE = "assay_session"
 #: The route that exchanges a link's code for a cookie.
 OPEN_ROUTE = "/open"
-#: How long a link may wait to be opened, and how long its cookie is good.
+#: Lifetimes of a link and of its cookie.
 LINK_S, COOKIE_S = 15 * 60, 7 * 24 * 3600
 _MAX_COOKIE_CHARS = 4096
 
 
 def make_link(url: str, token: str) -> str:
-    """Return an address of `url` that opens it once, in any browser, within `LINK_S`."""
+    """Return a link that opens `url` once, in any browser, within `LINK_S`."""
     code = _make(hashlib.sha256(token.encode()).digest(), "link", LINK_S)
     return f"{url.rstrip('/')}{OPEN_ROUTE}?code={code}"
 
 
 class BrowserSessions:
-    """Checks codes and cookies. `secret` is the digest of the service's own token."""
+    """Checker of codes and cookies; `secret` is the digest of the service's own token."""
 
     def __init__(self, secret: bytes) -> None:
         self._secret = secret
-        #: Codes that were used, until they would end by themselves.
+        #: Used codes and their expiry times; an expired code is dropped.
         self._used: dict[str, float] = {}
 
     def exchange(self, code: str) -> str | None:
-        """Return a cookie's value for a link's code; None for one that is wrong, old or used."""
+        """Return a cookie's value for a link's code, or None if the code is wrong, old or used."""
         now = time.time()
         self._used = {used: end for used, end in self._used.items() if end > now}
         end = _end_of(self._secret, "link", code)
@@ -44,7 +44,7 @@ class BrowserSessions:
         return _make(self._secret, "cookie", COOKIE_S)
 
     def is_good(self, cookie_header: str) -> bool:
-        """Return whether a request's cookies have one of ours that has not ended."""
+        """Return True if a request's cookies include a valid session that has not expired."""
         if COOKIE not in cookie_header or len(cookie_header) > _MAX_COOKIE_CHARS:
             return False
         try:
@@ -64,7 +64,7 @@ def _mac(secret: bytes, purpose: str, text: str) -> str:
 
 
 def _end_of(secret: bytes, purpose: str, value: str) -> float | None:
-    """Return when it ends, in seconds since the epoch; None if it is wrong or has ended."""
+    """Return the expiry time of a code or cookie in Unix time, or None if wrong or expired."""
     text, _, mac = value.rpartition(".")
     if not value.isascii() or not hmac.compare_digest(mac, _mac(secret, purpose, text)):
         return None

@@ -1,8 +1,8 @@
-"""What keeps a stranger's web page away from services that its reader's browser can reach.
+"""Protection of services from other sites' web pages in a user's browser.
 
-Two ways are closed. A page may send a form or a script's request to an address that it knows: such
-a request names its `Origin`. And a page's own name may be made to point to this machine (DNS
-rebinding): then `Host` is that name.
+Two attacks are blocked. A page sends a form or a script's request to a service's address: the
+`Origin` header names the page's site. A site's own name is made to point to this machine (DNS
+rebinding): the `Host` header has the site's name.
 """
 
 import base64
@@ -24,15 +24,16 @@ _SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 class BrowserGuard:
-    """Refuses hosts that are not this service's, and requests that another site's page made.
+    """ASGI middleware that refuses foreign hosts, and requests made by pages of other sites.
 
-    A request with a bearer token passes: no browser sends one that a page did not have.
+    A request with a bearer token passes the check of its origin: a browser never adds a bearer
+    token to a request of a page.
     """
 
     def __init__(
         self, app: ASGIApp, service: str, allowed_hosts: Sequence[str], *, has_keys: bool
     ) -> None:
-        """Let in any host where each request has to show a token and none is named."""
+        """Store the allowed hosts; without any, a service with keys accepts every host."""
         self._app = app
         self._service = service
         self._any_host = has_keys and not allowed_hosts
@@ -50,9 +51,9 @@ class BrowserGuard:
         host = find_header(scope, b"host")
         if not self._any_host and not self._is_own(host):
             raise Forbidden(
-                f"{host!r:.80} is no name of this service",
+                f"{host!r:.80} is not a name of this service",
                 field="host",
-                hint="ASSAY_ALLOWED_HOSTS names those that it may have",
+                hint="ASSAY_ALLOWED_HOSTS lists the allowed names",
             )
         if scope["method"] in _SAFE:
             return
@@ -62,13 +63,13 @@ class BrowserGuard:
             raise Forbidden(f"a page of {origin!r:.80} may not ask for this", field="origin")
 
     def _is_own(self, host: str) -> bool:
-        """Return whether a Host header is a known name, or an address, which no page can have."""
+        """Return True if a Host header is a known name, or an address: rebinding needs a name."""
         name = _without_port(host)
         return name in self._hosts or name.endswith(".localhost") or _is_address(name)
 
 
 def content_policy(page: str) -> str:
-    """Return the Content-Security-Policy of a page: its own scripts, styles and service alone."""
+    """Return a Content-Security-Policy that allows only the page's own scripts, styles, service."""
 
     def sources(tag: str) -> str:
         found = re.findall(rf"<{tag}>(.*?)</{tag}>", page, re.DOTALL)

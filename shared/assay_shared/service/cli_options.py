@@ -1,11 +1,11 @@
-"""Command-line options that all services have."""
+"""Command-line options common to all services."""
 
 from typing import Annotated, Any
 
 import typer
 
 HostOption = Annotated[
-    str, typer.Option("--host", help="Address to listen on; several are divided by commas.")
+    str, typer.Option("--host", help="Address to listen on; separate several by commas.")
 ]
 FdOption = Annotated[
     int | None,
@@ -14,5 +14,5 @@ FdOption = Annotated[
 
 
 def port_option(default: int) -> Any:
-    """`--port` with the service's usual port."""
+    """Return the option `--port` with the service's usual port."""
     return typer.Option(default, "--port", help="Port to listen on; 0 takes a free one.")

@@ -1,7 +1,7 @@
-"""A connection to a service: how long it may be idle, half sent or unread, and half-closed ones.
+"""Limits on connections to a service: idle, half sent, unread, half closed, or large headers.
 
-uvicorn bounds only the time between two requests, and takes the end of what a client sends for the
-end of the client.
+uvicorn limits only the time between two requests. If a client closes its sending side, uvicorn
+treats the client as gone.
 """
 
 import socket
@@ -21,10 +21,10 @@ _ANSWER = (
 
 
 class HeaderLimit(HttpToolsProtocol):
-    """Closes a connection whose path and headers have more than so many bytes.
+    """Protocol that closes a connection if path and headers exceed `MAX_HEADER_BYTES`.
 
-    They are counted as they are parsed, and as they are read: a header without an end is never
-    parsed, so what is read at once may be a little more.
+    Bytes are counted both when parsed and when read, because an endless header is never parsed.
+    The check follows each read, so a read may exceed the limit a little.
     """
 
     _is_in_headers = False
@@ -74,12 +74,12 @@ class HeaderLimit(HttpToolsProtocol):
         self.transport.close()
 
 
-#: How often connections are looked at; their limits are whole multiples of it.
+#: Seconds between two checks of the connections; limits are whole multiples of it.
 SWEEP_S = 1.0
 _TIMED_OUT = b"HTTP/1.1 408 Request Timeout\r\ncontent-length: 0\r\nconnection: close\r\n\r\n"
 _INTERIM = b"HTTP/1.1 100 Continue\r\n\r\n"
 _RESET_AT_CLOSE = struct.pack("ii", 1, 0)
-#: A half-closed client is asked whether it is there, first at once, then again and again.
+#: Timing of the checks on a half-closed client: the first, later ones, and checks per probe.
 _FIRST_LOOK_S = 0.02
 _LOOK_EVERY_S = 0.5
 _LOOKS_PER_PROBE = 10
@@ -87,21 +87,21 @@ _LOOKS_PER_PROBE = 10
 
 @dataclass(frozen=True)
 class ConnectionLimits:
-    """How many seconds a connection may spend in each state without getting on."""
+    """Limits on the seconds a connection may spend in each state without progress."""
 
-    #: Open, and no request has begun.
+    #: Open, without a request.
     idle_s: float
     #: From the first byte of a request's head to its end.
     head_s: float
-    #: Without a byte of a request's body, or without a byte of an answer being taken.
+    #: Without receiving a byte of a request's body, or the client taking a byte of an answer.
     body_s: float
 
 
 class Connection(HeaderLimit):
-    """Closes connections that do not get on; answers a client that has only ended its own side."""
+    """Protocol that closes stalled connections, and still answers a client that half closed."""
 
-    #: Looks since the connection last got on. A service that was busy looks less often: it never
-    #: blames a client for its own delay.
+    #: Checks since the connection last made progress. A busy service checks less often, so it
+    #: never blames a client for its own delay.
     _num_looks = 0
     _num_unsent = 0
     _is_half_closed = False
@@ -119,7 +119,7 @@ class Connection(HeaderLimit):
         super().on_body(body)
 
     def look(self, limits: ConnectionLimits) -> None:
-        """Close the connection if it has not got on for too long; to be called every `SWEEP_S`."""
+        """Close the connection if it has made no progress for too long; call every `SWEEP_S`."""
         self._num_looks += 1
         waited_s = self._num_looks * SWEEP_S
         num_unsent = self.transport.get_write_buffer_size()
@@ -133,19 +133,19 @@ class Connection(HeaderLimit):
         elif self.cycle.more_body and not self.flow.read_paused:
             self._end_if(waited_s > limits.body_s)
         else:
-            self._num_looks = 0  # the service's turn
+            self._num_looks = 0  # the service is working on its answer
 
     def _look_at_unsent(self, num_unsent: int, is_late: bool) -> None:
         if num_unsent != self._num_unsent:
             self._num_unsent, self._num_looks = num_unsent, 0
         elif is_late:
-            # Else the kernel would keep megabytes for a client that takes none of them.
+            # Otherwise the kernel would keep megabytes for a client that does not read them.
             connection = self.transport.get_extra_info("socket")
             connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET_AT_CLOSE)
             self.transport.abort()
 
     def _end_if(self, is_late: bool) -> None:
-        """Close a half-sent request's connection, with 408 where no answer has begun."""
+        """Close the connection of a half-sent request if late; send 408 unless an answer began."""
         if is_late:
             if self.cycle is None or self.cycle.response_complete or not self._has_begun_answer():
                 self.transport.write(_TIMED_OUT)
@@ -155,11 +155,11 @@ class Connection(HeaderLimit):
         return bool(self.cycle.response_started)
 
     def eof_received(self) -> bool | None:  # type: ignore[override]  # asyncio's has this type
-        """Keep the connection while a whole request waits for its answer; else let it be closed.
+        """Keep the connection open if a complete request still waits for its answer.
 
-        A client that has closed both sides looks the same as one that has closed its own. Only
-        bytes sent to it tell them apart: the first one's kernel answers with a reset. So an interim
-        answer is sent, which HTTP/1.1 allows at any time before the final one.
+        At first, a full close looks the same as a half close. Only sending bytes tells them apart:
+        after a full close, the client's kernel answers with a reset. The service therefore sends an
+        interim answer; HTTP/1.1 allows this at any time before the final answer.
         """
         cycle = self.cycle
         if cycle is None or cycle.response_complete or cycle.more_body or self._is_in_headers:
@@ -171,13 +171,14 @@ class Connection(HeaderLimit):
         return True
 
     def _probe(self) -> None:
-        # A client of HTTP/1.0 knows no interim answer; bytes of a queued one's must not mix.
+        # HTTP/1.0 has no interim answers. With queued requests or a begun answer, the probe's bytes
+        # could end up inside another answer.
         may_probe = not self.pipeline and not self.cycle.response_started
         if may_probe and self.cycle.scope["http_version"] == "1.1":
             self.transport.write(_INTERIM)
 
     def _look_at_peer(self, number: int) -> None:
-        """End the connection if the client's side has been reset; else look again later."""
+        """Abort the connection if the client has reset it; else schedule the next check."""
         if self.transport.is_closing() or self.cycle.response_complete:
             return
         connection = self.transport.get_extra_info("socket")
@@ -190,7 +191,7 @@ class Connection(HeaderLimit):
 
 
 def sweep(connections: Iterable[object], limits: ConnectionLimits) -> None:
-    """Look at all connections; the whole costs about a microsecond for each."""
+    """Check all connections; a check costs about a microsecond."""
     for connection in list(connections):
         if isinstance(connection, Connection):
             connection.look(limits)

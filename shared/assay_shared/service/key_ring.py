@@ -1,7 +1,7 @@
-"""The keys that a service accepts now: its own, its clients', and those of a file that may change.
+"""Keys currently accepted by a service: its own, its clients' keys, and the keys of a file.
 
-The file (`ASSAY_CLIENT_TOKENS_FILE`) is looked at again while the service runs, so a key is added
-or revoked without a restart. One that cannot be read leaves the keys as they were, and is logged.
+The service polls the file (`ASSAY_CLIENT_TOKENS_FILE`), so a key can be added or revoked without a
+restart. If the file cannot be read, the service logs this and keeps the previous keys.
 """
 
 import hashlib
@@ -20,15 +20,15 @@ from assay_shared.types import Priority
 
 _log = logging.getLogger(__name__)
 
-#: How old what is known of the file may be.
+#: Interval between two checks of the file.
 _LOOK_EVERY_S = 1.0
-#: What may come at once, as a share of a minute's requests.
+#: Size of a burst, as a share of a minute's requests.
 _BURST_MINUTES = 1 / 6
 
 
 @dataclass
 class KeyOwner:
-    """A key, and how many requests it may send now: a bucket that fills all the time."""
+    """A key and its token bucket: the number of requests it may send now."""
 
     name: str
     digest: bytes
@@ -48,22 +48,22 @@ class KeyOwner:
 
     @property
     def scopes(self) -> frozenset[Scope] | None:
-        """What the key may do; None where that is everything."""
+        """Scopes of the key; None means all."""
         return self.key.scopes
 
     @property
     def priorities(self) -> frozenset[Priority] | None:
-        """The classes that its generations may be of; None where that is all."""
+        """Priorities allowed for the key's generations; None means all."""
         return self.key.priorities
 
     def check_not_expired(self) -> None:
-        """Raises Unauthorized if the key's time is over."""
+        """Raise Unauthorized if the key has expired."""
         ends = self.key.expires_at
         if ends is not None and datetime.now(UTC) >= ends:
             raise Unauthorized(f"the key of {self.name!r} expired at {ends:%Y-%m-%d %H:%M} UTC")
 
     def count(self) -> None:
-        """Raises Overloaded if the key has asked too often."""
+        """Count a request; raise Overloaded if the key exceeds its rate limit."""
         limit = self.key.requests_per_minute
         if limit is None:
             return
@@ -79,10 +79,16 @@ class KeyOwner:
 
 
 class KeyRing:
-    """Finds whose token a request shows. Used on one event loop."""
+    """Table of accepted keys; finds the owner of a token. For use on one event loop."""
 
     def __init__(self, keys: Mapping[str, ClientKey], own: str, file: Path | None) -> None:
-        """Keep `keys`, of which `own` is the service's name for itself; watch `file`."""
+        """Store the accepted keys and watch `file`.
+
+        Args:
+            keys: accepted keys by name of their owner, including the keys of `file`.
+            own: name of the service's own key in `keys`.
+            file: file with clients' keys, polled for changes.
+        """
         self._fixed = {name: key for name, key in keys.items() if file is None or name == own}
         self._file = file
         self._stamp = _stamp(file)
@@ -92,14 +98,14 @@ class KeyRing:
 
     @property
     def own_token_digest(self) -> bytes | None:
-        """SHA-256 of the service's own token; None where it has none."""
+        """SHA-256 of the service's own token, or None if it has none."""
         return next((c.digest for c in self._clients if c.name == self._own), None)
 
     def find(self, token: str) -> KeyOwner | None:
-        """Return whose token this is; every key is compared, in constant time."""
+        """Return the owner of a token, or None; every key is compared, in constant time."""
         self._look()
         given, found = digest_of(token), None
-        for client in self._clients:  # to the end: the time it takes says nothing
+        for client in self._clients:  # no early exit: otherwise the time would reveal the key
             if hmac.compare_digest(given, client.digest):
                 found = client
         return found
@@ -134,7 +140,7 @@ class KeyRing:
 
 
 def digest_of(token: str) -> bytes:
-    """Return the SHA-256 of a token, which is all that is kept of it."""
+    """Return the SHA-256 of a token; services keep only this."""
     return hashlib.sha256(token.encode(errors="surrogateescape")).digest()
 
 
@@ -143,7 +149,7 @@ def _burst(requests_per_minute: int | None) -> float:
 
 
 def _stamp(file: Path | None) -> tuple[int, int, int] | None:
-    """Return what changes with a file; None where it is not there."""
+    """Return the mtime, size and inode of a file, or None if it does not exist."""
     try:
         found = None if file is None else file.stat()
     except OSError:

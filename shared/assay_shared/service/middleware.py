@@ -1,6 +1,7 @@
-"""What surrounds every request: its id, its log line and metrics, the size limit.
+"""Middleware around every request: request id, log line, metrics, size limit, disconnects.
 
-Plain ASGI classes: Starlette's BaseHTTPMiddleware costs a task and a queue per request.
+The classes are plain ASGI, because Starlette's BaseHTTPMiddleware costs a task and a queue per
+request.
 """
 
 import asyncio
@@ -24,14 +25,14 @@ from assay_shared.telemetry.metrics import ServiceMetrics
 
 _log = logging.getLogger(__name__)
 
-#: Probes and scrapers carry no token, and are not worth a log line each.
+#: Probes and scrapers send no token; logging them would flood the log.
 OPEN_PATHS = frozenset({"/health", "/ready", "/metrics"})
 _MAX_ID_LENGTH = 128
-#: What others call such a request too; no standard has a number for it.
+#: Nginx's status for a client that closed its request; no standard defines a status for it.
 _CLIENT_GONE = 499
 _WATCH_AFTER_S = 0.05
 _ID_HEADER = REQUEST_ID_HEADER.encode()
-#: Nothing that a service sends is to be guessed at, framed, or told of to other sites.
+#: Headers that forbid browsers to guess content types, frame a page, or send its address elsewhere.
 _SAFE_HEADERS = (
     (b"x-content-type-options", b"nosniff"),
     (b"x-frame-options", b"DENY"),
@@ -41,7 +42,7 @@ _BAGGAGE_HEADER = propagation.BAGGAGE_HEADER.encode()
 
 
 def find_header(scope: Scope, name: bytes) -> str:
-    """Return the first header of this name, which is in lower case; "" if there is none."""
+    """Return the first header of this lower-case name, or "" if there is none."""
     for given, value in scope["headers"]:
         if given == name:
             return str(value, "latin-1")
@@ -49,10 +50,10 @@ def find_header(scope: Scope, name: bytes) -> str:
 
 
 class Observe:
-    """Gives each request an id (the caller's, if it sent one), counts, times and logs it.
+    """ASGI middleware that gives each request an id, and counts, times and logs it.
 
-    Who asks is an address, until a token says more. A request that is cut off because the service
-    stops is told so.
+    A caller's own request id is kept. The client is an address until a token names it. If a stop
+    of the service cuts off a request, the client gets an error to say so.
     """
 
     def __init__(self, app: ASGIApp, metrics: ServiceMetrics, service: str) -> None:
@@ -91,8 +92,8 @@ class Observe:
         try:
             await self._app(scope, receive, send_with_id)
         except asyncio.CancelledError:
-            # Only a server whose time to stop is up cancels a request. What has begun breaks off,
-            # which its reader sees; for the rest an answer is due that says to ask again.
+            # Only a stopping server cancels a request, after the grace period. The client notices
+            # if a begun answer breaks off; otherwise it needs an error that asks for a retry.
             if has_begun:
                 raise
             error = NotReady("the service stops before this was done", retry_after_s=1.0)
@@ -114,16 +115,19 @@ class Observe:
 
 
 def _route(scope: Scope) -> str:
-    """The route's template, not the path: a path has as many values as there are ids."""
+    """Return the route's template; as a metric label, paths would have a value for each id."""
     return getattr(scope.get("route"), "path", "unmatched")
 
 
 class CancelOnDisconnect:
-    """Ends the work for a client that is gone. An answer that is streamed looks out for itself."""
+    """ASGI middleware that cancels the work for a disconnected client.
+
+    A streamed answer checks for disconnects on its own.
+    """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
-        #: To look it up takes a system call.
+        #: Kept, because each lookup takes a system call.
         self._loop: asyncio.AbstractEventLoop | None = None
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
@@ -142,7 +146,7 @@ class CancelOnDisconnect:
         except asyncio.CancelledError:
             if not connection.is_gone or connection.work.uncancel() > 0:
                 raise
-            # Nobody reads it, but for the metrics.
+            # Nobody reads this answer; it sets the status for the metrics.
             await send({"type": "http.response.start", "status": _CLIENT_GONE, "headers": []})
             await send({"type": "http.response.body"})
         finally:
@@ -150,7 +154,7 @@ class CancelOnDisconnect:
 
 
 class _Connection:
-    """Hands a request on and then watches its connection; cancels the present task at its end."""
+    """Watcher of a request's connection; cancels the request's task when the client disconnects."""
 
     def __init__(self, receive: Receive, loop: asyncio.AbstractEventLoop) -> None:
         self._receive = receive
@@ -164,7 +168,7 @@ class _Connection:
     async def receive(self) -> Message:
         message = await self._receive()
         if message["type"] == "http.request" and not message.get("more_body", False):
-            # What is answered at once is not worth a task of its own.
+            # Most requests are answered at once, and need no watching task.
             self._watcher = self._loop.call_later(_WATCH_AFTER_S, self._start)
         return message
 
@@ -180,11 +184,11 @@ class _Connection:
     def stop_watching(self) -> None:
         if self._watcher is not None:
             self._watcher.cancel()
-            self._watcher = None  # its task holds this object: a cycle for the collector
+            self._watcher = None  # the task refers to this object: avoids a reference cycle
 
 
 class BodyLimit:
-    """Refuses a body over the limit: by its announced length, else as soon as it passes it."""
+    """ASGI middleware that refuses a body over the limit, by its announced or counted length."""
 
     def __init__(self, app: ASGIApp, limit_bytes: int, service: str) -> None:
         self._app = app
@@ -208,7 +212,7 @@ class BodyLimit:
             return message
 
         async def answer(message: Message) -> None:
-            # FastAPI turns what is raised while a body is read into a 400 of its own.
+            # FastAPI turns an error raised while it reads a body into its own 400.
             if num_read <= self._limit_bytes:
                 await send(message)
             elif message["type"] == "http.response.start":
@@ -227,7 +231,7 @@ async def answer_error(error: AssayError, service: str, send: Send) -> None:
     if error.retry_after_s is not None:
         headers.append((b"retry-after", b"%d" % max(1, math.ceil(error.retry_after_s))))
     if isinstance(error, Unauthorized):
-        # Chromium reads one challenge a header.
+        # Chromium reads only one challenge per header.
         headers.append((b"www-authenticate", b'Basic realm="assay", charset="UTF-8"'))
         headers.append((b"www-authenticate", b'Bearer realm="assay"'))
     await send({"type": "http.response.start", "status": error.http_status, "headers": headers})

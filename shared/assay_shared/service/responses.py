@@ -1,4 +1,4 @@
-"""The errors that routes declare on their OpenAPI pages."""
+"""Declarations of a route's errors for its OpenAPI page."""
 
 from typing import Any
 
@@ -13,19 +13,19 @@ from assay_shared.errors import (
     Unauthorized,
 )
 
-#: Where tokens are set, where a key has asked too often, and while a service stops.
+#: Errors of any route: wrong or missing tokens, an exceeded rate limit, a stopping service.
 _ANYWHERE = (Unauthorized, Forbidden, Overloaded, NotReady)
-#: What may be wrong with what is sent.
+#: Errors of a request's body or query.
 _OF_INPUT = (TooLarge, InvalidInput)
 
 
 def errors_of_reading(*further: type[AssayError]) -> dict[int | str, dict[str, Any]]:
-    """Return the `responses` of a route that takes nothing, with its `further` errors."""
+    """Return the `responses` of a route without input, with its `further` errors."""
     return _responses(_ANYWHERE + further)
 
 
 def errors_of(*further: type[AssayError]) -> dict[int | str, dict[str, Any]]:
-    """Return the `responses` of a route that takes a body or a query."""
+    """Return the `responses` of a route with a body or a query, with its `further` errors."""
     return _responses(_ANYWHERE + _OF_INPUT + further)
 
 

@@ -1,4 +1,4 @@
-"""Running a service: one socket, one worker, a stop that finishes the work in hand."""
+"""Runs a service in a single process; a stop first finishes the requests in flight."""
 
 import asyncio
 import errno
@@ -25,10 +25,10 @@ from assay_shared.telemetry.tracing import end_tracing, set_up_tracing
 
 _log = logging.getLogger(__name__)
 _BACKLOG = 2048
-#: New objects after which the youngest are collected, in less than a millisecond; and how many
-#: collections of a generation make one of the next.
+#: Number of new objects that starts a collection of the youngest generation (it takes less than a
+#: millisecond), and the number of collections of a generation before the next is collected.
 _GC_THRESHOLDS = (10_000, 20, 20)
-#: For what is left once all is closed: traces that are sent on, threads that end.
+#: Limit on the work after the last request: sending traces, ending threads.
 _LAST_S = 5.0
 #: How often uvicorn ticks.
 _TICK_S = 0.1
@@ -36,10 +36,10 @@ _TICK_S = 0.1
 
 @dataclass(frozen=True)
 class Address:
-    """Where to listen: hosts and port (0 takes a free one), or a socket handed over as `fd`.
+    """Listening address: hosts and port (0 takes a free port), or an inherited socket `fd`.
 
-    Several hosts are divided by commas: a service that is in several networks listens in those
-    whose addresses are named.
+    Several hosts are separated by commas. A service in several networks listens only on the named
+    addresses.
     """
 
     host: str
@@ -58,7 +58,7 @@ def run_service(
     create_app: Callable[[AnySettings], FastAPI],
     address: Address,
 ) -> None:
-    """Serve until SIGTERM or Ctrl-C, then finish the requests in hand.
+    """Serve until SIGTERM or Ctrl-C, then finish the requests in flight.
 
     Raises:
         ConfigError: a setting, the port or the service's own configuration cannot be used.
@@ -84,8 +84,8 @@ def run_service(
     limits = ConnectionLimits(
         idle_s=settings.http_idle_s, head_s=settings.http_head_s, body_s=settings.http_body_s
     )
-    # What was imported stays: a collection that walks all of it would hold up every request for
-    # tens of milliseconds.
+    # Imported objects live forever: a collection walking them would delay every request by tens of
+    # milliseconds.
     gc.collect()
     gc.freeze()
     # Requests make hundreds of short-lived objects: collecting every 700 takes a fifth of the time.
@@ -95,7 +95,7 @@ def run_service(
 
 
 class _Server(uvicorn.Server):
-    """Says when a stop begins, and ends connections that do not get on."""
+    """uvicorn server that reports the start of a stop, and closes stalled connections."""
 
     def __init__(
         self, config: uvicorn.Config, on_stop: Callable[[], None], limits: ConnectionLimits
@@ -112,7 +112,7 @@ class _Server(uvicorn.Server):
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         super().handle_exit(sig, frame)
         if self._loop is not None and not self.started:
-            # What the service opens may take minutes, and nobody waits for it any more.
+            # The service's start may take minutes, so stop it now.
             self._loop.call_soon_threadsafe(self._on_stop)
 
     async def on_tick(self, counter: int) -> bool:
@@ -121,22 +121,22 @@ class _Server(uvicorn.Server):
         return await super().on_tick(counter)
 
     async def shutdown(self, sockets: list[socket.socket] | None = None) -> None:
-        _log.info("stopping: requests in hand may take %s s", self.config.timeout_graceful_shutdown)
+        _log.info(
+            "stopping: requests in flight may take %s s", self.config.timeout_graceful_shutdown
+        )
         self._on_stop()
         await super().shutdown(sockets)
         _end_within(_LAST_S)
 
 
 def _end_within(limit_s: float) -> None:
-    """End the process even if a thread that nobody waits for any more is in a long call.
+    """End the process after `limit_s` even if a thread is still in a long call.
 
-    Python would wait for such a thread at its own end.
+    Otherwise Python would wait for the thread before ending.
     """
 
     def end() -> None:
-        _log.warning(
-            "a thread is still at work %s s after the last request: not waited for", limit_s
-        )
+        _log.warning("a thread still runs %s s after the last request; ending without it", limit_s)
         os._exit(0)
 
     timer = threading.Timer(limit_s, end)
@@ -145,7 +145,11 @@ def _end_within(limit_s: float) -> None:
 
 
 def bind(host: str, port: int) -> socket.socket:
-    """A listening socket; port 0 takes a free one."""
+    """Return a listening socket; port 0 takes a free port.
+
+    Raises:
+        ConfigError: the port is in use, or the address cannot be used.
+    """
     family = socket.AF_INET6 if ":" in host else socket.AF_INET
     listener = socket.socket(family, socket.SOCK_STREAM)
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)

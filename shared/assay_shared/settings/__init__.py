@@ -1,1 +1,1 @@
-"""What is configured: the environment, run files, keys and secrets."""
+"""Configuration: environment variables, run files, keys and secrets."""

@@ -1,4 +1,4 @@
-"""What a key may do: the closed list of scopes, and the keys of clients."""
+"""Types of client keys: the closed list of scopes, tokens, rate limits and priorities."""
 
 import re
 from collections.abc import Mapping
@@ -20,7 +20,7 @@ _CLIENT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.@-]{0,63}")
 
 
 class Scope(StrEnum):
-    """What a key may be allowed; each belongs to the service that it names."""
+    """Permission of a key; its prefix names the service."""
 
     INFERENCE_GENERATE = "inference:generate"
     INFERENCE_READ = "inference:read"
@@ -39,20 +39,20 @@ class Scope(StrEnum):
 
 
 class ClientKey(BaseModel):
-    """One client's token, what it may do (all, where no scopes are given), and how often.
+    """A client's token, its scopes (all if not given), its rate limit, expiry and priorities.
 
-    Where it is a string alone, that is the token.
+    A plain string is read as the token.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid", hide_input_in_errors=True)
 
     token: SecretStr
     scopes: frozenset[Scope] | None = None
-    #: A sixth of it may come at once.
+    #: Rate limit; a sixth of it may come in a burst.
     requests_per_minute: int | None = Field(default=None, gt=0)
-    #: With its zone: 2026-12-31T00:00:00Z. Then the key is refused.
+    #: The key is refused from this time on; needs a zone: 2026-12-31T00:00:00Z.
     expires_at: AwareDatetime | None = None
-    #: Classes that its generations may name; all, where none are given.
+    #: Priorities allowed for the key's generations; all if not given.
     priorities: frozenset[Priority] | None = None
 
     @model_validator(mode="before")
@@ -67,16 +67,16 @@ class ClientKey(BaseModel):
 
 
 def check_client_names(keys: Mapping[str, ClientKey]) -> None:
-    """Raises ValueError for names that no client may have, and for a token of two clients."""
+    """Raise ValueError for an invalid client name, or if two clients have the same token."""
     for name in keys:
         if not _CLIENT_NAME.fullmatch(name) or name == "mesh":
-            raise ValueError(f"{name!r} is no name for a client")
+            raise ValueError(f"{name!r} is not a valid client name")
     if len({key.token.get_secret_value() for key in keys.values()}) < len(keys):
         raise ValueError("two clients have the same token")
 
 
 def check_token(token: SecretStr) -> SecretStr:
-    """Raises ValueError for a token that no header can carry."""
+    """Return the token; raise ValueError if a header cannot carry it."""
     text = token.get_secret_value()
     if not text or not all("!" <= sign <= "~" for sign in text):
         raise ValueError("a token is one or more visible ASCII characters, without spaces")

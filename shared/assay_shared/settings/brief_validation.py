@@ -1,6 +1,6 @@
-"""Validation that stops at the first wrong item of a list, and errors that are told in brief.
+"""Validation that stops at the first wrong item of a list, and short lists of errors.
 
-pydantic makes an error of each wrong item: a body of two megabytes would take gigabytes.
+pydantic makes an error for each wrong item: for a body of two megabytes they would take gigabytes.
 """
 
 import functools
@@ -10,17 +10,17 @@ from pydantic import BaseModel, ValidationError
 from pydantic_core import SchemaValidator
 
 _LISTS = frozenset({"list", "tuple", "set", "frozenset"})
-#: What a schema holds that is no schema.
+#: Keys of a schema whose values are not schemas.
 _OTHER = frozenset({"default", "expected", "metadata", "serialization"})
-#: With more errors than this, each is left unsaid: only unknown keys can be so many.
+#: More errors than this are not listed; only unknown keys can reach this number.
 _MOST_TOLD = 10_000
-#: Fields that are named after the first.
+#: Fields named after the first.
 _NUM_OTHERS = 3
 
 
 @functools.cache
 def brief_validator(model: type[BaseModel]) -> SchemaValidator:
-    """Return the validator of a model, which ends a list at its first wrong item."""
+    """Return a validator of a model; it stops reading a list at the first wrong item."""
     return SchemaValidator(_brief(model.__pydantic_core_schema__), _use_prebuilt=False)
 
 
@@ -42,7 +42,10 @@ def _brief(schema: Any) -> Any:
 def first_errors(
     error: ValidationError, *, with_input: bool = True, most: int = 1 + _NUM_OTHERS
 ) -> list[dict[str, Any]]:
-    """Return at most so many errors, each of another field; one for all if they are too many."""
+    """Return at most `most` errors, each of a different field.
+
+    More than `_MOST_TOLD` errors are returned as a single error with their number.
+    """
     if error.error_count() > _MOST_TOLD:
         message = f"more than {_MOST_TOLD} things are wrong"
         return [{"type": "too_many", "loc": (), "msg": message, "input": {}}]

@@ -1,6 +1,6 @@
-"""Where things run: addresses, secrets and limits, read from `ASSAY_*` environment variables.
+"""Settings of the deployment: addresses, secrets and limits from `ASSAY_*` environment variables.
 
-What runs is in run files (`config.py`). Nothing here is read at import.
+Settings of a run are in run files (`run_file.py`). No variable is read at import.
 """
 
 import re
@@ -19,12 +19,12 @@ from assay_shared.errors import ConfigError
 from assay_shared.settings.api_keys import ClientKey, check_client_names, check_token
 from assay_shared.settings.secret_files import SecretFiles
 
-#: Who asks with the token of the service itself.
+#: Client name of a caller with the service's own token.
 OWN = ""
 
 
 class ServiceSettings(BaseSettings):
-    """What every service and client reads. Subclasses add a service's own variables."""
+    """Settings of every service and client. Subclasses add a service's own variables."""
 
     model_config = SettingsConfigDict(
         env_prefix="ASSAY_",
@@ -34,22 +34,22 @@ class ServiceSettings(BaseSettings):
         hide_input_in_errors=True,
     )
 
-    #: Bearer token that services ask for and clients send; without one, no check is made.
+    #: Bearer token required by services and sent by clients; without a token, no check is made.
     token: SecretStr | None = None
-    #: In its place, what one service asks for and those that call it send.
+    #: Token of a single service and its callers, instead of `token`.
     inference_token: SecretStr | None = None
     sandbox_token: SecretStr | None = None
     judge_token: SecretStr | None = None
     reward_token: SecretStr | None = None
     trainer_token: SecretStr | None = None
-    #: More tokens that services accept, each with the name of a client: {"alice": "..."}, or
+    #: More tokens accepted by services, each with the name of a client: {"alice": "..."}, or
     #: {"alice": {"token": "...", "scopes": ["sandbox:run"], "requests_per_minute": 600}}.
-    #: Where many wait, clients take turns.
+    #: If many requests wait, clients take turns.
     client_tokens: dict[str, ClientKey] = {}
-    #: The file that they were read from; it is read again when it changes.
+    #: File with the client tokens; services read it again when it changes.
     client_tokens_file: Path | None = None
-    #: Names, divided by commas, under which services are asked, beside addresses and localhost.
-    #: Where a token is asked for, any name will do unless some are given here.
+    #: Host names of the services, separated by commas; addresses and localhost are always allowed.
+    #: If this is empty and a token is required, any name is allowed.
     allowed_hosts: str = ""
     inference_url: str = "http://127.0.0.1:8001"
     sandbox_url: str = "http://127.0.0.1:8002"
@@ -58,37 +58,37 @@ class ServiceSettings(BaseSettings):
     trainer_url: str = "http://127.0.0.1:8005"
     #: Broker and result store: redis://host:port/db or unix:///path/to/socket.
     redis_url: str = Field(default="redis://127.0.0.1:6379/0", repr=False)
-    #: Folder that holds one folder per run.
+    #: Folder with a folder per run.
     runs: Path = Path("runs")
-    #: How a trainer's weights reach inference: through a folder that both see, or uploaded.
+    #: Way of a trainer's weights to inference: a shared folder, an upload, or memory to memory.
     weight_transfer: Literal["folder", "upload", "direct"] = "folder"
     #: Folder with external datasets (HumanEval.jsonl.gz, ...).
     data: Path | None = None
-    #: Address of this host at which an engine fetches weights directly.
+    #: Address of this host for an engine's direct transfers.
     weight_transfer_host: str = "127.0.0.1"
-    #: Time that one direct transfer may take, the wait for sequences in hand aside.
+    #: Time limit of a direct transfer, without the wait for sequences in flight.
     weight_transfer_timeout_s: float = Field(default=60.0, gt=0)
-    #: Tensors travel together in so many bytes; trainer and engine keep two of these.
+    #: Size of a bucket of tensors sent together; trainer and engine keep two buckets.
     weight_transfer_bucket_bytes: int = Field(default=2**30, gt=0)
-    #: OTLP over HTTP: http://collector:4318. Without one, nothing is traced.
+    #: OTLP over HTTP: http://collector:4318. Without an endpoint, nothing is traced.
     otlp_endpoint: str = ""
-    #: Of all traces that begin here.
+    #: Share of traces kept, of all traces begun by this process.
     trace_share: float = Field(default=1.0, ge=0, le=1)
     log_level: Literal["DEBUG", "INFO", "WARNING", "ERROR"] = "INFO"
-    #: File for the audit log, beside standard error; services may share one.
+    #: File for the audit log, in addition to standard error; several services may share a file.
     audit_file: Path | None = None
-    #: A file that has grown to this is set aside, and so many of those are kept.
+    #: An audit file of this size is rotated; `audit_files_kept` rotated files are kept.
     audit_file_max_bytes: int = Field(default=10 * 2**20, ge=4096)
     audit_files_kept: int = Field(default=9, ge=1)
-    #: Largest request body a service reads.
+    #: Limit on the body of a request.
     body_limit_bytes: int = Field(default=32 * 2**20, gt=0)
     #: An open connection without a request is closed after this time.
     http_idle_s: float = Field(default=30.0, ge=1)
     #: Time for a request's head, from its first byte to its end.
     http_head_s: float = Field(default=10.0, ge=1)
-    #: Time without a byte of a request's body, or without a byte of the answer being taken.
+    #: Time without receiving a byte of a request's body, or the client taking a byte of an answer.
     http_body_s: float = Field(default=30.0, ge=1)
-    #: Time a stopping service gives to requests in hand.
+    #: Time a stopping service gives to requests in flight.
     shutdown_grace_s: float = Field(default=20.0, gt=0)
 
     @field_validator(
@@ -116,12 +116,12 @@ class ServiceSettings(BaseSettings):
         return init_settings, env_settings, SecretFiles(settings_cls)
 
     def token_of(self, service: str) -> str | None:
-        """What `service` asks for, and those that call it send; None where no check is made."""
+        """Return the token of `service` and its callers, or None if it makes no check."""
         token: SecretStr | None = getattr(self, f"{service}_token", None) or self.token
         return None if token is None else token.get_secret_value()
 
     def accepted_keys(self, service: str) -> dict[str, ClientKey]:
-        """The keys that `service` accepts, by client; none where no check is made.
+        """Return the keys accepted by `service`, by client; empty if it makes no check.
 
         Raises:
             ConfigError: a client has the service's own token.
@@ -132,7 +132,7 @@ class ServiceSettings(BaseSettings):
         for name, key in self.client_tokens.items():
             if key.token.get_secret_value() == token:
                 raise ConfigError(
-                    f"the token of {name} is that of the service itself",
+                    f"the token of {name} is also the service's own token",
                     field="ASSAY_CLIENT_TOKENS",
                 )
         return {OWN: ClientKey(token=SecretStr(token))} | self.client_tokens
@@ -142,10 +142,10 @@ AnySettings = TypeVar("AnySettings", bound=ServiceSettings)
 
 
 def read_settings(cls: type[AnySettings]) -> AnySettings:
-    """Settings from the environment.
+    """Return the settings in the environment.
 
     Raises:
-        ConfigError: a variable has a value that cannot be used; names the variable.
+        ConfigError: the value of a variable cannot be used; names the variable.
     """
     prefix = str(cls.model_config.get("env_prefix", ""))
     try:
@@ -157,8 +157,8 @@ def read_settings(cls: type[AnySettings]) -> AnySettings:
         message = where + first["msg"].removeprefix("Value error, ")
         raise ConfigError(message, field=(prefix + variable).upper()) from None
     except SettingsError as error:
-        # It names the field alone: what is not JSON may hold a token.
+        # The message names only the field, because the value may hold a token.
         named = re.search(r'field "(\w+)"', str(error))
         raise ConfigError(
-            "this is no JSON", field=(prefix + named.group(1)).upper() if named else None
+            "the value is not JSON", field=(prefix + named.group(1)).upper() if named else None
         ) from None

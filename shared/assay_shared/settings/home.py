@@ -1,4 +1,4 @@
-"""What `assay up` leaves in its folder for commands beside it: addresses and a token."""
+"""Files of `assay up` in its folder: addresses and a token for commands started there."""
 
 import os
 import secrets
@@ -19,16 +19,16 @@ _MAX_BYTES = 2**16
 
 @dataclass(frozen=True)
 class Access:
-    """The token of a mesh, and the variables by which its services have it."""
+    """The token of a mesh, and the variables by which its services get the token."""
 
     token: str
     variables: dict[str, str]
-    #: What to tell who starts the mesh: a token that was made just now.
+    #: Text for the user about a newly made token; empty for an existing token.
     told: str
 
     @classmethod
     def of(cls, home: Path) -> "Access":
-        """Return the token of the environment; else the one in `home`, made if there is none.
+        """Return access by the environment's token, or by the token in `home`, made if missing.
 
         Raises:
             ConfigError: a variable cannot be used.
@@ -54,7 +54,7 @@ class Access:
 
 @contextmanager
 def written(home: Path, variables: Mapping[str, str]) -> Iterator[None]:
-    """Keep the variables in a file of `home` within the block; commands read them from there."""
+    """Keep the variables in a file of `home` within the block, for commands to read."""
     file = home / VARIABLES
     lines = [f"export {name}={shlex.quote(value)}" for name, value in variables.items()]
     write_secret(file, "\n".join([f"{_PROCESS}{os.getpid()}", *lines, ""]))
@@ -65,7 +65,7 @@ def written(home: Path, variables: Mapping[str, str]) -> Iterator[None]:
 
 
 def read_variables(home: Path) -> dict[str, str]:
-    """Return the variables of a mesh that runs in `home`; none where none does."""
+    """Return the variables of the mesh running in `home`, or an empty dict without a mesh."""
     file = home / VARIABLES
     try:
         if file.stat().st_size > _MAX_BYTES or file.stat().st_uid != os.getuid():

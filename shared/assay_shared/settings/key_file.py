@@ -1,4 +1,4 @@
-"""The file with the keys of clients (`ASSAY_CLIENT_TOKENS_FILE`), which `assay keys` changes."""
+"""Reads and writes the file of client keys (`ASSAY_CLIENT_TOKENS_FILE`) for `assay keys`."""
 
 import json
 import os
@@ -16,10 +16,10 @@ _MAX_BYTES = 2**20
 
 
 def read_keys(file: Path) -> dict[str, ClientKey]:
-    """Return the keys by client; none where the file is not there.
+    """Return the keys by client; empty if the file does not exist.
 
     Raises:
-        InvalidInput: it holds something else, or cannot be read. No token is in the message.
+        InvalidInput: the file holds something else, or cannot be read. The message holds no token.
     """
     try:
         if file.stat().st_size > _MAX_BYTES:
@@ -47,11 +47,11 @@ def add_key(
     requests_per_minute: int | None = None,
     expires_at: datetime | None = None,
 ) -> str:
-    """Make a key, and return its token, which is 256 random bits.
+    """Add a key and return its token of 256 random bits.
 
     Raises:
-        Conflict: there is a client of this name.
-        InvalidInput: the name cannot be one, or the file holds something else.
+        Conflict: a client of this name exists.
+        InvalidInput: the name is not a valid client name, or the file holds something else.
     """
     keys = read_keys(file)
     if name in keys:
@@ -72,10 +72,10 @@ def add_key(
 
 
 def revoke_key(file: Path, name: str) -> None:
-    """Take a key out; services refuse it within a second.
+    """Remove a key; services refuse it within a second.
 
     Raises:
-        NotFound: there is none of this name.
+        NotFound: there is no key of this name.
     """
     keys = read_keys(file)
     if name not in keys:
@@ -85,7 +85,7 @@ def revoke_key(file: Path, name: str) -> None:
 
 
 def _write(file: Path, keys: dict[str, ClientKey]) -> None:
-    """Replace the file in one step; nobody but its owner may read it."""
+    """Replace the file in a single step; only its owner may read it."""
     content = {
         name: key.model_dump(mode="json", exclude_none=True)
         | {"token": key.token.get_secret_value()}
@@ -96,7 +96,7 @@ def _write(file: Path, keys: dict[str, ClientKey]) -> None:
 
 
 def write_secret(file: Path, text: str) -> None:
-    """Write a file of mode 0600, in one step."""
+    """Write a file of mode 0600 in a single step."""
     partial = file.with_name(f".{file.name}.{secrets.token_hex(4)}")
     fd = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     with os.fdopen(fd, "w") as out:

@@ -1,6 +1,6 @@
-"""Closed configuration: YAML, dotted overrides, clear errors, and a resolved copy for the record.
+"""Run files: closed YAML configuration with dotted overrides and clear errors, and its provenance.
 
-What runs is described here; where things run (URLs, secrets) is in `settings.py`.
+A run file describes a run; addresses and secrets of the deployment are in `environment.py`.
 """
 
 import difflib
@@ -17,12 +17,12 @@ from assay_shared.settings.brief_validation import brief_validator, first_errors
 from assay_shared.settings.validation import message_of
 from assay_shared.types.described import Described
 
-#: An unknown key is looked for among so many errors.
+#: Number of errors searched for an unknown key.
 _MOST_ERRORS = 1000
 
 
 class Config(Described, BaseModel):
-    """Base of all configuration: frozen, and an unknown key is an error."""
+    """Base of all configuration: frozen; an unknown key is an error."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -31,10 +31,11 @@ AnyConfig = TypeVar("AnyConfig", bound=BaseModel)
 
 
 def load_config(cls: type[AnyConfig], path: Path, overrides: tuple[str, ...] = ()) -> AnyConfig:
-    """The YAML file at `path` with `key.path=value` overrides, checked against `cls`.
+    """Return the YAML file at `path` with `key.path=value` overrides, checked against `cls`.
 
     Raises:
-        ConfigError: names the key, and the nearest known one where the key is unknown.
+        ConfigError: a key is unknown, or its value is wrong; names the key, and for an unknown key
+            the nearest known key.
     """
     values = read_yaml(path)
     for override in overrides:
@@ -45,9 +46,10 @@ def load_config(cls: type[AnyConfig], path: Path, overrides: tuple[str, ...] = (
 def parse_config(
     cls: type[AnyConfig], values: object, source: str, context: object = None
 ) -> AnyConfig:
-    """Check `values` against `cls`; `source` is named in the error.
+    """Check `values` against `cls` and return the result. Validators of `cls` get the `context`.
 
-    Validators of `cls` get the `context`.
+    Raises:
+        ConfigError: see `load_config`; names the `source`.
     """
     try:
         found: AnyConfig = brief_validator(cls).validate_python(values, context=context)
@@ -57,7 +59,11 @@ def parse_config(
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
-    """The mapping in a YAML file."""
+    """Return the mapping in a YAML file.
+
+    Raises:
+        ConfigError: there is no such file, or it is not YAML, or not a mapping.
+    """
     try:
         values = yaml.safe_load(path.read_text())
     except FileNotFoundError:
@@ -70,7 +76,7 @@ def read_yaml(path: Path) -> dict[str, Any]:
 
 
 def _apply(values: dict[str, Any], override: str) -> None:
-    """Set one `a.b.c=value` in `values`; the value is read as YAML."""
+    """Set an override `a.b.c=value` in `values`; the value is read as YAML."""
     key, sign, text = override.partition("=")
     if not sign or not key:
         raise ConfigError(f"override {override!r} must look like section.key=value")
@@ -87,7 +93,7 @@ def _apply(values: dict[str, Any], override: str) -> None:
 
 
 def _first_error(cls: type[BaseModel], errors: list[dict[str, Any]], source: str) -> ConfigError:
-    # An unknown key often causes the others (a misspelt required one), so it is named first.
+    # An unknown key, such as a misspelt required key, often causes the other errors.
     error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
     key = ".".join(str(part) for part in error["loc"])
     if error["type"] == "extra_forbidden":
@@ -106,7 +112,7 @@ def _nearest(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:
 
 
 def _known_keys(cls: type[BaseModel], parents: tuple[int | str, ...]) -> list[str]:
-    """Field names of the model that lies under `parents`; union members are pooled."""
+    """Return the field names of the model under `parents`; for a union, of all its members."""
     models = [cls]
     for part in parents:
         nested = [
@@ -127,7 +133,7 @@ def _models_in(annotation: Any) -> list[type[BaseModel]]:
 
 
 def provenance() -> dict[str, object]:
-    """The git commit (null outside a checkout) and the versions of all installed packages."""
+    """Return the git commit (null outside a checkout) and the versions of installed packages."""
     installed = {d.metadata["Name"]: d.version for d in metadata.distributions()}
     return {"git_commit": _git_commit(), "packages": dict(sorted(installed.items()))}
 

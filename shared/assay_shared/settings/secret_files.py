@@ -1,4 +1,4 @@
-"""Secrets that come as files (`ASSAY_<NAME>_FILE`), as Docker and Kubernetes mount them."""
+"""Reads secrets from files (`ASSAY_<NAME>_FILE`), as Docker and Kubernetes mount them."""
 
 import json
 import os
@@ -10,7 +10,7 @@ from pydantic_settings import PydanticBaseSettingsSource
 
 from assay_shared.errors import ConfigError
 
-#: The settings that may be given so; one of them is JSON.
+#: Settings that a file may hold; `client_tokens` is JSON.
 IN_FILES = (
     "token",
     "inference_token",
@@ -25,10 +25,14 @@ _JSON = "client_tokens"
 
 
 class SecretFiles(PydanticBaseSettingsSource):
-    """The content of each file that is named, without the space around it."""
+    """Settings source with the content of each named file, without whitespace around it."""
 
     def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
-        """Raises ConfigError where a file is named that cannot be read."""
+        """Return the content of the field's file, the field's name, and False.
+
+        Raises:
+            ConfigError: the file cannot be read, or the variable is set as well.
+        """
         variable = f"ASSAY_{field_name.upper()}"
         file = os.environ.get(f"{variable}_FILE", "")
         if field_name not in IN_FILES or not file:
@@ -48,10 +52,10 @@ def _read(path: Path, variable: str, is_json: bool) -> object:
         text = path.read_text().strip()
         value: object = json.loads(text) if is_json else text
     except (OSError, UnicodeDecodeError) as error:
-        reason = error.strerror if isinstance(error, OSError) else "it is no text"
+        reason = error.strerror if isinstance(error, OSError) else "it is not text"
         raise ConfigError(f"{path} cannot be read: {reason}", field=variable) from None
     except ValueError:
-        raise ConfigError(f"{path} holds no JSON", field=variable) from None
+        raise ConfigError(f"{path} is not JSON", field=variable) from None
     if not text:
         raise ConfigError(f"{path} is empty", field=variable)
     return value

@@ -1,4 +1,4 @@
-"""Values of a caller's, checked against the form that they must have."""
+"""Checks a caller's values against a model, with messages in the words of JSON."""
 
 import re
 from collections.abc import Mapping
@@ -10,14 +10,14 @@ from assay_shared.errors import InvalidInput
 from assay_shared.settings.brief_validation import brief_validator, first_errors
 
 Form = TypeVar("Form", bound=BaseModel)
-#: Python's words for what JSON calls otherwise.
+#: Messages with Python's words for JSON's lists and objects.
 _LIST = re.compile(r"Input should be a valid (tuple|list|set|frozenset|array)\Z")
 _OBJECT = re.compile(r"Input should be a valid (dictionary|object)( or .*)?\Z")
 _LENGTH = re.compile(r"\A(Tuple|Set|Frozenset) (?=should )")
 
 
 def message_of(error: Mapping[str, Any]) -> str:
-    """Return what pydantic says of a value, in the words of JSON."""
+    """Return pydantic's message of an error, in the words of JSON."""
     message = str(error["msg"]).removeprefix("Value error, ")
     if _LIST.match(message):
         return "Input should be a list"
@@ -27,10 +27,10 @@ def message_of(error: Mapping[str, Any]) -> str:
 
 
 def validated(form: type[Form], value: object, field: str) -> Form:
-    """`value` as `form`; `field` is where it stands in what the caller sent.
+    """Return `value` as `form`; `field` is its place in the caller's request.
 
     Raises:
-        InvalidInput: it is in another form; names the field within it.
+        InvalidInput: the value does not match `form`; names the field within it.
     """
     try:
         return brief_validator(form).validate_python(value)  # type: ignore[no-any-return]

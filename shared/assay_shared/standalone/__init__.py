@@ -1,6 +1,6 @@
-"""Packages that also run where nothing else of Assay is: in vLLM's own environment.
+"""Packages for use both in Assay and in vLLM's own environment, without the rest of Assay.
 
-This folder is put on that environment's path, so what lies here is imported there by its own name
-(`weight_transfer.fingerprint`), and here by its whole one. It may import the standard library,
-torch, and its own package relatively.
+vLLM's environment has this folder on its path, and imports a package by its short name
+(`weight_transfer.fingerprint`); Assay imports it by its full name. A package here may import only
+the standard library, torch, and itself by relative imports.
 """

@@ -1,1 +1,1 @@
-"""Ids, logs, traces and metrics."""
+"""Telemetry: ids of requests and work, logs, traces and metrics."""

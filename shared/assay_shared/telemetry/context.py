@@ -1,4 +1,4 @@
-"""Ids that follow one piece of work through every hop and into every log line."""
+"""Context of the current work: ids that follow it through every process into every log line."""
 
 import os
 import random
@@ -11,24 +11,24 @@ REQUEST_ID_HEADER = "x-request-id"
 PRIORITY_HEADER = "x-assay-priority"
 RUN_HEADER = "x-assay-run"
 DEADLINE_HEADER = "x-assay-deadline-s"
-#: Log fields that say which work it is: they go along to other processes (`hops`).
+#: Log fields that identify the work; they travel to other processes (`propagation`).
 WORK_IDS = ("run", "step", "group", "sample")
 
 
-#: Ids need not be hard to guess, and asking the system for each of them costs a system call.
+#: Ids need not be hard to guess, and the system's randomness costs a system call for each id.
 _ids = random.Random()
 os.register_at_fork(after_in_child=_ids.seed)
 
 
 class WorkPurpose(NamedTuple):
-    """What a generation is for: by this inference orders those that wait. Empty: not said."""
+    """Purpose of a generation: inference orders its queue by it. Empty fields are unknown."""
 
     priority: str = ""
     run: str = ""
     deadline_s: float | None = None
 
     def headers(self) -> dict[str, str]:
-        """As it crosses a process boundary."""
+        """Return the purpose as headers, for another process."""
         deadline = "" if self.deadline_s is None else f"{self.deadline_s:g}"
         given = {PRIORITY_HEADER: self.priority, RUN_HEADER: self.run, DEADLINE_HEADER: deadline}
         return {name: value for name, value in given.items() if value}
@@ -38,7 +38,7 @@ T = TypeVar("T")
 
 
 class _Within(Generic[T]):
-    """A block in which a variable has a value: a third of what it costs as a generator."""
+    """Context manager for the value of a variable; a generator would cost three times as much."""
 
     __slots__ = ("_token", "_value", "_variable")
 
@@ -60,7 +60,7 @@ _fields: ContextVar[dict[str, object] | None] = ContextVar("log_fields", default
 
 
 def request_id() -> str | None:
-    """The id of the request in hand, if there is one."""
+    """Return the id of the current request, or None."""
     return _request_id.get()
 
 
@@ -69,38 +69,38 @@ def new_request_id() -> str:
 
 
 def client() -> str:
-    """Who asks: the name of a token or, without tokens, an address."""
+    """Return the current client: the name of a token or, without tokens, an address."""
     return _client.get()
 
 
 def client_scope(name: str) -> _Within[str]:
-    """Within it, work is done for this client."""
+    """Return a context manager that sets the client of the work in its block."""
     return _Within(_client, name)
 
 
 def purpose() -> WorkPurpose:
-    """What the work in hand is for."""
+    """Return the purpose of the current work."""
     return _purpose.get() or WorkPurpose()
 
 
 def set_purpose(purpose: WorkPurpose) -> None:
-    """For the rest of the present task."""
+    """Set the purpose for the rest of the current task."""
     _purpose.set(purpose)
 
 
 def purpose_scope(purpose: WorkPurpose) -> _Within[WorkPurpose | None]:
-    """Within it, generations are asked for with this purpose."""
+    """Return a context manager that sets the purpose of generations in its block."""
     return _Within(_purpose, purpose)
 
 
 def request_scope(identifier: str) -> _Within[str | None]:
-    """Within it, clients send `identifier` on and log lines bear it."""
+    """Return a context manager; in its block, clients send `identifier` and log lines have it."""
     return _Within(_request_id, identifier)
 
 
 @contextmanager
 def log_fields(**fields: object) -> Iterator[None]:
-    """Within it, log lines bear these fields (run, step, group, sample); None takes one away."""
+    """Add fields (run, step, group, sample) to log lines in the block; None removes a field."""
     token = _fields.set((_fields.get() or {}) | fields)
     try:
         yield
@@ -109,7 +109,7 @@ def log_fields(**fields: object) -> Iterator[None]:
 
 
 def note_log_fields(**fields: object) -> None:
-    """For the rest of the present task, or of the `log_fields` around it."""
+    """Add log fields for the rest of the current task, or of the `log_fields` around it."""
     _fields.set((_fields.get() or {}) | fields)
 
 
@@ -122,7 +122,7 @@ def current_log_fields() -> dict[str, object]:
 
 
 def current_work() -> dict[str, str | int]:
-    """Which run, step, group and sample is in hand, as far as that is known."""
+    """Return the ids of the current run, step, group and sample, as far as known."""
     fields = _fields.get()
     if not fields:
         return {}

@@ -1,4 +1,4 @@
-"""Log lines as JSON, one object a line, with the ids of the work in hand."""
+"""Logging as JSON lines with the ids of the current work."""
 
 import json
 import logging
@@ -9,18 +9,21 @@ from functools import lru_cache
 from assay_shared.telemetry.context import current_log_fields
 
 _ENCODER = json.JSONEncoder(default=str)
-# What a LogRecord always has; anything else was given as `extra`.
+# Attributes of every LogRecord; any other attribute came from `extra`.
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "color_message"}
 
 
 @lru_cache(maxsize=2)
 def _to_second(seconds: int) -> str:
-    """Return the time of many lines, but for its fraction."""
+    """Return a time without its fraction; cached, because many lines share it."""
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(seconds))
 
 
 class JsonFormatter(logging.Formatter):
-    """time, level, service, message; then context ids, `extra` fields and a traceback, if any."""
+    """Formatter of JSON lines: time, level, service, logger and message first.
+
+    Context ids, `extra` fields and a traceback, if any, follow.
+    """
 
     def __init__(self, service: str) -> None:
         super().__init__()
@@ -43,7 +46,8 @@ class JsonFormatter(logging.Formatter):
 
 def set_up_logging(service: str, level: str) -> None:
     """Send all log lines of this process to standard error as JSON."""
-    # None of it is in our lines, and a service writes hundreds a second (see the logging HOWTO).
+    # Our lines have no source, thread or process, and collecting them costs time for each of
+    # hundreds of lines a second (see the logging HOWTO).
     logging._srcfile = None
     logging.logThreads = logging.logProcesses = logging.logMultiprocessing = False
     handler = logging.StreamHandler(sys.stderr)
@@ -54,7 +58,7 @@ def set_up_logging(service: str, level: str) -> None:
 
 
 def quiet_transformers() -> None:
-    """Keep its progress bars and tips out of our logs."""
+    """Keep the progress bars and tips of transformers out of our logs."""
     import transformers
 
     transformers.utils.logging.set_verbosity_error()

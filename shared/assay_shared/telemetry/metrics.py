@@ -1,4 +1,4 @@
-"""Metrics that every service has; each service adds its own to the same registry."""
+"""Metrics common to all services; each service adds its own metrics to the same registry."""
 
 from prometheus_client import (
     CollectorRegistry,
@@ -14,7 +14,7 @@ LATENCY_BUCKETS_S = (0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0, 3.0, 10.0, 30.0, 1
 
 
 class ServiceMetrics:
-    """HTTP traffic of one service, and what its process uses."""
+    """Metrics of a service's HTTP traffic, and of its process's resources."""
 
     def __init__(self, service: str, version: str) -> None:
         self.registry = CollectorRegistry()
@@ -38,14 +38,14 @@ class ServiceMetrics:
             "Requests being answered.",
             registry=self.registry,
         ).set_function(lambda: self.num_in_flight)
-        #: What is counted for a method, a route and a status: looking it up costs more than that.
+        #: Metrics by method, route and status: looking them up costs more than counting.
         self._counted: dict[tuple[str, str, int], tuple[Counter, Histogram]] = {}
         Info("assay_service", "Which service this is.", registry=self.registry).info(
             {"service": service, "version": version}
         )
 
     def count(self, method: str, route: str, status: int, took_s: float) -> None:
-        """Count a request that was answered."""
+        """Count an answered request."""
         key = (method, route, status)
         counted = self._counted.get(key)
         if counted is None:

@@ -1,6 +1,6 @@
-"""What goes along with work from one process to the next: its ids, and its trace.
+"""Propagation of the ids and the trace of work from process to process.
 
-Over HTTP and in Celery's messages alike, as two headers: `baggage` (run, step, group, sample; see
+HTTP requests and Celery messages carry two headers: `baggage` (run, step, group, sample; see
 https://www.w3.org/TR/baggage/) and `traceparent`.
 """
 
@@ -11,12 +11,12 @@ from assay_shared.telemetry import tracing
 from assay_shared.telemetry.context import WORK_IDS, current_work, log_fields
 
 BAGGAGE_HEADER = "baggage"
-#: Of one id, and of a header: what comes from elsewhere is not believed to be small.
+#: Most characters read of an id and of a header, since other programs can send any length.
 _MAX_VALUE, _MAX_HEADER = 256, 2048
 
 
 def inject() -> dict[str, str]:
-    """The headers of the work in hand; none where nothing is known of it."""
+    """Return headers with the ids and the trace of the current work, as far as known."""
     work = current_work()
     headers = tracing.outgoing()
     if work:
@@ -27,13 +27,13 @@ def inject() -> dict[str, str]:
 
 
 def extract(baggage: str | None) -> AbstractContextManager[None]:
-    """Within it, log lines and spans bear the ids that came along."""
+    """Return a context manager; in its block, log lines and spans have the ids of `baggage`."""
     work = _read(baggage) if baggage else {}
     return log_fields(**work) if work else nullcontext()
 
 
 def _read(baggage: str) -> dict[str, object]:
-    """Ours among the members of the header; the others are not for us."""
+    """Return the work ids in a baggage header; ignore its other members."""
     work: dict[str, object] = {}
     for member in baggage[:_MAX_HEADER].split(","):
         name, _, value = member.partition(";")[0].strip().partition("=")

@@ -1,7 +1,7 @@
-"""Spans of what one sample goes through. Off, and without cost, unless an OTLP endpoint is set.
+"""Traces: spans of the steps of a sample. Off, and without cost, unless an OTLP endpoint is set.
 
 Trace context is W3C's `traceparent`: https://www.w3.org/TR/trace-context/. OpenTelemetry is
-imported only where traces are on.
+imported only if traces are on.
 """
 
 from collections.abc import Iterator, Mapping
@@ -27,7 +27,7 @@ _EXPORT_TIMEOUT_S = 5.0
 
 
 class TraceSpan:
-    """Work that has begun. `note` adds what is known later; all methods do nothing where off."""
+    """A begun span. `note` adds attributes later; without tracing, all methods do nothing."""
 
     def __init__(self, span: "OtelSpan | None" = None) -> None:
         self._span = span
@@ -41,12 +41,12 @@ class TraceSpan:
             self._span.update_name(name)
 
     def end(self) -> None:
-        """For spans of `begin`."""
+        """End a span of `begin`."""
         if self._span is not None:
             self._span.end()
 
     def fail(self, reason: str) -> None:
-        """Mark as failed without an exception."""
+        """Mark the span as failed without an exception."""
         if self._span is not None:
             from opentelemetry.trace import Status, StatusCode
 
@@ -54,7 +54,10 @@ class TraceSpan:
 
     @contextmanager
     def current(self) -> Iterator[None]:
-        """Within it, new spans are its children and `outgoing` names it; it goes on afterwards."""
+        """Make this the current span in the block; the span stays open afterwards.
+
+        New spans in the block are its children, and `outgoing` names it.
+        """
         if self._span is None:
             yield
             return
@@ -65,7 +68,7 @@ class TraceSpan:
 
 
 class _Nothing(AbstractContextManager[TraceSpan]):
-    """What `span` is where traces are off: one object for all."""
+    """The result of `span` without tracing: a single shared object."""
 
     _span = TraceSpan()
 
@@ -87,7 +90,7 @@ _NOTHING = _Nothing()
 
 
 def set_up_tracing(service: str, settings: ServiceSettings) -> None:
-    """Send spans of this process to the endpoint of the settings, if there is one.
+    """Send spans of this process to the endpoint in the settings; without it, do nothing.
 
     Raises:
         ConfigError: OpenTelemetry is not installed.
@@ -127,7 +130,7 @@ def set_up_tracing(service: str, settings: ServiceSettings) -> None:
 
 
 def end_tracing() -> None:
-    """Send what is left; from then on, traces are off."""
+    """Send the remaining spans, and turn traces off."""
     if _Active.provider is not None:
         _Active.provider.shutdown()
     _Active.provider = _Active.tracer = None
@@ -138,14 +141,14 @@ def is_on() -> bool:
 
 
 def span(name: str, **attributes: Value) -> AbstractContextManager[TraceSpan]:
-    """Within it, this work is under way. What it raises is noted in the span, and goes on."""
+    """Return a context manager with a span of its block; an exception is recorded and raised."""
     if _Active.tracer is None:
         return _NOTHING
     return _started(name, None, attributes)
 
 
 def begin(name: str, **attributes: Value) -> TraceSpan:
-    """A trace of its own, which is ended by hand: what it stands for outlives a block."""
+    """Begin a span of a new trace for work longer than a block; the caller must end it."""
     if _Active.tracer is None:
         return _NOTHING._span
     from opentelemetry.context import Context
@@ -154,7 +157,7 @@ def begin(name: str, **attributes: Value) -> TraceSpan:
 
 
 def serving(name: str, headers: Mapping[str, str]) -> AbstractContextManager[TraceSpan]:
-    """As `span`, under the span of another process that sent these headers."""
+    """Return `span` with a parent in another process, named by the request's headers."""
     if _Active.tracer is None:
         return _NOTHING
     from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -164,7 +167,7 @@ def serving(name: str, headers: Mapping[str, str]) -> AbstractContextManager[Tra
 
 
 def outgoing() -> dict[str, str]:
-    """Headers that name the span in hand; none where traces are off."""
+    """Return headers with the current span; empty without tracing."""
     headers: dict[str, str] = {}
     if _Active.tracer is not None:
         from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
@@ -188,5 +191,5 @@ def _started(
 
 
 def _named(attributes: Mapping[str, Value]) -> dict[str, Value]:
-    """With the ids of the work in hand, all under our own prefix."""
+    """Return the attributes and the ids of the current work, all with the prefix `assay.`."""
     return {_PREFIX + name: value for name, value in {**current_work(), **attributes}.items()}

@@ -1,1 +1,1 @@
-"""Bodies of requests and responses in JSON: checked, bounded, and large ones off the event loop."""
+"""JSON bodies of requests and responses: checked, bounded; large bodies stay off the event loop."""

@@ -1,4 +1,4 @@
-"""An answer in JSON, in pieces where it is large: no single step holds up the loop."""
+"""JSON answers, in pieces if large, so that no single step blocks the event loop for long."""
 
 import asyncio
 import base64
@@ -10,15 +10,15 @@ from starlette.types import Send
 
 #: An answer with more text than this in it is written in pieces.
 _LARGE = 128 * 2**10
-#: Characters of one text, or bytes of one content, at once. Base64 needs threes.
+#: Characters of a text, or bytes of a content, per piece. Base64 encodes bytes in threes.
 _PIECE = 3 * 2**16
-#: Items of a list that are written at once.
+#: Items of a list per piece.
 _SLICE = 32
 _NUMBERS = frozenset({int, float, bool})
 
 
 async def send_json(send: Send, value: object, status: int) -> None:
-    """Send a model, or models and plain values in lists and dicts, as the whole answer."""
+    """Send a value as the whole answer: a model, or lists and dicts of models and plain values."""
     if _size(value) > _LARGE:
         headers = [(b"content-type", b"application/json")]
         await send({"type": "http.response.start", "status": status, "headers": headers})
@@ -35,10 +35,10 @@ async def send_json(send: Send, value: object, status: int) -> None:
 
 
 def in_slices(value: object, depth: int = 2) -> Iterator[bytes]:
-    """Return the JSON of plain values; no step takes more than a millisecond.
+    """Yield the JSON of plain values in pieces; no step takes more than a millisecond.
 
-    For a thread: one call that writes megabytes would hold up the event loop from there too. Lists
-    within `depth` levels are written item by item, longer ones further in by the slice.
+    For use in a thread: even there, a single call for megabytes would hold up the event loop. Lists
+    within `depth` levels are written item by item, and longer lists further in by the slice.
     """
     if isinstance(value, dict) and value:
         separator = b"{"
@@ -62,7 +62,7 @@ def in_slices(value: object, depth: int = 2) -> Iterator[bytes]:
 
 
 def _size(value: object) -> int:
-    """Return how much text and content there is in a value."""
+    """Return the number of characters and bytes in the texts and contents of a value."""
     if isinstance(value, str | bytes):
         return len(value)
     if isinstance(value, BaseModel):
@@ -82,7 +82,7 @@ def _size(value: object) -> int:
 
 
 def _gather(pieces: Iterator[bytes]) -> Iterator[bytes]:
-    """Return the same bytes in fewer pieces."""
+    """Yield the same bytes in fewer pieces."""
     gathered = bytearray()
     for piece in pieces:
         gathered += piece
@@ -93,7 +93,7 @@ def _gather(pieces: Iterator[bytes]) -> Iterator[bytes]:
 
 
 def _write(value: object) -> Iterator[bytes]:
-    """Return a value's JSON in pieces; bytes are a file's content, which is base64."""
+    """Yield a value's JSON in pieces; bytes, such as a file's content, become base64."""
     if isinstance(value, str):
         yield b'"'
         for start in range(0, len(value), _PIECE):

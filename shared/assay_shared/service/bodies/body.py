@@ -1,4 +1,4 @@
-"""A request's body as the model of its route, and what is said of one that is no such model."""
+"""Reads a request's body as the model of its route, and describes errors in it."""
 
 import json
 import re
@@ -12,11 +12,11 @@ from assay_shared.settings.brief_validation import brief_validator, first_errors
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.text.strict_json import DuplicateKey, check_keys
 
-#: What was sent is not repeated of a longer body.
+#: Errors of a longer body do not repeat the wrong value.
 _SHOWN_BYTES = 64 * 2**10
-#: JSON that is no more than this many bytes has no need to be looked at before it is parsed.
+#: JSON of at most this size needs no count of its values before parsing.
 _SMALL_BYTES = 2**20
-#: Values and keys of one body; a parsed one takes up to a hundred bytes.
+#: Limits on the values and keys of a body; each takes up to a hundred bytes once parsed.
 MAX_VALUES = 1_000_000
 MAX_KEYS = 250_000
 _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
@@ -24,16 +24,16 @@ _TEXT = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+(?:"|\\?\Z)', re.DOTALL)
 
 @dataclass(frozen=True)
 class BodyProblem:
-    """The first thing wrong with a body, and how many there are."""
+    """The first error of a body, and the number of errors."""
 
     error: dict[str, Any]
     num_errors: int = 1
-    #: Some of the other fields that are wrong.
+    #: Some of the other wrong fields.
     others: tuple[str, ...] = ()
 
 
 class InvalidBody(RequestValidationError):
-    """A body that is not what its route takes. It has one error, whatever their number."""
+    """A body that does not match its route's model; holds only the first of its errors."""
 
     def __init__(self, problem: BodyProblem) -> None:
         super().__init__([problem.error])
@@ -42,15 +42,15 @@ class InvalidBody(RequestValidationError):
 
 
 class UnreadableBody(Exception):
-    """A body that is no JSON, or nests too deep to be read."""
+    """A body that is not JSON, or nests too deeply to be read."""
 
 
 class TooManyValues(UnreadableBody):
-    """A body with more values than any route takes."""
+    """A body with more values than any route accepts."""
 
 
 def check_presence(has_body: bool, content_type: str) -> BodyProblem | None:
-    """Return what is wrong before a body is read: it is missing, or is not said to be JSON."""
+    """Return a problem if the body is missing or its content type is not JSON, else None."""
     if not has_body:
         return BodyProblem({"type": "missing", "loc": ("body",), "msg": "Field required"})
     kind = content_type.partition(";")[0].strip().lower()
@@ -63,13 +63,14 @@ def check_presence(has_body: bool, content_type: str) -> BodyProblem | None:
 def read_body(
     model: type[BaseModel], body: bytes, *, takes_half_characters: bool = True
 ) -> BaseModel | BodyProblem:
-    """Return a body as `model`, or what is wrong with it.
+    """Return a body as `model`, or its problem.
 
-    Of a list, the first wrong item alone counts. Lone surrogates in a text are a mistake of the
-    caller's unless the service `takes_half_characters`.
+    In a list, only the first wrong item counts as an error. Lone surrogates in a text are an error
+    unless `takes_half_characters` is set.
 
     Raises:
-        Unreadable: it is no text, or nests by the hundreds, or has too many values.
+        UnreadableBody: the body is not text, or is nested hundreds of levels deep.
+        TooManyValues: the body has too many values.
     """
     check_size(body)
     try:
@@ -88,9 +89,9 @@ def read_body(
 
 
 def check_size(body: bytes) -> None:
-    """Raise TooManyValues if there are too many; commas and colons in texts do not count.
+    """Raise TooManyValues if a body has too many; commas and colons in texts do not count.
 
-    Takes less than a second for 32 MiB: it ends with the value that is too many.
+    Takes less than a second for 32 MiB, because counting stops at the limit.
     """
     if len(body) <= _SMALL_BYTES:
         return
@@ -112,7 +113,7 @@ def check_size(body: bytes) -> None:
 def _read_slowly(
     model: type[BaseModel], body: bytes, takes_half_characters: bool
 ) -> BaseModel | BodyProblem:
-    """Read with Python's parser, which takes more: lone surrogates, UTF-16, more nesting."""
+    """Read with Python's parser: it accepts lone surrogates, UTF-16 and deeper nesting too."""
     try:
         check_keys(body)
         value = json.loads(body)
@@ -145,7 +146,7 @@ def _first(error: ValidationError, num_bytes: int) -> BodyProblem:
 
 
 def _twice(error: DuplicateKey) -> BodyProblem:
-    """Return what is wrong with a body that has a key twice, at whatever depth."""
+    """Return the problem of a body with a duplicate key, at any depth."""
     return BodyProblem({"type": "duplicate_key", "loc": ("body", error.key), "msg": str(error)})
 
 

@@ -1,8 +1,8 @@
-"""The process that reads large bodies for `large_bodies`: a body in, its model out in parts.
+"""The process behind `large_bodies`: reads a body, and sends its model in parts.
 
-In: a line `module name length half`, and so many bytes; `half` is 1 where texts may have lone
+In: a line `module name length half`, and `length` bytes; `half` is 1 if texts may have lone
 surrogates. Out: frames, each a length in eight bytes and a pickled value: "model" and then parts,
-or a `Problem`, or "unreadable" or "too many"; at last an empty frame.
+or a `BodyProblem`, or "unreadable" or "too many"; at last an empty frame.
 """
 
 import importlib
@@ -15,7 +15,7 @@ from typing import BinaryIO
 from assay_shared.service.bodies.body import TooManyValues, UnreadableBody, read_body
 from assay_shared.service.bodies.parts import Cutter
 
-#: Most memory that one body may take: it is then unreadable.
+#: Memory limit of this process; a body that needs more is unreadable.
 _MEMORY_BYTES = 3 * 2**30
 
 

@@ -1,5 +1,7 @@
-"""Large bodies, read in another process: one call that parses megabytes would hold up the event
-loop from a thread too."""
+"""Reads large bodies in another process.
+
+In a thread, a call that parses megabytes would still hold up the event loop.
+"""
 
 import asyncio
 import pickle
@@ -16,16 +18,16 @@ from assay_shared.service.bodies.parts import Joiner
 
 _READ_TIMEOUT_S = 60.0
 _MAX_WAITING = 64
-#: Written at once; more would be copied again and again while the pipe takes it.
+#: Bytes per write; the rest of a larger write would be copied again and again.
 _PIECE_BYTES = 2**18
 _BUFFER_BYTES = 2**20
 
 
 class LargeBodies:
-    """Reads bodies one by one, in a process that is started with the first of them."""
+    """Reader of large bodies in turn, in a process started with the first body."""
 
     def __init__(self, *, takes_half_characters: bool = True) -> None:
-        """`takes_half_characters`: whether texts may have lone surrogates."""
+        """With `takes_half_characters`, texts may have lone surrogates."""
         self.takes_half_characters = takes_half_characters
         self._turn = asyncio.Lock()
         self._num_waiting = 0
@@ -38,12 +40,14 @@ class LargeBodies:
     async def read(
         self, model: type[BaseModel], chunks: Sequence[bytes]
     ) -> BaseModel | BodyProblem:
-        """Return a body as `model`, or what is wrong with it.
+        """Return a body as `model`, or its problem.
 
         Raises:
-            Unreadable: it is no text, or nests by the hundreds, or takes too much memory.
-            TooManyValues: it has more values than any route takes.
-            Overloaded: too many wait already.
+            UnreadableBody: the body is not text, is nested hundreds of levels deep, or takes too
+                much memory.
+            TooManyValues: the body has more values than any route accepts.
+            Overloaded: too many bodies wait already.
+            InternalFault: the process failed, or took too long.
         """
         if self._num_waiting >= _MAX_WAITING:
             raise Overloaded("too many large bodies wait to be read", retry_after_s=1.0)
@@ -67,11 +71,11 @@ class LargeBodies:
             raise
         except (asyncio.IncompleteReadError, ConnectionError) as error:
             await self._kill()
-            if worker.returncode == -signal.SIGABRT:  # how Rust ends where memory is refused
+            if worker.returncode == -signal.SIGABRT:  # Rust aborts when out of memory
                 raise UnreadableBody from error
             raise
         except BaseException:
-            await self._kill()  # what it would say next belongs to a request that is gone
+            await self._kill()  # otherwise the next request would read this request's answer
             raise
 
     async def _start(self) -> asyncio.subprocess.Process:
@@ -91,7 +95,7 @@ class LargeBodies:
         if worker is not None:
             with suppress(ProcessLookupError):
                 worker.kill()
-            await worker.communicate()  # what it still said, which is at most a pipe's content
+            await worker.communicate()  # drops the rest of its output, at most a pipe's content
 
     async def _write(
         self,

@@ -1,7 +1,7 @@
-"""Values cut into parts that are small, so that no single step of putting them together is long.
+"""Values cut into small parts, so that no single step of joining them takes long.
 
-A part is one of: `(LEAVES, [value, ...])`, `(OPEN, kind)` which begins a list, dict, tuple,
-model or long text, and `(CLOSE, None)` which ends it.
+A part is a tuple: `(LEAVES, [value, ...])`, `(OPEN, kind)` for the begin of a list, dict, tuple,
+model or long text, or `(CLOSE, None)` for its end.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,22 +11,23 @@ from pydantic import BaseModel
 
 LEAVES, OPEN, CLOSE = 0, 1, 2
 Part = tuple[int, Any]
-#: Values in one part.
+#: Most values in a part.
 _MOST = 10_000
-#: Characters or bytes in one part.
+#: Most characters or bytes in a part.
 _PIECE = 2**18
 _FLAT = frozenset({int, float, bool, type(None)})
 
 
 class Cutter:
-    """Cuts one value."""
+    """Cutter of a value into parts."""
 
     def __init__(self) -> None:
-        #: Of what is too much for one part, by identity: else it is weighed at each level above it.
+        #: Weights by identity of values too heavy for a part; otherwise each level above would
+        #: weigh them again.
         self._weights: dict[int, int] = {}
 
     def cut(self, value: object) -> Iterator[Part]:
-        """Return a value as parts, in order."""
+        """Yield the parts of a value, in order."""
         if isinstance(value, str | bytes) and len(value) > _PIECE:
             yield OPEN, type(value)
             yield from ((LEAVES, [value[at : at + _PIECE]]) for at in range(0, len(value), _PIECE))
@@ -66,7 +67,7 @@ class Cutter:
             yield LEAVES, leaves
 
     def _weigh(self, value: object) -> int:
-        """Return how many values there are in it; a long text counts as many."""
+        """Return the number of values inside; a text counts 1 more for each 64 characters."""
         if isinstance(value, str | bytes):
             return 1 + len(value) // 64
         if isinstance(value, BaseModel):
@@ -86,23 +87,23 @@ class Cutter:
 
 
 def _is_flat(items: Iterable[object]) -> bool:
-    """Tell whether there are only numbers in it, at the speed of C: most large lists are so."""
+    """Return True if all items are numbers or None. Fast for large lists, mostly of numbers."""
     return _FLAT.issuperset(map(type, items))
 
 
 def _sides(value: dict[Any, Any]) -> Iterator[object]:
-    """Return keys and values by turns."""
+    """Return keys and values in turn."""
     return (side for pair in value.items() for side in pair)
 
 
 class Joiner:
-    """Puts parts together again."""
+    """Joiner of parts into their value."""
 
     def __init__(self) -> None:
         self._open: list[tuple[Any, list[Any]]] = [(list, [])]
 
     def add(self, part: Part) -> None:
-        """Take the next part."""
+        """Add the next part."""
         what, content = part
         if what == LEAVES:
             self._open[-1][1].extend(content)
@@ -113,7 +114,7 @@ class Joiner:
             self._open[-1][1].append(_build(kind, items))
 
     def value(self) -> Any:
-        """Return the whole, after the last part."""
+        """Return the whole value, after the last part."""
         ((_, (value,)),) = self._open
         return value
 

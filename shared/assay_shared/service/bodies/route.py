@@ -1,7 +1,8 @@
-"""Routes that take one JSON body and answer with JSON, at the least cost.
+"""Fast routes for JSON requests and answers.
 
-FastAPI parses a body into Python objects, validates those, and validates what an endpoint returns
-once more. Here the validator reads the bytes, and large bodies and answers stay off the event loop.
+FastAPI parses a body into Python objects, validates the objects, and validates the endpoint's
+result again. Here the validator reads the bytes, and large bodies and answers stay off the event
+loop.
 """
 
 import inspect
@@ -38,16 +39,16 @@ from assay_shared.service.bodies.body import (
 from assay_shared.service.bodies.large_bodies import LargeBodies
 from assay_shared.service.middleware import find_header
 
-#: Above it, a body is read in another process.
+#: A larger body is read in another process.
 _LARGE_BYTES = 64 * 2**10
 _LIMIT = "x-body-limit-bytes"
 
 
 def use_json_routes(app: FastAPI, *, takes_half_characters: bool = True) -> LargeBodies:
-    """Make the routes that are added from now on `JsonRoute`s; close what is returned at the end.
+    """Make all routes added from now on `JsonRoute`s; return the reader of large bodies.
 
-    To be called before the routes are added. `takes_half_characters`: whether a text with lone
-    surrogates, as a policy may write, is a text here; else the field is refused.
+    Call before adding routes, and close the reader at the end. With `takes_half_characters`, texts
+    may have lone surrogates, as a policy may write them; otherwise such a field is refused.
     """
     app.router.route_class = JsonRoute
     app.state.large_bodies = LargeBodies(takes_half_characters=takes_half_characters)
@@ -55,31 +56,32 @@ def use_json_routes(app: FastAPI, *, takes_half_characters: bool = True) -> Larg
 
 
 def up_to(num_bytes: int) -> dict[str, Any]:
-    """A part of a route's `openapi_extra`: the largest body that it reads."""
+    """Return a part of a route's `openapi_extra` with its limit on the body."""
     return {_LIMIT: num_bytes}
 
 
 def body_limit_of(route: object) -> int | None:
-    """Return the largest body that a route names, if it does."""
+    """Return a route's own limit on the body in bytes, or None."""
     return (getattr(route, "openapi_extra", None) or {}).get(_LIMIT)
 
 
 def put_first(app: FastAPI) -> None:
-    """Let the router look at the fastest routes before all others; to be called after those."""
+    """Move the routes with the fastest match to the front; call after adding all routes."""
     app.router.routes.sort(key=lambda route: not (isinstance(route, JsonRoute) and route.is_exact))
 
 
 class JsonRoute(APIRoute):
-    """A route that FastAPI declares, and whose body is read without it.
+    """A FastAPI route whose body is read without FastAPI.
 
-    That is: an `async` endpoint that takes one model as its body. What it returns is a response, or
-    is sent as it is: no field is left out because of its declaration.
+    This applies to an `async` endpoint with a single model as its body; other endpoints work as in
+    FastAPI. The endpoint returns a response, or a value to send as it is: fields outside its
+    declared return type are not removed.
     """
 
     def __init__(self, path: str, endpoint: Callable[..., Any], **options: Any) -> None:
         super().__init__(path, endpoint, **options)
         found = self._find_model()
-        #: Whether a look at the path says all: no other route can be meant.
+        #: True if comparing the path is enough to match this route.
         self.is_exact = found is not None and "{" not in path
         if found is not None:
             self._model, self._is_optional = found
@@ -90,7 +92,7 @@ class JsonRoute(APIRoute):
             self.app = self._serve
 
     def matches(self, scope: Scope) -> tuple[Match, Scope]:
-        """As Starlette does, without a regular expression where the path has no parameters."""
+        """Match as Starlette does; a path without parameters needs no regular expression."""
         if not self.is_exact or scope.get("root_path") or scope["type"] != "http":
             return super().matches(scope)
         if scope["path"] != self.path:
@@ -99,7 +101,7 @@ class JsonRoute(APIRoute):
         return Match.FULL if scope["method"] in (self.methods or ()) else Match.PARTIAL, found
 
     def _find_model(self) -> tuple[type[BaseModel], bool] | None:
-        """Return the model of the body, if there is one, and whether it may be left out."""
+        """Return the model of the body and True if it is optional; None for another endpoint."""
         wants = self.dependant
         if len(wants.body_params) != 1 or self._embed_body_fields:
             return None
@@ -114,7 +116,7 @@ class JsonRoute(APIRoute):
         return models[0], NoneType in get_args(annotation)
 
     def _find_others(self) -> Dependant | None:
-        """Return what the endpoint takes beside the body and texts of its path, if it does."""
+        """Return the endpoint's parameters except the body and texts of the path, or None."""
         wants = self.dependant
         others = (
             wants.query_params,
@@ -183,7 +185,7 @@ class JsonRoute(APIRoute):
 
 
 async def _receive_body(scope: Scope, receive: Receive, limit_bytes: int | None) -> list[bytes]:
-    """Return the body in chunks. Raises TooLarge, by its announced length where there is one."""
+    """Return the body in chunks; raise TooLarge by its announced or counted length."""
     announced = find_header(scope, b"content-length")
     _check_length(int(announced) if announced.isdigit() else 0, limit_bytes)
     chunks: list[bytes] = []

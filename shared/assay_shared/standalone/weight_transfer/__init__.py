@@ -1,1 +1,1 @@
-"""Weights from a trainer's memory into an engine's: what both sides of a transfer share."""
+"""Transfer of weights from a trainer's memory to an engine's memory, for use on both sides."""

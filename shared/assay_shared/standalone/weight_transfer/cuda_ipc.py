@@ -1,4 +1,4 @@
-"""A buffer of one process, opened by another on the same GPU. Sent as JSON, not as a pickle."""
+"""Shares a GPU buffer with another process on the same GPU; its handle is JSON, not a pickle."""
 
 import base64
 import json
@@ -7,7 +7,7 @@ import torch
 
 
 def export(buffer: torch.Tensor) -> str:
-    """Of a flat uint8 tensor on a GPU, which has to live until all have closed it."""
+    """Return the handle of a flat uint8 GPU tensor; keep the tensor until all have closed it."""
     from torch.multiprocessing.reductions import reduce_tensor
 
     _, arguments = reduce_tensor(buffer)
@@ -15,7 +15,10 @@ def export(buffer: torch.Tensor) -> str:
 
 
 def open_buffer(exported: str, num_bytes: int, device: torch.device) -> torch.Tensor:
-    """The same memory here. It stays open until the tensor and all its views are gone."""
+    """Return a tensor on another process's buffer.
+
+    The buffer stays open until the tensor and all its views are gone.
+    """
     from torch.multiprocessing.reductions import rebuild_cuda_tensor
 
     arguments = [_decoded(argument) for argument in json.loads(exported)]

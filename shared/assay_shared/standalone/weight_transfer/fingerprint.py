@@ -1,17 +1,17 @@
-"""A digest of every entry of a tensor, taken where it lies, that can be added up from pieces.
+"""Fingerprint of a tensor: a digest of every entry, computed on its device, additive over pieces.
 
-The sum, modulo 2^64, over all entries of bits(entry) * odd(row) * odd'(column), where bits are the
-entry's own as a signed integer, and odd and odd' are splitmix64 (Steele, Lea and Flood, OOPSLA
-2014) with the lowest bit set. An odd factor can be undone, so any single change of an entry is
-found. Swapped entries, transposes and wrong places get other factors and are found but for one
-chance in 2^40, where float32 ends in many zeros, and far less else. It finds corruption and
-mix-ups. It does not stop anyone who means to deceive: whoever can choose entries can make two
-tensors with the same sum.
+The fingerprint is the sum, modulo 2^64, over all entries of bits(entry) * odd(row) * odd'(column).
+bits(entry) are the entry's bits as a signed integer; odd and odd' are splitmix64 (Steele, Lea and
+Flood, OOPSLA 2014) with the lowest bit set. An odd factor is invertible, so any change of a single
+entry is found. Swapped entries, transposes and misplaced entries get other factors. They are missed
+with a chance of 2^-40 if float32 entries end in many zeros, and with a far smaller chance
+otherwise. The fingerprint finds corruption and mix-ups, not forgery: a forger can choose the
+entries of two tensors to give the same sum.
 """
 
 import torch
 
-#: Entries taken at once: 8 bytes each while they are multiplied.
+#: Entries per block: each takes 8 bytes during the multiplication.
 BLOCK_ENTRIES = 2**24
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ROW_SALT, _COLUMN_SALT = 0x243F6A8885A308D3, 0x13198A2E03707344
@@ -24,10 +24,11 @@ def fingerprint(
     first_column: int = 0,
     block_entries: int = BLOCK_ENTRIES,
 ) -> int:
-    """Of a tensor, or of the piece of one that begins at `first_row` and `first_column`.
+    """Return the fingerprint of a tensor, or of a piece from `first_row` and `first_column` on.
 
-    A vector is one column; of more than two axes, all but the first are one. Pieces that do not
-    overlap add up to the whole with `add_up`. The result does not depend on `block_entries`.
+    A vector counts as a single column. If a tensor has more than two axes, all axes after the first
+    count as columns. `add_up` combines the fingerprints of disjoint pieces. The result does not
+    depend on `block_entries`.
     """
     if tensor.numel() == 0:
         return 0
@@ -49,17 +50,17 @@ def fingerprint(
 
 
 def add_up(fingerprints: list[int]) -> int:
-    """The fingerprint of a tensor from those of its pieces."""
+    """Return the fingerprint of a tensor from the fingerprints of its pieces."""
     return sum(fingerprints) % 2**64
 
 
 def as_text(value: int) -> str:
-    """16 hexadecimal digits."""
+    """Return a fingerprint as 16 hexadecimal digits."""
     return f"{value:016x}"
 
 
 def _odd(first: int, count: int, salt: int, device: torch.device) -> torch.Tensor:
-    """int64 (count,): splitmix64 of first, first + 1, ..., each made odd. Products wrap."""
+    """Return int64 (count,): splitmix64 of first, first + 1, ..., each made odd. Products wrap."""
     index = torch.arange(first + 1, first + 1 + count, dtype=torch.int64, device=device)
     x = index * _signed(_STEP) + _signed(salt)
     x = (x ^ _shifted(x, 30)) * _signed(_FIRST)
@@ -69,7 +70,7 @@ def _odd(first: int, count: int, salt: int, device: torch.device) -> torch.Tenso
 
 
 def _shifted(x: torch.Tensor, places: int) -> torch.Tensor:
-    """Right, with zeros from the left."""
+    """Return `x` shifted right, with zeros from the left."""
     shifted: torch.Tensor = (x >> places) & (2 ** (64 - places) - 1)
     return shifted
 

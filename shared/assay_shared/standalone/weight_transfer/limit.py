@@ -1,4 +1,4 @@
-"""How long a transfer may take, and how it fails."""
+"""Time limit and cancellation of a transfer, and its error."""
 
 import threading
 import time
@@ -10,7 +10,7 @@ _POLL_S = 0.0005
 
 
 class TransferFailed(Exception):
-    """The weights did not arrive. `is_hung`: something of it may go on in the background."""
+    """Failed transfer of weights. With `is_hung`, a thread of it may still run in background."""
 
     def __init__(self, message: str, *, is_hung: bool = False) -> None:
         super().__init__(message)
@@ -18,7 +18,7 @@ class TransferFailed(Exception):
 
 
 class Limit:
-    """The time that is left, and whether somebody called the whole thing off."""
+    """Time limit of a transfer, with a flag to cancel it."""
 
     def __init__(self, limit_s: float, cancelled: threading.Event | None = None) -> None:
         self._ends_at = time.monotonic() + limit_s
@@ -26,7 +26,7 @@ class Limit:
         self._cancelled = cancelled or threading.Event()
 
     def renewed(self, limit_s: float) -> "Limit":
-        """Another one from now on, which is called off with this one."""
+        """Return a new limit from now on; cancelling either limit cancels both."""
         return Limit(limit_s, self._cancelled)
 
     def cancel(self) -> None:
@@ -37,9 +37,9 @@ class Limit:
         return max(0.0, self._ends_at - time.monotonic())
 
     def check(self, waiting_for: str) -> None:
-        """Raises TransferFailed when the time is over."""
+        """Raise TransferFailed if the transfer is cancelled or its time is over."""
         if self._cancelled.is_set():
-            raise TransferFailed(f"called off while waiting for {waiting_for}")
+            raise TransferFailed(f"cancelled while waiting for {waiting_for}")
         if self.remaining_s == 0:
             raise TransferFailed(f"{waiting_for} did not come within {self._limit_s:g} s")
 
@@ -49,14 +49,19 @@ class Limit:
             time.sleep(_POLL_S)
 
     def within(self, action: Callable[[], Result], what: str) -> Result:
-        """Call what has no limit of its own, in a thread that is left behind if it hangs."""
+        """Return the result of `action`, run in a thread to limit its time.
+
+        Raises:
+            TransferFailed: `action` failed, or the transfer was cancelled or its time is over; the
+                thread of a hanging action is abandoned.
+        """
         outcome: list[Result] = []
         failure: list[BaseException] = []
 
         def run() -> None:
             try:
                 outcome.append(action())
-            except BaseException as error:  # noqa: BLE001  # raised again by the one who waits
+            except BaseException as error:  # noqa: BLE001  # raised again by the waiting thread
                 failure.append(error)
 
         thread = threading.Thread(target=run, name=f"weights: {what}", daemon=True)
@@ -71,5 +76,5 @@ class Limit:
 
 
 def first_line(error: BaseException) -> str:
-    """Of a message that may have a trace of the library's own in it."""
+    """Return the first line of an error's message; libraries may append a trace to it."""
     return next(iter(str(error).splitlines()), type(error).__name__)[:200]

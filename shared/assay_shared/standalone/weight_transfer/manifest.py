@@ -1,4 +1,4 @@
-"""What a transfer carries, and how it is cut into buckets. Both sides work it out by themselves."""
+"""Manifest of a transfer, and its division into buckets; each side computes the same buckets."""
 
 import hashlib
 import math
@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 ITEM_BYTES = {"float32": 4, "bfloat16": 2, "float16": 2}
-#: Slots begin at a multiple of this, so that any dtype can be read in place.
+#: Slots begin at a multiple of this, so that a tensor of any dtype can be read in place.
 ALIGNMENT_BYTES = 256
 
 
 class ManifestEntry(NamedTuple):
-    """One tensor: `dtype` as torch names it, `fingerprint` in 16 hexadecimal digits."""
+    """A tensor of a transfer: `dtype` in torch's name, `fingerprint` in 16 hexadecimal digits."""
 
     name: str
     shape: tuple[int, ...]
@@ -24,21 +24,21 @@ class ManifestEntry(NamedTuple):
 
 
 class BucketSlot(NamedTuple):
-    """Where a tensor lies in its bucket."""
+    """Place of a tensor in its bucket."""
 
     entry: ManifestEntry
     start: int
 
 
 class Bucket(NamedTuple):
-    """Tensors that travel together."""
+    """Tensors sent together."""
 
     slots: tuple[BucketSlot, ...]
     num_bytes: int
 
 
 def digest_of(entries: Sequence[ManifestEntry]) -> str:
-    """SHA-256 over names, types, shapes and fingerprints, in the order of the names."""
+    """Return the SHA-256 over names, types, shapes and fingerprints, in the order of names."""
     whole = hashlib.sha256()
     for name, shape, dtype, fingerprint in sorted(entries):
         whole.update(f"{name} {dtype} {','.join(map(str, shape))} {fingerprint}\n".encode())
@@ -46,8 +46,10 @@ def digest_of(entries: Sequence[ManifestEntry]) -> str:
 
 
 def plan_buckets(entries: Sequence[ManifestEntry], bucket_bytes: int) -> list[Bucket]:
-    """In the given order, as few as `bucket_bytes` allows. A tensor is never cut: one that is
-    larger than that has a bucket to itself."""
+    """Return the buckets of `entries`, in the given order and filled up to `bucket_bytes`.
+
+    A tensor is never cut; a tensor larger than `bucket_bytes` has a bucket for itself.
+    """
     buckets: list[Bucket] = []
     slots: list[BucketSlot] = []
     end = 0

@@ -1,4 +1,4 @@
-"""How trainer and workers find each other, and the group of processes they make then."""
+"""Rendezvous of the trainer and an engine's workers: a shared store, and their process group."""
 
 import os
 import socket
@@ -12,23 +12,23 @@ import torch.distributed
 
 from .limit import Limit, TransferFailed, first_line
 
-#: Compiled, and typed in part.
+#: Any, because torch.distributed is compiled and only partly typed.
 _distributed: Any = torch.distributed
 Store = Any
-#: What a worker says of its group with the trainer.
+#: State of a worker's group with the trainer, in the worker's ready message.
 KEPT, NEW = "kept", "new"
-#: Longest that one answer of the store may take.
+#: Longest time for an answer of the store.
 _STORE_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0
-#: The group's own clock is not used: it would end the whole process.
+#: Timeout of the group: practically none, because torch's timeout would end the whole process.
 _NEVER = timedelta(days=30)
 _BACKLOG = 64
-#: With these at their defaults, NCCL's watchdog ends a process whose peer is gone.
+#: Without these values, NCCL's watchdog ends the whole process if its peer is gone.
 _KEEP_PROCESS = {"TORCH_NCCL_ASYNC_ERROR_HANDLING": "0", "TORCH_NCCL_ENABLE_MONITORING": "0"}
 
 
 class Meeting(NamedTuple):
-    """Where the trainer waits, and a word that is used once: it tells one meeting from another."""
+    """Address of the trainer's store, and a unique token to tell meetings apart."""
 
     host: str
     port: int
@@ -36,7 +36,7 @@ class Meeting(NamedTuple):
 
 
 def open_store(host: str) -> tuple[int, Store]:
-    """The trainer's store, on a free port of `host` alone; the port.
+    """Open the trainer's store on a free port of `host` alone; return the port and the store.
 
     Raises:
         TransferFailed: this host has no such address.
@@ -46,7 +46,7 @@ def open_store(host: str) -> tuple[int, Store]:
             listener.bind((host, 0))
             listener.listen(_BACKLOG)
         except OSError as error:
-            raise TransferFailed(f"nobody can be met at {host}: {error}") from error
+            raise TransferFailed(f"cannot listen at {host}: {error}") from error
         port = int(listener.getsockname()[1])
         store = _distributed.TCPStore(
             host,
@@ -60,10 +60,10 @@ def open_store(host: str) -> tuple[int, Store]:
 
 
 def join_store(meeting: Meeting, limit: Limit) -> Store:
-    """A worker's way to the trainer's store.
+    """Connect a worker to the trainer's store, and return it.
 
     Raises:
-        TransferFailed: nobody is there.
+        TransferFailed: the trainer is not at the address.
     """
     timeout = timedelta(seconds=min(_STORE_TIMEOUT_S, max(1.0, limit.remaining_s)))
     try:
@@ -76,20 +76,20 @@ def join_store(meeting: Meeting, limit: Limit) -> Store:
 
 
 def within_meeting(store: Store, meeting: Meeting) -> Store:
-    """The store, for those who know the meeting's word."""
+    """Return the part of the store for holders of the meeting's token."""
     return _distributed.PrefixStore(meeting.token, store)
 
 
 def group_store(store: Store, announcement: int) -> Store:
-    """Where the group that is made for an announcement finds together: never twice the same."""
+    """Return the part of the store for the group of an announcement; each has its own part."""
     return _distributed.PrefixStore(f"group/{announcement}", store)
 
 
 def has_key(store: Store, key: str, whose: str) -> bool:
-    """Whether the other side has come so far.
+    """Return True if the other side has set `key`.
 
     Raises:
-        TransferFailed: the store is gone, and with it the trainer.
+        TransferFailed: the store, and so the trainer, is gone.
     """
     try:
         return bool(store.check([key]))
@@ -105,9 +105,9 @@ def make_group(
     host: str,
     device: torch.device,
 ) -> Any:
-    """A group of its own, beside whatever default group the process has. May hang: give it a limit.
+    """Make a process group, separate from the default group. It may hang: call it with a limit.
 
-    `host`: this process's own address, on the way to the others.
+    `host` is this process's address on the way to the other processes.
     """
     if transport == "gloo":
         options = _distributed.ProcessGroupGloo._Options()
@@ -119,7 +119,8 @@ def make_group(
         options = _distributed.ProcessGroupNCCL.Options()
         options._timeout = _NEVER
         group = _distributed.ProcessGroupNCCL(store, rank, size, options)
-    # The first call makes the communicator, where a missing peer would hang.
+    # The first call makes the communicator. It hangs if a peer is missing; the caller's limit ends
+    # this.
     first = torch.zeros(1, dtype=torch.uint8, device=device)
     broadcast(group, first).wait()
     torch.cuda.synchronize(device)
@@ -127,9 +128,10 @@ def make_group(
 
 
 def broadcast(group: Any, tensor: torch.Tensor, limit: Limit | None = None) -> Any:
-    """The trainer's tensor to all; the work, which is not waited for.
+    """Start a broadcast of the trainer's tensor to all workers; return the unfinished work.
 
-    `limit` ends it under gloo, whose group cannot be ended before: `abort` would stop all threads.
+    With gloo, `limit` sets its timeout, because the group cannot be ended earlier: `abort` would
+    stop all threads.
     """
     options = _distributed.BroadcastOptions()
     options.rootRank = 0
@@ -139,7 +141,7 @@ def broadcast(group: Any, tensor: torch.Tensor, limit: Limit | None = None) -> A
 
 
 def finish(work: Any, limit: Limit, what: str) -> None:
-    """Raises TransferFailed if it does not end in time, or ends badly."""
+    """Wait for `work`; raise TransferFailed if it fails or does not end in time."""
     try:
         limit.wait_until(work.is_completed, what)
         work.wait()
@@ -149,13 +151,17 @@ def finish(work: Any, limit: Limit, what: str) -> None:
 
 
 def close_group(group: Any) -> None:
-    """End what it waits for, here and at the others. NCCL may hang even in this."""
+    """Abort the group's pending work, here and at its peers. NCCL may hang even here."""
     with suppress(TransferFailed):
         Limit(_CLOSE_TIMEOUT_S).within(group.abort, "the end of the group")
 
 
 def own_address(meeting: Meeting) -> str:
-    """This host's address on the way to the trainer."""
+    """Return this host's address on the way to the trainer.
+
+    Raises:
+        TransferFailed: the trainer is not at the address.
+    """
     try:
         with socket.create_connection((meeting.host, meeting.port), _STORE_TIMEOUT_S) as way:
             return str(way.getsockname()[0])

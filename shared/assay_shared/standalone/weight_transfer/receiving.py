@@ -1,4 +1,4 @@
-"""A worker's end of a transfer."""
+"""A worker's side of a transfer."""
 
 from collections import deque
 from collections.abc import Iterator, Sequence
@@ -26,17 +26,17 @@ from .meeting import (
 from .packing import view
 
 _TRAINER = "the trainer"
-#: One arrives while the other is loaded.
+#: Two, so that a bucket arrives while another is loaded.
 _NUM_BUFFERS = 2
 
 
 class Receiver:
-    """Kept for later versions of the same trainer, until one fails."""
+    """Receiver of a trainer's weights; keep it for later versions until a transfer fails."""
 
     def __init__(
         self, transport: str, meeting: Meeting, rank: int, size: int, device: torch.device
     ) -> None:
-        """`rank`: from 1 on, the trainer is 0. `size`: all workers and the trainer."""
+        """Store the place of this worker: its `rank` counts from 1, `size` includes the trainer."""
         self.meeting = meeting
         self._transport = transport
         self._rank, self._size = rank, size
@@ -47,14 +47,15 @@ class Receiver:
     def receive(
         self, announcement: int, buckets: Sequence[Bucket], limit: Limit, *, keep: bool
     ) -> Iterator[tuple[str, torch.Tensor]]:
-        """Each tensor, once its fingerprint is that of the manifest.
+        """Yield the name and content of each tensor, after checking its fingerprint.
 
-        `announcement`: the trainer's number for it. Without `keep`, a tensor is to be used before
-        the next one is asked for.
+        Args:
+            announcement: the trainer's number of this transfer.
+            keep: without it, use each tensor before requesting the next; its memory may be reused.
 
         Raises:
-            TransferFailed: it does not come in time, or not as it was sent. The receiver is to be
-                closed then.
+            TransferFailed: a tensor does not arrive in time, or differs from the trainer's. Close
+                the receiver then.
         """
         if self._store is None:
             self._store = join_store(self.meeting, limit)

@@ -1,4 +1,4 @@
-"""Which entries of a tensor both sides of an attestation look at, and their digest."""
+"""Sample of a tensor's entries for both sides of an attestation, and its digest."""
 
 import hashlib
 import random
@@ -12,7 +12,7 @@ _COLUMNS = 8
 
 
 class Piece(NamedTuple):
-    """The part of a checkpoint's tensor that a worker holds."""
+    """A worker's part of a checkpoint's tensor."""
 
     first_row: int
     num_rows: int
@@ -21,14 +21,17 @@ class Piece(NamedTuple):
 
 
 class SamplePlan(NamedTuple):
-    """Which entries of one tensor are compared, in the coordinates of its piece."""
+    """Rows and columns of a tensor to compare, in the coordinates of its piece."""
 
     rows: list[int]
     columns: list[int]
 
     @classmethod
     def of(cls, name: str, piece: Piece, seed: str) -> "SamplePlan":
-        """Drawn anew for each `seed`: what one version's sample misses, another's meets."""
+        """Return a random plan for a tensor.
+
+        The plan differs by `seed`, so entries missed for a version can be sampled for a later one.
+        """
         drawn = random.Random(f"{seed}/{name}")
         rows = sorted(drawn.sample(range(piece.num_rows), min(_ROWS, piece.num_rows)))
         columns = sorted(drawn.sample(range(piece.num_columns), min(_COLUMNS, piece.num_columns)))
@@ -36,5 +39,5 @@ class SamplePlan(NamedTuple):
 
 
 def digest_of(values: list[float]) -> str:
-    """SHA-256 of numbers as float32; -0 counts as 0, since a sum of products loses its sign."""
+    """Return the SHA-256 of numbers as float32. -0 counts as 0: sums of products lose the sign."""
     return hashlib.sha256(struct.pack(f"<{len(values)}f", *(v + 0.0 for v in values))).hexdigest()

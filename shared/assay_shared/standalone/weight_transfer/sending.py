@@ -1,4 +1,4 @@
-"""The trainer's end of a transfer."""
+"""The trainer's side of a transfer."""
 
 import secrets
 from collections import deque
@@ -27,15 +27,15 @@ from .packing import pack
 
 TensorOf = Callable[[str], torch.Tensor]
 _ENGINE = "the engine"
-#: One is packed while the other travels.
+#: Two, so that a bucket is packed while another is sent.
 _NUM_BUFFERS = 2
 
 
 class Sender:
-    """Waits for the workers at a place of its own. Kept for later versions until one fails."""
+    """Sender of weights with its own store; keep it for later versions until a transfer fails."""
 
     def __init__(self, transport: str, host: str, num_workers: int, device: torch.device) -> None:
-        """`transport`: nccl, ipc or gloo. `device`: where the weights are."""
+        """Open the store on `host`. `transport` is nccl, ipc or gloo; `device` has the weights."""
         self._transport = transport
         self._device = torch.device("cpu") if transport == "gloo" else device
         self._num_workers = num_workers
@@ -52,15 +52,16 @@ class Sender:
         waiting: Limit,
         limit_s: float,
     ) -> None:
-        """Return when all workers have all of it. The weights may not change meanwhile.
+        """Send all buckets to all workers, and wait until they arrive. Keep the weights unchanged.
 
         Args:
-            announcement: a number of its own for each call, which the workers know.
-            waiting: how long they may take to come.
-            limit_s: how long it may take from then on.
+            announcement: a unique number of this call, known to the workers.
+            waiting: time limit for the workers to get ready.
+            limit_s: time limit of the transfer after that.
 
         Raises:
-            TransferFailed: they do not; this sender is of no more use.
+            TransferFailed: a worker does not get ready, or does not receive everything in time.
+                This sender cannot be used again then.
         """
         for rank in range(1, self._num_workers + 1):
             self._await(f"ready/{announcement}/{rank}", waiting)
@@ -71,7 +72,7 @@ class Sender:
             self._broadcast(announcement, buckets, tensor_of, limit)
 
     def close(self) -> None:
-        """Whoever waits for this end learns that nothing more comes."""
+        """Abort the group, so that waiting workers stop waiting."""
         group, self._group = self._group, None
         if group is not None:
             close_group(group)
@@ -80,7 +81,7 @@ class Sender:
         limit.wait_until(lambda: has_key(self._store, key, _ENGINE), _ENGINE)
 
     def _meet(self, announcement: int, limit: Limit) -> None:
-        """Have a group with the workers: they left theirs if another trainer came meanwhile."""
+        """Make a group with the workers if they left it, for example to join another trainer."""
         ranks = range(1, self._num_workers + 1)
         states = {self._store.get(f"ready/{announcement}/{rank}").decode() for rank in ranks}
         if states == {KEPT} and self._group is not None:
@@ -112,7 +113,7 @@ class Sender:
     def _lend(
         self, announcement: int, buckets: Sequence[Bucket], tensor_of: TensorOf, limit: Limit
     ) -> None:
-        torch.cuda.ipc_collect()  # what the worker has let go of since the last version
+        torch.cuda.ipc_collect()  # frees buffers released by the worker since the last version
         size = max(bucket.num_bytes for bucket in buckets)
         buffers = [
             torch.empty(size, dtype=torch.uint8, device=self._device)

@@ -76,7 +76,7 @@ def test_a_secret_may_come_as_a_file(
     [
         (None, "cannot be read: No such file"),
         (b" \n", "is empty"),
-        (b"\xff\xfe", "cannot be read: it is no text"),
+        (b"\xff\xfe", "cannot be read: it is not text"),
     ],
 )
 def test_a_secret_file_that_cannot_be_used_is_named(
@@ -110,7 +110,7 @@ def test_a_client_has_all_scopes_unless_it_is_given_some() -> None:
 @pytest.mark.parametrize(
     ("variable", "value", "message"),
     [
-        ("CLIENT_TOKENS", "not json sesame", "ASSAY_CLIENT_TOKENS: this is no JSON"),
+        ("CLIENT_TOKENS", "not json sesame", "ASSAY_CLIENT_TOKENS: the value is not JSON"),
         (
             "CLIENT_TOKENS",
             '{"bob": {"token": "sesame", "scopes": ["sandbox:all"]}}',
@@ -127,8 +127,8 @@ def test_a_client_has_all_scopes_unless_it_is_given_some() -> None:
             "bob.requests_per_minute: .*greater than 0",
         ),
         ("CLIENT_TOKENS", '{"a": "sesame", "b": "sesame"}', "two clients have the same token"),
-        ("CLIENT_TOKENS", '{"mesh": "sesame"}', "'mesh' is no name for a client"),
-        ("CLIENT_TOKENS", '{"": "sesame"}', "'' is no name for a client"),
+        ("CLIENT_TOKENS", '{"mesh": "sesame"}', "'mesh' is not a valid client name"),
+        ("CLIENT_TOKENS", '{"": "sesame"}', "'' is not a valid client name"),
         ("CLIENT_TOKENS", '{"a": "sesame sesame"}', "a.token: a token is one or more visible"),
         ("TOKEN", "sesame\u00e9", "ASSAY_TOKEN: a token is one or more visible ASCII"),
         ("REWARD_TOKEN", "sesame open", "ASSAY_REWARD_TOKEN: a token is one or more visible"),
@@ -147,7 +147,7 @@ def test_a_client_cannot_have_the_token_of_the_service() -> None:
     values = {"judge_token": "sesame", "client_tokens": {"bob": "sesame"}}
     settings = ServiceSettings.model_validate(values)
     assert list(settings.accepted_keys("reward")) == ["bob"]
-    with pytest.raises(ConfigError, match="the token of bob is that of the service itself"):
+    with pytest.raises(ConfigError, match="the token of bob is also the service's own token"):
         settings.accepted_keys("judge")
 
 

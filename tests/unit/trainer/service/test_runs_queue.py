@@ -114,10 +114,10 @@ def test_one_unreadable_run_does_not_hide_the_others(runs: Runs, tmp_path: Path)
     ["a\nb", "a\u202eb", "%2e%2e", "a b", "-a", "a\n", "\u0430", "a\x00", "x" * 101, "a/../b"],
 )
 def test_names_that_could_fool_somebody_are_refused(runs: Runs, tmp_path: Path, name: str) -> None:
-    with pytest.raises(InvalidInput, match="is no name for a run"):
+    with pytest.raises(InvalidInput, match="is not a valid run name"):
         start(runs, name)
-    with pytest.raises(InvalidInput, match="is no name for a run"):
+    with pytest.raises(InvalidInput, match="is not a valid run name"):
         runs.info(name)
-    with pytest.raises(InvalidInput, match="is no name for a run"):
+    with pytest.raises(InvalidInput, match="is not a valid run name"):
         RunFolder.create(tmp_path / name.replace("/", "\n"))
     assert list(tmp_path.iterdir()) == []
