@@ -88,6 +88,16 @@ def test_each_folder_says_what_it_is() -> None:
         assert first, f"{name(folder)}/__init__.py has no docstring"
 
 
+def test_a_class_name_has_one_meaning() -> None:
+    """Private names are of their file alone."""
+    places: dict[str, list[str]] = {}
+    for path in MODULES:
+        for node in ast.parse(path.read_text()).body:
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                places.setdefault(node.name, []).append(name(path))
+    assert {found: files for found, files in places.items() if len(files) > 1} == {}
+
+
 def test_slots_import_the_standard_library_alone() -> None:
     """And numpy, where a value of a program is made with it."""
     slot = ROOT / "services/sandbox/assay_sandbox/slot"

@@ -96,12 +96,12 @@ def equivalence(
 
     from assay_sandbox.equivalence import view
     from assay_sandbox.equivalence.corpora import Choice
-    from assay_sandbox.equivalence.measure import Measurement
+    from assay_sandbox.equivalence.measure import EquivalenceResult
 
     console = Console()
     choice = Choice(tuple(set), match, limit, seed)
     options = view.ViewOptions(data, choice, jobs, cpu_time_s, url)
-    seen = Measurement()
+    seen = EquivalenceResult()
     is_whole = True
     try:
         asyncio.run(view.measure(options, console, seen))

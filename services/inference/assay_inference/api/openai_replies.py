@@ -16,7 +16,7 @@ from assay_inference.api.openai_logprobs import (
     text_logprobs,
     text_of,
 )
-from assay_inference.api.tool_calls import Call, HeldText, ParsedReply, read_reply
+from assay_inference.api.tool_calls import Call, HeldText, ReplyParts, read_reply
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_shared.types import Completion, PolicyVersion, PromptLogprobs
 
@@ -85,7 +85,7 @@ def chat_answer(model_name: str, prompt: OpenAIPrompt, wanted: Wanted) -> Json:
     kind = ChatKind(wanted)
     choices: list[JsonValue] = []
     for index, one in enumerate(prompt.completions):
-        reply = read_reply(one.text) if wanted.calls else ParsedReply(one.text)
+        reply = read_reply(one.text) if wanted.calls else ReplyParts(one.text)
         message: Json = {"role": "assistant", "content": reply.content}
         if reply.calls:
             message |= {"content": reply.content or None, "tool_calls": _calls(reply.calls)}
@@ -238,7 +238,7 @@ class Chunks:
 
     def end(self, index: int, completion: Completion) -> Json:
         """The last chunk of a sample."""
-        rest = self._held[index].end() if index in self._held else ParsedReply("")
+        rest = self._held[index].end() if index in self._held else ReplyParts("")
         end = self._kind.end(completion, self.read, called=bool(rest.calls))
         end |= self._kind.ids(completion)
         text = self._echo(index) + rest.content

@@ -24,22 +24,22 @@ class Call:
 
 
 @dataclass(frozen=True)
-class ParsedReply:
+class ReplyParts:
     """What a reply says beside its calls, and the calls."""
 
     content: str
     calls: tuple[Call, ...] = ()
 
 
-def read_reply(text: str) -> ParsedReply:
+def read_reply(text: str) -> ReplyParts:
     """The calls that `text` ends with; where not all of them can be read, all of it is content."""
     before, mark, after = text.partition(MARK)
     calls = [_read_call(found) for found in _CALL.findall(mark + after)]
     beside = _CALL.sub("", mark + after)
     known = tuple(call for call in calls if call is not None)
     if not known or len(known) < len(calls) or beside.strip():
-        return ParsedReply(text)
-    return ParsedReply(before.strip(), known)
+        return ReplyParts(text)
+    return ReplyParts(before.strip(), known)
 
 
 def _read_call(text: str) -> Call | None:
@@ -70,12 +70,12 @@ class HeldText:
         sent, self._num_sent = self._text[self._num_sent : sure], max(sure, self._num_sent)
         return sent
 
-    def end(self) -> ParsedReply:
+    def end(self) -> ReplyParts:
         """What is left to send: the rest of the content, or calls."""
         reply = read_reply(self._text)
         if reply.calls:
-            return ParsedReply("", reply.calls)
-        return ParsedReply(self._text[self._num_sent :])
+            return ReplyParts("", reply.calls)
+        return ReplyParts(self._text[self._num_sent :])
 
 
 def _num_begun(text: str) -> int:

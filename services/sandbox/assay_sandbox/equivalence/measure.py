@@ -28,7 +28,7 @@ class Difference:
 
 
 @dataclass
-class Measurement:
+class EquivalenceResult:
     """The result of a comparison. `num_by_set` counts subjects by data set and way."""
 
     num_by_set: dict[tuple[str, str], int] = field(default_factory=dict)
@@ -47,7 +47,7 @@ class Measurement:
         return [one for one in self.differences if one.rule is None]
 
 
-class RunComparison:
+class EquivalenceRun:
     """Runs subjects both ways and compares them, a few subjects at once."""
 
     def __init__(self, plain: PlainPython, slot: SlotPython, limits: Limits) -> None:
@@ -59,9 +59,9 @@ class RunComparison:
         self,
         subjects: Sequence[Subject],
         jobs: int,
-        seen: Measurement,
+        seen: EquivalenceResult,
         on_subject: Callable[[], None] = lambda: None,
-    ) -> Measurement:
+    ) -> EquivalenceResult:
         """Compare all subjects, `jobs` at once; add each to `seen` when done, and return `seen`."""
         waiting = iter(subjects)
 
@@ -75,7 +75,7 @@ class RunComparison:
                 group.create_task(work())
         return seen
 
-    async def _compare(self, subject: Subject, seen: Measurement) -> None:
+    async def _compare(self, subject: Subject, seen: EquivalenceResult) -> None:
         plain = await self._plain.run(subject)
         slot = await self._slot.run(subject)
         key = (subject.corpus, subject.way)

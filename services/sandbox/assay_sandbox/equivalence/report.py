@@ -4,7 +4,7 @@ from collections import Counter
 from collections.abc import Iterator
 from difflib import unified_diff
 
-from assay_sandbox.equivalence.measure import Difference, Measurement
+from assay_sandbox.equivalence.measure import Difference, EquivalenceResult
 from assay_sandbox.equivalence.rules import RULES
 from assay_sandbox.equivalence.subjects import WAYS, RunOutcome
 
@@ -12,7 +12,7 @@ HEADINGS = ("data set", "way", "programs", "equal", "explained", "unexplained")
 _MAX_LINES, _MAX_LINE = 8, 160
 
 
-def rows(seen: Measurement) -> Iterator[tuple[str, ...]]:
+def rows(seen: EquivalenceResult) -> Iterator[tuple[str, ...]]:
     """Yield a table's rows: a row for each data set and way, and their sum."""
     explained = Counter(_key(one) for one in seen.differences if one.rule is not None)
     unexplained = Counter(_key(one) for one in seen.unexplained)
@@ -26,7 +26,7 @@ def rows(seen: Measurement) -> Iterator[tuple[str, ...]]:
     yield ("all", "", *map(str, sums))
 
 
-def explanation_rows(seen: Measurement) -> Iterator[tuple[str, ...]]:
+def explanation_rows(seen: EquivalenceResult) -> Iterator[tuple[str, ...]]:
     """Yield a table's rows: a row for each rule with its number of explained differences."""
     counts = Counter(one.rule for one in seen.differences)
     for rule in RULES:
@@ -44,7 +44,7 @@ def describe(one: Difference) -> Iterator[str]:
         yield from (f"  {line}" for line in _differing_lines(one.plain.stdout, one.slot.stdout))
 
 
-def facts(seen: Measurement) -> dict[str, object]:
+def facts(seen: EquivalenceResult) -> dict[str, object]:
     """Return the measurement for JSON: the table, and each difference with both outcomes."""
     return {
         "sets": [dict(zip(HEADINGS, row, strict=True)) for row in rows(seen)],

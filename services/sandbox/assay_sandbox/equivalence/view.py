@@ -12,7 +12,7 @@ from rich.table import Table
 
 from assay_sandbox.equivalence import report
 from assay_sandbox.equivalence.corpora import Choice, subjects_of
-from assay_sandbox.equivalence.measure import Measurement, RunComparison
+from assay_sandbox.equivalence.measure import EquivalenceResult, EquivalenceRun
 from assay_sandbox.equivalence.plain import PlainPython, plain_interpreter
 from assay_sandbox.equivalence.slot import SlotPython, local_sandbox, remote_sandbox
 from assay_sandbox.equivalence.subjects import limits_of
@@ -35,7 +35,7 @@ class ViewOptions:
     url: str | None = None
 
 
-async def measure(options: ViewOptions, console: Console, seen: Measurement) -> None:
+async def measure(options: ViewOptions, console: Console, seen: EquivalenceResult) -> None:
     """Run the chosen subjects both ways, show the progress, and add the results to `seen`."""
     subjects = subjects_of(options.choice, options.data)
     limits = limits_of(options.cpu_time_s)
@@ -43,7 +43,7 @@ async def measure(options: ViewOptions, console: Console, seen: Measurement) -> 
     with plain_interpreter(settings) as python:
         async with _sandbox(options, limits) as sandbox:
             plain = PlainPython(python, limits, options.jobs)
-            comparison = RunComparison(plain, SlotPython(sandbox, limits), limits)
+            comparison = EquivalenceRun(plain, SlotPython(sandbox, limits), limits)
             with Progress(console=console) as progress:
                 task = progress.add_task("compared", total=len(subjects))
 
@@ -60,7 +60,7 @@ def _sandbox(options: ViewOptions, limits: Limits) -> AbstractAsyncContextManage
     return remote_sandbox(options.url, limits)
 
 
-def show(seen: Measurement, console: Console) -> None:
+def show(seen: EquivalenceResult, console: Console) -> None:
     """Print the tables and the unexplained differences."""
     console.print(_table(report.HEADINGS, list(report.rows(seen))))
     reasons = list(report.explanation_rows(seen))
@@ -76,7 +76,7 @@ def show(seen: Measurement, console: Console) -> None:
         console.print(f"... and {more} more: --output has them all")
 
 
-def write(seen: Measurement, path: Path) -> None:
+def write(seen: EquivalenceResult, path: Path) -> None:
     """Write the whole measurement to a file, as JSON."""
     path.write_text(json.dumps(report.facts(seen), indent=1))
 

@@ -10,7 +10,7 @@ import pytest_asyncio
 
 from assay_sandbox.equivalence import report
 from assay_sandbox.equivalence.corpora import CORPORA, Choice, subjects_of
-from assay_sandbox.equivalence.measure import Measurement, RunComparison
+from assay_sandbox.equivalence.measure import EquivalenceResult, EquivalenceRun
 from assay_sandbox.equivalence.plain import PlainPython, plain_interpreter
 from assay_sandbox.equivalence.slot import SlotPython
 from assay_sandbox.equivalence.subjects import RunOutcome, StdinTest, Subject, limits_of
@@ -54,8 +54,8 @@ def script(code: str, stdin: str = "") -> Subject:
     return Subject("one", "test", "script", code, stdin=stdin)
 
 
-async def compare(plain: PlainPython, slot: SlotPython, *subjects: Subject) -> Measurement:
-    return await RunComparison(plain, slot, LIMITS).measure(subjects, 2, Measurement())
+async def compare(plain: PlainPython, slot: SlotPython, *subjects: Subject) -> EquivalenceResult:
+    return await EquivalenceRun(plain, slot, LIMITS).measure(subjects, 2, EquivalenceResult())
 
 
 async def compare_with(plain: PlainPython, subject: Subject, outcome: RunOutcome) -> str | None:

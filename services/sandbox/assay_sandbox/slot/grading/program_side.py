@@ -19,7 +19,7 @@ from assay_sandbox.slot.grading.handles import (
 )
 from assay_sandbox.slot.grading.library import HELPERS, UNSAFE_BUILTINS, is_pure
 from assay_sandbox.slot.grading.remote import ITERATORS
-from assay_sandbox.slot.messages.decoder import Decoder
+from assay_sandbox.slot.messages.decoder import ValueDecoder
 from assay_sandbox.slot.messages.encoder import Encoder
 from assay_sandbox.slot.messages.exchange import Exchange
 from assay_sandbox.slot.messages.wire import (
@@ -264,7 +264,7 @@ class ProgramSide:
             return None
         return (module, name) if getattr(sys.modules.get(module), name, None) is value else None
 
-    def _get(self, decoder: Decoder, tag: bytes) -> Any:
+    def _get(self, decoder: ValueDecoder, tag: bytes) -> Any:
         if tag == b"B":
             name = decoder.text().decode()
             if name in UNSAFE_BUILTINS or not hasattr(builtins, name):

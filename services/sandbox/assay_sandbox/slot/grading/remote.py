@@ -37,7 +37,7 @@ from typing import Any
 
 from assay_sandbox.slot.grading import callback
 from assay_sandbox.slot.messages import wire
-from assay_sandbox.slot.messages.decoder import Decoder
+from assay_sandbox.slot.messages.decoder import ValueDecoder
 from assay_sandbox.slot.messages.encoder import Encoder
 from assay_sandbox.slot.messages.exchange import Exchange
 from assay_sandbox.slot.messages.wire import CannotEncode, CannotGrade
@@ -114,7 +114,7 @@ _SCALARS = (int, str, float)
 _MAX_CAUSES = 3
 
 
-class RequestRefused(BaseException):
+class CallRefused(BaseException):
     """The grader gave up within a function of the test code that the program called."""
 
 
@@ -315,7 +315,7 @@ class ProgramRemote:
         encoder.write(b"H")
         encoder.put((number, kind, str(named.__name__), bases), depth + 1)
 
-    def _get(self, decoder: Decoder, tag: bytes) -> Any:
+    def _get(self, decoder: ValueDecoder, tag: bytes) -> Any:
         if tag == b"h":
             return self._objects[decoder.whole(0, int)]
         if tag == b"B":
@@ -350,7 +350,7 @@ class ProgramRemote:
                 return answer[1]
             if answer[0] == "throw":
                 raise answer[1](*answer[2])
-            raise RequestRefused
+            raise CallRefused
 
         return call
 

@@ -27,10 +27,10 @@ _FLOAT = struct.Struct("!d")
 _COMPLEX = struct.Struct("!dd")
 
 
-class Decoder:
+class ValueDecoder:
     """Reads messages. `foreign` gives the value for a tag that is not this module's."""
 
-    def __init__(self, foreign: "Callable[[Decoder, bytes], Any]") -> None:
+    def __init__(self, foreign: "Callable[[ValueDecoder, bytes], Any]") -> None:
         self.foreign = foreign
         self.shared: list[Any] = []
         self._data = b""
@@ -93,14 +93,14 @@ class Decoder:
         return value
 
 
-def _get_list(self: Decoder, depth: int) -> list[Any]:
+def _get_list(self: ValueDecoder, depth: int) -> list[Any]:
     value: list[Any] = self.number([])
     value += self.items(depth)
     return value
 
 
 def _get_pairs(make: Callable[[], Any]) -> Any:
-    def get(self: Decoder, depth: int) -> Any:
+    def get(self: ValueDecoder, depth: int) -> Any:
         value = self.number(make())
         _fill_pairs(self, value, depth)
         return value
@@ -108,7 +108,7 @@ def _get_pairs(make: Callable[[], Any]) -> Any:
     return get
 
 
-def _fill_pairs(self: Decoder, value: dict[Any, Any], depth: int) -> None:
+def _fill_pairs(self: ValueDecoder, value: dict[Any, Any], depth: int) -> None:
     keys, values = self.items(depth), self.items(depth)
     if len(keys) != len(values):
         raise MalformedMessage("not as many values as keys")
@@ -116,7 +116,7 @@ def _fill_pairs(self: Decoder, value: dict[Any, Any], depth: int) -> None:
         value[key] = item
 
 
-def _get_set(self: Decoder, depth: int) -> set[Any]:
+def _get_set(self: ValueDecoder, depth: int) -> set[Any]:
     value: set[Any] = self.number(set())
     size = self.count()
     if not sets.fill(value, self.items(depth), size):
@@ -124,7 +124,7 @@ def _get_set(self: Decoder, depth: int) -> set[Any]:
     return value
 
 
-def _get_frozenset(self: Decoder, depth: int) -> frozenset[Any]:
+def _get_frozenset(self: ValueDecoder, depth: int) -> frozenset[Any]:
     size = self.count()
     value = sets.freeze(self.items(depth), size)
     if value is None:
@@ -132,7 +132,7 @@ def _get_frozenset(self: Decoder, depth: int) -> frozenset[Any]:
     return value
 
 
-def _get_defaultdict(self: Decoder, depth: int) -> Any:
+def _get_defaultdict(self: ValueDecoder, depth: int) -> Any:
     value: Any = self.number(collections.defaultdict())
     if self.take(1) != b"d":
         raise MalformedMessage("no items")
@@ -141,7 +141,7 @@ def _get_defaultdict(self: Decoder, depth: int) -> Any:
     return value
 
 
-def _get_deque(self: Decoder, depth: int) -> Any:
+def _get_deque(self: ValueDecoder, depth: int) -> Any:
     maxlen = self.get(depth + 1)
     value: Any = self.number(collections.deque(maxlen=maxlen))
     if self.take(1) != b"l":
@@ -150,7 +150,7 @@ def _get_deque(self: Decoder, depth: int) -> Any:
     return value
 
 
-def _dtype(self: Decoder) -> Any:
+def _dtype(self: ValueDecoder) -> Any:
     import numpy
 
     name = self.text().decode()
@@ -162,7 +162,7 @@ def _dtype(self: Decoder) -> Any:
     return dtype
 
 
-def _get_array(self: Decoder, depth: int) -> Any:
+def _get_array(self: ValueDecoder, depth: int) -> Any:
     import numpy
 
     dtype = _dtype(self)
@@ -174,7 +174,7 @@ def _get_array(self: Decoder, depth: int) -> Any:
     return value
 
 
-def _get_object_array(self: Decoder, depth: int) -> Any:
+def _get_object_array(self: ValueDecoder, depth: int) -> Any:
     import numpy
 
     number = len(self.shared)
@@ -189,7 +189,7 @@ def _get_object_array(self: Decoder, depth: int) -> Any:
     return value
 
 
-def _get_scalar(self: Decoder, depth: int) -> Any:
+def _get_scalar(self: ValueDecoder, depth: int) -> Any:
     import numpy
 
     dtype = _dtype(self)
@@ -218,7 +218,7 @@ def make_namedtuple(name: str, fields: tuple[str, ...], has_more: bool) -> type:
     return made
 
 
-def _get_namedtuple(self: Decoder, depth: int) -> Any:
+def _get_namedtuple(self: ValueDecoder, depth: int) -> Any:
     name, fields = self.whole(depth, str), self.whole(depth, tuple)
     kind = make_namedtuple(name, fields, self.get(depth + 1) is True)
     items = self.whole(depth, tuple)
@@ -227,12 +227,12 @@ def _get_namedtuple(self: Decoder, depth: int) -> Any:
     return tuple.__new__(kind, items)
 
 
-def _get_ref(self: Decoder, depth: int) -> Any:
+def _get_ref(self: ValueDecoder, depth: int) -> Any:
     return self.shared[self.count()]
 
 
 def _built(make: Callable[..., Any]) -> Any:
-    def get(self: Decoder, depth: int) -> Any:
+    def get(self: ValueDecoder, depth: int) -> Any:
         state = self.whole(depth, tuple)
         try:
             return make(*state)
@@ -256,13 +256,13 @@ def _make_datetime(*state: Any) -> datetime.datetime:
     return datetime.datetime.combine(datetime.date(year, month, day), _make_time(*rest))
 
 
-def _make_bytearray(self: Decoder, depth: int) -> bytearray:
+def _make_bytearray(self: ValueDecoder, depth: int) -> bytearray:
     value = bytearray(self.text())
     self.number(value)
     return value
 
 
-_GETTERS: dict[bytes, Callable[[Decoder, int], Any]] = {
+_GETTERS: dict[bytes, Callable[[ValueDecoder, int], Any]] = {
     b"N": lambda self, depth: None,
     b"E": lambda self, depth: Ellipsis,
     b"n": lambda self, depth: NotImplemented,

@@ -13,7 +13,7 @@ from collections.abc import Callable
 from typing import Any
 
 from assay_sandbox.slot.messages import wire
-from assay_sandbox.slot.messages.decoder import Decoder
+from assay_sandbox.slot.messages.decoder import ValueDecoder
 from assay_sandbox.slot.messages.encoder import Encoder
 from assay_sandbox.slot.messages.wire import COUNT, MalformedMessage
 
@@ -28,7 +28,7 @@ class Exchange:
         self,
         channel_fd: int,
         put: Callable[[Encoder, Any, int], None],
-        get: Callable[[Decoder, bytes], Any],
+        get: Callable[[ValueDecoder, bytes], Any],
     ) -> None:
         self._line = wire.MessageLine(channel_fd)
         self._put = put
@@ -69,7 +69,7 @@ class Exchange:
         (num_kept,) = COUNT.unpack_from(data)
         start = COUNT.size * (num_kept + 1)
         kept = [COUNT.unpack_from(data, at)[0] for at in range(COUNT.size, start, COUNT.size)]
-        decoder = Decoder(self._get)
+        decoder = ValueDecoder(self._get)
         decoder.shared = self._containers
         message = decoder.loads(data[start:])
         if type(message) is not tuple or len(message) < 2 or type(message[0]) is not tuple:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from assay_sandbox.slot.messages.decoder import Decoder
+from assay_sandbox.slot.messages.decoder import ValueDecoder
 from assay_sandbox.slot.messages.encoder import Encoder
 from assay_sandbox.slot.messages.wire import CannotEncode, CannotGrade, MalformedMessage
 
@@ -31,7 +31,7 @@ def fail(*args: object) -> Any:
 
 
 def there(value: object) -> Any:
-    return Decoder(fail).loads(Encoder(fail).dumps(value))
+    return ValueDecoder(fail).loads(Encoder(fail).dumps(value))
 
 
 def make(rng: random.Random, depth: int) -> Any:
@@ -118,7 +118,7 @@ def test_no_message_does_more_than_fail() -> None:
             if message:
                 message[rng.randrange(len(message))] = rng.randrange(256)
         try:
-            Decoder(fail).loads(bytes(message))
+            ValueDecoder(fail).loads(bytes(message))
         except allowed:
             pass
         except (KeyError, AttributeError, ArithmeticError, LookupError) as error:
