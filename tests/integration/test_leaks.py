@@ -10,7 +10,8 @@ from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import parse_config
 from assay_shared.types import Role
 from assay_trainer.config import RunConfig
-from assay_trainer.pipeline.stages import Pipeline
+from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.stages import execute
 from assay_trainer.service.record import create_run
 from assay_trainer.stop import Stop
 from tests.support.fakes import make_task
@@ -32,9 +33,9 @@ def test_a_run_refuses_held_out_tasks_that_it_trains_on(valkey: TestValkey, tmp_
     }
     config = parse_config(RunConfig, {"policy": {"folder": "none"}, "data": data}, source="test")
     folder = create_run(tmp_path / "run", config)
-    run = Pipeline(folder, config, ServiceSettings(redis_url=valkey.url), Stop())
+    run = RunContext(folder, config, ServiceSettings(redis_url=valkey.url), Stop())
     with pytest.raises(DatasetError, match="data.leaks.max_share: 1 of 1 .* exact in sum-5"):
-        run.execute()
+        execute(run)
     events = list(RunFolder(folder.path).read_events())
     stages = [event.data["stage"] for event in events if event.kind == "stage_started"]
     assert stages == ["data", "leaks"]

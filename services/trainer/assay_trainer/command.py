@@ -190,10 +190,11 @@ def _train(
     console = Console(quiet=quiet)
     try:
         with RunView(console) as view, ending(run_folder, str(owner), view.show):
-            from assay_trainer.pipeline.stages import Pipeline
+            from assay_trainer.pipeline.context import RunContext
+            from assay_trainer.pipeline.stages import execute
 
             quiet_transformers()
-            Pipeline(run_folder, config, settings, stop, on_event=view.show).execute()
+            execute(RunContext(run_folder, config, settings, stop, view.show))
     finally:
         end_tracing()
     console.print(view.summary())
@@ -291,7 +292,7 @@ def tasks(
         print(task.model_dump_json())
 
 
-def report(folder: Path = typer.Argument(help="Pipeline folder.")) -> None:
+def report(folder: Path = typer.Argument(help="The run's folder.")) -> None:
     """Write a run's report again from what is in its folder."""
     from assay_trainer.evaluation.evaluator import read_evaluations
     from assay_trainer.evaluation.report import write_report

@@ -1,0 +1,68 @@
+"""One run as its stages see it: folder, configuration, settings, stop, and events."""
+
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from pydantic import JsonValue
+
+from assay_shared.runs.run_folder import Event, RunFolder
+from assay_shared.settings.environment import ServiceSettings
+from assay_trainer.config import RunConfig
+from assay_trainer.events import TaskSetAside
+from assay_trainer.stop import Stop
+
+
+class RunContext:
+    """A run's folder, configuration, settings and stop, and the record of its progress."""
+
+    def __init__(
+        self,
+        folder: RunFolder,
+        config: RunConfig,
+        settings: ServiceSettings,
+        stop: Stop,
+        on_event: Callable[[Event], None] = lambda _: None,
+    ) -> None:
+        self.folder = folder
+        self.config = config
+        self.settings = settings
+        self.stop = stop
+        self._on_event = on_event
+        self._status = folder.read_status()
+
+    @property
+    def name(self) -> str:
+        return self.folder.path.name
+
+    @property
+    def step(self) -> int:
+        """Steps done in the current stage, as the status file says."""
+        return self._status.step
+
+    @contextmanager
+    def stage(self, name: str, num_steps: int = 0) -> Iterator[None]:
+        """Record the start and the end of a stage around its work.
+
+        Raises:
+            Stopped: a stop was requested.
+        """
+        self.stop.check()
+        self.set_status(stage=name, step=0, num_steps=num_steps)
+        self.record("stage_started", stage=name, num_steps=num_steps)
+        started = time.monotonic()
+        yield
+        self.record("stage_finished", stage=name, took_s=time.monotonic() - started)
+
+    def record(self, kind: str, **data: JsonValue) -> None:
+        """Append an event to the run's folder and pass it to the listener."""
+        self._on_event(self.folder.record(kind, **data))
+
+    def record_set_aside(self, task: TaskSetAside) -> None:
+        """Record a task set aside from training or evaluation."""
+        self.record("task_set_aside", **task.model_dump(mode="json"))
+
+    def set_status(self, **changes: object) -> None:
+        """Write the run's status file with `changes`."""
+        self._status = self._status.model_copy(update=changes)
+        self.folder.write_status(self._status)

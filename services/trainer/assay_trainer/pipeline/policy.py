@@ -1,0 +1,89 @@
+"""The policy of a run: its first weights, the model each stage leaves, and their publisher."""
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Literal
+
+from transformers import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
+from assay_shared.clients.http import NO_RETRY
+from assay_trainer.data.tokenization import answered_token_ids
+from assay_trainer.learner import checkpoint
+from assay_trainer.learner.batcher import BatcherState
+from assay_trainer.learner.model import create_policy, load_policy
+from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.run_sets import RunSets
+from assay_trainer.weights.direct import DirectTransfer
+from assay_trainer.weights.folder import publish_policy
+from assay_trainer.weights.publisher import WeightPublisher
+
+Policy = tuple[PreTrainedModel, PreTrainedTokenizerBase]
+_RETRY = RetryBudget(attempts=40, total_s=60.0)
+#: A first announcement starts an engine; a later one waits for the sequences in flight.
+_ANNOUNCE = Timeouts(read_s=1500.0, total_s=1500.0)
+_PROBE_TOKENS = 128
+
+
+def stage_model(run: RunContext, stage: str, make: Callable[[], Policy]) -> Policy:
+    """Return the model of a stage: the one in the run's folder, else the result of `make`.
+
+    Raises:
+        WeightsRefused: the folder is not what the stage wrote.
+    """
+    folder = run.folder.path / "models" / stage
+    if not checkpoint.is_sealed(folder):
+        publish_policy(*make(), folder)
+        checkpoint.seal(folder)
+    checkpoint.check_seal(folder)
+    return load_policy(folder)
+
+
+def newest_checkpoint(run: RunContext, stage: str) -> tuple[Path, BatcherState] | None:
+    """Return the checkpoint from which a stage resumes; None if the stage begins."""
+
+    def report(folder: Path, reason: str) -> None:
+        where = str(folder.relative_to(run.folder.path))
+        run.record("checkpoint_refused", stage=stage, folder=where, reason=reason)
+
+    return checkpoint.take_newest(run.folder.checkpoints / stage, report)
+
+
+def initial_policy(run: RunContext, sets: RunSets) -> Policy:
+    """Return the policy of the run file: loaded from its folder, or made from scratch."""
+    config = run.config.policy
+    if config.new is None:
+        assert config.folder is not None
+        return load_policy(config.folder)
+    texts = (
+        "\n".join([*(said.content for said in task.history), task.prompt, task.gold or ""])
+        for task in sets.train.dataset.tasks + sets.other_demonstrations
+    )
+    return create_policy(config.new, texts, run.config.seed)
+
+
+def make_publisher(
+    run: RunContext, sets: RunSets, tokenizer: PreTrainedTokenizerBase
+) -> WeightPublisher:
+    """Return the publisher of the run's weights; its probe is the first training task."""
+    task = sets.train.dataset.tasks[0]
+    ids, _ = answered_token_ids(task, task.gold or "", tokenizer)
+    transfer: Literal["folder", "upload"] = "folder"
+    if run.settings.weight_transfer == "upload":
+        transfer = "upload"
+
+    def connect(retry: RetryBudget) -> InferenceClient:
+        return InferenceClient.from_settings(run.settings, timeouts=_ANNOUNCE, retry=retry)
+
+    direct = None
+    if run.settings.weight_transfer == "direct":
+        direct = DirectTransfer(run.settings, lambda: connect(NO_RETRY))
+    return WeightPublisher(
+        run.folder.policies,
+        lambda: connect(_RETRY),
+        ids[:_PROBE_TOKENS],
+        transfer,
+        direct,
+        lambda version, reason: run.record("by_folder", version=version, message=reason),
+    )

@@ -1,0 +1,112 @@
+"""The data stages: open the task sets, check them for leaks, and validate their rewards."""
+
+from dataclasses import dataclass
+
+from transformers import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_shared.runs.run_folder import write_atomically
+from assay_shared.types import Task
+from assay_trainer.checks.leaks.check import check_leaks
+from assay_trainer.checks.rewards import known_rubrics, prove
+from assay_trainer.config import Source
+from assay_trainer.data.dataset import DatasetPurpose
+from assay_trainer.data.run_data import RunSet, open_set
+from assay_trainer.data.tokenization import too_long
+from assay_trainer.pipeline.context import RunContext
+from assay_trainer.rollouts.set_aside import without_rubric
+
+
+@dataclass(frozen=True)
+class RunSets:
+    """The task sets of a run; `demonstrations` is `train` unless the run file names a set."""
+
+    train: RunSet
+    demonstrations: RunSet
+    held_out: RunSet
+
+    @property
+    def other_demonstrations(self) -> list[Task]:
+        """Tasks of the demonstrations that are not tasks of `train`."""
+        return [] if self.demonstrations is self.train else self.demonstrations.dataset.tasks
+
+
+def open_sets(run: RunContext) -> RunSets:
+    """Open the sets of the run file and write their tasks to the run's folder.
+
+    Raises:
+        DatasetError: a row cannot be used, or too many tasks must be set aside.
+        RoleError: a set for training has a task of another role.
+    """
+    data = run.config.data
+
+    def opened(name: str, source: Source, purpose: DatasetPurpose) -> RunSet:
+        folder, share = run.settings.data, data.max_set_aside_share
+        return open_set(name, source, purpose, folder, share, run.record_set_aside)
+
+    train = opened("training", data.train, DatasetPurpose.TRAIN)
+    demonstrations = train
+    if data.demonstrations:
+        demonstrations = opened("demonstration", data.demonstrations, DatasetPurpose.TRAIN)
+    sets = RunSets(
+        train, demonstrations, opened("held-out", data.held_out, DatasetPurpose.EVALUATE)
+    )
+    tasks = train.dataset.tasks + sets.held_out.dataset.tasks
+    write_atomically(run.folder.tasks, "\n".join(t.model_dump_json() for t in tasks) + "\n")
+    num_held_out = len(sets.held_out.dataset.tasks)
+    run.record("data", num_train=len(train.dataset.tasks), num_held_out=num_held_out)
+    return sets
+
+
+def check_for_leaks(run: RunContext, sets: RunSets) -> None:
+    """Search the training data for held-out tasks, once per run.
+
+    Raises:
+        DatasetError: the training data contains too many of them.
+    """
+    config, path = run.config.data.leaks, run.folder.path / "leaks.json"
+    if config is None or path.exists():
+        return
+    shown = [] if sets.demonstrations is sets.train else sets.demonstrations.usable.tasks
+    training = sets.train.usable.tasks + shown
+    with run.stage("leaks"):
+        found = check_leaks(training, sets.held_out.usable.tasks, config, run.config.seed)
+        run.record("leaks_checked", **found.counts())
+        found.refuse(config.max_share)
+        found.write(path)
+
+
+def validate_rewards(run: RunContext, sets: RunSets) -> None:
+    """Prove the rewards of a sample of tasks, once per run.
+
+    Raises:
+        DatasetError: too many rewards cannot be trusted.
+    """
+    config, path = run.config.data.validation, run.folder.path / "validation.jsonl"
+    if config is None or path.exists():
+        return
+    both = (sets.train, sets.held_out)
+    num_tasks = sum(min(config.sample, len(one.usable.tasks)) for one in both)
+    with run.stage("validate", num_tasks):
+        rubrics = known_rubrics(run.settings)
+        for one in both:
+            one.set_aside.add_all(without_rubric(one.usable.tasks, rubrics))
+        tasks = [one.usable.tasks for one in both]
+        found = prove(tasks, config, run.settings, run.config.seed)
+        run.record("validated", **found.counts())
+        found.refuse(config.max_bad_share)
+        found.write(path)
+
+
+def set_aside_too_long(
+    run: RunContext, sets: RunSets, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
+) -> None:
+    """Set aside the tasks whose prompt and answer do not fit the policy's context."""
+    context = getattr(model.config, "max_position_embeddings", None)
+    if context is None:
+        return
+    limits = [(sets.held_out, run.config.evaluation.max_tokens)]
+    if run.config.grpo is not None:
+        limits.append((sets.train, run.config.grpo.max_tokens))
+    for one, max_tokens in limits:
+        one.set_aside.add_all(too_long(one.usable.tasks, tokenizer, context, max_tokens))
