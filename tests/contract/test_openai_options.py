@@ -312,7 +312,9 @@ async def test_chats_tell_bytes_alternatives_and_the_end_by_its_name(
     assert choice.model_extra is not None
     shown = [not model.vocabulary.is_special(one) for one in choice.model_extra["token_ids"]]
     said = b"".join(bytes(one.bytes or []) for one in compress(content, shown))
-    assert said.decode(errors="replace") == choice.message.content
+    # Decoders differ in how many replacement characters a broken sequence gets.
+    texts = (said.decode(errors="replace"), choice.message.content or "")
+    assert len({re.sub("\ufffd+", "\ufffd", text) for text in texts}) == 1
     assert [len(one.top_logprobs) for one in content] == [3] * 4
     assert content[-1].top_logprobs[0].token == name
 

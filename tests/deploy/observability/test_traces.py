@@ -30,7 +30,7 @@ from tests.support.policies import make_policy_folder
 
 RUN, STEP, NUM_SAMPLES = "traced", 7, 2
 #: Which spans of each process end last.
-LAST = {"rollout", "rollout.take", "POST /v1/score", "POST /v1/generate"}
+LAST = {"rollout", "rollout.run_once", "POST /v1/score", "POST /v1/generate"}
 TASK = Task(
     id="add",
     dataset="d",
@@ -107,8 +107,8 @@ def test_one_trace_goes_from_the_trainer_to_the_sandbox(
 
     to_worker = [
         ("trainer", "rollout"),
-        ("worker", "rollout.take"),
-        ("worker", "rollout.play"),
+        ("worker", "rollout.run_once"),
+        ("worker", "rollout.run_group"),
     ]
     (drawn,) = (span for span in trace if span.name == "inference.draw")
     assert path(drawn) == [

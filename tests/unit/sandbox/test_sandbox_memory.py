@@ -43,7 +43,7 @@ def without_collector() -> Iterator[None]:
 
 
 def num_runs() -> int:
-    return sum(isinstance(one, RunningProgram) for one in gc.get_objects())
+    return sum(type(one) is RunningProgram for one in gc.get_objects())
 
 
 async def ask_everything(sandbox: LocalSandbox) -> None:

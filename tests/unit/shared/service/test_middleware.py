@@ -27,7 +27,7 @@ async def test_a_request_whose_connection_was_watched_leaves_nothing_to_the_coll
     try:
         await CancelOnDisconnect(app)({"type": "http"}, messages.get, send)
         await asyncio.sleep(0)
-        left = [one for one in gc.get_objects() if isinstance(one, middleware._Connection)]
+        left = [one for one in gc.get_objects() if type(one) is middleware._Connection]
     finally:
         gc.enable()
     assert [message["status"] for message in sent] == [200]

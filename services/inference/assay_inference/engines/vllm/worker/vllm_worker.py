@@ -112,10 +112,12 @@ class WorkerExtension:
             return {"failure": str(error), "is_hung": error.is_hung}
 
     def _assay_receive(self, source: dict[str, Any], seed: str, limit: Any) -> dict[str, Any]:
-        from weight_transfer.manifest import Entry, plan_buckets
+        from weight_transfer.manifest import ManifestEntry, plan_buckets
 
         model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
-        entries = [Entry(name, tuple(shape), *rest) for name, shape, *rest in source["entries"]]
+        entries = [
+            ManifestEntry(name, tuple(shape), *rest) for name, shape, *rest in source["entries"]
+        ]
         parts = _Part.find_all(model, [entry.name for entry in entries])
         packed = {name: part for name, part in parts.items() if part.packed(model)}
         arriving = _Arriving(packed, seed)
