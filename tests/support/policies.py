@@ -4,8 +4,9 @@ from pathlib import Path
 
 import torch
 
+from assay_inference.engines.engine import ResolvedUpdate
 from assay_shared.telemetry.logs import quiet_transformers
-from assay_shared.types import FolderWeights, LogprobProbe, PolicyVersion, SyncMode, WeightUpdate
+from assay_shared.types import FolderWeights, LogprobProbe, PolicyVersion, SyncMode
 from assay_trainer.config import NewPolicyConfig
 from assay_trainer.learner.model import create_policy
 from assay_trainer.weights.folder import publish_policy
@@ -56,7 +57,7 @@ def update_of(
     policy: PolicyVersion,
     probe: LogprobProbe | None = None,
     mode: SyncMode = SyncMode.WAIT,
-) -> WeightUpdate:
+) -> ResolvedUpdate:
     """Announces `folder` as `policy`."""
     source = FolderWeights(path=str(folder))
-    return WeightUpdate(source=source, policy=policy, probe=probe, mode=mode)
+    return ResolvedUpdate(source=source, policy=policy, probe=probe, mode=mode)

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass
 from pathlib import Path
 
-from assay_inference.engines.engine import Engine
+from assay_inference.engines.engine import Engine, ResolvedUpdate
 from assay_inference.engines.factory import check_engine, make_engine
 from assay_inference.settings import InferenceSettings
 from assay_inference.tokenizer import chat_template
@@ -17,7 +17,6 @@ from assay_shared.types import (
     Message,
     PolicyVersion,
     SamplingParams,
-    WeightUpdate,
 )
 from assay_shared.weights import checkpoint
 
@@ -104,7 +103,9 @@ async def verify(folder: Path, settings: InferenceSettings, max_tokens: int) -> 
 
 async def _ask(engine: Engine, name: str, folder: Path, max_tokens: int) -> Answers:
     policy = PolicyVersion(version=0, digest=checkpoint.digest(folder))
-    loaded = await engine.load(WeightUpdate(source=FolderWeights(path=str(folder)), policy=policy))
+    loaded = await engine.load(
+        ResolvedUpdate(source=FolderWeights(path=str(folder)), policy=policy)
+    )
     greedy = SamplingParams(max_tokens=max_tokens, temperature=0)
     completions = [
         (await engine.generate(_prompt(engine.vocabulary, question), greedy))[0]

@@ -6,7 +6,7 @@ from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
-from assay_inference.engines.engine import Engine
+from assay_inference.engines.engine import Monitored
 from assay_inference.serving.admission import Admission
 from assay_inference.serving.served_policy import ServedPolicy
 
@@ -14,7 +14,7 @@ from assay_inference.serving.served_policy import ServedPolicy
 class EngineMetrics(Collector):
     """Figures of any engine, and those that only this one has, under its own names."""
 
-    def __init__(self, engine: Engine, admission: Admission, policy: ServedPolicy) -> None:
+    def __init__(self, engine: Monitored, admission: Admission, policy: ServedPolicy) -> None:
         self._engine = engine
         self._admission = admission
         self._policy = policy

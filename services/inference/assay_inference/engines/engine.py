@@ -1,4 +1,4 @@
-"""The seam between the service and what computes: one protocol, one file per engine."""
+"""The protocols of an engine, and the messages they exchange with the service."""
 
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
@@ -8,8 +8,10 @@ from typing import Protocol
 from prometheus_client import Metric
 
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
+from assay_shared.errors import InvalidInput
 from assay_shared.types import (
     Completion,
+    DirectWeights,
     FolderWeights,
     PromptLogprobs,
     ReplicaStatus,
@@ -19,16 +21,16 @@ from assay_shared.types import (
     WeightUpdate,
 )
 
-#: Called as tokens are drawn: sample index, and the text they added.
+#: Called with a sample's index and the text added to it.
 OnText = Callable[[int, str], None]
 
 
 @dataclass(frozen=True)
 class Loaded:
-    """What a load found.
+    """The result of a load.
 
-    `probe_difference`: the largest difference of the probe's log-probabilities, in nats.
-    `num_compared` of the checkpoint's `num_tensors` were compared with what the engine holds.
+    `probe_difference` is the largest difference of the probe's log-probabilities, in nats.
+    `num_compared` of the checkpoint's `num_tensors` tensors were compared with the engine's own.
     """
 
     probe_difference: float | None
@@ -40,9 +42,9 @@ class Loaded:
 
 @dataclass(frozen=True)
 class Traffic:
-    """Sequences being drawn, tokens drawn since the start, and how full the cache of keys is.
+    """Sequences in flight, tokens sampled since the start, and the used share of the KV cache.
 
-    `cache_use` is a share, where the engine knows.
+    `cache_use` is None if the engine does not report it.
     """
 
     num_running: int
@@ -50,106 +52,137 @@ class Traffic:
     cache_use: float | None = None
 
 
-class Engine(Protocol):
-    """Draws samples under one version of the weights at a time."""
+class ResolvedUpdate(WeightUpdate):
+    """A weight update whose source an engine can read: a checked folder, or a trainer's memory."""
 
-    async def load(self, update: WeightUpdate) -> Loaded:
-        """Serve what the update's source holds, once its mode allows.
+    source: FolderWeights | DirectWeights
+
+    @classmethod
+    def of(cls, update: WeightUpdate, source: FolderWeights | DirectWeights) -> "ResolvedUpdate":
+        """Return `update` with the source that an engine reads."""
+        return cls(source=source, policy=update.policy, probe=update.probe, mode=update.mode)
+
+
+class Sampler(Protocol):
+    """Samples completions and reads log-probabilities under the served weights."""
+
+    @property
+    def vocabulary(self) -> PolicyTokenizer:
+        """Tokenizer of the served weights.
 
         Raises:
-            WeightsRefused: it cannot be loaded or fails the probe; the old weights stay.
-            TimedOut: the running samples did not finish; the old weights stay.
-            NotReady: the engine was lost, and neither these nor the old weights are served.
+            NotReady: no weights are served.
         """
         ...
 
     @property
-    def vocabulary(self) -> PolicyTokenizer:
-        """That of the weights that are served.
+    def max_sequences(self) -> int:
+        """Number of sequences the engine samples together."""
+        ...
 
-        Raises:
-            NotReady: there are none.
-        """
+    @property
+    def max_tokens(self) -> int | None:
+        """Number of tokens the cache holds; None if the service need not count them."""
         ...
 
     def check_fits(self, prompt_token_ids: list[int], sampling: SamplingParams) -> None:
-        """Return if the engine can draw this once it has room.
+        """Return if the engine can sample this request once it has room.
 
         Raises:
-            InvalidInput: it never can: a prompt or a sample is too long for model or memory.
-            NotReady: there are no weights.
+            InvalidInput: the prompt or a sample is too long for the model or the memory.
+            NotReady: no weights are served.
         """
         ...
 
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
-        """`sampling.n` samples, batched with those of other requests.
+        """Return `sampling.n` samples, batched with the samples of other requests.
 
         Raises:
-            InvalidInput: as `check_fits`, or the engine cannot do what is asked.
-            NotReady: nothing is served, or the engine was lost on the way.
+            InvalidInput: as `check_fits`, or the engine lacks a requested option.
+            NotReady: no weights are served, or the engine was lost on the way.
             EngineFault: the engine failed on this request.
         """
         ...
 
     async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
-        """Return what the served weights give each of these ids, and the `num_top` likeliest.
+        """Return the log-probability of each id, and of the `num_top` likeliest ids in its place.
 
         Raises:
-            NotReady: nothing is served, or the engine was lost on the way.
+            NotReady: no weights are served, or the engine was lost on the way.
         """
         ...
 
-    def not_ready_because(self) -> str | None:
-        """Why nothing can be drawn now; None where it can."""
+
+class WeightHolder(Protocol):
+    """Holds one version of the weights, and replaces it."""
+
+    async def load(self, update: ResolvedUpdate) -> Loaded:
+        """Serve the weights of the update's source, once its mode allows.
+
+        Raises:
+            InvalidInput: the engine does not take this source or this mode.
+            WeightsRefused: they cannot be loaded or fail the probe; the old weights stay.
+            TimedOut: the running samples did not finish; the old weights stay.
+            NotReady: the engine was lost, and serves neither these nor the old weights.
+        """
         ...
 
     @property
     def holds_weights(self) -> bool:
-        """Whether the loaded version is served, or will be again without being loaded anew."""
-        ...
-
-    @property
-    def replicas(self) -> Mapping[str, ReplicaStatus]:
-        """Those that it consists of, by name; none where it is one."""
-        ...
-
-    @property
-    def max_sequences(self) -> int:
-        """How many it draws together."""
-        ...
-
-    @property
-    def max_tokens(self) -> int | None:
-        """How many tokens its cache holds; None where that is not known or not ours to count."""
-        ...
-
-    def traffic(self) -> Traffic: ...
-
-    def own_metrics(self) -> Iterable[Metric]:
-        """What the engine itself measures, under the names it gives."""
+        """True if the loaded version is served, or will be again without another load."""
         ...
 
     @property
     def receiver(self) -> WeightReceiver | None:
-        """What a direct transfer has to reach; None where only folders are taken."""
+        """Devices that a direct transfer must reach; None if the engine takes only folders."""
+        ...
+
+    @property
+    def replicas(self) -> Mapping[str, ReplicaStatus]:
+        """Replicas behind this engine, by name; empty for a single engine."""
         ...
 
     async def digest(self) -> WeightDigest:
-        """Compare all that the engine holds with what it was given.
+        """Compare all weights the engine holds with the checkpoint or the manifest.
 
         Raises:
-            NotReady: nothing is served.
+            NotReady: no weights are served.
         """
         ...
 
-    async def close(self) -> None:
-        """End what runs; waiting requests fail with NotReady."""
+
+class Monitored(Protocol):
+    """Tells how an engine is doing."""
+
+    def not_ready_because(self) -> str | None:
+        """Return the reason why the engine cannot sample now; None if it can."""
+        ...
+
+    def traffic(self) -> Traffic:
+        """Return the sequences in flight, the tokens sampled so far, and the cache's use."""
+        ...
+
+    def own_metrics(self) -> Iterable[Metric]:
+        """Return the engine's own metrics, under its own names."""
         ...
 
 
-def folder_of(update: WeightUpdate) -> Path:
-    """Engines are given folders: `Policy` has made one of what came in another way."""
-    assert isinstance(update.source, FolderWeights)
+class Engine(Sampler, WeightHolder, Monitored, Protocol):
+    """Samples completions under one version of the weights at a time."""
+
+    async def close(self) -> None:
+        """End everything that runs; waiting requests fail with NotReady."""
+        ...
+
+
+def folder_of(update: ResolvedUpdate) -> Path:
+    """Return the checkpoint folder of an update.
+
+    Raises:
+        InvalidInput: the weights are to come from a trainer's memory.
+    """
+    if isinstance(update.source, DirectWeights):
+        raise InvalidInput("this engine takes weights only from a folder", field="source.kind")
     return Path(update.source.path)

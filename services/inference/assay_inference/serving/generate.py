@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 
 from pydantic import JsonValue
 
-from assay_inference.engines.engine import Engine, OnText
+from assay_inference.engines.engine import OnText, Sampler
 from assay_inference.serving.admission import Admission
 from assay_inference.tokenizer.chat_template import Turn
 from assay_inference.tokenizer.texts import Texts
@@ -16,7 +16,7 @@ from assay_shared.types import Completion, Message, PromptLogprobs, SamplingPara
 class Generation:
     """An engine, one request at a time as admission lets them in."""
 
-    def __init__(self, engine: Engine, admission: Admission, texts: Texts) -> None:
+    def __init__(self, engine: Sampler, admission: Admission, texts: Texts) -> None:
         self._engine = engine
         self._admission = admission
         self._texts = texts

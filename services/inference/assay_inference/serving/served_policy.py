@@ -5,7 +5,7 @@ from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
 
-from assay_inference.engines.engine import Engine
+from assay_inference.engines.engine import ResolvedUpdate, WeightHolder
 from assay_inference.weights.safetensors import check_finite, read_layout
 from assay_inference.weights.uploads import Uploads
 from assay_shared.errors import Conflict, InternalFault, InvalidInput, WeightsRefused
@@ -24,7 +24,7 @@ from assay_shared.weights import checkpoint
 class ServedPolicy:
     """The served version. Updates happen one at a time; versions only grow."""
 
-    def __init__(self, engine: Engine, uploads: Uploads, roots: Sequence[Path]) -> None:
+    def __init__(self, engine: WeightHolder, uploads: Uploads, roots: Sequence[Path]) -> None:
         """Take announced folders only from within `roots`, which have no symbolic links."""
         self._engine = engine
         self._uploads = uploads
@@ -76,12 +76,11 @@ class ServedPolicy:
                 )
             try:
                 folder = None
-                given = update
-                if not isinstance(update.source, DirectWeights):
+                source = update.source
+                if not isinstance(source, DirectWeights):
                     folder = await self._folder(update)
-                    found = FolderWeights(path=str(folder))
-                    given = update.model_copy(update={"source": found})
-                loaded = await self._engine.load(given)
+                    source = FolderWeights(path=str(folder))
+                loaded = await self._engine.load(ResolvedUpdate.of(update, source))
             except WeightsRefused:
                 await self._keep_only_served()
                 raise

@@ -11,11 +11,12 @@ from typing import ClassVar
 
 from assay_inference.engines.child.http import ServerApi
 from assay_inference.engines.child.process import ServerProcess
+from assay_inference.engines.engine import ResolvedUpdate
 from assay_inference.settings import InferenceSettings
 from assay_inference.weights.attest import Arithmetic, Coverage, compare_probe
 from assay_inference.weights.checkpoint import Checkpoint
 from assay_shared.errors import NotReady, TimedOut, Unreachable
-from assay_shared.types import SamplingParams, WeightDigest, WeightReceiver, WeightUpdate
+from assay_shared.types import SamplingParams, WeightDigest, WeightReceiver
 
 _log = logging.getLogger(__name__)
 _POLL_S = 0.25
@@ -77,7 +78,7 @@ class EngineChild(ABC):
 
     @classmethod
     @abstractmethod
-    def check_update(cls, update: WeightUpdate) -> None:
+    def check_update(cls, update: ResolvedUpdate) -> None:
         """Raises InvalidInput where weights cannot come in this way."""
 
     @abstractmethod

@@ -17,7 +17,7 @@ from assay_inference.engines.child.child import EngineChild, Sync, lost
 from assay_inference.engines.child.generation import ChildGeneration, read_prompt
 from assay_inference.engines.child.http import Pausable
 from assay_inference.engines.child.process import RestartBudget
-from assay_inference.engines.engine import Loaded, OnText, Traffic, folder_of
+from assay_inference.engines.engine import Loaded, OnText, ResolvedUpdate, Traffic, folder_of
 from assay_inference.settings import InferenceSettings
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_inference.weights import direct
@@ -43,7 +43,6 @@ from assay_shared.types import (
     SyncMode,
     WeightDigest,
     WeightReceiver,
-    WeightUpdate,
 )
 
 _log = logging.getLogger(__name__)
@@ -173,7 +172,7 @@ class SupervisedEngine:
 
     # Weights
 
-    async def load(self, update: WeightUpdate) -> Loaded:
+    async def load(self, update: ResolvedUpdate) -> Loaded:
         self._kind.check_update(update)
         started, sync = time.perf_counter(), Sync()
         async with self._changing:
@@ -194,7 +193,7 @@ class SupervisedEngine:
             phases_s=sync.phases_s,
         )
 
-    def _open(self, update: WeightUpdate) -> Checkpoint:
+    def _open(self, update: ResolvedUpdate) -> Checkpoint:
         if not isinstance(update.source, DirectWeights):
             known = self._served or (self._base if self._replica is not None else None)
             return Checkpoint.open(folder_of(update), update.policy, update.probe, known)

@@ -14,7 +14,7 @@ from typing import TypeVar
 
 from prometheus_client import Metric
 
-from assay_inference.engines.engine import Loaded, OnText, Traffic, folder_of
+from assay_inference.engines.engine import Loaded, OnText, ResolvedUpdate, Traffic, folder_of
 from assay_inference.engines.replicas.discovery import Discovery
 from assay_inference.engines.replicas.metrics import replica_metrics
 from assay_inference.engines.replicas.replica_state import ReplicaState
@@ -35,7 +35,6 @@ from assay_shared.errors import (
 )
 from assay_shared.types import (
     Completion,
-    FolderWeights,
     PolicyVersion,
     PromptLogprobs,
     ReplicaStatus,
@@ -43,7 +42,6 @@ from assay_shared.types import (
     SyncMode,
     WeightDigest,
     WeightReceiver,
-    WeightUpdate,
 )
 
 _log = logging.getLogger(__name__)
@@ -62,7 +60,7 @@ class ReplicaEngine:
         self._source = source
         self._gate = WeightLock(_NO_WEIGHTS)
         self._members: dict[str, ReplicaState] = {}
-        self._newest: WeightUpdate | None = None
+        self._newest: ResolvedUpdate | None = None
         self._is_publishing = False
         self._vocabulary: PolicyTokenizer | None = None
         self._num_tokens = 0
@@ -223,17 +221,14 @@ class ReplicaEngine:
 
     # Weights
 
-    async def load(self, update: WeightUpdate) -> Loaded:
+    async def load(self, update: ResolvedUpdate) -> Loaded:
         if update.mode is not SyncMode.WAIT:
             raise InvalidInput("over several replicas, sequences are waited for", field="mode")
-        if not isinstance(update.source, FolderWeights):
-            raise InvalidInput("several replicas take weights from a folder", field="source.kind")
+        folder = folder_of(update)
         started = time.perf_counter()
         with suppress(Unreachable):  # those known before are enough
             await self._find()
-        opened = await asyncio.to_thread(
-            Checkpoint.open, folder_of(update), update.policy, None, None
-        )
+        opened = await asyncio.to_thread(Checkpoint.open, folder, update.policy, None, None)
         if self._newest is not None:
             await self._gate.hold(self._settings.inference_drain_timeout_s)
         self._is_publishing = True
@@ -254,7 +249,7 @@ class ReplicaEngine:
             phases_s=_longest(loaded),
         )
 
-    async def _give_all(self, update: WeightUpdate) -> list[Loaded]:
+    async def _give_all(self, update: ResolvedUpdate) -> list[Loaded]:
         """What those say that took it.
 
         Raises:

@@ -5,7 +5,7 @@ from contextlib import AsyncExitStack
 
 from prometheus_client import Metric
 
-from assay_inference.engines.engine import Loaded, OnText
+from assay_inference.engines.engine import Loaded, OnText, ResolvedUpdate
 from assay_inference.settings import InferenceSettings
 from assay_shared.clients import InferenceClient, Timeouts
 from assay_shared.clients.http import NO_RETRY
@@ -17,7 +17,6 @@ from assay_shared.types import (
     PolicyVersion,
     PromptLogprobs,
     SamplingParams,
-    WeightUpdate,
 )
 
 _CONNECT_TIMEOUT_S = 5.0
@@ -60,7 +59,7 @@ class RemoteReplica:
             await self._health.ready()
         return policy
 
-    async def load(self, update: WeightUpdate) -> Loaded:
+    async def load(self, update: ResolvedUpdate) -> Loaded:
         status = await self._loading.update_weights(update)
         return Loaded(
             probe_difference=status.probe_difference,

@@ -5,14 +5,13 @@ from typing import Protocol
 
 from prometheus_client import Metric
 
-from assay_inference.engines.engine import Engine, Loaded, OnText
+from assay_inference.engines.engine import Engine, Loaded, OnText, ResolvedUpdate
 from assay_shared.errors import NotReady
 from assay_shared.types import (
     Completion,
     PolicyVersion,
     PromptLogprobs,
     SamplingParams,
-    WeightUpdate,
 )
 
 
@@ -37,7 +36,7 @@ class Replica(Protocol):
         """
         ...
 
-    async def load(self, update: WeightUpdate) -> Loaded:
+    async def load(self, update: ResolvedUpdate) -> Loaded:
         """As `Engine.load`, and Conflict where it serves a later version."""
         ...
 
@@ -83,7 +82,7 @@ class LocalReplica:
             raise NotReady(reason)
         return self._policy
 
-    async def load(self, update: WeightUpdate) -> Loaded:
+    async def load(self, update: ResolvedUpdate) -> Loaded:
         loaded = await self._engine.load(update)
         self._policy = update.policy
         return loaded

@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable
 from contextlib import suppress
 from typing import TypeVar
 
-from assay_inference.engines.engine import Loaded
+from assay_inference.engines.engine import Loaded, ResolvedUpdate
 from assay_inference.engines.replicas.replica import Replica
 from assay_shared.errors import (
     AssayError,
@@ -16,7 +16,7 @@ from assay_shared.errors import (
     WeightsRefused,
     to_failure,
 )
-from assay_shared.types import PolicyVersion, ReplicaStatus, WeightUpdate
+from assay_shared.types import PolicyVersion, ReplicaStatus
 
 Answer = TypeVar("Answer")
 _FIRST_RETRY_S, _MOST_RETRY_S = 1.0, 60.0
@@ -83,7 +83,7 @@ class ReplicaState:
             self._calls.discard(call)
 
     async def watch(
-        self, newest: Callable[[], WeightUpdate | None], interval_s: float, timeout_s: float
+        self, newest: Callable[[], ResolvedUpdate | None], interval_s: float, timeout_s: float
     ) -> None:
         """Look at it until cancelled. A load, which may take long, does not stop the looking."""
         while True:
@@ -107,7 +107,7 @@ class ReplicaState:
         else:
             self.is_lost = False
 
-    async def give(self, update: WeightUpdate) -> Loaded:
+    async def give(self, update: ResolvedUpdate) -> Loaded:
         """Have it serve `update`. Whatever else comes of it, it is passed over until then."""
         async with self.changing:
             self._num_given += 1
@@ -127,7 +127,7 @@ class ReplicaState:
             return loaded
 
     async def catch_up(
-        self, newest_of: Callable[[], WeightUpdate | None], timeout_s: float
+        self, newest_of: Callable[[], ResolvedUpdate | None], timeout_s: float
     ) -> None:
         """Look at what it serves, and give it the newest version where that is another."""
         num_given = self._num_given

@@ -4,6 +4,7 @@ import asyncio
 import time
 
 from assay_inference.engines.child.child import EngineChild, Sync
+from assay_inference.engines.engine import ResolvedUpdate
 from assay_inference.engines.sglang.checksum import compare_all_checksums, compare_checksums
 from assay_inference.engines.sglang.http import SglangApi
 from assay_inference.engines.sglang.process import SglangProcess
@@ -11,7 +12,7 @@ from assay_inference.settings import InferenceSettings
 from assay_inference.weights.attest import Arithmetic, Coverage
 from assay_inference.weights.checkpoint import Checkpoint
 from assay_shared.errors import ConfigError, InternalFault, InvalidInput, WeightsRefused
-from assay_shared.types import DirectWeights, SamplingParams, SyncMode, WeightDigest, WeightUpdate
+from assay_shared.types import DirectWeights, SamplingParams, SyncMode, WeightDigest
 
 #: What is below, SGLang takes for 0.
 _LEAST_TEMPERATURE = 1e-6
@@ -86,7 +87,7 @@ class SglangReplica(EngineChild):
                 raise InvalidInput(reason, field=f"sampling.{name}")
 
     @classmethod
-    def check_update(cls, update: WeightUpdate) -> None:
+    def check_update(cls, update: ResolvedUpdate) -> None:
         if update.mode is not SyncMode.WAIT:
             raise InvalidInput("under sglang, sequences in hand are waited for", field="mode")
         if isinstance(update.source, DirectWeights):

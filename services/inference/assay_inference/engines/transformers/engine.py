@@ -19,7 +19,7 @@ import torch
 from prometheus_client import Metric
 from prometheus_client.core import CounterMetricFamily
 
-from assay_inference.engines.engine import Loaded, OnText, Traffic, folder_of
+from assay_inference.engines.engine import Loaded, OnText, ResolvedUpdate, Traffic, folder_of
 from assay_inference.engines.transformers.digest import digest_of_model
 from assay_inference.engines.transformers.held_form import HeldForm
 from assay_inference.engines.transformers.jobs import Generate, Load
@@ -39,17 +39,15 @@ from assay_inference.engines.transformers.prompt_reading import Read, Readings
 from assay_inference.engines.transformers.schedule import Schedule
 from assay_inference.settings import InferenceSettings
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
-from assay_shared.errors import AssayError, EngineFault, InvalidInput, NotReady, WeightsRefused
+from assay_shared.errors import AssayError, EngineFault, NotReady, WeightsRefused
 from assay_shared.types import (
     Completion,
-    DirectWeights,
     PromptLogprobs,
     ReplicaStatus,
     SamplingParams,
     SyncMode,
     WeightDigest,
     WeightReceiver,
-    WeightUpdate,
 )
 
 _log = logging.getLogger(__name__)
@@ -84,7 +82,7 @@ class TransformersEngine:
 
     # On the event loop.
 
-    async def load(self, update: WeightUpdate) -> Loaded:
+    async def load(self, update: ResolvedUpdate) -> Loaded:
         return await self._submit(Load(update))
 
     @property
@@ -233,13 +231,6 @@ class TransformersEngine:
         """Whether the new weights are in place."""
         started = time.perf_counter()
         update = job.update
-        if isinstance(update.source, DirectWeights):
-            job.fail(
-                InvalidInput(
-                    "the transformers engine takes weights from a folder", field="source.kind"
-                )
-            )
-            return False
         try:
             model, difference, room = self._open(update, schedule)
         except AssayError as error:
@@ -255,7 +246,7 @@ class TransformersEngine:
         return True
 
     def _open(
-        self, update: WeightUpdate, schedule: Schedule
+        self, update: ResolvedUpdate, schedule: Schedule
     ) -> tuple[LoadedModel, float | None, Room]:
         """Load and check weights, several times where there is no memory for them.
 
@@ -277,7 +268,7 @@ class TransformersEngine:
             time.sleep(wait_s)
         raise AssertionError("the last try returns or raises")
 
-    def _open_once(self, update: WeightUpdate) -> tuple[LoadedModel, float | None, Room]:
+    def _open_once(self, update: ResolvedUpdate) -> tuple[LoadedModel, float | None, Room]:
         model = open_model(folder_of(update), update.policy, self._device)
         if update.mode is not SyncMode.WAIT:
             _check_same_kind(self._model, model)

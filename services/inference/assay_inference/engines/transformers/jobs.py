@@ -7,11 +7,11 @@ from collections import deque
 from collections.abc import Callable
 from typing import Generic, TypeVar
 
-from assay_inference.engines.engine import Loaded, OnText
+from assay_inference.engines.engine import Loaded, OnText, ResolvedUpdate
 from assay_inference.engines.sample import Restartable, Sample
 from assay_inference.engines.transformers.held_form import HeldForm
 from assay_shared.errors import EngineFault
-from assay_shared.types import Completion, PolicyVersion, SamplingParams, WeightUpdate
+from assay_shared.types import Completion, PolicyVersion, SamplingParams
 
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
@@ -147,6 +147,6 @@ class Generate(Job[list[Completion]], Restartable[JobRow]):
 class Load(Job[Loaded]):
     """Replace the weights."""
 
-    def __init__(self, update: WeightUpdate) -> None:
+    def __init__(self, update: ResolvedUpdate) -> None:
         super().__init__()
         self.update = update

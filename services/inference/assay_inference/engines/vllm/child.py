@@ -5,6 +5,7 @@ import time
 from typing import Any
 
 from assay_inference.engines.child.child import EngineChild, Sync
+from assay_inference.engines.engine import ResolvedUpdate
 from assay_inference.engines.vllm.http import VllmApi
 from assay_inference.engines.vllm.process import VllmProcess
 from assay_inference.settings import InferenceSettings
@@ -19,7 +20,6 @@ from assay_shared.types import (
     SamplingParams,
     WeightDigest,
     WeightReceiver,
-    WeightUpdate,
 )
 
 #: The workers keep to the limit themselves; a child that has not answered by then is ended.
@@ -65,7 +65,7 @@ class VllmReplica(EngineChild):
             )
 
     @classmethod
-    def check_update(cls, update: WeightUpdate) -> None:
+    def check_update(cls, update: ResolvedUpdate) -> None:
         """All modes and sources are taken."""
 
     async def _prepare(self, limit_s: float) -> int:

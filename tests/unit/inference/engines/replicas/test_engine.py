@@ -8,7 +8,7 @@ import pytest
 from prometheus_client import Metric
 from prometheus_client.core import GaugeMetricFamily
 
-from assay_inference.engines.engine import Loaded, OnText
+from assay_inference.engines.engine import Loaded, OnText, ResolvedUpdate
 from assay_inference.engines.replicas.discovery import LocalChildren
 from assay_inference.engines.replicas.engine import ReplicaEngine
 from assay_inference.engines.replicas.replica import Replica
@@ -31,7 +31,6 @@ from assay_shared.types import (
     PromptLogprobs,
     SamplingParams,
     SyncMode,
-    WeightUpdate,
 )
 from assay_shared.weights import checkpoint
 from tests.support.policies import make_policy_folder, update_of
@@ -63,7 +62,7 @@ class FakeReplica:
     async def served(self) -> PolicyVersion | None:
         return self.policy
 
-    async def load(self, update: WeightUpdate) -> Loaded:
+    async def load(self, update: ResolvedUpdate) -> Loaded:
         if self.hangs:
             await asyncio.sleep(3600)
         await asyncio.sleep(0.01)
