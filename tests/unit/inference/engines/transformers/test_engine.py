@@ -10,6 +10,7 @@ import pytest
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
 
+from assay_inference.engines.engine import ResolvedUpdate
 from assay_inference.engines.transformers import engine as engine_transformers
 from assay_inference.engines.transformers.engine import TransformersEngine
 from assay_inference.serving.served_policy import ServedPolicy
@@ -18,11 +19,13 @@ from assay_inference.weights.uploads import Uploads
 from assay_shared.errors import Conflict, InvalidInput, NotReady, WeightsRefused
 from assay_shared.types import (
     Completion,
+    DirectWeights,
     FinishReason,
     LogprobProbe,
     Message,
     PolicyVersion,
     SamplingParams,
+    TensorSpec,
 )
 from assay_shared.weights import checkpoint
 from tests.support.policies import make_policy_folders, update_of
@@ -169,6 +172,23 @@ async def test_nothing_is_served_before_weights_and_after_the_end(folders: list[
     await engine.close()
     with pytest.raises(NotReady, match="stopped"):
         await sample(engine, "x")
+
+
+async def test_weights_in_a_trainers_memory_are_refused(engine: TransformersEngine) -> None:
+    tensor = TensorSpec(name="a", shape=(1,), dtype="float32", fingerprint="0" * 16)
+    source = DirectWeights(
+        transport="gloo",
+        host="127.0.0.1",
+        port=1,
+        token="t" * 16,
+        announcement=0,
+        bucket_bytes=1,
+        tensors=(tensor,),
+    )
+    update = ResolvedUpdate(source=source, policy=PolicyVersion(version=2, digest="d"))
+    with pytest.raises(InvalidInput, match="source.kind: .*only from a folder"):
+        await engine.load(update)
+    assert await sample(engine, "x")
 
 
 async def test_an_engine_that_loads_is_closed_at_once_and_answers(
