@@ -55,7 +55,7 @@ class Stability(Record):
     num_repeats: int
     #: Examples with the same outcome each time: a label, UNSURE or none.
     same_outcome: Estimate
-    #: Of the examples decided in every repeat, the share that got both labels.
+    #: Share, of the examples decided in every repeat, that got both labels.
     flips: Estimate | None
     #: Between the first two repeats.
     kappa: Estimate | None

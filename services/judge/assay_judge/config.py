@@ -65,7 +65,7 @@ class OpenAIProviderConfig(Config):
     api_key_file: Path | None = None
     #: Ask for the reason before the verdict, for a model that does not reason unprompted.
     reason_first: bool = False
-    #: Whether the endpoint holds a reply to a JSON schema (`response_format`).
+    #: True if the endpoint enforces a JSON schema on replies (`response_format`).
     structured: bool = False
     temperature: float = Field(default=0.0, ge=0, le=2)
     seed: int = 1

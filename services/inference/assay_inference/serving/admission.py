@@ -320,7 +320,7 @@ class Admission:
         return self.status
 
     async def drain(self, wait_s: float) -> AdmissionStatus:
-        """Refuse new requests; wait at most `wait_s` for all others to finish; return the status."""
+        """Refuse new requests; wait at most `wait_s` for the others; return the status."""
         self._change(Door.DRAINING)
         self._start_waiting()
         await self._until(

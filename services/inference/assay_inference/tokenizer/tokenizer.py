@@ -99,7 +99,7 @@ class PolicyTokenizer:
         try:
             size = max(self.size, len(self.tokenizer))
             return from_tokenizer(
-                self.tokenizer,  # type: ignore[arg-type]  # it says what others it does not take
+                self.tokenizer,  # type: ignore[arg-type]  # it raises ValueError for other kinds
                 size,
                 sorted(self.end_ids) or None,
             )

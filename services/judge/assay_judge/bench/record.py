@@ -68,7 +68,7 @@ class Arm(Record):
     #: Accuracies as the set's authors report them.
     published: dict[str, Estimate | None]
     cost: BenchCost
-    #: Pairs by the judge that decided them, and the most frequent failures.
+    #: Numbers of pairs by deciding judge, and of the most frequent failures.
     judges: dict[str, int]
     failures: dict[str, int]
     templates: tuple[str, ...]

@@ -226,7 +226,7 @@ class _Admission:
 class ProcessLimits:
     """Implements `assay_judge.state.limits.Limiter` for a single process.
 
-    `window_s` is the length of a minute, in seconds; tests shorten it.
+    `window_s` is the window of the per-minute limits, in seconds.
     """
 
     def __init__(self, *, max_waiting: int = 1024, window_s: float = 60.0) -> None:

@@ -77,8 +77,8 @@ class _Lane:
 class RedisLimits:
     """Implements `assay_judge.state.limits.Limiter` for all replicas on one Redis.
 
-    `window_s` is the length of a minute, in seconds; tests shorten it. While Redis is unreachable
-    no request is admitted. After `lease_s` without Redis, requests in flight may stop being counted
+    `window_s` is the window of the per-minute limits, in seconds. While Redis is unreachable no
+    request is admitted. After `lease_s` without Redis, requests in flight may stop being counted
     until it is back.
     """
 
