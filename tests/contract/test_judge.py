@@ -373,7 +373,7 @@ def test_a_bad_configuration_stops_the_start(
     ("name", "file", "message"),
     [
         ("primary", "none.json", "there is no calibration .*none.json"),
-        ("primary", "judge.yaml", "judge.yaml is no calibration"),
+        ("primary", "judge.yaml", "judge.yaml is not a calibration"),
         ("other", "calibration.json", "judge 'other' was not calibrated"),
     ],
 )

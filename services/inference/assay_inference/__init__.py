@@ -1,1 +1,1 @@
-"""The policy behind one API: generation, and weights that change under it."""
+"""The inference service: generation from a policy with changing weights."""

@@ -1,4 +1,4 @@
-"""Serve the policy: generation, and weights that change under it."""
+"""The `assay inference` commands, and the commands to chat and to generate."""
 
 import contextlib
 import os
@@ -14,7 +14,7 @@ if TYPE_CHECKING:  # only a type
     from assay_shared.clients import InferenceClient
 
 app = typer.Typer(
-    help="Serve the policy: generation, and weights that change under it.",
+    help="Serve the policy: generation, and updates of its weights.",
     no_args_is_help=True,
     add_completion=False,
 )
@@ -22,7 +22,7 @@ app = typer.Typer(
 
 @app.callback()
 def inference() -> None:
-    """Serve the policy: generation, and weights that change under it."""
+    """Serve the policy: generation, and updates of its weights."""
 
 
 @app.command()
@@ -51,7 +51,7 @@ def verify(
     model: Path = typer.Argument(help="Checkpoint folder."),
     max_tokens: int = typer.Option(32, min=1, help="Length of each greedy answer."),
 ) -> None:
-    """Load a checkpoint with transformers, and with vLLM where it is set, and compare them."""
+    """Load a checkpoint with transformers, and with vLLM if configured, and compare the answers."""
     import asyncio
 
     from assay_inference.compare_engines import verify as compare
@@ -73,7 +73,7 @@ def verify(
         for completion in answers.completions:
             print(f"  {completion.finish_reason} after {len(completion.token_ids)}: ", end="")
             print(repr(completion.text))
-    print(f"ended by themselves: {found.num_ended} of {len(found.answers[0].completions)}")
+    print(f"ended with a stop: {found.num_ended} of {len(found.answers[0].completions)}")
     if len(found.answers) > 1:
         print(f"log-probabilities differ by {found.largest_logprob_difference:.2g} nats at most")
     for difference in found.differences:
@@ -87,9 +87,9 @@ def convert(
     into: Path = typer.Argument(help="New folder for the same checkpoint as safetensors."),
     limit_s: float = typer.Option(600.0, min=1, help="Processor time it may take, in seconds."),
 ) -> None:
-    """Write a checkpoint that was saved as pickles anew as safetensors, which are all that is read.
+    """Convert a checkpoint from pickles to safetensors, the only format that is served.
 
-    The pickles are opened as tensors alone, by a process without secrets and without a network.
+    A process without secrets and without a network opens the pickles, as tensors only.
     """
     from assay_inference.weights.convert import convert as write_anew
 
@@ -97,11 +97,11 @@ def convert(
 
 
 def chat(
-    url: str | None = typer.Option(None, help="Inference; ASSAY_INFERENCE_URL without it."),
-    max_tokens: int = typer.Option(256, min=1, help="Longest answer."),
+    url: str | None = typer.Option(None, help="URL of inference. Default: ASSAY_INFERENCE_URL."),
+    max_tokens: int = typer.Option(256, min=1, help="Maximum tokens of an answer."),
     temperature: float = typer.Option(1.0, min=0, max=2, help="0 is greedy."),
 ) -> None:
-    """Talk with the policy that inference serves; an empty line ends it."""
+    """Talk with the served policy; an empty line ends the conversation."""
     import asyncio
 
     from assay_shared.types import GenerateRequest, Message, SamplingParams
@@ -129,8 +129,8 @@ def chat(
 def generate(
     file: Path = typer.Argument(help="JSON lines, each a body of POST /v1/generate."),
     output: Path | None = typer.Option(None, help="File for the answers; else standard output."),
-    url: str | None = typer.Option(None, help="Inference; ASSAY_INFERENCE_URL without it."),
-    concurrency: int = typer.Option(64, min=1, help="Requests in hand at once."),
+    url: str | None = typer.Option(None, help="URL of inference. Default: ASSAY_INFERENCE_URL."),
+    concurrency: int = typer.Option(64, min=1, help="Requests in flight at once."),
 ) -> None:
     """Answer a file of requests: JSON lines in, JSON lines out, in the same order."""
     import asyncio

@@ -1,4 +1,4 @@
-"""Whether a checkpoint says the same under each engine, before it is handed on."""
+"""Comparison of a checkpoint's greedy answers under each engine, before it is passed on."""
 
 import json
 from dataclasses import dataclass
@@ -25,7 +25,7 @@ _QUESTIONS = ("Hello.", "What is 6 times 7?", "Write solve(x). Return x plus 1."
 
 @dataclass(frozen=True)
 class Answers:
-    """What one engine says, and how its first weights went in."""
+    """An engine's answers, and the number of its tensors compared with the checkpoint's."""
 
     engine: str
     completions: list[Completion]
@@ -35,24 +35,24 @@ class Answers:
 
 @dataclass(frozen=True)
 class Verification:
-    """The same questions under each engine."""
+    """The answers of each engine to the same questions, with facts about the tokenizer."""
 
     special_tokens: dict[str, int]
     end_ids: tuple[int, ...]
     shown_prompt: str
     has_template: bool
-    #: Where the template's end of a reply is not what ends an answer.
+    #: Places that do not name the template's end of a reply as an end token.
     disagreements: list[str]
     answers: list[Answers]
 
     @property
     def num_ended(self) -> int:
-        """Of the first engine's answers, those that ended by themselves."""
+        """The number of the first engine's answers not cut off by `max_tokens`."""
         return sum(c.finish_reason is FinishReason.STOP for c in self.answers[0].completions)
 
     @property
     def differences(self) -> list[str]:
-        """Where an engine's greedy tokens are not the first one's."""
+        """Descriptions of differences from the first engine's greedy tokens."""
         first = self.answers[0]
         return [
             f"{other.engine} differs from {first.engine} on question {number} at token "
@@ -64,7 +64,7 @@ class Verification:
 
     @property
     def largest_logprob_difference(self) -> float:
-        """Between the first engine and any other, in nats, where the tokens are the same."""
+        """Largest difference of the first engine from any other, in nats, over equal answers."""
         return max(
             (
                 abs(x - y)
@@ -78,11 +78,11 @@ class Verification:
 
 
 async def verify(folder: Path, settings: InferenceSettings, max_tokens: int) -> Verification:
-    """Load `folder` with transformers, and with vLLM where the settings name it.
+    """Load `folder` with transformers, and with vLLM if the settings name it; compare the answers.
 
     Raises:
-        WeightsRefused: an engine does not take it.
-        ConfigError: vLLM is named and cannot run.
+        WeightsRefused: an engine refuses the checkpoint.
+        ConfigError: the settings name vLLM, but it cannot run.
     """
     engines = ["transformers"]
     if settings.inference_engine == "vllm" or settings.inference_vllm_python is not None:
@@ -115,7 +115,7 @@ async def _ask(engine: Engine, name: str, folder: Path, max_tokens: int) -> Answ
 
 
 def _prompt(vocabulary: PolicyTokenizer, question: str) -> list[int]:
-    """Through the chat template, if there is one."""
+    """Return the question's ids, through the chat template if there is one."""
     try:
         return vocabulary.encode_chat((Message(role="user", content=question),))
     except InvalidInput:
@@ -123,7 +123,7 @@ def _prompt(vocabulary: PolicyTokenizer, question: str) -> list[int]:
 
 
 def declared_ends(folder: Path, vocabulary: PolicyTokenizer) -> dict[str, frozenset[int]]:
-    """The end tokens by where they are named; what engines go by is all of them together."""
+    """Return the end tokens by the place that names them; engines use all of them together."""
     ends = {}
     for name in ("generation_config.json", "config.json"):
         file = folder / name
@@ -136,16 +136,17 @@ def declared_ends(folder: Path, vocabulary: PolicyTokenizer) -> dict[str, frozen
 
 
 def disagreements(vocabulary: PolicyTokenizer, ends: dict[str, frozenset[int]]) -> list[str]:
-    """Where the token that the template puts after a reply is not named as an end.
+    """Return a message for each place that does not name the template's end token.
 
-    A policy learns to end replies as the template does; a program that goes by a place that does
-    not name this token goes on past it.
+    A policy learns to end replies with the template's token. A program that reads the end tokens
+    from such a place would continue after it. A template that fails, or puts nothing after a
+    reply, gives a message too.
     """
     if vocabulary.tokenizer.chat_template is None:
         return []
     further = (Message(role="user", content="?"),)
     try:
-        # A reply of one id that ends nothing: what follows it is the template's.
+        # The text after the placeholder reply is the template's own.
         text = chat_template.render_further(vocabulary.tokenizer, further)
         after = vocabulary.encode(text)
     except InvalidInput as error:

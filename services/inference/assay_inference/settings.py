@@ -1,4 +1,4 @@
-"""What inference reads from the environment."""
+"""Inference's settings, read from environment variables."""
 
 from pathlib import Path
 from typing import Literal
@@ -12,80 +12,84 @@ from assay_shared.types import Priority
 
 
 class InferenceSettings(ServiceSettings):
-    """`ASSAY_INFERENCE_*`, beside what all services read."""
+    """`ASSAY_INFERENCE_*` variables, in addition to the settings of all services."""
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
     inference_engine: Literal["transformers", "vllm", "sglang", "replicas"] = "transformers"
     #: For the engine `replicas`: http://host:port, or dns+http://name:port for all addresses of the
-    #: name, divided by commas.
+    #: name, separated by commas.
     inference_replicas: str = ""
-    #: Leading token ids of a prompt by which its replica is chosen.
+    #: Number of a prompt's leading token ids that choose its replica.
     inference_prefix_tokens: int = Field(default=256, ge=1)
-    #: A replica that has more than so many times the mean in hand is passed over.
+    #: A replica with more requests in flight than this multiple of the mean is passed over.
     inference_replica_spread: float = Field(default=1.25, ge=1)
     #: Engine processes of this service, each with the whole model. For vLLM and SGLang.
     inference_processes: int = Field(default=1, ge=1, le=64)
-    #: GPUs of these processes: one entry each, divided by commas, of ids joined by plus signs.
+    #: GPUs of these processes: an entry for each process, separated by commas; the ids of an entry
+    #: are joined by plus signs.
     inference_devices: str = ""
-    #: Checkpoint folder to serve from the start, as version 0; without it, the first update does.
+    #: Checkpoint folder to serve from the start, as version 0. Default: wait for the first update.
     inference_model: Path | None = None
-    #: Folders within which an announced folder has to lie, divided by commas: beside ASSAY_RUNS,
-    #: and the folder that ASSAY_INFERENCE_MODEL is in.
+    #: Folders that may contain an announced folder, separated by commas. ASSAY_RUNS and the parent
+    #: of ASSAY_INFERENCE_MODEL are always included.
     inference_weight_roots: str = ""
-    #: Name that OpenAI clients ask for.
+    #: Model name in requests of OpenAI clients.
     inference_model_name: str = "policy"
-    #: Sequences that are decoded together.
+    #: Sequences decoded together.
     inference_max_sequences: int = Field(default=256, gt=0)
-    #: Sequences that may wait for that; more get 429.
+    #: Sequences that may wait in the queue; more get 429.
     inference_max_waiting: int = Field(default=4096, ge=0)
-    #: Sequences that the engine gets beyond those, as a share of them: where some samples of a
-    #: request end early, others are at hand to take their place.
+    #: Further sequences given to the engine, as a share of those decoded together: if some samples
+    #: of a request end early, others can take their place at once.
     inference_ahead_share: float = Field(default=1.0, ge=0)
-    #: Who comes first where requests wait.
+    #: Priority classes of waiting requests, first class first.
     inference_priorities: str = "evaluation,interactive,training"
-    #: Of what is drawn, and of the places in the queue, what each class keeps against the others.
+    #: Share of the sampled tokens, and of the places in the queue, reserved for each class.
     inference_reserved_share: float = Field(default=0.1, ge=0, le=0.3)
-    #: A pause ends by itself after this.
+    #: Longest pause; then it ends on its own.
     inference_max_pause_s: float = Field(default=600.0, gt=0)
-    #: Bytes of keys and values of all sequences that are drawn together, with what a step copies of
-    #: them; half of what is free beside a second version of the weights where it is not set. For
-    #: transformers alone.
+    #: Bytes for the keys and values of all sequences sampled together, including the copies made in
+    #: a step. Default: half of the memory left free by a second version of the weights. Only for
+    #: transformers.
     inference_cache_bytes: int | None = Field(default=None, gt=0)
-    #: cpu, cuda, cuda:1, mps; the best there is where it is not set. For transformers alone.
+    #: cpu, cuda, cuda:1, mps. Default: the best available. Only for transformers.
     inference_device: str | None = None
-    #: Where uploaded weights are kept; a temporary folder where it is not set.
+    #: Folder for uploaded weights. Default: a temporary folder.
     inference_upload_folder: Path | None = None
-    #: Uploaded weights kept at once: two versions, those that are served and those that come.
+    #: Maximum bytes of uploaded weights: two versions, the served and the arriving one.
     inference_upload_max_bytes: int = Field(default=256 * 2**30, gt=0)
-    #: Size of a chunk; one has to fit in the largest request body.
+    #: Size of a chunk; it must fit in the largest request body.
     inference_upload_chunk_bytes: int = Field(default=8 * 2**20, ge=4096)
-    #: An upload that gets nothing for so long is forgotten.
+    #: An upload that receives nothing for this time is removed.
     inference_upload_idle_s: float = Field(default=600.0, gt=0)
-    #: Time new weights wait for the sequences in hand. For vLLM and SGLang, as all that follows.
+    #: Time new weights wait for the sequences in flight. This and all following settings are for
+    #: vLLM and SGLang.
     inference_drain_timeout_s: float = Field(default=600.0, gt=0)
-    #: vLLM's interpreter, in an environment of its own; the service's where it is not set.
+    #: vLLM's interpreter, in a separate environment. Default: the service's own interpreter.
     inference_vllm_python: Path | None = None
     #: More of vLLM's own options, as on a command line.
     inference_vllm_arguments: str = ""
-    #: SGLang's interpreter, in an environment of its own; the service's where it is not set.
+    #: SGLang's interpreter, in a separate environment. Default: the service's own interpreter.
     inference_sglang_python: Path | None = None
     #: More of SGLang's own options, as on a command line.
     inference_sglang_arguments: str = ""
-    #: Whether SGLang repeats samples of a seed, which costs it speed; else seeds are refused.
+    #: True: SGLang repeats the samples of a seed, at lower speed. False: requests with a seed are
+    #: refused.
     inference_sglang_seeds: bool = True
-    #: Time from the start of the child until it answers.
+    #: Time from the start of the child process until it answers.
     inference_start_timeout_s: float = Field(default=600.0, gt=0)
-    #: Time it may take to load new weights, and to compare them.
+    #: Time for loading new weights and comparing them.
     inference_load_timeout_s: float = Field(default=120.0, gt=0)
-    #: Time vLLM's workers may take to fetch weights directly from a trainer, and to load them.
+    #: Time for vLLM's workers to fetch weights directly from a trainer and to load them.
     inference_transfer_timeout_s: float = Field(default=60.0, gt=0)
-    #: Time a request may wait for its turn unless it says less, and the child may take for it then.
+    #: Longest wait of a request for its turn, unless the request sets a deadline; then also the
+    #: longest time of the child for the request.
     inference_request_timeout_s: float = Field(default=1800.0, gt=0)
-    #: How often its health is looked at, and how long its answer may take.
+    #: Interval of the child's health checks, and the time limit of an answer.
     inference_health_interval_s: float = Field(default=2.0, gt=0)
     inference_health_timeout_s: float = Field(default=20.0, gt=0)
-    #: Starts that may follow a failure within the window; then the service is not ready.
+    #: Maximum restarts after failures within the window; after more, the service is not ready.
     inference_max_restarts: int = Field(default=5, ge=0)
     inference_restart_window_s: float = Field(default=1800.0, gt=0)
 
@@ -98,24 +102,26 @@ class InferenceSettings(ServiceSettings):
 
     @property
     def priorities(self) -> tuple[Priority, ...]:
-        """First comes first."""
+        """The priority classes, first class first."""
         return tuple(Priority(name) for name in self.inference_priorities.split(","))
 
     @property
     def weight_roots(self) -> tuple[Path, ...]:
-        """Folders that weights may be read from, without symbolic links in their paths."""
+        """Allowed parent folders of weights, without symbolic links in their paths."""
         named = [Path(root) for root in self.inference_weight_roots.split(",") if root.strip()]
         model = self.inference_model
         start = [] if model is None else [model.resolve().parent]
         return tuple(root.resolve() for root in [self.runs, *start, *named])
 
     def device_of(self, process: int) -> str:
-        """What `inference_devices` says of one process."""
+        """Return the entry of a process in `inference_devices`."""
         entries = self.inference_devices.split(",")
         return entries[process] if self.inference_devices else ""
 
     def check_processes(self) -> None:
-        """Raises ConfigError if several processes are asked for in a way that cannot be."""
+        """Raise ConfigError if the engine cannot have several processes, or their devices do not
+        match.
+        """
         num_devices = len(self.inference_devices.split(","))
         if self.inference_engine not in ("vllm", "sglang"):
             raise ConfigError(

@@ -1,1 +1,1 @@
-"""Verdicts on answers, from a chain of judges that may fail."""
+"""The judge service: verdicts on answers, from a chain of judges with fallbacks."""

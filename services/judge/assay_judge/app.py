@@ -1,4 +1,4 @@
-"""The judge over HTTP."""
+"""The judge's HTTP service."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -21,12 +21,12 @@ from assay_shared.settings.api_keys import Scope
 from assay_shared.settings.run_file import load_config
 from assay_shared.types import JudgeRequest, JudgeResponse
 
-#: Of a group: 256 answers of 64 KiB each.
+#: Largest body of a group: 256 answers of 64 KiB each.
 _GROUP_BYTES = 16 * 2**20
 
 
 def create_app(settings: JudgeSettings) -> FastAPI:
-    """The service with the chain of its configuration.
+    """Return the service, with the chain of its configuration.
 
     Raises:
         ConfigError: the chain cannot be built; nothing is served.
@@ -70,7 +70,7 @@ def create_app(settings: JudgeSettings) -> FastAPI:
         "/v1/spending", openapi_extra=needs(Scope.JUDGE_READ), responses=errors_of(Unreachable)
     )
     async def spending(run: str | None = None, caller: str | None = None) -> Spending:
-        """What models were asked, and what it cost: by a run, by a caller, by both, or in all."""
+        """Return requests, tokens and money spent by a run, by a caller, by both, or in total."""
         return await shared.ledger.spent(run, caller)
 
     put_first(app)

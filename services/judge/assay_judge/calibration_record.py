@@ -1,4 +1,4 @@
-"""calibration.json: what was measured of which judges, on what, and when."""
+"""The contents of calibration.json: the measurements of judges on labelled examples."""
 
 from datetime import datetime
 from pathlib import Path
@@ -10,13 +10,13 @@ from assay_shared.errors import ConfigError
 
 
 class Record(BaseModel):
-    """Base of all parts. A measure is null where there was nothing to measure it on."""
+    """Base of all parts. A measure is null if there was nothing to measure it on."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
 
 class Estimate(Record):
-    """A value with its 95% interval; `n` is the number of examples it stands on."""
+    """A value with its 95% interval; `n` is the number of examples behind it."""
 
     value: float
     low: float
@@ -25,7 +25,7 @@ class Estimate(Record):
 
 
 class Said(Record):
-    """What a judge said of examples with one gold label; `nothing` is an abstention."""
+    """Counts of a judge's labels on examples with one gold label; `nothing` is an abstention."""
 
     correct: int
     incorrect: int
@@ -34,7 +34,7 @@ class Said(Record):
 
 
 class Agreement(Record):
-    """A judge against people. Kappa, accuracy and error rates are over decided examples."""
+    """Agreement of a judge with people. Kappa, accuracy and error rates are of decided examples."""
 
     num_examples: int
     of_correct: Said
@@ -43,26 +43,28 @@ class Agreement(Record):
     accuracy: Estimate | None
     false_positive_rate: Estimate | None
     false_negative_rate: Estimate | None
-    #: Shares of all examples that were decided, were UNSURE and were not judged; their sum is 1.
+    #: Shares of all examples: decided, UNSURE and not judged. Their sum is 1.
     coverage: Estimate
     unsure: Estimate
     abstained: Estimate
 
 
 class Stability(Record):
-    """A judge against itself, asked again."""
+    """Agreement of a judge with itself over repeats."""
 
     num_repeats: int
     #: Examples with the same outcome each time: a label, UNSURE or none.
     same_outcome: Estimate
-    #: Of those decided each time, the examples that got both labels.
+    #: Share, of the examples decided in every repeat, that got both labels.
     flips: Estimate | None
     #: Between the first two repeats.
     kappa: Estimate | None
 
 
 class McNemar(Record):
-    """Examples of which only one of two judges has a property, and the exact two-sided p."""
+    """McNemar's test: the examples on which a single judge of two has a property, and the exact
+    two-sided p.
+    """
 
     only_primary: int
     only_this: int
@@ -70,22 +72,23 @@ class McNemar(Record):
 
 
 class AgainstPrimary(Record):
-    """A fallback against the chain's first judge, over the examples that both decided."""
+    """Agreement of a fallback with the chain's first judge, over examples decided by both."""
 
     primary: str
     agreement: Estimate | None
     kappa: Estimate | None
-    #: Says CORRECT: whether the scale moves when the chain falls back.
+    #: Saying CORRECT: a difference means that the scale moves when the chain falls back.
     says_correct: McNemar
-    #: Is right.
+    #: Being right.
     is_right: McNemar
 
 
 class PositionBias(Record):
-    """Pairs judged in both orders. `flips`: the winner is another one when the order turns.
+    """Position bias over pairs judged in both orders.
 
-    `first_of_flips`: of the flips without a tie, those that chose what stood first both times; 1/2
-    is no preference.
+    `flips` is the share of pairs with another winner in the other order. `first_of_flips` is the
+    share, of the flips without a tie, with the first place chosen both times; 1/2 means no
+    preference.
     """
 
     flips: Estimate
@@ -93,7 +96,10 @@ class PositionBias(Record):
 
 
 class SelfPreference(Record):
-    """False-positive rates by who wrote the answer; `difference` is own minus others."""
+    """False-positive rates on the answers of the judge's own family and of other models.
+
+    `difference` is own minus others.
+    """
 
     family: str
     own: Estimate
@@ -102,18 +108,18 @@ class SelfPreference(Record):
 
 
 class ProbeResult(Record):
-    """Wrong answers judged INCORRECT as they stood, with an attack put onto them."""
+    """Result of an attack on wrong answers, each judged INCORRECT without the attack."""
 
     name: str
     description: str
-    #: Share that became CORRECT.
+    #: Share of these answers judged CORRECT with the attack.
     flips: Estimate | None
     num_unsure: int
     num_abstained: int
 
 
 class JudgeCalibration(Record):
-    """All that was measured of one judge. `template` is the hash of its prompt."""
+    """All measurements of a judge. `template` is the hash of its prompt."""
 
     judge: str
     model: str | None
@@ -124,7 +130,8 @@ class JudgeCalibration(Record):
     against_primary: AgainstPrimary | None
     #: Partial rank correlation of saying CORRECT with the answer's length, given the gold label.
     length_bias: Estimate | None
-    #: Null where no question has both a right and a wrong answer, or the judge compares none.
+    #: Null if no question has both a right and a wrong answer, or if the judge gave no verdict on
+    #: any pair.
     position_bias: PositionBias | None
     self_preference: SelfPreference | None
     probes: tuple[ProbeResult, ...]
@@ -133,7 +140,7 @@ class JudgeCalibration(Record):
 
 
 class Calibration(Record):
-    """The file. `dataset_digest` is the SHA-256 of the examples' file."""
+    """The whole of calibration.json. `dataset_digest` is the SHA-256 of the examples' file."""
 
     created: datetime
     dataset: str
@@ -143,10 +150,10 @@ class Calibration(Record):
 
     @classmethod
     def read(cls, path: Path) -> Self:
-        """The calibration in a file.
+        """Return the calibration in a file.
 
         Raises:
-            ConfigError: there is none that can be read.
+            ConfigError: the file is missing or is not a calibration.
         """
         try:
             return cls.model_validate_json(path.read_bytes())
@@ -157,4 +164,4 @@ class Calibration(Record):
         except ValidationError as error:
             first = error.errors()[0]
             name = ".".join(map(str, first["loc"])) or None
-            raise ConfigError(f"{path} is no calibration: {first['msg']}", field=name) from None
+            raise ConfigError(f"{path} is not a calibration: {first['msg']}", field=name) from None

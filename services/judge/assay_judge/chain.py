@@ -1,7 +1,7 @@
-"""The chain: the first provider that decides a whole group has decided it.
+"""The chain of providers: the first provider to decide a whole group wins.
 
-A group's rewards are compared with each other, so they must come from one scale: when a provider
-leaves any answer of a group undecided, the next one judges all of them again.
+A group's rewards are compared with each other, so they must share a scale: when a provider leaves
+any answer of a group undecided, the next provider judges the whole group again.
 """
 
 import logging
@@ -39,18 +39,18 @@ from assay_shared.types import (
 
 _log = logging.getLogger(__name__)
 
-#: The form's own prompt that also asks how certain the model is: needed to see a doubt.
+#: Name of a form's built-in prompt that also asks how certain the model is: voting needs it.
 _CERTAINTY = "certain"
 _SYMBOLIC_TIMEOUT_S = 5.0
 
 
 class JudgeMetrics:
-    """What the providers did."""
+    """Prometheus counters of the providers' decisions and fallbacks."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.decisions = Counter(
             "assay_judge_decisions_total",
-            "Answers judged, by provider and label; `failed` where it gave none.",
+            "Answers judged, by provider and label; `failed` if the provider gave no verdict.",
             ["provider", "label"],
             registry=registry,
         )
@@ -63,7 +63,7 @@ class JudgeMetrics:
 
 
 class JudgeChain:
-    """Implements `assay_shared.interfaces.Judge`."""
+    """A chain of providers. Implements `assay_shared.interfaces.Judge`."""
 
     def __init__(
         self,
@@ -97,24 +97,24 @@ class JudgeChain:
 
     @property
     def open_circuits(self) -> list[str]:
-        """The providers that are not asked now, because they failed again and again."""
+        """Names of the providers with an open circuit: not asked now, after repeated failures."""
         return [provider.name for provider in self._providers if provider.is_open]
 
     @property
     def paused_s(self) -> dict[str, float]:
-        """The providers that have asked not to be asked, and for how many seconds more."""
+        """Seconds left of each pause requested by a provider's endpoint, by provider name."""
         asked = [one for one in self._providers if isinstance(one, OpenAIProvider)]
         return {one.name: round(one.paused_s, 1) for one in asked if one.paused_s > 0}
 
     async def judge(self, request: JudgeRequest) -> JudgeResponse:
-        """Decide a group.
+        """Judge a group; return a judgement for each answer, and the cost.
 
         Raises:
-            InvalidInput: a template that there is not.
-            Overloaded: too many groups wait already.
+            InvalidInput: the request names an unknown template.
+            Overloaded: too many groups are waiting already.
         """
         if request.template is not None:
-            self._templates.find(request.form, request.template)  # it must be there
+            self._templates.find(request.form, request.template)  # raises if it is unknown
         async with self._gate.enter(client()):
             known = await self._verify(request)
             open_answers = tuple(
@@ -134,7 +134,7 @@ class JudgeChain:
         )
 
     async def _verify(self, request: JudgeRequest) -> list[Verdict | None]:
-        """What checks decide without a model; None for what they leave open."""
+        """Return each answer's verdict by checks without a model; None if they leave it open."""
         if request.form is not JudgeForm.BINARY or not self._config.verify:
             return [None] * len(request.answers)
         known = await gather(self._verifier.decide(request, answer) for answer in request.answers)
@@ -144,7 +144,7 @@ class JudgeChain:
         return known
 
     def _template(self, request: JudgeRequest, provider: Provider) -> Template:
-        """Return the template that the request names, or the provider's own for its form."""
+        """Return the template named by the request, or else the provider's own for its form."""
         if request.template is not None:
             return self._templates.find(request.form, request.template)
         votes = self._votes is not None and request.form is JudgeForm.BINARY
@@ -216,9 +216,12 @@ def _outcomes(
     found: list[ParsedReply | Failure],
     history: list[list[ParsedReply | Failure]],
 ) -> list[Outcome | Abstention]:
-    """For each answer, what the judge's replies come to, or why there is nothing from any judge."""
+    """Return an outcome for each answer, or an abstention if no provider decided it.
+
+    `found` has the replies of the provider with the most findings, `history` of all providers.
+    """
     if request.form in (JudgeForm.PAIRWISE, JudgeForm.BEST_OF):
-        # Their findings are about the whole group: without all of them there is no verdict.
+        # Each finding is about the whole group: without all of them there is no verdict.
         findings = [one for one in found if isinstance(one, ParsedReply)]
         if len(findings) == len(found):
             return [*decide(request, findings)]
@@ -236,7 +239,7 @@ def _num_findings(found: list[ParsedReply | Failure]) -> int:
 
 
 def _abstain(replies: Iterable[ParsedReply | Failure]) -> Abstention:
-    """One answer's story: why each provider that failed on it did."""
+    """Return an abstention with the failures of all providers on an answer (or on a group)."""
     failures = [one for one in replies if isinstance(one, Failure)]
     budget = any(one.failure_class is FailureClass.BUDGET for one in failures)
     return Abstention(
@@ -253,7 +256,7 @@ def _abstain(replies: Iterable[ParsedReply | Failure]) -> Abstention:
 def make_chain(
     config: JudgeConfig, shared: SharedState, gate: FairLimiter, registry: CollectorRegistry
 ) -> JudgeChain:
-    """The chain of a configuration.
+    """Return the chain of a configuration.
 
     Raises:
         ConfigError: a key or a template is missing.

@@ -1,4 +1,4 @@
-"""Checks that need no model: each decides what is certain, and leaves the rest open."""
+"""Checks without a model: each decides the certain cases and leaves the rest open."""
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
@@ -16,7 +16,7 @@ _CHOICE = re.compile(r"\(?([A-Ja-j])\)?[.:)]?")
 
 
 class ReferenceChecks:
-    """Runs the checks of a configuration in their order; the first that decides has decided."""
+    """The checks of a configuration, run in order until the first decision."""
 
     def __init__(self, checks: Sequence[Check], symbolic: Symbolic) -> None:
         self._symbolic = symbolic
@@ -32,7 +32,10 @@ class ReferenceChecks:
         self._symbolic.close()
 
     async def decide(self, request: JudgeRequest, answer: str) -> Verdict | None:
-        """A verdict that names the check; None where all leave it open."""
+        """Return the verdict of the first check to decide, or None if all leave it open.
+
+        The verdict's judge is `verifier:` and the check's name.
+        """
         if request.reference is None:
             return None
         reference = asked_for(request.reference, request.question, answer)
@@ -43,12 +46,15 @@ class ReferenceChecks:
         return None
 
     async def _exact(self, answer: str, reference: str) -> Label | None:
-        """The same words, numbers and signs. Other words may say the same."""
+        """Return CORRECT for the same words, numbers and signs, else None.
+
+        An answer in other words may still be right.
+        """
         return Label.CORRECT if same_words(answer, reference) else None
 
     async def _number(self, answer: str, reference: str) -> Label | None:
-        """Two numbers are equal or not; a number in a sentence is left open, and so are different
-        units that cannot be compared."""
+        """Compare two numbers; return None for a number inside a sentence and for units with no
+        conversion between them."""
         given, expected = parse_quantity(answer), parse_quantity(reference)
         if given is None or expected is None:
             return None
@@ -56,7 +62,7 @@ class ReferenceChecks:
         return None if same is None else _label(same)
 
     async def _choice(self, answer: str, reference: str) -> Label | None:
-        """The letter of a choice, alone."""
+        """Compare two letters of a multiple choice; return None if there is any other text."""
         given, expected = (_CHOICE.fullmatch(text.strip()) for text in (answer, reference))
         if given is None or expected is None:
             return None
@@ -64,13 +70,16 @@ class ReferenceChecks:
         return _label(same)
 
     async def _equal_formulas(self, answer: str, reference: str) -> Label | None:
-        """Formulas that are proven equal. That they are not is no proof of the contrary."""
+        """Return CORRECT for formulas proven equal, else None.
+
+        A missing proof of equality does not prove a difference.
+        """
         try:
             same = settled(answer, reference) is True
         except NeedsProof:
             try:
                 same = await self._symbolic.equal(answer, reference)
-            except AssayError:  # a formula that is too hard is one more that is left open
+            except AssayError:  # the formula is too hard for the prover, so it stays open
                 return None
         return Label.CORRECT if same else None
 

@@ -1,4 +1,4 @@
-"""Judge answers by a chain of models: serve, and measure how far it can be trusted."""
+"""The `assay judge` commands: serve a chain of models, and measure its reliability."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -36,12 +36,12 @@ def calibrate(
     file: Path = typer.Argument(help="Labelled examples (JSONL)."),
     output: Path = typer.Option(help="New folder for the report."),
     config: Path | None = typer.Option(
-        None, help="Chain to measure (YAML); the service's own without it."
+        None, help="Chain to measure (YAML). Default: the service's own chain."
     ),
-    repeats: int = typer.Option(2, min=1, max=20, help="How often each example is judged."),
+    repeats: int = typer.Option(2, min=1, max=20, help="Judgements of each example."),
     probes: bool = typer.Option(True, help="Attack each judge with prompt injections."),
 ) -> None:
-    """Measure each judge of a chain by itself, on examples that people have labelled."""
+    """Measure each judge of a chain separately, on examples labelled by people."""
     with _measuring("calibrate", config, examples=file, report=output) as chain:
         from assay_judge.calibration.run import run_calibration
 
@@ -56,17 +56,17 @@ def bench(
         envvar="ASSAY_DATA", help="The set's file or folder, or the folder above it."
     ),
     config: Path | None = typer.Option(
-        None, help="Chain to measure (YAML); the service's own without it."
+        None, help="Chain to measure (YAML). Default: the service's own chain."
     ),
     reason: Reason | None = typer.Option(
-        None, help="Where the reason is asked for; both in turn without it."
+        None, help="Ask for the reason before or after the verdict. Default: both in turn."
     ),
-    subset: list[str] = typer.Option([], help="Only this subset; may be given again."),
-    limit: int | None = typer.Option(None, min=1, help="At most so many rows, drawn at random."),
-    seed: int = typer.Option(1, help="Which rows are drawn."),
-    concurrency: int = typer.Option(16, min=1, max=1024, help="Pairs that are judged at once."),
+    subset: list[str] = typer.Option([], help="Only this subset; may be given several times."),
+    limit: int | None = typer.Option(None, min=1, help="Maximum number of rows, random sample."),
+    seed: int = typer.Option(1, help="Seed of the random sample of rows."),
+    concurrency: int = typer.Option(16, min=1, max=1024, help="Pairs judged at once."),
     ceiling: float | None = typer.Option(
-        None, min=0, help="The most that it may cost; the chain's own without it."
+        None, min=0, help="Maximum cost of the bench. Default: the chain's own ceiling."
     ),
 ) -> None:
     """Measure a chain on published pairs: accuracy, position bias, agreement, cost."""
@@ -86,7 +86,10 @@ def bench(
 
 @contextmanager
 def _measuring(action: str, config: Path | None, **details: object) -> Iterator[Path | None]:
-    """A recorded measurement, with the chain's file: the one that is named, or the service's."""
+    """Record a measurement in the audit log around the block.
+
+    Yields the chain's file: `config`, or else the service's own (None if neither is set).
+    """
     from assay_judge.settings import JudgeSettings
     from assay_shared.errors import ConfigError
     from assay_shared.service.audit import recorded, set_up_audit
@@ -95,7 +98,7 @@ def _measuring(action: str, config: Path | None, **details: object) -> Iterator[
 
     settings = read_settings(JudgeSettings)
     set_up_logging("judge", "ERROR")
-    set_up_audit("judge", settings, shown=False)  # a person looks on
+    set_up_audit("judge", settings, shown=False)  # a person is at the terminal
     chain = config or settings.judge_config
     try:
         with recorded(action, config=chain, **details):

@@ -1,4 +1,4 @@
-"""The chain of providers: which models are asked, in which order, and within which limits."""
+"""The judge's YAML configuration: the chain of providers, their order, limits and prices."""
 
 from decimal import Decimal
 from functools import cached_property
@@ -16,7 +16,10 @@ Kappa = Annotated[float, Field(ge=-1, le=1)]
 
 
 class Requirement(Config):
-    """A calibration that was good enough. `domains` holds minima other than `minimum_kappa`."""
+    """A calibration file and the minimum kappa a judge must have reached in it.
+
+    `domains` holds minima for domains with a minimum other than `minimum_kappa`.
+    """
 
     file: Path
     minimum_kappa: Kappa
@@ -25,7 +28,7 @@ class Requirement(Config):
 
 
 class Price(Config):
-    """Of a million tokens, in the one currency of all prices."""
+    """Prices of a million tokens. All prices share a currency."""
 
     input_per_million: Decimal = Field(default=Decimal(0), ge=0)
     output_per_million: Decimal = Field(default=Decimal(0), ge=0)
@@ -36,52 +39,52 @@ class Price(Config):
 
 
 class ProviderLimits(Config):
-    """What one provider allows to all replicas together; null is without limit."""
+    """Limits of a provider over all replicas together; null means no limit."""
 
     concurrency: int | None = Field(default=None, ge=1)
     requests_per_minute: int | None = Field(default=None, ge=1)
-    #: Of prompts and answers together.
+    #: Tokens of prompts and answers together.
     tokens_per_minute: int | None = Field(default=None, ge=1)
 
 
 class OpenAIProviderConfig(Config):
-    """A model behind an OpenAI-compatible chat endpoint. Its key is never here."""
+    """A model behind an OpenAI-compatible chat endpoint. Its API key is never stored here."""
 
     kind: Literal["openai"] = "openai"
     name: str
     base_url: str
     model: str
     #: Other names that the endpoint may give the model in its replies. A reply of any other model
-    #: is refused; a version or a date after `model`, or its owner before it, makes no other one.
+    #: is refused. `model` with a version or a date after it, or its owner before it, is accepted.
     served_as: tuple[str, ...] = ()
-    #: Of the weights, where the endpoint does not change its model's name with them: part of what
-    #: the cache remembers a reply by.
+    #: Revision of the weights, for an endpoint that does not change the model's name when it
+    #: changes the weights. It is part of the cache key.
     revision: str = ""
-    #: Name of the environment variable that holds the key, or a mounted file; none without one.
+    #: Name of the environment variable with the key, or a mounted file; without either, no key.
     api_key_env: str | None = None
     api_key_file: Path | None = None
-    #: Ask for the reason before the verdict: for a model that does not reason by itself.
+    #: Ask for the reason before the verdict, for a model that does not reason unprompted.
     reason_first: bool = False
-    #: Whether the endpoint holds a reply to a JSON schema (`response_format`).
+    #: True if the endpoint enforces a JSON schema on replies (`response_format`).
     structured: bool = False
     temperature: float = Field(default=0.0, ge=0, le=2)
     seed: int = 1
     max_tokens: int = Field(default=512, gt=0)
-    #: Up to which an empty or truncated reply raises `max_tokens`.
+    #: An empty or truncated reply raises `max_tokens` of the next try, up to this limit.
     max_tokens_limit: int = Field(default=8192, gt=0)
     reasoning_effort: Effort | None = None
-    #: Of one request.
+    #: Time limit of one request.
     timeout_s: float = Field(default=60.0, gt=0)
-    #: Requests for one reply that can be read.
+    #: Maximum number of requests for one readable reply.
     attempts: int = Field(default=4, ge=1, le=20)
-    #: Failures in a row after which the provider is left alone, and for how long.
+    #: After this many failures in a row the provider is not asked for `cooldown_s`.
     open_after: int = Field(default=8, ge=1)
     cooldown_s: float = Field(default=30.0, gt=0)
     limits: ProviderLimits = ProviderLimits(concurrency=64)
     price: Price = Price()
-    #: A calibration that has to have been good enough, or the provider is passed over.
+    #: A minimum quality measured by calibration; a provider below it is passed over.
     requirement: Requirement | None = None
-    #: Fields of the endpoint's own, sent with each request.
+    #: Fields specific to the endpoint, sent with each request.
     extra_body: dict[str, Any] = Field(default={})
 
     @model_validator(mode="after")
@@ -92,7 +95,7 @@ class OpenAIProviderConfig(Config):
 
 
 class ReferenceProviderConfig(Config):
-    """No model: compares the answer with the reference after normalising both."""
+    """A provider without a model: compares the answer with the reference, both normalised."""
 
     kind: Literal["reference"] = "reference"
     name: str = "reference"
@@ -107,9 +110,9 @@ Check = Literal["exact", "number", "choice", "symbolic"]
 
 
 class Voting(Config):
-    """More replies where the first is in doubt: UNSURE, or less certain than `below`.
+    """Further replies if the first is in doubt: UNSURE, or with a confidence lower than `below`.
 
-    `self`: of the same model, otherwise sampled. `panel`: one of each other provider.
+    `self` asks the same model again with other sampling; `panel` asks each other provider once.
     """
 
     votes: int = Field(default=4, ge=1, le=16)
@@ -118,17 +121,17 @@ class Voting(Config):
 
 
 class JudgeConfig(Config):
-    """The providers, first choice first, and what surrounds them."""
+    """The providers, first choice first, with checks, templates, voting and limits."""
 
     chain: tuple[ProviderConfig, ...] = Field(default=(ReferenceProviderConfig(),), min_length=1)
     #: Checks without a model that may decide before one is asked, for binary judgements.
     verify: tuple[Check, ...] = ()
-    #: Folder with prompts of the operator's: FORM.NAME.txt.
+    #: Folder with the operator's own prompts: FORM.NAME.txt.
     templates: Path | None = None
     voting: Voting | None = None
-    #: The most that one run of one caller may cost, in the currency of the prices.
+    #: Maximum cost of one run of one caller, in the currency of the prices.
     ceiling: float | None = Field(default=None, gt=0)
-    #: For a whole group, with all its retries and providers.
+    #: Time limit of a whole group, with all its retries and providers.
     deadline_s: float = Field(default=180.0, gt=0)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What the judge reads from the environment."""
+"""The judge's settings, read from environment variables."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,13 +10,13 @@ from assay_shared.settings.environment import ServiceSettings
 
 
 class JudgeSettings(ServiceSettings):
-    """`ASSAY_JUDGE_*`, beside what all services read."""
+    """`ASSAY_JUDGE_*` variables, in addition to the settings of all services."""
 
     model_config = SettingsConfigDict(env_prefix="ASSAY_", env_file=None, extra="ignore")
 
     #: YAML file with the chain of providers; without it, the reference provider alone.
     judge_config: Path | None = None
-    #: Whether limits, costs and cache are this process's own, or those of all replicas, in Redis.
+    #: `process`: limits, costs and cache are this process's own; `redis`: all replicas share them.
     judge_shared: Literal["process", "redis"] = "process"
     #: Groups judged at once; `judge_max_waiting` more wait, then 429.
     judge_max_running: int = Field(default=256, gt=0)

@@ -1,4 +1,4 @@
-"""More replies to what is in doubt: self-consistency (2203.11171), or a panel of judges."""
+"""Majority votes on doubtful verdicts: self-consistency (2203.11171), or a panel of judges."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from assay_shared.types import JudgeRequest, Label
 
 
 class Votes:
-    """Settles findings of binary judgements."""
+    """Settles doubtful findings of binary judgements by a vote."""
 
     def __init__(self, voting: Voting, panel: Sequence[Provider]) -> None:
         self._voting = voting
@@ -32,10 +32,9 @@ class Votes:
         ask: JudgePrompt,
         asking: JudgeCall,
     ) -> ParsedReply:
-        """`first` where it is in no doubt; else the label that most replies agree on, or UNSURE.
+        """Return `first` if it is beyond doubt, else the majority label, or UNSURE without one.
 
-        No label that has half of the replies or fewer is agreed on. A vote that fails is none: the
-        ones that came are counted.
+        A majority is more than half of the replies, `first` included. Failed votes are not counted.
         """
         if not self._is_in_doubt(first):
             return first

@@ -1,4 +1,4 @@
-"""Inference over HTTP: its own routes here, the OpenAI-compatible ones in `openai_api`."""
+"""Inference's HTTP service and own routes; `openai_routes` has the OpenAI-compatible routes."""
 
 import asyncio
 from collections.abc import AsyncGenerator, AsyncIterator, Callable
@@ -52,15 +52,15 @@ from assay_shared.types import (
 )
 
 _MAX_WAIT_S = 3600.0
-#: Of a body that names weights: a direct transfer lists each tensor.
+#: Largest body that announces weights: a direct transfer lists each tensor.
 _WEIGHTS_BYTES = 16 * 2**20
-#: Of a body that holds a number.
+#: Largest body with a single number.
 _CONTROL_BYTES = 4 * 2**10
 _MAX_DEADLINE_S = 24 * 3600.0
 
 
 class StopRequest(BaseModel):
-    """Body of a pause or a drain: how long the answer may wait for what is in hand."""
+    """Body of a pause or a drain: the longest wait for requests in flight, before the answer."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -75,10 +75,10 @@ async def note_purpose(
         float | None, Header(alias=DEADLINE_HEADER, gt=0, le=_MAX_DEADLINE_S)
     ] = None,
 ) -> None:
-    """What the request is for; the task that answers it keeps that in its context.
+    """Store the request's purpose (priority, run, deadline) in the context of its task.
 
     Raises:
-        Forbidden: the caller's key is not for this class.
+        Forbidden: the caller's key does not allow this priority class.
     """
     allowed = request.scope.get(PRIORITIES)
     if allowed is not None and (priority or Priority.INTERACTIVE) not in allowed:
@@ -93,11 +93,11 @@ async def note_purpose(
 def create_app(
     settings: InferenceSettings, engine_of: Callable[[InferenceSettings], Engine] = make_engine
 ) -> FastAPI:
-    """The service with one engine, which is in `app.state` once the app has started.
+    """Return the service with its engine; `app.state` has the engine once the app has started.
 
     Raises:
         ConfigError: the engine cannot run here.
-        NotFound: the model to start with is not there; nothing is served.
+        NotFound: the folder of the first model does not exist; nothing is served.
     """
     check_engine(settings)
     model = _find_model(settings)
@@ -154,7 +154,7 @@ def _add_routes(
 
 
 def _keep(app: FastAPI, settings: InferenceSettings, engine: Engine) -> None:
-    """Put into `app.state` what the routes work with."""
+    """Create the objects used by the routes and store them in `app.state`."""
     app.state.engine = engine
     uploads = app.state.uploads = Uploads.of(settings)
     policy = app.state.policy = ServedPolicy(engine, uploads, settings.weight_roots)
@@ -188,11 +188,11 @@ def _add_generation(app: FastAPI) -> None:
         openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES),
     )
     async def generate_stream(request: GenerateRequest) -> StreamingResponse:
-        """The same as JSON lines: texts as they are drawn, then the whole answer."""
+        """Sample completions as JSON lines: texts as they are sampled, then the whole answer."""
         front: Generation = app.state.front
         prompt = await _prompt_token_ids(front, request)
         parts = draw_parts(front, prompt, request.sampling)
-        first = await anext(parts)  # what fails before it still has its own status
+        first = await anext(parts)  # an error before the first part still gets its own status
         return StreamingResponse(_lines(prompt, first, parts), media_type="application/x-ndjson")
 
 
@@ -208,7 +208,7 @@ async def _start_with(app: FastAPI, model: Path, loads: set[asyncio.Task[WeightS
 
 
 def _add_weights(app: FastAPI, loads: set[asyncio.Task[WeightStatus]]) -> None:
-    """Add the routes; `loads` are those in hand, which end when the service does."""
+    """Add the routes; `loads` holds the loads in flight, to be cancelled when the service stops."""
     registry = app.state.metrics.registry
     sync_s = Histogram(
         "assay_inference_sync_seconds",
@@ -228,7 +228,7 @@ def _add_weights(app: FastAPI, loads: set[asyncio.Task[WeightStatus]]) -> None:
         policy: ServedPolicy = app.state.policy
         version, digest = update.policy.version, update.policy.digest
         audit.note(version=version, digest=digest, source=update.source.kind)
-        # A load that has begun goes on when the trainer is gone: half of it is no version.
+        # The load continues if the trainer disconnects: half a load is not a version.
         load = asyncio.create_task(_load(policy, update))
         loads.add(load)
         load.add_done_callback(loads.discard)
@@ -241,19 +241,19 @@ def _add_weights(app: FastAPI, loads: set[asyncio.Task[WeightStatus]]) -> None:
 
     @app.get("/v1/weights", openapi_extra=needs(Scope.INFERENCE_READ))
     async def weight_status() -> WeightStatus:
-        """What is served."""
+        """Return the status of the served weights."""
         policy: ServedPolicy = app.state.policy
         return policy.status
 
     @app.get("/v1/weights/digest", openapi_extra=needs(Scope.INFERENCE_READ))
     async def weight_digest() -> WeightDigest:
-        """All that the engine holds, compared with what it was given."""
+        """Compare all of the engine's weights with their source."""
         engine: Engine = app.state.engine
         return await engine.digest()
 
 
 def _facts(settings: InferenceSettings) -> dict[str, JsonValue]:
-    """What draws, and on what."""
+    """Return the engine's name, the number of GPUs, and the device of transformers."""
     facts: dict[str, JsonValue] = {"engine": settings.inference_engine, "gpus": num_gpus()}
     if settings.inference_engine == "transformers":
         from assay_inference.engines.transformers.model import best_device
@@ -293,7 +293,7 @@ def _add_admission(app: FastAPI) -> None:
 
     @app.get("/v1/admission", openapi_extra=needs(Scope.INFERENCE_READ))
     async def admission_status() -> AdmissionStatus:
-        """Who draws, who waits, and whether the door is open."""
+        """Return the numbers of running and waiting sequences, and the state of admission."""
         return admission().status
 
     @app.post(
@@ -301,7 +301,7 @@ def _add_admission(app: FastAPI) -> None:
         openapi_extra=needs(Scope.INFERENCE_CONTROL, action="pause") | up_to(_CONTROL_BYTES),
     )
     async def pause(stop: StopRequest | None = None) -> AdmissionStatus:
-        """Start nothing more; requests wait. Ends by itself after a time."""
+        """Start no more requests; they wait. The pause ends after a maximum time."""
         return await admission().pause((stop or StopRequest()).wait_s)
 
     @app.post("/v1/resume", openapi_extra=needs(Scope.INFERENCE_CONTROL, action="resume"))
@@ -314,7 +314,7 @@ def _add_admission(app: FastAPI) -> None:
         openapi_extra=needs(Scope.INFERENCE_CONTROL, action="drain") | up_to(_CONTROL_BYTES),
     )
     async def drain(stop: StopRequest | None = None) -> AdmissionStatus:
-        """Refuse new requests, finish those in hand."""
+        """Refuse new requests, finish the requests in flight and in the queue."""
         return await admission().drain((stop or StopRequest()).wait_s)
 
 

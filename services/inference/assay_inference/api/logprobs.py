@@ -1,4 +1,4 @@
-"""What the policy gives token ids that somebody else wrote, over HTTP."""
+"""The HTTP route for the policy's log-probabilities of given token ids."""
 
 from fastapi import FastAPI
 
@@ -11,10 +11,10 @@ from assay_shared.types import LogprobsRequest, PromptLogprobs
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add the route; what draws is in `app.state` once the app has started."""
+    """Add the route; `app.state` has the generation once the app has started."""
 
     @app.post("/v1/logprobs", openapi_extra=needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES))
     async def logprobs(request: LogprobsRequest) -> PromptLogprobs:
-        """Read token ids: the log-probability of each after those before it, at temperature 1."""
+        """Return the log-probability of each token id given the ids before it, at temperature 1."""
         front: Generation = app.state.front
         return await front.prompt_logprobs(list(request.token_ids), request.top_logprobs)

@@ -1,4 +1,4 @@
-"""What an engine says of itself, at the moment that it is asked."""
+"""Prometheus metrics of an engine, read when Prometheus scrapes."""
 
 from collections.abc import Iterable
 
@@ -12,7 +12,7 @@ from assay_inference.serving.served_policy import ServedPolicy
 
 
 class EngineMetrics(Collector):
-    """Figures of any engine, and those that only this one has, under its own names."""
+    """Metrics common to all engines, then this engine's own metrics under their own names."""
 
     def __init__(self, engine: Monitored, admission: Admission, policy: ServedPolicy) -> None:
         self._engine = engine
@@ -22,10 +22,10 @@ class EngineMetrics(Collector):
     def collect(self) -> Iterable[Metric]:
         traffic = self._engine.traffic()
         yield CounterMetricFamily(
-            "assay_inference_tokens", "Tokens drawn.", value=traffic.num_tokens
+            "assay_inference_tokens", "Tokens sampled.", value=traffic.num_tokens
         )
         yield GaugeMetricFamily(
-            "assay_inference_running", "Sequences being drawn.", value=traffic.num_running
+            "assay_inference_running", "Sequences being sampled.", value=traffic.num_running
         )
         waiting = GaugeMetricFamily(
             "assay_inference_waiting", "Sequences in the queue.", labels=["priority"]

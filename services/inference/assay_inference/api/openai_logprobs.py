@@ -1,4 +1,4 @@
-"""Log-probabilities as OpenAI's clients read them: tokens by text, by bytes and by their place."""
+"""Log-probabilities in OpenAI's format: tokens with their text, bytes and offset."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ Json = dict[str, JsonValue]
 
 
 def name_of(vocabulary: PolicyTokenizer, token_id: int) -> str:
-    """Return a token's text; of a part of a character, its bytes, as OpenAI writes them."""
+    """Return a token's text, or for part of a character its bytes, as OpenAI writes them."""
     there = vocabulary.bytes_of(token_id)
     try:
         return there.decode()
@@ -20,12 +20,12 @@ def name_of(vocabulary: PolicyTokenizer, token_id: int) -> str:
 
 
 def text_of(vocabulary: PolicyTokenizer, token_ids: Sequence[int]) -> str:
-    """Return the text of a prompt's ids, special tokens by their names."""
+    """Return the text of a prompt's ids, with special tokens by name."""
     return b"".join(map(vocabulary.bytes_of, token_ids)).decode(errors="replace")
 
 
 def chat_logprobs(vocabulary: PolicyTokenizer, completion: Completion) -> Json:
-    """Return the `logprobs` of a choice of a chat."""
+    """Return the `logprobs` field of a chat's choice."""
     tops = completion.top_logprobs or ((),) * len(completion.token_ids)
     entries = zip(completion.token_ids, completion.logprobs, tops, strict=True)
     return {
@@ -45,7 +45,10 @@ def _entry(vocabulary: PolicyTokenizer, token_id: int, logprob: float) -> Json:
 def text_logprobs(
     vocabulary: PolicyTokenizer, completion: Completion, prompt: PromptLogprobs | None, num_top: int
 ) -> Json:
-    """Return the `logprobs` of a choice of a text completion, after those of an echoed prompt."""
+    """Return the `logprobs` field of a text completion's choice.
+
+    With an echoed prompt, the prompt's tokens come first.
+    """
     ids, logprobs = list(completion.token_ids), [*completion.logprobs]
     tops: list[TopLogprobs] = [*completion.top_logprobs]
     values: list[float | None] = [*logprobs]
@@ -69,14 +72,17 @@ def text_logprobs(
 
 
 def _by_name(vocabulary: PolicyTokenizer, own: tuple[int, float], top: TopLogprobs) -> Json:
-    """The most probable tokens, and the one that stands there where it is not among them."""
+    """Return log-probabilities by token name: the most probable tokens, and the actual token."""
     return {name_of(vocabulary, token_id): logprob for token_id, logprob in (*top, own)}
 
 
 def _offsets(
     vocabulary: PolicyTokenizer, token_ids: Sequence[int], start: int, *, are_special_shown: bool
 ) -> list[int]:
-    """Where each token begins, in characters; within a character, where that begins."""
+    """Return each token's offset, in characters.
+
+    A token that begins within a character has the offset of this character.
+    """
     offsets, num_begun = [], start
     for token_id in token_ids:
         is_shown = are_special_shown or not vocabulary.is_special(token_id)
@@ -88,7 +94,7 @@ def _offsets(
 
 
 def prompt_logprobs(vocabulary: PolicyTokenizer, read: PromptLogprobs) -> list[JsonValue]:
-    """Return vLLM's `prompt_logprobs`: None, then of each place the tokens by id."""
+    """Return vLLM's `prompt_logprobs`: None for the first place, then the tokens there by id."""
     tops = read.top_logprobs or ((),) * len(read.token_ids)
     found: list[JsonValue] = []
     for token_id, logprob, top in zip(read.token_ids, read.logprobs, tops, strict=True):

@@ -1,4 +1,4 @@
-"""Messages and tools as OpenAI's clients send them, and as chat templates read them."""
+"""Messages and tools of OpenAI requests, and their conversion for chat templates."""
 
 import json
 from typing import Annotated, Literal, Self
@@ -18,7 +18,7 @@ from assay_shared.errors import InvalidInput
 
 
 class Closed(BaseModel):
-    """Refuses what it does not know; leaves nulls out."""
+    """Base of request models: unknown fields are refused, and nulls count as missing."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -31,7 +31,7 @@ class Closed(BaseModel):
 
 
 class TextPart(Closed):
-    """A piece of a message; other kinds than text are refused."""
+    """A text part of a message; other kinds of parts are refused."""
 
     type: Literal["text"]
     text: str
@@ -41,19 +41,22 @@ Content = str | list[TextPart]
 
 
 def _parts(content: object) -> object:
-    """A text is one part, so that an error names a place in the request and no kind of content."""
+    """Return a text as a list with one part.
+
+    Otherwise an error would name a member of the union instead of a place in the request.
+    """
     return [{"type": "text", "text": content}] if isinstance(content, str) else content
 
 
 class FunctionCall(Closed):
-    """`arguments` is a JSON object, as text."""
+    """A function's name and its `arguments`, a JSON object as text."""
 
     name: str
     arguments: str
 
 
 class ToolCall(Closed):
-    """A call that the model made in an earlier turn."""
+    """A call made by the model in an earlier turn."""
 
     id: str | None = None
     type: Literal["function"] = "function"
@@ -61,9 +64,9 @@ class ToolCall(Closed):
 
 
 class ChatMessage(Closed):
-    """One turn. A tool's answer names the call in `tool_call_id`.
+    """A turn of a conversation. A tool's answer names the call in `tool_call_id`.
 
-    `name` tells participants of one role apart, where the chat template shows it.
+    `name` tells participants of the same role apart, if the chat template shows it.
     """
 
     role: Literal["system", "developer", "user", "assistant", "tool"]
@@ -87,12 +90,12 @@ class ChatMessage(Closed):
         return self.role == "tool" or bool(self.tool_calls)
 
     def turn(self, *, knows_developer: bool) -> Turn:
-        """As chat templates read it: text, and arguments as objects.
+        """Return the turn for a chat template, with a call's arguments as an object.
 
-        A template that does not know developers is told what they say as the system's.
+        For a template without the role developer, the role becomes system.
 
         Raises:
-            InvalidInput: arguments that are no JSON object.
+            InvalidInput: the arguments of a call are not a JSON object.
         """
         is_unknown = self.role == "developer" and not knows_developer
         text = "".join(part.text for part in self.content)
@@ -110,17 +113,18 @@ def _template_call(call: ToolCall) -> JsonValue:
         arguments = None
     if not isinstance(arguments, dict):
         raise InvalidInput(
-            f"the arguments of {call.function.name} are no JSON object", field="messages.tool_calls"
+            f"the arguments of {call.function.name} are not a JSON object",
+            field="messages.tool_calls",
         )
     function: JsonValue = {"name": call.function.name, "arguments": arguments}
     return {"id": call.id, "type": "function", "function": function}
 
 
 class FunctionTool(Closed):
-    """What the model may call: `parameters` is a JSON schema."""
+    """A function offered to the model."""
 
     class Function(Closed):
-        """Its name, what it does, and what it takes."""
+        """A function's name, description and `parameters`, a JSON schema."""
 
         name: str
         description: str | None = None

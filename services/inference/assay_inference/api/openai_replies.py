@@ -1,7 +1,7 @@
-"""What OpenAI's clients read: whole answers, and the chunks of streamed ones.
+"""Replies in OpenAI's format: whole answers, and the chunks of streamed answers.
 
-Each names the weights in `policy` and, shortened, in `system_fingerprint`. Beside OpenAI's own
-fields there are vLLM's `prompt_token_ids` and `token_ids`, where they were asked for.
+Each reply names the weights in `policy` and, shortened, in `system_fingerprint`. On request a reply
+also has vLLM's fields `prompt_token_ids` and `token_ids`.
 """
 
 import time
@@ -24,7 +24,7 @@ Json = dict[str, JsonValue]
 
 
 class OpenAIPrompt(BaseModel):
-    """One prompt's token ids and its completions; `read`, where its log-probabilities are asked."""
+    """A prompt's token ids and completions; `read` has its log-probabilities, if requested."""
 
     token_ids: list[int]
     completions: list[Completion]
@@ -33,9 +33,10 @@ class OpenAIPrompt(BaseModel):
 
 @dataclass(frozen=True)
 class Wanted:
-    """What of an answer was asked for. `calls`: the model was told of tools that it may call.
+    """The requested parts of an answer.
 
-    `echo`: text and log-probabilities begin with the prompt's.
+    `calls`: the request offers tools, so the text is searched for calls. `echo`: text and
+    log-probabilities begin with the prompt's.
     """
 
     vocabulary: PolicyTokenizer
@@ -49,25 +50,28 @@ class Wanted:
 
     @property
     def tells_tokens(self) -> bool:
-        """Whether tokens are told one by one, with their log-probabilities."""
+        """True if the answer lists single tokens with their log-probabilities."""
         return self.logprobs or self.prompt_logprobs is not None
 
     @property
     def num_top_of_prompt(self) -> int | None:
-        """How many of the most probable tokens of the prompt are to be known; None: no reading."""
+        """The number of most probable tokens needed at each place of the prompt.
+
+        None if the prompt's log-probabilities are not needed at all.
+        """
         asked = [self.top_logprobs] if self.echo and self.logprobs else []
         asked += [] if self.prompt_logprobs is None else [self.prompt_logprobs]
         return max(asked, default=None)
 
 
 def card(model_name: str, policy: PolicyVersion | None) -> Json:
-    """A model as `/v1/models` lists it."""
+    """Return a model's entry in `/v1/models`."""
     shown: Json = {"id": model_name, "object": "model", "created": 0, "owned_by": "assay"}
     return shown | {"policy": policy.model_dump() if policy else None}
 
 
 def text_answer(model_name: str, drawn: list[OpenAIPrompt], wanted: Wanted) -> Json:
-    """Of /v1/completions: the samples of all prompts, in order."""
+    """Return the answer of /v1/completions, with the samples of all prompts in order."""
     kind = TextKind(wanted)
     pairs = [(prompt, one) for prompt in drawn for one in prompt.completions]
     choices: list[JsonValue] = []
@@ -81,7 +85,7 @@ def text_answer(model_name: str, drawn: list[OpenAIPrompt], wanted: Wanted) -> J
 
 
 def chat_answer(model_name: str, prompt: OpenAIPrompt, wanted: Wanted) -> Json:
-    """Of /v1/chat/completions."""
+    """Return the answer of /v1/chat/completions."""
     kind = ChatKind(wanted)
     choices: list[JsonValue] = []
     for index, one in enumerate(prompt.completions):
@@ -142,7 +146,7 @@ def _calls(calls: tuple[Call, ...]) -> list[JsonValue]:
 
 
 class TextKind:
-    """What is particular to text completions."""
+    """The format of text completions."""
 
     prefix = "cmpl"
     chunk = "text_completion"
@@ -151,13 +155,13 @@ class TextKind:
         self.wanted = wanted
 
     def echoed(self, prompt: list[int]) -> str:
-        """What of the prompt a text begins with."""
+        """Return the prompt's text if the answer echoes it, else an empty text."""
         return text_of(self.wanted.vocabulary, prompt) if self.wanted.echo else ""
 
     def end(
         self, completion: Completion, read: PromptLogprobs | None = None, *, called: bool = False
     ) -> Json:
-        """Why it ended and, where asked for, the log-probabilities of what was drawn."""
+        """Return the finish reason and, if requested, the log-probabilities of the completion."""
         reason = "tool_calls" if called else completion.finish_reason
         return {
             "finish_reason": reason,
@@ -168,7 +172,7 @@ class TextKind:
         return {"token_ids": list(completion.token_ids)} if self.wanted.token_ids else {}
 
     def delta(self, text: str, calls: tuple[Call, ...] = ()) -> Json:
-        """What a chunk adds."""
+        """Return the added part of a chunk."""
         return {"text": text}
 
     def _logprobs(self, completion: Completion, read: PromptLogprobs | None) -> JsonValue:
@@ -178,7 +182,7 @@ class TextKind:
 
 
 class ChatKind(TextKind):
-    """What is particular to chats."""
+    """The format of chat completions."""
 
     prefix = "chatcmpl"
     chunk = "chat.completion.chunk"
@@ -199,10 +203,10 @@ class ChatKind(TextKind):
 
 
 class Chunks:
-    """The chunks of one streamed answer.
+    """The chunks of a streamed answer.
 
-    Texts come as they are drawn; log-probabilities and ids of a sample come with its end, and so do
-    calls, for until then nobody knows whether they can be read.
+    Texts are sent as they are sampled. A sample's log-probabilities, ids and calls are sent with
+    its end: before then a call may turn out to be unreadable.
     """
 
     def __init__(
@@ -214,7 +218,7 @@ class Chunks:
         read: PromptLogprobs | None = None,
     ) -> None:
         self._kind = kind
-        #: What the prompt was read as, where that is asked for.
+        #: The prompt's log-probabilities, if requested.
         self.read = read
         self._echoed: set[int] = set()
         self._wanted = wanted
@@ -228,7 +232,7 @@ class Chunks:
         }
 
     def text(self, index: int, text: str) -> Json | None:
-        """None where what was added may be a part of a call."""
+        """Return the chunk of a text, or None while the text may be part of a call."""
         if self._wanted.calls:
             text = self._held.setdefault(index, HeldText()).add(text)
             if not text:
@@ -237,7 +241,7 @@ class Chunks:
         return self._chunk(index, delta, {"finish_reason": None, "logprobs": None})
 
     def end(self, index: int, completion: Completion) -> Json:
-        """The last chunk of a sample."""
+        """Return the last chunk of a sample."""
         rest = self._held[index].end() if index in self._held else ReplyParts("")
         end = self._kind.end(completion, self.read, called=bool(rest.calls))
         end |= self._kind.ids(completion)
@@ -247,14 +251,14 @@ class Chunks:
         return chunk | _weights(completion.policy) | sent
 
     def _echo(self, index: int) -> str:
-        """The prompt, before the first text of a sample."""
+        """Return the echoed prompt before a sample's first text, else an empty text."""
         if index in self._echoed:
             return ""
         self._echoed.add(index)
         return self._kind.echoed(self._prompt)
 
     def usage(self, completions: list[Completion]) -> Json | None:
-        """The very last chunk, where it was asked for."""
+        """Return the last chunk of the stream, with the token counts, or None if not requested."""
         if not self._wanted.usage:
             return None
         drawn = [OpenAIPrompt(token_ids=self._prompt, completions=completions)]

@@ -1,8 +1,8 @@
-"""What OpenAI's clients send. Closed: what would change an answer is honoured or refused by name.
+"""Bodies of OpenAI requests: each field with an effect on the answer is honoured or refused.
 
-A null means that a field was not given. Fields that cannot change an answer (`user`, `metadata`,
-what providers use for caches and billing) are taken and have no effect. Options that OpenAI does
-not have are vLLM's, under vLLM's names.
+An unknown field is refused by name. A null counts as a missing field. Fields without an effect on
+the answer (`user`, `metadata`, the fields for providers' caches and billing) are accepted and
+ignored. Options unknown to OpenAI are vLLM's, under vLLM's names.
 """
 
 from typing import Annotated, ClassVar, Literal, Self
@@ -19,12 +19,15 @@ _MAX_STOPS = 8
 _MAX_TOP_LOGPROBS = 20
 _MAX_PROMPTS = 256
 _MAX_MESSAGES = 10_000
-#: What an engine's errors call a field, where it is not the name after `sampling.`.
+#: Name of the answer's form in an engine's errors; requests have two other names for it.
 _STRUCTURE = "sampling.structure"
 
 
 def _stops(given: object) -> list[str]:
-    """Return the stop strings of a text or a list, which a union would name by its kinds."""
+    """Return the stop strings of a text or a list.
+
+    With a pydantic union instead, an error would name the union's members.
+    """
     stops = [given] if isinstance(given, str) else given
     if not isinstance(stops, list) or not all(isinstance(one, str) and one for one in stops):
         raise ValueError("must be a text or a list of texts, none empty")
@@ -34,18 +37,21 @@ def _stops(given: object) -> list[str]:
 
 
 def _is_ids(given: object) -> bool:
-    # A bool is an int to Python, and no token id.
+    # A bool is an int in Python, but not a token id.
     return isinstance(given, list) and bool(given) and all(type(one) is int for one in given)
 
 
 def _prompts(given: object) -> list[str | list[int]]:
-    """Return texts or token ids, one of each prompt; a union would make an error of each item."""
+    """Return a text or token ids for each prompt.
+
+    With a pydantic union instead, each item would give a separate error.
+    """
     if isinstance(given, str) or _is_ids(given):
         given = [given]
     if not isinstance(given, list):
         raise ValueError("must be a text, token ids, or a list of either")
     if len(given) > _MAX_PROMPTS and not isinstance(given[0], str | list):
-        raise ValueError("has an item that is no token id")
+        raise ValueError("has an item that is not a token id")
     if not 0 < len(given) <= _MAX_PROMPTS:
         raise ValueError(f"must have 1 to {_MAX_PROMPTS} prompts, not {len(given)}")
     if not all((one and isinstance(one, str)) or _is_ids(one) for one in given):
@@ -54,14 +60,14 @@ def _prompts(given: object) -> list[str | list[int]]:
 
 
 class StreamOptions(Closed):
-    """`include_usage`: a last chunk without choices has the number of tokens."""
+    """Options of streaming. `include_usage`: a last chunk without choices has the token counts."""
 
     include_usage: bool = False
     include_obfuscation: Literal[False] = False
 
 
 class NamedSchema(Closed):
-    """A JSON schema, wrapped as OpenAI has it."""
+    """A JSON schema in OpenAI's wrapper."""
 
     name: str | None = None
     description: str | None = None
@@ -70,7 +76,7 @@ class NamedSchema(Closed):
 
 
 class ResponseFormat(Closed):
-    """What the answer must be: free text, any JSON object, or JSON of a schema."""
+    """The required form of an answer: free text, any JSON object, or JSON of a schema."""
 
     type: Literal["text", "json_object", "json_schema"]
     json_schema: NamedSchema | None = None
@@ -88,7 +94,7 @@ class ResponseFormat(Closed):
 
 
 class StructuredOutputs(Closed):
-    """vLLM's form of an answer: exactly one of these."""
+    """The required form of an answer as vLLM has it: exactly one of the fields."""
 
     json_: dict[str, JsonValue] | None = Field(default=None, alias="json")
     regex: Annotated[str, Field(min_length=1, max_length=10_000)] | None = None
@@ -116,7 +122,7 @@ class StructuredOutputs(Closed):
 
 
 class SamplingFields(Closed):
-    """What both kinds of completion take."""
+    """The fields shared by text and chat completions."""
 
     model: str
     n: int = Field(default=1, ge=1, le=256)
@@ -143,16 +149,16 @@ class SamplingFields(Closed):
     ignore_eos: bool = False
     min_tokens: int = Field(default=0, ge=0)
     structured_outputs: StructuredOutputs | None = None
-    #: How many of the most probable tokens are told at each place of the prompt.
+    #: Number of most probable tokens to return at each place of the prompt.
     prompt_logprobs: int | None = Field(default=None, ge=0, le=_MAX_TOP_LOGPROBS)
-    #: The ids that were sent to the model, and those it said.
+    #: Return the token ids of the prompt and of the answer.
     return_token_ids: bool = False
 
-    #: The caller's names of what the engines' errors name otherwise.
+    #: The caller's names of fields with another name in the engines' errors.
     names: ClassVar[dict[str, str]] = Field(default={})
 
     def check(self) -> None:
-        """Raises InvalidInput where fields do not go together."""
+        """Raise InvalidInput if fields contradict each other."""
         if self.stream_options is not None and not self.stream:
             raise InvalidInput("goes with stream: true", field="stream_options")
         if self.structured_outputs is not None and self.response_format.type != "text":
@@ -167,10 +173,10 @@ class SamplingFields(Closed):
             raise InvalidInput("does not go with stream: true", field="prompt_logprobs")
 
     def sampling(self, max_tokens: int, top_logprobs: int) -> SamplingParams:
-        """Return what the engines are asked for.
+        """Return the sampling parameters for the engine.
 
         Raises:
-            InvalidInput: `min_tokens` are more than `max_tokens`.
+            InvalidInput: `min_tokens` is larger than `max_tokens`.
         """
         if self.min_tokens > max_tokens:
             raise InvalidInput(f"must be at most {max_tokens}, as max_tokens", field="min_tokens")
@@ -196,7 +202,7 @@ class SamplingFields(Closed):
 
     @property
     def structure(self) -> Structure | None:
-        """The form of the answer, where it has one."""
+        """The required form of the answer, or None for free text."""
         if self.structured_outputs is not None:
             return self.structured_outputs.structure()
         return self.response_format.structure()
@@ -206,7 +212,7 @@ class SamplingFields(Closed):
         return self.stream_options is not None and self.stream_options.include_usage
 
     def name_of(self, field: str | None) -> str | None:
-        """Return the caller's name of a field that an engine's error names."""
+        """Return the caller's name of a field in an engine's error."""
         if field == _STRUCTURE:
             return "response_format" if self.structured_outputs is None else "structured_outputs"
         if field in self.names:
@@ -215,7 +221,7 @@ class SamplingFields(Closed):
 
 
 class CompletionRequest(SamplingFields):
-    """POST /v1/completions. `prompt`: a text, token ids, or a list of either."""
+    """The body of POST /v1/completions. `prompt`: a text, token ids, or a list of either."""
 
     prompt: Annotated[
         list[str | list[int]],
@@ -223,9 +229,9 @@ class CompletionRequest(SamplingFields):
             _prompts, json_schema_input_type=str | list[str] | list[int] | list[list[int]]
         ),
     ]
-    #: 0 goes with `echo`: the prompt is read, and nothing is drawn.
+    #: 0 requires `echo`: the engine reads the prompt and samples nothing.
     max_tokens: Annotated[int, Field(ge=0)] = _DEFAULT_MAX_TOKENS
-    #: That of each token, and those of so many most probable ones.
+    #: Return each token's log-probability, and those of this number of most probable tokens.
     logprobs: Annotated[int, Field(ge=0, le=_MAX_TOP_LOGPROBS)] | None = None
     echo: bool = False
     best_of: Literal[1] = 1
@@ -239,22 +245,22 @@ class CompletionRequest(SamplingFields):
     def check(self) -> None:
         super().check()
         if self.max_tokens == 0 and not self.echo:
-            raise InvalidInput("0 goes with echo: true alone", field="max_tokens")
+            raise InvalidInput("0 requires echo: true", field="max_tokens")
         if self.max_tokens == 0 and self.stream:
             raise InvalidInput("does not go with max_tokens: 0", field="stream")
         if self.stream and len(self.prompt) > 1:
-            raise InvalidInput("is one where the answer is streamed", field="prompt")
+            raise InvalidInput("must be a single prompt with stream: true", field="prompt")
 
 
 class ChatRequest(SamplingFields):
-    """POST /v1/chat/completions. Without a limit, an answer may fill the context."""
+    """The body of POST /v1/chat/completions. Without a limit, an answer may fill the context."""
 
     messages: Annotated[list[ChatMessage], Field(min_length=1, max_length=MAX_MESSAGES), FailFast()]
     max_tokens: Annotated[int, Field(ge=1)] | None = None
     max_completion_tokens: Annotated[int, Field(ge=1)] | None = None
     logprobs: bool = False
     top_logprobs: int = Field(default=0, ge=0, le=_MAX_TOP_LOGPROBS)
-    #: vLLM's: what the chat template is told by these names, such as Qwen3's `enable_thinking`.
+    #: vLLM's field: variables for the chat template by name, such as Qwen3's `enable_thinking`.
     chat_template_kwargs: Annotated[dict[str, JsonValue], Field(max_length=64)] = Field(default={})
     tools: Annotated[list[FunctionTool], Field(max_length=128), FailFast()] = Field(default=[])
     tool_choice: Literal["auto", "none"] = "auto"
@@ -288,5 +294,5 @@ class ChatRequest(SamplingFields):
 
     @property
     def offered(self) -> list[Turn]:
-        """The tools that the model is told of."""
+        """The tools offered to the model."""
         return [tool.turn() for tool in self.tools] if self.tool_choice == "auto" else []

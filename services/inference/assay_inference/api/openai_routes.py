@@ -38,7 +38,7 @@ _GENERATES = needs(Scope.INFERENCE_GENERATE) | up_to(PROMPT_BYTES)
 
 
 def add_routes(app: FastAPI, model_name: str) -> None:
-    """Add the routes; the engine and the policy are in `app.state` once the app has started."""
+    """Add the routes; `app.state` has the engine and the policy once the app has started."""
 
     def known_engine(model: str) -> Generation:
         if model != model_name:
@@ -48,19 +48,19 @@ def add_routes(app: FastAPI, model_name: str) -> None:
 
     @app.get("/v1/models", openapi_extra=needs(Scope.INFERENCE_READ))
     async def models() -> Json:
-        """The one model, and the weights it has now."""
+        """List the only model, with its present weights."""
         return {"object": "list", "data": [card(model_name, app.state.policy.status.policy)]}
 
-    # A name may have slashes, as names of a hub do.
+    # A name may have slashes, as on the Hugging Face hub.
     @app.get("/v1/models/{model:path}", openapi_extra=needs(Scope.INFERENCE_READ))
     async def model(model: str) -> Json:
-        """The model of this name, and the weights it has now."""
+        """Return the model of this name, with its present weights."""
         known_engine(model)
         return card(model_name, app.state.policy.status.policy)
 
     @app.post("/v1/completions", response_model=None, openapi_extra=_GENERATES)
     async def completions(request: CompletionRequest) -> Json | Response:
-        """Complete texts or token ids as they stand."""
+        """Complete texts or token ids, without a chat template."""
         engine = known_engine(request.model)
         with _callers_names(request):
             return await _complete(engine, request)
@@ -133,7 +133,7 @@ async def _converse(engine: Generation, request: ChatRequest) -> Json | Response
 async def _encoded(
     engine: Generation, prompts: Sequence[str | list[int]], num_samples: int
 ) -> list[list[int]]:
-    """The ids of each prompt; all texts are tokenised together."""
+    """Return the ids of each prompt; all texts are tokenised together."""
     texts = [prompt for prompt in prompts if isinstance(prompt, str)]
     ids = iter(await engine.encode(texts, len(prompts) * num_samples) if texts else ())
     return [next(ids) if isinstance(prompt, str) else prompt for prompt in prompts]
@@ -141,7 +141,7 @@ async def _encoded(
 
 @contextmanager
 def _callers_names(request: SamplingFields) -> Iterator[None]:
-    """Check that a request's fields go together; name fields in errors as the caller knows them."""
+    """Check the combination of a request's fields, and use the caller's field names in errors."""
     try:
         request.check()
         yield
@@ -152,7 +152,7 @@ def _callers_names(request: SamplingFields) -> Iterator[None]:
 
 @contextmanager
 def _of_the_prompt() -> Iterator[None]:
-    """Name the prompt in an error about its length: no limit of the answer would change it."""
+    """Name the prompt in an error about its length: a lower limit of the answer cannot fix it."""
     try:
         yield
     except InvalidInput as error:
@@ -162,16 +162,16 @@ def _of_the_prompt() -> Iterator[None]:
 
 
 async def _prepare(wanted: Wanted) -> None:
-    """Make what tells tokens as bytes, which takes up to a second the first time."""
+    """Build the index of tokens' bytes in a thread; it takes up to a second the first time."""
     if wanted.tells_tokens or wanted.echo:
         await asyncio.to_thread(lambda: wanted.vocabulary.index)
 
 
 def _may_call(request: ChatRequest, vocabulary: PolicyTokenizer) -> bool:
-    """Whether calls are to be looked for in the replies: tools are offered in the known form.
+    """Return True if replies must be searched for calls: tools are offered in the known form.
 
     Raises:
-        InvalidInput: the template would leave tools or their answers out without a word.
+        InvalidInput: the template would silently leave out tools or their answers.
     """
     for field, is_given, word in (
         ("tools", bool(request.offered), "tools"),
@@ -197,7 +197,7 @@ async def _draw(
 async def _only_read(
     engine: Generation, prompts: list[list[int]], sampling: SamplingParams, wanted: Wanted
 ) -> list[OpenAIPrompt]:
-    """Prompts that nothing is drawn after."""
+    """Return the prompts with their log-probabilities and empty completions."""
     found = []
     for prompt in prompts:
         read = await engine.prompt_logprobs(prompt, wanted.num_top_of_prompt or 0)
@@ -222,9 +222,11 @@ async def _read(
 
 
 def _check_one_version(completions: list[Completion], read: PromptLogprobs | None) -> None:
-    """Raises NotReady where new weights came between drawing and reading."""
+    """Raise NotReady if the weights changed between sampling and reading the prompt."""
     if read is not None and any(one.policy != read.policy for one in completions):
-        raise NotReady("new weights came on the way", hint="ask again", retry_after_s=0.0)
+        raise NotReady(
+            "the weights changed during the request", hint="ask again", retry_after_s=0.0
+        )
 
 
 async def _stream(
@@ -234,9 +236,9 @@ async def _stream(
     kind: TextKind,
     request: SamplingFields,
 ) -> StreamingResponse:
-    """Server-sent events: texts as they are drawn, an end for each sample, then [DONE].
+    """Return server-sent events: texts as they are sampled, an end for each sample, then [DONE].
 
-    What fails before the first text is raised, so that it still gets its own HTTP status.
+    An error before the first text is raised, so it still gets its own HTTP status.
     """
     (read,) = await _read(engine, [prompt], kind.wanted)
     parts = draw_parts(engine, prompt, sampling)
@@ -259,7 +261,7 @@ async def _events(
             _check_one_version(part, chunks.read)
         except AssayError as error:
             error.field = request.name_of(error.field)
-            # The answer has begun with 200: an error event is what OpenAI clients raise from.
+            # The answer has begun with status 200. OpenAI clients raise on an error event.
             yield _event(to_body(error, "inference", request_id()).model_dump(mode="json"))
             return
         for index, completion in enumerate(part):
@@ -272,7 +274,7 @@ async def _events(
 
 
 async def _written(answer: Json) -> Response:
-    """An answer of megabytes, written off the event loop."""
+    """Return the answer's response, serialised off the event loop: it may have megabytes."""
     return Response(await asyncio.to_thread(_json, answer), media_type="application/json")
 
 

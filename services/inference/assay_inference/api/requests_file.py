@@ -1,4 +1,4 @@
-"""A file of requests, answered in its order."""
+"""Answers to a file of requests, in the file's order."""
 
 import asyncio
 import json
@@ -13,7 +13,10 @@ from assay_shared.types import GenerateRequest
 async def answer_all(
     generator: Generator, requests: Iterable[GenerateRequest], concurrency: int
 ) -> AsyncIterator[str]:
-    """A JSON line for each request: its answer, or {"failure": ...}; `concurrency` at once."""
+    """Yield a JSON line for each request, in order: its answer, or {"failure": ...}.
+
+    At most `concurrency` requests are in flight.
+    """
     waiting: deque[asyncio.Task[str]] = deque()
     try:
         for request in requests:

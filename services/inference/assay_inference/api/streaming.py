@@ -1,4 +1,4 @@
-"""Drawing with texts as they come."""
+"""Sampling with a stream of texts."""
 
 import asyncio
 from collections.abc import AsyncGenerator
@@ -13,7 +13,9 @@ Part = tuple[int, str] | list[Completion]
 async def draw_parts(
     front: Generation, prompt: list[int], sampling: SamplingParams
 ) -> AsyncGenerator[Part, None]:
-    """Sample index and text as they are drawn, then all samples. Closed early, nothing is drawn on.
+    """Yield sample index and text as texts are sampled, then all samples.
+
+    Closing the generator early cancels the sampling.
 
     Raises:
         AssayError: as `Generation.generate`.

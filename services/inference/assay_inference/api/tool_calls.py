@@ -1,4 +1,4 @@
-"""Tool calls in a reply's text, in the form that Qwen's and Hermes' templates ask for.
+"""Tool calls in a reply's text, in the form of Qwen's and Hermes' templates.
 
 <tool_call>
 {"name": "add", "arguments": {"x": 1}}
@@ -16,7 +16,7 @@ _CALL = re.compile(r"<tool_call>(.*?)</tool_call>", re.DOTALL)
 
 @dataclass(frozen=True)
 class Call:
-    """One call; `arguments` is a JSON object as text."""
+    """A tool call; `arguments` is a JSON object as text."""
 
     id: str
     name: str
@@ -25,14 +25,17 @@ class Call:
 
 @dataclass(frozen=True)
 class ReplyParts:
-    """What a reply says beside its calls, and the calls."""
+    """A reply's text without its calls, and the calls."""
 
     content: str
     calls: tuple[Call, ...] = ()
 
 
 def read_reply(text: str) -> ReplyParts:
-    """The calls that `text` ends with; where not all of them can be read, all of it is content."""
+    """Return the content of `text` and the calls at its end.
+
+    If a call is unreadable, or other text stands between or after the calls, all of it is content.
+    """
     before, mark, after = text.partition(MARK)
     calls = [_read_call(found) for found in _CALL.findall(mark + after)]
     beside = _CALL.sub("", mark + after)
@@ -56,14 +59,14 @@ def _read_call(text: str) -> Call | None:
 
 
 class HeldText:
-    """A streamed reply: what may be a call waits for the end."""
+    """A streamed reply that holds possible calls back until its end."""
 
     def __init__(self) -> None:
         self._text = ""
         self._num_sent = 0
 
     def add(self, text: str) -> str:
-        """What of all the text so far is sure to be no call, and was not sent yet."""
+        """Add text; return the unsent text that certainly does not belong to a call."""
         self._text += text
         at = self._text.find(MARK)
         sure = at if at >= 0 else len(self._text) - _num_begun(self._text)
@@ -71,7 +74,7 @@ class HeldText:
         return sent
 
     def end(self) -> ReplyParts:
-        """What is left to send: the rest of the content, or calls."""
+        """Return the unsent rest: content, or calls."""
         reply = read_reply(self._text)
         if reply.calls:
             return ReplyParts("", reply.calls)
@@ -79,6 +82,6 @@ class HeldText:
 
 
 def _num_begun(text: str) -> int:
-    """How many characters at the end may be the beginning of a call."""
+    """Return the number of characters at the end that may begin a call."""
     most = min(len(MARK) - 1, len(text))
     return next((n for n in range(most, 0, -1) if MARK.startswith(text[-n:])), 0)

@@ -1,4 +1,4 @@
-"""Weights that are uploaded in chunks, over HTTP."""
+"""The HTTP routes for uploading weights in chunks."""
 
 from typing import Annotated
 
@@ -13,21 +13,21 @@ from assay_shared.types import Upload, UploadRequest
 
 
 def add_routes(app: FastAPI) -> None:
-    """Add the routes; uploads and policy are in `app.state` once the app has started."""
+    """Add the routes; `app.state` has uploads and policy once the app has started."""
 
     @app.post(
         "/v1/weights/uploads",
         openapi_extra=needs(Scope.INFERENCE_PUBLISH, action="begin upload") | up_to(2**20),
     )
     async def begin(request: UploadRequest) -> Upload:
-        """Announce the files of a checkpoint; the answer says which chunks are to come."""
+        """Announce the files of a checkpoint; the answer lists the chunks to send."""
         uploads: Uploads = app.state.uploads
         policy: ServedPolicy = app.state.policy
         return await uploads.begin(request, policy.base)
 
     @app.get("/v1/weights/uploads/{upload}", openapi_extra=needs(Scope.INFERENCE_PUBLISH))
     async def state(upload: str) -> Upload:
-        """Which chunks are missing."""
+        """Return the missing chunks of an upload."""
         uploads: Uploads = app.state.uploads
         return uploads.state(upload)
 

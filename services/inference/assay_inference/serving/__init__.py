@@ -1,1 +1,1 @@
-"""Between a request and an engine: admission, and the policy that is served."""
+"""The layer between requests and the engine: admission, and the served policy."""

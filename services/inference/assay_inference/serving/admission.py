@@ -1,7 +1,7 @@
-"""The queue before the engine: who draws, who waits and for how long, who is refused, and pauses.
+"""Admission of requests to the engine: the queue, its deadlines and refusals, pauses and drains.
 
-The engine is kept full: whoever waits starts as soon as fewer sequences are in hand than it takes,
-and fewer tokens than its cache holds.
+Admission keeps the engine full: a waiting request starts as soon as fewer sequences are in flight
+than the engine takes, and fewer tokens than its cache holds.
 """
 
 import asyncio
@@ -28,7 +28,10 @@ _LEAST_RETRY_AFTER_S, _MOST_RETRY_AFTER_S = 1.0, 60.0
 
 
 class Door(StrEnum):
-    """`open`; `paused`: nothing starts, requests wait; `draining`: new requests are refused."""
+    """The state of admission.
+
+    `open`; `paused`: nothing starts, requests wait; `draining`: new requests are refused.
+    """
 
     OPEN = "open"
     PAUSED = "paused"
@@ -36,7 +39,7 @@ class Door(StrEnum):
 
 
 class AdmissionStatus(BaseModel):
-    """Of `GET /v1/admission`. `pause_left_s`: when a pause ends by itself."""
+    """The reply of `GET /v1/admission`. `pause_left_s`: seconds until the pause ends on its own."""
 
     state: Door
     num_running: int
@@ -46,9 +49,10 @@ class AdmissionStatus(BaseModel):
 
 @dataclass(frozen=True)
 class QueueLimits:
-    """`capacity` is how many sequences the engine takes at once, at the time that it is called.
+    """The limits of the queue.
 
-    `token_capacity` is how many tokens they may come to; None where the engine sees to that.
+    `capacity` returns the number of sequences that the engine takes at once, when it is called.
+    `token_capacity` returns their maximum number of tokens, or None if the engine limits them.
     """
 
     capacity: Callable[[], int]
@@ -84,7 +88,7 @@ class QueueLimits:
 
 
 class Rate:
-    """Sequences that were finished in the last seconds."""
+    """The rate of sequences finished in the last 10 seconds."""
 
     def __init__(self) -> None:
         self._ended: deque[tuple[float, int]] = deque()
@@ -96,7 +100,10 @@ class Rate:
         self._forget()
 
     def time_for(self, num_sequences: int) -> float:
-        """Seconds that so many take at this rate, within bounds."""
+        """Return the seconds needed for `num_sequences` at this rate, between 1 and 60.
+
+        Without a finished sequence, it is 10.
+        """
         self._forget()
         if not self._num_sequences:
             return _RATE_WINDOW_S
@@ -110,7 +117,7 @@ class Rate:
 
 
 class Admission:
-    """One queue for all requests. Used on one event loop."""
+    """The queue of all requests. Use it on a single event loop."""
 
     def __init__(self, limits: QueueLimits, registry: CollectorRegistry) -> None:
         self._limits = limits
@@ -130,14 +137,14 @@ class Admission:
         )
         self._refused = Counter(
             "assay_inference_refused_total",
-            "Requests that were never drawn.",
+            "Requests refused or abandoned before sampling began.",
             ["reason", "priority"],
             registry=registry,
         )
 
     @property
     def waiting(self) -> dict[Priority, int]:
-        """Sequences that wait."""
+        """Numbers of waiting sequences, by priority."""
         return self._queue.by_priority
 
     @property
@@ -155,10 +162,12 @@ class Admission:
     async def enter(
         self, num_sequences: int, num_tokens: int, num_cached: int = 0
     ) -> AsyncIterator[None]:
-        """Draw within the block. What it is for is read from the context.
+        """Wait for a turn, then hold room in the engine for the block.
+
+        Priority, client, run and deadline are read from the context.
 
         Raises:
-            Overloaded: the queue is full, or the deadline has come before a turn.
+            Overloaded: the queue is full, or the deadline passed before the turn.
             NotReady: the service is being drained.
         """
         purpose = context.purpose()
@@ -175,7 +184,7 @@ class Admission:
             self._leave(ticket)
 
     def check_open(self, num_sequences: int) -> None:
-        """Refuse what `enter` would refuse at once, before anything is done for it.
+        """Refuse a request that `enter` would refuse at once, before any work is done for it.
 
         Raises:
             Overloaded: the queue is full.
@@ -188,7 +197,7 @@ class Admission:
             raise self._refuse(ticket, "queue_full", "too many sequences wait already")
 
     def _ticket(self, num_sequences: int, num_tokens: int, num_cached: int = 0) -> Ticket:
-        """A place for who asks, as the context says. Raises NotReady in a drain."""
+        """Return a ticket for the caller in the context. Raises NotReady in a drain."""
         purpose = context.purpose()
         priority = Priority(purpose.priority or Priority.INTERACTIVE)
         if self._state is Door.DRAINING:
@@ -218,7 +227,7 @@ class Admission:
                 self._queue.remove(ticket)
                 self._refused.labels("client_gone", ticket.priority).inc()
                 self._announce()
-            elif ticket.turn.exception() is None:  # its turn had come in that very moment
+            elif ticket.turn.exception() is None:  # it was admitted at the same moment
                 self._leave(ticket)
             raise
         finally:
@@ -226,11 +235,11 @@ class Admission:
         self._wait_s.labels(ticket.priority).observe(time.monotonic() - started)
 
     def _make_room(self, ticket: Ticket) -> None:
-        """Let others give way where the queue is full; this one, if none has to."""
+        """Evict others if the queue is full; refuse this ticket if none of them must leave."""
         if self._queue.num_sequences + ticket.num_sequences <= self._limits.max_waiting:
             return
         if not self._queue.num_sequences and self._limits.max_waiting:
-            return  # larger than the whole queue: it waits by itself rather than never
+            return  # larger than the whole queue: it may wait alone, otherwise it could never run
         leaving = self._queue.displaced_by(ticket, self._limits.max_waiting)
         if leaving is None:
             raise self._refuse(ticket, "queue_full", "too many sequences wait already")
@@ -267,7 +276,7 @@ class Admission:
             ticket = self._queue.pop()
             if ticket is None:
                 return
-            if not ticket.turn.done():  # else it was cancelled in this very moment
+            if not ticket.turn.done():  # otherwise it was cancelled at the same moment
                 self._start(ticket)
                 ticket.turn.set_result(None)
 
@@ -279,7 +288,7 @@ class Admission:
         self._announce()
 
     def _announce(self) -> None:
-        """Wake those that wait for a quiet engine."""
+        """Wake the pauses and drains waiting for an idle engine."""
         self._left.set()
         self._left.clear()
 
@@ -289,7 +298,9 @@ class Admission:
         return "the service is draining" if self._state is Door.DRAINING else None
 
     async def pause(self, wait_s: float) -> AdmissionStatus:
-        """Start nothing more; wait at most `wait_s` for what runs. Again: the pause lasts anew.
+        """Start no more requests; wait at most `wait_s` for running ones; return the status.
+
+        A second call restarts the pause's maximum time.
 
         Raises:
             Conflict: the service is being drained.
@@ -303,13 +314,13 @@ class Admission:
         return self.status
 
     def resume(self) -> AdmissionStatus:
-        """Open the door again, whatever kept it closed."""
+        """End a pause or a drain and return the status."""
         self._change(Door.OPEN)
         self._start_waiting()
         return self.status
 
     async def drain(self, wait_s: float) -> AdmissionStatus:
-        """Refuse new requests and finish what is in hand, waiting included, within `wait_s`."""
+        """Refuse new requests; wait at most `wait_s` for the others; return the status."""
         self._change(Door.DRAINING)
         self._start_waiting()
         await self._until(
@@ -329,7 +340,7 @@ class Admission:
         self._announce()
 
     async def _until(self, is_so: Callable[[], bool], wait_s: float) -> None:
-        with contextlib.suppress(TimeoutError):  # how far it came is in the answer
+        with contextlib.suppress(TimeoutError):  # the returned status shows the remaining requests
             async with asyncio.timeout(wait_s):
                 while not is_so():
                     await self._left.wait()

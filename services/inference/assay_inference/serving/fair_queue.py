@@ -1,9 +1,9 @@
-"""The order of those who wait: classes by rank, and fair shares between callers within each.
+"""The order of waiting requests: priority classes by rank, fair shares between callers in a class.
 
 Within a class: start-time fair queueing (Goyal, Vin and Cheng, SIGCOMM 1996, section 2) with equal
-weights, at two levels: clients, and the runs of each. Each caller has a virtual time, the tokens
-that it was given; who is furthest behind is next, and a caller that comes back after a silence has
-saved nothing up.
+weights, at two levels: clients, and each client's runs. Each caller has a virtual time: the tokens
+granted to it. The caller with the lowest virtual time is next. A caller gains no credit by being
+idle.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from dataclasses import dataclass
 
 from assay_shared.types import Priority
 
-#: Who takes turns with whom.
+#: Levels of taking turns: first between clients, then between the runs of a client.
 BY_CLIENT_AND_RUN: "tuple[Callable[[Ticket], str], ...]" = (
     lambda ticket: ticket.client,
     lambda ticket: ticket.run,
@@ -22,12 +22,11 @@ BY_CLIENT_AND_RUN: "tuple[Callable[[Ticket], str], ...]" = (
 
 @dataclass(eq=False)
 class Ticket:
-    """One request that waits: how many sequences, and at most how many tokens it asks for.
+    """A waiting request, with its number of sequences and its maximum number of tokens.
 
-    Turns are taken between clients first, and between the runs of one client then: a client gets no
-    more by naming many runs.
+    Clients take turns first, then the runs of a client: a client gets no more by naming many runs.
 
-    `num_cached`: tokens that its sequences come to in the engine's cache, the prompt in each.
+    `num_cached`: tokens of all its sequences in the engine's cache, each with the prompt.
     """
 
     priority: Priority
@@ -40,7 +39,7 @@ class Ticket:
 
 
 class WaitingLine:
-    """The requests of one run of one client, in the order in which they came."""
+    """The requests of a client's run, first come first served."""
 
     def __init__(self) -> None:
         self._tickets: deque[Ticket] = deque()
@@ -70,20 +69,23 @@ class WaitingLine:
         return iter(list(reversed(self._tickets)))
 
     def greed_over(self, newcomer: Ticket) -> int:
-        """Return 0: nobody gives way to a later request of its own."""
+        """Return 0: a request does not give way to a later request of the same run."""
         return 0
 
 
 @dataclass
 class _Flow:
-    """One caller. `start` is the virtual time at which its next request starts."""
+    """A caller's requests. `start` is the virtual time at the start of its next request."""
 
     start: float
     waiting: "WaitingLine | FairQueue"
 
 
 class FairQueue:
-    """Callers in turn, by the tokens that they ask for. `by` says who one is, level by level."""
+    """A queue with fair turns between callers, measured in requested tokens.
+
+    `by` has, for each level, the function from a ticket to its caller's name.
+    """
 
     def __init__(self, by: Sequence[Callable[[Ticket], str]] = BY_CLIENT_AND_RUN) -> None:
         self._name, *self._by = by
@@ -105,7 +107,7 @@ class FairQueue:
         self.num_sequences += ticket.num_sequences
 
     def head(self) -> Ticket:
-        """Who is next; the queue must not be empty."""
+        """Return the next ticket; the queue must not be empty."""
         return self._first().waiting.head()
 
     def pop(self) -> Ticket:
@@ -118,7 +120,7 @@ class FairQueue:
         return ticket
 
     def remove(self, ticket: Ticket) -> None:
-        """Take out one that gives up; one that is not there is none."""
+        """Remove a ticket that has given up; ignore a ticket that is not queued."""
         flow = self._flows.get(self._name(ticket))
         if flow is not None:
             before = flow.waiting.num_sequences
@@ -126,7 +128,10 @@ class FairQueue:
             self.num_sequences -= before - flow.waiting.num_sequences
 
     def newest_first(self) -> Iterator[Ticket]:
-        """The newest requests of the caller that has most waiting, while that stays so."""
+        """Yield tickets in order of eviction.
+
+        Each is the newest ticket of the caller with the most sequences left.
+        """
         waiting = {name: flow.waiting for name, flow in self._flows.items() if flow.waiting}
         left = {name: queue.num_sequences for name, queue in waiting.items()}
         tickets = {name: queue.newest_first() for name, queue in waiting.items()}
@@ -140,8 +145,11 @@ class FairQueue:
             yield ticket
 
     def greed_over(self, newcomer: Ticket) -> int:
-        """Return how many sequences may leave for it: until its caller has as many as the one
-        that has most waiting."""
+        """Return the number of sequences that may be evicted for the newcomer.
+
+        It is the lead of the caller with the most waiting sequences over the newcomer's caller, the
+        newcomer's sequences included. If both are the same caller, its runs are compared.
+        """
         left = {n: flow.waiting.num_sequences for n, flow in self._flows.items() if flow.waiting}
         if not left:
             return 0
@@ -155,7 +163,7 @@ class FairQueue:
         return min(waiting, key=lambda flow: flow.start)
 
     def _forget_idle(self) -> None:
-        """Whoever is not ahead of the present virtual time would start there anyway."""
+        """Forget idle callers not ahead of the virtual time: they would start from it anyway."""
         self._flows = {
             caller: flow
             for caller, flow in self._flows.items()
@@ -164,10 +172,10 @@ class FairQueue:
 
 
 class PriorityQueue:
-    """The classes in order; each class after the first keeps `reserved_share` of the tokens.
+    """The priority classes in order; each class after the first keeps `reserved_share` of tokens.
 
-    While a class waits and another one is served, it earns that share of what the other gets. Once
-    it has earned its next request, that goes first.
+    While a class waits and another is served, the waiting class earns this share of the served
+    tokens. Once it has earned the tokens of its next request, this request goes first.
     """
 
     def __init__(self, order: Sequence[Priority], reserved_share: float) -> None:
@@ -182,7 +190,7 @@ class PriorityQueue:
 
     @property
     def by_priority(self) -> dict[Priority, int]:
-        """Waiting sequences."""
+        """Numbers of waiting sequences, by priority."""
         return {priority: queue.num_sequences for priority, queue in self._classes.items()}
 
     def push(self, ticket: Ticket) -> None:
@@ -192,7 +200,7 @@ class PriorityQueue:
         self._classes[ticket.priority].remove(ticket)
 
     def pop(self) -> Ticket | None:
-        """Take the next one out; None where nobody waits."""
+        """Remove and return the next ticket, or None if the queue is empty."""
         waiting = [priority for priority in self._order if self._classes[priority]]
         if not waiting:
             return None
@@ -206,11 +214,12 @@ class PriorityQueue:
         return ticket
 
     def displaced_by(self, newcomer: Ticket, max_sequences: int) -> list[Ticket] | None:
-        """Who has to leave so that at most `max_sequences` wait with the newcomer; None: it has to.
+        """Return the tickets to evict for `newcomer`, or None if `newcomer` must be refused.
 
-        Each class keeps `reserved_share` of the places. Beyond that a class gives way to those
-        before it and to one that has less than its share; within a class, the caller that has most
-        waiting gives way to one that has less.
+        Afterwards at most `max_sequences` wait, the newcomer's included. Each class keeps
+        `reserved_share` of the places. Beyond its share, a class gives way to the classes before it
+        and to a class below its share. Within a class, the caller with the most waiting gives way
+        to a caller with fewer.
         """
         excess = self.num_sequences + newcomer.num_sequences - max_sequences
         kept = self._share * max_sequences

@@ -1,4 +1,4 @@
-"""What the routes draw through: admission first, the engine behind it."""
+"""Generation for the routes: admission first, then the engine."""
 
 from collections.abc import Mapping, Sequence
 
@@ -14,7 +14,7 @@ from assay_shared.types import Completion, Message, PromptLogprobs, SamplingPara
 
 
 class Generation:
-    """An engine, one request at a time as admission lets them in."""
+    """An engine behind admission, and the tokenisation of its prompts."""
 
     def __init__(self, engine: Sampler, admission: Admission, texts: Texts) -> None:
         self._engine = engine
@@ -23,11 +23,11 @@ class Generation:
 
     @property
     def vocabulary(self) -> PolicyTokenizer:
-        """Raises NotReady where no weights are served."""
+        """The served policy's tokenizer. Raises NotReady if no weights are served."""
         return self._engine.vocabulary
 
     async def encode(self, texts: Sequence[str], num_sequences: int) -> list[list[int]]:
-        """As `Texts.encode`, unless the door is closed for so many sequences."""
+        """Call `Texts.encode`, unless admission would refuse `num_sequences` more sequences."""
         self._admission.check_open(num_sequences)
         return await self._texts.encode(self.vocabulary, texts)
 
@@ -38,24 +38,26 @@ class Generation:
         variables: Mapping[str, JsonValue],
         num_sequences: int,
     ) -> list[int]:
-        """As `Texts.encode_turns`, unless the door is closed."""
+        """Call `Texts.encode_turns`, unless admission would refuse the request."""
         self._admission.check_open(num_sequences)
         return await self._texts.encode_turns(self.vocabulary, turns, tools, variables)
 
     async def encode_further(
         self, token_ids: list[int], messages: Sequence[Message], num_sequences: int
     ) -> list[int]:
-        """As `Texts.encode_further`, unless the door is closed."""
+        """Call `Texts.encode_further`, unless admission would refuse the request."""
         self._admission.check_open(num_sequences)
         return await self._texts.encode_further(self.vocabulary, token_ids, messages)
 
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None
     ) -> list[Completion]:
-        """As `Engine.generate`; what cannot be drawn at all is refused without waiting.
+        """Call `Engine.generate` when admission gives a turn.
+
+        A request too large for the engine is refused without waiting.
 
         Raises:
-            Overloaded: the queue is full, or the request's deadline has come before its turn.
+            Overloaded: the queue is full, or the request's deadline passed before its turn.
             NotReady: the service is being drained.
         """
         self._engine.check_fits(prompt_token_ids, sampling)
@@ -69,14 +71,17 @@ class Generation:
         return drawn
 
     def room_after(self, prompt: list[int]) -> int:
-        """Return how many tokens an answer may have, by the context and the engine's cache; 1 at
-        least, so that a prompt for which there is no room is refused by its numbers."""
+        """Return the maximum tokens of an answer, by the context and the engine's cache.
+
+        With a limit of the cache it is at least 1, so that a prompt without room is refused by an
+        error with its numbers.
+        """
         most = self._engine.max_tokens
         room = self.vocabulary.room_after(prompt)
         return room if most is None else max(1, min(room, most - len(prompt)))
 
     async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
-        """As `Engine.prompt_logprobs`, one sequence of the queue.
+        """Call `Engine.prompt_logprobs`, as a single sequence of the queue.
 
         Raises:
             InvalidInput: the ids are not the model's, or too many for its context.

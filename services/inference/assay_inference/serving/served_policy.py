@@ -1,4 +1,4 @@
-"""Which version is served, and the rules by which another takes its place."""
+"""The served policy version, and the rules for replacing it."""
 
 import asyncio
 from collections.abc import Callable, Iterable, Sequence
@@ -25,43 +25,45 @@ class ServedPolicy:
     """The served version. Updates happen one at a time; versions only grow."""
 
     def __init__(self, engine: WeightHolder, uploads: Uploads, roots: Sequence[Path]) -> None:
-        """Take announced folders only from within `roots`, which have no symbolic links."""
+        """Accept announced folders only inside `roots`, paths without symbolic links."""
         self._engine = engine
         self._uploads = uploads
         self._roots = roots
         self._start_folder: Path | None = None
         self._updating = asyncio.Lock()
         self._status = WeightStatus(policy=None)
-        #: Where the engine has its weights from, and would have them from after a restart.
+        #: Folder of the engine's weights, now and after a restart.
         self._served_folder: Path | None = None
         self._base: tuple[str, Path] | None = None
 
     @property
     def base(self) -> tuple[str, Path] | None:
-        """Digest and folder of the last version that was served whole: adapters aside."""
+        """Digest and folder of the full checkpoint served last; adapters do not count."""
         return None if self.status.policy is None else self._base
 
     @property
     def status(self) -> WeightStatus:
-        """What is served; an engine that lost its weights for good serves none."""
+        """The served version; none if the engine lost its weights for good."""
         served = self._status if self._engine.holds_weights else WeightStatus(policy=None)
         now = {"replicas": dict(self._engine.replicas), "receiver": self._engine.receiver}
         return served.model_copy(update=now)
 
     async def start_with(self, folder: Path) -> WeightStatus:
         """Serve `folder` as version 0."""
-        self._start_folder = folder  # the operator's own choice, wherever its links lead
+        self._start_folder = folder  # the operator's own choice: its links may lead anywhere
         digest = await asyncio.to_thread(checkpoint.digest, folder)
         policy = PolicyVersion(version=0, digest=digest)
         source = FolderWeights(path=str(folder))
         return await self.update(WeightUpdate(source=source, policy=policy))
 
     async def update(self, update: WeightUpdate) -> WeightStatus:
-        """Serve another version. Announcing the served one again changes nothing.
+        """Serve another version and return its status.
+
+        Announcing the served version again changes nothing.
 
         Raises:
-            Conflict: the version is not above the served one.
-            WeightsRefused: the folder is not what was announced; the old version stays.
+            Conflict: the version is not above the served version.
+            WeightsRefused: the weights differ from the announcement; the old version stays.
         """
         async with self._updating:
             served = self._status.policy
@@ -104,7 +106,7 @@ class ServedPolicy:
         await self._uploads.keep_only(folders)
 
     async def _folder(self, update: WeightUpdate) -> Path:
-        """A checkpoint folder of what was announced, whose digest was compared."""
+        """Return a folder with the announced checkpoint, after comparing its digest."""
         source, digest = update.source, update.policy.digest
         match source:
             case FolderWeights():
@@ -115,16 +117,16 @@ class ServedPolicy:
             case AdapterWeights():
                 return await self._merged(source, update.policy)
             case DirectWeights():
-                raise InternalFault("what comes directly is in no folder")
+                raise InternalFault("direct weights have no folder")
         await asyncio.to_thread(_check_digest, folder, checkpoint.digest, digest)
         await asyncio.to_thread(check_finite, await asyncio.to_thread(read_layout, folder))
         return folder
 
     def _check_within_roots(self, folder: Path) -> None:
-        """Check a folder and what it holds, wherever its symbolic links lead.
+        """Check that a folder and its files are inside the roots, after following symbolic links.
 
         Raises:
-            InvalidInput: it is elsewhere. The message is the same whether it exists or not.
+            InvalidInput: one is outside. The message does not reveal if the folder exists.
         """
         if folder == self._start_folder:
             return
@@ -136,7 +138,7 @@ class ServedPolicy:
             places = [Path("/")]
         if not _is_within(places, self._roots):
             raise InvalidInput(
-                "the folder is not within those that weights are read from",
+                "the folder is outside the folders that weights are read from",
                 field="source.path",
                 hint="ASSAY_RUNS and ASSAY_INFERENCE_WEIGHT_ROOTS of this service name them",
             )
@@ -147,7 +149,7 @@ class ServedPolicy:
         base = self.base
         if base is None or base[0] != source.base:
             raise Conflict(
-                f"{source.base[:12]}... is not the last checkpoint that was served whole",
+                f"{source.base[:12]}... is not the full checkpoint that was served last",
                 field="source.base",
                 hint=f"that is {base[0]}" if base else "announce it first",
             )

@@ -1,1 +1,1 @@
-"""Texts and conversations as token ids."""
+"""Conversion of texts and conversations to token ids."""

@@ -1,4 +1,4 @@
-"""Conversations as token ids, through the tokenizer's chat template."""
+"""Conversion of conversations to token ids, through the tokenizer's chat template."""
 
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
@@ -18,17 +18,17 @@ from assay_shared.types import Message
 if TYPE_CHECKING:  # only a type: it takes seconds to import
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-#: A turn, or a tool, as templates read it.
+#: A turn, or a tool, in the form that templates read.
 Turn = dict[str, JsonValue]
-#: Stands for a reply whose ids are known already; no template changes it.
+#: Placeholder for a reply with known ids; no template changes it.
 _REPLY = "assay-reply-7f3a"
 _MAX_SHOWN = 64
-#: What a template's own arithmetic, look-ups and calls raise.
+#: Errors of a template's own arithmetic, look-ups and calls.
 _OF_TEMPLATES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
 
 
 def encode(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> list[int]:
-    """Ids of a conversation, ready for the answer.
+    """Return the ids of a conversation, ready for the answer.
 
     Raises:
         InvalidInput: the model has no chat template.
@@ -43,23 +43,23 @@ def render_turns(
     tools: Sequence[Turn] = (),
     variables: Mapping[str, JsonValue] | None = None,
 ) -> str:
-    """Return the text of turns as the template reads them, those of tools included.
+    """Return the text of turns, including turns of tools, ready for the answer.
 
-    It is told of `tools`, and of `variables` by their names.
+    The template gets `tools` as a list, and each of `variables` by its name.
 
     Raises:
-        InvalidInput: the model has no chat template, or one that refuses these turns, or does not
-            read one of `variables`.
+        InvalidInput: the model has no chat template, or the template refuses these turns or does
+            not read one of `variables`.
     """
     _check_variables(tokenizer, variables or {}, tools)
     return _rendered(tokenizer, turns, tools, variables or {})
 
 
 def render_further(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> str:
-    """Return the text of further turns after a reply, with what the template puts after that.
+    """Return the template's text after a reply: the end of the reply and the further turns.
 
     Raises:
-        InvalidInput: the model has no chat template, or one that does not show a reply as it is.
+        InvalidInput: the model has no chat template, or the template changes replies.
     """
     before = [Message(role="user", content="?"), Message(role="assistant", content=_REPLY)]
     turns: list[Turn] = [message.model_dump() for message in (*before, *messages)]
@@ -72,11 +72,10 @@ def render_further(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Mess
 def go_on(
     token_ids: Sequence[int], further_ids: Sequence[int], end_ids: Collection[int]
 ) -> list[int]:
-    """Return `token_ids`, which end with a reply, and the ids of further turns after it.
+    """Return `token_ids`, ending with a reply, followed by the ids of further turns.
 
-    The reply is never tokenised anew: the ids that a policy sampled are seldom those that its text
-    would give. What the template puts after a reply comes once, whether the reply ended itself or
-    was cut off.
+    The reply is never tokenised again: the ids of its text often differ from the sampled ids. The
+    template's end of a reply appears once, after complete and truncated replies alike.
     """
     if further_ids and further_ids[0] in end_ids and token_ids[-1] in end_ids:
         further_ids = further_ids[1:]
@@ -112,7 +111,7 @@ def _check_variables(
     variables: Mapping[str, JsonValue],
     tools: Sequence[Turn],
 ) -> None:
-    """Refuse what the template would not read, and what the service itself tells it."""
+    """Refuse variables unused by the template, and names set by the service itself."""
     if not variables:
         return
     if tokenizer.chat_template is None:
@@ -137,7 +136,7 @@ def _check_variables(
 
 @lru_cache(maxsize=4)
 def _variables_of(template: str) -> frozenset[str]:
-    """Return the names that a template reads and does not set itself."""
+    """Return the names read by a template but not set in it."""
     environment = jinja2.sandbox.ImmutableSandboxedEnvironment(
         extensions=["jinja2.ext.loopcontrols", _Generation]
     )
@@ -145,7 +144,7 @@ def _variables_of(template: str) -> frozenset[str]:
 
 
 class _Generation(jinja2.ext.Extension):
-    """The block by which templates mark what the model says; its content counts as it stands."""
+    """The template block around the model's replies; its content is kept unchanged."""
 
     tags = {"generation"}  # noqa: RUF012  # as jinja2 has it
 
@@ -155,5 +154,5 @@ class _Generation(jinja2.ext.Extension):
 
 
 def encode_text(tokenizer: "PreTrainedTokenizerBase", text: str) -> list[int]:
-    """Ids of a text as it stands."""
+    """Return the ids of a text, without added special tokens."""
     return list(tokenizer.encode(text, add_special_tokens=False))

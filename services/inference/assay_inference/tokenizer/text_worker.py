@@ -1,4 +1,4 @@
-"""What the processes of `texts` do: they render and tokenise texts of strangers.
+"""The functions run by the processes of `texts`: rendering and tokenising untrusted texts.
 
 A chat template is a program: it comes with a checkpoint, and may never end.
 """
@@ -17,13 +17,13 @@ from assay_shared.types import Message
 if TYPE_CHECKING:
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-#: Set once in the process that all others are forked from.
+#: Set once, in the process from which all others are forked.
 _tokenizers: "list[PreTrainedTokenizerBase]" = []
 
 
 def load(file: str) -> None:
-    """Read a pickled tokenizer, which this service has written itself."""
-    # Tokenizing needs no network: without this, torch is half a gigabyte of each process.
+    """Read a tokenizer from a pickle written by this service."""
+    # Tokenising needs no model: otherwise torch would take half a gigabyte in each process.
     sys.modules["torch"] = None  # type: ignore[assignment]  # this is how an import is forbidden
     _tokenizers.append(pickle.loads(Path(file).read_bytes()))
 
@@ -34,12 +34,12 @@ def encode(texts: list[str], max_tokens: int) -> list[str]:
 
 
 def render_turns(turns: list[Any], tools: list[Any], variables: dict[str, Any]) -> str:
-    """Return the text that the chat template makes of a conversation."""
+    """Return the chat template's text of a conversation."""
     return chat_template.render_turns(_tokenizers[0], turns, tools, variables)
 
 
 def render_further(messages: list[dict[str, str]]) -> str:
-    """Return the text that the chat template puts after a reply, for turns that follow on it."""
+    """Return the chat template's text after a reply, with the turns that follow it."""
     turns = [Message.model_validate(message) for message in messages]
     return chat_template.render_further(_tokenizers[0], turns)
 
@@ -54,7 +54,7 @@ def _packed(ids: list[int], max_tokens: int) -> str:
 
 
 def unpack(packed: str) -> list[int]:
-    """Return the ids in what a function of this module returns."""
+    """Return the ids of a text packed by `encode`."""
     ids = array("i")
     ids.frombytes(base64.b64decode(packed))
     return ids.tolist()

@@ -1,6 +1,7 @@
-"""Texts and conversations as token ids, made in other processes within limits.
+"""Conversion of texts and conversations to token ids, in other processes with limits.
 
-Tokenising megabytes, or a chat template that never ends, would hold up all other requests.
+In the service's own process, megabytes of text or an endless chat template would block all other
+requests.
 """
 
 import asyncio
@@ -27,27 +28,27 @@ if TYPE_CHECKING:  # only a type: it takes seconds to import
 
 #: Largest body with a prompt: the ids of a million tokens, or their text.
 PROMPT_BYTES = 4 * 2**20
-#: No text of so many characters for each token of the context fits; a usual token has four.
+#: A text with more characters per token of the context is refused untried; a usual token has four.
 MAX_CHARS_PER_TOKEN = 16
-#: Processor time of one request's template and tokens.
+#: Processor time for the template and the tokens of a request.
 _CPU_S = 10.0
-#: Memory of one request's, beside the tokenizer's own.
+#: Memory for a request, in addition to the tokenizer's own.
 _ROOM_BYTES = 512 * 2**20
-#: Tokenised at once, in less than a millisecond.
+#: Shorter texts are tokenised in this process, in less than a millisecond.
 _SHORT_CHARS = 2_000
 _MAX_CORES = 4
-#: Of a reply: a body has at most a token for each of its bytes.
+#: Limit of a worker's reply: a body has at most a token for each of its bytes.
 _MAX_REPLY_BYTES = 8 * PROMPT_BYTES
-#: How long calls in hand have for their end, once another tokenizer is served.
+#: Time for calls in flight to finish, once another tokenizer is served.
 _RETIRE_S = 60.0
 
 
 class Texts:
-    """Processes for the tokenizer that is served; they are made anew for another tokenizer."""
+    """Worker processes with the served tokenizer; another tokenizer gets new processes."""
 
     def __init__(self) -> None:
         self._workers: Workers | None = None
-        #: What the processes have, and whose it was at last.
+        #: Hash of the processes' tokenizer, and the last vocabulary with this tokenizer.
         self._key = ""
         self._vocabulary: PolicyTokenizer | None = None
         self._changing = asyncio.Lock()
@@ -62,17 +63,16 @@ class Texts:
         self._folder.cleanup()
 
     async def prepare(self, vocabulary: PolicyTokenizer) -> None:
-        """Start processes with this vocabulary's tokenizer, if they have another one."""
+        """Start processes with this vocabulary's tokenizer, unless the running ones have it."""
         async with self._changing:
             if vocabulary is not self._vocabulary:
                 await self._change(vocabulary)
 
     async def encode(self, vocabulary: PolicyTokenizer, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, as it stands.
+        """Return the ids of each text, without added special tokens.
 
         Raises:
-            InvalidInput: one is longer than the context.
-            TooHard: they take too much time or memory.
+            InvalidInput: a text is longer than the context, or takes too much time or memory.
             Overloaded: too many texts of this client wait already.
         """
         return await self._encode(vocabulary, texts, "prompt")
@@ -145,13 +145,13 @@ class Texts:
         self._key, self._vocabulary = key, vocabulary
 
     def _retire(self, workers: Workers) -> None:
-        """End processes once what they have in hand is done."""
+        """End the old processes after `_RETIRE_S`, so that their calls in flight can finish."""
         self._retired.append(workers)
         asyncio.get_running_loop().call_later(_RETIRE_S, workers.close)
 
 
 def _key(tokenizer: "PreTrainedTokenizerBase") -> str:
-    """Return what differs where the same text has other ids."""
+    """Return a hash; tokenizers with the same hash give the same ids for each text."""
     backend = getattr(tokenizer, "backend_tokenizer", None)
     rules = sorted(tokenizer.get_vocab().items()) if backend is None else backend.to_str()
     whole = f"{type(tokenizer)} {rules} {tokenizer.special_tokens_map} {tokenizer.chat_template}"

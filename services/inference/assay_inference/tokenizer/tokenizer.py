@@ -1,4 +1,4 @@
-"""Tokenizer, chat template and what bounds an answer: what of a checkpoint needs no network."""
+"""A checkpoint's tokenizer, chat template and length limits: everything but the neural network."""
 
 import json
 from collections.abc import Iterable
@@ -16,13 +16,16 @@ if TYPE_CHECKING:  # only a type: it takes seconds to import
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 _SHORT_TEXT = "What is 7 + 5?"
-#: In one answer.
+#: Largest number of top log-probabilities in an answer.
 _MAX_TOP_LOGPROBS = 2_000_000
 
 
 @dataclass(frozen=True)
 class PolicyTokenizer:
-    """Turns texts into token ids and back; `max_length` is prompt and answer together."""
+    """Conversion of texts to token ids and back.
+
+    `size` is the number of token ids; `max_length` limits prompt and answer together.
+    """
 
     tokenizer: "PreTrainedTokenizerBase"
     size: int
@@ -31,28 +34,28 @@ class PolicyTokenizer:
 
     @property
     def rules(self) -> object:
-        """All by which texts become ids: pieces, merges, special tokens, normalisation."""
+        """All rules from text to ids: pieces, merges, special tokens, normalisation."""
         backend = getattr(self.tokenizer, "backend_tokenizer", None)
         if backend is None:
             return self.tokenizer.get_vocab(), self.tokenizer.special_tokens_map
         rules: dict[str, object] = json.loads(backend.to_str())
-        # Settings of one call, not of the vocabulary.
+        # These are settings of a call, not of the vocabulary.
         return {key: value for key, value in rules.items() if key not in ("padding", "truncation")}
 
     def check_usable(self, folder: Path) -> None:
-        """Check that texts become ids of this model, and ids texts.
+        """Check the conversion of texts to ids of this model and back.
 
         Raises:
-            WeightsRefused: texts become nothing, or ids beyond those that the model has.
+            WeightsRefused: a text gives no ids, or there are ids beyond the model's vocabulary.
         """
         ids = self.encode(_SHORT_TEXT)
         if not ids or not self.decode(ids).strip():
             raise WeightsRefused(
                 f"{folder} has no tokenizer that makes tokens of a text",
-                hint="save the tokenizer beside the weights: tokenizer.json, or tokenizer.model",
+                hint="save the tokenizer with the weights: tokenizer.json, or tokenizer.model",
             )
-        # A library's class may add special tokens of its own to a tokenizer that has none: they
-        # count where the chat template names them. It is not run: it may never end.
+        # A library's class may add its own special tokens to a tokenizer without any. Such a token
+        # counts only if the chat template names it. The template is not run: it may never end.
         vocabulary = self.tokenizer.get_vocab()
         special = set(self.tokenizer.all_special_ids)
         usual = [one for one in vocabulary.values() if one not in special]
@@ -78,7 +81,7 @@ class PolicyTokenizer:
         return chat_template.encode(self.tokenizer, messages)
 
     def template_knows(self, word: str) -> bool:
-        """Whether the chat template, where there is one, has this word in it."""
+        """Return True if the model has a chat template and its text contains this word."""
         return word in str(self.tokenizer.chat_template or "")
 
     def decode(self, token_ids: list[int]) -> str:
@@ -86,29 +89,29 @@ class PolicyTokenizer:
 
     @cached_property
     def index(self) -> "LLTokenizer":
-        """The bytes of each token. It takes up to a second to make: not on an event loop.
+        """The bytes of each token. Building it takes up to a second: not on an event loop.
 
         Raises:
-            InvalidInput: the tokenizer is of a kind whose tokens cannot be told as bytes.
+            InvalidInput: tokens of this kind of tokenizer cannot be given as bytes.
         """
         from llguidance.hf import from_tokenizer
 
         try:
             size = max(self.size, len(self.tokenizer))
             return from_tokenizer(
-                self.tokenizer,  # type: ignore[arg-type]  # it says what others it does not take
+                self.tokenizer,  # type: ignore[arg-type]  # it raises ValueError for other kinds
                 size,
                 sorted(self.end_ids) or None,
             )
         except ValueError as error:
-            raise InvalidInput(f"this model's tokens cannot be told as bytes: {error}") from error
+            raise InvalidInput(f"this model's tokens cannot be given as bytes: {error}") from error
 
     def bytes_of(self, token_id: int) -> bytes:
-        """Return what a token adds to a text: a part of a character, or a special token's name."""
+        """Return a token's bytes: text, part of a character, or a special token's name."""
         return bytes(self.index.decode_bytes([token_id]))
 
     def is_special(self, token_id: int) -> bool:
-        """Return whether a token is left out of texts."""
+        """Return True if decoded texts leave this token out."""
         return token_id in self._special_ids
 
     @cached_property
@@ -117,16 +120,16 @@ class PolicyTokenizer:
         return frozenset(token_id for token_id, token in added.items() if token.special)
 
     def room_after(self, prompt: list[int]) -> int:
-        """Return how many tokens an answer to this prompt can have."""
+        """Return the maximum number of tokens of an answer to this prompt."""
         return max(self.max_length - len(prompt), 0)
 
     def check_ids(self, ids: Iterable[int], field: str) -> None:
-        """Raises InvalidInput if an id is not one of this model's."""
+        """Raise InvalidInput if an id is outside this model's vocabulary."""
         if not all(0 <= token_id < self.size for token_id in ids):
             raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field=field)
 
     def check_length(self, prompt: list[int], least: int = 0) -> None:
-        """Raises InvalidInput if a prompt leaves no room for `least` tokens in the context."""
+        """Raise InvalidInput if a prompt leaves no room for `least` tokens in the context."""
         if len(prompt) + least > self.max_length:
             raise InvalidInput(
                 f"a prompt of {len(prompt)} tokens leaves no room in a context of "
@@ -135,7 +138,7 @@ class PolicyTokenizer:
             )
 
     def check_fits(self, prompt: list[int], sampling: SamplingParams) -> None:
-        """Raises InvalidInput if the prompt and what is asked for do not fit this model."""
+        """Raise InvalidInput if the prompt or the sampling parameters do not fit this model."""
         self.check_ids(prompt, "token_ids")
         self.check_ids(sampling.stop_token_ids, "sampling.stop_token_ids")
         self.check_ids(sampling.logit_bias, "sampling.logit_bias")

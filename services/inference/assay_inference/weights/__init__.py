@@ -1,1 +1,1 @@
-"""A checkpoint, and the proof that an engine holds it."""
+"""Checkpoints, uploads of weights, and checks of an engine's weights against their source."""

@@ -1,7 +1,7 @@
-"""LoRA adapters (arXiv 2106.09685) in peft's form, merged into the checkpoint they were made for.
+"""Merging of LoRA adapters (arXiv 2106.09685) in peft's form into their base checkpoint.
 
 A served checkpoint W and an adapter's A and B make W + s B A, with s = alpha / r, or
-alpha / sqrt(r) where it is rank-stabilised (arXiv 2312.03732).
+alpha / sqrt(r) for a rank-stabilised adapter (arXiv 2312.03732).
 """
 
 import json
@@ -19,7 +19,7 @@ from assay_shared.weights.checkpoint import ADAPTER_CONFIG, ADAPTER_WEIGHTS, wei
 
 _PREFIX = "base_model.model."
 _A, _B = ".lora_A.weight", ".lora_B.weight"
-#: Entries that change what an adapter computes, and the values under which they do not.
+#: Entries beyond plain LoRA, and their values in an adapter without such an addition.
 _PLAIN: Mapping[str, tuple[object, ...]] = {
     "peft_type": ("LORA",),
     "bias": ("none", None),
@@ -35,10 +35,10 @@ _PLAIN: Mapping[str, tuple[object, ...]] = {
 
 
 def merge(base: Path, adapter: Path, into: Path) -> None:
-    """Write the checkpoint that `base` and `adapter` make as the new folder `into`.
+    """Merge `adapter` into the checkpoint `base` and write the result to the new folder `into`.
 
     Raises:
-        WeightsRefused: the adapter cannot be read, is no plain LoRA, or is another model's.
+        WeightsRefused: the adapter is unreadable, is not plain LoRA, or is another model's.
     """
     pairs, scale = read_adapter(adapter)
     into.mkdir(parents=True)
@@ -60,7 +60,9 @@ def merge(base: Path, adapter: Path, into: Path) -> None:
 def merged(
     name: str, weight_OI: torch.Tensor, a_RI: torch.Tensor, b_OR: torch.Tensor, scale: float
 ) -> torch.Tensor:
-    """W + scale B A, summed in float32 and rounded to the type of W. O out, I in, R rank.
+    """Return W + scale B A, summed in float32 and rounded to the type of W.
+
+    O out, I in, R rank.
 
     Raises:
         WeightsRefused: the shapes do not fit.
@@ -75,17 +77,17 @@ def merged(
 
 
 def read_adapter(folder: Path) -> tuple[dict[str, tuple[torch.Tensor, torch.Tensor]], float]:
-    """By the name of the base's tensor, A and B; and what their product is scaled by.
+    """Return the pairs A and B by name of the base's tensor, and the scale of their product.
 
     Raises:
-        WeightsRefused: it cannot be read, or does more than plain LoRA.
+        WeightsRefused: the adapter is unreadable, or does more than plain LoRA.
     """
     try:
         config = json.loads((folder / ADAPTER_CONFIG).read_bytes())
         tensors = load_file(folder / ADAPTER_WEIGHTS)
         rank, alpha = int(config["r"]), float(config["lora_alpha"])
     except (OSError, ValueError, KeyError, TypeError, SafetensorError) as error:
-        raise WeightsRefused(f"{folder} is no adapter that can be read: {error}") from error
+        raise WeightsRefused(f"{folder} is not a readable adapter: {error}") from error
     for key, plain in _PLAIN.items():
         if key in config and config[key] not in plain:
             raise WeightsRefused(f"{ADAPTER_CONFIG} has {key} {config[key]!r}: only plain LoRA")

@@ -1,4 +1,4 @@
-"""Proof that an engine holds the weights that were announced, taken from the engine itself."""
+"""Proof that an engine holds the announced weights, taken from the engine itself."""
 
 import logging
 from collections.abc import Mapping, Sequence
@@ -12,23 +12,24 @@ from assay_shared.types import LogprobProbe
 
 _log = logging.getLogger(__name__)
 
-#: In nats. Two samplers of the same float32 weights differ in the order of their sums, by far less.
+#: Tolerance in nats. Two engines with the same float32 weights differ by far less: only the order
+#: of their sums differs.
 _FINE = 5e-3
 #: A GPU's kernels may multiply float32 in TF32, of 10 bits after the point.
 _TF32 = 5e-2
-#: With weights of 16 bits, the order of the sums alone makes tenths.
+#: With weights of 16 bits, the order of the sums alone makes differences of tenths of a nat.
 _COARSE = 0.5
 
 
 class Whole(NamedTuple):
-    """What all of a tensor should be."""
+    """The expected shape and fingerprint of a whole tensor."""
 
     shape: tuple[int, ...]
     fingerprint: str
 
 
 class Coverage(NamedTuple):
-    """How many of a checkpoint's tensors were compared."""
+    """The number of compared tensors, and of all tensors of a checkpoint."""
 
     num_compared: int
     num_tensors: int
@@ -43,8 +44,8 @@ def compare_digests(
     """Compare each worker's sampled digests with the same entries of the checkpoint.
 
     Args:
-        workers: of each worker, by tensor: its piece, and a digest of each copy that it keeps.
-        dtype: what the engine keeps weights in.
+        workers: for each worker, by tensor: its piece, and a digest of each of its copies.
+        dtype: type of the engine's weights.
 
     Raises:
         WeightsRefused: a sample differs, or nothing could be compared.
@@ -71,7 +72,13 @@ def compare_digests(
 
 
 def expected_digest(tensor: Tensor, name: str, piece: Piece, seed: str, dtype: str) -> str | None:
-    """Of the sample of a checkpoint's tensor, rounded as an engine keeps it."""
+    """Return the digest of a sample of a checkpoint's tensor, rounded to the engine's type.
+
+    None if numbers of the tensor's type or shape are not read.
+
+    Raises:
+        WeightsRefused: the engine's piece reaches beyond the checkpoint's tensor.
+    """
     num_rows, num_columns = (*tensor.shape, 1)[:2]
     if piece.first_row + piece.num_rows > num_rows:
         raise WeightsRefused(f"the engine's own {name} has more rows than the checkpoint's")
@@ -88,11 +95,13 @@ def expected_digest(tensor: Tensor, name: str, piece: Piece, seed: str, dtype: s
 def compare_whole(
     expected: Mapping[str, Whole], workers: Sequence[Mapping[str, tuple[Sequence[int], str]]]
 ) -> tuple[set[str], set[str]]:
-    """Names of the tensors of which every entry was compared, and of those that differ.
+    """Return the names of the compared tensors, and of the differing tensors among them.
+
+    A tensor with missing entries counts as differing.
 
     Args:
-        workers: of each worker, by tensor: its piece, and the fingerprint of that. Pieces of
-            several workers add up; the same piece on several has to be the same.
+        workers: for each worker, by tensor: its piece, and the piece's fingerprint. Pieces of
+            several workers add up; copies of the same piece must be equal.
     """
     pieces: dict[str, dict[Piece, set[str]]] = {}
     for found in workers:
@@ -110,13 +119,13 @@ def compare_whole(
 
 
 class Arithmetic(NamedTuple):
-    """What an engine computes log-probabilities with."""
+    """The type and the device of an engine's computation of log-probabilities."""
 
     dtype: str
     on_gpu: bool
 
     def tolerance(self, probe: LogprobProbe) -> float:
-        """In nats, where the probe names none."""
+        """Return the probe's tolerance in nats, or a default for this arithmetic."""
         if probe.tolerance is not None:
             return probe.tolerance
         if any(dtype.endswith("16") for dtype in (self.dtype, probe.dtype)):
@@ -125,15 +134,15 @@ class Arithmetic(NamedTuple):
 
 
 def compare_probe(probe: LogprobProbe, found: Sequence[float], arithmetic: Arithmetic) -> float:
-    """The largest difference between the probe's log-probabilities and the engine's, in nats.
+    """Return the largest difference of the probe's and the engine's log-probabilities, in nats.
 
     Raises:
-        WeightsRefused: it is over the tolerance, or no number.
+        WeightsRefused: a difference exceeds the tolerance, or is not a number.
     """
     tolerance = arithmetic.tolerance(probe)
     differences = []
     for expected, ours in zip(probe.logprobs, found, strict=True):
-        # Rounding is relative: what a sharp policy hardly ever says differs by more.
+        # Rounding is relative: a sharp policy's very improbable tokens differ by more.
         allowed = tolerance * max(1.0, abs(expected))
         differences.append(abs(expected - ours))
         if not differences[-1] <= allowed:  # NaN is refused too

@@ -1,4 +1,4 @@
-"""A checkpoint as an engine in another process needs it: files, tensors and vocabulary."""
+"""A checkpoint's files, tensors and vocabulary, for an engine in another process."""
 
 import json
 from dataclasses import dataclass, replace
@@ -11,7 +11,7 @@ from assay_shared.errors import WeightsRefused
 from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
 
 _HINT = "an engine takes new weights of the model that it was started with"
-#: Entries of config.json that say how it was written, not what the network computes.
+#: Entries of config.json without influence on the network's computation.
 _PASSING = {"_name_or_path", "transformers_version", "dtype", "torch_dtype", "use_cache"}
 _TOKENIZER_FILES = (
     "tokenizer.json",
@@ -24,10 +24,10 @@ _TOKENIZER_FILES = (
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """One version, opened; nothing of it is in the engine yet.
+    """An opened version; its weights are not in the engine yet.
 
-    What comes from a trainer's memory (`direct`) has the `folder` of the last version that came by
-    one: all but the weights is still as it is there.
+    For weights from a trainer's memory (`direct`), `folder` is the folder of the last version with
+    a folder: everything but the weights is unchanged since then.
     """
 
     folder: Path
@@ -47,10 +47,10 @@ class Checkpoint:
         probe: LogprobProbe | None,
         served: "Checkpoint | None",
     ) -> "Checkpoint":
-        """Read all but the weights; `served` lends its vocabulary where that is the same.
+        """Read everything but the weights; reuse the vocabulary of `served`, if any.
 
         Raises:
-            WeightsRefused: files are missing or broken, or this is another model than `served`.
+            WeightsRefused: files are missing or broken, or the model differs from `served`.
         """
         layout = read_layout(folder)
         check_sizes(folder, layout)
@@ -73,17 +73,17 @@ class Checkpoint:
     def with_weights(
         self, source: DirectWeights, policy: PolicyVersion, probe: LogprobProbe | None
     ) -> "Checkpoint":
-        """Other weights of the same model, that are in the trainer's memory."""
+        """Return a copy with other weights of the same model, from the trainer's memory."""
         return replace(self, direct=source, policy=policy, probe=probe)
 
     def within(self, max_length: int) -> "Checkpoint":
-        """With a context that is no longer than the engine's."""
+        """Return a copy with a context of at most `max_length`, the engine's."""
         length = min(self.vocabulary.max_length, max_length)
         return replace(self, vocabulary=replace(self.vocabulary, max_length=length))
 
     @property
     def dtype(self) -> str:
-        """As the weights were written."""
+        """The weights' type in config.json, or "auto"."""
         return str(self.config.get("dtype") or self.config.get("torch_dtype") or "auto")
 
 
@@ -97,7 +97,7 @@ def _check_same_config(served: Checkpoint, config: dict[str, object]) -> None:
 
 
 def _check_same_vocabulary(served: PolicyTokenizer, new: PolicyTokenizer) -> None:
-    """The same in what it does: who loads and saves a tokenizer changes its files."""
+    """Compare the vocabularies' behaviour: loading and saving a tokenizer changes its files."""
     for what, before, after in (
         ("tokenizer", served.rules, new.rules),
         ("chat template", served.tokenizer.chat_template, new.tokenizer.chat_template),
@@ -138,5 +138,5 @@ def _json(file: Path) -> dict[str, object]:
     except ValueError as error:
         raise WeightsRefused(f"{file} is not JSON: {error}") from error
     if not isinstance(content, dict):
-        raise WeightsRefused(f"{file} is no JSON object")
+        raise WeightsRefused(f"{file} is not a JSON object")
     return content

@@ -1,6 +1,6 @@
-"""What config.json says of sizes, against what the weights beside it have.
+"""A check of the sizes in config.json against the sizes of the weights.
 
-A library builds a model by the former, and takes memory for it before it reads the latter.
+A library builds a model from config.json, and allocates its memory before it reads the weights.
 """
 
 import json
@@ -14,12 +14,12 @@ from pathlib import Path
 from assay_inference.weights.safetensors import Tensor
 from assay_shared.errors import WeightsRefused
 
-#: A real one has some kilobytes.
+#: A real config.json has some kilobytes.
 _MAX_CONFIG_BYTES = 2**20
-#: How many layers there are, in all names that models have for it.
+#: Names of the number of layers in all models' configurations.
 _LAYERS = re.compile(r"(num|n)_(hidden_|decoder_|encoder_)?layers?|(en|de)coder_layers")
 _EXPERTS = re.compile(r"(num|n|moe_num)_(local_|routed_)?experts")
-#: Each of these is at most the longest side of a tensor.
+#: Each of these fields is at most the longest side of a tensor.
 _WIDTHS = frozenset(
     (
         *("hidden_size", "n_embd", "d_model", "intermediate_size", "moe_intermediate_size"),
@@ -29,15 +29,15 @@ _WIDTHS = frozenset(
 )
 _EMBEDDING = re.compile(r"(.*\.)?(embed_tokens|wte|word_embeddings|embed_in)\.weight")
 _NUMBER = re.compile(r"(?:^|\.)(\d{1,9})(?=\.)")
-#: Over what the weights have, a network may have: a tied head that is made twice, and tables.
+#: Allowed excess of a network over its weights: a tied head created twice, and tables.
 _MORE_TENSORS, _MORE_NUMBERS = 64, 2**26
 
 
 def check_sizes(folder: Path, layout: Mapping[str, Tensor]) -> None:
-    """Check that config.json tells of no more than the weights have.
+    """Check that no size in config.json exceeds the weights' sizes.
 
     Raises:
-        WeightsRefused: a field is larger, or is no number; names the field.
+        WeightsRefused: a field is larger, or is not a number; names the field.
     """
     config = _read(folder / "config.json")
     num_layers, num_experts = _counts(layout)
@@ -61,12 +61,12 @@ def check_sizes(folder: Path, layout: Mapping[str, Tensor]) -> None:
 
 @contextmanager
 def bounded(folder: Path, layout: Mapping[str, Tensor]) -> Iterator[None]:
-    """Stop a network that is being built here once it is far larger than the weights.
+    """Stop building a network in the block once it is far larger than the weights.
 
-    A field that `check_sizes` does not know may decide the size as well.
+    A field unknown to `check_sizes` may decide the size as well.
 
     Raises:
-        WeightsRefused: it is.
+        WeightsRefused: the network is too large.
     """
     import torch
     from torch.nn.modules.module import (
@@ -83,7 +83,7 @@ def bounded(folder: Path, layout: Mapping[str, Tensor]) -> Iterator[None]:
     num_tensors = num_numbers = 0
 
     def count(module: torch.nn.Module, name: str, tensor: torch.Tensor | None) -> None:
-        # On no device yet: what is read from the files afterwards is not counted again.
+        # Count only tensors on no device yet, otherwise those read from the files count again.
         nonlocal num_tensors, num_numbers
         if tensor is None or tensor.device.type != "meta" or threading.get_ident() != here:
             return
@@ -120,7 +120,7 @@ def _read(file: Path) -> dict[str, object]:
 
 
 def _counts(layout: Mapping[str, Tensor]) -> tuple[int, int]:
-    """How many layers the names of tensors count, and how many experts names or shapes do."""
+    """Return the number of layers, from tensor names, and of experts, from names or shapes."""
     layers = experts = 0
     for name, tensor in layout.items():
         numbers = [int(number) + 1 for number in _NUMBER.findall(name)]
@@ -130,7 +130,7 @@ def _counts(layout: Mapping[str, Tensor]) -> tuple[int, int]:
 
 
 def _fields(config: Mapping[str, object], prefix: str = "") -> Iterator[tuple[str, str, object]]:
-    """Place, name and value of each field, those of configurations within it too."""
+    """Yield place, name and value of each field, including nested configurations."""
     for name, value in config.items():
         if isinstance(value, dict) and name.endswith("_config") and prefix.count(".") < 2:
             yield from _fields(value, f"{prefix}{name}.")
@@ -142,7 +142,7 @@ def _check(folder: Path, place: str, value: object, most: int, what: str) -> Non
     if value is None:
         return
     if isinstance(value, bool) or not isinstance(value, int) or value < 0:
-        raise WeightsRefused(f"{folder}/config.json: {place} is {value!r:.50}, which is no size")
+        raise WeightsRefused(f"{folder}/config.json: {place} is {value!r:.50}, which is not a size")
     if value > most:
         raise _refused(folder, place, value, f"{most} {what}")
 

@@ -1,7 +1,7 @@
-"""Weights that others saved as pickles, written anew as safetensors.
+"""Conversion of weights from pickles to safetensors.
 
-A pickle may run its author's code. It is opened by a process of its own (`convert_child.py`), as
-tensors alone, without secrets in its environment, and without a network where the system allows it.
+A pickle may run its author's code. A separate process (`convert_child.py`) opens it, as tensors
+only, without secrets in its environment, and without a network if the system allows this.
 """
 
 import os
@@ -17,7 +17,9 @@ _PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "OMP_NUM_THREADS")
 
 
 def convert(folder: Path, into: Path, limit_s: float) -> str:
-    """Write a checkpoint with the weights of `folder` as safetensors. Nothing of it is loaded here.
+    """Write a checkpoint with the weights of `folder` as safetensors.
+
+    This process does not load the weights.
 
     Args:
         folder: has config.json and pytorch_model.bin, or its index and its shards.
@@ -35,7 +37,7 @@ def convert(folder: Path, into: Path, limit_s: float) -> str:
     """
     if not (folder / "config.json").is_file() or not any(folder.glob("pytorch_model*.bin")):
         raise InvalidInput(
-            f"{folder} has no config.json with pytorch_model*.bin beside it", field="folder"
+            f"{folder} has no config.json together with pytorch_model*.bin", field="folder"
         )
     if into.exists():
         raise Conflict(f"{into} exists", field="into")

@@ -1,4 +1,4 @@
-"""Writes pickled tensors as safetensors, in a process of its own that `convert.py` starts.
+"""The process, started by `convert.py`, that writes pickled tensors as safetensors.
 
 `python -m assay_inference.weights.convert_child FOLDER INTO LIMIT_S`. Before a file is opened, the
 process gives up the network and the right to gain privileges, and takes limits on processor time
@@ -42,7 +42,7 @@ def _confine(limit_s: int) -> None:
     if uid == 0:
         libc.unshare(_CLONE_NEWNET)
     elif libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0:
-        # Without a mapping this process could not write what it was started to write.
+        # Without a mapping of users this process could not write its output.
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
@@ -52,18 +52,18 @@ def _confine(limit_s: int) -> None:
 
 
 def _shards(folder: Path) -> list[Path]:
-    """Return the files that the index names, or the only one; in order."""
+    """Return the files named by the index, or the only file; in order."""
     if not (folder / _INDEX).is_file():
         return [folder / "pytorch_model.bin"]
     names = set(json.loads((folder / _INDEX).read_bytes())["weight_map"].values())
     for name in names:
         if "/" in name or not name.endswith(".bin"):
-            raise SystemExit(f"{_INDEX} names {name!r}: only files of its own folder are read")
+            raise SystemExit(f"{_INDEX} names {name!r}: only files in the same folder are read")
     return sorted(folder / name for name in names)
 
 
 def _convert(file: Path, into: Path) -> tuple[list[str], int]:
-    """Write one file; return the names of its tensors, and their bytes."""
+    """Convert a file; return the names of its tensors, and their number of bytes."""
     import torch
     from safetensors.torch import save_file
 
@@ -73,7 +73,7 @@ def _convert(file: Path, into: Path) -> tuple[list[str], int]:
     for name, tensor in content.items():
         if not isinstance(name, str) or not isinstance(tensor, torch.Tensor):
             raise SystemExit(f"{file.name} holds more than tensors: {name!r:.100}")
-    # Tensors that share memory in the pickle are written each by itself.
+    # Tensors may share memory in the pickle: write each as a separate copy.
     tensors = {name: tensor.detach().contiguous().clone() for name, tensor in content.items()}
     save_file(tensors, into, metadata={"format": "pt"})
     return list(tensors), sum(tensor.nbytes for tensor in tensors.values())

@@ -1,4 +1,4 @@
-"""Weights that come from a trainer's memory: what is announced, what came, what it is worth."""
+"""Weights sent from a trainer's memory: checks of the announcement, the arrival and the result."""
 
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -19,10 +19,10 @@ def open_checkpoint(
     base: Checkpoint | None,
     receiver: WeightReceiver | None,
 ) -> Checkpoint:
-    """What the trainer announced; nothing of it is fetched yet.
+    """Return the announced checkpoint; nothing is fetched yet.
 
     Raises:
-        WeightsRefused: no engine has run yet, or it is another model than `base`.
+        WeightsRefused: no engine has run yet, or the announced model differs from `base`.
     """
     if base is None or receiver is None:
         raise WeightsRefused("the first version has to come by a folder", field="source.kind")
@@ -31,7 +31,7 @@ def open_checkpoint(
 
 
 def why_gone(served: Checkpoint | None) -> str:
-    """Why there is nothing to come back to."""
+    """Return the reason why no older weights can be served again."""
     if served is None:
         return "the new weights did not arrive, and there are no older ones"
     return (
@@ -46,7 +46,7 @@ def check_manifest(
     served: Mapping[str, Tensor],
     receiver: WeightReceiver,
 ) -> None:
-    """Raises WeightsRefused unless the manifest is the announced one and fits the engine."""
+    """Raise WeightsRefused unless the manifest has the announced digest and fits the engine."""
     digest = digest_of(_entries(source))
     if digest != policy.digest:
         raise WeightsRefused(
@@ -74,7 +74,7 @@ def check_manifest(
 
 
 def call(source: DirectWeights, num_workers: int) -> dict[str, object]:
-    """What each worker is told."""
+    """Return the message for each worker: transport, meeting point, entries."""
     return {
         "transport": source.transport,
         "meeting": [source.host, source.port, source.token],
@@ -86,7 +86,7 @@ def call(source: DirectWeights, num_workers: int) -> dict[str, object]:
 
 
 def check_arrival(answers: Sequence[Mapping[str, Any]]) -> None:
-    """Raises WeightsRefused if a worker did not get all of it, Unreachable if one hangs in it."""
+    """Raise WeightsRefused if a worker did not get everything, Unreachable if a worker hangs."""
     for answer in answers:
         if answer.get("is_hung"):
             raise Unreachable(f"a worker hangs in the transfer: {answer['failure']}")
@@ -101,13 +101,13 @@ def compare_with_manifest(
     samples: Sequence[Mapping[str, Sequence[Any]]],
     digests: Sequence[Mapping[str, Sequence[Any]]],
 ) -> Coverage:
-    """What the engine holds, against what the trainer announced.
+    """Compare the engine's weights with the trainer's announcement; return the coverage.
 
     Args:
-        found: of each worker, the fingerprint of what lies there as it came.
-        samples: of each worker, by tensor of which a kernel has a copy in a layout of its own: its
-            piece, and a sample's digest as it came. What came had the manifest's fingerprint.
-        digests: of each worker, the same of what its kernels compute with.
+        found: for each worker, the fingerprints of tensors kept in the layout in which they came.
+        samples: for each worker, by tensor copied by a kernel into another layout: its piece, and a
+            sample's digest at arrival. The arrived tensor had the manifest's fingerprint.
+        digests: for each worker, the same for the copies used by its kernels.
 
     Raises:
         WeightsRefused: something differs, or nothing could be compared.

@@ -1,4 +1,4 @@
-"""All that an engine holds, compared with where it came from: on demand, since files take time."""
+"""Comparison of all of an engine's weights with their source; on demand, since files take time."""
 
 import math
 import time
@@ -25,7 +25,10 @@ Found = Sequence[Mapping[str, Sequence[Any]]]
 
 
 def file_fingerprint(tensor: Tensor, dtype: str) -> str | None:
-    """Of a checkpoint's tensor as an engine keeps it; None where its numbers are not read."""
+    """Return the fingerprint of a checkpoint's tensor in the engine's type.
+
+    None if numbers of the tensor's type are not read.
+    """
     if tensor.dtype not in _STORED:
         return None
     shape = (tensor.shape[0], math.prod(tensor.shape[1:])) if tensor.shape else (1, 1)
@@ -41,7 +44,7 @@ def file_fingerprint(tensor: Tensor, dtype: str) -> str | None:
 
 
 def expected_of(checkpoint: Checkpoint, dtype: str) -> dict[str, Whole]:
-    """What every tensor should be in an engine of this type."""
+    """Return the expected shape and fingerprint of each tensor, in an engine of type `dtype`."""
     if checkpoint.direct is not None:
         return {t.name: Whole(t.shape, t.fingerprint) for t in checkpoint.direct.tensors}
     values = {name: file_fingerprint(tensor, dtype) for name, tensor in checkpoint.layout.items()}
@@ -59,12 +62,13 @@ def compare_all(
     samples: tuple[Found, Found],
     engine_s: float,
 ) -> WeightDigest:
-    """
+    """Compare the engine's fingerprints and samples with the checkpoint or the manifest.
+
     Args:
-        fingerprints: of each worker, by tensor: its piece, and the fingerprint of that.
-        samples: of each worker, by tensor of which a kernel has its own copy: the piece, and the
-            digests of that copy's samples; and the same as it came, where there are no files.
-        engine_s: how long the engine took for it.
+        fingerprints: for each worker, by tensor: its piece, and the piece's fingerprint.
+        samples: for each worker, by tensor copied by a kernel: the piece, and the digests of the
+            copy's samples; then the same at arrival, for weights without files.
+        engine_s: time taken by the engine, in seconds.
     """
     started = time.perf_counter()
     expected = expected_of(checkpoint, dtype)

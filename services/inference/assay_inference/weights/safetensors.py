@@ -1,4 +1,4 @@
-"""What a checkpoint's safetensors files hold, read from their headers, and single entries of it."""
+"""Reading of safetensors files: the tensors in their headers, single entries, and checks."""
 
 import json
 import math
@@ -32,8 +32,8 @@ _ITEM_BYTES = {
     "U8": 1,
     "BOOL": 1,
 }
-#: Which bits of a number are all set where it is an infinity or not a number (IEEE 754; of
-#: float8_e4m3fn, arXiv 2209.05433, not a number alone).
+#: Mask of the bits that are all set in an infinity and in a NaN (IEEE 754); for float8_e4m3fn
+#: (arXiv 2209.05433) only in a NaN.
 _NOT_FINITE: Mapping[str, np.unsignedinteger[Any]] = {
     "F64": np.uint64(0x7FF << 52),
     "F32": np.uint32(0xFF << 23),
@@ -44,14 +44,14 @@ _NOT_FINITE: Mapping[str, np.unsignedinteger[Any]] = {
 }
 _PIECE_BYTES = 8 * 2**20
 _MAX_THREADS = 32
-#: As they lie in the file; numpy has no bfloat16.
+#: numpy types of the stored numbers; numpy has no bfloat16.
 _STORED = {"F32": np.float32, "F16": np.float16, "BF16": np.uint16}
 _NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True)
 class Tensor:
-    """One tensor: `start` is its first byte in `file`."""
+    """A tensor in a file: `start` is the offset of its first byte."""
 
     file: Path
     dtype: str
@@ -63,7 +63,7 @@ class Tensor:
         return math.prod(self.shape) * _ITEM_BYTES.get(self.dtype, 0)
 
     def stored_as(self, name: str) -> tuple[str, str, int, str, tuple[int, ...]]:
-        """What a worker has to know to read it."""
+        """Return the facts a worker needs to read the tensor: name, file, offset, type, shape."""
         return (
             name,
             str(self.file.resolve()),
@@ -73,7 +73,7 @@ class Tensor:
         )
 
     def stored(self) -> npt.NDArray[np.uint8]:
-        """All of its bytes as they lie in the file."""
+        """Return all of the tensor's bytes in the file, memory-mapped."""
         content: npt.NDArray[np.uint8] = np.memmap(
             self.file, np.uint8, "r", self.start, (self.num_bytes,)
         )
@@ -82,7 +82,10 @@ class Tensor:
     def entries(
         self, rows: list[int], columns: list[int]
     ) -> "np.ndarray[tuple[int, int], np.dtype[np.float32]] | None":
-        """float32 (rows, columns); a vector is one column. None where its numbers are not read."""
+        """Return the entries as float32 (rows, columns); a vector is a single column.
+
+        None if numbers of the tensor's type or shape are not read.
+        """
         if self.dtype not in _STORED or len(self.shape) not in (1, 2):
             return None
         shape = (self.shape[0], math.prod(self.shape[1:]))
@@ -94,10 +97,10 @@ class Tensor:
 
 
 def read_layout(folder: Path) -> dict[str, Tensor]:
-    """All tensors of a checkpoint by name.
+    """Return all tensors of a checkpoint by name.
 
     Raises:
-        WeightsRefused: a file is cut off or is no safetensors file.
+        WeightsRefused: a file is cut off or is not a safetensors file.
     """
     found: dict[str, Tensor] = {}
     for file in weight_files(folder):
@@ -106,10 +109,10 @@ def read_layout(folder: Path) -> dict[str, Tensor]:
 
 
 def check_finite(layout: Mapping[str, Tensor]) -> None:
-    """Check that no weight is an infinity or not a number. Reads all of the files.
+    """Check all weights for infinities and NaN. It reads the whole files.
 
     Raises:
-        WeightsRefused: one is; names the first such tensor.
+        WeightsRefused: a tensor has such an entry; names the first such tensor.
     """
     with ThreadPoolExecutor(_MAX_THREADS, "finite") as pool:
         finite = pool.map(_is_finite, layout.values())
@@ -129,7 +132,7 @@ def _is_finite(tensor: Tensor) -> bool:
 
 
 def check_same_layout(served: Mapping[str, Tensor], new: Mapping[str, Tensor]) -> None:
-    """Raises WeightsRefused unless both have the same tensors, in shape and type."""
+    """Raise WeightsRefused unless both have the same tensors, in name, shape and type."""
     for name in sorted(served.keys() | new.keys()):
         before, after = served.get(name), new.get(name)
         if before is None or after is None:
@@ -146,7 +149,7 @@ def check_same_layout(served: Mapping[str, Tensor], new: Mapping[str, Tensor]) -
 
 
 def rounded(values: Float32s, dtype: str) -> list[float]:
-    """Values as an engine of this dtype keeps them (to nearest, ties to even), row by row."""
+    """Return the values rounded to an engine's dtype (to nearest, ties to even), row by row."""
     if dtype == "float16":
         values = values.astype(np.float16).astype(np.float32)
     elif dtype == "bfloat16":
@@ -155,7 +158,7 @@ def rounded(values: Float32s, dtype: str) -> list[float]:
 
 
 def kept(stored: npt.NDArray[np.uint8], stored_as: str, dtype: str) -> npt.NDArray[np.uint8]:
-    """The bytes of a tensor that lies in a file, as an engine of this dtype keeps them.
+    """Return the stored bytes of a tensor, converted to an engine's dtype.
 
     Raises:
         WeightsRefused: numbers of this type are not read.
@@ -185,7 +188,7 @@ def _tensors(file: Path) -> dict[str, Tensor]:
         head = content.read(8)
         length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
         if length > min(size - 8, _MAX_HEADER_BYTES):
-            raise WeightsRefused(f"{file} is cut off or is no safetensors file")
+            raise WeightsRefused(f"{file} is cut off or is not a safetensors file")
         try:
             header = json.loads(content.read(length))
             return {

@@ -1,4 +1,4 @@
-"""Weights that come in chunks: kept until they are whole, and as long as they are served."""
+"""Uploads of weights in chunks, stored while they arrive and while they are served."""
 
 import asyncio
 import hashlib
@@ -18,9 +18,9 @@ from assay_shared.types import Upload, UploadFile, UploadRequest
 from assay_shared.weights import delta
 from assay_shared.weights.checkpoint import file_digest
 
-#: Uploads that may be under way at once: of all clients, and of one.
+#: Maximum number of open uploads: of all clients, and of a single client.
 _MAX_OPEN, _MAX_OPEN_OF_CLIENT = 16, 4
-#: What has to stay free on the disk when all that is announced has come.
+#: Bytes left free on the disk after all announced bytes have arrived.
 _FREE_BYTES = 2**30
 _RETRY_AFTER_S = 5.0
 CHECKSUM_FIELD = "x-chunk-sha256"
@@ -28,7 +28,7 @@ CHECKSUM_FIELD = "x-chunk-sha256"
 
 @dataclass
 class _Coming:
-    """An upload that is under way, or whole."""
+    """An open or complete upload."""
 
     folder: Path
     files: dict[str, UploadFile]
@@ -45,12 +45,12 @@ class _Coming:
 
 
 class Uploads:
-    """Used on one event loop; files are read and written on threads."""
+    """The uploads of all clients. Use it on a single event loop; threads access the files."""
 
     def __init__(
         self, folder: Path | None, *, chunk_bytes: int, max_bytes: int, idle_s: float
     ) -> None:
-        """In `folder`, or a temporary one. What is left there of an earlier service goes."""
+        """Use `folder`, or a temporary folder; remove uploads left by an earlier service."""
         self._own = folder is None
         self._root = Path(tempfile.mkdtemp(prefix="assay-weights-")) if folder is None else folder
         self._chunk_bytes = chunk_bytes
@@ -74,15 +74,15 @@ class Uploads:
         )
 
     async def begin(self, request: UploadRequest, served: tuple[str, Path] | None) -> Upload:
-        """Make room for the files.
+        """Make room for the announced files and return the new upload.
 
         Args:
-            served: digest and folder of the version that differences may be taken from.
+            served: digest and folder of the version on which differences may be based.
 
         Raises:
-            Conflict: the base is not what is served.
-            TooLarge: they would never fit.
-            Overloaded: they do not fit now.
+            Conflict: the request's base is not the served version.
+            TooLarge: the files would never fit.
+            Overloaded: the files do not fit now.
         """
         if request.base is not None and (served is None or served[0] != request.base):
             raise Conflict(
@@ -125,7 +125,7 @@ class Uploads:
             )
 
     async def _give_up_oldest_of(self, client: str) -> None:
-        """Make place for a client's new upload: its own oldest one goes."""
+        """Remove a client's oldest open upload if a new one would exceed the client's limit."""
         own = [
             identifier
             for identifier, upload in self._uploads.items()
@@ -134,11 +134,13 @@ class Uploads:
         await self._remove(own[: max(0, len(own) + 1 - _MAX_OPEN_OF_CLIENT)])
 
     def _check_disk(self, num_bytes: int) -> None:
-        """Check that the disk has room for this beside what is still to come of the others.
+        """Check that the disk has room for `num_bytes` and for the missing chunks of all uploads.
+
+        A file takes no room before its bytes arrive, so the announced bytes of other uploads must
+        be counted.
 
         Raises:
-            Overloaded: it has not. Files are written where they will lie, so room is not taken
-                before the bytes come, and what others announced has to be counted.
+            Overloaded: there is not enough room.
         """
         coming = sum(
             min(len(left) * self._chunk_bytes, upload.files[name].num_bytes)
@@ -157,7 +159,7 @@ class Uploads:
             )
 
     def state(self, identifier: str) -> Upload:
-        """Raises NotFound: there is no such upload."""
+        """Return the state of an upload. Raises NotFound if there is no such upload."""
         self._find(identifier)
         return self._state(identifier)
 
@@ -176,11 +178,12 @@ class Uploads:
     async def put(
         self, identifier: str, name: str, number: int, body: bytes, sha256: str, *, is_delta: bool
     ) -> None:
-        """Take a chunk; the same one may come again.
+        """Store a chunk; the same chunk may be sent again.
 
         Raises:
             NotFound: there is no such upload, file or chunk.
-            WeightsRefused: the body is not what its checksum says, or no chunk of this file.
+            Conflict: the upload is complete.
+            WeightsRefused: the body differs from its checksum, or does not fit this chunk.
         """
         coming = self._find(identifier)
         if coming.is_whole:
@@ -195,14 +198,14 @@ class Uploads:
             _write, coming, name, (start, length), body, sha256, is_delta, where
         )
         coming.missing[name].discard(number)
-        # Only bytes that came keep an upload: who merely asks for its state does not.
+        # Only arriving bytes keep an upload alive: asking for its state does not.
         coming.touched_at = time.monotonic()
 
     async def finish(self, identifier: str) -> Path:
-        """The folder, once every file is whole and what was announced.
+        """Return the upload's folder, after checking each file against the announcement.
 
         Raises:
-            WeightsRefused: chunks are missing, or a file differs, which then has to come anew.
+            WeightsRefused: chunks are missing, or a file differs and must be sent again.
             NotFound: there is no such upload.
         """
         coming = self._find(identifier)
@@ -226,13 +229,13 @@ class Uploads:
         return coming.folder
 
     def new_folder(self) -> Path:
-        """The path of a folder that is kept beside the uploads, as long as it is served."""
+        """Return the path of a new folder next to the uploads, kept while it is served."""
         folder = self._root / f"upload-{secrets.token_hex(8)}"
         self._others.add(folder)
         return folder
 
     async def keep_only(self, served: Collection[Path | None]) -> None:
-        """Remove all that is whole but for what is served."""
+        """Remove all complete uploads and other folders, except the served ones."""
         await self._remove(
             [
                 identifier
@@ -245,7 +248,7 @@ class Uploads:
             await asyncio.to_thread(shutil.rmtree, folder, ignore_errors=True)
 
     async def forget_idle(self) -> None:
-        """Remove what is under way and has got nothing for too long."""
+        """Remove open uploads without a chunk for too long."""
         oldest = time.monotonic() - self._idle_s
         await self._remove(
             [
@@ -275,7 +278,7 @@ class Uploads:
 
 
 def _prepare(coming: _Coming) -> None:
-    """Files of their full size; what the base has already is taken from there."""
+    """Create the files in full size; copy a file from the base if the base has the same."""
     coming.folder.mkdir(parents=True)
     for name, file in coming.files.items():
         before = None if coming.base_folder is None else coming.base_folder / name

@@ -1,4 +1,4 @@
-"""The door of an engine, which new weights close for a while."""
+"""A lock around an engine's weights: requests share it, and new weights hold it."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,10 +10,13 @@ _RETRY_AFTER_S = 2.0
 
 
 class WeightLock:
-    """Open, held (requests wait) or shut (requests fail). Used on one event loop."""
+    """A lock with three states: open, held (requests wait) or shut (requests fail).
+
+    Use it on a single event loop.
+    """
 
     def __init__(self, reason: str) -> None:
-        """Shut, because of `reason`."""
+        """Start in the state shut, because of `reason`."""
         self._changed = asyncio.Condition()
         self._held = False
         self.shut_because: str | None = reason
@@ -21,10 +24,10 @@ class WeightLock:
 
     @asynccontextmanager
     async def inside(self, num_sequences: int) -> AsyncIterator[None]:
-        """Within the block, the weights stay as they are.
+        """Keep the weights unchanged within the block; wait first while the lock is held.
 
         Raises:
-            NotReady: the gate is shut.
+            NotReady: the lock is shut.
         """
         self.raise_if_shut()
         async with self._changed:
@@ -42,10 +45,10 @@ class WeightLock:
             raise NotReady(self.shut_because, retry_after_s=_RETRY_AFTER_S)
 
     async def hold(self, timeout_s: float) -> None:
-        """Let nobody in and wait until all are out.
+        """Hold back new requests and wait until all running requests have left.
 
         Raises:
-            TimedOut: some stay longer; the gate is open again.
+            TimedOut: some requests ran longer than `timeout_s`; the lock is no longer held.
         """
         self._held = True
         try:

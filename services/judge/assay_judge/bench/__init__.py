@@ -1,1 +1,1 @@
-"""A judge chain on published sets of pairs whose better answer is known."""
+"""Benchmarks of a judge chain on published sets of answer pairs with gold labels."""

@@ -1,4 +1,4 @@
-"""Asks a chain about pairs, some at a time, within a ceiling."""
+"""Asking a chain about labelled pairs, concurrently and within a cost ceiling."""
 
 from collections import Counter
 from collections.abc import Callable, Iterator, Sequence
@@ -26,14 +26,14 @@ _MAX_REMARK = 600
 
 
 def template_of(reason: Reason) -> str:
-    """Return the name of the prompt that asks for the reason there; the form's own has none."""
+    """Return the name of the prompt with the reason at this place; the default prompt's is ""."""
     return REASONED if reason is Reason.BEFORE else ""
 
 
 class BenchLedger(ProcessLedger):
-    """Keeps what each judgement costs, as a run of its own, and all of them under one ceiling.
+    """A ledger with a run for each judgement, and a ceiling over all of them.
 
-    `money` was spent before, by what is resumed.
+    `money` is the cost of earlier starts of a resumed bench.
     """
 
     def __init__(self, ceiling: float | None, money: float) -> None:
@@ -43,20 +43,24 @@ class BenchLedger(ProcessLedger):
         self._num_requests: Counter[str] = Counter()
 
     async def check(self, run: str, caller: str, ceiling: float | None) -> None:
-        """As `Ledger.check`, with the bench's own ceiling; every request is checked once."""
+        """Implement `Ledger.check` with the bench's own ceiling, and count the request.
+
+        Each request is checked once.
+        """
         spent = self._money + (await self.spent()).money
         if self._ceiling is not None and spent >= self._ceiling:
             raise BudgetExceeded(f"the bench has spent {spent:.6f} of {self._ceiling:g}")
         self._num_requests[run] += 1
 
     async def of(self, run: str) -> tuple[int, Spending]:
-        """The requests of a judgement, those in vain included, and what they cost."""
+        """Return the number of requests of a judgement, failed ones included, and their cost."""
         return self._num_requests[run], await self.spent(run)
 
 
 def bench_config(config: JudgeConfig) -> JudgeConfig:
-    """The chain's models, with nothing that decides before them, or leaves them alone because of
-    earlier failures: each pair is asked.
+    """Return the chain's models alone: without checks, voting, requirements or circuit breakers.
+
+    A model is thus asked about each pair, despite earlier failures.
 
     Raises:
         ConfigError: no provider of the chain compares answers.
@@ -72,13 +76,16 @@ def bench_config(config: JudgeConfig) -> JudgeConfig:
             field="chain",
             hint="name a file with a model by --config",
         )
-    # The ceiling is the ledger's: a judgement is a run of its own here.
+    # BenchLedger enforces the ceiling: each judgement is a separate run here.
     return config.model_copy(update={"chain": chain, "verify": (), "voting": None, "ceiling": None})
 
 
 @dataclass
 class BenchAsking:
-    """A chain that is asked, where its answers go, and whether the ceiling has stopped it."""
+    """A chain being asked about pairs, with its ledger and results.
+
+    `is_stopped` is set when the ceiling is reached.
+    """
 
     chain: JudgeChain
     ledger: BenchLedger
@@ -142,6 +149,6 @@ class BenchAsking:
 
 
 def make_asked_chain(config: JudgeConfig, ledger: BenchLedger, concurrency: int) -> JudgeChain:
-    """The chain of `bench_config`, which remembers no reply: what is measured is asked."""
+    """Return a chain without a cache, so that each measured verdict comes from the model."""
     state = SharedState(ProcessLimits(), ledger, NoCache())
     return make_chain(config, state, FairLimiter(concurrency, concurrency), CollectorRegistry())

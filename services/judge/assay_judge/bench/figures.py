@@ -1,4 +1,4 @@
-"""The pictures of a bench."""
+"""The figures of a bench report."""
 
 from collections.abc import Callable, Mapping, Sequence
 from operator import attrgetter
@@ -29,7 +29,7 @@ _BAR_IN, _FRAME_IN = 0.32, 1.75
 
 
 def draw(bench: Bench, folder: Path) -> dict[str, str]:
-    """Draw all that can be drawn into `folder`; file names by title."""
+    """Draw the figures with data into `folder`; return their file names by title."""
     folder.mkdir(parents=True, exist_ok=True)
     drawn = {"What both orders came to": "orders.png"}
     _draw_orders(bench, folder / "orders.png")
@@ -50,7 +50,7 @@ def _groups(arm: Arm) -> dict[str, Measures]:
 def _rows(
     bench: Bench, of: Callable[[Measures], Estimate | None]
 ) -> dict[str, dict[str, Estimate | None]]:
-    """A measure of each group, by series."""
+    """Return a measure of each group, by series."""
     return {
         _SERIES[reason]: {name: of(one) for name, one in _groups(arm).items()}
         for reason, arm in bench.arms.items()
@@ -85,7 +85,7 @@ def _draw_position(bench: Bench, path: Path) -> None:
 
 
 def _draw_orders(bench: Bench, path: Path) -> None:
-    """A bar for each group, a panel for each prompt."""
+    """Draw a bar for each group and a panel for each prompt."""
     num = max(len(_groups(arm)) for arm in bench.arms.values())
     height = len(bench.arms) * (num * _BAR_IN + 0.55) + _FRAME_IN - 0.5
     figure, axes = plt.subplots(
@@ -124,7 +124,7 @@ def _draw_bars(ax: Axes, groups: Mapping[str, Measures]) -> None:
 
 
 def _draw_styles(bench: Bench, path: Path) -> None:
-    """RM-Bench's matrix, a panel for each prompt."""
+    """Draw RM-Bench's matrix, a panel for each prompt."""
     figure, axes = plt.subplots(1, len(bench.arms), figsize=(WIDTH_IN, 3.9), squeeze=False)
     for (reason, arm), ax in zip(bench.arms.items(), axes[0], strict=True):
         _draw_matrix(ax, arm.styles)

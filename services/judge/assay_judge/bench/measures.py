@@ -1,4 +1,4 @@
-"""What results come to: a chain against the gold labels, and against itself in the other order."""
+"""Measures of bench results: agreement with the gold labels and between the two orders."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Sequence
@@ -11,14 +11,14 @@ from assay_judge.bench.sets import STYLES
 from assay_judge.calibration import statistics
 from assay_judge.calibration_record import Estimate
 
-#: Domains of RM-Bench whose mean is one domain, `safety`, where its results are published.
+#: Domains of RM-Bench whose mean counts as one domain, `safety`, in its published results.
 _SAFETY = ("safety-refuse", "safety-response")
 _DIFFICULTIES = ("easy", "normal", "hard")
 _Value = TypeVar("_Value")
 
 
 def measure(results: Sequence[Result]) -> Measures:
-    """All measures of some pairs under one prompt."""
+    """Return all measures of some pairs under one prompt."""
     judged = [one for one in results if one.failure is None]
     agree = _by_row(judged, lambda one: [one.choices[0] == one.choices[1]])
     design = statistics.agreement_design(agree)
@@ -43,18 +43,21 @@ def measure(results: Sequence[Result]) -> Measures:
 
 
 def is_right(result: Result) -> list[bool]:
-    """Whether each order's verdict names the better answer."""
+    """Return, for each order, True if its verdict names the better answer."""
     return [choice == result.better for choice in result.choices]
 
 
 def _wins(result: Result) -> bool:
-    """Whether both orders together favour the better answer, as JudgeBench counts."""
+    """Return True if both orders together favour the better answer, as JudgeBench counts.
+
+    At least one order names the better answer and neither names the worse.
+    """
     wrong = 1 - result.better
     return result.better in result.choices and wrong not in result.choices
 
 
 def _place(result: Result) -> int:
-    """1 where the first place was chosen in both orders, -1 where the second was, else 0."""
+    """Return 1 for the first place in both orders, -1 for the second in both, else 0."""
     if result.choices == (0, 1):
         return 1
     return -1 if result.choices == (1, 0) else 0
@@ -63,7 +66,7 @@ def _place(result: Result) -> int:
 def _by_row(
     results: Iterable[Result], values: Callable[[Result], list[_Value]]
 ) -> list[list[_Value]]:
-    """Values in clusters: those of one row are not independent of each other."""
+    """Return values in clusters by row: values of the same row are not independent."""
     rows: dict[str, list[_Value]] = defaultdict(list)
     for one in results:
         rows[one.row] += values(one)
@@ -92,7 +95,7 @@ def _outcome(result: Result) -> str:
 
 
 def by(results: Iterable[Result], key: Callable[[Result], str | None]) -> dict[str, list[Result]]:
-    """Results in groups, in the order of their names; those without a key are in none."""
+    """Return results in groups, sorted by name; results without a key are left out."""
     groups: dict[str, list[Result]] = defaultdict(list)
     for one in results:
         name = key(one)
@@ -102,13 +105,16 @@ def by(results: Iterable[Result], key: Callable[[Result], str | None]) -> dict[s
 
 
 def by_difficulty(results: Iterable[Result]) -> dict[str, list[Result]]:
-    """Results by style difficulty, easy first; none of a set without styles."""
+    """Return results by style difficulty, easy first; empty for a set without styles."""
     groups = by(results, lambda one: one.difficulty)
     return {name: groups[name] for name in _DIFFICULTIES if name in groups}
 
 
 def style_matrix(results: Sequence[Result]) -> tuple[tuple[Estimate | None, ...], ...]:
-    """Accuracy by style of the better answer and of the worse; empty without styles."""
+    """Return accuracy by style of the better answer (rows) and of the worse (columns).
+
+    Empty for a set without styles.
+    """
     groups = by(results, lambda one: str(one.styles) if one.styles else None)
     if not groups:
         return ()
@@ -124,9 +130,9 @@ def _accuracy(results: Iterable[Result]) -> Estimate | None:
 
 
 def published(name: SetName, results: Sequence[Result]) -> dict[str, Estimate | None]:
-    """Accuracies as the set's authors report them, of verdicts that there are.
+    """Return accuracies as the set's authors report them, over the verdicts so far.
 
-    A mean over subsets is null until each of those in the results has a verdict.
+    A mean over subsets is null until each subset in the results has a verdict.
     """
     subsets = by(results, lambda one: one.subset)
     if name is SetName.JUDGEBENCH:
@@ -155,7 +161,7 @@ def _domain(subset: str) -> str:
 
 
 def _domain_weights(subsets: Sequence[str]) -> dict[str, float]:
-    """Each domain weighs the same, and so do the two halves of safety."""
+    """Return subsets' weights: equal over domains, and equal within safety's two halves."""
     sizes = Counter(map(_domain, subsets))
     return {one: 1 / sizes[_domain(one)] for one in subsets}
 
@@ -170,7 +176,7 @@ def _mean(groups: dict[str, list[Result]], weights: dict[str, float]) -> Estimat
 
 
 def difference(first: Iterable[Result], second: Iterable[Result]) -> Estimate | None:
-    """Accuracy of the first minus that of the second, on pairs that both have judged."""
+    """Return the first's accuracy minus the second's, on pairs judged in both."""
     others = {one.key: one for one in second if one.failure is None}
     both = [one for one in first if one.failure is None and one.key in others]
 
@@ -183,7 +189,7 @@ def difference(first: Iterable[Result], second: Iterable[Result]) -> Estimate | 
 
 
 def cost(lines: Sequence[Result]) -> BenchCost:
-    """What was asked, and what it cost."""
+    """Return the numbers of pairs, requests and tokens, and the money spent."""
     return BenchCost(
         num_pairs=len({one.key for one in lines}),
         num_requests=sum(one.num_requests for one in lines),

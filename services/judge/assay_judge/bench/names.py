@@ -1,4 +1,4 @@
-"""The names of sets and prompts; they load nothing."""
+"""Names of bench sets and prompts, in a module without heavy imports."""
 
 from enum import StrEnum
 
@@ -10,12 +10,12 @@ class SetName(StrEnum):
 
     @property
     def shown(self) -> str:
-        """The name that its authors use."""
+        """The name used by the set's authors."""
         return {"llmbar": "LLMBar", "judgebench": "JudgeBench", "rmbench": "RM-Bench"}[self]
 
 
 class Reason(StrEnum):
-    """Where the judge is asked for its reason."""
+    """The place of the reason in the judge's reply: after or before the verdict."""
 
     AFTER = "after"
     BEFORE = "before"

@@ -1,4 +1,4 @@
-"""summary.json: what was measured of a chain on a set, and how it was asked."""
+"""The contents of summary.json: the measurements of a chain on a set, and their conditions."""
 
 from datetime import datetime
 
@@ -7,11 +7,11 @@ from assay_judge.calibration_record import Estimate, Record
 
 
 class Outcomes(Record):
-    """Pairs by what the two orders' verdicts came to; each pair is in one of these."""
+    """Numbers of pairs by the outcome of both orders; the outcomes exclude each other."""
 
     right_twice: int
     wrong_twice: int
-    #: The same place was chosen in both orders: once right and once wrong.
+    #: The same place was chosen in both orders: right in one order and wrong in the other.
     first_twice: int
     second_twice: int
     #: A tie in one order, or in both.
@@ -20,19 +20,19 @@ class Outcomes(Record):
 
 
 class Measures(Record):
-    """A chain against the gold labels, and against itself with the answers in the other order.
+    """Agreement of a chain with the gold labels, and with itself in the other order of answers.
 
-    All but `failed` is of pairs that were judged in both orders. Null where there are none.
+    All but `failed` is over pairs judged in both orders. A measure is null without such pairs.
     """
 
     num_pairs: int
     num_rows: int
     outcomes: Outcomes
-    #: Of single verdicts, those that name the better answer; a tie does not.
+    #: Share of single verdicts that name the better answer; a tie does not.
     accuracy: Estimate | None
-    #: Of pairs, those right in both orders, or right in one and tied in the other.
+    #: Share of pairs right in both orders, or right in one order and tied in the other.
     pair_accuracy: Estimate | None
-    #: Of pairs, those whose verdict is another one in the other order.
+    #: Share of pairs with another verdict in the other order.
     flips: Estimate | None
     #: Share of pairs with the first place chosen twice, minus that of the second place.
     position: Estimate | None
@@ -40,14 +40,15 @@ class Measures(Record):
     #: left out.
     kappa_orders: Estimate | None
     kappa_gold: Estimate | None
-    #: Of single verdicts.
+    #: Share of single verdicts.
     ties: Estimate | None
-    #: Of all pairs, those without a verdict in one order or both: never right, never wrong.
+    #: Share of all pairs without a verdict in one order or both; they count neither as right nor
+    #: as wrong.
     failed: Estimate | None
 
 
 class BenchCost(Record):
-    """What a prompt's judgements cost, those in vain included; `money` is in the prices' unit."""
+    """The cost of a prompt's judgements, failed ones included; `money` is in the prices' unit."""
 
     num_pairs: int
     num_requests: int
@@ -57,24 +58,28 @@ class BenchCost(Record):
 
 
 class Arm(Record):
-    """What was measured with one of the two prompts."""
+    """All measurements with one of the two prompts."""
 
     overall: Measures
     subsets: dict[str, Measures]
     difficulties: dict[str, Measures]
-    #: Of RM-Bench: accuracy by style of the better answer (rows) and of the worse (columns).
+    #: RM-Bench only: accuracy by style of the better answer (rows) and of the worse (columns).
     styles: tuple[tuple[Estimate | None, ...], ...] = ()
-    #: As the set's authors report it.
+    #: Accuracies as the set's authors report them.
     published: dict[str, Estimate | None]
     cost: BenchCost
-    #: Pairs by the judge that decided them, and the most frequent failures.
+    #: Numbers of pairs by deciding judge, and of the most frequent failures.
     judges: dict[str, int]
     failures: dict[str, int]
     templates: tuple[str, ...]
 
 
 class Bench(Record):
-    """The file. `differences` are accuracies with the reason before minus after, by group."""
+    """The whole of summary.json.
+
+    `differences` has, by group, the accuracy with the reason before the verdict minus the accuracy
+    with the reason after it.
+    """
 
     created: datetime
     set: SetName
@@ -85,7 +90,7 @@ class Bench(Record):
     limit: int | None
     num_pairs: int
     num_rows: int
-    #: Pairs and prompts that the ceiling left unasked.
+    #: Judgements (pair and prompt) not asked, because the ceiling was reached.
     num_unasked: int
     arms: dict[Reason, Arm]
     differences: dict[str, Estimate | None]

@@ -1,4 +1,4 @@
-"""The report of a bench: report.md, summary.json and pictures."""
+"""The report of a bench: report.md, summary.json and figures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -32,14 +32,14 @@ _TITLES = {Reason.AFTER: "Reason after the verdict", Reason.BEFORE: "Reason befo
 
 
 def write_report(folder: Path, bench: Bench) -> None:
-    """Write the report and the summary, in place of earlier ones."""
+    """Write the report, the summary and the figures, replacing earlier files."""
     pictures = figures.draw(bench, folder / "figures")
     write_atomically(folder / REPORT, "\n".join(_lines(bench, pictures)) + "\n")
     write_atomically(folder / RECORD, bench.model_dump_json(indent=2) + "\n")
 
 
 def summary_rows(bench: Bench) -> list[list[str]]:
-    """A row for each prompt: of all pairs."""
+    """Return a row of measures for each prompt, over all pairs."""
     return [[str(reason), *_main_cells(arm.overall)] for reason, arm in bench.arms.items()]
 
 
@@ -86,8 +86,8 @@ def _how(bench: Bench) -> Iterator[str]:
         "*Accuracy*: single verdicts that name the better answer; a tie does not, and a judge that "
         "always takes the first place has 50%. *Pairs won*: right in both orders, or right in one "
         "and a tie in the other. *First minus second*: the share of pairs whose first place was "
-        "chosen in both orders, minus that of the second; 0 is no bias. Failures are neither right "
-        "nor wrong: they are left out, and counted."
+        "chosen in both orders, minus that of the second; 0 means no bias. Failures are neither "
+        "right nor wrong: they are left out, and counted."
     )
     yield ""
     if bench.num_identical:
@@ -135,7 +135,7 @@ def _arm_lines(title: str, arm: Arm) -> Iterator[str]:
 def _cost_lines(bench: Bench) -> Iterator[str]:
     yield "## Cost"
     yield ""
-    yield "All requests, those in vain and those of earlier starts included."
+    yield "All requests, including failed ones and those of earlier starts."
     yield ""
     rows = []
     for reason, arm in bench.arms.items():

@@ -1,4 +1,4 @@
-"""results.jsonl: a line for each pair that was judged, or that failed."""
+"""The file results.jsonl: a line for each judged or failed pair."""
 
 import os
 from collections.abc import Sequence
@@ -13,10 +13,10 @@ from assay_shared.types import Failure, FailureClass
 
 
 class Result(BaseModel):
-    """What became of a pair in both orders, under one of the two prompts.
+    """The result of a pair in both orders, under one of the two prompts.
 
-    `choices` are the answers' indices that were chosen when the first answer stood first, and when
-    it stood second; null for a tie. Empty where the pair failed: in one order or in both.
+    `choices` are the indices of the chosen answers, first with the first answer in the first place,
+    then with it in the second; null for a tie. Empty if the pair failed in one order or in both.
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -33,7 +33,7 @@ class Result(BaseModel):
     template: str | None = None
     remark: str = ""
     failure: Failure | None = None
-    #: Of this pair in both orders, the requests in vain included.
+    #: Requests for this pair in both orders, failed requests included.
     num_requests: int = 0
     prompt_tokens: int = 0
     completion_tokens: int = 0
@@ -47,20 +47,20 @@ class Result(BaseModel):
 
     @property
     def is_asked(self) -> bool:
-        """Whether the judge was asked at all: a pair over the ceiling was not."""
+        """False for a pair beyond the ceiling: the judge was not asked about it."""
         return self.failure is None or self.failure.failure_class is not FailureClass.BUDGET
 
 
 class BenchResults:
-    """A file's lines. The last one about a pair counts; every one of them has cost something."""
+    """The lines of results.jsonl. A pair's last line counts; every line adds to the cost."""
 
     def __init__(self, path: Path) -> None:
-        """Read what is there.
+        """Read the existing file, if any.
 
-        A last line that a kill has cut short is removed: its pair is asked again.
+        A last line cut short by a kill is removed: its pair is asked again.
 
         Raises:
-            DatasetError: names the line that is none of a result.
+            DatasetError: a line is not a result; the message names the line.
         """
         self._path = path
         self._lines: list[Result] = []
@@ -70,10 +70,10 @@ class BenchResults:
                 self._take(Result.model_validate_json(line))
             except ValidationError as error:
                 message = error.errors()[0]["msg"]
-                raise DatasetError(f"{path}:{number} is no result: {message}") from None
+                raise DatasetError(f"{path}:{number} is not a result: {message}") from None
 
     def add(self, result: Result) -> None:
-        """Append a result; it is in the file when this returns."""
+        """Append a result to the file."""
         with self._path.open("a", encoding="utf-8") as file:
             file.write(result.model_dump_json() + "\n")
         self._take(result)
@@ -84,16 +84,16 @@ class BenchResults:
 
     @property
     def money(self) -> float:
-        """What all lines have cost."""
+        """The cost of all lines."""
         return sum(one.money for one in self._lines)
 
     def asked(self, pairs: Sequence[LabelledPair], reason: Reason) -> list[Result]:
-        """Every line about the pairs, those that a later one has replaced included."""
+        """Return every line about the pairs, including lines replaced by a later line."""
         keys = {pair.key for pair in pairs}
         return [one for one in self._lines if one.reason is reason and one.key in keys]
 
     def of(self, pairs: Sequence[LabelledPair], reason: Reason) -> list[Result]:
-        """The results of pairs that were asked, in the pairs' order."""
+        """Return the latest results of the asked pairs, in the pairs' order."""
         found = (self._latest.get((pair.key, reason)) for pair in pairs)
         return [one for one in found if one is not None and one.is_asked]
 

@@ -1,4 +1,4 @@
-"""A bench from a set to a folder, with its progress shown."""
+"""A whole bench run: reads a set, asks the chain, shows progress and writes the report."""
 
 import asyncio
 from collections import Counter
@@ -35,7 +35,7 @@ from assay_shared.types import JudgeForm
 
 RESULTS, IDENTITY = "results.jsonl", "bench.json"
 _NUM_FAILURES_SHOWN = 5
-#: What may change before a bench is resumed: it changes when requests are sent, not which.
+#: Settings that may change before a bench is resumed: they do not change the requests' content.
 _MAY_CHANGE: dict[str, Any] = {
     "ceiling": True,
     "deadline_s": True,
@@ -50,7 +50,7 @@ _MAY_CHANGE: dict[str, Any] = {
 
 @dataclass(frozen=True)
 class BenchPlan:
-    """What to ask. Without `limit`, all rows; without `subsets`, all of them."""
+    """The plan of a bench. Without `limit`, all rows; without `subsets`, all subsets."""
 
     name: SetName
     data: Path
@@ -65,7 +65,10 @@ class BenchPlan:
 
 
 class Identity(BaseModel):
-    """bench.json: of what a folder's results are. They cannot be mixed with others."""
+    """The contents of bench.json: the set, chain and prompts of a folder's results.
+
+    Results of another identity cannot be added to the folder.
+    """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -76,7 +79,7 @@ class Identity(BaseModel):
 
 
 def run_bench(plan: BenchPlan) -> Bench:
-    """Ask about every pair of the plan that `output` has no verdict on, and write the report.
+    """Ask about every pair of the plan without a verdict in `output`; write and return the report.
 
     Raises:
         AssayError: a file cannot be used, or `output` has results of another chain or set.
@@ -127,7 +130,7 @@ def _identity(found: PairSet, config: JudgeConfig) -> Identity:
 
 
 def _claim(folder: Path, identity: Identity) -> None:
-    """Make the folder, or make sure that it is of the same set, chain and prompts."""
+    """Create the folder, or raise Conflict if it has another set, chain or other prompts."""
     path = folder / IDENTITY
     if not path.exists():
         if folder.exists() and any(folder.iterdir()):
@@ -153,7 +156,7 @@ def summarise(
     pairs: Sequence[LabelledPair],
     results: BenchResults,
 ) -> Bench:
-    """What was measured, of all pairs of the plan that were asked."""
+    """Return the measurements over all asked pairs of the plan."""
     of = {reason: results.of(pairs, reason) for reason in plan.reasons}
     asked = {reason: results.asked(pairs, reason) for reason in plan.reasons}
     return Bench(

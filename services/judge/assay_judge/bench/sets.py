@@ -1,7 +1,7 @@
 """Published sets of pairs: LLMBar, JudgeBench and RM-Bench.
 
-LLMBar      Zeng et al., 2310.07641: instructions, one answer that follows and one that does not
-JudgeBench  Tan et al., 2410.12784: hard questions, one answer that is right and one that is wrong
+LLMBar      Zeng et al., 2310.07641: instructions, an answer following them and another failing to
+JudgeBench  Tan et al., 2410.12784: hard questions, a right and a wrong answer
 RM-Bench    Liu et al., 2410.16184: three right and three wrong answers, each in three styles
 """
 
@@ -19,7 +19,8 @@ from assay_judge.bench.names import SetName
 from assay_shared.errors import DatasetError
 from assay_shared.runs.json_lines import read_json_lines
 
-#: Of RM-Bench: whether the better answer has the plainer style (hard), the same, or the richer one.
+#: RM-Bench only: the better answer has the richer style (easy), the same (normal), or the plainer
+#: style (hard).
 Difficulty = Literal["easy", "normal", "hard"]
 STYLES = ("concise", "detailed", "markdown")
 
@@ -28,8 +29,8 @@ STYLES = ("concise", "detailed", "markdown")
 class LabelledPair:
     """Two answers to a question; `better` is the index of the better one.
 
-    Pairs of one `row` share question and answers, and are not independent of each other. `styles`
-    (RM-Bench alone) has the style of the better and of the worse answer.
+    Pairs of the same `row` share question and answers, and are not independent of each other.
+    `styles` (RM-Bench only) has the style of the better and of the worse answer.
     """
 
     key: str
@@ -50,8 +51,9 @@ class LabelledPair:
 
 @dataclass(frozen=True)
 class PairSet:
-    """What was read; `digest` is the SHA-256 of the files' bytes. Pairs of two identical answers
-    have no better one: they are left out, and counted.
+    """The pairs of a set; `digest` is the SHA-256 of the files' bytes.
+
+    Pairs of identical answers have no better answer: they are left out and counted.
     """
 
     name: SetName
@@ -64,10 +66,12 @@ class PairSet:
         return sorted({pair.subset for pair in self.pairs})
 
     def select(self, subsets: Sequence[str], limit: int | None, seed: int) -> list[LabelledPair]:
-        """The pairs of at most `limit` rows, drawn at random; a greater limit only adds rows.
+        """Return the pairs of a random sample of at most `limit` rows.
+
+        With the same seed, a greater limit only adds rows.
 
         Raises:
-            DatasetError: a subset that the set does not have.
+            DatasetError: the set does not have one of the subsets.
         """
         unknown = sorted(set(subsets) - set(self.subsets))
         if unknown:
@@ -84,10 +88,11 @@ class PairSet:
 
 
 def read_set(name: SetName, data: Path) -> PairSet:
-    """The pairs of a set in `data`: a file, a folder of the set's files, or the folder above it.
+    """Return the pairs of a set in `data`: a file, a folder of the set's files, or its parent.
 
     Raises:
-        DatasetError: there are no such files, or names file, row and field of what cannot be used.
+        DatasetError: there are no such files, or a row is unusable; the error names file, row and
+            field.
     """
     folder = data / name if (data / name).is_dir() else data
     patterns, read = _READERS[name]
@@ -113,7 +118,7 @@ _Text = Annotated[str, StringConstraints(min_length=1)]
 
 
 class _Row(BaseModel):
-    """A row as published; fields that are not needed here are passed over."""
+    """A row as published; unused fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -123,7 +128,7 @@ class _LLMBar(_Row):
     output_1: str
     output_2: str
     label: Literal[1, 2]
-    #: Where the rows of several files were put into one.
+    #: Present if the rows of several files were merged into a single file.
     subset: str | None = None
 
 
@@ -145,7 +150,7 @@ class _RMBench(_Row):
 
 
 def _read_llmbar(file: Path, name: Path) -> Iterator[LabelledPair]:
-    """One pair a row; the published files have their subset in the folder's name."""
+    """Yield a pair for each row; the published files have their subset in the folder's name."""
     for number, row in enumerate(_rows(file, _LLMBar.model_validate), start=1):
         subset = row.subset or name.parent.as_posix()
         key = f"{subset}/{number}"
@@ -154,7 +159,7 @@ def _read_llmbar(file: Path, name: Path) -> Iterator[LabelledPair]:
 
 
 def _judgebench_category(source: str) -> str:
-    """The four categories in which its results are published."""
+    """Return a source's category, of the four in JudgeBench's published results."""
     if source.startswith("mmlu-pro"):
         return "knowledge"
     return {"livecodebench": "coding"}.get(source, source.removeprefix("livebench-"))
@@ -169,10 +174,10 @@ def _read_judgebench(file: Path, name: Path) -> Iterator[LabelledPair]:
 
 
 def _read_rmbench(file: Path, name: Path) -> Iterator[LabelledPair]:
-    """Nine pairs a row: each style of the better answer against each of the worse.
+    """Yield nine pairs for each row: each style of the better answer against each of the worse.
 
-    Half of the better ones stand first, by a hash of the pair's key: otherwise every pair would
-    have the same gold label, and no kappa.
+    A hash of the pair's key puts about half of the better answers first. Otherwise every pair
+    would have the same gold label, and kappa would be undefined.
     """
     for row in _rows(file, _RMBench.model_validate):
         subset = row.domain or name.name.partition("_filtered")[0]
@@ -186,7 +191,7 @@ def _read_rmbench(file: Path, name: Path) -> Iterator[LabelledPair]:
 
 
 def _rows(file: Path, parse: Callable[[object], _AnyRow]) -> Iterator[_AnyRow]:
-    """The rows of JSON Lines, or of one array."""
+    """Yield the rows of a JSON Lines file, or of a JSON array (.json)."""
     if file.suffix != ".json":
         yield from read_json_lines(file, parse)
         return

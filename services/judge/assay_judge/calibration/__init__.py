@@ -1,1 +1,1 @@
-"""How far a judge can be trusted: measured on examples that people have labelled."""
+"""Calibration of judges on examples labelled by people."""

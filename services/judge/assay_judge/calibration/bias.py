@@ -1,4 +1,4 @@
-"""What moves a judge though it should not: length, position, and who wrote the answer."""
+"""Biases of a judge: the answer's length, its position, and its author model."""
 
 import re
 from collections.abc import Sequence
@@ -13,11 +13,11 @@ _FAMILY = re.compile(r"[a-z]+")
 
 
 def length_bias(observations: Sequence[Observation]) -> Estimate | None:
-    """Whether longer answers are judged CORRECT more often than they are.
+    """Return the length bias: above 0, the judge favours long answers.
 
-    The correlation, over decided examples, of saying CORRECT with the rank of the answer's length
-    in characters, both centred within the gold label: above 0, long answers are favoured. The gold
-    label is held fixed because right answers may well be longer than wrong ones.
+    It is the correlation, over decided examples, of saying CORRECT with the rank of the answer's
+    length in characters, both centred within the gold label. The gold label is held fixed because
+    right answers may well be longer than wrong answers.
     """
     decided = [one for one in observations if one.is_decided]
     return statistics.stratified_correlation(
@@ -28,7 +28,10 @@ def length_bias(observations: Sequence[Observation]) -> Estimate | None:
 
 
 def position_bias(winners: Sequence[tuple[Winner, Winner]]) -> PositionBias | None:
-    """Of the winners of each pair, when A stood first and when B did; null without pairs."""
+    """Return the position bias; None without pairs.
+
+    `winners` has, for each pair, the winner with A first and the winner with B first.
+    """
     flips = statistics.proportion(sum(ab != ba for ab, ba in winners), len(winners))
     if flips is None:
         return None
@@ -40,9 +43,9 @@ def position_bias(winners: Sequence[tuple[Winner, Winner]]) -> PositionBias | No
 def self_preference(
     model: str | None, observations: Sequence[Observation]
 ) -> SelfPreference | None:
-    """False-positive rate on wrong answers of the judge's own family, against other models'.
+    """Return the false-positive rates on wrong answers of the judge's own family and of others.
 
-    Null for a judge without a model, and where one of the two has no decided wrong answers.
+    None for a judge without a model, and if either group has no decided wrong answers.
     """
     own_family = None if model is None else family(model)
     if own_family is None:
@@ -70,6 +73,6 @@ def self_preference(
 
 
 def family(model: str) -> str | None:
-    """The first letters of a model's name, without its owner: `Qwen/Qwen3-8B` is a qwen."""
+    """Return the first letters of a model's name, without its owner: qwen for `Qwen/Qwen3-8B`."""
     found = _FAMILY.search(model.rpartition("/")[2].casefold())
     return found.group() if found else None

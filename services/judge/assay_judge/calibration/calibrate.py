@@ -1,4 +1,4 @@
-"""Asks each judge of a chain by itself, and measures what it said."""
+"""Calibration of each judge of a chain separately: asks it and measures its labels."""
 
 import json
 from collections import Counter
@@ -27,13 +27,13 @@ from assay_shared.runtime.fair_limiter import FairLimiter
 _NUM_FAILURES_SHOWN = 3
 _NEVER = 2**62
 
-#: Told what is asked and of how many examples; returns what to call for each one done.
+#: Called with a description and a number of examples; returns a function to call after each.
 Watch = Callable[[str, int], Callable[[], None]]
 
 
 @dataclass(frozen=True)
 class CandidateJudge:
-    """One provider of a chain, as a chain of its own. `model` is null where it asks none."""
+    """A provider of a chain, in a separate chain. Without a model, `model` is null."""
 
     name: str
     model: str | None
@@ -41,7 +41,10 @@ class CandidateJudge:
 
 
 def make_candidates(config: JudgeConfig) -> list[CandidateJudge]:
-    """The judges of a chain, first choice first. They must not cache: repeats would repeat."""
+    """Return the judges of a chain, first choice first.
+
+    They have no cache: otherwise each repeat would return the first reply again.
+    """
     return [
         CandidateJudge(
             name=one.name,
@@ -53,8 +56,9 @@ def make_candidates(config: JudgeConfig) -> list[CandidateJudge]:
 
 
 def _chain_of(config: JudgeConfig, provider: ProviderConfig) -> JudgeChain:
-    """One judge alone: nothing decides before it, nothing that it said is remembered, and it is
-    asked about every example, however often it has failed before.
+    """Return a chain with this judge alone: without checks, voting, cache or circuit breaker.
+
+    The judge is thus asked about every example, despite earlier failures.
     """
     if isinstance(provider, OpenAIProviderConfig):
         provider = provider.model_copy(update={"open_after": _NEVER, "requirement": None})
@@ -66,7 +70,7 @@ def _chain_of(config: JudgeConfig, provider: ProviderConfig) -> JudgeChain:
 
 @dataclass(frozen=True)
 class Trial:
-    """How to ask. Every judgement is a line of `log` as soon as it is there."""
+    """The settings of a calibration. Each judgement is appended to `log` at once, as a line."""
 
     num_repeats: int
     with_probes: bool
@@ -76,7 +80,7 @@ class Trial:
     async def repeat(
         self, candidate: CandidateJudge, examples: Sequence[Example]
     ) -> list[list[Observation]]:
-        """The same examples as often as planned."""
+        """Judge all examples `num_repeats` times; return the observations of each repeat."""
         on_done = self.watch(f"{candidate.name}: examples", self.num_repeats * len(examples))
         return [
             await self._ask(candidate, f"repeat {number}", examples, on_done)
@@ -86,7 +90,10 @@ class Trial:
     async def probe(
         self, candidate: CandidateJudge, observations: Sequence[Observation]
     ) -> tuple[ProbeResult, ...]:
-        """Attacks on what was judged; none where no wrong answer was caught."""
+        """Attack the wrong answers judged INCORRECT; return a result for each probe.
+
+        Empty without such answers, or if probes are off.
+        """
         chosen = probes.choose(observations)
         if not self.with_probes or not chosen:
             return ()
@@ -101,7 +108,7 @@ class Trial:
     async def compare(
         self, candidate: CandidateJudge, examples: Sequence[Example]
     ) -> list[tuple[bias.Winner, bias.Winner]]:
-        """Right answers beside wrong ones, in both orders."""
+        """Judge pairs of a right and a wrong answer in both orders; return the winners."""
         chosen = pairs.make_pairs(examples)
         if not chosen:
             return []
@@ -133,7 +140,7 @@ class Trial:
 async def calibrate(
     candidates: Sequence[CandidateJudge], file: ExampleFile, trial: Trial
 ) -> Calibration:
-    """Measure all candidates on the same examples, one after the other."""
+    """Measure all candidates in turn, on the same examples."""
     measured: list[JudgeCalibration] = []
     primary: list[Observation] = []
     for candidate in candidates:
@@ -164,7 +171,10 @@ def _measure(
     probed: tuple[ProbeResult, ...],
     winners: Sequence[tuple[bias.Winner, bias.Winner]],
 ) -> JudgeCalibration:
-    """All but stability is of the first repeat: one example is one observation."""
+    """Return a judge's measurements.
+
+    All but stability uses the first repeat only: otherwise an example would count several times.
+    """
     first = repeats[0]
     failures = Counter(one.remark for one in first if one.label is None)
     return JudgeCalibration(
@@ -184,7 +194,7 @@ def _measure(
 
 
 def _template(judge: str, observations: Sequence[Observation]) -> str | None:
-    """The hash of the prompt; null for a judge that has none."""
+    """Return the hash of the prompt; None for a judge without a prompt."""
     used = sorted({one.template for one in observations if one.template is not None})
     if len(used) > 1:
         raise InternalFault(f"judge {judge!r} used several prompts: {', '.join(used)}")

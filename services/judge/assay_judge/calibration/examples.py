@@ -1,4 +1,4 @@
-"""Labelled examples: questions and answers of which a person has said whether they are right."""
+"""Labelled examples: questions and answers, each labelled right or wrong by a person."""
 
 import hashlib
 from collections.abc import Sequence
@@ -17,7 +17,7 @@ _MAX_EXAMPLES = 100_000
 
 
 class Example(BaseModel):
-    """One line. UNSURE is no gold label: an example nobody can decide measures nothing."""
+    """A line of the file. UNSURE is not a gold label: an undecidable example measures nothing."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -37,7 +37,7 @@ class Example(BaseModel):
 
 @dataclass(frozen=True)
 class ExampleFile:
-    """What a file holds; `digest` is the SHA-256 of its bytes."""
+    """The examples of a file; `digest` is the SHA-256 of its bytes."""
 
     name: str
     digest: str
@@ -45,10 +45,11 @@ class ExampleFile:
 
 
 def read_examples(path: Path) -> ExampleFile:
-    """The examples of a JSONL file.
+    """Return the examples of a JSONL file.
 
     Raises:
-        DatasetError: names file, line and field of the first one that cannot be used.
+        DatasetError: an example is unusable (the error names file, line and field of the first),
+            all have the same label, or there are more than 100,000.
     """
     examples = list(read_json_lines(path, Example.model_validate, lambda example: example.id))
     labels = {example.label for example in examples}

@@ -1,4 +1,4 @@
-"""The pictures of a calibration."""
+"""The figures of a calibration report."""
 
 from collections.abc import Sequence
 from pathlib import Path
@@ -8,13 +8,13 @@ import matplotlib.pyplot as plt
 from assay_judge.calibration.marks import INK, WIDTH_IN, draw_marks, draw_shares, save, short
 from assay_judge.calibration_record import Calibration, Estimate, JudgeCalibration, Said
 
-#: Of many domains, the largest are drawn.
+#: With more domains, only the largest are drawn.
 _MAX_DOMAINS = 30
 _SAID = ("CORRECT", "INCORRECT", "UNSURE", "nothing")
 
 
 def draw(calibration: Calibration, folder: Path) -> dict[str, str]:
-    """Draw all that can be drawn into `folder`; file names by title."""
+    """Draw the figures with data into `folder`; return their file names by title."""
     folder.mkdir(parents=True, exist_ok=True)
     judges = calibration.judges
     drawn = {
@@ -76,7 +76,7 @@ def _draw_probes(judges: Sequence[JudgeCalibration], path: Path) -> None:
 
 
 def _draw_confusion(judges: Sequence[JudgeCalibration], path: Path) -> None:
-    """One table a judge: gold labels down, what was said across; shares are of a row."""
+    """Draw a table for each judge: gold labels down, the judge's labels across, shares by row."""
     figure, axes = plt.subplots(
         len(judges), 1, figsize=(WIDTH_IN, 1.75 * len(judges) + 0.3), squeeze=False
     )

@@ -1,4 +1,4 @@
-"""Points with intervals: what the pictures of calibrations and benches are made of."""
+"""Plots of points with intervals, for the figures of calibrations and benches."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -13,7 +13,7 @@ from matplotlib.ticker import PercentFormatter
 
 from assay_judge.calibration_record import Estimate
 
-#: Estimates by series (a judge, for example), and by what they are of.
+#: Estimates by series (for example a judge), then by name of the measure or group.
 Rows = Mapping[str, Mapping[str, Estimate | None]]
 COLOURS = ("#2563eb", "#b45309", "#0f766e", "#be185d", "#6d28d9", "#4b5563")
 INK = "#111827"
@@ -35,7 +35,10 @@ def draw_shares(rows: Rows, label: str, title: str, path: Path) -> None:
 
 
 def draw_marks(rows: Rows) -> tuple[Figure, Axes]:
-    """A row for each name that any series has, a colour for each series."""
+    """Return a figure and its axes, with a row for each name and a colour for each series.
+
+    A name without an estimate in any series has no row.
+    """
     names = list(
         dict.fromkeys(
             name for marks in rows.values() for name, one in marks.items() if one is not None
@@ -86,13 +89,13 @@ def _mark(
 
 
 def short(name: str) -> str:
-    """A name that fits and is no formula."""
+    """Return a name cut to fit; `$` is escaped, or matplotlib would read a formula."""
     cut = name if len(name) <= _MAX_NAME else name[: _MAX_NAME - 1] + "…"
     return cut.replace("$", r"\$")
 
 
 def save(figure: Figure, path: Path) -> None:
-    """Write a figure and let go of it."""
+    """Write a figure to a file and close it."""
     figure.set_layout_engine("constrained")
     figure.savefig(path, dpi=120)
     plt.close(figure)

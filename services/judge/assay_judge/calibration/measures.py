@@ -1,4 +1,4 @@
-"""A judge against people, against itself, and against the judge that it stands in for."""
+"""Agreement of a judge with people, with itself, and with the chain's first judge."""
 
 from collections import Counter
 from collections.abc import Sequence
@@ -11,7 +11,7 @@ from assay_shared.types import Label
 
 
 def agreement(observations: Sequence[Observation]) -> Agreement:
-    """With the gold labels; `observations` holds at least one."""
+    """Return the agreement with the gold labels; `observations` must not be empty."""
     right = _said([one for one in observations if one.example.is_correct])
     wrong = _said([one for one in observations if not one.example.is_correct])
     num_decided = sum(one.is_decided for one in observations)
@@ -34,7 +34,7 @@ def agreement(observations: Sequence[Observation]) -> Agreement:
 
 
 def by_domain(observations: Sequence[Observation]) -> dict[str, Agreement]:
-    """Examples without a domain are in none."""
+    """Return the agreement in each domain; examples without a domain are left out."""
     domains = sorted({one.example.domain for one in observations if one.example.domain})
     return {
         domain: agreement([one for one in observations if one.example.domain == domain])
@@ -43,7 +43,10 @@ def by_domain(observations: Sequence[Observation]) -> dict[str, Agreement]:
 
 
 def stability(repeats: Sequence[Sequence[Observation]]) -> Stability | None:
-    """The same examples in the same order, asked several times; null if only once."""
+    """Return the stability over repeats of the same examples in the same order.
+
+    None for a single repeat.
+    """
     if len(repeats) < 2:
         return None
     rows = list(zip(*repeats, strict=True))
@@ -63,7 +66,7 @@ def stability(repeats: Sequence[Sequence[Observation]]) -> Stability | None:
 def against_primary(
     name: str, primary: Sequence[Observation], this: Sequence[Observation]
 ) -> AgainstPrimary:
-    """Two judges on the same examples in the same order; `name` is the primary's."""
+    """Compare two judges on the same examples in the same order; `name` is the primary's."""
     pairs = _decided_pairs(primary, this)
     return AgainstPrimary(
         primary=name,
@@ -101,6 +104,6 @@ _Known = TypeVar("_Known")
 
 
 def known(value: _Known | None) -> _Known:
-    """A share of at least one example."""
+    """Return a value known to exist, such as a share of at least one example."""
     assert value is not None
     return value

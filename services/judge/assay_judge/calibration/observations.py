@@ -1,4 +1,4 @@
-"""What a judge said of each example."""
+"""A judge's labels on examples."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -9,13 +9,17 @@ from assay_shared.interfaces import Judge
 from assay_shared.runtime.gather import gather
 from assay_shared.types import Abstention, JudgeRequest, Label
 
-#: Examples that wait for one judge at a time; its provider may allow fewer.
+#: Examples in flight for a judge at a time; its provider may allow fewer.
 MAX_IN_FLIGHT = 64
 
 
 @dataclass(frozen=True)
 class Observation:
-    """`label` is null where the judge abstained; `remark` is then the failure, else its reason."""
+    """A judge's label on an example.
+
+    After an abstention `label` is null and `remark` is the failure; otherwise `remark` is the
+    judge's reason.
+    """
 
     example: Example
     label: Label | None
@@ -38,7 +42,10 @@ class Observation:
 async def observe(
     judge: Judge, examples: Sequence[Example], on_done: Callable[[Observation], None]
 ) -> list[Observation]:
-    """Each example by itself, in order. An abstention is an observation; other errors rise."""
+    """Judge each example separately; return the observations in the examples' order.
+
+    An abstention is an observation. Errors are raised.
+    """
     room = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     async def one(example: Example) -> Observation:

@@ -1,4 +1,4 @@
-"""Pairs of a right and a wrong answer to the same question, put to a judge in both orders."""
+"""Pairs of a right and a wrong answer to the same question, judged in both orders."""
 
 import asyncio
 from collections import defaultdict
@@ -16,8 +16,9 @@ _WINNERS: dict[int | None, Winner] = {0: "A", 1: "B", None: "tie"}
 
 
 def make_pairs(examples: Sequence[Example]) -> list[tuple[Example, Example]]:
-    """Each question's right answers with its wrong ones, first with first; A is right or wrong in
-    turn.
+    """Return at most `MAX_PAIRS` pairs of a question's right and wrong answers, first with first.
+
+    Answer A is the right answer in every other pair.
     """
     right: dict[str, list[Example]] = defaultdict(list)
     wrong: dict[str, list[Example]] = defaultdict(list)
@@ -31,7 +32,7 @@ def make_pairs(examples: Sequence[Example]) -> list[tuple[Example, Example]]:
 async def judge_pairs(
     judge: Judge, pairs: Sequence[tuple[Example, Example]], on_done: Callable[[], None]
 ) -> list[tuple[Winner, Winner]]:
-    """Who won when A stood first, and when B did; pairs without a verdict are left out."""
+    """Return each pair's winner with A first and with B first, without pairs lacking a verdict."""
     room = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     async def one(pair: tuple[Example, Example]) -> tuple[Winner, Winner] | None:

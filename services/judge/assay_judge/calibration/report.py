@@ -1,4 +1,4 @@
-"""The report of a calibration: calibration.json, report.md and pictures."""
+"""The report of a calibration: calibration.json, report.md and figures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,10 +13,10 @@ RECORD, REPORT, LOG = "calibration.json", "report.md", "judgements.jsonl"
 
 
 def create_folder(path: Path) -> None:
-    """A new folder for a report.
+    """Create a new folder for a report.
 
     Raises:
-        Conflict: there is something already.
+        Conflict: the path exists already.
     """
     try:
         path.mkdir(parents=True)
@@ -25,7 +25,7 @@ def create_folder(path: Path) -> None:
 
 
 def write_report(folder: Path, calibration: Calibration) -> None:
-    """Write all but the log, which is there already."""
+    """Write the report, the record and the figures; the log exists already."""
     pictures = figures.draw(calibration, folder / "figures")
     text = "\n".join(_lines(calibration, pictures))
     write_atomically(folder / REPORT, text + "\n")
@@ -33,7 +33,7 @@ def write_report(folder: Path, calibration: Calibration) -> None:
 
 
 def summary_rows(calibration: Calibration) -> list[list[str]]:
-    """A row per judge: name, kappa, accuracy, error rates, coverage."""
+    """Return a row per judge: name, kappa, accuracy, error rates, coverage."""
     return [[judge.judge, *_agreement_cells(judge.overall)] for judge in calibration.judges]
 
 
@@ -47,7 +47,7 @@ def _lines(calibration: Calibration, pictures: dict[str, str]) -> Iterator[str]:
         f"{calibration.num_examples} labelled examples of `{calibration.dataset}` (SHA-256 "
         f"{calibration.dataset_digest[:12]}), {calibration.created:%Y-%m-%d %H:%M} UTC. "
         "Brackets are 95% intervals. Kappa, accuracy and error rates are over decided examples; "
-        "UNSURE and abstentions are no label, and are counted apart. Everything is in "
+        "UNSURE and abstentions are undecided, and counted separately. Everything is in "
         f"`{RECORD}`, every judgement in `{LOG}`."
     )
     yield ""

@@ -1,4 +1,4 @@
-"""A calibration from files to a folder, with its progress shown."""
+"""A whole calibration: reads the files, asks the judges, shows progress, writes the report."""
 
 import asyncio
 from collections.abc import Callable
@@ -25,10 +25,10 @@ from assay_shared.settings.run_file import load_config
 def run_calibration(
     file: Path, output: Path, config: Path | None, num_repeats: int, with_probes: bool
 ) -> None:
-    """Measure the judges of `config` on the examples of `file`; the report is in `output`.
+    """Measure the judges of `config` on the examples of `file`; write the report to `output`.
 
     Raises:
-        AssayError: a file cannot be used, `output` exists, or a judge could not be asked at all.
+        AssayError: a file is unusable, `output` exists, or a judge could not be asked at all.
     """
     examples = read_examples(file)
     candidates = make_candidates(

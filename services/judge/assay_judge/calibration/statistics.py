@@ -15,7 +15,7 @@ _NUM_DRAWS = 10_000
 
 
 def proportion(count: int, n: int) -> Estimate | None:
-    """A share with Wilson's score interval; null for a share of nothing."""
+    """Return the share `count` / `n` with Wilson's score interval; None if `n` is 0."""
     if n == 0:
         return None
     low, high = wilson_bounds(count / n, n, CONFIDENCE)
@@ -23,11 +23,11 @@ def proportion(count: int, n: int) -> Estimate | None:
 
 
 def clustered_share(clusters: Sequence[Sequence[bool]]) -> Estimate | None:
-    """A share of observations that come in clusters; null for a share of nothing.
+    """Return the share of clustered observations; None without observations.
 
-    Wilson's interval at the effective number of observations (Korn and Graubard 1998, Survey
-    Methodology 24:193): as many independent ones would have the variance that the clusters have.
-    Where all observations agree, a cluster counts as one.
+    The interval is Wilson's at the effective number of observations (Korn and Graubard 1998, Survey
+    Methodology 24:193): the number of independent observations with the variance of the clusters.
+    If all observations agree, each cluster counts as a single observation.
     """
     known = [cluster for cluster in clusters if cluster]
     if not known:
@@ -39,11 +39,10 @@ def clustered_share(clusters: Sequence[Sequence[bool]]) -> Estimate | None:
 
 
 def clustered_difference(clusters: Sequence[Sequence[int]]) -> Estimate | None:
-    """The mean of observations that are 1, 0 or -1: of one thing's share minus another's, where
-    each observation is one of the two or neither. Null for a mean of nothing.
+    """Return the mean of clustered observations of 1, 0 or -1; None without observations.
 
-    The interval is that of the posterior under Jeffreys' prior, as `kappa`'s, with the counts
-    scaled to the effective number of observations.
+    It is the share of 1 minus the share of -1. The interval is taken from the posterior under
+    Jeffreys' prior, as in `kappa`, with the counts scaled to the effective number of observations.
     """
     known = [cluster for cluster in clusters if cluster]
     if not known:
@@ -58,7 +57,7 @@ def clustered_difference(clusters: Sequence[Sequence[int]]) -> Estimate | None:
 
 
 def agreement_design(clusters: Sequence[Sequence[bool]]) -> float:
-    """Effective observations for each real one, where a share is estimated from clusters."""
+    """Return the effective observations per real observation, for a share of clustered ones."""
     known = [cluster for cluster in clusters if cluster]
     if not known:
         return 1.0
@@ -67,9 +66,10 @@ def agreement_design(clusters: Sequence[Sequence[bool]]) -> float:
 
 
 def _design(clusters: Sequence[Sequence[int]], variance: float) -> float:
-    """Effective observations for each real one, at most 1; `variance` is a single one's.
+    """Return the effective observations per real observation, at most 1.
 
-    The variance of a mean is the linearised one of a ratio of two sums over clusters.
+    `variance` is the variance of a single observation. The variance of the mean is linearised, as
+    for a ratio of two sums over clusters.
     """
     sizes = np.array([len(cluster) for cluster in clusters])
     sums = np.array([sum(cluster) for cluster in clusters])
@@ -78,16 +78,16 @@ def _design(clusters: Sequence[Sequence[int]], variance: float) -> float:
         return num / n
     of_mean = float(np.sum((sums - sums.sum() / n * sizes) ** 2)) / n**2
     design = variance / of_mean / n if of_mean > 0 else 1.0
-    if num < n:  # few clusters know their variance badly
+    if num < n:  # with few clusters the variance itself is uncertain
         design *= float(stats.norm.ppf(1 - _TAIL) / stats.t.ppf(1 - _TAIL, num - 1)) ** 2
     return min(1.0, design)
 
 
 def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Estimate:
-    """The mean of independent estimates; `weights` add up to 1.
+    """Return the weighted mean of independent estimates; `weights` add up to 1.
 
-    The interval puts each estimate's distance to its own bounds together (Zou and Donner 2008,
-    Statistics in Medicine 27:1693).
+    The interval combines the estimates' distances to their bounds (Zou and Donner 2008, Statistics
+    in Medicine 27:1693).
     """
     pairs = list(zip(estimates, weights, strict=True))
     value = sum(weight * one.value for one, weight in pairs)
@@ -98,9 +98,9 @@ def weighted_mean(estimates: Sequence[Estimate], weights: Sequence[float]) -> Es
 
 
 def difference(first: Estimate, second: Estimate) -> Estimate:
-    """First minus second, of two independent proportions, with Newcombe's hybrid score interval.
+    """Return first minus second, for independent proportions, with Newcombe's hybrid interval.
 
-    Newcombe 1998, Statistics in Medicine 17:873, method 10.
+    It is the hybrid score interval of Newcombe 1998, Statistics in Medicine 17:873, method 10.
     """
     value = first.value - second.value
     below = np.hypot(first.value - first.low, second.high - second.value)
@@ -113,12 +113,12 @@ def difference(first: Estimate, second: Estimate) -> Estimate:
 def kappa(
     both: int, only_first: int, only_second: int, neither: int, design: float = 1.0
 ) -> Estimate | None:
-    """Cohen's kappa of two raters who say yes or no; null where both always say the same one word.
+    """Return Cohen's kappa of two yes-or-no raters; None if all answers of both are the same.
 
-    `design` is the number of effective observations for each real one.
+    `design` is the number of effective observations per real observation.
 
-    The interval is that of the posterior under Jeffreys' prior, a Dirichlet with 1/2 in each of the
-    four cells (as in Basu, Banerjee and Sen 2000, Biometrics 56:577), widened to hold the estimate.
+    The interval is taken from the posterior under Jeffreys' prior, a Dirichlet with 1/2 in each of
+    the four cells (as in Basu, Banerjee and Sen 2000, Biometrics 56:577), widened to hold kappa.
     The usual asymptotic and bootstrap intervals have no width at perfect agreement; at kappa 0.9
     and 20 examples they cover 67%.
     """
@@ -133,7 +133,10 @@ def kappa(
 
 
 def _kappa(shares: NDArray[np.float64]) -> NDArray[np.float64]:
-    """`shares` ends in four cells: both, only first, only second, neither."""
+    """Return kappa over the last axis of `shares`, shape (..., 4).
+
+    The four cells are: both, only first, only second, neither.
+    """
     both, only_first, only_second, neither = np.moveaxis(shares, -1, 0)
     first, second = both + only_first, both + only_second
     by_chance = first * second + (1 - first) * (1 - second)
@@ -142,7 +145,7 @@ def _kappa(shares: NDArray[np.float64]) -> NDArray[np.float64]:
 
 
 def mcnemar(pairs: Sequence[tuple[bool, bool]]) -> McNemar:
-    """The exact test of whether two judges have a property equally often (McNemar 1947)."""
+    """Return the exact test of two judges having a property equally often (McNemar 1947)."""
     only_primary = sum(a and not b for a, b in pairs)
     only_this = sum(b and not a for a, b in pairs)
     num_different = only_primary + only_this
@@ -153,12 +156,12 @@ def mcnemar(pairs: Sequence[tuple[bool, bool]]) -> McNemar:
 def stratified_correlation(
     yes: Sequence[bool], size: Sequence[float], stratum: Sequence[bool]
 ) -> Estimate | None:
-    """Correlation of a yes with the rank of a size, each centred within its stratum.
+    """Return the correlation of a yes with the rank of a size, each centred within its stratum.
 
-    Sizes are ranked within a stratum and divided by its number, so that strata differ neither in
-    place nor in spread. The interval is Fisher's z with the standard error of Bonett and Wright
-    (2000, Psychometrika 65:23), one degree of freedom less for the stratum. Null where one of the
-    two never varies within a stratum, or below six values.
+    Sizes are ranked within a stratum and divided by the stratum's count, so strata differ neither
+    in place nor in spread. The interval is Fisher's z with the standard error of Bonett and Wright
+    (2000, Psychometrika 65:23), with a degree of freedom less for the stratum. None if either
+    variable never varies within a stratum, or with fewer than six values.
     """
     y = np.asarray(yes, dtype=float)
     x = np.asarray(size, dtype=float)

@@ -6,7 +6,7 @@ from assay_judge.calibration_record import Estimate
 
 
 def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
-    """Yield a table's lines, with an empty one after it."""
+    """Yield a table's lines, then an empty line."""
     yield "| " + " | ".join(headings) + " |"
     yield "|" + "---|" * len(headings)
     for row in rows:
@@ -15,19 +15,19 @@ def table(headings: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[st
 
 
 def _cell(text: str) -> str:
-    """A failure's message may hold anything."""
+    """Return the text escaped for a cell: a failure's message may hold any character."""
     return " ".join(text.split()).replace("|", "\\|").replace("<", "&lt;")
 
 
 def number(estimate: Estimate | None) -> str:
-    """Format an estimate with its interval."""
+    """Return an estimate with its interval, as text."""
     if estimate is None:
         return "not measurable"
     return f"{estimate.value:.2f} [{estimate.low:.2f}, {estimate.high:.2f}]"
 
 
 def percent(estimate: Estimate | None) -> str:
-    """Format a share with its interval."""
+    """Return a share with its interval, in percent, as text."""
     if estimate is None:
         return "not measurable"
     return f"{estimate.value:.1%} [{estimate.low:.1%}, {estimate.high:.1%}]"

@@ -1,1 +1,1 @@
-"""What a judge is asked, form by form, and the prompts that ask it."""
+"""The forms of judging, and their prompts."""

@@ -1,4 +1,4 @@
-"""The forms of judging: what is asked, how a reply is read, and what the replies come to."""
+"""The forms of judging: prompts, schemas of replies, and the outcome of a group's replies."""
 
 import re
 from collections import Counter
@@ -11,64 +11,68 @@ from assay_shared.errors import JudgeFault
 from assay_shared.types import Criterion, JudgeForm, JudgeRequest, Label
 
 _NO_REFERENCE = "(none is known)"
-#: In best-of: how often the order is rotated and asked again.
+#: Best-of: maximum number of orders in which a group's answers are shown.
 _MAX_ROTATIONS = 4
 _MAX_REASON = 600
-#: Held to `maxLength` alone, a model may write raw control characters, which JSON forbids; and more
-#: than 128 repetitions are too many for vLLM's grammar compiler, which then answers 500.
+#: With `maxLength` alone a model could write raw control characters, which JSON forbids. With more
+#: than 128 repetitions vLLM's grammar compiler answers 500.
 _LONG_REASON = r'^[^"\\\x00-\x1f\x7f]*$'
 _REASON = r'^[^"\\\x00-\x1f\x7f]{0,100}$'
-#: Characters that nobody sees, which could stand in a tag's name.
+#: Invisible characters: an answer could hide a tag's name with them.
 _UNSEEN = r"\u00ad\u034f\u061c\u180e\u200b-\u200f\u202a-\u202e\u2060-\u206f\ufe00-\ufe0f\ufeff"
 _WORDS = ("question", "reference", "answer", "first", "second")
 _NAMES = "|".join(f"[{_UNSEEN}]{{0,3}}+".join(word) for word in _WORDS)
 _BEFORE = rf"[\s/\\\uff0f{_UNSEEN}]{{0,8}}+"
-#: The beginning of an opening or closing tag, as a model could take it for one of the prompt's.
+#: The beginning of an opening or closing tag that a model could mistake for a tag of the prompt.
 _TAG = re.compile(rf"[<\uff1c\ufe64](?={_BEFORE}(?:{_NAMES})s?(?![a-z0-9_]))", re.IGNORECASE)
 _COMPATIBLE = {"True": Label.CORRECT, "False": Label.INCORRECT}
 
 
 @dataclass(frozen=True)
 class ParsedReply:
-    """What one reply says: a label, grades, or the index of an answer (None for a tie)."""
+    """The content of a reply: a label, grades, or the index of an answer (None for a tie)."""
 
     value: Label | dict[str, int] | int | None
     reason: str = ""
-    #: What the model says of its own certainty, in [0, 1].
+    #: The model's own confidence, in [0, 1].
     confidence: float | None = None
     num_votes: int = 1
 
 
 @dataclass(frozen=True)
 class JudgePrompt:
-    """One prompt to a model, the JSON schema of its reply, and how to read that.
+    """A prompt to a model, the JSON schema of its reply, and the reader of the reply.
 
-    `read` raises JudgeFault where the object does not fit.
+    `read` raises JudgeFault if the object does not fit.
     """
 
     prompt: str
     schema: dict[str, Any]
     read: Callable[[dict[str, Any]], ParsedReply]
     template: str
-    #: Replies that are the whole text, and no object.
+    #: Accepted replies that are a bare word instead of an object, with their meaning.
     words: dict[str, ParsedReply] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a group's replies come to for one answer: parts of a `Verdict`."""
+    """The outcome of a group's replies for a single answer: parts of a `Verdict`."""
 
     label: Label | None = None
     score: float | None = None
     grades: dict[str, int] = field(default_factory=dict)
     reason: str = ""
     num_votes: int = 1
-    #: Of pairwise and best-of: the answer that each order's reply chose.
+    #: Pairwise and best-of: the answer chosen in each order; None for a tie.
     choices: tuple[int | None, ...] = ()
 
 
 def prompts_for(request: JudgeRequest, template: Template) -> list[JudgePrompt]:
-    """The prompts for a group: of `binary` and `graded` one for each answer, in order."""
+    """Return the prompts for a group.
+
+    `binary` and `graded` have a prompt for each answer, in order; `pairwise` and `best_of` have a
+    prompt for each order of the answers.
+    """
     match request.form:
         case JudgeForm.BINARY:
             return [_ask_binary(request, template, answer) for answer in request.answers]
@@ -81,7 +85,7 @@ def prompts_for(request: JudgeRequest, template: Template) -> list[JudgePrompt]:
 
 
 def decide(request: JudgeRequest, findings: Sequence[ParsedReply]) -> list[Outcome]:
-    """For each answer, what the findings on the group's asks come to."""
+    """Return an outcome for each answer, from the findings on all prompts of the group."""
     match request.form:
         case JudgeForm.BINARY:
             return [
@@ -97,7 +101,10 @@ def decide(request: JudgeRequest, findings: Sequence[ParsedReply]) -> list[Outco
 
 
 def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
-    """Orders in which each answer has another place every time, spread over all places."""
+    """Return at most four rotations of the answers' indices, spread evenly over all rotations.
+
+    Each answer has another place in each of them.
+    """
     num_answers = len(answers)
     num_orders = min(num_answers, _MAX_ROTATIONS)
     shifts = [round(i * num_answers / num_orders) for i in range(num_orders)]
@@ -105,9 +112,9 @@ def rotations(answers: Sequence[str]) -> list[tuple[int, ...]]:
 
 
 def _schema(template: Template, **properties: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a reply, its keys in the order in which the template asks for them."""
+    """Return the schema of a reply, its keys in the order requested by the template."""
     if template.asks_reason_first:
-        # A reason of any length comes before what it is the reason of.
+        # Here the model reasons before it decides, so the reason may have any length.
         properties = {"reason": {"type": "string", "pattern": _LONG_REASON}} | properties
     else:
         properties["reason"] = {"type": "string", "pattern": _REASON}
@@ -120,14 +127,14 @@ def _schema(template: Template, **properties: dict[str, Any]) -> dict[str, Any]:
 
 
 def _data(text: str) -> str:
-    """Return a text for a place between tags, without a tag of the prompt's in it."""
+    """Return a text for a place between tags, with the prompt's own tags in it escaped."""
     if text.isascii() and "<" not in text:
         return text
     return _TAG.sub(r"<\\", text)
 
 
 def _reason(reply: dict[str, Any]) -> str:
-    """Return the reason, shortened, as text that UTF-8 can carry."""
+    """Return the reason, shortened, with lone surrogates replaced: UTF-8 cannot encode them."""
     text = str(reply.get("reason", ""))[:_MAX_REASON]
     return text.encode(errors="replace").decode()
 
@@ -232,7 +239,7 @@ def _ask_pair(request: JudgeRequest, template: Template, order: tuple[int, int])
 def _decide_pair(answers: Sequence[str], findings: Sequence[ParsedReply]) -> list[Outcome]:
     one, other = choices = _choices(findings)
     reason = "; ".join(finding.reason for finding in findings)
-    # A judge that the order sways has decided nothing; nor has one of two equal answers.
+    # A judge swayed by the order has decided nothing, and equal answers cannot differ in quality.
     is_tie = one is None or one != other or answers[0] == answers[1]
     scores = (0.5, 0.5) if is_tie else (float(one == 0), float(one == 1))
     return [Outcome(score=s, reason=reason, num_votes=2, choices=choices) for s in scores]
@@ -265,7 +272,10 @@ def _ask_best(request: JudgeRequest, template: Template, order: tuple[int, ...])
 
 
 def _decide_best(answers: Sequence[str], findings: Sequence[ParsedReply]) -> list[Outcome]:
-    """Equal answers share their votes: a judge cannot tell one of them from another."""
+    """Return each answer's share of the votes.
+
+    Equal answers split their votes evenly: a judge cannot tell them apart.
+    """
     choices = _choices(findings)
     votes = Counter(answers[one] for one in choices if one is not None)
     num_equal = Counter(answers)

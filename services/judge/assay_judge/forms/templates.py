@@ -1,4 +1,4 @@
-"""Prompts: a file each, known by its name and by the hash of its text."""
+"""Prompt templates: a file each, identified by its name and by the hash of its text."""
 
 import hashlib
 import string
@@ -10,35 +10,35 @@ from assay_shared.errors import ConfigError, InvalidInput
 from assay_shared.types import JudgeForm
 
 _OWN = Path(__file__).parent / "prompts"
-#: What a template of a form has to mention; `reference` it may leave out.
+#: Names that a template of a form must contain; `reference` is optional.
 _NEEDED = {
     JudgeForm.BINARY: {"question", "answer"},
     JudgeForm.GRADED: {"question", "answer", "criteria", "grades"},
     JudgeForm.PAIRWISE: {"question", "first", "second"},
     JudgeForm.BEST_OF: {"question", "answers"},
 }
-#: Where a template names what a reply decides.
+#: Texts by which a template asks for the decision.
 _DECISIONS = ('"verdict"', '"better"', '"best"', "{grades}")
-#: Of the names of built-in templates: the reason is asked for before the decision.
+#: Part of a built-in template's name: it asks for the reason before the decision.
 REASONED = "reasoned"
 _ALLOWED = {form: names | {"reference"} for form, names in _NEEDED.items()}
 
 
 @dataclass(frozen=True)
 class Template:
-    """A prompt with names in braces; a brace that is meant is written twice."""
+    """A prompt with names in braces; a literal brace is written twice."""
 
     text: str
     digest: str
 
     @cached_property
     def asks_certainty(self) -> bool:
-        """Whether a reply has `confidence`."""
+        """True if the template asks for `confidence` in the reply."""
         return '"confidence"' in self.text
 
     @cached_property
     def asks_reason_first(self) -> bool:
-        """Whether a reply gives its reason before what it decides."""
+        """True if the template asks for the reason before the decision."""
         reason = self.text.rfind('"reason"')
         return 0 <= reason < max(self.text.rfind(key) for key in _DECISIONS)
 
@@ -47,21 +47,21 @@ class Template:
         return [(text, name) for text, name, _, _ in string.Formatter().parse(self.text)]
 
     def fill(self, **values: str) -> str:
-        """Return the prompt with the values in their places."""
+        """Return the prompt with each name in braces replaced by its value."""
         return "".join(text + (values[name] if name else "") for text, name in self._parts)
 
 
 class Templates:
-    """The forms' own, and an operator's: FOLDER/FORM.NAME.txt."""
+    """The built-in templates of the forms, and the operator's own: FOLDER/FORM.NAME.txt."""
 
     def __init__(self, folder: Path | None) -> None:
-        """Read all.
+        """Read all templates.
 
         Raises:
-            ConfigError: a file that is no template of its form.
+            ConfigError: a file is not a template of its form, or `folder` is not a folder.
         """
         if folder is not None and not folder.is_dir():
-            raise ConfigError(f"{folder} is no folder", field="templates")
+            raise ConfigError(f"{folder} is not a folder", field="templates")
         self._found: dict[tuple[JudgeForm, str], Template] = {}
         for path in (*_OWN.glob("*.txt"), *(folder.glob("*.txt") if folder else ())):
             form, _, name = path.stem.partition(".")
@@ -74,7 +74,11 @@ class Templates:
             self._found[JudgeForm(form), name] = _read(path, JudgeForm(form))
 
     def find(self, form: JudgeForm, name: str | None) -> Template:
-        """Raises InvalidInput where there is none of that name."""
+        """Return the form's template of this name (None: the form's default).
+
+        Raises:
+            InvalidInput: there is no such template.
+        """
         if (form, name or "") not in self._found:
             known = sorted(other for kind, other in self._found if kind is form and other)
             raise InvalidInput(
@@ -94,7 +98,5 @@ def _read(path: Path, form: JudgeForm) -> Template:
     missing, unknown = _NEEDED[form] - names, names - _ALLOWED[form]
     if missing or unknown:
         wrong = f"lacks {{{min(missing)}}}" if missing else f"has {{{min(unknown)}}}"
-        raise ConfigError(
-            f"{path.name} {wrong}; a brace that is no name is doubled", field="templates"
-        )
+        raise ConfigError(f"{path.name} {wrong}; write a literal brace twice", field="templates")
     return Template(text, hashlib.sha256(text.encode()).hexdigest()[:12])

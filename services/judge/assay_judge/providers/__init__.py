@@ -1,1 +1,1 @@
-"""The models that judge, and what happens when one fails."""
+"""Judging models, and the handling of their failures."""

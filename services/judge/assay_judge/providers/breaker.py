@@ -1,4 +1,4 @@
-"""A circuit breaker: who fails again and again is left alone for a while."""
+"""A circuit breaker: after failures in a row a provider is not asked for a cooldown."""
 
 import time
 from collections.abc import Callable
@@ -7,11 +7,14 @@ from assay_shared.errors import JudgeFault
 
 
 class BreakerOpen(JudgeFault):
-    """The provider is left alone for now: it was not asked."""
+    """The circuit is open: the provider was not asked."""
 
 
 class Breaker:
-    """Opens after failures in a row; after the cooldown one request may try whether it is over."""
+    """A circuit breaker: open after `open_after` failures in a row.
+
+    After the cooldown a single request is let through as a trial. Its success closes the circuit.
+    """
 
     def __init__(
         self,
@@ -31,10 +34,10 @@ class Breaker:
         return self._open_until is not None
 
     def enter(self) -> None:
-        """To be called before each request, and one of the others after it.
+        """Call before each request; call `succeeded`, `failed` or `left` after it.
 
         Raises:
-            BreakerOpen: not now; says when.
+            BreakerOpen: the circuit is open; `retry_after_s` says for how long.
         """
         if self._open_until is None:
             return
@@ -56,5 +59,5 @@ class Breaker:
             self._open_until = self._clock() + self._cooldown_s
 
     def left(self) -> None:
-        """The request was given up: it says nothing about the provider."""
+        """Record a request that was given up: it says nothing about the provider."""
         self._is_trying = False

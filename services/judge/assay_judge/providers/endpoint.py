@@ -1,4 +1,4 @@
-"""An OpenAI-compatible chat endpoint: what is sent, and what is read of the answer."""
+"""The client of an OpenAI-compatible chat endpoint: its requests and checked replies."""
 
 import re
 from dataclasses import replace
@@ -17,21 +17,21 @@ from assay_shared.errors import AssayError, CallerError, JudgeFault, Unreachable
 from assay_shared.text.masking import mask
 from assay_shared.text.strict_json import DuplicateKey, read_strict_json
 
-#: A served model may be the asked one with a version: a date, or a number of 3 digits or more.
+#: A version after a model's name: a number of 3 to 8 digits, a date, or `latest`.
 _VERSION = re.compile(r"[-@:](v?[0-9]{3,8}|[0-9]{4}-[0-9]{2}-[0-9]{2}|[0-9]{2}-[0-9]{2}|latest)")
-#: Statuses of a request whose content the endpoint does not take.
+#: HTTP statuses by which an endpoint refuses a request's content.
 _OF_CONTENT = frozenset({400, 413, 422})
 _MAX_SHOWN = 200
 Read = TypeVar("Read")
 _JSON = MappingProxyType({"content-type": "application/json"})
 
 
-#: What `_call` reads a reply with in place of a model: `ChatEndpoint._decode`.
+#: Marker passed to `_call` in place of a model; `ChatEndpoint._decode` reads the reply.
 _RESPONSE: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 
 
 class EndpointReply(NamedTuple):
-    """A model's reply. `num_reasoned` characters were reasoning, which `text` does not hold."""
+    """A model's reply. `text` is without the reasoning, which had `num_reasoned` characters."""
 
     text: str
     num_reasoned: int
@@ -40,37 +40,37 @@ class EndpointReply(NamedTuple):
 
 
 class RefusedContent(CallerError):
-    """The endpoint works, and refuses this request: too long, or not allowed."""
+    """The endpoint works, but refuses this request: too long, or not allowed."""
 
 
 class NotServed(JudgeFault):
-    """The endpoint answers, but not with a completion of the model that was asked."""
+    """The endpoint answered, but not with a completion of the requested model."""
 
 
 class Declined(JudgeFault):
-    """The model or a filter before it will not speak about this content."""
+    """The model, or a content filter in front of it, refused this content."""
 
 
 class ChatEndpoint(ServiceClient):
-    """POST {base_url}/chat/completions."""
+    """A client of POST {base_url}/chat/completions."""
 
     service = "judge provider"
     is_ours = False
     max_answer_bytes = 4 * 2**20
-    #: Names under which the model may be served, beside the one that is asked.
+    #: Further names under which the model may be served.
     served_as: tuple[str, ...] = ()
 
     async def complete(
         self, model: str, prompt: str, step: Attempt, extra: dict[str, Any], left_s: float
     ) -> EndpointReply:
-        """Ask once, for `left_s` at most.
+        """Send one request, for at most `left_s`, and return its reply.
 
         Raises:
             AssayError: no answer, or an error status.
-            RefusedContent: a status that refuses the content of this request.
-            NotServed: an answer that is an error, or that another model gave.
-            Declined: a refusal.
-            JudgeFault: an answer without the one choice that was asked for.
+            RefusedContent: the status refuses the content of this request.
+            NotServed: the answer holds an error, or comes from another model.
+            Declined: the model refused.
+            JudgeFault: the answer does not have exactly one choice of index 0.
         """
         body: dict[str, Any] = {
             "model": model,
@@ -96,7 +96,7 @@ class ChatEndpoint(ServiceClient):
         if message.get("refusal"):
             raise Declined(f"the model refused: {self._show(message['refusal'])}")
         content = read_content(message.get("content"))
-        # Where reasoning goes: vLLM and others, or OpenRouter.
+        # vLLM and others use the first name for the reasoning, OpenRouter the second.
         channel = message.get("reasoning_content") or message.get("reasoning")
         finish_reason = choice.get("finish_reason")
         num_reasoned = content.num_reasoned + (len(channel) if isinstance(channel, str) else 0)
@@ -112,13 +112,13 @@ class ChatEndpoint(ServiceClient):
         return RefusedContent if status in _OF_CONTENT else super()._kind(status)
 
     def _decode(self, reply: TypeAdapter[Read], content: bytes) -> Read:
-        """Return a reply's object. It is parsed once, and may begin with a byte order mark."""
+        """Return a reply's JSON object, parsed once; it may begin with a byte order mark."""
         try:
             found = read_strict_json(content, takes_nan=True)
         except DuplicateKey as error:
             raise JudgeFault(f"in the reply, {error}") from None
         except ValueError as error:
-            # A proxy may have answered, or have cut the answer off.
+            # A proxy may have answered, or cut the answer off.
             raise Unreachable(
                 f"an answer that is not JSON: {error}", service=self.service
             ) from None
@@ -140,7 +140,7 @@ class ChatEndpoint(ServiceClient):
 
 
 def is_version_of(served: str, asked: str) -> bool:
-    """Whether a served model's name is the asked one, with a version or without its owner."""
+    """Return True if `served` is the model `asked`, perhaps with a version or another owner."""
     served, asked = served.lower(), asked.lower()
     if "/" not in served or "/" not in asked:
         served, asked = served.rpartition("/")[2], asked.rpartition("/")[2]
@@ -149,12 +149,12 @@ def is_version_of(served: str, asked: str) -> bool:
 
 
 def _carried(text: str) -> str:
-    """Return a text that UTF-8 can carry: half of a character becomes a question mark."""
+    """Return the text with each lone surrogate as a question mark: UTF-8 cannot encode them."""
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
 def _only(choices: Any) -> dict[str, Any]:
-    """Return the choice that was asked for, which is the one with index 0, and has a message."""
+    """Return the only choice of index 0. Raises JudgeFault without it, or without its message."""
     if not isinstance(choices, list) or not choices:
         raise JudgeFault("a reply without choices")
     known = [one for one in choices if isinstance(one, dict)]

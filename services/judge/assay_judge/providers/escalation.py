@@ -1,4 +1,4 @@
-"""What the next try changes: at temperature 0 the same request mostly gets the same bad reply."""
+"""Sampling of the next try: at temperature 0 the same request mostly gets the same bad reply."""
 
 from dataclasses import dataclass, replace
 
@@ -10,7 +10,7 @@ _RESEED_TEMPERATURE = 0.7
 
 @dataclass(frozen=True)
 class Attempt:
-    """How one request is sampled."""
+    """Sampling parameters of a request."""
 
     max_tokens: int
     temperature: float
@@ -18,10 +18,10 @@ class Attempt:
     effort: Effort | None = None
 
     def with_more_tokens(self, max_tokens_limit: int) -> "Attempt":
-        """After an empty or truncated reply: twice the tokens and less reasoning; then a reseed.
+        """Return the next try after an empty or truncated reply: twice the tokens, less effort.
 
-        A model that reasons spends its tokens on that first: an empty reply is mostly one whose
-        reasoning has used them up.
+        A reasoning model spends its tokens on the reasoning first, so an empty reply mostly means
+        that the reasoning has used them up. If neither can change any more, only reseed.
         """
         max_tokens = min(2 * self.max_tokens, max_tokens_limit)
         effort = _LOWER.get(self.effort, self.effort) if self.effort is not None else None
@@ -30,7 +30,7 @@ class Attempt:
         return replace(self, max_tokens=max_tokens, effort=effort, seed=self.seed + 1)
 
     def reseeded(self, seed_offset: int = 1) -> "Attempt":
-        """Another sample: after a reply that cannot be read, or for another vote."""
+        """Return another sample's parameters, for an unreadable reply or for another vote."""
         temperature = max(self.temperature, _RESEED_TEMPERATURE)
         return replace(self, temperature=temperature, seed=self.seed + seed_offset)
 

@@ -1,4 +1,4 @@
-"""Asks a model behind an OpenAI-compatible chat endpoint, until its reply can be read."""
+"""A provider that asks an OpenAI-compatible chat endpoint until it gets a readable reply."""
 
 import asyncio
 import os
@@ -35,24 +35,27 @@ from assay_shared.runtime.single_flight import SingleFlight
 from assay_shared.telemetry.tracing import span
 from assay_shared.types import JudgeForm, JudgeRequest
 
-#: Whose fault it is where what replicas share cannot be reached: not the provider's.
+#: `service` of an error of the shared state: it is not the provider's fault.
 _SHARED = "redis"
 _FIRST_BACKOFF_S, _MAX_BACKOFF_S = 0.1, 5.0
 _OVER = "the time for this group is over"
-#: By so much the event loop's clock may be early.
+#: The event loop's timer may fire this early.
 _TICK_S = 0.005
-#: More than a vote's retries take.
+#: Distance between the seeds of two votes: more than one vote's retries use.
 _SEEDS_A_VOTE = 1000
 
 
 class ProviderRefused(JudgeFault):
-    """The endpoint says that the request is wrong: asking again cannot help."""
+    """The endpoint refused the request: asking again cannot help."""
 
     retryable = False
 
 
 class Answered(NamedTuple):
-    """A text, and what the caller who asked for it reads there: others read it for themselves."""
+    """A reply's text, and its finding as read for the first caller.
+
+    Other callers of the same prompt read the text with their own prompt's reader.
+    """
 
     text: str
     finding: ParsedReply
@@ -63,11 +66,11 @@ class OutOfTime(TimedOut):
 
 
 class TooManyTokens(JudgeFault):
-    """The endpoint refused a request with more tokens than the first one: maybe for just that."""
+    """The endpoint refused a request with a raised `max_tokens`, perhaps because of it."""
 
 
 class OpenAIProvider:
-    """Implements `assay_judge.providers.provider.Provider`."""
+    """A model behind a chat endpoint. Implements `assay_judge.providers.provider.Provider`."""
 
     forms = frozenset(JudgeForm)
     has_prompt = True
@@ -85,7 +88,7 @@ class OpenAIProvider:
         self._paused_until = 0.0
         self._breaker = Breaker(config.open_after, config.cooldown_s)
         shared.metrics.watch(self.name, lambda: self.is_open)
-        #: Of texts, which each caller reads by the order of its own answers.
+        #: Callers of the same prompt share its text; each reads it with its own order of answers.
         self._flights: SingleFlight[Answered] = SingleFlight()
         self._endpoint = ChatEndpoint(
             config.base_url,
@@ -97,12 +100,12 @@ class OpenAIProvider:
 
     @property
     def is_open(self) -> bool:
-        """Whether the circuit is: it is left alone for now."""
+        """True while the circuit is open: the endpoint is not asked now."""
         return self._breaker.is_open
 
     @property
     def paused_s(self) -> float:
-        """The seconds for which the endpoint has asked to be left alone, from now on."""
+        """Seconds left of the pause requested by the endpoint."""
         return max(0.0, self._paused_until - time.monotonic())
 
     async def open(self) -> None:
@@ -114,7 +117,7 @@ class OpenAIProvider:
     async def find(
         self, request: JudgeRequest, index: int, ask: JudgePrompt, asking: JudgeCall
     ) -> ParsedReply:
-        """As `Provider.find`; the same ask in the air, or in the cache, is not sent again."""
+        """Implement `Provider.find`; a prompt in flight or in the cache is not sent again."""
         if self._qualification is not None:
             self._qualification.check(ask.template, request.domain or None)
         step = self._first_step(asking.vote)
@@ -137,7 +140,7 @@ class OpenAIProvider:
     async def _share(
         self, key: str, step: Attempt, ask: JudgePrompt, asking: JudgeCall
     ) -> ParsedReply:
-        """Read the text of the same ask that is in flight, or ask."""
+        """Return the finding of the same request in flight, or send the request."""
         is_first = False
 
         def work() -> Coroutine[Any, Any, Answered]:
@@ -152,7 +155,7 @@ class OpenAIProvider:
             except (BudgetExceeded, OutOfTime):
                 if is_first:
                     raise
-                # The caller who asked first had no more time or money. This one may have both.
+                # The first caller had no more time or money. This caller may have both.
 
     def _first_step(self, vote: int) -> Attempt:
         config = self._config
@@ -190,11 +193,12 @@ class OpenAIProvider:
     async def _after(
         self, error: AssayError, step: Attempt, number: int, asking: JudgeCall
     ) -> Attempt | None:
-        """What to try next, after a rest where one helps; None where nothing is left to try."""
+        """Return the next try, after a wait if it may help; None if nothing is left to try."""
         if isinstance(error, ProviderRefused | BreakerOpen | CallerError):
             return None
         if isinstance(error, Truncated | UnreadableReply | Declined):
-            self._breaker.left()  # an answer can cause it: it must not close the judge to others
+            # The judged answer can cause these: counted, it could open the circuit for everybody.
+            self._breaker.left()
         elif not isinstance(error, Overloaded) and error.service != _SHARED:
             self._breaker.failed()
         if number >= self._config.attempts:
@@ -208,7 +212,7 @@ class OpenAIProvider:
         return step if await self._rest(error.retry_after_s, number, asking) else None
 
     async def _rest(self, asked_s: float | None, number: int, asking: JudgeCall) -> bool:
-        """Wait before the next try; false where there is no time for it."""
+        """Wait before the next try. Return False, without waiting, if the deadline is too close."""
         backoff_s = min(_FIRST_BACKOFF_S * 2 ** (number - 1), _MAX_BACKOFF_S)
         wait_s = max(asked_s or 0.0, backoff_s * random.uniform(0.5, 1.0))
         if time.monotonic() + wait_s > asking.deadline:
@@ -217,13 +221,14 @@ class OpenAIProvider:
         return True
 
     async def _ask_once(self, step: Attempt, ask: JudgePrompt, asking: JudgeCall) -> EndpointReply:
-        """One request, within all limits, and charged.
+        """Send one request, within all limits, charge it, and return its reply.
 
         Raises:
-            BudgetExceeded: the run or the caller has spent all it may.
-            Overloaded: the endpoint or a limit of ours says not now.
-            Refused: the endpoint says never.
-            BreakerOpen: the endpoint is left alone.
+            BudgetExceeded: the run of this caller has reached its ceiling.
+            Overloaded: the endpoint or one of our limits has no room now.
+            ProviderRefused: the endpoint refused the request for good.
+            TooManyTokens: the endpoint refused a request with a raised `max_tokens`.
+            BreakerOpen: the circuit is open.
             OutOfTime: the time of the group is over.
         """
         ledger = self._shared.ledger
@@ -258,7 +263,7 @@ class OpenAIProvider:
             return reply
 
     async def _complete(self, step: Attempt, ask: JudgePrompt, asking: JudgeCall) -> EndpointReply:
-        """Ask the endpoint, until the group's time is over."""
+        """Ask the endpoint, for at most the rest of the group's time."""
         extra, left_s = self._extra(ask), _left_s(asking)
         try:
             with (
@@ -287,7 +292,7 @@ class OpenAIProvider:
 
 
 def _left_s(asking: JudgeCall) -> float:
-    """Return how much of the group's time is left. Raises OutOfTime if none is."""
+    """Return the seconds left of the group's time. Raises OutOfTime if none are."""
     left_s = asking.deadline - time.monotonic()
     if left_s <= 0:
         raise OutOfTime(_OVER)

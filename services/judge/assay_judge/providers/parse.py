@@ -1,4 +1,4 @@
-"""Reading a judge's reply: strictly, since a guess would be a verdict nobody gave."""
+"""Strict parsing of a judge's reply: a guess would invent a verdict."""
 
 from typing import Any
 
@@ -9,7 +9,7 @@ from assay_shared.text.masking import mask
 from assay_shared.text.strict_json import DuplicateKey, read_strict_json
 
 _FENCE = "```"
-#: How endpoints say that a model has said all it wanted to say.
+#: Values of `finish_reason` for a reply that the model ended on its own.
 _NORMAL = frozenset({"stop", "eos", "eos_token", "end_turn"})
 _FILTERED = frozenset({"content_filter", "safety", "recitation"})
 _MAX_SHOWN = 200
@@ -20,16 +20,16 @@ class Truncated(JudgeFault):
 
 
 class UnreadableReply(JudgeFault):
-    """The reply is something else than what was asked for."""
+    """The reply is not in the requested form."""
 
 
 def read_reply(reply: EndpointReply, ask: JudgePrompt) -> ParsedReply:
-    """What a reply says.
+    """Return the finding of a reply.
 
     Raises:
-        Truncated: it is empty or cut off.
-        Declined: a filter ended it.
-        Unreadable: it ended in another unusual way, or is anything but the one object.
+        Truncated: the reply is empty or cut off.
+        Declined: a filter ended the reply.
+        UnreadableReply: the reply ended in another unusual way, or is not the requested object.
     """
     ended = (reply.finish_reason or "").lower()
     if ended in _FILTERED:
@@ -47,7 +47,11 @@ def read_reply(reply: EndpointReply, ask: JudgePrompt) -> ParsedReply:
 
 
 def read_text(text: str, ask: JudgePrompt) -> ParsedReply:
-    """As `read_reply`, of a text that is known to be whole."""
+    """Return the finding of a reply's complete text.
+
+    Raises:
+        UnreadableReply: the text is not the requested object.
+    """
     if text in ask.words:
         return ask.words[text]
     try:
@@ -66,7 +70,7 @@ def read_text(text: str, ask: JudgePrompt) -> ParsedReply:
 
 
 def _unfenced(text: str) -> str:
-    """Return what stands in a fence that is the whole text."""
+    """Return the content of a Markdown fence around the whole text, or the text without a fence."""
     if not (text.startswith(_FENCE) and text.endswith(_FENCE)):
         return text
     kind, _, content = text[len(_FENCE) : -len(_FENCE)].partition("\n")

@@ -1,4 +1,4 @@
-"""The seam between the chain and what decides."""
+"""The interface between the chain and its providers."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
@@ -11,7 +11,7 @@ from assay_shared.types import Cost, JudgeForm, JudgeRequest
 
 @dataclass
 class Bill:
-    """What the requests of one judgement have cost so far, those in vain included."""
+    """The cost of a judgement so far, failed requests included."""
 
     tokens: int = 0
     estimated_tokens: int = 0
@@ -31,9 +31,10 @@ class Bill:
 
 @dataclass(frozen=True)
 class JudgeCall:
-    """On whose behalf, and until when (`time.monotonic`); `vote` counts replies to the same ask.
+    """The caller, run, deadline (`time.monotonic`) and bill of a judgement.
 
-    What is asked by several at once is on the bill of the first.
+    `vote` numbers the replies to the same prompt. A request shared by several callers is on the
+    bill of the first caller.
     """
 
     caller: str
@@ -44,25 +45,25 @@ class JudgeCall:
 
 
 class Provider(Protocol):
-    """One judge."""
+    """A judge: a model or a rule."""
 
     name: str
     forms: frozenset[JudgeForm]
-    #: Whether it reads the ask's prompt, or only the request.
+    #: True if the provider reads the prompt, false if it reads only the request.
     has_prompt: bool
 
     @property
     def is_open(self) -> bool:
-        """Whether its circuit is: it is left alone for now."""
+        """True while the provider's circuit is open: it is not asked now."""
         ...
 
     async def find(
         self, request: JudgeRequest, index: int, ask: JudgePrompt, asking: JudgeCall
     ) -> ParsedReply:
-        """A finding on the group's `index`-th ask.
+        """Return a finding on the group's prompt number `index`.
 
         Raises:
-            AssayError: it gave none, or one that cannot be read. That is never a finding.
+            AssayError: the provider gave no finding, or an unreadable reply.
         """
         ...
 
@@ -71,5 +72,5 @@ class Provider(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release the resources taken by `open`."""
         ...

@@ -1,4 +1,4 @@
-"""What a judge must have shown before it may serve."""
+"""The calibration required of a judge before it may serve."""
 
 from datetime import UTC, datetime
 from pathlib import Path
@@ -9,13 +9,13 @@ from assay_shared.errors import ConfigError, NotReady
 
 
 class Qualification:
-    """What a judge has shown, against what is required of it."""
+    """A judge's calibration, checked against its requirement."""
 
     def __init__(self, requirement: Requirement, judge: str) -> None:
         """Read the calibration.
 
         Raises:
-            ConfigError: there is none that can be read, or it is of other judges.
+            ConfigError: the calibration is missing, is unreadable, or lacks this judge.
         """
         calibration = Calibration.read(requirement.file)
         self._requirement = requirement
@@ -23,13 +23,13 @@ class Qualification:
         self._measured = _find(requirement.file, calibration, judge)
 
     def check(self, template: str | None, domain: str | None) -> None:
-        """Return if the judge may serve `domain` (null: any) with the prompt of this hash.
+        """Raise unless the judge may serve `domain` (null: any) with the prompt of this hash.
 
-        The point estimate decides, not the interval's lower end: a minimum says how good the judge
-        has to be, the number of examples how well that is known.
+        The point estimate decides, not the interval's lower end: the minimum states the required
+        quality, and the number of examples says how precisely the quality is known.
 
         Raises:
-            ConfigError: it may not: it was not measured so, or is not good enough.
+            ConfigError: the judge was not measured on this domain or prompt, or is not good enough.
             NotReady: the calibration is too old.
         """
         self._check_age()
@@ -64,7 +64,7 @@ class Qualification:
             raise NotReady(
                 f"the calibration {required.file} is {age_days:.1f} days old; "
                 f"{required.max_age_days:g} are allowed",
-                hint="calibrate again, and start the judge anew",
+                hint="calibrate again, then restart the judge",
             )
 
 

@@ -1,12 +1,12 @@
-"""A reply's content apart from its reasoning, where an endpoint has left both in one text.
+"""Separation of a reply's content from its reasoning, for endpoints that return both in one text.
 
 Endpoints without a parser for their model's reasoning do so: Qwen3 and R1 write <think> tags,
-gpt-oss writes the channels of the harmony format, and some give a list of parts.
+gpt-oss writes the channels of the harmony format, and some endpoints give a list of parts.
 """
 
 from typing import Any, NamedTuple
 
-#: Opening and closing tags. Templates may have written the opening one into the prompt.
+#: Opening and closing tags. A template may have written the opening tag into the prompt.
 _TAGS = (
     ("<think>", "</think>"),
     ("<thinking>", "</thinking>"),
@@ -18,7 +18,7 @@ _TAGS = (
 _FINAL = "<|channel|>final<|message|>"
 _CHANNEL = ("<|channel|>", "<|start|>")
 _ENDS = ("<|return|>", "<|end|>", "<|im_end|>", "<|eot_id|>")
-#: As harmony looks once an endpoint has dropped its special tokens.
+#: Harmony's text after an endpoint has dropped its special tokens.
 _BARE_BEGIN, _BARE_FINAL = ("analysis", "commentary"), "assistantfinal"
 _TEXT_PARTS = frozenset({"text", "output_text"})
 _REASONING_PARTS = frozenset({"thinking", "reasoning", "redacted_thinking"})
@@ -26,17 +26,17 @@ _MAX_PARTS = 1000
 
 
 class Content(NamedTuple):
-    """What a model says, and how many characters of reasoning stood with it."""
+    """A reply's text without reasoning, and the number of characters of reasoning."""
 
     text: str
     num_reasoned: int
 
 
 def read_content(content: Any) -> Content:
-    """Return a message's content as text; "" where it has none, or parts of another kind."""
+    """Return a message's content; its text is "" if there is none, or a part of unknown kind."""
     if isinstance(content, list):
         return _read_parts(content)
-    # Some servers keep the byte order mark that a model has written.
+    # Some servers keep a byte order mark written by the model.
     text = content.removeprefix("\ufeff").strip() if isinstance(content, str) else ""
     if text.startswith("{"):  # a verdict may quote any tag
         return Content(text, 0)
@@ -66,7 +66,7 @@ def _after_reasoning(text: str) -> str:
         if closing in text:
             return _strip_ends(text.rpartition(closing)[2])
         if text.startswith(opening):
-            return ""  # it reasons and says nothing
+            return ""  # the reasoning never ended, so there is no content
     if text.startswith(_BARE_BEGIN) and _BARE_FINAL in text:
         return text.rpartition(_BARE_FINAL)[2].strip()
     return _strip_ends(text)

@@ -1,4 +1,4 @@
-"""Decides without a model: the answer is surely the reference, or it is wrong."""
+"""A provider without a model: an answer is right if it is provably equal to the reference."""
 
 from assay_judge.forms.forms import JudgePrompt, ParsedReply
 from assay_judge.providers.provider import JudgeCall
@@ -9,13 +9,16 @@ from assay_shared.types import JudgeForm, JudgeRequest, Label
 
 
 class MissingReference(JudgeFault):
-    """There is nothing to compare with: asking again cannot help."""
+    """The request has no usable reference: asking again cannot help."""
 
     retryable = False
 
 
 class ReferenceProvider:
-    """Implements `assay_judge.providers.provider.Provider`. Deterministic; knows no paraphrase."""
+    """Comparison with the reference. Implements `assay_judge.providers.provider.Provider`.
+
+    It is deterministic and does not recognise a paraphrase.
+    """
 
     forms = frozenset({JudgeForm.BINARY, JudgeForm.PAIRWISE})
     has_prompt = False
@@ -47,7 +50,11 @@ class ReferenceProvider:
 
 
 def _better(request: JudgeRequest) -> ParsedReply:
-    """The answer that is the reference; a tie if both are. Of two others it knows nothing."""
+    """Return the answer equal to the reference, or a tie if both are equal to it.
+
+    Raises:
+        MissingReference: neither answer is equal to the reference.
+    """
     assert request.reference is not None
     right = [
         index
@@ -55,12 +62,12 @@ def _better(request: JudgeRequest) -> ParsedReply:
         if _equal(request, answer, request.reference)
     ]
     if not right:
-        raise MissingReference("neither answer is the reference: which is better, a model must say")
+        raise MissingReference("neither answer is the reference: only a model can compare them")
     return ParsedReply(right[0] if len(right) == 1 else None, "compared with the reference", 1.0)
 
 
 def _equal(request: JudgeRequest, answer: str, reference: str) -> bool:
-    """Whether they are surely the same value or words."""
+    """Return True if answer and reference are certainly the same value or words."""
     try:
         return settled(answer, asked_for(reference, request.question, answer)) is True
     except NeedsProof:

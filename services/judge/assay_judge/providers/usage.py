@@ -1,6 +1,6 @@
-"""How many tokens a request took: what its endpoint says, where that can be true; else an estimate.
+"""Token counts of a request: the endpoint's numbers if they are plausible, else an estimate.
 
-Without one, a ceiling of costs would never be reached, or one reply would reach it.
+Implausible numbers could keep a cost ceiling from ever being reached, or reach it at once.
 """
 
 from typing import Any
@@ -8,22 +8,22 @@ from typing import Any
 from assay_judge.providers.escalation import Attempt
 from assay_judge.state.ledger import Usage
 
-#: About as many bytes as a token has, on the safe side.
+#: Bytes of a token, estimated low: too many tokens are safer than too few.
 _BYTES_PER_TOKEN = 3
 #: Tokens that a chat template may add to a prompt.
 _TEMPLATE_TOKENS = 1024
 
 
 def estimate_prompt(prompt: str) -> int:
-    """Return about how many tokens a prompt has, rather too many than too few."""
+    """Return an estimate of a prompt's tokens, rather too high than too low."""
     return num_bytes(prompt) // _BYTES_PER_TOKEN + 1
 
 
 def known_usage(said: Any, prompt: str, num_written: int, step: Attempt) -> Usage:
-    """Return the tokens of one request whose reply has `num_written` bytes with its reasoning.
+    """Return the tokens of a request; its reply has `num_written` bytes, reasoning included.
 
-    A number is believed if the text can have so many tokens. Each token has a byte or more, and
-    reasoning that is not shown has no more of them than `max_tokens`.
+    The endpoint's number is believed if the text can have that number of tokens. Each token has a
+    byte or more, and hidden reasoning has at most `max_tokens` tokens.
     """
     given = said if isinstance(said, dict) else {}
     most_read = num_bytes(prompt) + _TEMPLATE_TOKENS

@@ -1,1 +1,1 @@
-"""What the replicas of a judge share: limits, costs and cached verdicts."""
+"""State shared by a judge's replicas: limits, costs and cached replies."""

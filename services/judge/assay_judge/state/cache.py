@@ -1,7 +1,7 @@
-"""Verdicts that were given before, for requests that are the same in everything that matters.
+"""Caches of earlier replies, by a hash of everything the verdict depends on.
 
-A cache is a convenience: one that cannot be reached is a miss, which is counted and logged once a
-minute, and never an error of the judgement.
+A cache is a convenience. If it cannot be reached, the look-up is a miss, counted and logged at
+most once a minute, and never an error of the judgement.
 """
 
 import hashlib
@@ -24,14 +24,14 @@ _TTL_S = 7 * 24 * 3600
 _MAX_VALUE_BYTES = 64 * 2**10
 _MAX_BYTES = 64 * 2**20
 _LOG_EVERY_S = 60.0
-#: A cache that did not answer is left alone for so long: waiting for it costs every judgement.
+#: A cache that did not answer is not asked again for this time: each wait delays a judgement.
 _REST_S = 1.0
 
 _log = logging.getLogger(__name__)
 
 
 class Cache(Protocol):
-    """Text by key. What is stored may be forgotten at any time."""
+    """A store of text by key. An entry may be forgotten at any time."""
 
     async def get(self, key: str) -> str | None: ...
 
@@ -41,18 +41,18 @@ class Cache(Protocol):
 
 
 class CacheMetrics:
-    """What became of look-ups, and of values."""
+    """Prometheus counters of look-ups and of stored values, by outcome."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.lookups = Counter(
             "assay_judge_cache_lookups_total",
-            "Look-ups: hit, miss, or unreachable, which is a miss too.",
+            "Look-ups, by outcome: hit, miss, or unreachable (handled as a miss).",
             ["outcome"],
             registry=registry,
         )
         self.stores = Counter(
             "assay_judge_cache_stores_total",
-            "Values: stored, too_large or unreachable, which are not.",
+            "Values, by outcome: stored, or not stored because too_large or unreachable.",
             ["outcome"],
             registry=registry,
         )
@@ -68,10 +68,10 @@ def cache_key(
     sampling: Mapping[str, JsonValue],
     inputs: Mapping[str, JsonValue],
 ) -> str:
-    """SHA-256, in hex, of everything a verdict depends on.
+    """Return the SHA-256, in hex, of everything a verdict depends on.
 
-    `template` is the template's hash. All text in `inputs` (question, answers, reference) counts
-    in Unicode's NFC and without the white space at its end; what else differs is another request.
+    `template` is the template's hash. Before hashing, each text in `inputs` is normalised to
+    Unicode's NFC and loses the white space at its end. Any other difference gives another key.
     """
     parts = {
         "model": model,
@@ -95,7 +95,7 @@ def _normalise(value: JsonValue) -> JsonValue:
 
 
 class NoCache:
-    """Implements `Cache` where asking again has to mean being asked again."""
+    """A cache that stores nothing, for measurements: each request reaches the model."""
 
     async def close(self) -> None: ...
 
@@ -106,7 +106,7 @@ class NoCache:
 
 
 class ProcessCache:
-    """Implements `Cache` in memory: up to `max_bytes`, the longest unused goes first."""
+    """Implements `Cache` in memory, up to `max_bytes`; the least recently used entry goes first."""
 
     def __init__(self, registry: CollectorRegistry, *, max_bytes: int = _MAX_BYTES) -> None:
         self._metrics = CacheMetrics(registry)

@@ -1,7 +1,7 @@
-"""What judging has cost: requests, tokens and money, by run and by caller.
+"""Ledgers of the judge's requests, tokens and money, by run and by caller.
 
 Money is counted in whole millionths of the currency, each charge rounded up: sums are exact, and
-never less than what was spent. Which currency is up to who writes the prices.
+never lower than the money spent. The operator who writes the prices chooses the currency.
 """
 
 from collections import Counter
@@ -25,7 +25,7 @@ _KNOWN_ACCOUNTS = 1024
 
 
 class Usage(NamedTuple):
-    """Tokens of one request, as its provider counted them; an estimate where it did not."""
+    """Tokens of a request, as counted by its provider, or else an estimate."""
 
     prompt_tokens: int
     completion_tokens: int
@@ -37,41 +37,41 @@ class Usage(NamedTuple):
 
 
 class Spending(Wire):
-    """A sum. `money` is in the currency of the prices, exact to a millionth."""
+    """A sum of charges. `money` is in the currency of the prices, exact to a millionth."""
 
-    #: Of all prompts.
+    #: Tokens of all prompts.
     prompt_tokens: int = 0
-    #: Of all replies.
+    #: Tokens of all replies.
     completion_tokens: int = 0
-    #: Of both, the tokens of requests whose provider did not say how many they took.
+    #: The part of both sums that is estimated: the provider gave no plausible count.
     estimated_tokens: int = 0
-    #: In the currency of the prices.
+    #: Money spent, in the currency of the prices.
     money: float = 0.0
     #: Requests that were sent, by provider.
     num_requests: dict[str, int] = Field(default={})
 
 
 class Ledger(Protocol):
-    """Counts per run, per caller, per run of a caller, and in all.
+    """Sums per run, per caller, per run of a caller, and over everything.
 
-    Raises Unreachable or TimedOut from each method when what replicas share cannot be reached: what
-    cannot be counted must not be spent.
+    Each method raises Unreachable or TimedOut when the shared state cannot be reached: money must
+    not be spent without being counted.
     """
 
     async def charge(
         self, run: str, caller: str, provider: str, usage: Usage, price: Price
     ) -> None:
-        """Add one request. It is not tried again: after TimedOut it may have been counted."""
+        """Add a request. Do not repeat it after TimedOut: it may have been counted."""
         ...
 
     async def spent(self, run: str | None = None, caller: str | None = None) -> Spending:
-        """By the run, by the caller, by the caller in the run, or by all."""
+        """Return the sum of a run, of a caller, of a caller in a run, or of everything."""
         ...
 
     async def check(self, run: str, caller: str, ceiling: float | None) -> None:
-        """Allow another request of this caller in this run; null is without ceiling.
+        """Allow another request of this caller in this run; null means no ceiling.
 
-        Requests in the air are not counted yet: they may go over the ceiling.
+        Requests in flight are not counted yet: they may exceed the ceiling.
 
         Raises:
             BudgetExceeded: the ceiling is reached.
@@ -83,12 +83,15 @@ class Ledger(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release the resources taken by `open`."""
         ...
 
 
 def micro_money(usage: Usage, price: Price) -> int:
-    """The cost in millionths: a price of a million tokens is that of one token in millionths."""
+    """Return the cost in millionths of the currency, rounded up.
+
+    The price of a million tokens is also the price of a token in millionths.
+    """
     if price.is_free:
         return 0
     cost = (
@@ -99,7 +102,7 @@ def micro_money(usage: Usage, price: Price) -> int:
 
 
 def money(usage: Usage, price: Price) -> float:
-    """The cost in the currency of the price."""
+    """Return the cost in the currency of the price."""
     return micro_money(usage, price) / _MICRO
 
 
@@ -117,7 +120,7 @@ def _entry(provider: str, usage: Usage, price: Price) -> dict[str, int]:
 
 @lru_cache(maxsize=_KNOWN_ACCOUNTS)
 def _account(run: str | None, caller: str | None) -> str:
-    """The name of a sum; names of runs and callers are quoted, so that two never coincide."""
+    """Return the name of a sum. Names of runs and callers are quoted, otherwise two could clash."""
     names = {"run": run, "caller": caller}
     parts = [f"{kind}={quote(name, safe='')}" for kind, name in names.items() if name is not None]
     return "&".join(parts) or "all"
@@ -152,7 +155,7 @@ def _check(run: str, caller: str, spending: Spending, ceiling: float) -> None:
 
 
 class ProcessLedger:
-    """Implements `Ledger` for one process, and as long as it lives."""
+    """Implements `Ledger` in memory: the sums end with the process."""
 
     def __init__(self) -> None:
         self._sums: dict[str, Counter[str]] = {}

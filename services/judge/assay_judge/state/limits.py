@@ -1,15 +1,15 @@
-"""What a provider may be asked at once and in a minute, kept by all who ask it.
+"""The interface and the shared rules of limits on requests to a provider, at once and per minute.
 
-`limits_process` keeps the limits of one process, `limits_redis` those that replicas share. Both do
-the same. Callers take turns: each one's k-th waiting request is of round k, and the lowest round is
-next, so that who asks much waits behind who asks little. Nobody overtakes: a big request gets its
-turn however many small ones there are. Where the queue is full, a newcomer takes the place of the
-request of the highest round, if its own is lower.
+`limits_process` keeps the limits of a single process, `limits_redis` the limits shared by replicas.
+Both behave the same. Callers take turns: a caller's k-th waiting request belongs to round k, and
+the lowest round is next, so a caller with many requests waits behind a caller with few. No request
+overtakes within this order: a big request gets its turn despite many small ones. When the queue is
+full, a newcomer replaces the request of the highest round, if the newcomer's round is lower.
 
-Requests and tokens come from buckets that hold a tenth of a minute's and fill steadily, more slowly
-than the limit by what they hold: in any 60 s there are at most as many as the limit says. One
-request of more tokens than the bucket holds goes when it is full, and may exceed the limit by the
-difference.
+Requests and tokens are taken from buckets. A bucket holds a tenth of a minute's limit, and fills at
+the rate of the limit minus this capacity per minute: any 60 s stay within the limit. A request for
+more tokens than the bucket holds is admitted when the bucket is full, and may exceed the limit by
+the difference.
 """
 
 from contextlib import AbstractAsyncContextManager
@@ -19,44 +19,45 @@ from typing import NamedTuple, Protocol
 from assay_judge.config import ProviderLimits
 from assay_shared.errors import Overloaded, TooLarge
 
-#: What a bucket holds, of what a minute allows.
+#: Capacity of a bucket, as a share of the limit of a minute.
 _BURST = 0.1
-#: An upstream that asks for a longer pause is asked again after this.
+#: Longest pause: a provider that asks for a longer pause is asked again after this time.
 MAX_PAUSE_S = 600.0
 _RETRY_AFTER_S = 1.0
 
 
 @dataclass
 class Grant:
-    """The right to one request of `reserved_tokens`."""
+    """Permission for a single request of up to `reserved_tokens`."""
 
     reserved_tokens: int
-    #: What is known to have been used; all that was reserved until `settle` says otherwise.
+    #: Tokens used: all reserved tokens until `settle` is called.
     used_tokens: int
 
     def settle(self, tokens_used: int) -> None:
-        """Say what the answer cost: at the end the difference goes back, or is taken too."""
+        """Set the tokens used: on leaving, the bucket gets the rest back, or gives the excess."""
         self.used_tokens = tokens_used
 
 
 class Limiter(Protocol):
-    """Lets requests through as limits allow. A provider is known by its name."""
+    """Admission of requests within a provider's limits. A provider is identified by its name."""
 
     def admit(
         self, provider: str, limits: ProviderLimits, tokens: int, caller: str, deadline_s: float
     ) -> AbstractAsyncContextManager[Grant]:
-        """Wait for the turn of one request of up to `tokens` (prompt and answer); hold its place.
+        """Wait for the turn of a request of up to `tokens` (prompt and answer); hold its place
+        within the block.
 
         Raises:
-            Overloaded: there is no room within `deadline_s`, or too many wait already.
-            TooLarge: it has more tokens than a minute allows.
-            Unreachable, TimedOut: what replicas share cannot be reached. Nobody is let through
-                then: unlimited spending would be worse than no verdict.
+            Overloaded: there is no room within `deadline_s`, or too many requests wait already.
+            TooLarge: the request has more tokens than a minute allows.
+            Unreachable, TimedOut: the shared state cannot be reached. No request is admitted then:
+                unlimited spending would be worse than a missing verdict.
         """
         ...
 
     async def pause(self, provider: str, seconds: float) -> None:
-        """Admit nobody to this provider before then; what is held already is not touched."""
+        """Admit no request to this provider for `seconds`; requests in flight are not affected."""
         ...
 
     async def open(self) -> None:
@@ -64,19 +65,23 @@ class Limiter(Protocol):
         ...
 
     async def close(self) -> None:
-        """Let go of what `open` took."""
+        """Release the resources taken by `open`."""
         ...
 
 
 class TokenBucket(NamedTuple):
-    """Holds up to `capacity`, and fills with `per_s`."""
+    """A bucket of up to `capacity`, filled at a rate of `per_s` per second."""
 
     capacity: float
     per_s: float
 
 
 def request_bucket(limit: int, window_s: float) -> TokenBucket:
-    """Never more than `limit` whole requests in `window_s`: the next one comes with its end."""
+    """Return a bucket for at most `limit` requests in any window of `window_s` seconds.
+
+    Requests are whole, so the rate is higher by one request per window: request number `limit` + 1
+    is admitted exactly at the window's end.
+    """
     capacity = max(1.0, limit * _BURST)
     return TokenBucket(capacity, (limit + 1 - capacity) / window_s)
 
@@ -87,7 +92,7 @@ def token_bucket(limit: int, window_s: float) -> TokenBucket:
 
 
 def check_size(provider: str, limits: ProviderLimits, tokens: int) -> None:
-    """Raises TooLarge for a request that no minute has room for."""
+    """Raise TooLarge for a request of more tokens than a whole minute allows."""
     if limits.tokens_per_minute is not None and tokens > limits.tokens_per_minute:
         raise TooLarge(
             f"{provider}: a request of up to {tokens} tokens, where a minute allows "
@@ -97,6 +102,6 @@ def check_size(provider: str, limits: ProviderLimits, tokens: int) -> None:
 
 
 def no_room(provider: str, why: str, wait_s: float = 0.0) -> Overloaded:
-    """Return the refusal; `wait_s` is when there may be room, which a pause can put off."""
+    """Return the refusal; there may be room after `wait_s`, but a pause can extend it."""
     until = f", and none for {wait_s:.0f} s more" if wait_s >= _RETRY_AFTER_S else ""
     return Overloaded(f"{provider}: {why}{until}", retry_after_s=max(wait_s, _RETRY_AFTER_S))

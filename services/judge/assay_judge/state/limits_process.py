@@ -1,4 +1,4 @@
-"""The limits of providers that only this process asks."""
+"""Limits on requests to providers, kept by a single process."""
 
 import asyncio
 import time
@@ -37,7 +37,7 @@ class _Caller:
 
 
 class _Level:
-    """How full a bucket is; below nothing while a debt is paid off."""
+    """The level of a bucket; negative while requests have taken more than it held."""
 
     def __init__(self, bucket: TokenBucket, now: float) -> None:
         self._bucket = bucket
@@ -45,7 +45,7 @@ class _Level:
         self._at = now
 
     def wait_s(self, amount: float, now: float) -> float:
-        """Time until `amount` is there, or the bucket is full."""
+        """Return the time until the bucket holds `amount`, or is full."""
         missing = min(amount, self._bucket.capacity) - self._fill(now)
         wait_s = missing / self._bucket.per_s
         return wait_s if wait_s > _TICK_S else 0.0
@@ -60,7 +60,7 @@ class _Level:
 
 
 class _Pool:
-    """One provider: what is held, and who waits."""
+    """The admitted and the waiting requests of a provider."""
 
     def __init__(self, provider: str, max_waiting: int, window_s: float) -> None:
         self._provider = provider
@@ -117,10 +117,10 @@ class _Pool:
             self._remove(waiter)
             self._admit()
         elif not turn.cancelled() and turn.exception() is None:
-            self.leave(waiter.tokens)  # its turn had come in this very moment
+            self.leave(waiter.tokens)  # it was admitted at the same moment
 
     def leave(self, tokens_back: int) -> None:
-        """Give a place back, and tokens that were not used; fewer than none are taken."""
+        """Give back a place and its unused tokens; a negative number takes further tokens."""
         self._num_held -= 1
         if self._tokens is not None:
             self._tokens.take(-tokens_back, time.monotonic())
@@ -131,7 +131,7 @@ class _Pool:
         return no_room(self._provider, f"no room within {deadline_s:.3g} s", wait_s)
 
     def _request_wait_s(self, now: float) -> float:
-        """What even a request of no tokens has to wait."""
+        """Return the wait of a request with 0 tokens."""
         wait_s = max(0.0, self._paused_until - now)
         return wait_s if self._requests is None else max(wait_s, self._requests.wait_s(1, now))
 
@@ -170,7 +170,7 @@ class _Pool:
             del self._callers[waiter.caller]
 
     def _admit(self) -> None:
-        """Let in who is next while there is room; come back when time makes some."""
+        """Admit waiting requests in order while there is room, and set a timer for the next one."""
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
@@ -191,7 +191,7 @@ class _Pool:
     def _let_in(self, waiter: _Waiter, now: float) -> None:
         self._remove(waiter)
         self._round = waiter.round
-        if waiter.turn.done():  # who waited has left in this very moment
+        if waiter.turn.done():  # the waiting request was cancelled at the same moment
             return
         self._hold(waiter.tokens, now)
         waiter.turn.set_result(None)
@@ -205,7 +205,7 @@ class _Pool:
 
 
 class _Admission:
-    """A block within which a pool's place is held: a third of what it costs as a generator."""
+    """A context manager for a place of a pool: a generator would cost three times as much."""
 
     __slots__ = ("_caller", "_deadline_s", "_grant", "_pool")
 
@@ -224,9 +224,9 @@ class _Admission:
 
 
 class ProcessLimits:
-    """Implements `assay_judge.state.limits.Limiter` for one process.
+    """Implements `assay_judge.state.limits.Limiter` for a single process.
 
-    `window_s` is a minute's length.
+    `window_s` is the window of the per-minute limits, in seconds.
     """
 
     def __init__(self, *, max_waiting: int = 1024, window_s: float = 60.0) -> None:

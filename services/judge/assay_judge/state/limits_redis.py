@@ -1,9 +1,10 @@
-"""The limits of providers that several replicas ask, kept in Redis.
+"""Limits on requests to providers, shared by all replicas and kept in Redis.
 
-All is decided by one script (`limits.lua`) with the server's clock. Who does not fit waits in a
-queue there, is admitted by whoever makes room, and is told through a channel of its replica. A
-replica asks again by itself when time alone makes room, and once a second in case a message was
-lost. It renews what it holds: what a killed replica held comes back after `lease_s`.
+A script (`limits.lua`) takes all decisions, with the Redis server's clock. A request without room
+waits in a queue in Redis. The call that makes room admits it, and tells its replica through the
+replica's channel. A replica also asks again when the buckets have refilled, and once a second in
+case a message was lost. It renews the leases of its places: the places of a killed replica come
+back after `lease_s`.
 """
 
 import asyncio
@@ -43,7 +44,7 @@ _REFUSALS = {
 }
 _SCRIPT = Path(__file__).with_name("limits.lua")
 _MAX_SILENCE_S = 1.0
-#: Waits of the buckets are gathered: at high rates several requests are let in at once.
+#: Shortest wait before asking again: at high rates one call then admits several requests.
 _MIN_SILENCE_S = 0.005
 _MAX_LEFT = 1024
 
@@ -52,16 +53,16 @@ _log = logging.getLogger(__name__)
 
 @dataclass
 class _Lane:
-    """One provider, as this replica asks it."""
+    """This replica's requests to a provider: waiting, queued, held and given up."""
 
     provider: str
     keys: list[str]
     rules: str
     limits: ProviderLimits | None = None
-    #: Turns of those who are not admitted yet, and which of them Redis is known to have queued.
+    #: Futures of requests not admitted yet, and the tickets that Redis has confirmed as queued.
     waiting: dict[str, asyncio.Future[None]] = field(default_factory=dict)
     queued: set[str] = field(default_factory=set)
-    #: Tickets that are given up, of which Redis could not be told.
+    #: Tickets given up while Redis could not be told.
     left: list[str] = field(default_factory=list)
     held: set[str] = field(default_factory=set)
     timer: asyncio.TimerHandle | None = None
@@ -76,8 +77,9 @@ class _Lane:
 class RedisLimits:
     """Implements `assay_judge.state.limits.Limiter` for all replicas on one Redis.
 
-    `window_s` is a minute's length. While Redis cannot be reached nobody is admitted, and after
-    `lease_s` of that what is in the air may be counted no more until it is reached again.
+    `window_s` is the window of the per-minute limits, in seconds. While Redis is unreachable no
+    request is admitted. After `lease_s` without Redis, requests in flight may stop being counted
+    until it is back.
     """
 
     def __init__(
@@ -102,7 +104,7 @@ class RedisLimits:
         self._listener: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
-        """Raises Unreachable or TimedOut where Redis does not answer."""
+        """Subscribe to the replica's channel. Raises Unreachable or TimedOut without Redis."""
         with reaching():
             await self._channel.subscribe(_CHANNEL + self._replica)
         self._is_open = True
@@ -167,7 +169,10 @@ class RedisLimits:
             lane.forget(ticket)
 
     def _note(self, lane: _Lane, ticket: str, standing: str) -> None:
-        """What became of a ticket of ours, if that is not known yet."""
+        """Record the standing of an own ticket: waiting, admitted or refused.
+
+        Ignore a ticket with a known end.
+        """
         turn = lane.waiting.get(ticket)
         if turn is None:
             return
@@ -183,18 +188,18 @@ class RedisLimits:
             turn.set_exception(no_room(lane.provider, _REFUSALS[standing]))
 
     async def _desert(self, lane: _Lane, ticket: str) -> None:
-        """Leave the queue; or the place, where the turn came in this very moment."""
-        lane.forget(ticket)  # first: a word that it is admitted must not be believed any more
+        """Leave the queue, or give the place back if the request was admitted meanwhile."""
+        lane.forget(ticket)  # first, otherwise a late message could still mark it as held
         tokens = int(ticket.partition(":")[0])
         await self._leave(lane, ticket, tokens_back=tokens, requests_back=1)
 
     async def _leave(
         self, lane: _Lane, ticket: str, *, tokens_back: int, requests_back: int = 0
     ) -> None:
-        """Give back what the ticket holds."""
+        """Give back the ticket's place, tokens and requests."""
         lane.held.discard(ticket)
         async with lane.renewing:
-            pass  # a renewal on its way would bring the lease back
+            pass  # wait: a renewal in flight would bring the lease back
         asked: dict[str, JsonValue] = {
             "ticket": ticket,
             "tokens_back": tokens_back,
@@ -207,12 +212,12 @@ class RedisLimits:
             self._give_up(lane, ticket)
 
     def _give_up(self, lane: _Lane, ticket: str) -> None:
-        """Tell Redis when it is there again; by then its lease may have ended by itself."""
+        """Tell Redis with the next renewal; the ticket's lease may have expired by then."""
         lane.left = [*lane.left[-_MAX_LEFT:], ticket]
         self._renew_in(lane, self._lease_s)
 
     def _renew_in(self, lane: _Lane, wait_s: float) -> None:
-        """Ask again when time has made room; soon enough to keep what is held in any case."""
+        """Renew after `wait_s`, when there may be room, but always before a held lease expires."""
         silence_s = min(self._lease_s / 3, _MAX_SILENCE_S if lane.waiting else self._lease_s)
         loop = asyncio.get_running_loop()
         due = loop.time() + max(_MIN_SILENCE_S, min(wait_s, silence_s))
@@ -225,7 +230,7 @@ class RedisLimits:
     def _start_renewal(self, lane: _Lane) -> None:
         lane.timer = None
         if lane.renewing.locked():
-            return  # it sets the next timer
+            return  # the renewal in progress sets the next timer
         if lane.waiting or lane.held or lane.left:
             lane.renewal = asyncio.create_task(self._renew(lane))
 
@@ -258,8 +263,8 @@ class RedisLimits:
             turn.set_exception(copy.copy(error))
 
     async def _listen(self) -> None:
-        """Hear of own requests that other calls let in or put out."""
-        while self._is_open:  # being cancelled is sometimes lost in the client
+        """Receive messages about own requests that other calls have admitted or evicted."""
+        while self._is_open:  # the Redis client sometimes loses a cancellation
             try:
                 message = await self._channel.get_message(True, timeout=_MAX_SILENCE_S)
             except redis.RedisError as error:
@@ -289,7 +294,7 @@ class RedisLimits:
         return lane
 
     def _rules(self, limits: ProviderLimits) -> str:
-        """What the script has to know, as JSON."""
+        """Return the script's parameters for these limits, as JSON."""
         buckets = {}
         if limits.requests_per_minute is not None:
             buckets["requests"] = request_bucket(limits.requests_per_minute, self._window_s)

@@ -1,4 +1,4 @@
-"""What a provider's endpoint was asked, how long it took, and what it cost."""
+"""Prometheus metrics of requests to providers: number, time, tokens and cost."""
 
 import time
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from assay_shared.telemetry.metrics import LATENCY_BUCKETS_S
 
 
 class ProviderMetrics:
-    """Of all providers of a chain that are asked over the network."""
+    """Metrics of all providers of a chain with a network endpoint."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self._requests = Counter(
@@ -40,7 +40,7 @@ class ProviderMetrics:
             ["provider"],
             registry=registry,
         )
-        #: What is counted for a provider and an outcome: looking it up costs more than counting.
+        #: Labelled counters by provider and outcome: their look-up costs more than counting.
         self._ended: dict[tuple[str, str], tuple[Counter, Histogram]] = {}
         self._taken: dict[str, tuple[Counter, Counter, Counter]] = {}
         self._left_alone = Gauge(
@@ -51,11 +51,11 @@ class ProviderMetrics:
         )
 
     def request(self, provider: str) -> "_Timed":
-        """One request: within it, the endpoint is asked."""
+        """Return a context manager to count and time a request."""
         return _Timed(self, provider)
 
     def count(self, provider: str, outcome: str, took_s: float) -> None:
-        """Count a request that has ended."""
+        """Count an ended request, with its time."""
         number, seconds = self._ended_of(provider, outcome)
         number.inc()
         seconds.observe(took_s)
@@ -68,7 +68,7 @@ class ProviderMetrics:
         return ended
 
     def charge(self, provider: str, usage: Usage, price: Price) -> None:
-        """Add what a request took."""
+        """Add the tokens and the cost of a request."""
         taken = self._taken.get(provider)
         if taken is None:
             taken = self._taken[provider] = (
@@ -83,12 +83,12 @@ class ProviderMetrics:
             spent.inc(money(usage, price))
 
     def watch(self, provider: str, is_open: Callable[[], bool]) -> None:
-        """Show from now on whether this provider is left alone."""
+        """Export the state of this provider's circuit from now on."""
         self._left_alone.labels(provider).set_function(lambda: float(is_open()))
 
 
 class _Timed:
-    """A block that is counted and timed: a third of what it costs as a generator."""
+    """A counting and timing context manager: a generator would cost three times as much."""
 
     __slots__ = ("_metrics", "_provider", "_started")
 
@@ -100,7 +100,7 @@ class _Timed:
         self._started = time.monotonic()
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
-        outcome = "gone"  # of a client that did not wait
+        outcome = "gone"  # the client did not wait
         if kind is None:
             outcome = "answered"
         elif issubclass(kind, AssayError):

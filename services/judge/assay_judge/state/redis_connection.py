@@ -1,6 +1,6 @@
-"""The connection to the Redis that replicas of the judge share: capped, timed, with errors of ours.
+"""The connection to the Redis of the judge's replicas: pooled, with timeouts and Assay errors.
 
-Nothing is retried here: who calls knows what doing it twice would mean.
+Nothing is retried here: only the caller knows if a command may run twice.
 """
 
 from collections.abc import Iterator
@@ -13,15 +13,15 @@ from redis.backoff import NoBackoff
 
 from assay_shared.errors import TimedOut, Unreachable
 
-#: Of all keys and channels; the Redis may serve others too.
+#: Prefix of all keys and channels: others may use the same Redis.
 PREFIX = "assay:judge:"
 _MAX_CONNECTIONS = 32
 
 
 def connect(redis_url: str, timeout_s: float) -> Redis:
-    """A client of `redis_url` (redis://, rediss:// or unix://), which connects when it is used.
+    """Return a client of `redis_url` (redis://, rediss:// or unix://). It connects on first use.
 
-    `timeout_s` is the limit of connecting, of each answer, and of waiting for a free connection.
+    `timeout_s` limits connecting, each answer, and waiting for a free connection.
     """
     pool = BlockingConnectionPool.from_url(
         redis_url,
@@ -37,11 +37,11 @@ def connect(redis_url: str, timeout_s: float) -> Redis:
 
 @contextmanager
 def reaching() -> Iterator[None]:
-    """Around every command.
+    """Turn Redis errors in the block into Assay errors; use it around every command.
 
     Raises:
-        TimedOut: Redis did not answer in time. Whether it did what was asked is not known.
-        Unreachable: there is no connection, or Redis refuses (it loads, or has no memory left).
+        TimedOut: Redis did not answer in time. It may or may not have run the command.
+        Unreachable: there is no connection, or Redis refuses (it is loading, or out of memory).
     """
     try:
         yield

@@ -1,4 +1,4 @@
-"""What replicas share, or one process has to itself: limits, ledger, cache; and what is counted."""
+"""The judge's limits, ledger, cache and metrics, shared by replicas or kept in one process."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -17,7 +17,7 @@ from assay_judge.state.metrics import ProviderMetrics
 
 @dataclass(frozen=True)
 class SharedState:
-    """One of each."""
+    """The limiter, ledger, cache and metrics of a judge."""
 
     limiter: Limiter
     ledger: Ledger
@@ -26,10 +26,10 @@ class SharedState:
 
     @asynccontextmanager
     async def opened(self) -> AsyncIterator[None]:
-        """Usable in the block.
+        """Open the limiter and the ledger for the block, then close everything.
 
         Raises:
-            Unreachable, TimedOut: the Redis that is to be shared does not answer.
+            Unreachable, TimedOut: the shared Redis does not answer.
         """
         await self.limiter.open()
         await self.ledger.open()
@@ -42,7 +42,7 @@ class SharedState:
 
 
 def make_shared_state(settings: JudgeSettings, registry: CollectorRegistry) -> SharedState:
-    """As the settings say: in Redis, or in this process."""
+    """Return the state chosen by the settings: in Redis, or in this process."""
     metrics = ProviderMetrics(registry)
     if settings.judge_shared == "redis":
         url = settings.redis_url

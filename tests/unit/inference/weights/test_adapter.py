@@ -71,5 +71,5 @@ def test_an_adapter_of_another_model_is_refused(tmp_path: Path) -> None:
 def test_what_cannot_be_read_is_refused(tmp_path: Path) -> None:
     folder = write(tmp_path / "adapter", plain())
     (folder / "adapter_model.safetensors").write_bytes(b"short")
-    with pytest.raises(WeightsRefused, match="is no adapter that can be read"):
+    with pytest.raises(WeightsRefused, match="is not a readable adapter"):
         read_adapter(folder)

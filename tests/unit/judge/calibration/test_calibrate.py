@@ -463,5 +463,5 @@ def test_an_old_missing_or_broken_file_is_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="there is no calibration"):
         Qualification(none, "primary")
     old.file.write_text("{}")
-    with pytest.raises(ConfigError, match=r"created: .* is no calibration"):
+    with pytest.raises(ConfigError, match=r"created: .* is not a calibration"):
         Qualification(old, "primary")
