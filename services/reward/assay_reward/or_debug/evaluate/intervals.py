@@ -1,4 +1,4 @@
-"""Intervals around shares and means, and what they allow to say."""
+"""Confidence intervals of shares and means, and verdicts about targets."""
 
 import math
 from collections.abc import Sequence
@@ -7,7 +7,7 @@ from random import Random
 
 from assay_shared.types import Wire
 
-#: Of the standard normal distribution: 95 % lie within.
+#: 95 % of the standard normal distribution lie between -_Z and _Z.
 _Z = 1.959963984540054
 _RESAMPLES = 1000
 
@@ -22,7 +22,7 @@ class CellEstimate(Wire):
 
 
 class TargetVerdict(StrEnum):
-    """What an interval says of a target; INCONCLUSIVE asks for more episodes."""
+    """Verdict of an interval about a target; INCONCLUSIVE asks for more episodes."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -30,18 +30,18 @@ class TargetVerdict(StrEnum):
 
 
 def wilson(successes: int, n: int) -> CellEstimate:
-    """A share with its Wilson score interval (Wilson 1927)."""
+    """Return a share with its Wilson score interval (Wilson 1927)."""
     share = successes / n
     centre = (share + _Z**2 / (2 * n)) / (1 + _Z**2 / n)
     half = _Z / (1 + _Z**2 / n) * math.sqrt(share * (1 - share) / n + _Z**2 / (4 * n**2))
-    # At 0 and 1 the interval ends there exactly, whatever rounding says.
+    # Otherwise rounding could move the end of the interval away from 0 or 1.
     low = 0.0 if successes == 0 else max(0.0, centre - half)
     high = 1.0 if successes == n else min(1.0, centre + half)
     return CellEstimate(mean=share, low=low, high=high, n=n)
 
 
 def bootstrap(values: Sequence[float], seed: int = 0) -> CellEstimate:
-    """A mean with its percentile bootstrap interval; the same values give the same interval."""
+    """Return a mean with its percentile bootstrap interval; equal values give equal intervals."""
     rng, n = Random(seed), len(values)
     mean = math.fsum(values) / n
     if min(values) == max(values):
@@ -53,14 +53,14 @@ def bootstrap(values: Sequence[float], seed: int = 0) -> CellEstimate:
 
 
 def estimate(values: Sequence[float]) -> CellEstimate:
-    """Wilson's interval for values that are all 0 or 1, else a bootstrap."""
+    """Return Wilson's interval if all values are 0 or 1, else a bootstrap interval."""
     if set(values) <= {0.0, 1.0}:
         return wilson(int(sum(values)), len(values))
     return bootstrap(values)
 
 
 def judge(found: CellEstimate, low: float, high: float) -> TargetVerdict:
-    """Whether the true value lies in the target range from `low` to `high`."""
+    """Return the verdict about the target range from `low` to `high`."""
     if low <= found.low and found.high <= high:
         return TargetVerdict.PASS
     if found.high < low or found.low > high:
