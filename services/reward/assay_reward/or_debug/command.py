@@ -38,7 +38,7 @@ def generate(
     types: Annotated[str, typer.Option(help="Error types, such as A,D.")] = "A,B,C,D",
     difficulties: Annotated[str, typer.Option(help="Such as easy,hard.")] = "easy,medium,hard",
     confirm: Annotated[
-        str, typer.Option(help="The engine that has to agree on each instance, or none.")
+        str, typer.Option(help="A second engine to confirm each instance, or none.")
     ] = "scip",
     max_turns: MaxTurns = 8,
     shown: Shows = "rules",
@@ -77,9 +77,9 @@ def import_(
     source: Annotated[Path, typer.Argument(help="A published set: dataset.json and MPS files.")],
     output: Annotated[Path, typer.Option(help="A new folder to write to.")],
     role: Annotated[
-        str, typer.Option(help="Of all tasks: test, train, validation; or split among these.")
+        str, typer.Option(help="Role of all tasks: test, train or validation; or split.")
     ] = "test",
-    seed: Annotated[int, typer.Option(help="Which tasks get which role in a split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split into roles.")] = 0,
     max_turns: MaxTurns = 8,
     shown: Shows = "rules",
     processes: Processes = None,
@@ -144,7 +144,7 @@ def demonstrate(
     mistake_rate: Annotated[
         float, typer.Option(min=0, max=1, help="Share of episodes that end in a mistake.")
     ] = 0.5,
-    seed: Annotated[int, typer.Option(help="Which episodes, and which mistakes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of mistakes.")] = 0,
 ) -> None:
     """Write whole episodes of training tasks, as examples of the form of replies."""
     from rich.progress import track

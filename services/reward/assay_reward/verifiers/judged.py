@@ -125,7 +125,7 @@ async def _graded(candidate: AnswerContext, options: GradedOptions) -> Measureme
 
 def _can_be_judged(task: Task, options: JudgeOptions) -> None:
     if not (task.prompt or task.reference or task.gold):
-        raise InvalidInput("a judge needs what was asked, or a reference", field="task.prompt")
+        raise InvalidInput("a judge needs a prompt or a reference", field="task.prompt")
 
 
 JUDGE = Verifier(_judge, JudgeOptions, _can_be_judged)

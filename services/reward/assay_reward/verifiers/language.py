@@ -28,7 +28,7 @@ class LanguageOptions(Config):
         unknown = [name for name in self.scripts if not is_script(name)]
         if unknown:
             raise ValueError(f"Unicode has no script called {unknown[0]!r}")
-        # Loads the model now, because loading takes a second: the service does not serve yet.
+        # Loads the model now, before the service starts to serve, because loading takes a second.
         unknown = [code for code in self.languages if code not in known_languages()]
         if unknown:
             raise ValueError(f"the language {unknown[0]!r} cannot be told")

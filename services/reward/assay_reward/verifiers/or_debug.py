@@ -1,4 +1,4 @@
-"""Rewards of model-repair episodes, by replay. Without a solver's verdict, it is a failure."""
+"""Rewards of replayed model-repair episodes. A missing solver verdict is a failure, not a 0."""
 
 from typing import Literal
 

@@ -103,7 +103,7 @@ def _finding(
     if len(instances) != report.num_instances:
         problems.append(f"{len(instances)} instances, the manifest says {report.num_instances}")
     if digests_of(folder / report.name) != report.digests:
-        problems.append("the files are not those that the manifest tells of")
+        problems.append("the files differ from the digests in the manifest")
     return CellCheck(
         name=report.name,
         num_instances=len(instances),

@@ -16,7 +16,7 @@ def evaluate(
     role: str = typer.Option("test", help="Which tasks: train, validation, test, or all."),
     max_samples: int | None = typer.Option(None, min=1, help="Tasks of each cell; all if not set."),
     max_turns: int | None = typer.Option(
-        None, min=1, max=64, help="Replies an episode has; the task's own number if not set."
+        None, min=1, max=64, help="Replies per episode; by default the task's own number."
     ),
     samples: int = typer.Option(1, min=1, help="Episodes of each task."),
     temperature: float = typer.Option(0.0, min=0.0, help="0 is greedy."),

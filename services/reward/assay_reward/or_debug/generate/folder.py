@@ -19,7 +19,7 @@ from assay_reward.or_debug.models.solver import Engine
 from assay_shared.errors import AssayError, DatasetError
 from assay_shared.types import Wire
 
-#: Number of instances per report of a process.
+#: Number of instances in a batch; a process reports after each batch.
 BATCH = 5
 
 

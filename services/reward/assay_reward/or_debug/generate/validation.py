@@ -55,7 +55,7 @@ def validated(cell: CellPlan, disguised: Disguised) -> ValidationFindings:
     if best.objective is None:
         raise Unsuitable(f"the original is {best.status}")
     if abs(best.objective) < LEAST_OBJECTIVE:
-        raise Unsuitable("the optimum is at nothing")
+        raise Unsuitable("the optimum is near 0")
     if preserved(solve(_opened(disguised), LIMIT_S).objective, best.objective) < FAITHFUL:
         raise Unsuitable("taking the mistakes out changes the optimum")
     return ValidationFindings(

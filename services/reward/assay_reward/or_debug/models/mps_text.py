@@ -22,7 +22,11 @@ LOWER = frozenset(("LO", "MI", "FR", "FX", "LI"))
 
 
 def check(path: Path) -> None:
-    """Check a file. Raises: DatasetError with the line: not text, too large, or a silent error."""
+    """Check a file.
+
+    Raises: DatasetError, with the line, for a file other than ASCII text, too large, or with an
+    error ignored by HiGHS.
+    """
     columns: set[str] = set()
     bounded: set[str] = set()
     num_objectives = 0
