@@ -120,7 +120,7 @@ async def test_what_cannot_be_played_says_why(serve: Serve) -> None:
     url = serve(create_reward(RewardSettings()))
     body = StepRequest(task=TASK).model_dump_json()
     async with RewardClient(url, retry=NO_RETRY) as client:
-        with pytest.raises(InvalidInput, match="task t has no environment"):
+        with pytest.raises(InvalidInput, match="task t is not played anywhere"):
             await client.step(StepRequest(task=make_task()))
         nowhere = make_task(environment=EnvironmentTask(name="chess", instance={}))
         with pytest.raises(NotFound, match="no environment is called chess"):

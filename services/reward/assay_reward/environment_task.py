@@ -18,7 +18,7 @@ def played_in(task: Task, name: str) -> EnvironmentTask:
         InvalidInput: the task has no environment, or another.
     """
     if task.environment is None:
-        raise InvalidInput(f"task {task.id} has no environment", field="task.environment")
+        raise InvalidInput(f"task {task.id} is not played anywhere", field="task.environment")
     if task.environment.name != name:
         raise InvalidInput(
             f"task {task.id} is played in {task.environment.name!r}, not in {name!r}",

@@ -114,7 +114,7 @@ async def test_a_sandbox_that_fails_is_not_the_programs_fault() -> None:
 @pytest.mark.parametrize(
     ("task", "turns", "message"),
     [
-        (make_task(), (), "task.environment: task t has no environment"),
+        (make_task(), (), "task.environment: task t is not played anywhere"),
         (
             make_task(environment=EnvironmentTask(name="or_debug", instance={})),
             (),

@@ -168,7 +168,7 @@ async def test_a_task_played_elsewhere_is_the_callers_fault(players: ReplayPool)
     instruments = Instruments(FakeSandbox(), FakeJudge(), Symbolic(1.0), players)
     request = ScoreRequest(task=make_task(), answers=("x",), rubric="or_debug.seed")
     rubric = Rubrics(None).find("or_debug.seed")
-    with pytest.raises(InvalidInput, match="task.environment: task t has no environment"):
+    with pytest.raises(InvalidInput, match="task.environment: task t is not played anywhere"):
         await GroupScore(rubric, request, instruments, Pace()).run()
 
 
