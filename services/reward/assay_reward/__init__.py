@@ -1,1 +1,1 @@
-"""Everything that turns an answer into a reward."""
+"""The reward service: rubrics, verifiers and environments."""

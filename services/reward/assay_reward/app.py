@@ -1,4 +1,4 @@
-"""The reward service over HTTP."""
+"""The reward service over HTTP: routes for scoring, rubrics and environments."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
@@ -39,14 +39,15 @@ from assay_shared.types import (
     StepResponse,
 )
 
-#: How long sandbox and judge are asked again where nobody has been there yet, or for long.
+#: How long a refused connection is retried if the sandbox or judge has never answered, or has
+#: refused connections for long.
 _ABSENT_S = 0.5
-#: Of a task of an environment, and all that was said so far.
+#: Largest body of a step: a task of an environment and all turns so far.
 _EPISODE_BYTES = 8 * 2**20
 
 
 def create_app(settings: RewardSettings) -> FastAPI:
-    """The service with its rubrics.
+    """Return the reward service with its rubrics loaded.
 
     Raises:
         ConfigError: a rubric cannot be used; nothing is served.
@@ -60,7 +61,7 @@ def create_app(settings: RewardSettings) -> FastAPI:
         nonlocal scorer, steps
         registry = app.state.metrics.registry
         running = settings.reward_max_running
-        # A quarter of the places is left to other clients, however many one asks for.
+        # One client gets at most three quarters of the places; the rest is for other clients.
         gate = FairLimiter(running, settings.reward_max_waiting, min_share=max(1, running * 3 // 4))
         step_gate = FairLimiter(
             settings.reward_max_steps_running, settings.reward_max_steps_waiting
@@ -107,7 +108,7 @@ async def _open_instruments(settings: RewardSettings) -> AsyncIterator[Instrumen
 def _add_scoring(app: FastAPI, rubrics: Rubrics, scorer: Callable[[], Scorer]) -> None:
     @app.get("/v1/rubrics", openapi_extra=needs(Scope.REWARD_READ), responses=errors_of_reading())
     async def list_rubrics() -> list[RubricInfo]:
-        """The rubrics, each with the effective share of its components."""
+        """List the rubrics, each with the effective share of its components."""
         return [rubric.info() for rubric in rubrics.all()]
 
     @app.post(
@@ -131,13 +132,13 @@ def _add_scoring(app: FastAPI, rubrics: Rubrics, scorer: Callable[[], Scorer]) -
         responses=errors_of(NotFound),
     )
     async def score_stream(request: ScoreRequest) -> StreamingResponse:
-        """Score one task as JSON lines: each reward when it is known, then the whole response."""
+        """Stream JSON lines: each reward as soon as it is known, then the whole response."""
         parts = scorer().stream(request)
         return StreamingResponse(_lines(parts), media_type="application/x-ndjson")
 
     @app.post("/get_reward", openapi_extra=needs(Scope.REWARD_SCORE), responses=errors_of(NotFound))
     async def get_reward(request: RemoteRewardRequest, rubric: str | None = None) -> RemoteRewards:
-        """Score texts in OpenRLHF's format of remote rewards; all of them or none."""
+        """Score texts in OpenRLHF's remote-reward format: all of them or none."""
         return await remote_rewards(request, rubric, rubrics, scorer())
 
 
@@ -148,14 +149,14 @@ def _add_environments(app: FastAPI, steps: Callable[[], Steps]) -> None:
         responses=errors_of(NotFound, SandboxFault, SolverFault, Unreachable, TimedOut),
     )
     async def step(name: str, request: StepRequest) -> StepResponse:
-        """What the policy reads after all that it has said so far."""
+        """Return the observation that follows the turns so far."""
         return await steps().step(name, request)
 
     @app.get(
         "/v1/environments", openapi_extra=needs(Scope.REWARD_READ), responses=errors_of_reading()
     )
     async def list_environments() -> list[EnvironmentInfo]:
-        """The environments that tasks can be played in."""
+        """List the environments of this service."""
         return [
             EnvironmentInfo(name=name, description=environment.description)
             for name, environment in sorted(ENVIRONMENTS.items())

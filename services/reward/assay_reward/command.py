@@ -1,4 +1,4 @@
-"""Turn answers into rewards: serve, rubrics."""
+"""Commands of the reward service: serve and rubrics."""
 
 from pathlib import Path
 
@@ -27,7 +27,7 @@ def rubrics(
         None, help="Folder with more rubrics to check and show, or one file."
     ),
 ) -> None:
-    """Check the rubrics and show what each component really counts for."""
+    """Check the rubrics and show the effective share of each component."""
     from assay_reward.rubric import Rubrics
     from assay_reward.settings import RewardSettings
     from assay_shared.settings.environment import read_settings

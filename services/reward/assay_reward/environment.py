@@ -1,4 +1,4 @@
-"""What an environment is: a pure step from a task and all turns so far to what the policy reads."""
+"""The interface of environments: a pure step from a task and its turns to an observation."""
 
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
@@ -9,11 +9,12 @@ from assay_shared.types import StepResponse, Task
 
 @dataclass(frozen=True)
 class StepEnvironment:
-    """How to play one kind of task.
+    """An environment for one kind of task.
 
-    `step` keeps nothing between two calls, so any replica can take the next one. With no turns it
-    gives the first observation. It raises InvalidInput for a task that lacks what it needs, and
-    for turns after the end of the episode; what it could not find out is an InfrastructureError.
+    `step` keeps nothing between two calls, so any replica can take the next call. Without turns it
+    returns the first observation. It raises InvalidInput for a task without the required data, and
+    for turns after the end of the episode. It raises InfrastructureError if a service or solver
+    gives no result.
     """
 
     description: str

@@ -1,4 +1,4 @@
-"""What a task says for the environment that it is played in."""
+"""The environment part of a task: reading it, and checks."""
 
 from typing import TypeVar
 
@@ -12,10 +12,10 @@ Instance = TypeVar("Instance", bound=BaseModel)
 
 
 def played_in(task: Task, name: str) -> EnvironmentTask:
-    """The task's part for the environment `name`.
+    """Return the task's part for the environment `name`.
 
     Raises:
-        InvalidInput: the task is not played in it.
+        InvalidInput: the task has no environment, or another.
     """
     if task.environment is None:
         raise InvalidInput(f"task {task.id} is not played anywhere", field="task.environment")
@@ -28,16 +28,16 @@ def played_in(task: Task, name: str) -> EnvironmentTask:
 
 
 def read_instance(played: EnvironmentTask, kind: type[Instance]) -> Instance:
-    """The environment's part of the task, in the form that it wants.
+    """Return the environment's part of the task, parsed as `kind`.
 
     Raises:
-        InvalidInput: it is in another form; names the field.
+        InvalidInput: the part does not have this form; names the field.
     """
     return validated(kind, played.instance, "task.environment.instance")
 
 
 def check_not_over(num_turns: int, max_turns: int) -> None:
-    """Raises InvalidInput for more turns than an episode has."""
+    """Raise InvalidInput for more turns than the episode allows."""
     if num_turns > max_turns:
         raise InvalidInput(
             f"the episode ends after {max_turns} turns, and there are {num_turns}", field="turns"

@@ -1,4 +1,4 @@
-"""One group on its way to its rewards: the gates of all answers, then the rest of each."""
+"""Scoring of a group: first the gates of all answers, then the other components."""
 
 import math
 import time
@@ -35,7 +35,7 @@ _MAX_DETAIL = 200
 
 @dataclass
 class Effort(ComponentUsage):
-    """What one component took for the whole group: its cost, and from when to when."""
+    """Usage of a component by the whole group: its cost, its first start and its last end."""
 
     started_at: float | None = None
     ended_at: float = 0.0
@@ -52,7 +52,7 @@ class Effort(ComponentUsage):
 
 
 class GroupScore:
-    """Scores one group once. `on_reward` gets each reward as soon as it is known."""
+    """The scoring of a single group. `on_reward` gets each reward as soon as it is known."""
 
     def __init__(
         self,
@@ -76,16 +76,16 @@ class GroupScore:
         self._efforts = {component.label: Effort() for component in rubric.components}
         self._at_once: dict[str, float] = {}
         self._rewards: dict[int, Reward] = {}
-        #: The longest wait that a neighbour without room has asked for.
+        #: The longest `retry_after_s` among the errors of this group.
         self.retry_after_s = 0.0
-        #: Answers that took too much, by component.
+        #: Number of answers too hard to measure, by component.
         self.num_too_hard: dict[str, int] = {}
 
     async def run(self) -> ScoreResponse:
-        """All rewards, in the order of the answers.
+        """Return all rewards, in the order of the answers.
 
         Raises:
-            InvalidInput: the task or the request lacks what a verifier needs.
+            InvalidInput: the task or the request lacks data needed by a verifier.
         """
         rubric, sitting = self._rubric, self._sitting
         for component in rubric.components:
@@ -96,7 +96,7 @@ class GroupScore:
         everyone = range(len(sitting.answers))
         sitting.admitted = tuple(everyone)
         for gate in rubric.gates:
-            # What is measured once for all is measured for those whom the gates before let in.
+            # Measurements shared by the group cover the answers admitted by earlier gates.
             await self._pass_all(gate)
             sitting.admitted = tuple(index for index in everyone if index not in self._rewards)
         await self._count_all()
@@ -111,7 +111,7 @@ class GroupScore:
         )
 
     async def _pass_all(self, gate: ComponentConfig) -> None:
-        """Give the answers that the gate does not let through their rewards."""
+        """Settle the rewards of all answers rejected by the gate."""
         waiting = []
         for index in self._sitting.admitted:
             await self._pace.turn()
@@ -133,7 +133,7 @@ class GroupScore:
             self._settle(index, gate_failed(self._rubric, gate, measured))
 
     async def _count_all(self) -> None:
-        """Give the admitted answers their rewards: at once, or when what they wait for is there."""
+        """Settle the rewards of the admitted answers, at once or after pending measurements."""
         waiting = []
         for index in self._sitting.admitted:
             await self._pace.turn()
@@ -155,7 +155,7 @@ class GroupScore:
         self._settle(index, combine(self._rubric, measured))
 
     def _start(self, component: ComponentConfig, index: int) -> Found | Waiting:
-        """What a component measures of an answer, or the work that is left to find it out."""
+        """Return a component's finding about an answer, or a coroutine for the remaining work."""
         effort = self._efforts[component.label]
         candidate = self._sitting.candidate(index, effort)
         effort.begin()
@@ -181,7 +181,7 @@ class GroupScore:
                 self._efforts[component.label].end()
 
     def _unmeasured(self, component: ComponentConfig, error: AssayError) -> Found:
-        """The lowest value for an answer that is too hard, unless the rubric wants a failure."""
+        """Return the lowest value if the error is TooHard and counts as wrong, else a failure."""
         if isinstance(error, TooHard):
             number = self.num_too_hard.get(component.label, 0)
             self.num_too_hard[component.label] = number + 1
@@ -198,10 +198,10 @@ class GroupScore:
 
 
 def _finite(measured: Found, component: ComponentConfig) -> Found:
-    """Return what was measured.
+    """Return the measurement unchanged.
 
     Raises:
-        InternalFault: its value is not a finite number, and so no measurement.
+        InternalFault: the value is not a finite number.
     """
     if isinstance(measured, Measurement) and not math.isfinite(measured.value):
         raise InternalFault(f"{component.label} measured {measured.value}, not a finite number")
@@ -209,9 +209,9 @@ def _finite(measured: Found, component: ComponentConfig) -> Found:
 
 
 def combine(rubric: Rubric, measured: Sequence[Measurement | Failure]) -> Reward:
-    """The reward of one answer, or the first failure among its components.
+    """Return the reward of an answer, or the first failure among its components.
 
-    A sum over the components that happen to be there would put a missing one at 0.
+    A sum over the available components alone would count a missing component as 0.
     """
     values: list[float] = []
     components: list[RewardComponent] = []
@@ -228,7 +228,7 @@ def combine(rubric: Rubric, measured: Sequence[Measurement | Failure]) -> Reward
 
 
 def gate_failed(rubric: Rubric, gate: ComponentConfig, measured: Measurement) -> Scored:
-    """The lowest reward that the rubric can give; its other components are at their lowest."""
+    """Return the rubric's lowest reward, with all counted components at their lowest values."""
     detail = f"not measured: {gate.label} is {measured.value:g}, below its gate of {gate.gate:g}"
     wrong = measured.outcome is Status.ACCEPTED
     return Scored(

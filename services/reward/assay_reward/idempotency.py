@@ -1,4 +1,4 @@
-"""Responses by key: who asks again gets what was answered, and nothing is measured twice."""
+"""Responses by request key: a repeated request gets the first response, measured once."""
 
 import hashlib
 from collections import OrderedDict
@@ -15,18 +15,18 @@ Score = Callable[[], Coroutine[Any, Any, ScoreResponse]]
 class ResponseCache:
     """The newest responses of this process, up to `max_bytes` of their JSON.
 
-    Only a response without failures is kept: what failed may be asked for again.
+    Only a response without failures is kept, so a failed request can be repeated.
     """
 
     def __init__(self, max_bytes: int) -> None:
         self._max_bytes = max_bytes
         self._num_bytes = 0
-        #: By key: the digest of the request, and the response's JSON.
+        #: The request's digest and the response's JSON, by key.
         self._kept: OrderedDict[str, tuple[str, str]] = OrderedDict()
         self._flights: SingleFlight[ScoreResponse] = SingleFlight()
 
     async def once(self, request: ScoreRequest, score: Score) -> ScoreResponse:
-        """What `score` gives, or gave before for this key, or is giving right now.
+        """Return the kept or pending response for the request's key, else run `score`.
 
         Raises:
             Conflict: the key was used for another request.
@@ -51,7 +51,7 @@ class ResponseCache:
         response = await scoring
         if all(isinstance(reward, Scored) for reward in response.rewards):
             text = response.model_dump_json()
-            # Two requests that used one key at the same moment: the later response stays.
+            # If two different requests used the key at the same moment, the later response stays.
             _, replaced = self._kept.pop(key, ("", ""))
             self._num_bytes -= len(replaced)
             self._kept[key] = (digest, text)

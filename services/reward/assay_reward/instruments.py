@@ -1,4 +1,4 @@
-"""The services and processes that verifiers and environments ask, and what asking costs."""
+"""Services and processes used by verifiers and environments, and the cost of their use."""
 
 from dataclasses import dataclass, field
 
@@ -12,7 +12,7 @@ from assay_shared.types import Cost
 
 @dataclass(frozen=True)
 class Instruments:
-    """The services and processes that verifiers ask."""
+    """The services and processes used by verifiers and environments."""
 
     sandbox: Sandbox
     judge: Judge
@@ -26,7 +26,7 @@ class Instruments:
 
 @dataclass
 class ComponentUsage:
-    """What measuring one component took."""
+    """The cost of measuring a component."""
 
     cost: Cost = field(default_factory=Cost)
 

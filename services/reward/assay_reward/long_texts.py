@@ -1,4 +1,4 @@
-"""Measuring an answer: on the event loop, or in a worker process where that is much work."""
+"""Measuring answers: short texts on the event loop, long texts in a worker process."""
 
 import asyncio
 from collections.abc import Awaitable, Coroutine
@@ -13,15 +13,15 @@ from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import TooHard
 from assay_shared.types import Failure, Status, Task
 
-#: Longer answers are not measured: they are too hard, whatever the verifier.
+#: Longer answers are too hard for every verifier and are not measured.
 MAX_LENGTH = 2**20
-#: Characters read on the event loop: about a millisecond.
+#: Characters measured on the event loop, which takes about a millisecond.
 _AT_ONCE = 2**14
 _MEASURE = "assay_reward.long_texts:measure_text"
 
 
 def most_at_once(sitting: GroupContext, component: ComponentConfig) -> float:
-    """How many characters an answer may have that is measured on the event loop."""
+    """Return the largest number of characters to measure on the event loop."""
     reads = component.kind.reads
     if reads is None:
         return MAX_LENGTH
@@ -31,11 +31,12 @@ def most_at_once(sitting: GroupContext, component: ComponentConfig) -> float:
 def start_measuring(
     candidate: AnswerContext, component: ComponentConfig, at_once: float
 ) -> Found | Awaitable[Found]:
-    """What the component's verifier measures of an answer: here, or in a worker process if the
-    answer has more than `at_once` characters.
+    """Return the verifier's finding about an answer, or an awaitable of it.
+
+    A text of more than `at_once` characters is measured in a worker process.
 
     Raises:
-        TooHard: the answer is too long for any verifier, or takes too much.
+        TooHard: the answer is too long for any verifier, or takes too much time or memory.
     """
     num = candidate.num_characters
     if num <= at_once:
@@ -48,7 +49,7 @@ def start_measuring(
 
 
 async def _measure_apart(candidate: AnswerContext, component: ComponentConfig) -> Measurement:
-    assert isinstance(component.verifier, str)  # a reward of the user's own has its own process
+    assert isinstance(component.verifier, str)  # a user-defined reward never gets here
     instruments = candidate.instruments
     options = component.parsed_options.model_dump(mode="json")
     task = candidate.task.model_dump(mode="json", exclude={"tests", "environment", "history"})
@@ -61,7 +62,7 @@ async def _measure_apart(candidate: AnswerContext, component: ComponentConfig) -
 def measure_text(
     name: str, options: dict[str, Any], task: dict[str, Any], text: str
 ) -> tuple[float, str, str]:
-    """In a worker process: the value, the outcome and the detail that a verifier gives."""
+    """Return a verifier's value, outcome and detail; runs in a worker process."""
     verifier = VERIFIERS[name]
     nobody = cast(Any, None)
     sitting = GroupContext(
@@ -77,7 +78,7 @@ def measure_text(
 
 
 class _Here(Symbolic):
-    """Compares formulas in the process that it is in, which has a limit."""
+    """A comparison of formulas in the current process, under its limits."""
 
     async def equal(self, answer: str, reference: str) -> bool:
         from assay_shared.answers.formulas.comparison import equal

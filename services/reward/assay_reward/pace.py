@@ -1,4 +1,4 @@
-"""Short stretches of work on the event loop, so that it answers others in between."""
+"""Short slices of work on the event loop, with time for other requests in between."""
 
 import asyncio
 import time
@@ -8,10 +8,10 @@ _STRETCH_S = 0.005
 
 
 class Pace:
-    """Shares the event loop among all that compute on it.
+    """Time slices for all computations on the event loop.
 
-    Between two looks at the network, everybody together works for a stretch of 5 ms, and for what
-    the last piece of work takes longer. Who finds the stretch used up waits in a queue.
+    Between two polls of the network, all computations together get a slice of 5 ms, and the last
+    piece of work may exceed it. After the slice, a computation waits in a queue.
     """
 
     def __init__(self) -> None:
@@ -20,7 +20,7 @@ class Pace:
         self._waiting: deque[asyncio.Future[None]] = deque()
 
     async def turn(self) -> None:
-        """Return when the next piece of work may begin; mostly at once."""
+        """Return when the next piece of work may begin, usually at once."""
         now = time.monotonic()
         if now < self._ends_at:
             return
@@ -38,7 +38,7 @@ class Pace:
         loop.call_soon(self._next)
 
     def _next(self) -> None:
-        """Give the next stretch to the first in the queue, after the loop's look around."""
+        """Give the next slice to the first waiter, after the loop has polled the network."""
         self._is_measured = False
         while self._waiting:
             turn = self._waiting.popleft()

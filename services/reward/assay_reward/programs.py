@@ -1,4 +1,4 @@
-"""An answer as a program, and what the task's tests say of it."""
+"""Programs in answers, and their test reports."""
 
 import re
 
@@ -13,7 +13,7 @@ _LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
 
 def has_tests(task: Task, options: Config) -> None:
-    """A `Verifier.check`."""
+    """Raise InvalidInput for a task without tests; a `Verifier.check`."""
     if not task.tests:
         raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
 
@@ -21,7 +21,7 @@ def has_tests(task: Task, options: Config) -> None:
 async def run_tests(
     sandbox: Sandbox, task: Task, answer: str, meter: ComponentUsage, *, forgeable: bool = True
 ) -> TestReport:
-    """What the task's tests say of an answer.
+    """Return the report of the task's tests on an answer.
 
     Raises:
         SandboxFault: a test could not be run.
@@ -35,10 +35,10 @@ async def run_tests(
 
 
 def whole_program(task: Task, answer: str) -> str:
-    """The answer as a program: out of its fence, and after the task's prefix.
+    """Return the answer's program: without its fence, after the task's prefix.
 
-    An answer that defines the prefix's last function anew stands after a stub of it; any other
-    is the rest of that function.
+    If the answer defines the prefix's last function again, the prefix ends in a stub (`pass`).
+    Otherwise the answer is the rest of this function.
     """
     blocks = fenced(answer)
     code = blocks[0] if blocks else answer

@@ -1,4 +1,4 @@
-"""Rubrics: what is measured of an answer, and what reward is made of it. Checked when loaded."""
+"""Rubrics: the components of a reward and their aggregation, checked when loaded."""
 
 import hashlib
 import json
@@ -35,10 +35,10 @@ _NAME = r"[a-z][a-z0-9_]*"
 
 
 class Aggregation(StrEnum):
-    """How the components' values become one.
+    """Aggregation of the components' values into a reward.
 
     `sum`: of weight * value. `product`: of the values. `lexicographic`: a step in an earlier
-    component is worth more than everything after it; in [0, 1].
+    component is worth more than all later components together; the reward is in [0, 1].
     """
 
     SUM = "sum"
@@ -50,16 +50,16 @@ def _kind_of_source(value: object) -> str:
     return "name" if isinstance(value, str) else "own"
 
 
-#: A built-in verifier by its name, or a reward of the user's own.
+#: A built-in verifier by its name, or a user-defined reward.
 Source = Annotated[
     Annotated[str, Tag("name")] | Annotated[OwnSource, Tag("own")], Discriminator(_kind_of_source)
 ]
-#: The end of a span. Sums of larger ones might not be finite.
+#: An end of a range. Sums of larger values might not be finite.
 Bound = Annotated[float, Field(ge=-1e12, le=1e12, allow_inf_nan=False)]
 
 
 class OnTooHard(StrEnum):
-    """What an answer gets that takes too much time or memory to be measured.
+    """Result for an answer whose measurement takes too much time or memory.
 
     `wrong`: the component's lowest value. `fail`: no reward.
     """
@@ -69,25 +69,25 @@ class OnTooHard(StrEnum):
 
 
 class ComponentConfig(Config):
-    """One thing to measure.
+    """A component of a rubric.
 
-    With `gate`, an answer whose value is lower gets the rubric's lowest reward, and the other
-    components are not measured; the gate itself does not count.
+    With `gate`, an answer with a lower value gets the rubric's lowest reward, and the other
+    components are not measured. The gate itself does not count in the reward.
     """
 
     #: A built-in verifier's name; or {python: FILE.py:FUNCTION}, or {url: ...}.
     verifier: Source
-    #: What the component is called; the verifier's or the function's name where it is not set.
+    #: The component's name; by default the name of the verifier or function.
     name: str = Field(default="", pattern=rf"^{_NAME}$|^$")
-    #: The verifier's own.
+    #: Options of the verifier.
     options: dict[str, JsonValue] = Field(default={})
-    #: For a sum.
+    #: Weight in a sum.
     weight: float | None = Field(default=None, gt=0, le=1000, allow_inf_nan=False)
-    #: The value from which an answer passes; a gate does not count itself.
+    #: The lowest value that passes. A gate does not count in the reward.
     gate: float | None = Field(default=None, allow_inf_nan=False)
-    #: Values outside of it count as its ends.
+    #: Values outside this range count as its nearer end.
     clip: tuple[Bound, Bound] | None = None
-    #: For a lexicographic order: how many steps the span is cut into.
+    #: For a lexicographic order: the number of steps in the component's range.
     levels: int = Field(default=1, ge=1, le=1000)
 
     _kind: Verifier[Any] = PrivateAttr()
@@ -138,7 +138,7 @@ class ComponentConfig(Config):
 
     @property
     def digest(self) -> str | None:
-        """The SHA-256 of the file with the function that it names, if it names one."""
+        """The SHA-256 of the named function's file, or None without a function."""
         return None if self._function is None else self._function.digest
 
     @cached_property
@@ -160,19 +160,19 @@ class ComponentConfig(Config):
 
 
 class Rubric(Config):
-    """A reward by name: gates first, then all other components, or no reward at all."""
+    """A named reward: gates first, then all other components, or no reward at all."""
 
-    #: By which requests name it.
+    #: The name used in requests.
     name: str = Field(pattern=r"^[a-z][a-z0-9_.-]*$")
-    #: One line for people.
+    #: A one-line description.
     description: str
-    #: How the components' values become one.
+    #: How to aggregate the components' values.
     aggregate: Aggregation = Aggregation.SUM
-    #: What a trainer makes of its rewards.
+    #: How a trainer turns the rewards into advantages.
     normalise: Normalisation = Normalisation.GROUP
-    #: What an answer gets that takes too much time or memory to be measured.
+    #: Result for an answer whose measurement takes too much time or memory.
     too_hard: OnTooHard = OnTooHard.WRONG
-    #: What is measured; gates come first.
+    #: The components; gates are measured first.
     components: tuple[ComponentConfig, ...] = Field(min_length=1, max_length=32)
 
     @model_validator(mode="after")
@@ -209,19 +209,19 @@ class Rubric(Config):
 
     @cached_property
     def counted(self) -> tuple[ComponentConfig, ...]:
-        """The components that make the reward: all but the gates."""
+        """The components of the reward: all but the gates."""
         return tuple(c for c in self.components if c.gate is None)
 
     @cached_property
     def scorer(self) -> str:
-        """The rubric's identity: any change to what it computes changes the hash."""
+        """The rubric's name and hash; any change of the computation changes the hash."""
         content = self.model_dump(mode="json", exclude={"description", "name"})
         digests = [component.digest for component in self.components if component.digest]
         text = json.dumps(content | ({"functions": digests} if digests else {}), sort_keys=True)
         return f"{self.name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
 
     def reward(self, values: Sequence[float]) -> float:
-        """The reward for the values of the counted components, in their order."""
+        """Return the reward for the values of the counted components, in their order."""
         clipped = [
             component.span.clip(value)
             for component, value in zip(self.counted, values, strict=True)
@@ -233,11 +233,11 @@ class Rubric(Config):
         return self._rank(clipped)
 
     def _rank(self, values: Sequence[float]) -> float:
-        """The values as the digits of a number, the first the most significant; in [0, 1]."""
+        """Return the values as digits of a number in [0, 1], the most significant first."""
         number, size = 0, 1
         for component, value in zip(self.counted, values, strict=True):
             span = component.span
-            # A value on a boundary belongs to the step above it, in spite of rounding.
+            # Otherwise rounding could put a value on a boundary into the step below it.
             share = (value - span.low) / (span.high - span.low) + 1e-9
             number = number * (component.levels + 1) + int(share * component.levels)
             size *= component.levels + 1
@@ -252,10 +252,10 @@ class Rubric(Config):
         return [component.span.low for component in self.counted]
 
     def shares(self) -> dict[str, float]:
-        """How much the reward moves with each component alone, the others at their best; sums to 1.
+        """Return each component's share in moving the reward, the others at their best; sums to 1.
 
-        Weights say little by themselves: a component from -50 to 100 with a weight of 0.5 moves
-        the reward by 75, one from 0 to 20 with 0.3 by 6.
+        Weights alone say little: a component from -50 to 100 with a weight of 0.5 moves the reward
+        by 75, a component from 0 to 20 with a weight of 0.3 by 6.
         """
         best = [component.span.high for component in self.counted]
         top = self.reward(best)
@@ -282,11 +282,12 @@ class Rubrics:
     """All rubrics of a service, by name."""
 
     def __init__(self, extra: Path | None, allowed: Allowed | None = None) -> None:
-        """Load the built-in ones and those of `extra`, which may replace them.
+        """Load the built-in rubrics, then `extra`, which may replace built-in rubrics.
 
         Args:
-            extra: a folder, or one file.
-            allowed: what they may name; without a root, functions in the folder of `extra` alone.
+            extra: a folder of rubrics, or a single file.
+            allowed: the functions and URLs allowed in `extra`; without a root, only functions in
+                its folder.
 
         Raises:
             ConfigError: a file is not a valid rubric; names the file and the key.

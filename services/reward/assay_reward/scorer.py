@@ -1,4 +1,4 @@
-"""Scoring: which rubric, whose turn, asked before or not; alone, in batches, or as a stream."""
+"""Scoring of single groups, batches and streams, with a limit on groups in flight."""
 
 import asyncio
 import time
@@ -32,7 +32,7 @@ from assay_shared.types import (
 
 
 class RewardMetrics:
-    """What was scored, what could not be, and what it took."""
+    """Prometheus metrics of scoring: outcomes, times, and answers too hard to measure."""
 
     def __init__(self, registry: CollectorRegistry) -> None:
         self.answers = Counter(
@@ -62,7 +62,7 @@ class RewardMetrics:
             ["rubric", "component"],
             registry=registry,
         )
-        #: Looking up what is counted for labels costs more than counting.
+        #: Cached, because looking up the labels of a metric costs more than counting.
         self._score_s = lru_cache(maxsize=None)(self.score_s.labels)
         self._component_s = lru_cache(maxsize=None)(self.component_s.labels)
         self._answers = lru_cache(maxsize=None)(self.answers.labels)
@@ -83,7 +83,7 @@ class RewardMetrics:
 
 
 class Scorer:
-    """Implements `assay_shared.interfaces.Rewarder`."""
+    """The scorer of the service; implements `assay_shared.interfaces.Rewarder`."""
 
     def __init__(
         self,
@@ -101,18 +101,19 @@ class Scorer:
         self._pace = Pace()
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
-        """One reward or failure per answer, in order.
+        """Return one reward or failure per answer, in order.
 
         Raises:
-            NotFound: the rubric is not known.
-            InvalidInput: the task lacks what the rubric needs.
-            Conflict: the request's key was used for another one.
-            Overloaded: too many groups wait already, or a neighbour had room for no answer.
+            NotFound: no rubric has this name.
+            InvalidInput: no rubric is named, or the task lacks data needed by the rubric.
+            Conflict: the request's key was used for another request.
+            Overloaded: too many groups wait already, or the sandbox or judge had no room for any
+                answer.
         """
         return await self._responses.once(request, lambda: self._score(request))
 
     async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse:
-        """As `score` for each; one that cannot be scored at all says so in its place."""
+        """Score each request as `score` does, with a `GroupFailed` for each error."""
 
         async def score(request: ScoreRequest) -> ScoreResponse | GroupFailed:
             try:
@@ -124,10 +125,10 @@ class Scorer:
         return ScoreBatchResponse(responses=tuple(responses))
 
     def stream(self, request: ScoreRequest) -> AsyncIterator[PartialReward | ScoreResponse]:
-        """Each reward when it is known, in any order, and then the whole response.
+        """Return an iterator over the rewards as they become known, then the whole response.
 
         Raises:
-            NotFound: the rubric is not known.
+            NotFound: no rubric has this name.
         """
         self._rubric(request)
         return self._stream(request)

@@ -1,1 +1,1 @@
-"""Parts of an answer that verifiers read."""
+"""Checks of answers for the verifiers: JSON, language, patterns, instructions."""

@@ -1,4 +1,4 @@
-"""JSON schemas (draft 2020-12) that fetch nothing; `reads` says what a text can make slow."""
+"""JSON schemas (draft 2020-12) without remote references; `reads` bounds the work of a check."""
 
 import json
 import math
@@ -16,10 +16,10 @@ from assay_shared.errors import InvalidInput
 from assay_shared.text.strict_json import read_strict_json
 
 MAX_LENGTH = 2**16
-#: How much work a character of JSON is; without bound where a text chooses how often it is read.
+#: Work per character of JSON; unbounded for keywords with which a text can be read many times.
 _READS = 16.0
 _UNBOUNDED = {"$ref", "$dynamicRef", "pattern", "propertyNames"}
-#: Their expressions are matched by another engine, which knows no possessive quantifiers.
+#: Another engine matches their expressions and does not know possessive quantifiers.
 _REFUSED = {"patternProperties"}
 
 
@@ -32,11 +32,11 @@ def _unique_items(_: Any, unique: bool, value: object, __: Any) -> Iterator[Vali
     if not unique or not isinstance(value, list):
         return
     if len({json.dumps(_canonical(one), sort_keys=True) for one in value}) < len(value):
-        yield ValidationError("an item stands there twice")
+        yield ValidationError("items must be unique")
 
 
 def _canonical(value: object) -> object:
-    """The value with equal numbers written alike: 1.0 is 1."""
+    """Return the value with equal numbers written alike: 1.0 becomes 1."""
     if isinstance(value, list):
         return [_canonical(one) for one in value]
     if isinstance(value, dict):
@@ -50,10 +50,10 @@ _Validator = validators.extend(
 
 
 class Schema:
-    """One schema, ready to use.
+    """A schema, ready to use.
 
     Raises:
-        InvalidInput: it is none, or it cannot be used here; names `field`.
+        InvalidInput: the text is not a schema, or it cannot be used here; names `field`.
     """
 
     def __init__(self, text: str, field: str) -> None:
@@ -80,14 +80,14 @@ class Schema:
             raise InvalidInput(f"{min(refused)} is not supported", field=field)
 
     def fault(self, value: object) -> str | None:
-        """What is wrong with a value, if anything is."""
+        """Return the first fault of a value, or None."""
         error = next(self._validator.iter_errors(value), None)
         return None if error is None else f"{error.json_path}: {error.message}"
 
 
 @lru_cache(maxsize=256)
 def schema_of(text: str, field: str) -> Schema:
-    """The schema that is written in JSON."""
+    """Return the schema in the JSON `text`."""
     return Schema(text, field)
 
 
@@ -100,10 +100,10 @@ def _keys(value: object) -> set[str]:
 
 
 def parse_json(text: str) -> object:
-    """The value of strict JSON, in which no key stands twice.
+    """Return the value of strict JSON, without duplicate keys.
 
     Raises:
-        ValueError: it is none, too long, or nested too deeply.
+        ValueError: the text is not strict JSON, too long, or nested too deeply.
     """
     if len(text) > MAX_LENGTH:
         raise ValueError(f"longer than {MAX_LENGTH} characters")

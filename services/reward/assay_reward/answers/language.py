@@ -1,17 +1,18 @@
-"""Which language a text is in, and which script: without a network, and the same every time."""
+"""The language and the script of a text, found without a network and always the same."""
 
 from functools import lru_cache
 from typing import Any
 
 import regex
 
-#: Those of some script; a few, such as the Japanese prolongation mark, are common to several.
+#: Letters of some script. A few letters, such as the Japanese prolongation mark, are common to
+#: several scripts and do not match.
 _LETTER = regex.compile(r"(?!\p{Script=Common})\p{L}")
 
 
 @lru_cache(maxsize=1)
 def _identifier() -> Any:
-    """py3langid's model of 97 languages; loading it takes about a second."""
+    """Return py3langid's model of 97 languages; loading it takes about a second."""
     from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
     return LanguageIdentifier.from_model_file(MODEL_FILE)
@@ -19,12 +20,12 @@ def _identifier() -> Any:
 
 @lru_cache(maxsize=1)
 def known_languages() -> frozenset[str]:
-    """The codes (ISO 639-1) that `language_of` can give."""
+    """Return the language codes (ISO 639-1) known to `language_of`."""
     return frozenset(str(code) for code in _identifier().nb_classes)
 
 
 def language_of(text: str) -> str:
-    """The most likely language. A guess for a few words; sure from a sentence or two on."""
+    """Return the most likely language: a guess for a few words, certain from a sentence or two."""
     code, _ = _identifier().classify(text)
     return str(code)
 
@@ -35,7 +36,7 @@ def _script(name: str) -> "regex.Pattern[str]":
 
 
 def is_script(name: str) -> bool:
-    """Whether Unicode has a script of this name, such as Latin, Han or Cyrillic."""
+    """Return True if Unicode has a script of this name, such as Latin, Han or Cyrillic."""
     try:
         _script(name)
     except regex.error:
@@ -44,7 +45,7 @@ def is_script(name: str) -> bool:
 
 
 def script_share(text: str, scripts: tuple[str, ...]) -> float:
-    """The share of a text's letters that belong to one of the scripts; 1 where it has none."""
+    """Return the share of a text's letters in the scripts; 1 for a text without letters."""
     letters = _LETTER.findall(text)
     if not letters:
         return 1.0

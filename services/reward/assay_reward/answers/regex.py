@@ -1,4 +1,4 @@
-"""Regular expressions of tasks: at once where they are quick, else in a worker process."""
+"""Regular expressions of tasks: quick matches at once, slow matches in a worker process."""
 
 from functools import lru_cache
 
@@ -9,16 +9,16 @@ from assay_shared.errors import InvalidInput
 _MAX_LENGTH = 2000
 #: The function for `Workers.call`.
 FINDS = "assay_reward.answers.regex:finds"
-#: What takes less is not worth another process.
+#: A match within this time is not worth another process.
 _AT_ONCE_S = 0.001
 
 
 @lru_cache(maxsize=1024)
 def compiled(pattern: str, field: str) -> "regex.Pattern[str]":
-    """The expression.
+    """Return the compiled expression.
 
     Raises:
-        InvalidInput: it is none, or too long; names `field`.
+        InvalidInput: the pattern is not a regular expression, or too long; names `field`.
     """
     if len(pattern) > _MAX_LENGTH:
         raise InvalidInput(f"a pattern may have {_MAX_LENGTH} characters", field=field)
@@ -29,7 +29,7 @@ def compiled(pattern: str, field: str) -> "regex.Pattern[str]":
 
 
 def finds_at_once(pattern: "regex.Pattern[str]", text: str, *, whole: bool) -> bool | None:
-    """Whether the expression is in the text, or is the `whole` text; None if that takes long."""
+    """Return True if the expression matches in the text (all of it for `whole`); None if slow."""
     match = pattern.fullmatch if whole else pattern.search
     try:
         return match(text, timeout=_AT_ONCE_S) is not None
@@ -38,6 +38,6 @@ def finds_at_once(pattern: "regex.Pattern[str]", text: str, *, whole: bool) -> b
 
 
 def finds(pattern: str, text: str, whole: bool) -> bool:
-    """The same in a worker process, which has a limit."""
+    """Return True if the expression matches; runs in a worker process, under its limit."""
     expression = regex.compile(pattern)
     return (expression.fullmatch(text) if whole else expression.search(text)) is not None

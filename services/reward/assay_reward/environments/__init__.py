@@ -1,4 +1,4 @@
-"""Environments by name. Adding one is one file and one line here."""
+"""Environments by name. To add an environment, add a file and a line here."""
 
 from assay_reward.environment import StepEnvironment
 from assay_reward.environments import code_repair, or_debug

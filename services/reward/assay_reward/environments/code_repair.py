@@ -1,7 +1,7 @@
-"""Programs mended over several turns: the task's tests are run, and a short feedback is read.
+"""Program repair over several turns: each program is tested, and the policy reads a feedback.
 
-The feedback tells how the program ended, how many tests it passed, and the first failing ones of
-those that the policy may see. Of hidden tests nothing but their number is told.
+The feedback tells how the program ended, the number of tests passed, and the first failures among
+the visible tests. Of hidden tests, it tells nothing but their number.
 """
 
 from pydantic import Field
@@ -24,22 +24,22 @@ from assay_shared.types import (
 )
 
 NAME = "code_repair"
-#: Together some 400 tokens at most.
+#: A feedback has some 400 tokens at most.
 _MAX_CASES_SHOWN = 3
 _INPUT_LENGTH = 120
 _MESSAGE_LENGTH = 240
-#: Found before any test is run, so what is said of it says nothing of a test.
+#: Found before any test is run, so the message cannot reveal a hidden test.
 _OF_THE_PROGRAM = (Status.SYNTAX_ERROR, Status.COMPILE_ERROR)
 
 
 class CodeRepair(Config):
-    """What a task says for this environment: its first `visible_tests` tests may be shown."""
+    """Options of a task: its first `visible_tests` tests may be shown to the policy."""
 
     visible_tests: int = Field(default=0, ge=0)
 
 
 async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) -> StepResponse:
-    """Test the last program alone: one that was accepted ended the episode."""
+    """Test only the last program: an earlier accepted program would have ended the episode."""
     played = played_in(task, NAME)
     options = read_instance(played, CodeRepair)
     has_tests(task, options)
@@ -62,7 +62,7 @@ async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) ->
 
 
 def feedback(report: TestReport, visible: tuple[TestCase, ...], turns_left: int) -> str:
-    """What the policy reads of its program's tests, of which `visible` are the first."""
+    """Return the feedback on a program's tests; `visible` are the first of the task's tests."""
     lines = [f"Status: {report.status}. {report.num_passed} of {len(report.cases)} tests passed."]
     if report.status in _OF_THE_PROGRAM:
         lines.append(_tail(report.cases[0].message, _MESSAGE_LENGTH * 2))
@@ -102,9 +102,9 @@ def _head(text: str) -> str:
 
 
 def _tail(text: str, length: int = _MESSAGE_LENGTH) -> str:
-    """The end of a message: the last lines of a traceback name the error."""
+    """Return the end of a message: the last lines of a traceback name the error."""
     text = text.strip()
     return text if len(text) <= length else "..." + text[-length:]
 
 
-CODE_REPAIR = StepEnvironment("Mend a program until it passes the task's tests.", _step)
+CODE_REPAIR = StepEnvironment("Fix a program until it passes the task's tests.", _step)

@@ -1,4 +1,4 @@
-"""Infeasible models, repaired action by action with a solver in the loop."""
+"""Repair of infeasible models, action by action, with a solver in the loop."""
 
 from assay_reward.environment import StepEnvironment
 from assay_reward.environment_task import check_not_over, played_in
@@ -10,7 +10,7 @@ NAME = ENVIRONMENT
 
 
 async def _step(task: Task, turns: tuple[str, ...], instruments: Instruments) -> StepResponse:
-    """The prompt holds instructions and model; from then on a replay answers."""
+    """Return the prompt (instructions and model) at first, then the result of a replay."""
     played = played_in(task, NAME)
     check_not_over(len(turns), played.max_turns)
     if not turns:

@@ -1,4 +1,4 @@
-"""Steps of environments, so many at a time."""
+"""Steps of environments, with a limit on concurrent steps."""
 
 from prometheus_client import CollectorRegistry, Counter, Histogram
 
@@ -11,7 +11,7 @@ from assay_shared.types import StepRequest, StepResponse
 
 
 class Steps:
-    """Answers turns; implements `Environment` for each name."""
+    """The environments of the service; implements `Environment` for each name."""
 
     def __init__(
         self, instruments: Instruments, gate: FairLimiter, registry: CollectorRegistry | None = None
@@ -21,7 +21,7 @@ class Steps:
         self._gate = gate
         self._count = Counter(
             "assay_reward_steps",
-            "Environment steps, by how they came out.",
+            "Environment steps, by outcome.",
             ["environment", "outcome"],
             registry=registry,
         )
@@ -34,13 +34,13 @@ class Steps:
         )
 
     async def step(self, name: str, request: StepRequest) -> StepResponse:
-        """What the environment answers to the last turn.
+        """Return the environment's reply to the last turn.
 
         Raises:
-            NotFound: no environment has that name.
-            InvalidInput: the task is not played there, or its episode is over.
+            NotFound: no environment has this name.
+            InvalidInput: the task has another environment, or its episode is over.
             Overloaded: too many steps wait already.
-            InfrastructureError: it could not be found out; the turn can be sent again.
+            InfrastructureError: there is no result; the turn can be sent again.
         """
         if name not in ENVIRONMENTS:
             known = ", ".join(sorted(ENVIRONMENTS))

@@ -1,6 +1,6 @@
 """OpenRLHF's remote rewards: texts and labels in, numbers out, all of them or none.
 
-What its client (0.11, `openrlhf/utils/agent.py`) sends and reads:
+Request and response of its client (0.11, `openrlhf/utils/agent.py`):
     {"query": ["<prompt><answer><end>"], "prompts": ["<prompt>"], "labels": ["<label>"]}
     {"rewards": [0.5], "scores": [0.5], "extra_logs": {"right": [0.0]}}
 """
@@ -24,9 +24,9 @@ _MAX_END = 48
 
 
 class RemoteRewardRequest(Described, BaseModel):
-    """A query is a prompt and its answer in one text; more fields may come, and do not count."""
+    """Queries, each a prompt and its answer in a single text. Other fields are ignored."""
 
-    #: Prompt and answer in one text.
+    #: Prompt and answer in a single text.
     query: list[str]
     #: The prompt of each query.
     prompts: list[str]
@@ -35,9 +35,9 @@ class RemoteRewardRequest(Described, BaseModel):
 
 
 class RemoteRewards(Described, BaseModel):
-    """One each per query: rewards as they are, scores on a scale from 0 to 1, and for the logs."""
+    """Rewards, scores from 0 to 1, and numbers for logs, each with an entry per query."""
 
-    #: One for each query.
+    #: A reward for each query.
     rewards: list[float]
     #: The rewards on a scale from 0 to 1.
     scores: list[float]
@@ -48,14 +48,14 @@ class RemoteRewards(Described, BaseModel):
 async def remote_rewards(
     request: RemoteRewardRequest, rubric: str | None, rubrics: Rubrics, scorer: Scorer
 ) -> RemoteRewards:
-    """The rewards of all queries; equal prompts with equal labels are one group.
+    """Return the rewards of all queries; equal prompts with equal labels form a group.
 
     Args:
-        rubric: for all of them; without it each label names its own.
+        rubric: the rubric of all queries; without it, each label names its own.
 
     Raises:
-        InvalidInput: a query without its prompt, or a label that cannot be used.
-        NotReady: one of them could not be scored: the format knows no reward that is missing.
+        InvalidInput: a query lacks its prompt, or a label cannot be used.
+        NotReady: an answer could not be scored: the format has no missing rewards.
         Overloaded: too many groups wait already.
     """
     groups = _groups(request, rubric)
@@ -69,7 +69,7 @@ async def remote_rewards(
             scores[index] = (reward.value - info.lowest) / (info.highest - info.lowest)
     everyone = range(len(request.query))
     logs = {"right": [float(rewards[at].outcome is Status.ACCEPTED) for at in everyone]}
-    if rubric is not None:  # else each sample would log something else
+    if rubric is not None:  # otherwise samples would log different components
         for component in rubrics.find(rubric).counted:
             logs[component.label] = [_value(rewards[at], component.label) for at in everyone]
     return RemoteRewards(
@@ -80,13 +80,13 @@ async def remote_rewards(
 
 
 def answer_of(query: str, prompt: str) -> str:
-    """What the policy wrote: what follows the prompt, without the tokens that end a text.
+    """Return the text after the prompt, without the special tokens at its end.
 
     Raises:
-        InvalidInput: the prompt is not in the query, as when it was cut to fit.
+        InvalidInput: the query does not start with the prompt, for example after a cut to fit.
     """
     before, found, after = query.partition(prompt)
-    # A tokenizer may put a token of its own before a prompt, but no text.
+    # A tokenizer may put a special token before the prompt, but no text.
     if not found or _without_ends(before):
         raise InvalidInput(
             "does not start with its prompt", field="query", hint="leave prompts uncut"
@@ -95,7 +95,7 @@ def answer_of(query: str, prompt: str) -> str:
 
 
 def _without_ends(text: str) -> str:
-    """The text up to the special tokens at its end, without the space before them."""
+    """Return the text without the special tokens and spaces at its end."""
     end = len(text.rstrip())
     while found := _END.search(text, max(0, end - _MAX_END), end):
         end = found.start()
@@ -107,7 +107,7 @@ def _without_ends(text: str) -> str:
 def _groups(
     request: RemoteRewardRequest, rubric: str | None
 ) -> list[tuple[list[int], ScoreRequest]]:
-    """Each group with the places of its queries."""
+    """Return each group with the indices of its queries."""
     num = len(request.query)
     labels = request.labels or [None] * num
     for field, values in (("prompts", request.prompts), ("labels", labels)):

@@ -1,1 +1,1 @@
-"""Infeasible linear and integer models, and what it takes to make, solve and explain them."""
+"""Repair of infeasible linear and integer models: generation, solving, episodes, evaluation."""

@@ -16,14 +16,14 @@ if TYPE_CHECKING:
     from assay_reward.or_debug.published.folder import Imported
     from assay_shared.types import Role
 
-#: More than any generated model takes.
+#: Enough for every generated model.
 _SOLVE_TIMEOUT_S = 10.0
 
 app = typer.Typer(help="Debug optimisation models.", no_args_is_help=True, add_completion=False)
 app.command()(evaluate)
 MaxTurns = Annotated[int, typer.Option(min=1, max=64, help="Replies in a task.")]
 Shows = Annotated[
-    str, typer.Option(help="In prompts: rules (and the model), model (alone), size (of it alone).")
+    str, typer.Option(help="In prompts: rules (and the model), model (alone), or only its size.")
 ]
 Processes = Annotated[
     int | None, typer.Option(min=1, max=256, help="Processes; as many as there are cores.")
@@ -38,13 +38,11 @@ def generate(
     types: Annotated[str, typer.Option(help="Error types, such as A,D.")] = "A,B,C,D",
     difficulties: Annotated[str, typer.Option(help="Such as easy,hard.")] = "easy,medium,hard",
     confirm: Annotated[
-        str, typer.Option(help="The engine that has to agree on each instance, or none.")
+        str, typer.Option(help="A second engine to confirm each instance, or none.")
     ] = "scip",
     max_turns: MaxTurns = 8,
     shown: Shows = "rules",
-    max_attempts: Annotated[
-        int, typer.Option(min=1, help="How often to draw anew for one instance.")
-    ] = 200,
+    max_attempts: Annotated[int, typer.Option(min=1, help="Attempts to make an instance.")] = 200,
     processes: Processes = None,
 ) -> None:
     """Generate instances of every error type and difficulty, each one checked."""
@@ -79,14 +77,14 @@ def import_(
     source: Annotated[Path, typer.Argument(help="A published set: dataset.json and MPS files.")],
     output: Annotated[Path, typer.Option(help="A new folder to write to.")],
     role: Annotated[
-        str, typer.Option(help="Of all tasks: test, train, validation; or split among these.")
+        str, typer.Option(help="Role of all tasks: test, train or validation; or split.")
     ] = "test",
-    seed: Annotated[int, typer.Option(help="Which tasks get which role in a split.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the split into roles.")] = 0,
     max_turns: MaxTurns = 8,
     shown: Shows = "rules",
     processes: Processes = None,
 ) -> None:
-    """Import a published set: check what it claims, and write its sound problems as tasks."""
+    """Import a published set: check its claims, and write its sound problems as tasks."""
     from rich.console import Console
     from rich.progress import Progress
 
@@ -146,9 +144,9 @@ def demonstrate(
     mistake_rate: Annotated[
         float, typer.Option(min=0, max=1, help="Share of episodes that end in a mistake.")
     ] = 0.5,
-    seed: Annotated[int, typer.Option(help="Which episodes, and which mistakes.")] = 0,
+    seed: Annotated[int, typer.Option(help="Seed of the choice of mistakes.")] = 0,
 ) -> None:
-    """Write whole episodes of tasks for training, to learn the form of replies from."""
+    """Write whole episodes of training tasks, as examples of the form of replies."""
     from rich.progress import track
 
     from assay_reward.or_debug.dataset.demonstrations import demonstrations
@@ -165,7 +163,7 @@ def demonstrate(
 
 
 def _show(table: object) -> None:
-    """Print a table in full, also where no terminal says how wide it is."""
+    """Print a table in full, even without a terminal's width."""
     from rich.console import Console
 
     console = Console()
@@ -213,7 +211,7 @@ def _one_of(name: str, known: tuple[str, ...], option: str) -> str:
 
 
 def _role(name: str) -> "Role | None":
-    """None where the tasks are to be split."""
+    """Return the role, or None to split the tasks among roles."""
     from assay_shared.types import Role
 
     roles = (Role.TEST, Role.TRAIN, Role.VALIDATION)

@@ -1,1 +1,1 @@
-"""Rewards of the user's own: a Python function in a process of its own, or a URL."""
+"""User-defined rewards: a Python function in a separate process, or a URL."""

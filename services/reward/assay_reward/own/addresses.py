@@ -1,4 +1,4 @@
-"""URLs that give values, asked over HTTP with limits on all that they may answer."""
+"""User-defined rewards behind URLs, called over HTTP with limits on their replies."""
 
 import aiohttp
 
@@ -12,19 +12,19 @@ _RETRYABLE = frozenset({408, 425, 429})
 
 
 class UrlRewards:
-    """Asks URLs; opens its connections with the first of them."""
+    """A client of reward URLs; it opens its session with the first call."""
 
     def __init__(self) -> None:
         self._session: aiohttp.ClientSession | None = None
 
     async def call(self, url: str, question: bytes, *, timeout_s: float) -> object:
-        """Return the `values` of the JSON object that the URL answers to `question`.
+        """Return the `values` of the URL's JSON reply to `question`.
 
         Redirects are not followed, and no token of Assay's is sent.
 
         Raises:
-            TimedOut, Unreachable, Overloaded: no answer, or one that may be another one later.
-            RewardFault: an answer that cannot be used.
+            TimedOut, Unreachable, Overloaded: there is no reply, or a temporary error.
+            RewardFault: the reply cannot be used.
         """
         try:
             async with self._open().post(

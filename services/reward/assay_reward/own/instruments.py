@@ -1,4 +1,4 @@
-"""What rewards of users are asked with."""
+"""Access to user-defined rewards."""
 
 from dataclasses import dataclass, field
 

@@ -1,4 +1,4 @@
-"""Functions of users in processes of their own, which stay between calls."""
+"""User-defined functions in separate processes, kept running between calls."""
 
 import asyncio
 import json
@@ -17,9 +17,9 @@ from assay_shared.errors import Overloaded, RewardFault
 _log = logging.getLogger(__name__)
 
 _WORKER = Path(__file__).with_name("worker.py")
-#: All that a function sees of the service's environment.
+#: The environment variables of a function's process.
 _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_NUM_THREADS": "1"}
-#: For a guard to say that it ended its function's process.
+#: Extra time for a guard to report the end of its function's process.
 _GUARD_S = 5.0
 _END_S = 2.0
 _MAX_WAIT_S = 120.0
@@ -27,7 +27,7 @@ _BUFFER_BYTES = 2**20
 
 
 class FunctionProcesses:
-    """Up to `num_processes` processes for each function, started when they are first needed."""
+    """Up to `num_processes` processes for each function, started on demand."""
 
     def __init__(self, num_processes: int = 1) -> None:
         self._num_processes = num_processes
@@ -37,10 +37,11 @@ class FunctionProcesses:
     async def call(
         self, function: Function, question: bytes, *, timeout_s: float, memory_bytes: int
     ) -> object:
-        """Return the values that the function gives, as it gave them. What it prints is logged.
+        """Return the function's values, unchecked. Its printed output is logged.
 
         Raises:
-            RewardFault: it raised, took too long or too much memory, or ended its process.
+            RewardFault: the function raised, took too long or too much memory, or ended its
+                process.
             Overloaded: other calls kept all its processes busy.
         """
         async with self._worker(function, memory_bytes) as worker:
@@ -54,7 +55,7 @@ class FunctionProcesses:
         return reply.get("values")
 
     async def close(self) -> None:
-        """End all processes, and what they started."""
+        """End all processes and their children."""
         for bench in self._benches.values():
             for worker in bench.idle:
                 self._end(worker)
@@ -63,7 +64,7 @@ class FunctionProcesses:
 
     @asynccontextmanager
     async def _worker(self, function: Function, memory_bytes: int) -> AsyncIterator["_Worker"]:
-        """A worker that no other call uses; one that a call breaks off is ended."""
+        """Yield a worker to a single call; if the call is broken off, end the worker."""
         key = (function, memory_bytes)
         bench = self._benches.setdefault(key, _Bench(asyncio.Semaphore(self._num_processes)))
         try:
@@ -92,14 +93,14 @@ class FunctionProcesses:
 
 @dataclass
 class _Bench:
-    """The processes of one function: how many more may work, and those that wait for work."""
+    """The processes of a function: the number of free places, and the idle workers."""
 
     free: asyncio.Semaphore
     idle: list["_Worker"] = field(default_factory=list)
 
 
 class _Worker:
-    """One guard with the function's process below it."""
+    """A guard process with the function's process below it."""
 
     def __init__(self, function: Function, memory_bytes: int) -> None:
         self._function = function
@@ -110,7 +111,7 @@ class _Worker:
         """Return the guard's reply.
 
         Raises:
-            RewardFault: the guard is gone, or silent for longer than it lets a function take.
+            RewardFault: the guard has ended, or did not reply within its time limit.
         """
         try:
             async with asyncio.timeout(LOAD_TIMEOUT_S + timeout_s + _GUARD_S):
@@ -145,7 +146,7 @@ class _Worker:
         )
 
     async def end(self) -> None:
-        """Let the guard end what is below it, and end the guard if it does not end by itself."""
+        """Let the guard end its processes; kill the guard if it does not end in time."""
         process = self._process
         if process is None:
             return

@@ -1,4 +1,4 @@
-"""What a rubric says of a reward of the user's own, and whether the operator allows it."""
+"""The source of a user-defined reward in a rubric, checked against the operator's settings."""
 
 import ast
 import hashlib
@@ -16,10 +16,10 @@ _SCHEMES = ("http", "https")
 
 @dataclass(frozen=True)
 class Allowed:
-    """What the operator lets rubrics name.
+    """Functions and URLs allowed by the operator.
 
-    `folder` holds the rubric's file. Functions must lie in `root`, and URLs begin with one of
-    `urls`. Without a folder, as for a rubric that a client sends, no function may be named.
+    `folder` holds the rubric's file. Functions must lie in `root`, and URLs must begin with an
+    entry of `urls`. Without a folder, as for a rubric from a client, no function is allowed.
     """
 
     folder: Path | None = None
@@ -29,7 +29,7 @@ class Allowed:
 
 @dataclass(frozen=True)
 class Function:
-    """A function that the operator allows, and the SHA-256 of the file it is in."""
+    """A function allowed by the operator, and the SHA-256 of its file."""
 
     file: Path
     name: str
@@ -37,11 +37,11 @@ class Function:
 
 
 class OwnSource(Config):
-    """`python`: FILE.py:FUNCTION, relative to the rubric's file. `url`: where to send answers."""
+    """A function or a URL. `python`: FILE.py:FUNCTION, relative to the rubric's file."""
 
-    #: The function that gives the values, as `rewards/mine.py:score`.
+    #: The function of the reward, as `rewards/mine.py:score`.
     python: str | None = Field(default=None, pattern=r"^[^\x00:]+\.py:[A-Za-z_][A-Za-z0-9_]*$")
-    #: The address that gives the values: it must be on the operator's list.
+    #: The address that receives the answers; it must be on the operator's list.
     url: str | None = Field(default=None, max_length=2000)
 
     @model_validator(mode="after")
@@ -55,14 +55,14 @@ class OwnSource(Config):
 
     @property
     def label(self) -> str:
-        """Return the function's name, or `url`."""
+        """The function's name, or `url`."""
         return "url" if self.python is None else self.python.rpartition(":")[2]
 
     def find_function(self, allowed: Allowed) -> Function | None:
-        """Return the function that is meant; None for a URL.
+        """Return the named function, or None for a URL.
 
         Raises:
-            ValueError: it is not there, or the operator does not allow it.
+            ValueError: the function does not exist, or the operator does not allow the source.
         """
         if self.python is None:
             self._check_url(allowed.urls)
@@ -105,7 +105,7 @@ def _split(url: str) -> SplitResult:
 
 
 def _is_below(url: SplitResult, allowed: SplitResult) -> bool:
-    """Tell whether a URL is `allowed`, or a path below it on the same host and port."""
+    """Return True if a URL is `allowed`, or a path below it on the same host and port."""
     if (url.scheme, url.hostname, _port(url)) != (allowed.scheme, allowed.hostname, _port(allowed)):
         return False
     folder = allowed.path.rstrip("/")

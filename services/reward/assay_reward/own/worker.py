@@ -1,13 +1,13 @@
 """The process of a reward function: `python -I worker.py FILE NAME SHA256 MEMORY_BYTES`.
 
-It runs without Assay's packages and without Assay's environment. The first process is a guard,
-which runs no code of the user's. It forks the process that loads the function, hands calls on, and
-ends that process and all that it started when a call takes too long or too much memory, and when
-the service is gone.
+It runs without Assay's packages and without Assay's environment. The first process is a guard and
+runs no user code. It forks a process to load the function, and forwards calls to it. The guard
+ends this process and all its children when a call takes too long or too much memory, and when the
+service is gone.
 
-A frame is a length in 4 bytes and JSON. In: the time that the call may take, in milliseconds and
-4 bytes, and a frame with `task`, `answers` and `arguments`. Out: a frame with `values`, or with
-`error`; and with `printed`, and the number of bytes that were `cut` off from that.
+A frame is a length in 4 bytes and JSON. Input: the time limit of the call in milliseconds, in
+4 bytes, and a frame with `task`, `answers` and `arguments`. Output: a frame with `values` or
+`error`, with `printed`, and with the number of bytes `cut` off from `printed`.
 """
 
 import ctypes
@@ -37,15 +37,15 @@ _MAX_TEXT = 500
 
 
 class WorkerEnded(Exception):
-    """The function's process gave no reply; the message says why."""
+    """A call without a usable reply from the function's process; the message says why."""
 
 
 class Gone(Exception):
-    """The service closed its end."""
+    """End of the input: the service has closed its end."""
 
 
 class Guard:
-    """Keeps one process with the function loaded, and replaces it when it has to be ended."""
+    """The parent of a process with the function loaded; it replaces a process it had to end."""
 
     def __init__(self, serve: Callable[[socket.socket], NoReturn], memory_bytes: int) -> None:
         self._serve = serve
@@ -57,7 +57,7 @@ class Guard:
         self._num_printed = 0
 
     def call(self, frame: bytes, timeout_s: float) -> dict[str, Any]:
-        """Return what the function's process replies to `frame`, or why there is no reply."""
+        """Return the reply of the function's process to `frame`, or the reason of its failure."""
         self._printed, self._num_printed = b"", 0
         try:
             if self._socket is None:
@@ -77,7 +77,7 @@ class Guard:
         return reply | {"printed": printed, "cut": self._num_printed - len(self._printed)}
 
     def end(self) -> None:
-        """Kill the function's process and all that it started."""
+        """Kill the function's process and all its descendants."""
         self._end_all_but(0)
         if self._socket is not None:
             self._socket.close()
@@ -115,7 +115,7 @@ class Guard:
         return self._take(deadline, f"{timeout_s:g} s")
 
     def _take(self, deadline: float, limit: str) -> dict[str, Any]:
-        """Return the next frame of the function's process; meanwhile read what it prints."""
+        """Return the next frame of the function's process; meanwhile read its printed output."""
         assert self._socket is not None
         received = b""
         sources: list[Any] = [self._socket, self._output, 0]
@@ -123,7 +123,7 @@ class Guard:
         while True:
             ready = select.select(sources, [], [], _LOOK_EVERY_S)[0]
             now = time.monotonic()
-            if 0 in ready:  # no call comes before a reply: the service has closed its end
+            if 0 in ready:  # input before a reply: the service has closed its end
                 raise Gone
             if self._output in ready:
                 self._drain()
@@ -145,7 +145,7 @@ class Guard:
                 self._check()
 
     def _how_it_ended(self) -> str:
-        """Return how the function's process ended; wait a moment if it has not yet."""
+        """Return a description of the process's end; wait a moment for the end if necessary."""
         for _ in range(20):
             pid, status = os.waitpid(self._pid, os.WNOHANG)
             if pid:
@@ -156,7 +156,7 @@ class Guard:
         return "closed the connection of its process"
 
     def _check(self) -> None:
-        """Raise Ended if the function's process has ended, or all together take too much memory."""
+        """Raise WorkerEnded if the function's process has ended, or memory exceeds the limit."""
         if os.waitid(os.P_PID, self._pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is not None:
             raise WorkerEnded(self._how_it_ended())
         used = sum(map(resident_bytes, descendants(os.getpid())))
@@ -164,9 +164,9 @@ class Guard:
             raise WorkerEnded(f"took more memory than {self._memory_bytes} bytes")
 
     def _drain(self) -> None:
-        """Read what was printed and is not read yet; keep its beginning."""
+        """Read the pending printed output; keep the beginning of all output."""
         with suppress(BlockingIOError):
-            for _ in range(64):  # one that prints without end has to be timed too
+            for _ in range(64):  # otherwise endless output would escape the time limit
                 text = os.read(self._output, 2**16)
                 if not text:
                     return
@@ -174,16 +174,16 @@ class Guard:
                 self._printed += text[: _MAX_PRINTED_BYTES - len(self._printed)]
 
     def _end_all_but(self, spared: int) -> None:
-        """Kill all processes below this one but `spared`, until there are none.
+        """Kill all processes below the guard except `spared`, until none is left.
 
-        A process whose parent has ended is this one's child: nothing can leave.
+        A process becomes a child of the guard when its parent ends, so no process can escape.
         """
         while found := [pid for pid in descendants(os.getpid()) if pid != spared]:
             for pid in found:
                 with suppress(ProcessLookupError):
                     os.kill(pid, signal.SIGKILL)
             for pid in found:
-                with suppress(ChildProcessError):  # not ours: its parent will reap it
+                with suppress(ChildProcessError):  # a grandchild: its parent will reap it
                     os.waitpid(pid, 0)
 
 
@@ -196,7 +196,7 @@ def descendants(root: int) -> list[int]:
 
 
 def _below(root: int) -> list[int]:
-    """As `descendants`, by the lists of children that most kernels keep."""
+    """Return the same as `descendants`, from the kernel's lists of children (in most kernels)."""
     found: list[int] = []
     for thread in Path(f"/proc/{root}/task").iterdir():
         listed = (thread / "children").read_text()
@@ -225,13 +225,13 @@ def _below_by_scan(root: int) -> list[int]:
 
 
 def _state_and_parent(pid: int) -> tuple[str, int]:
-    # A name may hold anything, so the fields are counted from the last bracket.
+    # A process name may hold any character, so count the fields from the last bracket.
     fields = Path(f"/proc/{pid}/stat").read_bytes().rpartition(b")")[2].split()
     return fields[0].decode(), int(fields[1])
 
 
 def resident_bytes(pid: int) -> int:
-    """Return the memory of a process; what it shares with others counts in part."""
+    """Return the memory of a process in bytes; shared memory counts in part."""
     with suppress(OSError):
         for line in Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines():
             if line.startswith("Pss:"):
@@ -242,7 +242,7 @@ def resident_bytes(pid: int) -> int:
 
 
 def _become_function_process(guard: int, output: int, memory_bytes: int) -> None:
-    """Tie this process to its guard, and give it its limits, no input, and the pipe to print to."""
+    """Tie this process to its guard; set its limits, an empty input and the output pipe."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != guard:
         os._exit(1)
@@ -268,7 +268,7 @@ def serve(file: Path, name: str, digest: str, connection: socket.socket) -> NoRe
         os._exit(0)
     _send(connection, {})
     while (frame := _read_frame(connection.recv)) is not None:
-        with suppress(ChildProcessError):  # what the guard ended after the last call
+        with suppress(ChildProcessError):  # children ended by the guard after the last call
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         try:
@@ -282,7 +282,7 @@ def serve(file: Path, name: str, digest: str, connection: socket.socket) -> NoRe
 
 
 def load(file: Path, name: str, digest: str) -> Callable[..., Any]:
-    """Return the function, of the very text that the service looked at when it started."""
+    """Return the function; raise RuntimeError if its file was changed since the service started."""
     source = file.read_bytes()
     if hashlib.sha256(source).hexdigest() != digest:
         raise RuntimeError("the file was changed: restart the service to use it")
@@ -295,8 +295,8 @@ def load(file: Path, name: str, digest: str) -> Callable[..., Any]:
 
 
 def answer(function: Callable[..., Any], call: dict[str, Any]) -> dict[str, Any]:
-    """Return the function's values for a call, in a form that JSON can carry."""
-    most = len(call["answers"]) + 1  # one more shows that there are too many
+    """Return the function's values for a call, in a form for JSON."""
+    most = len(call["answers"]) + 1  # an extra value shows that the list is too long
     values = function(call["task"], call["answers"], **call["arguments"])
     if isinstance(values, str | bytes | dict) or not isinstance(values, Iterable):
         raise TypeError(f"must return a list of values, not {_shown(values)}")
@@ -319,7 +319,7 @@ def _shown(value: object) -> str:
 
 
 def describe(error: BaseException, file: Path) -> str:
-    """Return what was raised, and the last line of the user's file that it came from."""
+    """Return the error's type and message, with its last line in the user's file."""
     lines = [
         frame.lineno
         for frame in traceback.extract_tb(error.__traceback__)
@@ -342,7 +342,7 @@ def _send(connection: socket.socket, value: dict[str, Any]) -> None:
 
 
 def _read_frame(receive: Callable[[int], bytes]) -> bytes | None:
-    """Return the next frame; None at the end."""
+    """Return the next frame, or None at the end of the input."""
     length = _read_exactly(receive, 4)
     return None if length is None else _read_exactly(receive, int.from_bytes(length))
 

@@ -1,4 +1,4 @@
-"""Verifiers by name. Adding one is one file and one line here."""
+"""Verifiers by name. To add a verifier, add a file and a line here."""
 
 from typing import Any
 

@@ -23,7 +23,7 @@ from assay_shared.types import Status, Task
 
 
 class Choices(BaseModel):
-    """What `task.checks.choice` says: the options' texts in order, and the right one's letter."""
+    """The check `task.checks.choice`: the options' texts in order, and the right letter."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -44,7 +44,7 @@ class Choices(BaseModel):
 
 
 def _choice(candidate: AnswerContext, options: NoOptions) -> Measurement:
-    """1 for the right option, else 0; an answer that names several has chosen none."""
+    """Return 1 for the right option, else 0; an answer with several options chooses none."""
     choices = candidate.sitting.check("choice", Choices)
     chosen = chosen_letter(candidate.text, choices.texts)
     right = chosen == choices.answer

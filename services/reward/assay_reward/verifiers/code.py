@@ -1,4 +1,4 @@
-"""Programs, judged by the task's tests in the sandbox."""
+"""Programs, measured by the task's tests in the sandbox."""
 
 from dataclasses import dataclass
 
@@ -9,20 +9,23 @@ from assay_shared.types import Grading, Status, TestReport
 
 
 class CodeOptions(Config):
-    """`forgeable: false` makes tests ungradable, and so not passed, where only the program's own
-    process could run them: what equals anything could pass them there."""
+    """Options of the tests.
+
+    With `forgeable: false`, tests are ungradable, and so not passed, if only the program's own
+    process can run them: there, an object equal to everything would pass them.
+    """
 
     forgeable: bool = True
 
 
 @dataclass(frozen=True)
 class RunTests:
-    """`run_tests` of a candidate, once for all components that allow the same."""
+    """`run_tests` of an answer, shared by components with equal `forgeable`."""
 
     forgeable: bool = True
 
     async def __call__(self, candidate: AnswerContext) -> TestReport:
-        """Raises as `run_tests`."""
+        """Return the test report. Raises as `run_tests`."""
         return await run_tests(
             candidate.instruments.sandbox,
             candidate.task,
@@ -33,26 +36,26 @@ class RunTests:
 
 
 def measured(report: TestReport, value: float) -> Measurement:
-    """The value beside what the tests said."""
+    """Return `value` as a measurement, with the test results as its detail."""
     forgeable = ", in the program's own process" if report.grading is Grading.IN_PROCESS else ""
     passed = f"{report.num_passed}/{len(report.cases)} tests passed{forgeable}"
     return Measurement(value, report.status, passed + _ungradable(report))
 
 
 def _ungradable(report: TestReport) -> str:
-    """How many tests could not be graded, and why the first could not; "" if all were."""
+    """Return the number of ungradable tests and the first reason; "" if all were graded."""
     reasons = [case.message for case in report.cases if case.status is Status.UNGRADABLE]
     return f"; {len(reasons)} ungradable: {reasons[0]}" if reasons else ""
 
 
 async def _pass_ratio(candidate: AnswerContext, options: CodeOptions) -> Measurement:
-    """The share of tests passed."""
+    """Return the share of tests passed."""
     report = await candidate.once(RunTests(options.forgeable))
     return measured(report, report.pass_ratio)
 
 
 async def _accepted(candidate: AnswerContext, options: CodeOptions) -> Measurement:
-    """1 if all tests pass, else 0."""
+    """Return 1 if all tests pass, else 0."""
     report = await candidate.once(RunTests(options.forgeable))
     return measured(report, float(report.status is Status.ACCEPTED))
 

@@ -1,4 +1,4 @@
-"""Answers that follow instructions (IFEval, arXiv 2311.07911)."""
+"""Instruction following, by checks of an answer's text (IFEval, arXiv 2311.07911)."""
 
 from enum import StrEnum
 
@@ -20,28 +20,28 @@ from assay_shared.types import Status, Task
 
 
 class Mode(StrEnum):
-    """`loose`: markdown and a first or last line of small talk are passed over."""
+    """Strictness. `loose` ignores asterisks, and a first or last line of small talk."""
 
     STRICT = "strict"
     LOOSE = "loose"
 
 
 class ConstraintValue(StrEnum):
-    """`share`: of the instructions that are followed. `all`: 1 if all are, else 0."""
+    """The value: `share` of followed instructions; `all`: 1 if all are followed, else 0."""
 
     SHARE = "share"
     ALL = "all"
 
 
 class ConstraintOptions(Config):
-    """How strictly, and what counts."""
+    """Strictness of the checks, and the value of an answer."""
 
     mode: Mode = Mode.STRICT
     value: ConstraintValue = ConstraintValue.SHARE
 
 
 def _constraints(candidate: AnswerContext, options: ConstraintOptions) -> Measurement:
-    """The share of the task's instructions that are followed, or whether all are."""
+    """Return the share of followed instructions, or for `all` 1 or 0."""
     constraints = candidate.sitting.check("constraints", Instructions).constraints
     check = follows if options.mode is Mode.STRICT else follows_loosely
     missed = [one.name for one in constraints if not check(one, candidate.text)]

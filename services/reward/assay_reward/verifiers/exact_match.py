@@ -1,4 +1,4 @@
-"""Answers of a few words: the same words as a reference (SQuAD's exact match, arXiv 1606.05250)."""
+"""Answers of a few words, equal to a reference (SQuAD's exact match, arXiv 1606.05250)."""
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -18,7 +18,7 @@ from assay_shared.types import Status, Task
 
 
 class References(BaseModel):
-    """What `task.checks` says for exact_match, f1 and qa, where one reference is not enough."""
+    """The check in `task.checks` for exact_match, f1 and qa, with several references."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -26,16 +26,16 @@ class References(BaseModel):
 
 
 class MatchOptions(Config):
-    """Which part of an answer is compared."""
+    """The part of an answer to compare."""
 
     extract: Extract = Extract.WHOLE
 
 
 def references_of(task: Task, name: str) -> tuple[str, ...]:
-    """The right answers to a task, any of which will do.
+    """Return the right answers to a task; each of them is sufficient.
 
     Raises:
-        InvalidInput: there is none, or an empty one.
+        InvalidInput: the task has no reference, or an empty reference.
     """
     if name not in task.checks:
         return (reference_of(task),)
@@ -46,7 +46,7 @@ def references_of(task: Task, name: str) -> tuple[str, ...]:
 
 
 def _exact_match(candidate: AnswerContext, options: MatchOptions) -> Measurement:
-    """1 for the words of a reference, but for case, punctuation and articles; else 0."""
+    """Return 1 for the words of a reference, up to case, punctuation and articles; else 0."""
     given = extract(candidate.text, options.extract)
     if given is None:
         return Measurement(0.0, Status.WRONG_ANSWER, f"nothing is {options.extract}")
@@ -54,7 +54,7 @@ def _exact_match(candidate: AnswerContext, options: MatchOptions) -> Measurement
 
 
 def matched(given: str, references: tuple[str, ...]) -> Measurement:
-    """1 if what is given is a reference, else 0."""
+    """Return 1 if `given` has the words of a reference, else 0."""
     words = normalize_answer(given)
     if words and any(words == normalize_answer(one) for one in references):
         return Measurement(1.0, Status.ACCEPTED, "the words of the reference")

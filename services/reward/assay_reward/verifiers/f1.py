@@ -1,4 +1,4 @@
-"""Answers of a few words: how many they share with a reference (SQuAD's F1, arXiv 1606.05250)."""
+"""Answers of a few words, by their overlap with a reference (SQuAD's F1, arXiv 1606.05250)."""
 
 from collections import Counter
 
@@ -10,7 +10,7 @@ from assay_shared.types import Status, Task
 
 
 def _f1(candidate: AnswerContext, options: MatchOptions) -> Measurement:
-    """The best F1 of the words with any reference. It is accepted at 1."""
+    """Return the best F1 of the words with any reference; an answer is accepted at 1."""
     given = extract(candidate.text, options.extract)
     if given is None:
         return Measurement(0.0, Status.WRONG_ANSWER, f"nothing is {options.extract}")
@@ -19,7 +19,7 @@ def _f1(candidate: AnswerContext, options: MatchOptions) -> Measurement:
 
 
 def f1(given: str, reference: str) -> float:
-    """2 P R / (P + R) over the words that both have, each as often as both have it."""
+    """Return 2 P R / (P + R) over the shared words, each counted as often as both texts have it."""
     words, expected = normalize_answer(given).split(), normalize_answer(reference).split()
     num_shared = (Counter(words) & Counter(expected)).total()
     return 2 * num_shared / (len(words) + len(expected)) if num_shared else 0.0

@@ -1,4 +1,4 @@
-"""Answers that are JSON of a given shape."""
+"""Answers in JSON, checked against a schema."""
 
 import json
 
@@ -20,7 +20,7 @@ _FIELD = "task.checks.json_schema.schema"
 
 
 class SchemaCheck(BaseModel):
-    """What `task.checks.json_schema` says: `{"schema": {...}}`, in draft 2020-12."""
+    """The check `task.checks.json_schema`: `{"schema": {...}}`, in draft 2020-12."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -32,13 +32,13 @@ class SchemaCheck(BaseModel):
 
 
 class JSONOptions(Config):
-    """Which part of an answer is the JSON; without fences, all of it."""
+    """The part of an answer with the JSON; an answer without fences is JSON as a whole."""
 
     extract: Extract = Extract.FENCED
 
 
 def _json_schema(candidate: AnswerContext, options: JSONOptions) -> Measurement:
-    """1 for JSON that the schema allows, else 0."""
+    """Return 1 for JSON allowed by the schema, else 0."""
     schema = schema_of(candidate.sitting.check("json_schema", SchemaCheck).text, _FIELD)
     given = extract(candidate.text, options.extract)
     if given is None and options.extract is Extract.FENCED:

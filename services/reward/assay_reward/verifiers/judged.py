@@ -1,4 +1,4 @@
-"""Answers that a judge decides. An abstention is a failure, never a zero."""
+"""Answers decided by a judge. An abstention is a failure, never a zero."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -28,14 +28,13 @@ _VALUES = {Label.CORRECT: 1.0, Label.UNSURE: 0.0, Label.INCORRECT: 0.0}
 
 
 class JudgeOptions(Config):
-    """`template`: a prompt of the judge service's, by name, in place of its own."""
+    """Options of a judge. `template` names a prompt of the judge service."""
 
     template: str | None = None
 
 
 class GradedOptions(JudgeOptions):
-    """A grade on each criterion; `accepted_from` is the mean from which an answer counts as
-    right."""
+    """Criteria to grade. An answer with a mean of at least `accepted_from` counts as right."""
 
     criteria: Annotated[Criteria, Field(min_length=1)]
     accepted_from: float = Field(default=0.75, gt=0, le=1)
@@ -43,7 +42,7 @@ class GradedOptions(JudgeOptions):
 
 @dataclass(frozen=True)
 class AskJudge:
-    """One question to the judge for all admitted answers, once for all components alike."""
+    """A request to the judge for all admitted answers, shared by equal components."""
 
     template: str | None = None
     criteria: tuple[Criterion, ...] = ()
@@ -60,11 +59,11 @@ async def judge(
     form: JudgeForm,
     ask: AskJudge,
 ) -> dict[int, Judgement]:
-    """Return one judge's judgements of these answers, by index.
+    """Return a single judge's judgements of these answers, by index.
 
     Raises:
         InvalidInput: the judge cannot be asked about this task or these answers.
-        JudgeFault: the judge gave another number of judgements.
+        JudgeFault: the number of judgements differs from the number of answers.
     """
     task = sitting.task
     asked = {
@@ -88,12 +87,16 @@ async def judge(
 
 
 async def _judge(candidate: AnswerContext, options: JudgeOptions) -> Measurement | Failure:
-    """1 for CORRECT, 0 for INCORRECT and for UNSURE; the whole group has one judge."""
+    """Return 1 for CORRECT, 0 for INCORRECT or UNSURE; the whole group has the same judge."""
     return decided(await candidate.once_for_all(AskJudge(options.template)))
 
 
 def decided(judgement: Judgement) -> Measurement | Failure:
-    """What a binary judgement comes to."""
+    """Return the measurement of a binary judgement, or the failure of an abstention.
+
+    Raises:
+        JudgeFault: the judgement has no label.
+    """
     if not isinstance(judgement, Verdict):
         return judgement.failure
     label = judgement.label
@@ -104,7 +107,7 @@ def decided(judgement: Judgement) -> Measurement | Failure:
 
 
 async def _graded(candidate: AnswerContext, options: GradedOptions) -> Measurement | Failure:
-    """The weighted mean of the grades, each on its scale; the whole group has one judge."""
+    """Return the weighted mean of the grades, each on its scale; a group has the same judge."""
     ask = AskJudge(options.template, options.criteria)
     judgement = await candidate.once_for_all(ask)
     if not isinstance(judgement, Verdict):
@@ -122,7 +125,7 @@ async def _graded(candidate: AnswerContext, options: GradedOptions) -> Measureme
 
 def _can_be_judged(task: Task, options: JudgeOptions) -> None:
     if not (task.prompt or task.reference or task.gold):
-        raise InvalidInput("a judge needs what was asked, or a reference", field="task.prompt")
+        raise InvalidInput("a judge needs a prompt or a reference", field="task.prompt")
 
 
 JUDGE = Verifier(_judge, JudgeOptions, _can_be_judged)

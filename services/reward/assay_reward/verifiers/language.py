@@ -1,4 +1,4 @@
-"""Answers in the language, or in the script, that was asked for."""
+"""Answers in a required language or script."""
 
 import math
 from typing import Self
@@ -12,9 +12,9 @@ from assay_shared.types import Status
 
 
 class LanguageOptions(Config):
-    """Exactly one of `languages` (ISO 639-1) and `scripts` (Unicode's names).
+    """Either `languages` (ISO 639-1) or `scripts` (Unicode's names), not both.
 
-    Of a text with fewer than `min_letters` no language can be told: it passes.
+    The language of a text with fewer than `min_letters` cannot be told, so the text passes.
     """
 
     languages: tuple[str, ...] = Field(default=(), max_length=16)
@@ -28,7 +28,7 @@ class LanguageOptions(Config):
         unknown = [name for name in self.scripts if not is_script(name)]
         if unknown:
             raise ValueError(f"Unicode has no script called {unknown[0]!r}")
-        # The model is loaded before the service serves, which takes a second.
+        # Loads the model now, before the service starts to serve, because loading takes a second.
         unknown = [code for code in self.languages if code not in known_languages()]
         if unknown:
             raise ValueError(f"the language {unknown[0]!r} cannot be told")
@@ -36,7 +36,7 @@ class LanguageOptions(Config):
 
 
 def _language(candidate: AnswerContext, options: LanguageOptions) -> Measurement:
-    """With languages 1 or 0; with scripts the share of letters that belong to them."""
+    """Return 1 or 0 for languages; for scripts, the share of letters in these scripts."""
     text = candidate.text
     if options.scripts:
         share = script_share(text, options.scripts)

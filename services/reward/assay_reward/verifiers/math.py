@@ -1,4 +1,4 @@
-"""Answers with one value: equal to the reference as numbers, as texts, or else as formulas."""
+"""Answers with a single value: equal to the reference as numbers, as texts, or as formulas."""
 
 from collections.abc import Awaitable
 
@@ -21,7 +21,7 @@ def _has_value(task: Task, options: NoOptions) -> None:
 
 
 def _math(candidate: AnswerContext, options: NoOptions) -> Measurement | Awaitable[Measurement]:
-    """1 if the final value of an answer equals the reference's, else 0."""
+    """Return 1 if the final value of an answer equals the reference's, else 0."""
     expected = whole_reference(reference_of(candidate.task))
     if candidate.text.strip() == expected:
         return Measurement(1.0, Status.ACCEPTED, "the reference itself")

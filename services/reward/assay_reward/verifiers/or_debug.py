@@ -1,4 +1,4 @@
-"""Episodes of model repair, replayed and measured. A solver that cannot tell is a failure."""
+"""Rewards of replayed model-repair episodes. A missing solver verdict is a failure, not a 0."""
 
 from typing import Literal
 
@@ -27,14 +27,14 @@ from assay_shared.types import Status, Task
 
 
 class DiagnosisOptions(Config):
-    """What a diagnosis is held against, and how."""
+    """The truth for a diagnosis, and the measure of agreement with it."""
 
     against: Literal["root_cause", "iis"] = "root_cause"
     measure: Literal["recall", "precision", "jaccard"] = "jaccard"
 
 
 class TurnOptions(Config):
-    """Replies beyond `max_turns` cost no more: a reward needs a lowest value."""
+    """Limit of counted replies: later replies cost no more, so the reward has a lowest value."""
 
     max_turns: int = Field(default=10, ge=1, le=64)
 
@@ -44,11 +44,11 @@ def _is_played(task: Task, options: object) -> None:
 
 
 async def episode(candidate: AnswerContext) -> EpisodeMetrics:
-    """The metrics of the answer's episode.
+    """Return the metrics of the answer's episode.
 
     Raises:
-        InvalidInput: an instance that cannot be read, or turns after the end.
-        TimedOut, SolverFault: the solver could not tell.
+        InvalidInput: the instance cannot be read, or turns follow the end of the episode.
+        TimedOut, SolverFault: the solver gave no verdict.
     """
     played = played_in(candidate.task, ENVIRONMENT)
     return await candidate.instruments.players.measure(played, candidate.turns)
@@ -60,26 +60,26 @@ def _measured(metrics: EpisodeMetrics, value: float, detail: str = "") -> Measur
 
 
 async def _outcome(candidate: AnswerContext, options: NoOptions) -> Measurement:
-    """100 if the model is optimal in the end, else -50."""
+    """Return 100 if the model is optimal in the end, else -50."""
     metrics = await candidate.once(episode)
     return _measured(metrics, outcome_reward(metrics.optimal))
 
 
 async def _seed_diagnosis(candidate: AnswerContext, options: NoOptions) -> Measurement:
-    """20 DA: the recall of the stored irreducible set."""
+    """Return 20 DA, with DA the recall of the stored irreducible set."""
     metrics = await candidate.once(episode)
     return _measured(metrics, diagnosis_reward(metrics.diagnosis_iis.recall))
 
 
 async def _steps(candidate: AnswerContext, options: TurnOptions) -> Measurement:
-    """10, 5 or a growing cost, by the number of replies."""
+    """Return 10, 5 or a growing cost, by the number of replies."""
     metrics = await candidate.once(episode)
     value = efficiency_reward(min(metrics.steps, options.max_turns))
     return _measured(metrics, value, f"{metrics.steps} replies")
 
 
 async def _faithful(candidate: AnswerContext, options: NoOptions) -> Measurement:
-    """1 for a faithful recovery, else 0."""
+    """Return 1 for a faithful recovery, else 0."""
     metrics = await candidate.once(episode)
     detail = (
         f"optimal {metrics.optimal}, OP {metrics.optimality_preservation:.3f}, rows kept "
@@ -89,21 +89,21 @@ async def _faithful(candidate: AnswerContext, options: NoOptions) -> Measurement
 
 
 async def _preservation(candidate: AnswerContext, options: NoOptions) -> Measurement:
-    """Optimality preservation, times the shares of rows and bounds kept; 0 if not optimal."""
+    """Return optimality preservation times the kept shares of rows and bounds; 0 if not optimal."""
     metrics = await candidate.once(episode)
     kept = metrics.rows_kept * metrics.bounds_kept
     return _measured(metrics, metrics.optimality_preservation * kept)
 
 
 async def _diagnosis(candidate: AnswerContext, options: DiagnosisOptions) -> Measurement:
-    """How the names submitted agree with the truth."""
+    """Return the agreement of the submitted names with the truth."""
     metrics = await candidate.once(episode)
     truth = metrics.diagnosis if options.against == "root_cause" else metrics.diagnosis_iis
     return _measured(metrics, float(getattr(truth, options.measure)))
 
 
 async def _quick(candidate: AnswerContext, options: TurnOptions) -> Measurement:
-    """The share of replies not needed for a faithful recovery; 0 without one."""
+    """Return the share of replies not needed for a faithful recovery; 0 if not faithful."""
     metrics = await candidate.once(episode)
     left = max(0, options.max_turns - metrics.steps) / max(1, options.max_turns - 1)
     return _measured(metrics, float(metrics.faithful) * min(1.0, left))

@@ -1,4 +1,4 @@
-"""Answers that come close to their token limit (DAPO's soft overlong punishment, 2503.14476)."""
+"""Answers close to their token limit (DAPO's soft overlong punishment, arXiv 2503.14476)."""
 
 from typing import Self
 
@@ -10,7 +10,7 @@ from assay_shared.types import Status
 
 
 class OverlongOptions(Config):
-    """L_max and L_cache of the paper, in tokens; it has 20480 and 4096."""
+    """L_max and L_cache of the paper, in tokens; the paper uses 20480 and 4096."""
 
     max_tokens: int = Field(gt=0)
     buffer_tokens: int = Field(gt=0)
@@ -23,13 +23,16 @@ class OverlongOptions(Config):
 
 
 def _overlong(candidate: AnswerContext, options: OverlongOptions) -> Measurement:
-    """The punishment. It says nothing of whether the answer is right."""
+    """Return the punishment; right and wrong answers are treated alike."""
     value = soft_overlong(candidate.num_tokens, options.max_tokens, options.buffer_tokens)
     return Measurement(value, Status.ACCEPTED, f"{candidate.num_tokens} tokens")
 
 
 def soft_overlong(num_tokens: int, max_tokens: int, buffer_tokens: int) -> float:
-    """Equation 13: 0 up to L_max - L_cache, then ((L_max - L_cache) - |y|) / L_cache, then -1."""
+    """Return the punishment of equation 13.
+
+    It is 0 up to L_max - L_cache, then ((L_max - L_cache) - |y|) / L_cache, then -1.
+    """
     expected = max_tokens - buffer_tokens
     if num_tokens <= expected:
         return 0.0

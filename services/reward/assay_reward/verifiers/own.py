@@ -1,4 +1,4 @@
-"""The verifier of a reward of the user's own: one call for all answers of a group."""
+"""The verifier of a user-defined reward: a single call for all answers of a group."""
 
 import asyncio
 from dataclasses import dataclass, field
@@ -10,19 +10,19 @@ from assay_reward.verifiers.own_values import OwnOptions, OwnValue, read_values,
 from assay_reward.verifiers.verifier import AnswerContext, GroupContext, Measurement, Verifier
 from assay_shared.types import Failure, Status
 
-#: Answers with more characters are written down in a thread.
+#: Answers with more characters are serialised in a thread.
 _LARGE = 2**16
 
 
 @dataclass(frozen=True)
 class AskOwn:
-    """One question for all admitted answers, once for all components that ask the same."""
+    """A call for all admitted answers, shared by components with equal source and options."""
 
     source: OwnSource
-    #: Where the source is a function.
+    #: The function; None if the source is a URL.
     function: Function | None
     options: OwnOptions = field(compare=False)
-    #: The options, as text that can be compared.
+    #: The options as JSON, for comparison.
     key: str
 
     async def __call__(
@@ -49,7 +49,7 @@ class AskOwn:
 
 
 def own_verifier(source: OwnSource, function: Function | None) -> Verifier[OwnOptions]:
-    """Return the verifier that asks `source`."""
+    """Return the verifier for the user-defined reward `source`."""
     return Verifier(
         partial(_measure, source, function), OwnOptions, span=lambda options: options.span
     )

@@ -1,4 +1,4 @@
-"""What a reward of the user's own is asked, and its reply, checked value by value."""
+"""Requests to a user-defined reward, and its replies, checked value by value."""
 
 import json
 import math
@@ -12,12 +12,12 @@ from assay_shared.settings.run_file import Config
 from assay_shared.types import Answer, Failure, FailureClass, Task
 
 _MAX_DETAIL = 500
-#: Sums of larger ones might not be finite.
+#: Sums of larger values might not be finite.
 _MAX_VALUE = 1e12
 
 
 class OwnValue(BaseModel):
-    """A value with a word on it, in place of a bare number."""
+    """A value with a detail, instead of a bare number."""
 
     model_config = ConfigDict(extra="forbid")
 
@@ -29,33 +29,33 @@ _ITEM: TypeAdapter[float | OwnValue | None] = TypeAdapter(float | OwnValue | Non
 
 
 class OwnOptions(Config):
-    """Bounds of a reward of the user's own, and what it may use."""
+    """Range, limits and arguments of a user-defined reward."""
 
-    #: The lowest value that it may give; a lower one is a failure.
+    #: The lowest allowed value; a lower value is a failure.
     low: float = Field(default=0.0, ge=-_MAX_VALUE, le=_MAX_VALUE)
-    #: The highest; a higher one is a failure.
+    #: The highest allowed value; a higher value is a failure.
     high: float = Field(default=1.0, ge=-_MAX_VALUE, le=_MAX_VALUE)
-    #: The value from which an answer counts as right; `high` where it is not set.
+    #: The lowest value of a right answer; by default `high`.
     accepted_from: float | None = Field(default=None, allow_inf_nan=False)
-    #: Time for one call, which has all answers of a group.
+    #: Time limit of a call with all answers of a group, in seconds.
     timeout_s: float = Field(default=10.0, ge=0.01, le=600)
-    #: Memory of the function's process and of all that it starts; not for a URL.
+    #: Memory limit of the function's process and its children; not for a URL.
     memory_bytes: int = Field(default=2**30, ge=64 * 2**20, le=2**40)
-    #: What is passed on beside task and answers, by name.
+    #: More arguments of the call, by name, after the task and the answers.
     arguments: dict[str, str | int | float | bool | None] = Field(default={}, max_length=32)
 
     @property
     def span(self) -> ValueRange:
-        """Return the values that count."""
+        """The range of allowed values."""
         return ValueRange(self.low, self.high)
 
     def is_accepted(self, value: float) -> bool:
-        """Tell whether an answer of this value counts as right."""
+        """Return True if an answer with this value counts as right."""
         return value >= (self.high if self.accepted_from is None else self.accepted_from)
 
 
 def write_call(task: Task, answers: Sequence[Answer], options: OwnOptions) -> bytes:
-    """Return the question as JSON: `task`, `answers`, `arguments`."""
+    """Return the request as JSON with `task`, `answers` and `arguments`."""
     call = {
         "task": task.model_dump(),
         "answers": answers,
@@ -67,10 +67,10 @@ def write_call(task: Task, answers: Sequence[Answer], options: OwnOptions) -> by
 def read_values(
     source: str, values: object, num_answers: int, span: ValueRange
 ) -> list[OwnValue | Failure]:
-    """Return what the reply says of each answer; what is no value of the span is a failure.
+    """Return the reply's value for each answer; an invalid or out-of-range value is a failure.
 
     Raises:
-        RewardFault: the reply is not a list of one value for each answer.
+        RewardFault: the reply is not a list with a value for each answer.
     """
     if not isinstance(values, list):
         raise RewardFault(f"{source}: gave no list of values")
@@ -85,12 +85,12 @@ def _read_value(source: str, given: object, span: ValueRange) -> OwnValue | Fail
     try:
         item = _ITEM.validate_python(given, strict=True)
     except ValidationError:
-        return _failure(f"{source}: gave {str(given)[:_MAX_DETAIL]!r}, which is no value")
+        return _failure(f"{source}: gave {str(given)[:_MAX_DETAIL]!r}, which is not a value")
     found = item if isinstance(item, OwnValue) else OwnValue(value=item)
     if found.value is None:
         return _failure(f"{source}: gave no value. {found.detail[:_MAX_DETAIL]}".strip())
     if not math.isfinite(found.value):
-        return _failure(f"{source}: gave {found.value}, which is no reward")
+        return _failure(f"{source}: gave {found.value}, which is not a finite number")
     if not span.low <= found.value <= span.high:
         return _failure(
             f"{source}: gave {found.value:g}, outside of {span.low:g} to {span.high:g}: "

@@ -1,4 +1,4 @@
-"""Answers that a regular expression describes."""
+"""Answers matched by a regular expression."""
 
 from collections.abc import Awaitable
 
@@ -13,7 +13,7 @@ _FIELD = "task.checks.pattern.pattern"
 
 
 class Expected(BaseModel):
-    """What `task.checks.pattern` says. `whole`: nothing may stand around it."""
+    """The check `task.checks.pattern`. With `whole`, the match must be the whole answer."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -22,7 +22,7 @@ class Expected(BaseModel):
 
 
 class PatternOptions(Config):
-    """Processor time of the expression; an answer that takes more is too hard."""
+    """Processor time of the expression, in seconds; a slower answer is too hard."""
 
     timeout_s: float = Field(default=1.0, gt=0, le=60)
 
@@ -30,7 +30,7 @@ class PatternOptions(Config):
 def _pattern(
     candidate: AnswerContext, options: PatternOptions
 ) -> Measurement | Awaitable[Measurement]:
-    """1 if the expression is in the answer, or is the whole answer; else 0."""
+    """Return 1 if the expression matches a part of the answer (all for `whole`), else 0."""
     expected = candidate.sitting.check("pattern", Expected)
     found = finds_at_once(compiled(expected.pattern, _FIELD), candidate.text, whole=expected.whole)
     return _apart(candidate, expected, options) if found is None else _found(found)
@@ -39,7 +39,7 @@ def _pattern(
 async def _apart(
     candidate: AnswerContext, expected: Expected, options: PatternOptions
 ) -> Measurement:
-    """The same in a worker process. Raises TooHard for an answer that takes too long there."""
+    """Match in a worker process. Raises TooHard for an answer over its time limit."""
     found = await candidate.instruments.workers.call(
         FINDS, expected.pattern, candidate.text, expected.whole, cpu_s=options.timeout_s
     )

@@ -1,4 +1,4 @@
-"""Short answers: the reference itself decides without a judge, who decides the rest."""
+"""Short answers: clear cases are decided by the references, all others by a judge."""
 
 from dataclasses import dataclass
 
@@ -14,7 +14,7 @@ from assay_shared.types import Failure, JudgeForm, Judgement, Status, Task
 
 
 class QAOptions(Config):
-    """`extract` says what is compared with the references; `template` is the judge's."""
+    """`extract`: the part to compare with the references. `template`: a prompt of the judge."""
 
     extract: Extract = Extract.WHOLE
     template: str | None = None
@@ -22,7 +22,7 @@ class QAOptions(Config):
 
 @dataclass(frozen=True)
 class _AskForOpen:
-    """One question to the judge, for those answers that words do not decide."""
+    """A request to the judge for the answers not decided by words."""
 
     options: QAOptions
 
@@ -37,7 +37,7 @@ class _AskForOpen:
 
 
 async def _qa(candidate: AnswerContext, options: QAOptions) -> Measurement | Failure:
-    """1 for a right answer, else 0; the detail says who decided."""
+    """Return 1 for a right answer, else 0; the detail names the decider."""
     references = references_of(candidate.task, "qa")
     found = by_words(candidate.text, references, options)
     if found is not None:
@@ -46,8 +46,11 @@ async def _qa(candidate: AnswerContext, options: QAOptions) -> Measurement | Fai
 
 
 def by_words(text: str, references: tuple[str, ...], options: QAOptions) -> Measurement | None:
-    """What is certain without a judge: an empty answer is wrong, and what differs from a reference
-    by case, articles and closing marks alone, or is the same number, is right."""
+    """Return the measurement of an answer decided without a judge, else None.
+
+    An empty answer is wrong. An answer is right if it differs from a reference only by case,
+    articles and closing marks, or is the same number.
+    """
     given = extract(text, options.extract)
     if not given:
         return Measurement(0.0, Status.WRONG_ANSWER, "empty, by words")

@@ -1,4 +1,4 @@
-"""Programs written in rounds of feedback: the last one counts, and fewer rounds are better."""
+"""Programs written in rounds of feedback: the last counts, and fewer rounds are better."""
 
 from pydantic import Field
 
@@ -9,7 +9,7 @@ from assay_shared.types import Status
 
 
 class RepairOptions(CodeOptions):
-    """Rounds after `max_rounds` cost nothing more."""
+    """Bonus and penalties; rounds after `max_rounds` cost nothing more."""
 
     accepted_bonus: float = Field(default=0.2, ge=0, le=10)
     round_penalty: float = Field(default=0.05, ge=0, le=10)
@@ -17,7 +17,7 @@ class RepairOptions(CodeOptions):
 
 
 async def _repair(candidate: AnswerContext, options: RepairOptions) -> Measurement:
-    """pass_ratio + bonus * accepted - penalty * (rounds - 1), of the last program."""
+    """Return pass_ratio + bonus * accepted - penalty * (rounds - 1) for the last program."""
     report = await candidate.once(RunTests(options.forgeable))
     accepted = report.status is Status.ACCEPTED
     rounds = min(len(candidate.turns), options.max_rounds)

@@ -1,4 +1,4 @@
-"""Answers that say the same over and over."""
+"""Answers with repeated passages."""
 
 from pydantic import Field
 
@@ -8,19 +8,19 @@ from assay_shared.types import Status
 
 
 class RepetitionOptions(Config):
-    """How many words in a row are compared."""
+    """The number of words in an n-gram."""
 
     words: int = Field(default=4, ge=1, le=64)
 
 
 def _repetition(candidate: AnswerContext, options: RepetitionOptions) -> Measurement:
-    """1 less the share of repeated n-grams. It says nothing of whether the answer is right."""
+    """Return 1 minus the share of repeated n-grams, for right and wrong answers alike."""
     share = repeated_share(candidate.text, options.words)
     return Measurement(1.0 - share, Status.ACCEPTED, f"{share:.0%} repeated")
 
 
 def repeated_share(text: str, n: int) -> float:
-    """Of the n-grams of words, the share that stands there before; 0 where there are none."""
+    """Return the share of word n-grams already seen in the text; 0 for a text without n-grams."""
     words = text.casefold().split()
     grams = list(zip(*(words[start:] for start in range(n)), strict=False))
     return 1.0 - len(set(grams)) / len(grams) if grams else 0.0

@@ -1,4 +1,4 @@
-"""RLTF's rewards of a program by what its tests say (arXiv 2307.04349)."""
+"""RLTF's rewards of a program, from its test results (arXiv 2307.04349)."""
 
 from assay_reward.programs import has_tests
 from assay_reward.verifiers.code import CodeOptions, RunTests, measured
@@ -15,8 +15,11 @@ _COARSE = {
 
 
 class RLTFOptions(CodeOptions):
-    """`score_truncated`: a program that was cut off and so cannot be parsed is scored as any other
-    syntax error; without it, it has no reward."""
+    """Options of truncated programs.
+
+    With `score_truncated`, a syntax error in a truncated program is scored like any other;
+    without it, the program has no reward.
+    """
 
     score_truncated: bool = False
 
@@ -34,14 +37,14 @@ def _cut_off(candidate: AnswerContext, status: Status, options: RLTFOptions) -> 
 
 
 async def _coarse(candidate: AnswerContext, options: RLTFOptions) -> Measurement | Failure:
-    """1 for passing all tests, -0.3 for a wrong answer, -0.6 for an error, -1 for no program."""
+    """Return 1 if all tests pass, -0.3 if wrong, -0.6 for an error, -1 for a syntax error."""
     report = await candidate.once(RunTests(options.forgeable))
     cut_off = _cut_off(candidate, report.status, options)
     return cut_off or measured(report, _COARSE.get(report.status, _ERROR))
 
 
 async def _adaptive(candidate: AnswerContext, options: RLTFOptions) -> Measurement | Failure:
-    """-0.3 + 1.3 * the share of tests passed."""
+    """Return -0.3 + 1.3 * the share of tests passed."""
     report = await candidate.once(RunTests(options.forgeable))
     cut_off = _cut_off(candidate, report.status, options)
     return cut_off or measured(report, _FAIL + (_PASS - _FAIL) * report.pass_ratio)

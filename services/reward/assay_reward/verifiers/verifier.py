@@ -1,4 +1,4 @@
-"""What verifiers measure with, what they measure, and what they return."""
+"""The interface of verifiers: the context of an answer, options and measurements."""
 
 import asyncio
 import math
@@ -22,7 +22,7 @@ Result = TypeVar("Result")
 
 @dataclass(frozen=True)
 class ValueRange:
-    """The values that a verifier can give, both ends included."""
+    """The range of a verifier's values, both ends included."""
 
     low: float
     high: float
@@ -32,10 +32,10 @@ class ValueRange:
         return math.isfinite(self.low) and math.isfinite(self.high)
 
     def clip(self, value: float) -> float:
-        """Return the value, or the end of the span that it is beyond.
+        """Return the value, or the nearer end of the range for a value outside.
 
         Raises:
-            InternalFault: it is not a number.
+            InternalFault: the value is not a number.
         """
         if self.low <= value <= self.high:
             return value
@@ -48,7 +48,7 @@ UNIT = ValueRange(0.0, 1.0)
 
 
 class Measurement(NamedTuple):
-    """A verifier's value for one answer, within its span, and what became of the answer."""
+    """A verifier's value for an answer, within its range, and the answer's outcome."""
 
     value: float
     outcome: Status
@@ -57,14 +57,14 @@ class Measurement(NamedTuple):
 
 @dataclass
 class GroupContext:
-    """One group being scored. `admitted` are the answers whose gates hold, by index."""
+    """A group in scoring. `admitted` are the indices of the answers past all gates so far."""
 
     task: Task
     answers: tuple[Answer, ...]
     instruments: Instruments
     run: str = ""
     admitted: tuple[int, ...] = ()
-    #: As in the request: one for each answer, or none.
+    #: As in the request: an entry for each answer, or empty.
     num_tokens: tuple[int, ...] = ()
     truncated: tuple[bool, ...] = ()
     _shared: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
@@ -74,13 +74,13 @@ class GroupContext:
         return AnswerContext(self, index, meter)
 
     def check(self, name: str, kind: type[Check]) -> Check:
-        """As `task_check`, parsed once for all answers."""
+        """Return the result of `task_check`, parsed once for all answers."""
         if name not in self._checks:
             self._checks[name] = task_check(self.task, name, kind)
         return cast(Check, self._checks[name])
 
     async def once(self, key: Hashable, measure: Callable[[], Awaitable[Result]]) -> Result:
-        """The result of the first `measure` that came with `key`; the others share it."""
+        """Return the result of the first `measure` for `key`; later calls share it."""
         if key not in self._shared:
             self._shared[key] = asyncio.ensure_future(measure())
         result: Result = await self._shared[key]
@@ -89,7 +89,7 @@ class GroupContext:
 
 @dataclass(slots=True)
 class AnswerContext:
-    """One answer of a sitting, as one component sees it; what is used up is charged to `meter`."""
+    """An answer of a group, as seen by a component; costs are charged to `meter`."""
 
     sitting: GroupContext
     index: int
@@ -105,42 +105,42 @@ class AnswerContext:
 
     @property
     def turns(self) -> tuple[str, ...]:
-        """All that the policy said, oldest first."""
+        """All turns of the policy, oldest first."""
         answer = self.sitting.answers[self.index]
         return (answer,) if isinstance(answer, str) else answer
 
     @property
     def text(self) -> str:
-        """The answer: of several turns the last."""
+        """The answer's last turn."""
         return self.turns[-1]
 
     @property
     def num_characters(self) -> int:
-        """Of all turns."""
+        """The number of characters in all turns."""
         answer = self.sitting.answers[self.index]
         return len(answer) if isinstance(answer, str) else sum(map(len, answer))
 
     @property
     def num_tokens(self) -> int:
-        """Only for verifiers that need lengths: nothing is measured without them."""
+        """The number of sampled tokens; only for verifiers with `needs_lengths`."""
         return self.sitting.num_tokens[self.index]
 
     @property
     def is_truncated(self) -> bool:
-        """Whether it is known that the answer was cut off at its token limit."""
+        """True if the answer is known to be cut off at its token limit."""
         return bool(self.sitting.truncated) and self.sitting.truncated[self.index]
 
     async def once(self, measure: Callable[["AnswerContext"], Awaitable[Result]]) -> Result:
-        """`measure` of this answer, done once however many components ask for it."""
+        """Return the result of `measure` for this answer, run once for all components."""
         return await self.sitting.once((measure, self.index), lambda: measure(self))
 
     async def once_for_all(
         self, measure: Callable[[GroupContext, ComponentUsage], Awaitable[dict[int, Result]]]
     ) -> Result:
-        """This answer's part of `measure`, which is done once for all admitted answers."""
+        """Return this answer's part of `measure`, run once for all admitted answers."""
 
         async def for_all() -> dict[int, Result]:
-            with log_fields(sample=None):  # it is the group's, whoever asks first
+            with log_fields(sample=None):  # the work is for the group, not for a sample
                 return await measure(self.sitting, self.meter)
 
         results = await self.sitting.once(measure, for_all)
@@ -151,7 +151,7 @@ Found = Measurement | Failure
 
 
 class NoOptions(Config):
-    """For verifiers that have nothing to set."""
+    """Options of verifiers without settings."""
 
 
 def _anything(task: Task, options: Any) -> None:
@@ -159,24 +159,24 @@ def _anything(task: Task, options: Any) -> None:
 
 
 def lightly(sitting: GroupContext, options: Any) -> float:
-    """A `Verifier.reads`: the text is read a few times."""
+    """Return 1, for a text read only a few times; a `Verifier.reads`."""
     return 1.0
 
 
 @dataclass(frozen=True)
 class Verifier(Generic[Options]):
-    """How to measure one answer.
+    """A way to measure an answer.
 
-    `measure` returns what it finds, or an awaitable where it has to wait. Where it cannot tell, it
-    returns a failure or raises an AssayError, and the answer has no reward. It raises TooHard for
-    an answer that takes too much: a wrong one, unless the rubric says otherwise.
-    `check` raises InvalidInput for a task that lacks what the verifier needs; nothing is measured
-    then. `span` bounds the values by the options. `needs_lengths`: the request must say how many
-    tokens each answer has.
+    `measure` returns its finding, or an awaitable of it. If it cannot decide, it returns a failure
+    or raises an AssayError, and the answer has no reward. It raises TooHard for an answer beyond
+    its limits; such an answer is wrong, unless the rubric says otherwise.
+    `check` raises InvalidInput for a task without the data of the verifier; then nothing is
+    measured. `span` returns the range of values for the options. With `needs_lengths`, the request
+    must give the number of tokens of each answer.
 
-    `reads` is for verifiers that need nothing but the task and the last text of the answer: how
-    much work a character of the text is, beside a few readings by a regular expression. A text
-    that is much work is measured in a worker process.
+    `reads` is for verifiers of nothing but the task and the answer's last text. It returns the
+    work per character; 1 is the work of a few readings by a regular expression. A text with too
+    much work is measured in a worker process.
     """
 
     measure: Callable[[AnswerContext, Options], Found | Awaitable[Found]]
@@ -188,10 +188,10 @@ class Verifier(Generic[Options]):
 
 
 def task_check(task: Task, name: str, kind: type[Check]) -> Check:
-    """What the task says for the verifier `name`, in the form that the verifier wants.
+    """Return the task's check for the verifier `name`, parsed as `kind`.
 
     Raises:
-        InvalidInput: it is not there, or not in that form; names the field.
+        InvalidInput: the check is missing or malformed; names the field.
     """
     if name not in task.checks:
         raise InvalidInput(f"task {task.id} says nothing for {name}", field=f"task.checks.{name}")
@@ -199,7 +199,7 @@ def task_check(task: Task, name: str, kind: type[Check]) -> Check:
 
 
 def reference_of(task: Task) -> str:
-    """What an answer is compared with.
+    """Return the task's reference, or else its gold answer.
 
     Raises:
         InvalidInput: the task has neither a reference nor a gold answer, or an empty one.

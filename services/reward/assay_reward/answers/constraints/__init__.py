@@ -1,1 +1,1 @@
-"""Instructions whose following can be checked: IFEval's kinds, by its names (arXiv 2311.07911)."""
+"""Checkable instructions: IFEval's kinds, by its names (arXiv 2311.07911)."""

@@ -1,4 +1,4 @@
-"""What every kind of instruction has."""
+"""The base of all kinds of instructions."""
 
 from abc import abstractmethod
 from enum import StrEnum
@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict
 
 
 class CountRelation(StrEnum):
-    """How a count is to stand to a number."""
+    """The required relation of a count to a number."""
 
     LESS_THAN = "less than"
     AT_LEAST = "at least"
@@ -18,14 +18,14 @@ class CountRelation(StrEnum):
 
 
 class Constraint(BaseModel):
-    """One instruction with IFEval's own names for what it is about."""
+    """An instruction; its fields have IFEval's names."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     name: ClassVar[str]
-    #: How much work a character is: a `Verifier.reads`.
+    #: Work per character: a `Verifier.reads`.
     reads: ClassVar[float] = 2.0
 
     @abstractmethod
     def holds(self, text: str) -> bool:
-        """Whether the text, which is not empty, follows the instruction."""
+        """Return True if a non-empty text follows the instruction."""

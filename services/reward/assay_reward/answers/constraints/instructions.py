@@ -1,4 +1,4 @@
-"""A task's instructions, in the form in which IFEval's own file has them."""
+"""A task's instructions, in the form of IFEval's file."""
 
 from typing import Any
 
@@ -7,13 +7,13 @@ from pydantic import BaseModel, ConfigDict, Field, PrivateAttr, ValidationError,
 from assay_reward.answers.constraints import layout, length, words
 from assay_reward.answers.constraints.constraint import Constraint
 
-#: How many texts `follows_loosely` looks at.
+#: Number of texts that `follows_loosely` checks.
 NUM_VARIANTS = 8
 KINDS = {kind.name: kind for kind in (*words.KINDS, *length.KINDS, *layout.KINDS)}
 
 
 class Instructions(BaseModel):
-    """`kwargs` has an entry for each of `instruction_id_list`; nulls in it count for nothing."""
+    """Instructions by id. `kwargs` has an entry for each id; nulls in an entry are ignored."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
@@ -47,12 +47,12 @@ def _constraint(name: str, kwargs: dict[str, Any]) -> Constraint:
 
 
 def follows(constraint: Constraint, text: str) -> bool:
-    """Whether the text follows the instruction to the letter; an empty one follows none."""
+    """Return True if the text follows the instruction to the letter; an empty text does not."""
     return bool(text.strip()) and constraint.holds(text)
 
 
 def follows_loosely(constraint: Constraint, text: str) -> bool:
-    """Whether the text would without its asterisks, its first line, its last line, or several."""
+    """Return True if the text follows, with or without its asterisks, first line and last line."""
     lines = text.split("\n")
     parts = (text, *("\n".join(part).strip() for part in (lines[1:], lines[:-1], lines[1:-1])))
     variants = dict.fromkeys((*parts, *(part.replace("*", "") for part in parts)))

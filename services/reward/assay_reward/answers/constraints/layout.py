@@ -1,4 +1,4 @@
-"""Instructions about what a text is made of, how it begins and how it ends."""
+"""Instructions about the parts of a text, its beginning and its end."""
 
 import re
 from typing import ClassVar
@@ -16,7 +16,7 @@ _SHORT_ANSWERS = ("My answer is yes.", "My answer is no.", "My answer is maybe."
 
 
 class NumberPlaceholders(Constraint):
-    """At least so many [placeholders]."""
+    """A minimum number of [placeholders]."""
 
     name: ClassVar[str] = "detectable_content:number_placeholders"
     num_placeholders: int = Field(ge=1)
@@ -26,7 +26,7 @@ class NumberPlaceholders(Constraint):
 
 
 def _num_placeholders(line: str) -> int:
-    """How often something opens and closes: an opening within another counts for nothing."""
+    """Return the number of bracket pairs in a line; an opening within a pair does not count."""
     count = 0
     start = line.find("[")
     while start >= 0 and (end := line.find("]", start)) >= 0:
@@ -36,7 +36,7 @@ def _num_placeholders(line: str) -> int:
 
 
 class Postscript(Constraint):
-    """P.S. or another marker stands anywhere, in any case."""
+    """P.S. or another marker anywhere in the text, in any case."""
 
     name: ClassVar[str] = "detectable_content:postscript"
     postscript_marker: str = Field(min_length=1)
@@ -48,7 +48,7 @@ class Postscript(Constraint):
 
 
 class NumberBulletLists(Constraint):
-    """Exactly so many bullet points, by * or by -."""
+    """An exact number of bullet points, by * or by -."""
 
     name: ClassVar[str] = "detectable_format:number_bullet_lists"
     num_bullets: int = Field(ge=1)
@@ -60,7 +60,7 @@ class NumberBulletLists(Constraint):
 
 
 def _num_asterisks(lines: list[str]) -> int:
-    """How many lines begin with one asterisk; one that stands alone takes the next line in."""
+    """Return the number of lines with a single asterisk first; a lone * takes the next line in."""
     count = at = 0
     while at < len(lines):
         line = lines[at]
@@ -71,7 +71,7 @@ def _num_asterisks(lines: list[str]) -> int:
 
 
 class ConstrainedResponse(Constraint):
-    """Somewhere it says: My answer is yes, or no, or maybe."""
+    """A sentence anywhere in the text: My answer is yes, or no, or maybe."""
 
     name: ClassVar[str] = "detectable_format:constrained_response"
 
@@ -80,7 +80,7 @@ class ConstrainedResponse(Constraint):
 
 
 class NumberHighlightedSections(Constraint):
-    """At least so many *highlighted* or **highlighted** parts."""
+    """A minimum number of *highlighted* or **highlighted** parts."""
 
     name: ClassVar[str] = "detectable_format:number_highlighted_sections"
     num_highlights: int = Field(ge=1)
@@ -92,7 +92,7 @@ class NumberHighlightedSections(Constraint):
 
 
 class MultipleSections(Constraint):
-    """At least so many sections, each with its word and number: SECTION 1."""
+    """A minimum number of sections, each with its word and number: SECTION 1."""
 
     name: ClassVar[str] = "detectable_format:multiple_sections"
     section_spliter: str = Field(min_length=1)
@@ -104,7 +104,7 @@ class MultipleSections(Constraint):
 
 
 class JSONFormat(Constraint):
-    """All of it is JSON, in fences or not."""
+    """JSON as the whole text, in fences or not."""
 
     name: ClassVar[str] = "detectable_format:json_format"
 
@@ -147,7 +147,7 @@ class TwoResponses(Constraint):
 
 
 class RepeatPrompt(Constraint):
-    """The request stands word for word before the answer."""
+    """The request, word for word, before the answer."""
 
     name: ClassVar[str] = "combination:repeat_prompt"
     prompt_to_repeat: str = Field(min_length=1)
@@ -157,7 +157,7 @@ class RepeatPrompt(Constraint):
 
 
 class EndChecker(Constraint):
-    """It ends with these very words."""
+    """An end with exactly these words, in any case."""
 
     name: ClassVar[str] = "startend:end_checker"
     end_phrase: str = Field(min_length=1)
@@ -167,7 +167,7 @@ class EndChecker(Constraint):
 
 
 class Quotation(Constraint):
-    """All of it stands in double quotation marks."""
+    """Double quotation marks around the whole text."""
 
     name: ClassVar[str] = "startend:quotation"
 

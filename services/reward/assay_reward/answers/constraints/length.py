@@ -1,4 +1,4 @@
-"""Instructions about how many words, sentences and paragraphs there are."""
+"""Instructions about the number of words, sentences and paragraphs."""
 
 import re
 from typing import ClassVar, Self
@@ -9,7 +9,7 @@ from assay_reward.answers.constraints.constraint import Constraint, CountRelatio
 
 _WORD = re.compile(r"\w+")
 _SENTENCE_END = re.compile(r"(?<![.!?。！？])[.!?。！？]++[\"')\]]*+(?=\s|$)")
-#: A full stop after these ends no sentence.
+#: A full stop after these does not end a sentence.
 _ABBREVIATION = re.compile(
     r"(?:\b(?:mr|mrs|ms|dr|prof|st|sr|jr|vs|etc|e\.g|i\.e|no|fig|approx)|\b[a-z])\.$",
     re.IGNORECASE,
@@ -20,7 +20,7 @@ _MAX_ABBREVIATION = 12
 
 
 def num_sentences(text: str) -> int:
-    """Sentences by their closing marks; lines without one count where they end a paragraph."""
+    """Return the number of sentences, by closing marks; an open end of a paragraph counts too."""
     count = 0
     for paragraph in re.split(r"\n\n", text):
         rest, last = 0, len(paragraph.rstrip())
@@ -34,7 +34,7 @@ def num_sentences(text: str) -> int:
 
 
 class NumberSentences(Constraint):
-    """So many sentences."""
+    """A required number of sentences."""
 
     name: ClassVar[str] = "length_constraints:number_sentences"
     num_sentences: int = Field(ge=0)
@@ -45,7 +45,7 @@ class NumberSentences(Constraint):
 
 
 class NumberParagraphs(Constraint):
-    """So many paragraphs, with *** between them."""
+    """An exact number of paragraphs, with *** between them."""
 
     name: ClassVar[str] = "length_constraints:number_paragraphs"
     num_paragraphs: int = Field(ge=1)
@@ -60,7 +60,7 @@ class NumberParagraphs(Constraint):
 
 
 class NumberWords(Constraint):
-    """So many words."""
+    """A required number of words."""
 
     name: ClassVar[str] = "length_constraints:number_words"
     num_words: int = Field(ge=0)
@@ -71,7 +71,7 @@ class NumberWords(Constraint):
 
 
 class NthParagraphFirstWord(Constraint):
-    """So many paragraphs, with empty lines between them, of which one begins with a word."""
+    """An exact number of paragraphs, divided by empty lines, and the first word of a paragraph."""
 
     name: ClassVar[str] = "length_constraints:nth_paragraph_first_word"
     num_paragraphs: int = Field(ge=1)

@@ -11,12 +11,12 @@ from assay_reward.answers.language import language_of
 
 
 def num_found(words: str, text: str) -> int:
-    """How often the words stand in the text, as whole words and in any case."""
+    """Return the number of occurrences in the text, as whole words and in any case."""
     return len(re.findall(rf"(?<!\w){re.escape(words)}(?!\w)", text, re.IGNORECASE))
 
 
 class Existence(Constraint):
-    """All keywords occur, be it within other words."""
+    """All keywords, even within other words."""
 
     name: ClassVar[str] = "keywords:existence"
     keywords: tuple[str, ...] = Field(min_length=1)
@@ -27,7 +27,7 @@ class Existence(Constraint):
 
 
 class Frequency(Constraint):
-    """A keyword occurs so often."""
+    """A required number of occurrences of a keyword."""
 
     name: ClassVar[str] = "keywords:frequency"
     keyword: str = Field(min_length=1)
@@ -40,7 +40,7 @@ class Frequency(Constraint):
 
 
 class ForbiddenWords(Constraint):
-    """None of the words occurs; within other words they may."""
+    """No forbidden words, except within other words."""
 
     name: ClassVar[str] = "keywords:forbidden_words"
     forbidden_words: tuple[str, ...] = Field(min_length=1)
@@ -50,7 +50,7 @@ class ForbiddenWords(Constraint):
 
 
 class LetterFrequency(Constraint):
-    """A letter occurs so often, in either case."""
+    """A required number of occurrences of a letter, in either case."""
 
     name: ClassVar[str] = "keywords:letter_frequency"
     letter: str = Field(min_length=1, max_length=1)
@@ -62,7 +62,7 @@ class LetterFrequency(Constraint):
 
 
 class ResponseLanguage(Constraint):
-    """The whole text is in one language (ISO 639-1)."""
+    """A single language for the whole text (ISO 639-1)."""
 
     name: ClassVar[str] = "language:response_language"
     reads: ClassVar[float] = math.inf
@@ -73,7 +73,7 @@ class ResponseLanguage(Constraint):
 
 
 class CapitalWordFrequency(Constraint):
-    """So many words are all in capitals."""
+    """A required number of words in capitals."""
 
     name: ClassVar[str] = "change_case:capital_word_frequency"
     capital_frequency: int = Field(ge=0)
@@ -105,7 +105,7 @@ class EnglishLowercase(Constraint):
 
 
 class NoComma(Constraint):
-    """There is no comma."""
+    """A text without commas."""
 
     name: ClassVar[str] = "punctuation:no_comma"
 

@@ -1,4 +1,4 @@
-"""A benchmark on disk: a folder per cell, and a manifest of what is in them."""
+"""A benchmark on disk: a folder per cell, and a manifest of their content."""
 
 import hashlib
 import json
@@ -18,7 +18,7 @@ HINT = "assay or-debug generate makes a benchmark, assay or-debug import one of 
 
 
 class BenchmarkCell(Wire):
-    """A cell's files. `digests` are SHA-256 by file; of models, of all."""
+    """A cell's files. `digests` are SHA-256 by file; all models together have a single digest."""
 
     name: str
     num_instances: int
@@ -26,7 +26,7 @@ class BenchmarkCell(Wire):
 
 
 class _CellOfManifest(BenchmarkCell):
-    """What every manifest says of a cell; the rest is passed over."""
+    """The fields of a cell in every manifest; other fields are ignored."""
 
     model_config = ConfigDict(extra="ignore")
 
@@ -36,7 +36,7 @@ class _Manifest(BaseModel):
 
 
 def must_be_new(output: Path) -> None:
-    """Raises: InvalidInput for a folder that has something in it, or a file."""
+    """Raise InvalidInput for a file, or a folder with content."""
     if output.is_file() or (output.exists() and any(output.iterdir())):
         raise InvalidInput("the folder is not empty", field="output", hint="choose a new one")
 
@@ -58,7 +58,7 @@ def write_manifest(folder: Path, manifest: Wire) -> None:
 
 
 def digests_of(folder: Path) -> dict[str, str]:
-    """SHA-256 of a cell's files as they are."""
+    """Return the SHA-256 of a cell's files on disk."""
     models = hashlib.sha256()
     for path in sorted((folder / MODELS).glob("*.mps")):
         models.update(path.name.encode() + b"\0" + path.read_bytes())
@@ -67,15 +67,15 @@ def digests_of(folder: Path) -> dict[str, str]:
 
 
 def digest_of(cells: Iterable[BenchmarkCell]) -> str:
-    """SHA-256 of all digests of all cells."""
+    """Return the SHA-256 of all digests of all cells."""
     content = json.dumps([cell.digests for cell in cells], sort_keys=True)
     return hashlib.sha256(content.encode()).hexdigest()
 
 
 def read_cells(folder: Path) -> tuple[BenchmarkCell, ...]:
-    """The cells that a folder's manifest names.
+    """Return the cells in a folder's manifest.
 
-    Raises: DatasetError for a folder that is no benchmark, or was not written to its end.
+    Raises: DatasetError for a folder without a benchmark, or with an incomplete benchmark.
     """
     must_be_benchmark(folder)
     folder = folder.parent if folder.is_file() else folder
@@ -92,7 +92,7 @@ def read_cells(folder: Path) -> tuple[BenchmarkCell, ...]:
 
 
 def must_be_benchmark(given: Path) -> None:
-    """Raises: DatasetError for what is not there, or is a published set that must be imported."""
+    """Raise DatasetError for a missing path, or for a published set not yet imported."""
     if not given.exists():
         raise DatasetError("no such file or folder", field=str(given), hint=HINT)
     folder = given.parent if given.name == DATASET else given

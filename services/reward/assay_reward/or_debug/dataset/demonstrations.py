@@ -1,4 +1,4 @@
-"""Episodes to learn the form of a reply from: look, then repair, some of them with a mistake."""
+"""Demonstrations of the form of replies: inspect, then repair, sometimes with a mistake."""
 
 import math
 from collections.abc import Iterable, Iterator
@@ -13,19 +13,19 @@ from assay_shared.errors import DatasetError
 from assay_shared.types import Message, Role, Task
 
 _MARK = "Action:"
-#: What a policy may do wrong, each as often as the others.
+#: Mistakes in demonstrations, all equally frequent.
 MISTAKES = ("another_member", "no_action")
 
 
 def demonstrations(
     tasks: Iterable[Task], episodes: Episodes, *, mistake_rate: float, seed: int
 ) -> Iterator[Task]:
-    """For each task for training, an episode of it: `gold` is its last reply.
+    """Yield an episode for each training task, with its last reply as `gold`.
 
-    The other replies are in `history`, with what was answered; all are to be learnt. In a share of
-    the episodes the repair is a mistake: there has to be something left to learn.
+    The other replies are in `history`, with their observations; all are to be learnt. In a share of
+    the episodes the repair is a mistake, because something must be left to learn.
 
-    Raises: DatasetError for a task that is not played here.
+    Raises: DatasetError for a task of another environment.
     """
     for task in tasks:
         if task.role is not Role.TRAIN:
@@ -43,7 +43,7 @@ def _instance(task: Task) -> Instance:
 
 
 def _episode(task: Task, replies: list[str], instance: Instance, episodes: Episodes) -> Task:
-    """The last turn, with all that was said before it."""
+    """Return the last turn as a task, with all earlier messages in its history."""
     played = task.environment
     assert played is not None
     history: tuple[Message, ...] = ()
@@ -71,7 +71,7 @@ def _replies(instance: Instance, draw: Random, mistake: str | None) -> list[str]
 
 
 def _repair(instance: Instance, name: str) -> str:
-    """Give a column its old bounds back, a row its old right-hand side; else take the row out."""
+    """Return the action to restore a column's bounds or a row's side, or else to drop the row."""
     for edit in instance.fix:
         if isinstance(edit, SetRow) and edit.row.name == name:
             return _row_repair(instance.model.row(name), edit.row)

@@ -1,4 +1,4 @@
-"""Take away everything but the model itself: names, places and signs of rows tell nothing."""
+"""Neutral names, places and signs of rows, so only the model itself holds information."""
 
 from dataclasses import dataclass
 from random import Random
@@ -10,7 +10,7 @@ from assay_reward.or_debug.models.model import Column, ModelRow, OptimizationMod
 
 @dataclass(frozen=True)
 class Disguised:
-    """A draft under neutral names. `names` maps them to those it had."""
+    """A draft under neutral names. `names` maps them to the original names."""
 
     broken: OptimizationModel
     root_cause: tuple[str, ...]
@@ -23,7 +23,7 @@ class Disguised:
 
 @dataclass(frozen=True)
 class Mask:
-    """New names by old names, and the rows that change their sign."""
+    """New names by old names, and the rows with a reversed sign."""
 
     rows: dict[str, str]
     columns: dict[str, str]
@@ -53,9 +53,9 @@ class Mask:
 
 
 def disguise(draw: Random, draft: Draft, share_negated: float = 0.0) -> Disguised:
-    """Shuffle rows and columns and number them in their new order.
+    """Return the draft with rows and columns shuffled, and numbered in their new order.
 
-    Of the rows, about `share_negated` are multiplied by -1.
+    About a share `share_negated` of the rows is multiplied by -1.
     """
     rows, columns = list(draft.broken.rows), list(draft.broken.columns)
     draw.shuffle(rows)

@@ -1,4 +1,4 @@
-"""A model before and after it was broken, still with its telling names."""
+"""A model before and after it was broken, still with its meaningful names."""
 
 from dataclasses import dataclass
 
@@ -7,12 +7,15 @@ from assay_reward.or_debug.models.model import Column, ModelRow, OptimizationMod
 
 
 class Unsuitable(Exception):
-    """What was drawn does not make an instance of the cell: another is drawn, and it is counted."""
+    """A sample unfit for an instance of the cell: it is counted, and another is sampled."""
 
 
 @dataclass(frozen=True)
 class Draft:
-    """`fix` leads from `broken` back to `original`; `root_cause` is what was tampered with."""
+    """A model and its broken form.
+
+    `fix` leads from `broken` back to `original`; `root_cause` names the wrong rows and columns.
+    """
 
     original: OptimizationModel
     broken: OptimizationModel
@@ -21,7 +24,7 @@ class Draft:
 
 
 def with_wrong_rows(original: OptimizationModel, wrong: list[ModelRow]) -> Draft:
-    """`original` with each row of `wrong` in the place of the one with its name."""
+    """Return a draft of `original` with each row of `wrong` in place of its namesake."""
     broken = original
     for row in wrong:
         broken = broken.with_row(row)
@@ -30,7 +33,7 @@ def with_wrong_rows(original: OptimizationModel, wrong: list[ModelRow]) -> Draft
 
 
 def with_wrong_columns(original: OptimizationModel, wrong: list[Column]) -> Draft:
-    """`original` with each column of `wrong` in the place of the one with its name."""
+    """Return a draft of `original` with each column of `wrong` in place of its namesake."""
     broken = original
     for column in wrong:
         broken = broken.with_column(column)
@@ -39,7 +42,7 @@ def with_wrong_columns(original: OptimizationModel, wrong: list[Column]) -> Draf
 
 
 def with_added_rows(original: OptimizationModel, added: list[ModelRow]) -> Draft:
-    """`original` with rows that do not belong there."""
+    """Return a draft of `original` with foreign rows added."""
     broken = original
     for row in added:
         broken = broken.with_row(row)

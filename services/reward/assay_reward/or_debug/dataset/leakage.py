@@ -1,10 +1,10 @@
-"""Find in a text what would give an instance's answer away."""
+"""Search for words in a text that would reveal an instance's answer."""
 
 import re
 
 from assay_reward.or_debug.models.instance import Instance
 
-#: What makers of such data call their mistakes, in names and in descriptions.
+#: Words for mistakes in names and descriptions of published data.
 LABEL_WORDS = re.compile(
     r"sabot\w*|\w*_?chain_(?:constr|cycle)\w*|\w*multi_constr\w*|\w*hidden_(?:root|aux|link)\w*"
     r"|\w*_force_\w*|\w*c_key_(?:upper|lower)\w*|ground[ _-]?truth\w*|error[ _-]?type\w*|inject\w*"
@@ -14,16 +14,16 @@ LABEL_WORDS = re.compile(
     r"|single-step repairs|multi-step reasoning|\w*type[A-I]_\d+",
     re.IGNORECASE,
 )
-#: A name that tells nothing: a letter or two, and a number.
+#: A neutral name: a letter or two, and a number.
 NEUTRAL = re.compile(r"[A-Za-z]{1,2}\d+")
 WORD = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 
 
 def leaks(text: str, instance: Instance) -> list[str]:
-    """What in `text` names the kind of mistake or its place: label words, the instance's id, names
-    from before they were made neutral, and names of rows or columns that are not neutral.
+    """Return the words in `text` about the kind of mistake or its place.
 
-    Empty for a text that a policy may see.
+    These are label words, the instance's id, original names, and names of rows or columns other
+    than neutral names. The list is empty for a text fit for a policy.
     """
     found = [match.group() for match in LABEL_WORDS.finditer(text)]
     telling = {name for name in instance.names.values() if not NEUTRAL.fullmatch(name)}

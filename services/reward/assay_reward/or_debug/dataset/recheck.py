@@ -1,4 +1,4 @@
-"""Check a benchmark from its files alone, with a solver that had no part in making it."""
+"""Checks of a benchmark from its files alone, with a solver not used in making it."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -24,16 +24,16 @@ BATCH = 10
 
 
 class CellCheck(Wire):
-    """How many instances of a cell keep each promise, and what is wrong with the others."""
+    """The number of instances of a cell with each promise kept, and the problems of the others."""
 
     name: str
     num_instances: int
-    #: The file of the broken model and the instance say the same.
+    #: The file of the broken model equals the instance's model.
     num_same_model: int
     num_infeasible: int
-    #: The fix gives a model with the optimum that is stored.
+    #: The fix gives a model with the stored optimum.
     num_restored: int
-    #: The stored irreducible subset has a mistake in it.
+    #: The stored irreducible subset contains a mistake.
     num_explained: int
     problems: tuple[str, ...]
 
@@ -55,9 +55,9 @@ OnProgress = Callable[[int], None]
 def recheck(
     folder: Path, engine: Engine, num_processes: int, on_progress: OnProgress
 ) -> tuple[CellCheck, ...]:
-    """One finding per cell of `folder`; `on_progress` gets the number of instances done.
+    """Return a finding per cell of `folder`; `on_progress` gets the number of newly done instances.
 
-    Raises: DatasetError for a folder without manifest, or a file that cannot be read.
+    Raises: DatasetError for a folder without a manifest, or an unreadable file.
     """
     with pool(num_processes) as workers:
         found = []
@@ -103,7 +103,7 @@ def _finding(
     if len(instances) != report.num_instances:
         problems.append(f"{len(instances)} instances, the manifest says {report.num_instances}")
     if digests_of(folder / report.name) != report.digests:
-        problems.append("the files are not those that the manifest tells of")
+        problems.append("the files differ from the digests in the manifest")
     return CellCheck(
         name=report.name,
         num_instances=len(instances),
@@ -116,7 +116,7 @@ def _finding(
 
 
 def must_be_sound(checks: tuple[CellCheck, ...]) -> None:
-    """Raises: DatasetError that names the first problems."""
+    """Raise DatasetError with the first problems, if there are any."""
     problems = [f"{check.name}: {problem}" for check in checks for problem in check.problems]
     if problems:
         shown = "; ".join(problems[:5])

@@ -1,4 +1,4 @@
-"""Instances as tasks for a trainer: the prompt is rules and model, and tells nothing else."""
+"""Instances as tasks for a trainer: the prompt holds rules and model, and nothing else."""
 
 from collections.abc import Iterable, Sequence
 from enum import StrEnum
@@ -14,24 +14,24 @@ from assay_shared.types import EnvironmentTask, Role, Task
 ENVIRONMENT = DATASET = "or_debug"
 RUBRIC = "or_debug.faithful"
 MAX_TURNS = 8
-#: Of the instances of a cell; the rest is for training.
+#: Shares of the instances of a cell; the rest is for training.
 SHARE_VALIDATION = SHARE_TEST = 0.1
 
 
 class Shown(StrEnum):
-    """What a prompt shows. Whatever it is, actions show rows and bounds of the model."""
+    """Content of a prompt. In any case, actions show rows and bounds of the model."""
 
     RULES = "rules"  # how to act, and the model
     MODEL = "model"  # the model alone: demonstrations show how to act
-    SIZE = "size"  # how large it is: for models that no context holds, and small policies
+    SIZE = "size"  # its size: for models too large for any context, and for small policies
 
 
 def to_task(
     instance: Instance, role: Role, max_turns: int = MAX_TURNS, shown: Shown = Shown.RULES
 ) -> Task:
-    """The task to repair `instance` within `max_turns` replies.
+    """Return the task to repair `instance` within `max_turns` replies.
 
-    Raises: DatasetError where the prompt would tell what is wrong.
+    Raises: DatasetError if the prompt would reveal the mistake.
     """
     prompt = _prompt(instance, max_turns, shown)
     if found := leaks(prompt, instance):
@@ -71,9 +71,10 @@ def of_cell(
     max_turns: int = MAX_TURNS,
     shown: Shown = Shown.RULES,
 ) -> list[Task]:
-    """A task for each, in order, of a role that depends on `seed` and the ids alone.
+    """Return a task for each instance, in order; roles depend on `seed` and the ids alone.
 
-    A tenth of them is for validation and a tenth for testing, at least one each of three or more.
+    A tenth of the tasks is for validation and a tenth for testing; each of the two gets at least
+    one task of three or more.
     """
     ids = sorted(instance.id for instance in instances)
     Random(f"{seed}/{ids[0] if ids else ''}").shuffle(ids)
@@ -87,5 +88,5 @@ def of_cell(
 
 
 def save(tasks: Iterable[Task], path: Path) -> None:
-    """Write one task a line."""
+    """Write a line for each task."""
     path.write_text("".join(f"{task.model_dump_json(exclude_defaults=True)}\n" for task in tasks))

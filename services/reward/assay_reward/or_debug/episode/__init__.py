@@ -1,1 +1,1 @@
-"""One episode of repair: actions, feedback and rewards."""
+"""Episodes of repair: actions, feedback and rewards."""

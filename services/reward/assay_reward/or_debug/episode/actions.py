@@ -1,4 +1,4 @@
-"""What a policy may do in one reply, how it is written, and the text that tells the policy so."""
+"""Actions of a policy: their names, their syntax, and the instructions for the policy."""
 
 import math
 import re
@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 
-#: Longer arguments are cut where a reply quotes them.
+#: Longer arguments are cut when a message quotes them.
 _QUOTED_LENGTH = 60
 _MAX_NUMBER_LENGTH = 40
 _MARK = "Action:"
@@ -17,7 +17,7 @@ _INFINITE = {"inf": math.inf, "+inf": math.inf, "-inf": -math.inf}
 
 
 class ActionName(StrEnum):
-    """All actions; the first two only look, the next four edit the model."""
+    """All actions: the first two only inspect the model, the next four edit it."""
 
     GET_IIS = "GET_IIS"
     CHECK_SLACK = "CHECK_SLACK"
@@ -30,7 +30,7 @@ class ActionName(StrEnum):
 
 
 class Parameter(StrEnum):
-    """The arguments that actions take. `names`: any number of names of rows or columns."""
+    """Parameters of actions. `names`: any number of names of rows or columns."""
 
     ROW = "row"
     COLUMN = "column"
@@ -43,7 +43,7 @@ class Parameter(StrEnum):
 
 @dataclass(frozen=True)
 class ActionKind:
-    """What an action takes, an example, and what it does, as the policy is told."""
+    """Parameters, example and meaning of an action, as told to the policy."""
 
     parameters: tuple[Parameter, ...]
     example: str
@@ -89,9 +89,9 @@ ACTIONS: dict[ActionName, ActionKind] = {
 
 @dataclass(frozen=True)
 class Action:
-    """One action, well formed; whether its names exist is for the model to say.
+    """A well-formed action; its names are not yet checked against the model.
 
-    `target` is the row or column, `values` the numbers in order, `names` what SUBMIT lists.
+    `target` is the row or column, `values` the numbers in order, `names` the names of SUBMIT.
     """
 
     name: ActionName
@@ -106,17 +106,17 @@ class Action:
 
 
 class InvalidTurn(Exception):
-    """A reply that changes nothing; the message says what is wrong and what would be right.
+    """A reply without effect; the message names the fault and the right form.
 
-    It never leaves this package: the policy's own fault is a score.
+    It never leaves this package, because a fault of the policy is a score and not an error.
     """
 
 
 def parse_action(reply: str) -> Action:
-    """The one action of a reply, on its last line that is not empty.
+    """Return the only action of a reply, from its last non-empty line.
 
     Raises:
-        InvalidTurn: there is none, or more than one, or it is not as `ACTIONS` says.
+        InvalidTurn: there is no action, or more than one, or it does not follow `ACTIONS`.
     """
     lines = [line.strip() for line in reply.strip().splitlines()]
     marked = [line for line in lines if line.startswith(_MARK)]
@@ -201,7 +201,7 @@ def _quoted(text: str) -> str:
 
 
 def instructions(max_turns: int) -> str:
-    """What the policy is told of the game, made from `ACTIONS`."""
+    """Return the instructions for the policy, made from `ACTIONS`."""
     return "\n".join(_instruction_lines(max_turns))
 
 

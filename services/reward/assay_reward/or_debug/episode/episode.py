@@ -1,7 +1,7 @@
-"""An episode: a model, and what became of it by the actions in a policy's replies.
+"""An episode: a model, and the effects of the actions in a policy's replies.
 
-A state is a pure function of the model and the replies. Nothing is kept between two steps but a
-bounded memory of states, which saves solving the same models again.
+A state is a pure function of the model and the replies. Nothing is kept between two steps except a
+bounded memory of states, to avoid solving the same models again.
 """
 
 import threading
@@ -29,8 +29,7 @@ _MAX_MEMBERS_SHOWN = 24
 
 @dataclass(frozen=True)
 class EpisodeStep:
-    """One reply: its action, or why it holds none that can be done; and whether the model is
-    optimal after it."""
+    """A reply: its action, or the reason of its refusal, and the model's optimality after it."""
 
     action: Action | None
     refusal: str
@@ -39,7 +38,7 @@ class EpisodeStep:
 
 @dataclass(frozen=True)
 class State:
-    """An episode after some replies. `submitted` is null until SUBMIT."""
+    """An episode after some replies. `submitted` is None until SUBMIT."""
 
     start: OptimizationModel
     max_turns: int
@@ -59,27 +58,26 @@ class State:
 
     @property
     def changed(self) -> tuple[str, ...]:
-        """Rows and variables that the actions in force changed."""
+        """Rows and variables changed by the actions in force."""
         return changed_rows(self.start, self.model) + changed_columns(self.start, self.model)
 
     @property
     def diagnosis(self) -> tuple[str, ...]:
-        """The names submitted; where there are none, what the actions in force changed."""
+        """The submitted names; if there are none, the rows and variables in `changed`."""
         return self.submitted or self.changed
 
 
 def begin(model: OptimizationModel, max_turns: int, time_limit_s: float) -> State:
-    """The state before the first reply. Raises as `solve`."""
+    """Return the state before the first reply. Raises as `solve`."""
     return State(model, max_turns, model, solve(model, time_limit_s))
 
 
 def advance(state: State, reply: str, time_limit_s: float) -> State:
-    """The state after one more reply.
+    """Return the state after another reply.
 
     Raises:
         InvalidInput: the episode has ended already.
-        TimedOut, SolverFault: the solver could not tell; the reply has neither been taken nor
-            refused.
+        TimedOut, SolverFault: the solver gave no verdict; the reply is neither taken nor refused.
     """
     if state.done:
         raise InvalidInput(
@@ -98,7 +96,7 @@ def advance(state: State, reply: str, time_limit_s: float) -> State:
 
 
 def _act(state: State, action: Action, time_limit_s: float) -> tuple[State, str]:
-    """The state without the step itself, and what is told. Raises: InvalidTurn."""
+    """Return the state without the new step, and the text for the policy. Raises: InvalidTurn."""
     if action.name in EDITS:
         model, told = edit(state.model, state.start, action)
         return replace(state, model=model, outcome=solve(model, time_limit_s)), told
@@ -128,7 +126,7 @@ def _tell_iis(state: State, time_limit_s: float) -> str:
 
 
 def iis_text(model: OptimizationModel, found: Irreducible) -> str:
-    """The members with what they say, of a very large set the first; then the rows' names."""
+    """Return the members as text (the first of a very large set), then the names of the rows."""
     members = [shown(model, model.row(name)) for name in found.rows]
     for bound in found.bounds:
         column = model.column(bound.column)
@@ -143,7 +141,7 @@ def iis_text(model: OptimizationModel, found: Irreducible) -> str:
 
 
 def _standing(state: State) -> str:
-    """How things are: status, objective, and how many replies are left."""
+    """Return the status, the objective and the number of replies left, as text."""
     objective = state.outcome.objective
     value = f", objective {number(round(objective, 6))}" if objective is not None else ""
     left = "The episode has ended." if state.done else f"Turns left: {state.turns_left}"
@@ -151,7 +149,7 @@ def _standing(state: State) -> str:
 
 
 class Episodes:
-    """Replays episodes, and keeps the states that were asked for last. Safe for threads."""
+    """Replays of episodes, with a memory of the latest states. Safe for threads."""
 
     def __init__(self, time_limit_s: float, max_states: int = 4096) -> None:
         """`time_limit_s` bounds each solve."""
@@ -161,11 +159,11 @@ class Episodes:
         self._lock = threading.Lock()
 
     def replay(self, model: OptimizationModel, turns: tuple[str, ...], max_turns: int) -> State:
-        """The state after `turns`, from the longest part of them that is remembered.
+        """Return the state after `turns`, starting from their longest remembered part.
 
         Raises:
             InvalidInput: there are turns after the end of the episode.
-            TimedOut, SolverFault: the solver could not tell.
+            TimedOut, SolverFault: the solver gave no verdict.
         """
         num_known, state = self._longest_known(model, turns, max_turns)
         for at in range(num_known, len(turns)):

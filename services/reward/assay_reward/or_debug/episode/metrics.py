@@ -1,4 +1,4 @@
-"""All metrics of one episode, against what is known about its instance."""
+"""All metrics of an episode, against the truth about its instance."""
 
 import math
 import time
@@ -22,17 +22,17 @@ from assay_reward.or_debug.models.model import OptimizationModel
 from assay_reward.or_debug.models.solver import is_feasible
 from assay_shared.errors import SolverFault, TimedOut
 
-#: The k of RR@k that are told.
+#: The reported values of k in RR@k.
 RECOVERY_REPLIES = (1, 2, 3, 4, 5, 6, 8, 10)
 
 
 @dataclass(frozen=True)
 class EpisodeMetrics:
-    """What one whole episode comes to.
+    """The metrics of a whole episode.
 
-    `steps` counts replies, those that held no valid action included. `diagnosis` is against the
-    root cause, `diagnosis_iis` against the stored irreducible set. `claim_irreducible` is null
-    where it was not asked for, or could not be told in time.
+    `steps` counts all replies, including replies without a valid action. `diagnosis` is against
+    the root cause, `diagnosis_iis` against the stored irreducible set. `claim_irreducible` is None
+    if it was not requested, or not decided in time.
     """
 
     optimal_after: tuple[bool, ...]
@@ -52,7 +52,11 @@ class EpisodeMetrics:
 
     @property
     def faithful(self) -> bool:
-        """Optimal in the end, still the same problem, nothing else touched, the cause named."""
+        """True for a faithful recovery.
+
+        The model ends optimal, is still the same problem and otherwise untouched, and the policy
+        has named the cause.
+        """
         return (
             self.optimal
             and self.optimality_preservation >= FAITHFUL_OPTIMALITY
@@ -62,7 +66,7 @@ class EpisodeMetrics:
         )
 
     def values(self) -> dict[str, float]:
-        """All metrics by name, for tables and files; without those that are not known."""
+        """Return all known metrics by name, for tables and files."""
         known = (
             {"claim_irreducible": float(self.claim_irreducible)}
             if (self.claim_irreducible is not None)
@@ -91,10 +95,10 @@ class EpisodeMetrics:
 
 
 def measure(instance: Instance, state: State) -> EpisodeMetrics:
-    """The metrics of an episode of `instance` as it stands in `state`; needs no solver.
+    """Return the metrics of an episode of `instance` at `state`, without a solver.
 
-    Root causes may be changed in any way, or dropped; every other row of the model, and the bounds
-    of every other variable, are those of the original and should be there in the end.
+    Root causes may be changed in any way, or dropped. All other rows of the model, and the bounds
+    of all other variables, belong to the original and should be unchanged in the end.
     """
     blamed = set(instance.root_cause)
     rows, columns = state.start.rows_by_name, state.start.columns_by_name
@@ -118,11 +122,10 @@ def measure(instance: Instance, state: State) -> EpisodeMetrics:
 def claim_irreducible(
     model: OptimizationModel, claim: Iterable[str], time_limit_s: float
 ) -> bool | None:
-    """Whether the named rows, and bounds of the named columns, are infeasible by themselves, and
-    feasible without any one name.
+    """Return True if the named rows and bounds are infeasible, but feasible without any name.
 
-    A column's name stands for both its bounds. Null where it could not be told in time: a claim is
-    free to ask for what no solver can answer.
+    A column's name stands for both its bounds. Return None if it is undecided in time, because a
+    claim may ask more than any solver can answer.
     """
     deadline = time.monotonic() + time_limit_s
     names = tuple(dict.fromkeys(claim))
@@ -142,7 +145,7 @@ def claim_irreducible(
 
 
 def named_members(model: OptimizationModel, names: Iterable[str]) -> Irreducible:
-    """The rows named, and both bounds of the columns. Raises: InvalidInput for another name."""
+    """Return the named rows, and the columns' bounds. Raises: InvalidInput for an unknown name."""
     rows, bounds = [], []
     for name in names:
         if name in model.rows_by_name:

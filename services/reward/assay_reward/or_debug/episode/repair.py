@@ -1,4 +1,4 @@
-"""Editing a model as an action asks: a relaxed row never shrinks the feasible set."""
+"""Edits of a model by actions. A relaxed row never shrinks the feasible set."""
 
 import math
 from collections.abc import Callable
@@ -8,10 +8,10 @@ from assay_reward.or_debug.models.model import Column, ModelRow, OptimizationMod
 
 
 def find_row(model: OptimizationModel, start: OptimizationModel, name: str) -> ModelRow:
-    """The row as it is now.
+    """Return the row in its current form.
 
     Raises:
-        InvalidTurn: there is none, or it was dropped since `start`.
+        InvalidTurn: no row has this name, or it was dropped since `start`.
     """
     row = model.rows_by_name.get(name)
     if row is not None:
@@ -24,7 +24,7 @@ def find_row(model: OptimizationModel, start: OptimizationModel, name: str) -> M
 
 
 def find_column(model: OptimizationModel, name: str) -> Column:
-    """The variable as it is now. Raises: InvalidTurn where there is none."""
+    """Return the variable in its current form. Raises: InvalidTurn for an unknown name."""
     column = model.columns_by_name.get(name)
     if column is not None:
         return column
@@ -36,7 +36,7 @@ def find_column(model: OptimizationModel, name: str) -> Column:
 def edit(
     model: OptimizationModel, start: OptimizationModel, action: Action
 ) -> tuple[OptimizationModel, str]:
-    """The model after the action, and what changed, for the policy to read.
+    """Return the model after the action, and a text about the change for the policy.
 
     Raises:
         InvalidTurn: the action cannot be done; nothing changes.
@@ -45,10 +45,10 @@ def edit(
 
 
 def relaxed(row: ModelRow, amount: float) -> ModelRow:
-    """The row with each side that it has moved outwards: a point that satisfied it still does.
+    """Return the row with its sides moved outwards; every satisfying point still satisfies it.
 
     Raises:
-        InvalidTurn: it has no side.
+        InvalidTurn: the row has no side.
     """
     if row.sense == "free":
         raise InvalidTurn(f"{row.name} has no side to move")
@@ -56,7 +56,7 @@ def relaxed(row: ModelRow, amount: float) -> ModelRow:
 
 
 def with_right_hand_side(row: ModelRow, value: float) -> ModelRow:
-    """The row with its one right-hand side replaced. Raises: InvalidTurn where it has not one."""
+    """Return the row with a new right-hand side. Raises: InvalidTurn for a free row or a range."""
     if row.sense == "free":
         raise InvalidTurn(f"{row.name} has no right-hand side")
     if row.sense == "range":
@@ -126,10 +126,10 @@ _ROW_LENGTH = 600
 
 
 def shown(model: OptimizationModel, row: ModelRow) -> str:
-    """The row as the model's own text has it; of a very long one the ends.
+    """Return the row as in the model's text; of a very long row, only the two ends.
 
-    Its terms stand in the order of the columns: the order in which they came to be there could
-    tell what was tampered with.
+    Terms stand in the order of the columns, because the order of their creation could reveal a
+    changed coefficient.
     """
     text = row.text({column.name: at for at, column in enumerate(model.columns)})
     if len(text) <= _ROW_LENGTH:
@@ -139,14 +139,14 @@ def shown(model: OptimizationModel, row: ModelRow) -> str:
 
 
 def changed_rows(start: OptimizationModel, model: OptimizationModel) -> tuple[str, ...]:
-    """Names of the rows of `start` that were dropped or have other sides in `model`."""
+    """Return the names of rows of `start`, dropped or with other sides in `model`."""
     if model.rows is start.rows:
         return ()
     return tuple(r.name for r in start.rows if not _same_sides(r, model.rows_by_name.get(r.name)))
 
 
 def changed_columns(start: OptimizationModel, model: OptimizationModel) -> tuple[str, ...]:
-    """Names of the variables that have other bounds in `model`."""
+    """Return the names of variables with other bounds in `model`."""
     if model.columns is start.columns:
         return ()
     now = model.columns_by_name

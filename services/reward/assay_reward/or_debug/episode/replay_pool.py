@@ -1,4 +1,4 @@
-"""Processes that replay episodes: a solver that hangs or breaks ends with its process alone."""
+"""Processes for replays of episodes: a hanging or crashing solver ends only its process."""
 
 import asyncio
 import multiprocessing
@@ -20,35 +20,35 @@ from assay_shared.types import EnvironmentTask, StepResponse
 
 Result = TypeVar("Result")
 Turns = tuple[str, ...]
-#: All solves of one claim together.
+#: Time limit for all solves of a claim together.
 _CLAIM_LIMIT_S = 2.0
 
 
 class ReplayPool:
-    """Worker processes, started when they are first needed."""
+    """A pool of worker processes, started on demand."""
 
     def __init__(
         self, num_processes: int = 1, solve_timeout_s: float = 10.0, episode_timeout_s: float = 60.0
     ) -> None:
-        """`solve_timeout_s` bounds each solve, `episode_timeout_s` all of one replay."""
+        """Limit each solve to `solve_timeout_s`, and each whole replay to `episode_timeout_s`."""
         self._num_processes = num_processes
         self._solve_timeout_s = solve_timeout_s
         self._episode_timeout_s = episode_timeout_s
         self._pool: ProcessPool | None = None
 
     async def step(self, played: EnvironmentTask, turns: Turns) -> StepResponse:
-        """What the policy reads after `turns`, of which there is at least one.
+        """Return the environment's response to `turns`, of at least one turn.
 
         Raises:
-            InvalidInput: an instance that cannot be read, or turns after the end.
-            TimedOut, SolverFault: the solver could not tell.
+            InvalidInput: the instance cannot be read, or turns follow the end of the episode.
+            TimedOut, SolverFault: the solver gave no verdict.
         """
         return await self._run(step, played, turns)
 
     async def measure(
         self, played: EnvironmentTask, turns: Turns, *, judge_claim: bool = False
     ) -> EpisodeMetrics:
-        """The metrics of the episode after `turns`; the claim is judged only where asked for.
+        """Return the metrics of the episode after `turns`; judge its claim only on request.
 
         Raises as `step`.
         """
@@ -87,7 +87,7 @@ class ReplayPool:
 
 
 def step(episodes: Episodes, instance: Instance, turns: Turns, max_turns: int) -> StepResponse:
-    """The answer to the last of `turns`. Raises as `Episodes.replay`."""
+    """Return the response to the last of `turns`. Raises as `Episodes.replay`."""
     before = episodes.replay(instance.model, turns[:-1], max_turns)
     after = episodes.replay(instance.model, turns, max_turns)
     last = after.steps[-1]
@@ -108,14 +108,14 @@ def step(episodes: Episodes, instance: Instance, turns: Turns, max_turns: int) -
 def measure_turns(
     episodes: Episodes, instance: Instance, turns: Turns, max_turns: int
 ) -> EpisodeMetrics:
-    """The metrics of the episode after `turns`. Raises as `Episodes.replay`."""
+    """Return the metrics of the episode after `turns`. Raises as `Episodes.replay`."""
     return measure(instance, episodes.replay(instance.model, turns, max_turns))
 
 
 def measure_claim(
     episodes: Episodes, instance: Instance, turns: Turns, max_turns: int
 ) -> EpisodeMetrics:
-    """The same, with what the solver says of the diagnosis as an irreducible set."""
+    """Return the metrics with the solver's verdict on the diagnosis as an irreducible set."""
     state = episodes.replay(instance.model, turns, max_turns)
     judged = claim_irreducible(instance.model, state.diagnosis, _CLAIM_LIMIT_S)
     return replace(measure(instance, state), claim_irreducible=judged)
@@ -127,7 +127,7 @@ def _work(
     turns: Turns,
     solve_timeout_s: float,
 ) -> Result:
-    """One piece of work in a worker process, whose memory of episodes outlives it."""
+    """Do the work in a worker process; its memory of episodes outlives the work."""
     instance, max_turns = _read(played_json)
     return work(_episodes(solve_timeout_s), instance, turns, max_turns)
 

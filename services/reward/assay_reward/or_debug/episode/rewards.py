@@ -1,4 +1,4 @@
-"""Reward formulas: the composite as its document states it, and the parts of single turns."""
+"""Reward formulas: the composite reward as in its document, and the parts of single turns."""
 
 from assay_reward.or_debug.episode.episode import State
 from assay_reward.or_debug.models.instance import Instance
@@ -11,17 +11,17 @@ LATE_STEP_COST = 2.0
 
 
 def outcome_reward(optimal: bool) -> float:
-    """+100 where the model is optimal in the end, else -50."""
+    """Return 100 if the model is optimal in the end, else -50."""
     return OUTCOME_OPTIMAL if optimal else OUTCOME_OTHERWISE
 
 
 def diagnosis_reward(recall: float) -> float:
-    """20 DA, with DA the recall of the irreducible set."""
+    """Return 20 DA, with DA the recall of the irreducible set."""
     return DIAGNOSIS_SCALE * recall
 
 
 def efficiency_reward(steps: int) -> float:
-    """10 for up to 2 steps, 5 for up to 5, else -2 (steps - 5)."""
+    """Return 10 for up to 2 steps, 5 for up to 5, else -2 (steps - 5)."""
     if steps <= QUICK_STEPS:
         return QUICK_REWARD
     if steps <= MODEST_STEPS:
@@ -30,11 +30,11 @@ def efficiency_reward(steps: int) -> float:
 
 
 def process_parts(instance: Instance, before: State, after: State) -> dict[str, float]:
-    """What the last turn did, each part under its own name; nothing is added up here.
+    """Return the effects of the last turn, each part under its own name and without a sum.
 
-    `valid`: 1 if it held an action that could be done. `recovered`: 1 if it made the model
-    optimal, -1 if it undid that. `root_cause`, `iis`: how many more members of the root cause and
-    of the stored irreducible set differ from the start. `others`: the same for all the rest.
+    `valid`: 1 if the action was done. `recovered`: 1 if the turn made the model optimal, -1 if it
+    undid this. `root_cause`, `iis`: the increase in the number of changed members of the root
+    cause, and of the stored irreducible set. `others`: the same for all other rows and columns.
     """
     root, members = set(instance.root_cause), iis_names(instance)
     was, now = set(before.changed), set(after.changed)
@@ -48,5 +48,5 @@ def process_parts(instance: Instance, before: State, after: State) -> dict[str, 
 
 
 def iis_names(instance: Instance) -> set[str]:
-    """Rows and columns of the stored irreducible set."""
+    """Return the names of the rows and columns in the stored irreducible set."""
     return {*instance.iis.rows, *(bound.column for bound in instance.iis.bounds)}

@@ -1,18 +1,18 @@
-"""The metrics of an episode, each under its own name, as formulas over plain values."""
+"""Metrics of an episode, each under its own name, as formulas over plain values."""
 
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 
-#: Optimality preservation from here on counts as the same problem.
+#: Minimum optimality preservation to count as the same problem.
 FAITHFUL_OPTIMALITY = 0.95
-#: This share of what a diagnosis names must be root cause, so that naming everything is none.
+#: Minimum precision of a diagnosis: listing every row does not count as a diagnosis.
 MEETING_PRECISION = 0.5
 _SMALLEST_OBJECTIVE = 1e-9
 
 
 @dataclass(frozen=True)
 class Overlap:
-    """How a claimed set agrees with a true one; all three in [0, 1]."""
+    """Agreement of a claimed set with the true set; all three numbers are in [0, 1]."""
 
     recall: float
     precision: float
@@ -20,7 +20,7 @@ class Overlap:
 
 
 def overlap(claimed: Collection[str], true: Collection[str]) -> Overlap:
-    """|C ∩ T| over |T|, over |C| and over |C ∪ T|; all are 0 where nothing is claimed.
+    """Return |C ∩ T| over |T|, over |C| and over |C ∪ T|; all are 0 for an empty claim.
 
     Raises:
         ValueError: the true set is empty: nothing can be measured against it.
@@ -37,23 +37,23 @@ def overlap(claimed: Collection[str], true: Collection[str]) -> Overlap:
 
 
 def meets(diagnosis: Overlap) -> bool:
-    """Whether a diagnosis names a root cause without naming more that is none."""
+    """Return True if a diagnosis names a root cause, and has at least the minimum precision."""
     return diagnosis.recall > 0 and diagnosis.precision >= MEETING_PRECISION
 
 
 def recovered_within(optimal_after: Sequence[bool], k: int) -> bool:
-    """RR@k of one episode: the model was optimal after one of the first k replies."""
+    """Return RR@k of an episode: True if the model was optimal after any of the first k replies."""
     return any(optimal_after[:k])
 
 
 def optimality_preservation(recovered: float | None, original: float) -> float:
-    """OP = max(0, 1 - |z_rec - z_orig| / max(|z_orig|, 1e-9)); 0 where nothing was recovered."""
+    """Return OP = max(0, 1 - |z_rec - z_orig| / max(|z_orig|, 1e-9)), or 0 without recovery."""
     if recovered is None:
         return 0.0
     return max(0.0, 1.0 - abs(recovered - original) / max(abs(original), _SMALLEST_OBJECTIVE))
 
 
 def share_kept(unchanged: Collection[str], names: Iterable[str], blamed: Collection[str]) -> float:
-    """Share of `names`, root causes aside, that are unchanged; 1 where there are no others."""
+    """Return the unchanged share of `names` other than root causes; 1 if there are no others."""
     others = [name for name in names if name not in blamed]
     return sum(name in unchanged for name in others) / len(others) if others else 1.0

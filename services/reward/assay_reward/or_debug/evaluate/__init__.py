@@ -1,1 +1,1 @@
-"""Policies measured on a benchmark of broken models."""
+"""Evaluation of policies on a benchmark of broken models."""

@@ -1,6 +1,6 @@
-"""Policies without a model. A metric that one of the trivial ones wins measures nothing.
+"""Baselines: policies without a model. A metric won by a trivial baseline measures nothing.
 
-They read the same texts as any other policy, and know the labels as little.
+Baselines read the same texts as any other policy, and do not know the labels either.
 """
 
 import re
@@ -16,13 +16,13 @@ _HUGE = "1000000"
 
 
 def rows_of(prompt: str) -> list[str]:
-    """Names of the rows, in the prompt's order."""
+    """Return the names of the rows, in the prompt's order."""
     found = _ROWS.search(prompt)
     return _NAME.findall(found.group(1)) if found else []
 
 
 def members_of(observation: str) -> list[str]:
-    """Names of the rows in an irreducible set, as told."""
+    """Return the names of the rows in an observed irreducible set."""
     found = _MEMBERS.search(observation)
     return [] if found is None or found[1] == "none" else found[1].split(", ")
 
@@ -37,7 +37,7 @@ def submit_at_once(prompt: str, rng: Random) -> Script:
 
 
 def constant(prompt: str, rng: Random) -> Script:
-    """The same reply for ever."""
+    """Give the same reply for ever."""
     while True:
         yield "Action: DROP(c1)"
 
@@ -75,7 +75,7 @@ def drop_all_members(prompt: str, rng: Random) -> Script:
 
 
 def drop_random_member(prompt: str, rng: Random) -> Script:
-    """Drop a random row of the irreducible set until the model is feasible; blame what went."""
+    """Drop a random row of the irreducible set until the model is feasible; blame these rows."""
     while members := members_of((yield "Action: GET_IIS()")):
         if is_optimal((yield f"Action: DROP({rng.choice(members)})")):
             break
@@ -83,9 +83,9 @@ def drop_random_member(prompt: str, rng: Random) -> Script:
 
 
 def probe(prompt: str, rng: Random) -> Script:
-    """The informed one: the first member whose removal alone repairs the model, others restored.
+    """Try to drop each member alone, and submit the first sufficient member: the informed baseline.
 
-    Where there is none in the time it goes on from the last one, as `drop_random_member` would.
+    If no member is sufficient, continue like `drop_random_member`.
     """
     members = members_of((yield "Action: GET_IIS()"))
     for member in members:
@@ -95,7 +95,7 @@ def probe(prompt: str, rng: Random) -> Script:
     yield from drop_random_member(prompt, rng)
 
 
-#: The trivial ones, by name; `probe` is no trivial one.
+#: The trivial baselines, by name; `probe` is not trivial.
 TRIVIAL = {
     "constant": constant,
     "drop_all_members": drop_all_members,

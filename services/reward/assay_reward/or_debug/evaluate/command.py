@@ -1,4 +1,4 @@
-"""`assay or-debug evaluate`."""
+"""The command `assay or-debug evaluate`."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -16,17 +16,17 @@ def evaluate(
     role: str = typer.Option("test", help="Which tasks: train, validation, test, or all."),
     max_samples: int | None = typer.Option(None, min=1, help="Tasks of each cell; all if not set."),
     max_turns: int | None = typer.Option(
-        None, min=1, max=64, help="Replies an episode has; the task's own number if not set."
+        None, min=1, max=64, help="Replies per episode; by default the task's own number."
     ),
     samples: int = typer.Option(1, min=1, help="Episodes of each task."),
     temperature: float = typer.Option(0.0, min=0.0, help="0 is greedy."),
-    max_tokens: int = typer.Option(1024, min=1, help="Of one reply."),
+    max_tokens: int = typer.Option(1024, min=1, help="Tokens in one reply."),
     concurrency: int = typer.Option(8, min=1, help="Episodes played at once."),
     processes: int = typer.Option(1, min=1, help="Solver processes."),
-    baselines: bool = typer.Option(True, help="Play the built-in baselines beside the policy."),
-    seed: int = typer.Option(0, help="Of sampling, and of baselines that draw lots."),
+    baselines: bool = typer.Option(True, help="Play the built-in baselines too."),
+    seed: int = typer.Option(0, help="Seed of sampling and of random baselines."),
 ) -> None:
-    """Let a policy repair models, and report recovery beside what trivial baselines get."""
+    """Let a policy repair models, and compare its recovery with trivial baselines."""
     from rich.console import Console
     from rich.table import Table
 

@@ -1,4 +1,4 @@
-"""The one evaluator: any policy plays the tasks, and the same metrics are made of every episode."""
+"""The evaluator: any policy plays the tasks, and all episodes get the same metrics."""
 
 import asyncio
 import time
@@ -21,7 +21,7 @@ from assay_shared.types import Failure, Role, Task, Wire
 
 
 class EpisodeRecord(Wire):
-    """One episode: what was said, and what it came to. With a failure it has no metrics."""
+    """An episode: its replies and metrics. A failed episode has no metrics."""
 
     policy: str
     task_id: str
@@ -40,7 +40,7 @@ OnEpisode = Callable[[EpisodeRecord], None]
 
 @dataclass(frozen=True)
 class EvaluationPlan:
-    """How much is played. `samples` episodes of each task."""
+    """The amount of play: `samples` is the number of episodes of each task."""
 
     samples: int = 1
     concurrency: int = 8
@@ -48,17 +48,18 @@ class EvaluationPlan:
 
 
 def cell_of(task: Task) -> str:
-    """The benchmark cell of a task, such as `A/easy`."""
+    """Return the benchmark cell of a task, such as `A/easy`."""
     return f"{task.tags.get('error_type', '?')}/{task.tags.get('difficulty', '?')}"
 
 
 def read_tasks(given: Path, role: Role | None, max_per_cell: int | None = None) -> list[Task]:
-    """The tasks in all `tasks.jsonl` of a benchmark, or in one; of each cell the first
-    `max_per_cell`.
+    """Return the tasks in all `tasks.jsonl` of a benchmark, or in a single file.
+
+    With `max_per_cell`, return only this number of tasks from the start of each cell.
 
     Raises:
-        DatasetError: a cell has none, or a line is no task of this environment; or it is no
-            benchmark, with what to do instead.
+        DatasetError: a cell has no tasks, a line is not a task of this environment, or the path is
+            not a benchmark; then the hint says what to do.
     """
     must_be_benchmark(given)
     cells = [cell for cell in sorted(given.glob("type_*")) if cell.is_dir()]
@@ -67,7 +68,7 @@ def read_tasks(given: Path, role: Role | None, max_per_cell: int | None = None) 
 
 
 def _chosen(file: Path, role: Role | None, max_per_cell: int | None) -> list[Task]:
-    """The tasks of one file; a cell is never left out because it is empty."""
+    """Return the tasks of a file; an empty cell is an error and never left out."""
     tasks = [task for task in _read(file) if role is None or task.role is role]
     if not tasks:
         wanted = f"there are no tasks of role {role}" if role else "there are no tasks"
@@ -95,7 +96,7 @@ def _task(row: object) -> Task:
 
 
 def with_max_turns(task: Task, max_turns: int | None) -> Task:
-    """The task with another number of turns, in its prompt too."""
+    """Return the task with another number of turns, in its prompt too."""
     played = played_in(task, ENVIRONMENT)
     if max_turns is None or max_turns == played.max_turns:
         return task
@@ -111,10 +112,10 @@ async def evaluate(
     plan: EvaluationPlan,
     on_episode: OnEpisode,
 ) -> list[EpisodeRecord]:
-    """All episodes of a policy, in the order of the tasks; each is handed on as it ends.
+    """Return all episodes of a policy, in the order of the tasks; call `on_episode` at each end.
 
     Raises:
-        CallerError: a task can never be played; what merely failed is in its record.
+        CallerError: a task can never be played; other failures are in the records.
     """
     room = asyncio.Semaphore(plan.concurrency)
 
@@ -130,7 +131,7 @@ async def evaluate(
 async def play(
     task: Task, policy: EpisodePolicy, players: ReplayPool, sample: int
 ) -> EpisodeRecord:
-    """One episode to its end, or to where it failed."""
+    """Play an episode to its end or its failure, and return its record."""
     started = time.monotonic()
     turns: list[str] = []
     num_tokens, metrics, failure = 0, {}, None

@@ -1,4 +1,4 @@
-"""Figures of an evaluation: the headlines beside the baselines, recovery by reply, difficulty."""
+"""Figures of an evaluation: headlines with the baselines, recovery by reply, difficulty."""
 
 from pathlib import Path
 from typing import Any
@@ -37,7 +37,7 @@ def draw(evaluation: EvaluationSummary, folder: Path) -> None:
 
 
 def headlines(evaluation: EvaluationSummary) -> Figure:
-    """RR@5 and faithful recovery over all cells, the policy above its baselines."""
+    """Return a figure of RR@5 and faithful recovery over all cells, the policy on top."""
     figure = Figure(figsize=(8, 0.9 + 0.34 * len(evaluation.policies)), layout="constrained")
     for axes, metric in zip(figure.subplots(1, 2, sharey=True), HEADLINES, strict=True):
         _bars(axes, evaluation, metric)
@@ -67,7 +67,7 @@ def _bars(axes: Axes, evaluation: EvaluationSummary, metric: str) -> None:
 
 
 def recovery(evaluation: EvaluationSummary) -> Figure:
-    """The share recovered within k replies, a line for each policy."""
+    """Return a figure of the share recovered within k replies, with a line for each policy."""
     figure = Figure(figsize=(6.4, 3.4), layout="constrained")
     axes = figure.subplots()
     for policy, colour in _colours(evaluation).items():
@@ -87,7 +87,7 @@ def recovery(evaluation: EvaluationSummary) -> Figure:
 
 
 def gradient(evaluation: EvaluationSummary) -> Figure:
-    """RR@5 by difficulty against the targets, and faithful recovery in each cell."""
+    """Return a figure of RR@5 by difficulty with its targets, and faithful recovery by cell."""
     figure = Figure(figsize=(9, 3.4), layout="constrained")
     left, right = figure.subplots(1, 2, width_ratios=(1, 2))
     for at, check in enumerate(evaluation.gradient):

@@ -1,4 +1,4 @@
-"""Intervals around shares and means, and what they allow to say."""
+"""Confidence intervals of shares and means, and verdicts about targets."""
 
 from collections.abc import Sequence
 from enum import StrEnum
@@ -20,7 +20,7 @@ class CellEstimate(Wire):
 
 
 class TargetVerdict(StrEnum):
-    """What an interval says of a target; INCONCLUSIVE asks for more episodes."""
+    """Verdict of an interval about a target; INCONCLUSIVE asks for more episodes."""
 
     PASS = "PASS"
     FAIL = "FAIL"
@@ -40,7 +40,7 @@ def estimate(values: Sequence[float]) -> CellEstimate:
 
 
 def judge(found: CellEstimate, low: float, high: float) -> TargetVerdict:
-    """Whether the true value lies in the target range from `low` to `high`."""
+    """Return the verdict about the target range from `low` to `high`."""
     if low <= found.low and found.high <= high:
         return TargetVerdict.PASS
     if found.high < low or found.low > high:

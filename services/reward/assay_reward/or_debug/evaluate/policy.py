@@ -1,6 +1,6 @@
-"""Who plays: the seam behind which built-in baselines and remote policies look the same.
+"""Policies to evaluate: a common interface for built-in baselines and remote policies.
 
-A player sees what a model would see, the prompt and then observations, and nothing else.
+A player sees only a model's input: the prompt, then observations.
 """
 
 from collections.abc import Callable, Generator
@@ -12,28 +12,28 @@ from assay_shared.clients import InferenceClient
 from assay_shared.errors import InvalidInput
 from assay_shared.types import GenerateRequest, Message, SamplingParams, Task
 
-#: A baseline: yields replies, is sent observations, and returns when it gives up.
+#: A baseline: it yields replies, receives observations, and returns to give up.
 Script = Generator[str, str, None]
 
 
 @dataclass(frozen=True)
 class PolicyReply:
-    """What was said, and how many tokens it had; 0 for a baseline."""
+    """A reply's text and its number of tokens; 0 for a baseline."""
 
     text: str
     num_tokens: int = 0
 
 
 class Player(Protocol):
-    """Plays one episode."""
+    """A player of a single episode."""
 
     async def reply(self, observation: str) -> PolicyReply | None:
-        """The reply to an observation, the prompt at first; None to stop there."""
+        """Return the reply to an observation (at first, the prompt), or None to stop."""
         ...
 
 
 class EpisodePolicy(Protocol):
-    """Plays any number of episodes, side by side."""
+    """A policy for any number of concurrent episodes."""
 
     @property
     def name(self) -> str: ...
@@ -43,7 +43,7 @@ class EpisodePolicy(Protocol):
 
 @dataclass(frozen=True)
 class Scripted:
-    """A baseline under its name; the same seed plays the same episodes."""
+    """A named baseline; the same seed plays the same episodes."""
 
     name: str
     script: Callable[[str, Random], Script]
@@ -54,7 +54,7 @@ class Scripted:
 
 
 class ScriptedPlayer:
-    """One run of a script."""
+    """A run of a script."""
 
     def __init__(self, script: Callable[[str, Random], Script], rng: Random) -> None:
         self._script = script
@@ -73,7 +73,7 @@ class ScriptedPlayer:
 
 @dataclass(frozen=True)
 class RemotePolicy:
-    """A policy that an inference service serves."""
+    """A policy served by an inference service."""
 
     name: str
     client: InferenceClient
@@ -84,7 +84,7 @@ class RemotePolicy:
 
 
 class RemotePlayer:
-    """One conversation with a served policy."""
+    """A conversation with a served policy."""
 
     def __init__(self, client: InferenceClient, sampling: SamplingParams, sample: int) -> None:
         self._client = client
@@ -93,7 +93,7 @@ class RemotePlayer:
         self._messages: tuple[Message, ...] = ()
 
     async def reply(self, observation: str) -> PolicyReply | None:
-        """The sampled reply; None where the conversation does not fit the policy's context."""
+        """Return the sampled reply, or None if the conversation exceeds the policy's context."""
         asked = (*self._messages, Message(role="user", content=observation))
         request = GenerateRequest(messages=asked, sampling=self._seeded(len(asked)))
         try:

@@ -1,4 +1,4 @@
-"""An evaluation as text: every headline beside what the trivial baselines get."""
+"""An evaluation as text: every headline with the results of the trivial baselines."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,7 +7,7 @@ from assay_reward.or_debug.evaluate.intervals import CellEstimate
 from assay_reward.or_debug.evaluate.summary import OVERALL, CellSummary, EvaluationSummary
 
 HEADLINES = ("rr@5", "faithful")
-#: Shown for the policy, cell by cell; all others are in the JSON.
+#: Metrics shown for the policy, cell by cell; all other metrics are in the JSON.
 COLUMNS = (
     "rr@1",
     "rr@5",
@@ -26,7 +26,7 @@ FIGURES = ("headlines.png", "recovery.png", "gradient.png")
 
 
 def markdown(evaluation: EvaluationSummary) -> str:
-    """The whole report; the figures lie beside it."""
+    """Return the whole report; its figures are in the same folder."""
     return "\n".join(_lines(evaluation)) + "\n"
 
 
@@ -34,13 +34,13 @@ def _lines(evaluation: EvaluationSummary) -> Iterable[str]:
     yield f"# OR debugging: {evaluation.policy}"
     yield ""
     yield "Means with 95 % intervals (Wilson for shares, bootstrap for the rest). Episodes that"
-    yield "failed, because a service or solver did, are in no mean; they are counted beside."
+    yield "failed, because a service or solver did, are in no mean; they are counted separately."
     yield ""
     yield "## By cell"
     yield ""
     yield from _table(("cell", "episodes", "failed", *COLUMNS), _cell_rows(evaluation))
     yield ""
-    yield "## Beside the baselines"
+    yield "## Compared with the baselines"
     yield ""
     yield "A metric on which a trivial baseline does as well does not tell policies apart."
     yield ""
@@ -81,7 +81,7 @@ def _baseline_rows(evaluation: EvaluationSummary, metric: str) -> Iterable[list[
 
 
 def headline_rows(evaluation: EvaluationSummary) -> Iterable[list[str]]:
-    """For a terminal: each cell's headlines, each beside the best of the trivial baselines."""
+    """Yield each cell's headlines, each with the best trivial baseline, for a terminal."""
     for cell in evaluation.cell_names:
         summary = evaluation.of(evaluation.policy, cell)
         assert summary is not None
@@ -113,7 +113,7 @@ def _gradient(evaluation: EvaluationSummary) -> Iterable[list[str]]:
 
 
 def shown_metric(summary: CellSummary, metric: str, with_interval: bool) -> str:
-    """A metric of a cell; empty where no episode has it."""
+    """Return a metric of a cell as text; empty if no episode has it."""
     found = summary.metrics.get(metric)
     return shown(found, with_interval) if found else ""
 

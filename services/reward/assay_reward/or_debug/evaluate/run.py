@@ -1,4 +1,4 @@
-"""An evaluation from the command line: who plays, what is shown meanwhile, what is left behind."""
+"""An evaluation from the command line: its policies, its progress and its files."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ from assay_shared.types import Priority, Role, SamplingParams, Task
 
 @dataclass(frozen=True)
 class EvaluationRun:
-    """What was asked for. `policy` is a baseline's name or the address of an inference service."""
+    """Options of a run. `policy` is a baseline's name or an inference service's address."""
 
     data: Path
     policy: str
@@ -49,8 +49,8 @@ def run(asked: EvaluationRun, console: Console) -> EvaluationSummary:
     """Play, summarise, and write `evaluation.json`, `episodes.jsonl`, `report.md` and figures.
 
     Raises:
-        ConfigError: no policy has that name.
-        DatasetError: there is nothing to play.
+        ConfigError: no policy has this name.
+        DatasetError: there are no tasks to play.
     """
     if not _is_address(asked.policy) and asked.policy not in BASELINES:
         raise ConfigError(
@@ -104,7 +104,7 @@ async def _shown(
     players: ReplayPool,
     console: Console,
 ) -> list[EpisodeRecord]:
-    """The episodes of one policy, with a line of progress."""
+    """Return the episodes of a policy, with a progress line meanwhile."""
     columns = (
         TextColumn("{task.description:<24}"),
         BarColumn(),

@@ -1,4 +1,4 @@
-"""What the episodes of an evaluation come to: per cell, per difficulty, and against targets."""
+"""Summary of an evaluation: metrics per cell and difficulty, compared with targets."""
 
 from collections.abc import Iterable, Sequence
 
@@ -7,13 +7,13 @@ from assay_reward.or_debug.evaluate.intervals import CellEstimate, TargetVerdict
 from assay_shared.types import Wire
 
 OVERALL = "all"
-#: RR@5 of a benchmark whose difficulty is real, as a trained policy meets it.
+#: Expected RR@5 of a trained policy, if the difficulties of the benchmark are real.
 TARGETS = {"easy": (0.9, 1.0), "medium": (0.6, 0.8), "hard": (0.3, 0.5)}
 GRADIENT_METRIC = "rr@5"
 
 
 class CellSummary(Wire):
-    """Every metric over the episodes of a cell that did not fail; failures are counted beside."""
+    """All metrics over the completed episodes of a cell; failed episodes are only counted."""
 
     policy: str
     cell: str
@@ -33,7 +33,7 @@ class GradientCheck(Wire):
 
 
 class EvaluationSummary(Wire):
-    """All of it; `policy` is the one asked for, the others are baselines."""
+    """The whole summary: `policy` is the evaluated policy, the others are baselines."""
 
     policy: str
     cells: tuple[CellSummary, ...]
@@ -45,13 +45,13 @@ class EvaluationSummary(Wire):
 
     @property
     def policies(self) -> list[str]:
-        """The policy asked for, then the baselines by name."""
+        """The evaluated policy, then the baselines by name."""
         others = {one.policy for one in self.cells} - {self.policy}
         return [self.policy, *sorted(others)]
 
     @property
     def cell_names(self) -> list[str]:
-        """The cells in order, all of them together last."""
+        """The cells in order, then all cells together."""
         return [one.cell for one in self.cells if one.policy == self.policy]
 
 
@@ -60,7 +60,7 @@ def summarise(
     records: Sequence[EpisodeRecord],
     targets: dict[str, tuple[float, float]] | None = None,
 ) -> EvaluationSummary:
-    """The summary of each policy in each cell and over all, and the policy's gradient."""
+    """Return the summary of each policy in each cell and overall, and the policy's gradient."""
     by_policy: dict[str, list[EpisodeRecord]] = {}
     for record in records:
         by_policy.setdefault(record.policy, []).append(record)

@@ -1,1 +1,1 @@
-"""Broken models made to measure: four kinds of mistakes, three difficulties, every one checked."""
+"""Generation of broken models: four kinds of mistakes, three difficulties, all models checked."""

@@ -1,4 +1,4 @@
-"""Rows that no point of a plant can satisfy, at a given distance from the rows they contradict."""
+"""Rows out of reach of a plant, at a given distance from the rows they contradict."""
 
 import math
 from collections.abc import Callable
@@ -12,9 +12,10 @@ from assay_reward.or_debug.generate.extremes import Direction, Extreme
 from assay_reward.or_debug.generate.plant import Plant, draw_from, limit, link, weights
 from assay_reward.or_debug.models.model import ModelRow
 
-#: Between what is possible without one row and without a level: a share of the former, an amount.
+#: Minimum room between the extremes without a row and without a level: a share of the former
+#: extreme, plus an amount.
 LEAST_ROOM = (0.01, 1.0)
-#: A share of what is possible; beyond it, a row would stand out by its side.
+#: Maximum room, as a share of the extreme; otherwise a row would stand out by its side.
 MOST_ROOM = 0.1
 MAX_TRIES = 20
 Drawn = TypeVar("Drawn")
@@ -22,19 +23,19 @@ Drawn = TypeVar("Drawn")
 
 @dataclass(frozen=True, slots=True)
 class Barrier:
-    """A value that `direction` cannot get beyond, whichever single row is left out."""
+    """A value out of reach for `direction`, even if any single row is removed."""
 
     direction: Direction
     maximise: bool
     value: float
 
     def beyond(self, name: str) -> ModelRow:
-        """The row that asks for it nevertheless."""
+        """Return the impossible row: a demand for this value."""
         side = {"lower": self.value} if self.maximise else {"upper": self.value}
         return ModelRow.model_validate({"name": name, "coefficients": self.direction} | side)
 
     def within(self, name: str) -> ModelRow:
-        """The row that any point satisfies: the same with its direction turned round."""
+        """Return the row satisfied by every point: the same row with the direction reversed."""
         side = {"upper": self.value} if self.maximise else {"lower": self.value}
         return ModelRow.model_validate({"name": name, "coefficients": self.direction} | side)
 
@@ -43,7 +44,7 @@ class Barrier:
 class BarrierPlace:
     """The units of a stage, seen from supply (`maximise`) or from demand.
 
-    `levels` are the rows between, from the stage on, those of one limit together.
+    `levels` are the rows between the stage and supply or demand, grouped by limit.
     """
 
     units: tuple[str, ...]
@@ -52,10 +53,10 @@ class BarrierPlace:
 
 
 def places(draw: Random, cell: CellPlan, plant: Plant) -> list[BarrierPlace]:
-    """A place for each mistake, each as deep as the cell asks, and different while there are any.
+    """Return a place for each mistake, as deep as the cell asks and mostly distinct.
 
-    What can be made at stage k is limited through k levels from supply on; what must be made is,
-    through as many levels as there are stages from it to the last, by demand.
+    Supply limits the maximum output of stage k, through k levels. Demand sets its minimum output,
+    through a level for each stage from k to the last.
     """
     found: list[BarrierPlace] = []
     while len(found) < cell.num_mistakes:
@@ -82,11 +83,11 @@ def between(
     reached: float = math.inf,
     most: float = math.inf,
 ) -> float:
-    """A value beyond what is possible without any one row, but not without a whole level.
+    """Return a value out of reach if any single row is removed, but in reach if a whole level is.
 
-    It is also short of what is `reached` otherwise, and the room used is `most` at the most.
+    The value is also short of `reached`, and uses room of at most `most`.
 
-    Raises: Unsuitable where there is too little room.
+    Raises: Unsuitable if there is too little room.
     """
     sign = 1 if maximise else -1
     room = min((extreme.ceiling - extreme.loosest) * sign, reached - extreme.loosest * sign)
@@ -96,9 +97,9 @@ def between(
 
 
 def barrier(draw: Random, plant: Plant, place: BarrierPlace) -> Barrier:
-    """A barrier for some expression of the units of `place`.
+    """Return a barrier for a random expression of the units of `place`.
 
-    Raises: Unsuitable where the levels differ too little from single rows.
+    Raises: Unsuitable if the levels differ too little from single rows.
     """
     direction = weights(draw, place.units, 0.75, 1.25)
     extreme = plant.extremes.of(direction, place.maximise, place.levels)
@@ -107,7 +108,7 @@ def barrier(draw: Random, plant: Plant, place: BarrierPlace) -> Barrier:
 
 
 def persist(draw_one: Callable[[], Drawn]) -> Drawn:
-    """The first suitable one of `MAX_TRIES`. Raises: Unsuitable as the last of them."""
+    """Return the first suitable sample of `MAX_TRIES`. Raises: Unsuitable from the last try."""
     for _ in range(MAX_TRIES - 1):
         try:
             return draw_one()

@@ -1,4 +1,4 @@
-"""What each cell of the grid means."""
+"""The cells of the grid: error types, difficulties, and the shapes of their models."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -22,17 +22,17 @@ class SizeRange:
 
 @dataclass(frozen=True, slots=True)
 class ModelShape:
-    """How large the models of a difficulty are, and how far a mistake is from what it contradicts.
+    """Size of the models of a difficulty, and distance of a mistake from its contradiction.
 
-    A mistake at a stage contradicts limits that are `depth` rows away, through the stages between;
-    with the mistake's own row, an irreducible subset has one row more.
+    A mistake at a stage contradicts limits `depth` rows away, through the stages between. With the
+    mistake's own row, an irreducible subset has one row more.
     """
 
     num_stages: SizeRange
     units_per_stage: SizeRange
     depth: SizeRange
     num_iis_rows: SizeRange
-    #: Of each: limits and contracts that are right, capacities, floors, switches.
+    #: Numbers of correct limits and contracts, of capacities, floors and switches.
     num_limits: int
     num_contracts: int
     num_capacities: int
@@ -52,7 +52,7 @@ SHAPES: dict[Difficulty, ModelShape] = {
     ),
 }
 
-#: How many mistakes are made at once.
+#: Number of mistakes in an instance.
 NUM_MISTAKES: dict[ErrorType, dict[Difficulty, int]] = {
     "A": {"easy": 1, "medium": 2, "hard": 3},
     "B": {"easy": 1, "medium": 2, "hard": 3},
@@ -63,7 +63,7 @@ NUM_MISTAKES: dict[ErrorType, dict[Difficulty, int]] = {
 
 @dataclass(frozen=True, slots=True)
 class CellPlan:
-    """One error type at one difficulty."""
+    """An error type at a difficulty."""
 
     error_type: ErrorType
     difficulty: Difficulty
@@ -85,5 +85,5 @@ def cells(
     error_types: tuple[ErrorType, ...] = ERROR_TYPES,
     difficulties: tuple[Difficulty, ...] = DIFFICULTIES,
 ) -> tuple[CellPlan, ...]:
-    """The grid, or a part of it."""
+    """Return the grid, or a part of it."""
     return tuple(CellPlan(kind, difficulty) for kind in error_types for difficulty in difficulties)

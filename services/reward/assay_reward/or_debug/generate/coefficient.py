@@ -19,14 +19,14 @@ MISTAKES: tuple[Mistake, ...] = ("left_out", "sign", "unit")
 
 @dataclass(frozen=True, slots=True)
 class Contract:
-    """A row as it should be and as it is."""
+    """The right form and the wrong form of a row."""
 
     right: ModelRow
     wrong: ModelRow
 
 
 def sabotage(draw: Random, cell: CellPlan, plant: Plant) -> Draft:
-    """Raises: Unsuitable."""
+    """Return a draft with wrong coefficients. Raises: Unsuitable."""
     best, first = plant.best_point(), cell.shape.num_contracts + 1
     contracts = [
         persist(partial(_contract, draw, plant, place, best, f"contract_{first + at}"))
@@ -41,7 +41,7 @@ def sabotage(draw: Random, cell: CellPlan, plant: Plant) -> Draft:
 def _contract(
     draw: Random, plant: Plant, place: BarrierPlace, best: dict[str, float], name: str
 ) -> Contract:
-    """A row that the plant meets at its best point, and cannot meet with the wrong coefficient."""
+    """Return a row met at the plant's best point, and out of reach with the wrong coefficient."""
     unit, mistake = busy_unit(draw, place, best), draw.choice(MISTAKES)
     right = weights(draw, place.units, 0.6, 1.3)
     right[unit] = _telling(draw, place.maximise, mistake)
@@ -53,7 +53,7 @@ def _contract(
 
 
 def _telling(draw: Random, maximise: bool, mistake: Mistake) -> float:
-    """A coefficient without which the row is much harder to meet."""
+    """Return a coefficient of strong effect: without it, the row is much harder to meet."""
     if maximise:
         return standout(draw)
     if mistake == "unit":

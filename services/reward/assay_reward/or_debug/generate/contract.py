@@ -1,4 +1,4 @@
-"""Contracts that hang on one unit: met with it, out of reach without it."""
+"""Contracts dependent on a single unit: met with it, out of reach without it."""
 
 from random import Random
 
@@ -9,13 +9,13 @@ from assay_reward.or_debug.models.model import ModelRow
 
 
 def busy_unit(draw: Random, place: BarrierPlace, best: dict[str, float]) -> str:
-    """A unit of `place` that makes at least its share at the best point."""
+    """Return a random unit of `place` with at least its share of output at the best point."""
     share = value(dict.fromkeys(place.units, 1.0), best) / len(place.units)
     return draw.choice([name for name in place.units if best[name] >= share - 1e-6])
 
 
 def standout(draw: Random) -> float:
-    """How much more than the others' a unit's amount counts."""
+    """Return a random coefficient, far larger than the coefficients of the other units."""
     return round(draw.uniform(2.5, 5.0), 2)
 
 
@@ -31,9 +31,9 @@ def side_between(
     reached: float,
     upper: dict[str, float] | None = None,
 ) -> dict[str, float]:
-    """The side of a row that what is `reached` meets, and that `wrong` cannot meet.
+    """Return a side of a row, met by the value `reached` and out of reach for `wrong`.
 
-    Raises: Unsuitable where the two are too close.
+    Raises: Unsuitable if the two are too close.
     """
     extreme = plant.extremes.of(wrong, place.maximise, place.levels, upper)
     reached = reached if place.maximise else -reached

@@ -1,7 +1,7 @@
-"""Type D: rows that do not belong to the model and contradict it.
+"""Type D: foreign rows in contradiction with the model.
 
-What they ask for is out of reach by several chains of rows at once, since every limit of a plant
-stands twice: taking out one row of a chain leaves the others.
+Several chains of rows exclude the demand of a foreign row at once, because every limit of a plant
+exists twice: removing a row of one chain leaves the other chains.
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ from assay_reward.or_debug.generate.plant import Plant
 
 
 def sabotage(draw: Random, cell: CellPlan, plant: Plant) -> Draft:
-    """Raises: Unsuitable."""
+    """Return a draft with foreign rows. Raises: Unsuitable."""
     barriers = [
         persist(partial(barrier, draw, plant, place)) for place in places(draw, cell, plant)
     ]

@@ -1,7 +1,7 @@
-"""Type A: rows whose direction is turned round, `<=` for `>=`.
+"""Type A: rows with a reversed direction, `<=` for `>=`.
 
-A turned row makes a model infeasible exactly if the right one follows from the others with room to
-spare, as a planner's check of a total does. The right row is such a check.
+A reversed row makes a model infeasible exactly if the right row follows from the other rows with
+room to spare, like a planner's check of a total. The right row is such a check.
 """
 
 from functools import partial
@@ -14,7 +14,7 @@ from assay_reward.or_debug.generate.plant import Plant
 
 
 def sabotage(draw: Random, cell: CellPlan, plant: Plant) -> Draft:
-    """Raises: Unsuitable."""
+    """Return a draft with reversed rows. Raises: Unsuitable."""
     barriers = [
         persist(partial(barrier, draw, plant, place)) for place in places(draw, cell, plant)
     ]

@@ -1,7 +1,7 @@
 """Type B: columns with the wrong domain: a quantity declared as a yes or no, or as a share.
 
 An integer becomes a binary; in a model without integers, an amount becomes a share from 0 to 1.
-Two contracts need more of the column than that, each by itself.
+Two contracts need more of the column, each independently of the other.
 """
 
 from functools import partial
@@ -18,7 +18,7 @@ CONTRACTS_PER_COLUMN = 2
 
 
 def sabotage(draw: Random, cell: CellPlan, plant: Plant) -> Draft:
-    """Raises: Unsuitable."""
+    """Return a draft with wrong domains. Raises: Unsuitable."""
     best, original, wrong = plant.best_point(), plant.model, []
     number = cell.shape.num_contracts
     for place in places(draw, cell, plant):
@@ -42,7 +42,7 @@ def _with(model: OptimizationModel, rows: list[ModelRow]) -> OptimizationModel:
 def _pair(
     draw: Random, plant: Plant, place: BarrierPlace, best: dict[str, float], number: int
 ) -> tuple[str, list[ModelRow]]:
-    """A unit, and rows that the plant meets at its best point but not with a share of that unit."""
+    """Return a unit, and rows met at the plant's best point but not with a share of the unit."""
     unit, rows = busy_unit(draw, place, best), []
     for at in range(1, CONTRACTS_PER_COLUMN + 1):
         counts = weights(draw, place.units, 0.6, 1.3)

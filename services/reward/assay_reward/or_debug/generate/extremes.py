@@ -1,4 +1,4 @@
-"""How far a model lets a linear expression go, with all of its rows and with any one left out."""
+"""Extremes of a linear expression over a model, with all rows and without single rows."""
 
 import math
 from collections.abc import Mapping, Sequence
@@ -22,12 +22,12 @@ NO_DUAL = 1e-9
 
 @dataclass(frozen=True, slots=True)
 class Extreme:
-    """The extreme value, and what becomes of it when rows go.
+    """The extreme value, and its values after the removal of rows.
 
-    `loosest`: without the one row whose loss matters most. `ceiling`: without the level (rows that
-    stand for the same limit) whose loss matters least. Of rows that ask for a value between the
-    two, every irreducible subset has a row of each level, and none has a row that it cannot do
-    without.
+    `loosest`: without the single row of largest effect. `ceiling`: without the level (all rows for
+    the same limit) of smallest effect. A row with a demand between the two stays infeasible if any
+    single other row is removed, but not if a whole level is. So every irreducible subset has a row
+    of each level, and no row of a level is in all subsets.
     """
 
     best: float
@@ -36,7 +36,7 @@ class Extreme:
 
 
 class Extremes:
-    """Extremes over the relaxation of one model; the solver stays warm between questions."""
+    """Extremes over the relaxation of a model; the solver stays warm between questions."""
 
     def __init__(self, model: OptimizationModel) -> None:
         self._model = model
@@ -51,11 +51,11 @@ class Extremes:
         levels: Sequence[Sequence[str]] = (),
         upper: Mapping[str, float] | None = None,
     ) -> Extreme:
-        """The extreme of `direction`; `upper` are bounds in place of the columns' own.
+        """Return the extreme of `direction`; `upper` replaces upper bounds of columns.
 
-        Without a row that is not tight, or has no price, nothing moves: only the others are tried.
+        Only tight rows with a price are left out in turn, because other rows have no effect.
 
-        Raises: Unsuitable where there is none, since nothing is feasible within `upper`.
+        Raises: Unsuitable if nothing is feasible within `upper`.
         """
         costs = np.zeros(len(self._columns))
         for name, weight in direction.items():
@@ -97,7 +97,7 @@ class Extremes:
     def _solve(self) -> float:
         self._highs.run()
         if self._highs.getModelStatus() not in VERDICTS:
-            # A warm start can end nowhere; from nothing the same question has an answer.
+            # A warm start can end without a verdict; a cold start then answers the same question.
             self._highs.clearSolver()
             self._highs.run()
         status = self._highs.getModelStatus()

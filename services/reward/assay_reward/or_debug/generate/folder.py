@@ -1,4 +1,4 @@
-"""A benchmark on disk: a folder per cell, and one manifest of what was made from what."""
+"""Generation of a benchmark on disk: a folder per cell, and a manifest."""
 
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -19,12 +19,12 @@ from assay_reward.or_debug.models.solver import Engine
 from assay_shared.errors import AssayError, DatasetError
 from assay_shared.types import Wire
 
-#: Instances that a process makes before it reports.
+#: Number of instances in a batch; a process reports after each batch.
 BATCH = 5
 
 
 class CellReport(benchmark.BenchmarkCell):
-    """What is in a cell, and what it took."""
+    """Content of a cell, and the number of samples rejected on the way."""
 
     error_type: str
     difficulty: str
@@ -32,20 +32,20 @@ class CellReport(benchmark.BenchmarkCell):
     shape: dict[str, JsonValue]
     num_lp: int
     num_mip: int
-    #: Instances of whose mistakes none could be blamed on a single other row as well.
+    #: Number of instances without another row to blame for any of their mistakes.
     num_identifiable: int
-    #: By number of rows of which each alone could go.
+    #: Number of instances by the number of rows whose removal alone is a repair.
     single_repairs: dict[str, int]
     #: Least, median and most.
     num_rows: tuple[float, float, float]
     num_columns: tuple[float, float, float]
     num_iis_rows: tuple[float, float, float]
-    #: How often something was drawn that made no instance, by reason.
+    #: Number of rejected samples, by reason.
     rejected: dict[str, int]
 
 
 class Manifest(Wire):
-    """What a folder holds, and from what it can be made again, to the byte."""
+    """Content of a folder, and the inputs to make it again, to the byte."""
 
     seed: int
     per_cell: int
@@ -61,7 +61,7 @@ class Manifest(Wire):
 
 @dataclass(frozen=True)
 class GenerationOrder:
-    """What to make. `confirm` names a second engine that has to agree on each instance."""
+    """An order for a benchmark. `confirm` names a second engine to confirm each instance."""
 
     cells: tuple[CellPlan, ...]
     per_cell: int
@@ -69,23 +69,23 @@ class GenerationOrder:
     confirm: Engine | None
     max_turns: int
     num_processes: int
-    #: In prompts.
+    #: Content of prompts.
     shown: tasks.Shown = tasks.Shown.RULES
-    #: How often something is drawn anew for one instance.
+    #: Maximum number of samples for an instance.
     max_attempts: int = MAX_ATTEMPTS
 
 
-#: Called with the cell and how many instances have been added to it.
+#: Called with the cell and the number of instances made for it.
 OnProgress = Callable[[CellPlan, int], None]
 
 
 def generate(output: Path, order: GenerationOrder, on_progress: OnProgress) -> Manifest:
-    """Make all instances of `order` and write them to `output`.
+    """Make all instances of `order`, write them to `output`, and return the manifest.
 
-    The same order gives the same bytes, in however many processes.
+    The same order gives the same bytes, with any number of processes.
 
-    Raises: InvalidInput for a folder that has something in it; DatasetError for a cell that cannot
-    be filled, with its name and counts.
+    Raises: InvalidInput for a folder with content; DatasetError, with name and counts, for a cell
+    left incomplete.
     """
     benchmark.must_be_new(output)
     made = _make_all(order, on_progress)

@@ -1,4 +1,4 @@
-"""One instance from a seed, a cell and a number; nothing else has a say in what it is."""
+"""Generation of an instance, determined by a seed, a cell and a number alone."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -24,13 +24,13 @@ SABOTAGE: dict[ErrorType, Callable[[Random, CellPlan, Plant], Draft]] = {
 MAX_ATTEMPTS = 200
 #: Of ten instances, the last three have integers.
 PERIOD, NUM_LP = 10, 7
-#: So that neither sense says what kind of row it is.
+#: Share of rows with a reversed sign; otherwise the sense of a row would reveal its kind.
 SHARE_NEGATED = 0.3
 
 
 @dataclass(frozen=True)
 class MadeInstance:
-    """An instance, and why what was drawn before it was not one."""
+    """An instance, and the reasons for rejecting earlier samples."""
 
     instance: Instance
     rejected: Counter[str]
@@ -43,9 +43,9 @@ def make(
     confirm: Engine | None = None,
     max_attempts: int = MAX_ATTEMPTS,
 ) -> MadeInstance:
-    """The instance `number` of `cell`, checked with `confirm` too where it is given.
+    """Return the instance `number` of `cell`, checked with the engine `confirm` too if given.
 
-    Raises: DatasetError where nothing suitable is found in `max_attempts`; it names the cell and
+    Raises: DatasetError if there is no suitable sample in `max_attempts`; it names the cell and
     counts the reasons.
     """
     rejected: Counter[str] = Counter()
@@ -54,7 +54,7 @@ def make(
         try:
             return MadeInstance(_draw(draw, cell, number, confirm), rejected)
         except (Unsuitable, SolverFault) as reason:
-            # A model that trips a solver is no good instance either; it is counted with the others.
+            # A model that makes a solver fail is not a good instance either: count it as well.
             rejected[str(reason)] += 1
     counts = ", ".join(f"{count} times: {reason}" for reason, count in rejected.most_common())
     raise DatasetError(
@@ -63,7 +63,7 @@ def make(
 
 
 def _draw(draw: Random, cell: CellPlan, number: int, confirm: Engine | None) -> Instance:
-    """Raises: Unsuitable."""
+    """Sample an instance. Raises: Unsuitable."""
     is_mip = number % PERIOD >= NUM_LP
     plant = build(draw, cell.shape, is_mip)
     disguised = disguise(draw, SABOTAGE[cell.error_type](draw, cell, plant), SHARE_NEGATED)

@@ -1,9 +1,9 @@
-"""The models that get broken: plants that work material up in stages.
+"""The models to break: plants with several stages of processing.
 
-Each stage has units that run side by side; a column is what a unit makes. What a stage uses is
-limited by what the stage before it made, the first by supply, and the last has to meet demand.
-Each of these limits stands twice, in two currencies (say material and energy) that are about as
-tight: no single row then holds a conclusion that runs through the stages.
+Each stage has parallel units; a column is the output of a unit. Supply limits the first stage, the
+output of each stage limits the next stage, and the last stage has to meet demand. Each of these
+limits exists twice, in two currencies (say material and energy) of about equal tightness. So no
+single row is necessary for a conclusion through the stages.
 """
 
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ LIMIT_S = 30.0
 
 @dataclass(frozen=True)
 class Plant:
-    """A feasible model, and where its columns stand. `stages[k]` names the units of stage k+1."""
+    """A feasible model, and its stages: `stages[k]` names the units of stage k+1."""
 
     model: OptimizationModel
     stages: tuple[tuple[str, ...], ...]
@@ -34,7 +34,7 @@ class Plant:
     extremes: Extremes
 
     def best_point(self) -> dict[str, float]:
-        """A best point of the relaxation. Raises: Unsuitable where no point is feasible."""
+        """Return a best point of the relaxation. Raises: Unsuitable if there is no optimum."""
         best = solve(relaxed(self.model), LIMIT_S)
         if not best.is_optimal:
             raise Unsuitable("the plant has no optimum")
@@ -42,12 +42,12 @@ class Plant:
 
 
 def limit(kind: str) -> tuple[str, ...]:
-    """The rows of one limit, in each currency."""
+    """Return the names of a limit's rows, in each currency."""
     return tuple(f"{kind}_{currency}" for currency in CURRENCIES)
 
 
 def link(stage: int) -> tuple[str, ...]:
-    """The rows that limit what the stage after `stage` uses."""
+    """Return the names of the rows between `stage` and the next stage."""
     return limit(f"link_{stage}")
 
 
@@ -56,7 +56,7 @@ def draw_from(draw: Random, span: SizeRange) -> int:
 
 
 def build(draw: Random, shape: ModelShape, is_mip: bool) -> Plant:
-    """A plant at random. The same state of `draw` gives the same plant."""
+    """Return a random plant. The same state of `draw` gives the same plant."""
     stages = _stages(draw, shape)
     reference = _reference(draw, stages)
     switches = [f"switch_{at}" for at in range(1, shape.num_switches + 1)]
@@ -102,7 +102,7 @@ def _stages(draw: Random, shape: ModelShape) -> tuple[tuple[str, ...], ...]:
 
 
 def _reference(draw: Random, stages: Sequence[Sequence[str]]) -> dict[str, float]:
-    """What each unit makes at a typical point; a stage makes a little less than the one before."""
+    """Return each unit's output at a typical point; output falls a little from stage to stage."""
     flow, point = draw.uniform(60, 100), {}
     for units in stages:
         parts = [draw.uniform(0.4, 1.8) for _ in units]
@@ -115,7 +115,7 @@ def _reference(draw: Random, stages: Sequence[Sequence[str]]) -> dict[str, float
 def _units(
     draw: Random, stages: Sequence[Sequence[str]], reference: dict[str, float], is_mip: bool
 ) -> list[Column]:
-    """The last stage earns, the others cost."""
+    """Return the columns of all units: the last stage earns, the others cost."""
     columns = []
     for stage, units in enumerate(stages, start=1):
         for name in units:
@@ -176,7 +176,7 @@ def _capacities(
     reference: dict[str, float],
     switches: Sequence[str],
 ) -> list[ModelRow]:
-    """Work shared by units of any stage; a switch adds some of it for its price."""
+    """Return rows for work shared by units of any stage; a switch adds capacity for its price."""
     units = [name for stage in stages for name in stage]
     rows = []
     for at in range(shape.num_capacities):
@@ -193,7 +193,7 @@ def _capacities(
 def _floors(
     draw: Random, shape: ModelShape, stages: Sequence[Sequence[str]], reference: dict[str, float]
 ) -> list[ModelRow]:
-    """The main units of a stage have to run well: rows that ask for much, and can have it."""
+    """Return rows with a high but feasible minimum output of a stage's main units."""
     rows = []
     for at in range(shape.num_floors):
         units = sorted(draw.choice(stages), key=reference.__getitem__, reverse=True)
@@ -206,7 +206,7 @@ def _floors(
 def _contracts(
     draw: Random, shape: ModelShape, stages: Sequence[Sequence[str]], reference: dict[str, float]
 ) -> list[ModelRow]:
-    """Amounts of a stage that count differently, one unit's far more than the others'."""
+    """Return rows over a stage's output, with a very different weight for a single unit."""
     rows = []
     for at in range(shape.num_contracts):
         units = draw.choice(stages)
@@ -227,7 +227,7 @@ def _contracts(
 def _limits(
     draw: Random, shape: ModelShape, stages: Sequence[Sequence[str]], extremes: Extremes
 ) -> list[ModelRow]:
-    """What a stage can or must make anyway, with room to spare: checks that a planner writes."""
+    """Return implied limits of a stage's output, with room to spare, like a planner's checks."""
     rows = []
     for at in range(shape.num_limits):
         counts = weights(draw, draw.choice(stages), 0.75, 1.25)

@@ -1,4 +1,4 @@
-"""An instance has to prove that it is one: four promises, and that a policy can keep its side."""
+"""Validation of instances: four promises, and a repair within the means of a policy."""
 
 import math
 from dataclasses import dataclass
@@ -12,9 +12,9 @@ from assay_reward.or_debug.models.model import OptimizationModel
 from assay_reward.or_debug.models.solver import Engine, is_feasible, solve
 
 LIMIT_S = 30.0
-#: An optimum closer to nothing is no measure of what a repair costs.
+#: An optimum closer to 0 cannot measure the cost of a repair.
 LEAST_OBJECTIVE = 1.0
-#: What counts as a faithful repair: the optimum, to this share.
+#: Minimum preserved share of the optimum in a faithful repair.
 FAITHFUL = 0.95
 #: Two engines' optima may differ by this share.
 AGREEMENT = 1e-4
@@ -22,7 +22,7 @@ AGREEMENT = 1e-4
 
 @dataclass(frozen=True, slots=True)
 class ValidationFindings:
-    """What validation found out. `num_rivals`: see `rivals`."""
+    """Findings of a validation. `num_rivals` is the sum of `_num_rivals` over all mistakes."""
 
     original_objective: float
     iis: Irreducible
@@ -31,31 +31,31 @@ class ValidationFindings:
 
 
 def validated(cell: CellPlan, disguised: Disguised) -> ValidationFindings:
-    """Check everything that an instance of `cell` promises.
+    """Check all promises of an instance of `cell`, and return the findings.
 
-    1. The original has an optimum, not at nothing, and no row that the bounds imply.
+    1. The original has an optimum, not near 0, and no row implied by the bounds.
     2. The broken model is infeasible.
-    3. Each mistake is in an irreducible infeasible subset, and the one that is stored has one.
-    4. The fix leads back to the original. Also, taking out or opening up what is at fault, which
-       is all that a policy can do, leads to its optimum or close to it.
+    3. Each mistake is in an irreducible infeasible subset; the stored subset contains a mistake.
+    4. The fix leads back to the original. Also, a policy's only means, dropping wrong rows and
+       opening wrong columns, lead to the original's optimum or close to it.
 
-    Raises: Unsuitable with the promise that is not kept.
+    Raises: Unsuitable with the broken promise.
     """
     original = disguised.original()
     if any(_is_idle(original, at) for at in range(len(original.rows))):
         raise Unsuitable("a row follows from the bounds alone")
     if is_feasible(disguised.broken, LIMIT_S):
         raise Unsuitable("the broken model is feasible")
-    # What is likeliest to fail comes first, and what takes longest last.
+    # The likeliest failures come first, the slowest checks last.
     found = _checked_iis(cell, disguised)
     for name in disguised.root_cause:
         if is_feasible(_alone(disguised, name), LIMIT_S):
-            raise Unsuitable("a mistake does no harm by itself")
+            raise Unsuitable("a mistake alone does no harm")
     best = solve(original, LIMIT_S)
     if best.objective is None:
         raise Unsuitable(f"the original is {best.status}")
     if abs(best.objective) < LEAST_OBJECTIVE:
-        raise Unsuitable("the optimum is at nothing")
+        raise Unsuitable("the optimum is near 0")
     if preserved(solve(_opened(disguised), LIMIT_S).objective, best.objective) < FAITHFUL:
         raise Unsuitable("taking the mistakes out changes the optimum")
     return ValidationFindings(
@@ -67,7 +67,7 @@ def validated(cell: CellPlan, disguised: Disguised) -> ValidationFindings:
 
 
 def preserved(recovered: float | None, original: float) -> float:
-    """Optimality preservation, in [0, 1]; 0 where there is no optimum."""
+    """Return optimality preservation, in [0, 1]; 0 without an optimum."""
     if recovered is None:
         return 0.0
     return max(0.0, 1 - abs(recovered - original) / max(abs(original), 1e-9))
@@ -76,9 +76,9 @@ def preserved(recovered: float | None, original: float) -> float:
 def confirmed(
     original: OptimizationModel, broken: OptimizationModel, objective: float, engine: Engine
 ) -> None:
-    """Ask another engine whether the original has this optimum and the broken model has none.
+    """Confirm with another engine the original's optimum and the broken model's infeasibility.
 
-    Raises: Unsuitable where it says otherwise.
+    Raises: Unsuitable if the engine disagrees.
     """
     best = solve(original, LIMIT_S, engine).objective
     if best is None or abs(best - objective) > AGREEMENT * max(1.0, abs(objective)):
@@ -88,7 +88,7 @@ def confirmed(
 
 
 def _is_idle(model: OptimizationModel, at: int) -> bool:
-    """Whether no point within the bounds violates the row."""
+    """Return True if no point within the bounds violates the row."""
     row = model.rows[at]
     low = high = 0.0
     for name, amount in row.coefficients.items():
@@ -99,9 +99,9 @@ def _is_idle(model: OptimizationModel, at: int) -> bool:
 
 
 def _alone(disguised: Disguised, name: str) -> OptimizationModel:
-    """The broken model with one mistake: other wrong rows are out, other wrong columns are right.
+    """Return the broken model with a single mistake: others are dropped rows or fixed columns.
 
-    Its rows are a part of the broken model's, so that what is infeasible here is so there.
+    Its rows are a part of the broken model's rows, so an infeasible set here is infeasible there.
     """
     model = disguised.broken
     for other, edit in zip(disguised.root_cause, disguised.fix, strict=True):
@@ -112,7 +112,7 @@ def _alone(disguised: Disguised, name: str) -> OptimizationModel:
 
 
 def _opened(disguised: Disguised) -> OptimizationModel:
-    """The broken model without the wrong rows, and without upper bounds of the wrong columns."""
+    """Return the broken model without wrong rows, and without upper bounds of wrong columns."""
     model = disguised.broken
     for name, edit in zip(disguised.root_cause, disguised.fix, strict=True):
         if isinstance(edit, SetColumn):
@@ -138,11 +138,11 @@ def _checked_iis(cell: CellPlan, disguised: Disguised) -> Irreducible:
 
 
 def _repairs(model: OptimizationModel, found: Irreducible) -> list[str]:
-    """The rows of which each alone, taken out, makes `model` feasible: all are in `found`."""
+    """Return the rows whose removal alone makes `model` feasible; all of them are in `found`."""
     return [name for name in found.rows if is_feasible(model.without_row(name), LIMIT_S)]
 
 
 def _num_rivals(disguised: Disguised, name: str) -> int:
-    """How many other rows could be blamed for one mistake as well as what is at fault."""
+    """Return the number of other rows whose removal alone repairs a mistake just as well."""
     model = _alone(disguised, name)
     return len([row for row in _repairs(model, irreducible(model, LIMIT_S)) if row != name])

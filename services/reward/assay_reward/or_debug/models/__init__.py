@@ -1,1 +1,1 @@
-"""Linear and integer models: read, solved, and proven infeasible."""
+"""Linear and integer models: reading, solving, and proofs of infeasibility."""

@@ -1,4 +1,4 @@
-"""Files of others, read within bounds."""
+"""Reading untrusted files, with a size limit."""
 
 from pathlib import Path
 
@@ -8,10 +8,10 @@ _GZIP = b"\x1f\x8b"
 
 
 def read(path: Path, max_bytes: int) -> bytes:
-    """Return what a file holds.
+    """Return the content of a file.
 
     Raises:
-        DatasetError: it has more than `max_bytes`, or is packed.
+        DatasetError: the file has more than `max_bytes`, or is packed with gzip.
     """
     with path.open("rb") as file:
         content = file.read(max_bytes + 1)

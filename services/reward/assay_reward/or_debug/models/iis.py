@@ -1,4 +1,4 @@
-"""Why a model is infeasible: a set of rows and bounds that is, while no smaller part of it is."""
+"""Irreducible infeasible subsets of a model: minimal sets of contradictory rows and bounds."""
 
 import math
 import time
@@ -12,13 +12,13 @@ from assay_reward.or_debug.models.solver import is_feasible, load, relaxed, with
 from assay_shared.errors import InvalidInput, TimedOut
 from assay_shared.types import Wire
 
-#: From an LP's infeasibility proof, then reduced until nothing can go.
+#: Start from an LP's infeasibility proof, then reduce until every member is necessary.
 FROM_LP_IRREDUCIBLE = 2 + 4
-#: `HighsIis.status_`: what was found cannot be reduced. Any other value proves nothing.
+#: `HighsIis.status_` of a subset proved irreducible. Any other value proves nothing.
 IRREDUCIBLE = 3
-#: `HighsIis.col_bound_`: which sides of a column are members.
+#: `HighsIis.col_bound_`: the sides of a column in the subset.
 LOWER, UPPER, BOXED = 2, 3, 4
-#: Without its bounds an integer column may keep a solver busy for ever.
+#: Limit per bound, because an integer column without bounds may keep a solver busy for ever.
 BOUND_LIMIT_S = 1.0
 
 
@@ -30,11 +30,10 @@ class Bound(Wire):
 
 
 class Irreducible(Wire):
-    """An infeasible set of rows and bounds of which every proper subset is feasible.
+    """An infeasible set of rows and bounds; every proper subset is feasible.
 
-    A row is a member with all its sides. Columns stay integer throughout. Where `is_proved` is
-    false, all of this holds for the rows, but some of the bounds may be more than is needed:
-    the solver could not tell in time.
+    A row is a member with all its sides. Columns stay integer throughout. If `is_proved` is false,
+    this holds for the rows, but some bounds may be unnecessary: the solver ran out of time.
     """
 
     rows: tuple[Name, ...]
@@ -47,12 +46,11 @@ class Irreducible(Wire):
 
 
 def irreducible(model: OptimizationModel, time_limit_s: float) -> Irreducible:
-    """One irreducible infeasible subset of `model`; others may exist.
+    """Return an irreducible infeasible subset of `model`; others may exist.
 
-    HiGHS finds it where it can prove it: for an LP, or an integer model whose relaxation is
-    infeasible too. What it finds for a relaxation, or what has equations or ranges in it (of which
-    it takes single sides), is then reduced member by member, as is a whole integer model whose
-    relaxation is feasible.
+    HiGHS finds it, if it can prove it, for an LP or an integer model with an infeasible relaxation.
+    A subset from a relaxation, or with equations or ranges (HiGHS takes single sides of them), is
+    then reduced member by member. So is the whole of an integer model with a feasible relaxation.
 
     Raises: InvalidInput for a feasible model; TimedOut and SolverFault as `solver.solve`.
     """
@@ -75,9 +73,9 @@ def is_irreducible(
     bounds: Iterable[Bound],
     time_limit_s: float = 10.0,
 ) -> bool:
-    """Whether `rows` and `bounds` are infeasible alone, and feasible without any one of them.
+    """Return True if `rows` and `bounds` are infeasible, but feasible without any single member.
 
-    Raises: InvalidInput for a row or column that is not there; TimedOut and SolverFault.
+    Raises: InvalidInput for an unknown row or column; TimedOut and SolverFault.
     """
     deadline = time.monotonic() + time_limit_s
     members = Irreducible(rows=tuple(rows), bounds=tuple(bounds))
@@ -89,16 +87,16 @@ def is_irreducible(
 
 
 def part(model: OptimizationModel, members: Irreducible) -> OptimizationModel:
-    """`model` with these rows and bounds alone, and nothing to optimise; columns stay integer.
+    """Return `model` with only these rows and bounds, without costs; columns stay integer.
 
-    Raises: InvalidInput for a row or column that is not there.
+    Raises: InvalidInput for an unknown row or column.
     """
     sides = {(bound.column, bound.side) for bound in members.bounds}
     rows = tuple(model.row(name) for name in members.rows)
     for column, _ in sides:
         model.column(column)
     used = {name for row in rows for name in row.coefficients} | {column for column, _ in sides}
-    # A model has a column, and one without bounds excludes nothing.
+    # A model needs a column, and a column without bounds excludes nothing.
     used = used or {model.columns[0].name}
     columns = tuple(
         column.model_copy(
@@ -115,7 +113,7 @@ def part(model: OptimizationModel, members: Irreducible) -> OptimizationModel:
 
 
 def _of_highs(model: OptimizationModel, time_limit_s: float) -> Irreducible | None:
-    """What HiGHS proves about an infeasible LP; None where it proves nothing."""
+    """Return the irreducible subset proved by HiGHS for an infeasible LP, or None without proof."""
     highs = load(model, time_limit_s)
     highs.setOptionValue("iis_strategy", FROM_LP_IRREDUCIBLE)
     status, found = highs.getIis()
@@ -147,7 +145,7 @@ def _bounds(columns: Iterable[Column]) -> tuple[Bound, ...]:
 
 
 def _reduced(model: OptimizationModel, members: Irreducible, deadline: float) -> Irreducible:
-    """The deletion filter (Chinneck and Dravnieks 1991): drop what is not needed, one by one."""
+    """Drop unnecessary members in turn: the deletion filter (Chinneck and Dravnieks 1991)."""
     for row in members.rows:
         rest = _without(members, row=row)
         if not is_feasible(part(model, rest), _left(deadline)):
@@ -177,7 +175,7 @@ def _without(members: Irreducible, row: str = "", bound: Bound | None = None) ->
 
 
 def _left(deadline: float) -> float:
-    """Seconds until `deadline`. Raises: TimedOut where none are left."""
+    """Return the seconds until `deadline`. Raises: TimedOut if there are none."""
     left = deadline - time.monotonic()
     if left <= 0:
         raise TimedOut("no time left to find an irreducible infeasible subset")

@@ -1,4 +1,4 @@
-"""A broken model, and what is known about it. A policy sees nothing of this but `model`."""
+"""A broken model and the truth about it. A policy sees only `model`."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -16,21 +16,21 @@ DIFFICULTIES: tuple[Difficulty, ...] = ("easy", "medium", "hard")
 
 
 class SetRow(Wire):
-    """`row` takes the place of the one with its name."""
+    """Replacement of a row by `row`, which has the same name."""
 
     kind: Literal["set_row"] = "set_row"
     row: ModelRow
 
 
 class DropRow(Wire):
-    """The row goes."""
+    """Removal of a row."""
 
     kind: Literal["drop_row"] = "drop_row"
     name: Name
 
 
 class SetColumn(Wire):
-    """`column` takes the place of the one with its name."""
+    """Replacement of a column by `column`, which has the same name."""
 
     kind: Literal["set_column"] = "set_column"
     column: Column
@@ -42,14 +42,13 @@ Edit = Annotated[SetRow | DropRow | SetColumn, Field(discriminator="kind")]
 class Instance(Wire):
     """An infeasible `model`, the mistakes in it, and the way back.
 
-    `root_cause` names the rows and columns that were tampered with; `fix`, applied in order, gives
-    the original model, whose optimum is `original_objective`. `iis` is one irreducible infeasible
-    subset; others may exist. `names` maps the names of `model` to those it had before they were
-    made to tell nothing.
+    `root_cause` names the wrong rows and columns. `fix`, applied in order, gives the original
+    model, with the optimum `original_objective`. `iis` is an irreducible infeasible subset; others
+    may exist. `names` maps the neutral names in `model` to the original names.
     """
 
     id: str = Field(min_length=1)
-    #: A to D are generated; the original's data has other letters too.
+    #: A to D are generated; published data has other letters too.
     error_type: str = Field(pattern=r"^[A-Z]$")
     difficulty: Difficulty
     model: OptimizationModel
@@ -57,25 +56,25 @@ class Instance(Wire):
     root_cause: tuple[Name, ...] = Field(min_length=1)
     fix: tuple[Edit, ...] = Field(min_length=1)
     iis: Irreducible
-    #: How many rows there are of which dropping one alone makes the model feasible.
+    #: Number of rows whose removal alone makes the model feasible.
     num_single_repairs: int = Field(default=0, ge=0)
     names: dict[Name, str] = Field(default={})
     #: Facts for grouping results.
     tags: dict[str, str] = Field(default={})
 
     def original(self) -> OptimizationModel:
-        """The model before it was broken."""
+        """Return the model before it was broken."""
         return apply(self.fix, self.model)
 
 
 class InstanceFile(Wire):
-    """What a `dataset.json` holds."""
+    """The content of a `dataset.json`."""
 
     instances: tuple[Instance, ...]
 
 
 def apply(edits: Iterable[Edit], model: OptimizationModel) -> OptimizationModel:
-    """`model` after `edits`. Raises: InvalidInput for an edit of what is not there."""
+    """Return `model` after `edits`. Raises: InvalidInput for an edit of a missing row or column."""
     for edit in edits:
         if isinstance(edit, DropRow):
             model = model.without_row(edit.name)
@@ -89,15 +88,15 @@ def apply(edits: Iterable[Edit], model: OptimizationModel) -> OptimizationModel:
 
 
 def save(instances: Iterable[Instance], path: Path) -> None:
-    """Write `instances` as JSON, one a line within the list."""
+    """Write `instances` as a JSON list, with a line for each instance."""
     lines = ",\n".join(instance.model_dump_json() for instance in instances)
     path.write_text(f'{{"instances": [\n{lines}\n]}}\n')
 
 
 def load(path: Path) -> tuple[Instance, ...]:
-    """The instances in a `dataset.json`.
+    """Return the instances in a `dataset.json`.
 
-    Raises: DatasetError that names the file and the field that is wrong.
+    Raises: DatasetError, with the file and the wrong field.
     """
     if not path.is_file():
         raise DatasetError("no such file", field=str(path), hint="assay or-debug generate")

@@ -1,4 +1,4 @@
-"""A linear or mixed-integer model: rows, columns, an objective, and a text that says all of it."""
+"""A linear or mixed-integer model: rows, columns, an objective, and its complete text."""
 
 import hashlib
 import json
@@ -30,13 +30,13 @@ def _not_zero(value: float) -> float:
 
 def _lower(value: float) -> float:
     if math.isnan(value) or value == math.inf:
-        raise ValueError(f"{value} is no lower side; give a finite number, or null for none")
+        raise ValueError(f"{value} is not a lower side; give a finite number, or null for none")
     return value
 
 
 def _upper(value: float) -> float:
     if math.isnan(value) or value == -math.inf:
-        raise ValueError(f"{value} is no upper side; give a finite number, or null for none")
+        raise ValueError(f"{value} is not an upper side; give a finite number, or null for none")
     return value
 
 
@@ -44,7 +44,7 @@ def _finite_or_null(value: float) -> float | None:
     return None if math.isinf(value) else value
 
 
-#: A word that stands for itself in a text, in an action and in an MPS file.
+#: A word, so that a name reads the same in a text, in an action and in an MPS file.
 Name = Annotated[str, Field(pattern=r"^[A-Za-z_][A-Za-z0-9_]{0,63}$")]
 Coefficient = Annotated[FiniteFloat, AfterValidator(_not_zero)]
 _ToJson = PlainSerializer(_finite_or_null, return_type=float | None)
@@ -69,7 +69,7 @@ UpperSide = Annotated[
 
 
 class Sided(Wire):
-    """Something named that has to stay between two sides."""
+    """A named quantity with a lower and an upper side."""
 
     name: Name
     lower: LowerSide = -math.inf
@@ -89,7 +89,7 @@ class ModelRow(Sided):
 
     @property
     def sense(self) -> Sense:
-        """`=` where both sides are equal, `range` where both are there, `free` where none is."""
+        """`=` for equal sides, `range` for two different sides, `free` for no side."""
         if self.lower == self.upper:
             return "="
         if math.isinf(self.lower) and math.isinf(self.upper):
@@ -99,9 +99,9 @@ class ModelRow(Sided):
         return ">=" if math.isinf(self.upper) else "range"
 
     def text(self, order: dict[str, int] | None = None) -> str:
-        """The row as it is shown, for example `c3: 2 x1 + x4 <= 10`; columns in `order`, if given.
+        """Return the row as text, for example `c3: 2 x1 + x4 <= 10`.
 
-        `order` is the place of each column.
+        `order` is the place of each column; by default, terms keep their own order.
         """
         used = sorted(self.coefficients, key=order.__getitem__) if order else self.coefficients
         terms = expression({name: self.coefficients[name] for name in used})
@@ -116,7 +116,8 @@ class ModelRow(Sided):
 class Column(Sided):
     """A variable between its bounds. `cost` is its coefficient in the objective.
 
-    A lower bound above the upper one makes the model infeasible: it is a mistake to be found.
+    A lower bound above the upper bound is allowed: it makes the model infeasible, and is a mistake
+    to be found.
     """
 
     lower: LowerSide = 0.0
@@ -124,7 +125,7 @@ class Column(Sided):
     cost: FiniteFloat = 0.0
 
     def text(self) -> str:
-        """The bounds as they are shown, for example `0 <= x1 <= 10`."""
+        """Return the bounds as text, for example `0 <= x1 <= 10`."""
         if math.isinf(self.lower) and math.isinf(self.upper):
             return f"{self.name} is free"
         if self.lower == self.upper:
@@ -135,10 +136,10 @@ class Column(Sided):
 
 
 class OptimizationModel(Wire):
-    """Rows over columns, and what is to be maximised (or minimised).
+    """Rows over columns, and an objective to maximise (or minimise).
 
-    Names are distinct, those of rows from those of columns too, so that a name alone says what is
-    meant. Edits give a new model and leave the order of what is there.
+    All names of rows and columns are distinct, so a name alone identifies its row or column. Edits
+    return a new model and keep the order of rows and columns.
     """
 
     columns: tuple[Column, ...] = Field(min_length=1)
@@ -177,7 +178,7 @@ class OptimizationModel(Wire):
         return hashlib.sha256(content.encode()).hexdigest()
 
     def text(self) -> str:
-        """All of the model, in its own order; numbers have up to ten significant digits."""
+        """Return the whole model as text, in order; numbers have up to ten significant digits."""
         order = {column.name: at for at, column in enumerate(self.columns)}
         costs = {column.name: column.cost for column in self.columns if column.cost}
         integers = ", ".join(column.name for column in self.columns if column.is_integer)
@@ -193,26 +194,26 @@ class OptimizationModel(Wire):
         )
 
     def row(self, name: str) -> ModelRow:
-        """Raises: InvalidInput where there is no such row."""
+        """Return the row. Raises: InvalidInput for an unknown name."""
         if name not in self.rows_by_name:
             raise InvalidInput(f"there is no row {name}", field="row")
         return self.rows_by_name[name]
 
     def column(self, name: str) -> Column:
-        """Raises: InvalidInput where there is no such column."""
+        """Return the column. Raises: InvalidInput for an unknown name."""
         if name not in self.columns_by_name:
             raise InvalidInput(f"there is no column {name}", field="column")
         return self.columns_by_name[name]
 
     def without_row(self, name: str) -> "OptimizationModel":
-        """Raises: InvalidInput where there is no such row."""
+        """Return the model without the row. Raises: InvalidInput for an unknown name."""
         gone = self.row(name)
         return self.replaced(rows=tuple(row for row in self.rows if row is not gone))
 
     def with_row(self, row: ModelRow) -> "OptimizationModel":
-        """`row` in the place of the one with its name, or as the last where there is none.
+        """Return the model with `row` in place of its namesake, or as the last row.
 
-        Raises: InvalidInput for a column that is not there, or a column's name.
+        Raises: InvalidInput for an unknown column in the row, or a column's name.
         """
         try:
             self._check_columns(row)
@@ -226,7 +227,7 @@ class OptimizationModel(Wire):
         return self.replaced(rows=rows)
 
     def with_column(self, column: Column) -> "OptimizationModel":
-        """`column` in the place of the one with its name, or as the last where there is none.
+        """Return the model with `column` in place of its namesake, or as the last column.
 
         Raises: InvalidInput for a row's name.
         """
@@ -240,9 +241,9 @@ class OptimizationModel(Wire):
     def replaced(
         self, columns: tuple[Column, ...] | None = None, rows: tuple[ModelRow, ...] | None = None
     ) -> "OptimizationModel":
-        """The model with other rows or columns, which the caller answers for: nothing is checked.
+        """Return the model with other rows or columns, unchecked: the caller must pass valid ones.
 
-        An edit of a valid row leaves a valid model, and checking all of it anew costs more than
+        A valid row leaves the model valid, and checking the whole model again costs more than
         solving it.
         """
         return OptimizationModel.model_construct(
@@ -253,12 +254,12 @@ class OptimizationModel(Wire):
 
 
 def number(value: float) -> str:
-    """A number as it is shown, with up to ten significant digits and no negative zero."""
+    """Return a number as text, with up to ten significant digits and no negative zero."""
     return format(value + 0.0, ".10g")
 
 
 def expression(coefficients: dict[str, float]) -> str:
-    """A linear expression, for example `2 x1 - x4`; `0` where there is nothing to add."""
+    """Return a linear expression as text, for example `2 x1 - x4`; `0` without terms."""
     terms: list[str] = []
     for name, value in coefficients.items():
         size = "" if abs(value) == 1 else f"{number(abs(value))} "

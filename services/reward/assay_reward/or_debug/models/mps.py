@@ -1,4 +1,4 @@
-"""Models as MPS files, read and written by HiGHS itself; the names are kept."""
+"""Models as MPS files, read and written by HiGHS; names are kept."""
 
 import re
 import tempfile
@@ -12,19 +12,19 @@ from assay_reward.or_debug.models import mps_text
 from assay_reward.or_debug.models.model import Column, ModelRow, OptimizationModel
 from assay_shared.errors import DatasetError, InvalidInput, SolverFault
 
-#: Significant ones, as HiGHS writes them.
+#: Significant digits in the files of HiGHS.
 DIGITS = 15
-#: What HiGHS says of a column whose lower bound is above its upper one.
+#: HiGHS's message for a column with its lower bound above its upper bound.
 CROSSED = re.compile(r"Col\s+\d+ has inconsistent bounds")
 
 
 def read(path: Path) -> OptimizationModel:
-    """The model in an MPS file. A column whose bounds exclude each other is one of it.
+    """Return the model in an MPS file. Columns with contradictory bounds are accepted.
 
     Raises:
-        DatasetError: the file is not there or no MPS; HiGHS reads it as something else than it
-            says; or it holds what no `OptimizationModel` has: a constant in the objective,
-            semi-continuous columns, names that are not words.
+        DatasetError: the file is missing or not MPS; or HiGHS would misread it; or it has features
+            unknown to `OptimizationModel`: a constant in the objective, semi-continuous columns,
+            names other than words.
     """
     mps_text.check(path)
     highs, warnings = _silent(), list[str]()
@@ -49,22 +49,22 @@ def read(path: Path) -> OptimizationModel:
 
 
 def _warnings(message: str) -> list[str]:
-    """What HiGHS says of a file, but for bounds that exclude each other: those are no fault."""
+    """Return HiGHS's warnings about a file, except about contradictory bounds, a valid mistake."""
     is_told = message.lstrip().startswith(("WARNING:", "ERROR:"))
     return [" ".join(message.split())] if is_told and not CROSSED.search(message) else []
 
 
 def _told(error: ValidationError) -> str:
-    """The first thing that is wrong, in a line."""
+    """Return the first error in a line."""
     first = error.errors()[0]
     if first["type"] == "string_pattern_mismatch":
         name = str(first["input"])[:64]
-        return f"the name {name!r} is no word of letters, digits and _, up to 64"
+        return f"the name {name!r} is not a word of letters, digits and _, up to 64"
     return first["msg"]
 
 
 def _model(lp: HighsLp, kinds: list[HighsVarType]) -> OptimizationModel:
-    """Raises: ValidationError for what is no `OptimizationModel`."""
+    """Return the model. Raises: ValidationError for an invalid `OptimizationModel`."""
     columns = zip(lp.col_names_, lp.col_lower_, lp.col_upper_, lp.col_cost_, kinds, strict=True)
     return OptimizationModel(
         columns=tuple(
@@ -83,7 +83,7 @@ def _model(lp: HighsLp, kinds: list[HighsVarType]) -> OptimizationModel:
 
 
 def _rows(lp: HighsLp) -> tuple[ModelRow, ...]:
-    """The rows of a column-wise `lp`, as HiGHS reads files."""
+    """Return the rows of a column-wise `lp`, the form in files read by HiGHS."""
     coefficients: list[dict[str, float]] = [{} for _ in range(lp.num_row_)]
     matrix = lp.a_matrix_
     starts, indices, values = list(matrix.start_), list(matrix.index_), list(matrix.value_)
@@ -102,8 +102,8 @@ def _rows(lp: HighsLp) -> tuple[ModelRow, ...]:
 def write(model: OptimizationModel, path: Path) -> None:
     """Write `model` as free-format MPS, with up to 15 significant digits.
 
-    Raises: InvalidInput for a column that is in no row and has no cost, which the file would lose;
-    SolverFault where HiGHS cannot write it.
+    Raises: InvalidInput for a column without a row and a cost, because the file would lose it;
+    SolverFault if HiGHS cannot write the file.
     """
     used = {name for row in model.rows for name in row.coefficients}
     if idle := [c.name for c in model.columns if not c.cost and c.name not in used]:
@@ -117,7 +117,7 @@ def write(model: OptimizationModel, path: Path) -> None:
 
 
 def as_written(model: OptimizationModel) -> OptimizationModel:
-    """`model` as a file of ours gives it back: published files hold more digits."""
+    """Return `model` rounded to the digits of our files, because published files hold more."""
 
     def kept(value: float) -> float:
         return float(format(value, f".{DIGITS}g"))
@@ -141,7 +141,7 @@ def as_written(model: OptimizationModel) -> OptimizationModel:
 
 
 def text(model: OptimizationModel) -> str:
-    """`model` as the text of an MPS file. Raises as `write`."""
+    """Return `model` as the text of an MPS file. Raises as `write`."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "model.mps"
         write(model, path)
@@ -149,7 +149,7 @@ def text(model: OptimizationModel) -> str:
 
 
 def _lp(model: OptimizationModel) -> HighsLp:
-    """`model` row-wise, with its names."""
+    """Return `model` as a row-wise LP, with its names."""
     lp = HighsLp()
     columns = {column.name: at for at, column in enumerate(model.columns)}
     lp.num_col_, lp.num_row_ = len(model.columns), len(model.rows)

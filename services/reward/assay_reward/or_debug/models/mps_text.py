@@ -1,7 +1,7 @@
-"""What is wrong with the text of an MPS file, where HiGHS would read on without a word.
+"""Checks of the text of an MPS file, for errors silently ignored by HiGHS.
 
 HiGHS reads `5abc` as 5, leaves out a coefficient of nan, a second objective and a quadratic part,
-and makes a new column for a bound of an unknown one. Each of these would be another model.
+and makes a new column for a bound of an unknown column. Each of these gives another model.
 """
 
 import re
@@ -15,14 +15,18 @@ MAX_BYTES = 16 * 2**20
 SECTIONS = ("NAME", "OBJSENSE", "ROWS", "COLUMNS", "RHS", "RANGES", "BOUNDS", "ENDATA")
 NUMBER = re.compile(r"[+-]?(\d+\.?\d*|\.\d+)([eEdD][+-]?\d{1,4})?")
 INFINITY = re.compile(r"[+-]?inf(inity)?", re.IGNORECASE)
-#: Bounds that have no number.
+#: Kinds of bounds without a number.
 UNNUMBERED = frozenset(("FR", "MI", "PL", "BV"))
-#: Bounds that say what the lower bound is.
+#: Kinds of bounds that set the lower bound.
 LOWER = frozenset(("LO", "MI", "FR", "FX", "LI"))
 
 
 def check(path: Path) -> None:
-    """Raises: DatasetError with the line, for what is not text, too large, or read in silence."""
+    """Check a file.
+
+    Raises: DatasetError, with the line, for a file other than ASCII text, too large, or with an
+    error ignored by HiGHS.
+    """
     columns: set[str] = set()
     bounded: set[str] = set()
     num_objectives = 0
@@ -35,14 +39,14 @@ def check(path: Path) -> None:
             columns.add(fields[0])
             _check_numbers(fields[2::2], where)
         elif section in ("RHS", "RANGES"):
-            # The name of the set may be missing.
+            # The first field, the name of the set, may be missing.
             _check_numbers(fields[1 + len(fields) % 2 :: 2], where)
         elif section == "BOUNDS":
             _check_bound(fields, columns, bounded, where)
 
 
 def _lines(path: Path) -> Iterator[tuple[str, str, list[str]]]:
-    """Place, section and fields of each line that holds data, up to the end of the model."""
+    """Yield the place, section and fields of each data line, up to the end of the model."""
     section = ""
     for number, line in enumerate(_text(path).split("\n"), start=1):
         fields = line.split()
@@ -62,7 +66,7 @@ def _lines(path: Path) -> Iterator[tuple[str, str, list[str]]]:
 
 
 def _text(path: Path) -> str:
-    """Raises: DatasetError for what is no file, too large, packed, or no text."""
+    """Return the text. Raises: DatasetError: not a file, too large, packed, or not ASCII text."""
     if not path.is_file():
         raise DatasetError("no such file", field=str(path))
     try:
@@ -83,16 +87,16 @@ def _check_numbers(texts: list[str], where: str, infinite: bool = False) -> None
         raise DatasetError("a number is missing", field=where)
     for text in texts:
         if not NUMBER.fullmatch(text) and not (infinite and INFINITY.fullmatch(text)):
-            raise DatasetError(f"{text[:40]!r} is no number", field=where)
+            raise DatasetError(f"{text[:40]!r} is not a number", field=where)
 
 
 def _check_bound(fields: list[str], columns: set[str], bounded: set[str], where: str) -> None:
-    """`bounded` are the columns that have a lower bound, to which this one's may be added."""
+    """Check a bound, and add its column to `bounded` if it sets a lower bound."""
     kind = fields[0].upper()
     num_named = len(fields) if kind in UNNUMBERED else len(fields) - 1
     if num_named < 2:
         raise DatasetError("a bound has a kind, a column and a number", field=where)
-    # Behind the name of the set, which may be missing.
+    # The column stands after the name of the set, which may be missing.
     column = next((name for name in fields[1:3] if name in columns), None)
     if column is None:
         raise DatasetError(f"no column is called {fields[min(2, num_named - 1)]:.60}", field=where)

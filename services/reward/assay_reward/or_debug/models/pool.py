@@ -1,4 +1,4 @@
-"""Processes that share the work, and end with the one that started them."""
+"""A pool of worker processes; they end when their parent process ends."""
 
 import multiprocessing
 import os
@@ -8,6 +8,6 @@ from assay_shared.runtime.processes import tie_to
 
 
 def pool(num_processes: int) -> ProcessPoolExecutor:
-    """Fresh processes, since a solver's threads do not survive a fork."""
+    """Return a pool of spawned processes, because a solver's threads do not survive a fork."""
     context = multiprocessing.get_context("spawn")
     return ProcessPoolExecutor(num_processes, context, initializer=tie_to, initargs=(os.getpid(),))

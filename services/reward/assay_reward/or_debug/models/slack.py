@@ -1,4 +1,4 @@
-"""Activity and slack of a row at a point that means something, in an infeasible model too."""
+"""Activity and slack of a row at a meaningful point, in an infeasible model too."""
 
 import math
 
@@ -7,16 +7,16 @@ from assay_reward.or_debug.models.solver import SolveOutcome, solve
 
 
 def least_violation(model: OptimizationModel, time_limit_s: float) -> dict[str, float] | None:
-    """A point within all bounds whose rows are violated least in sum; by column.
+    """Return a point within all bounds with the least sum of row violations, by column.
 
-    None where not even bounds and integrality alone leave a point. Raises as `solve`.
+    Return None if bounds and integrality alone exclude every point. Raises as `solve`.
     """
     outcome = solve(_elastic(model), time_limit_s)
     return outcome.values if outcome.is_optimal else None
 
 
 def _elastic(model: OptimizationModel) -> OptimizationModel:
-    """Every side of a row may be passed, at a cost of 1 for each unit; nothing else costs."""
+    """Return the model with soft row sides, at a cost of 1 per unit and no other costs."""
     columns = [column.model_copy(update={"cost": 0.0}) for column in model.columns]
     rows = []
     for row in model.rows:
@@ -39,7 +39,7 @@ def activity(row: ModelRow, values: dict[str, float]) -> float:
 def slack_text(
     model: OptimizationModel, outcome: SolveOutcome, row: ModelRow, time_limit_s: float
 ) -> str:
-    """What CHECK_SLACK tells: negative slack is violation. Raises as `solve`."""
+    """Return the text of CHECK_SLACK; negative slack is violation. Raises as `solve`."""
     if outcome.is_optimal:
         values, where = outcome.values, "at the optimal point"
     else:
@@ -60,5 +60,5 @@ def slack_text(
 
 
 def _rounded(value: float) -> float:
-    """Without the solver's last digits, which mean nothing."""
+    """Round away the solver's last digits, because they mean nothing."""
     return round(value, 6)

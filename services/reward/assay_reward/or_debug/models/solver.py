@@ -1,4 +1,4 @@
-"""Solve a model, and say what came out; a solver that could not tell is a fault, not a result."""
+"""Solving models. A missing verdict of the solver is an error, never a result."""
 
 import math
 from collections.abc import Callable
@@ -15,9 +15,9 @@ from assay_shared.types import Wire
 Status = Literal["optimal", "infeasible", "unbounded"]
 #: Engines by name; only `highs` is always installed.
 Engine = Literal["highs", "scip", "gurobi"]
-#: An optimum is exact enough to be compared with another engine's.
+#: Small enough to compare optima of different engines.
 MIP_REL_GAP = 1e-6
-#: Ends without a verdict that are not for want of time.
+#: Ends without a verdict, other than for lack of time.
 BROKEN_OFF = (
     HighsModelStatus.kSolveError,
     HighsModelStatus.kPresolveError,
@@ -28,11 +28,11 @@ ROW_WISE, MINIMISE, MAXIMISE = 2, 1, -1
 
 
 class SolveOutcome(Wire):
-    """What is true of a model. `objective` and `values` are there if it is optimal."""
+    """The verdict on a model. `objective` and `values` are set only for an optimal model."""
 
     status: Status
     objective: float | None = None
-    #: A best point, by column.
+    #: An optimal point, by column.
     values: dict[str, float] = Field(default={})
 
     @property
@@ -41,10 +41,10 @@ class SolveOutcome(Wire):
 
 
 def solve(model: OptimizationModel, time_limit_s: float, engine: Engine = "highs") -> SolveOutcome:
-    """Solve `model` in one thread.
+    """Solve `model` in one thread and return the verdict.
 
-    Raises: TimedOut where the limit was not enough, SolverFault for any other end without a
-    verdict (both can be retried and are no score), ConfigError for an engine that is not there.
+    Raises: TimedOut if the limit was too short, SolverFault for any other end without a verdict
+    (both can be retried and are not a score), ConfigError for an unknown engine.
     """
     if engine not in ENGINES:
         raise ConfigError(f"no engine {engine}; there are {', '.join(ENGINES)}", field="engine")
@@ -52,26 +52,26 @@ def solve(model: OptimizationModel, time_limit_s: float, engine: Engine = "highs
 
 
 def is_feasible(model: OptimizationModel, time_limit_s: float) -> bool:
-    """Whether any point satisfies all of `model`. Raises as `solve`."""
+    """Return True if some point satisfies all of `model`. Raises as `solve`."""
     return solve(without_objective(model), time_limit_s).is_optimal
 
 
 def without_objective(model: OptimizationModel) -> OptimizationModel:
-    """The same model with nothing to optimise: it is optimal if it is feasible."""
+    """Return the model without costs: it is optimal if and only if it is feasible."""
     free = tuple(column.model_copy(update={"cost": 0.0}) for column in model.columns)
     return model.replaced(columns=free)
 
 
 def relaxed(model: OptimizationModel) -> OptimizationModel:
-    """The same model with all columns continuous."""
+    """Return the model with all columns continuous."""
     columns = tuple(column.model_copy(update={"is_integer": False}) for column in model.columns)
     return model.replaced(columns=columns)
 
 
 def load(model: OptimizationModel, time_limit_s: float) -> Highs:
-    """A HiGHS that holds `model`, its columns and rows in order, and has its limits set.
+    """Return a HiGHS solver with `model` loaded, columns and rows in order, and limits set.
 
-    Raises: SolverFault where HiGHS refuses the model.
+    Raises: SolverFault if HiGHS refuses the model.
     """
     highs = Highs()
     for option, value in (
@@ -114,7 +114,7 @@ def _solve_highs(model: OptimizationModel, time_limit_s: float) -> SolveOutcome:
     highs = load(model, time_limit_s)
     highs.run()
     if highs.getModelStatus() in BROKEN_OFF:
-        # Presolve of 1.15.1 fails on some integer models that it solves well without it.
+        # HiGHS 1.15.1 fails in presolve on some integer models; without presolve, it solves them.
         highs = load(model, time_limit_s)
         highs.setOptionValue("presolve", "off")
         highs.run()

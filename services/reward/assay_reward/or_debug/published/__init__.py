@@ -1,1 +1,1 @@
-"""Published sets of broken models: read, checked claim by claim, and written as a benchmark."""
+"""Published sets of broken models: reading, checks of each claim, import as a benchmark."""

@@ -1,4 +1,4 @@
-"""Each published problem made an instance, and each claim that it makes tried."""
+"""Conversion of published problems to instances, and checks of their claims."""
 
 import time
 from pathlib import Path
@@ -19,22 +19,22 @@ from assay_reward.or_debug.published.problems import PublishedProblem
 from assay_shared.errors import InfrastructureError, InvalidInput, TimedOut
 from assay_shared.types import Role, Wire
 
-#: For one question to a solver, and for all about one problem.
+#: Time limits for one question to a solver, and for all questions about one problem.
 LIMIT_S, PROBLEM_LIMIT_S = 30.0, 120.0
-#: The files hold more digits than ours do, and their optima come from another solver.
+#: Tolerance, because the files hold more digits than ours and optima come from another solver.
 AGREEMENT = 1e-4
 
 Subset = Literal["irreducible", "reducible", "feasible", "unknown"]
 
 
 class CheckClock:
-    """The time that one problem has."""
+    """The time limit of a problem."""
 
     def __init__(self) -> None:
         self._ends = time.monotonic() + PROBLEM_LIMIT_S
 
     def left(self) -> float:
-        """Seconds for the next question. Raises: TimedOut where there are none."""
+        """Return the seconds for the next question. Raises: TimedOut if none are left."""
         left = self._ends - time.monotonic()
         if left <= 0:
             raise TimedOut(f"one problem takes more than {PROBLEM_LIMIT_S:g} s")
@@ -42,12 +42,12 @@ class CheckClock:
 
 
 class Checked(Wire):
-    """A problem's instance, and which of its claims hold.
+    """A problem's instance, and the findings about its claims.
 
-    It is sound where `faults` is empty; there is an instance of every problem that could be made
-    one, unsound ones included. `published_iis` is what the published subset is: `unknown` where it
-    names what is not in the model, or no solver could tell in time. `single_fix` is whether one
-    edit of several is enough to give the optimum back.
+    The problem is sound if `faults` is empty. Unsound problems have an instance too, if possible.
+    `published_iis` is the kind of the published subset: `unknown` if it names a row or column not
+    in the model, or if no solver decided in time. `single_fix` is true if one edit of several is
+    enough to restore the optimum.
     """
 
     problem_id: str
@@ -69,10 +69,10 @@ class Checked(Wire):
 
 
 def check(folder: Path, problem: PublishedProblem, name: str) -> Checked:
-    """Make an instance of `problem` under neutral names, and try its claims.
+    """Make an instance of `problem` under neutral names, and return it with the checked claims.
 
-    `name` is the set's: ids of problems are used again in other sets. Rows and columns are
-    shuffled by the problem's id. What goes against a claim is a fault; no fault is raised.
+    `name` is the set's name, because different sets use the same ids of problems. Rows and columns
+    are shuffled by the problem's id. A broken claim is listed in `faults`, not raised.
     """
     found = Checked(
         problem_id=problem.problem_id,
@@ -125,7 +125,7 @@ def _repaired(
     if not is_irreducible(disguised.broken, subset.rows, subset.bounds, clock.left()):
         found = _at_fault(found, "no subset is proved to be irreducible")
     instance = _instance(problem, disguised, subset, name, clock)
-    to_task(instance, Role.TEST)  # raises where the prompt would tell what is wrong
+    to_task(instance, Role.TEST)  # raises if the prompt would reveal the mistake
     return found.model_copy(update={"instance": instance})
 
 
@@ -167,7 +167,7 @@ def _is_optimum(best: SolveOutcome, problem: PublishedProblem) -> bool:
 def _one_is_enough(
     fix: tuple[Edit, ...], broken: OptimizationModel, problem: PublishedProblem, clock: CheckClock
 ) -> bool:
-    """Whether one of several edits alone gives the stated optimum."""
+    """Return True if a single edit of several gives the stated optimum."""
     return len(fix) > 1 and any(
         _is_optimum(solve(apply((edit,), broken), clock.left()), problem) for edit in fix
     )

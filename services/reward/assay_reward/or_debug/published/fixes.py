@@ -1,4 +1,4 @@
-"""The sentences in which published sets say how a model is repaired."""
+"""Parsing of the sentences about repairs in published sets."""
 
 import math
 import re
@@ -11,16 +11,16 @@ from assay_reward.or_debug.models.model import Column, ModelRow, OptimizationMod
 from assay_shared.errors import InvalidInput
 
 NUMBER = r"[+-]?(?:\d+\.?\d*(?:[eE][+-]?\d{1,3})?|inf)"
-#: Solvers write no bound as a number from here on.
+#: Solvers write a missing bound as a number of at least this size.
 INFINITE = 1e20
 
 Read = Callable[[re.Match[str], OptimizationModel], tuple[Edit, ...]]
 
 
 def read_fix(text: str, model: OptimizationModel) -> tuple[Edit, ...]:
-    """The edits that a sentence asks for.
+    """Return the edits described by a sentence.
 
-    Raises: InvalidInput for one of an unknown form, or about what `model` has not.
+    Raises: InvalidInput for an unknown form, or for rows and columns missing in `model`.
     """
     for form, read in FORMS:
         if match := form.fullmatch(text):
@@ -50,7 +50,7 @@ def _rescaled(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...
     column, row = model.column(match[1]), model.row(match[2])
     amount = _bound(match[3])
     if not math.isfinite(amount) or amount == 0:
-        raise InvalidInput(f"{amount} is no coefficient", field="ground_truth_fix")
+        raise InvalidInput(f"{amount} is not a coefficient", field="ground_truth_fix")
     terms = row.coefficients | {column.name: amount}
     return (SetRow(row=row.model_copy(update={"coefficients": terms})),)
 
@@ -64,7 +64,7 @@ def _dropped(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]
 
 
 def _bounded(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
-    """The last two groups are the side and its value."""
+    """Return the edit of a bound; the last two groups are its side and its value."""
     side = {"LB": "lower", "UB": "upper"}[match[2]]
     return (_set(model.column(match[1]), {side: _bound(match[3])}),)
 
@@ -72,7 +72,7 @@ def _bounded(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]
 def _widened(match: re.Match[str], model: OptimizationModel) -> tuple[Edit, ...]:
     row = model.row(match[1])
     if row.sense not in ("<=", ">="):
-        raise InvalidInput(f"row {row.name} has not one side", field="ground_truth_fix")
+        raise InvalidInput(f"row {row.name} must have exactly one side", field="ground_truth_fix")
     side = "upper" if row.sense == "<=" else "lower"
     changed = row.model_dump() | {side: _bound(match[2])}
     return (SetRow(row=ModelRow.model_validate(changed)),)

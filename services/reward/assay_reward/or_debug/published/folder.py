@@ -1,4 +1,4 @@
-"""A published set written as a benchmark, with its unsound problems left out and named."""
+"""Import of a published set as a benchmark; unsound problems are left out and named."""
 
 import hashlib
 import re
@@ -20,7 +20,7 @@ BATCH = 10
 
 
 class Claims(Wire):
-    """Of how many problems of a type each claim holds. `num_sound` are in the benchmark."""
+    """The number of problems of a type for each true claim. `num_sound` are in the benchmark."""
 
     error_type: str
     num_problems: int
@@ -29,16 +29,16 @@ class Claims(Wire):
     num_fix_read: int
     num_feasible_after: int
     num_restored: int
-    #: Published subsets that are irreducible. Of the others the number by kind.
+    #: Number of irreducible published subsets, and of other subsets by kind.
     num_iis_irreducible: int
     other_subsets: dict[str, int]
-    #: Fixes of several edits of which one alone gives the stated optimum.
+    #: Number of fixes with several edits, though one edit alone gives the stated optimum.
     num_single_fix: int
     num_sound: int
 
 
 class Imported(Wire):
-    """The manifest: from what the benchmark was made, and what was left out, by problem."""
+    """The manifest: the source of the benchmark, and the reasons for leaving out problems."""
 
     source: str
     source_digest: str
@@ -58,7 +58,7 @@ class Imported(Wire):
 
 @dataclass(frozen=True)
 class ConversionOrder:
-    """What to import. Tasks get `role`; where it is null, those of a cell are shared among all."""
+    """An order for an import. Tasks get `role`; without it, each cell is split among all roles."""
 
     source: Path
     role: Role | None = Role.TEST
@@ -72,12 +72,12 @@ OnProgress = Callable[[int, int], None]
 
 
 def import_set(output: Path, order: ConversionOrder, on_progress: OnProgress) -> Imported:
-    """Check every problem of a published set, and write the sound ones to `output`.
+    """Check every problem of a published set, and write the sound problems to `output`.
 
-    `on_progress` gets the number of problems done and of all.
+    `on_progress` gets the number of finished problems and the number of all problems.
 
-    Raises: DatasetError for what is no published set, or has no sound problem; InvalidInput for an
-    output that has something in it.
+    Raises: DatasetError for a source other than a published set, or without a sound problem;
+    InvalidInput for an output with content.
     """
     source = folder_of(order.source)
     problems = read_problems(source)
@@ -113,7 +113,7 @@ def import_set(output: Path, order: ConversionOrder, on_progress: OnProgress) ->
 def check_set(
     source: Path, problems: Sequence[PublishedProblem], num_processes: int, on_progress: OnProgress
 ) -> list[Checked]:
-    """Every problem of the set in `source` with its instance and findings, in order."""
+    """Return every problem of the set in `source` with its instance and findings, in order."""
     name = set_name(source)
     found = []
     with pool(num_processes) as workers:
@@ -125,12 +125,12 @@ def check_set(
 
 
 def set_name(source: Path) -> str:
-    """The folder's name as part of an id."""
+    """Return the folder's name, made fit for an id."""
     return re.sub(r"[^A-Za-z0-9_]+", "_", source.resolve().name).strip("_")[:60] or "set"
 
 
 def claims_of(found: Iterable[Checked]) -> tuple[Claims, ...]:
-    """The findings counted, by error type."""
+    """Return the counted findings by error type."""
     by_type: dict[str, list[Checked]] = {}
     for one in found:
         by_type.setdefault(one.error_type, []).append(one)
@@ -156,7 +156,7 @@ def _claims(error_type: str, found: Sequence[Checked]) -> Claims:
 
 
 def _by_cell(instances: Iterable[Instance]) -> list[list[Instance]]:
-    """The instances of each error type and difficulty, easy ones first."""
+    """Return the instances of each error type and difficulty, easy instances first."""
     cells: dict[tuple[str, int], list[Instance]] = {}
     for one in instances:
         key = (one.error_type, DIFFICULTIES.index(one.difficulty))

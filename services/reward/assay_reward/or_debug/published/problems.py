@@ -1,4 +1,4 @@
-"""A published `dataset.json`: what is read of it, and what a caller may give by mistake."""
+"""A published `dataset.json`: its entries, and errors for wrong paths."""
 
 import json
 from collections import Counter
@@ -16,15 +16,15 @@ MAX_BYTES = 64 * 2**20
 MAX_FIX = 4_000
 SHAPE = "a published set is a folder of dataset.json and the MPS files that it names"
 
-#: Becomes a file's name.
+#: Used as a file name.
 Identifier = Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9_.-]{0,99}$")]
 ErrorType = Literal["A", "B", "C", "D", "E", "F", "G", "H", "I"]
 
 
 class PublishedProblem(BaseModel):
-    """An entry: its model, and what is claimed of it.
+    """An entry: a model, and the claims about it.
 
-    `problem_nl` and `error_description` are never read: they say what is wrong.
+    `problem_nl` and `error_description` are never read, because they reveal the mistake.
     """
 
     problem_id: Identifier
@@ -34,21 +34,21 @@ class PublishedProblem(BaseModel):
     original_objective: FiniteFloat
     difficulty: Difficulty
     problem_type: Literal["lp", "mip"]
-    #: What is said to be an irreducible infeasible subset; a column stands for both its bounds.
+    #: The claimed irreducible infeasible subset; a column stands for both its bounds.
     iis_constraints: tuple[str, ...] = ()
     iis_bounds: tuple[str, ...] = ()
 
 
 class Problems(BaseModel):
-    """A `dataset.json`."""
+    """The content of a `dataset.json`."""
 
     problems: list[PublishedProblem] = Field(min_length=1)
 
 
 def folder_of(given: Path) -> Path:
-    """The folder of a published set, of which its dataset.json may be given as well.
+    """Return the folder of a published set, from the folder or from its dataset.json.
 
-    Raises: DatasetError that says what was given instead.
+    Raises: DatasetError with a description of the wrong path.
     """
     if not given.exists():
         raise DatasetError("no such file or folder", field=str(given), hint=SHAPE)
@@ -71,9 +71,9 @@ def folder_of(given: Path) -> Path:
 
 
 def read_problems(folder: Path) -> list[PublishedProblem]:
-    """The entries of a set, each with a model file that is there.
+    """Return the entries of a set; all their model files exist.
 
-    Raises: DatasetError with the field, or the files that are missing.
+    Raises: DatasetError with the wrong field, or the missing files.
     """
     path = folder / DATASET
     try:
@@ -84,19 +84,19 @@ def read_problems(folder: Path) -> list[PublishedProblem]:
         raise DatasetError(f"{where}: {first['msg']}", field=str(path)) from None
     counts = Counter(problem.problem_id for problem in problems)
     if twice := [name for name, count in counts.items() if count > 1]:
-        raise DatasetError(f"problem ids stand twice: {', '.join(twice[:5])}", field=str(path))
+        raise DatasetError(f"duplicate problem ids: {', '.join(twice[:5])}", field=str(path))
     for problem in problems:
         _check_within(folder, problem, path)
     missing = [one.model_file for one in problems if not (folder / one.model_file).is_file()]
     if missing:
         told = f"{len(missing)} of {len(problems)} MPS files are missing"
-        hint = "they are looked for beside dataset.json"
+        hint = "they must be in the folder of dataset.json"
         raise DatasetError(f"{told}, such as {missing[0]}", field=str(folder), hint=hint)
     return problems
 
 
 def _check_within(folder: Path, problem: PublishedProblem, path: Path) -> None:
-    """Raises: DatasetError for a model file outside the folder, or of another format."""
+    """Raise DatasetError for a model file outside the folder, or of another format."""
     file = Path(problem.model_file)
     if file.is_absolute() or ".." in file.parts or file.suffix.lower() != ".mps":
         told = f"model_file of {problem.problem_id} is {problem.model_file[:80]!r}"

@@ -115,12 +115,12 @@ def changed(old: str, new: str) -> bytes:
 
 #: What a solver would read as another model, or not at all, and what is told of it.
 HOSTILE = {
-    "a bound of nan": (changed("x 5", "x nan"), "m.mps:13: 'nan' is no number"),
-    "a coefficient of nan": (changed("x c2 1", "x c2 nan"), "'nan' is no number"),
-    "a side of nan": (changed("c2 10", "c2 nan"), "'nan' is no number"),
+    "a bound of nan": (changed("x 5", "x nan"), "m.mps:13: 'nan' is not a number"),
+    "a coefficient of nan": (changed("x c2 1", "x c2 nan"), "'nan' is not a number"),
+    "a side of nan": (changed("c2 10", "c2 nan"), "'nan' is not a number"),
     "an infinite coefficient": (changed("x c2 1", "x c2 1e400"), "greater than 1e"),
-    "a number with a tail": (changed("x 5", "x 5abc"), "'5abc' is no number"),
-    "a decimal comma": (changed("x 5", "x 5,5"), "'5,5' is no number"),
+    "a number with a tail": (changed("x 5", "x 5abc"), "'5abc' is not a number"),
+    "a decimal comma": (changed("x 5", "x 5,5"), "'5,5' is not a number"),
     "a row twice": (changed(" G c2", " G c2\n G c2"), 'same name "c2"'),
     "a column in two places": (changed("RHS\n", "    x c1 3\nRHS\n"), 'same name "x"|duplicate'),
     "a coefficient twice": (changed("x c2 1", "x c2 1 c2 3"), "duplicate nonzero"),
@@ -134,8 +134,8 @@ HOSTILE = {
     "a constant": (changed("RHS c1 4", "RHS OBJ 4 c1 4"), "has a constant"),
     "half of it": (PLAIN[:60].encode(), "no ENDATA"),
     "zero bytes": (changed("x 5", "x\0 5"), "zero bytes"),
-    "a name that is no word": (changed("x", "x[1]"), "the name 'x\\[1\\]' is no word"),
-    "a very long name": (changed("c1", "c" * 5000), "is no word"),
+    "a name that is no word": (changed("x", "x[1]"), "the name 'x\\[1\\]' is not a word"),
+    "a very long name": (changed("c1", "c" * 5000), "is not a word"),
     "a binary": (bytes(range(256)) * 400, "ASCII text"),
     "gzip": (b"\x1f\x8b\x08" + bytes(50), "gunzip it"),
     "a web page": (b"<html><body>404</body></html>", "not MPS"),

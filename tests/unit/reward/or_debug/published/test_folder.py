@@ -277,7 +277,7 @@ MISTAKES: dict[str, tuple[Callable[[Path], Path], str]] = {
     "our own form": (lambda at: text(at, '{"instances": []}'), "our own form"),
     "no problems": (lambda at: set_of(at), "problems: List should have at least 1 item"),
     "no files": (lambda at: set_of(at, ONE), "1 of 1 MPS files are missing, such as models/p.mps"),
-    "twice": (lambda at: set_of(at, ONE, ONE), "problem ids stand twice: p"),
+    "twice": (lambda at: set_of(at, ONE, ONE), "duplicate problem ids: p"),
     "type J": (lambda at: set_of(at, ONE | {"error_type": "J"}), "problems.0.error_type"),
     "outside": (lambda at: set_of(at, ONE | {"model_file": "../p.mps"}), "model_file of p"),
     "absolute": (lambda at: set_of(at, ONE | {"model_file": "/etc/p.mps"}), "model_file of p"),
