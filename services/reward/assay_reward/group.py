@@ -76,6 +76,8 @@ class GroupScore:
         self._efforts = {component.label: Effort() for component in rubric.components}
         self._at_once: dict[str, float] = {}
         self._rewards: dict[int, Reward] = {}
+        #: Rewards by their measurements: most answers of a group have the same.
+        self._combined: dict[tuple[Found, ...], Reward] = {}
         #: The longest `retry_after_s` among the errors of this group.
         self.retry_after_s = 0.0
         #: Number of answers too hard to measure, by component.
@@ -140,11 +142,19 @@ class GroupScore:
             started = [self._start(component, index) for component in self._rubric.counted]
             found = [one for one in started if isinstance(one, Measurement | Failure)]
             if len(found) == len(started):
-                self._settle(index, combine(self._rubric, found))
+                self._settle(index, self._combine(tuple(found)))
             else:
                 waiting.append(self._finish(index, started))
         if waiting:
             await gather(waiting)
+
+    def _combine(self, measured: tuple[Found, ...]) -> Reward:
+        if any(isinstance(one, Failure) for one in measured):
+            return combine(self._rubric, measured)
+        reward = self._combined.get(measured)
+        if reward is None:
+            reward = self._combined[measured] = combine(self._rubric, measured)
+        return reward
 
     async def _finish(self, index: int, started: list[Found | Waiting]) -> None:
         waiting = [one for one in started if not isinstance(one, Measurement | Failure)]

@@ -8,6 +8,7 @@ who did not come".
 
 import re
 from collections.abc import Callable, Iterator
+from functools import lru_cache
 
 from assay_shared.answers.clauses import (
     CLAUSE_MARKS,
@@ -59,6 +60,8 @@ _NEAR_CHARS = 24
 _NEAR = 4
 #: So many sentences behind an answer "that" may still mean it.
 _MAX_POINTED = 2
+#: Most answers share a few sentences such as "The answer is": verdicts on short ones are cached.
+_MAX_KEPT = 100
 #: Where a sentence ends; a full stop inside of a number ends none.
 _SENTENCE_END = re.compile(r"[.!?…](?=[\s*_\"'$)}\\]|\Z)[?!]?|[。！？]|\n")
 #: Marks around an answer that belong to it and to no word.
@@ -97,6 +100,11 @@ def is_denied_before(text: str, start: int) -> bool:
     if "\n" in before[len(lead) :] and not _OPEN_LINE.search(lead):
         return False
     sentence = _SENTENCE_END.split(lead)[-1]
+    return _short_denial(sentence) if len(sentence) <= _MAX_KEPT else _is_denial(sentence)
+
+
+def _is_denial(sentence: str) -> bool:
+    """Return True if a sentence that leads to an answer denies, doubts or only reports it."""
     if sentence.endswith("="):
         sentence = _NAME.sub("", sentence)
     if "," in sentence:
@@ -109,6 +117,9 @@ def is_denied_before(text: str, start: int) -> bool:
     if tokens and tokens[0] in HEDGES and _CONTRASTS.isdisjoint(tokens):
         return True
     return _leads_to_denial(tokens) or takes_back(tokens)
+
+
+_short_denial = lru_cache(maxsize=4096)(_is_denial)
 
 
 def _leads_to_denial(tokens: list[str]) -> bool:
