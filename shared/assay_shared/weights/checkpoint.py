@@ -24,21 +24,6 @@ _CONVERT = "pickles are not read: `assay inference convert` makes safetensors of
 #: An index has some 100 bytes for each tensor.
 _MAX_INDEX_BYTES = 64 * 2**20
 _MAX_THREADS = 32
-#: torch's types by the names that safetensors files have for them.
-DTYPES = {
-    "F64": "float64",
-    "F32": "float32",
-    "BF16": "bfloat16",
-    "F16": "float16",
-    "F8_E4M3": "float8_e4m3fn",
-    "F8_E5M2": "float8_e5m2",
-    "I64": "int64",
-    "I32": "int32",
-    "I16": "int16",
-    "I8": "int8",
-    "U8": "uint8",
-    "BOOL": "bool",
-}
 
 
 def weight_files(folder: Path) -> list[Path]:

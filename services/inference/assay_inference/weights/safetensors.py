@@ -1,8 +1,6 @@
 """Reading of safetensors files: the tensors in their headers, single entries, and checks."""
 
-import json
 import math
-import struct
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -13,25 +11,11 @@ import numpy as np
 import numpy.typing as npt
 
 from assay_shared.errors import WeightsRefused
-from assay_shared.weights.checkpoint import DTYPES, weight_files
+from assay_shared.weights.checkpoint import weight_files
+from assay_shared.weights.safetensors import DTYPES, TensorHeader, read_header
 
 Float32s = npt.NDArray[np.float32]
 
-_MAX_HEADER_BYTES = 100 * 2**20
-_ITEM_BYTES = {
-    "F64": 8,
-    "F32": 4,
-    "F16": 2,
-    "BF16": 2,
-    "F8_E4M3": 1,
-    "F8_E5M2": 1,
-    "I64": 8,
-    "I32": 4,
-    "I16": 2,
-    "I8": 1,
-    "U8": 1,
-    "BOOL": 1,
-}
 #: Mask of the bits that are all set in an infinity and in a NaN (IEEE 754); for float8_e4m3fn
 #: (arXiv 2209.05433) only in a NaN.
 _NOT_FINITE: Mapping[str, np.unsignedinteger[Any]] = {
@@ -50,17 +34,10 @@ _NAMES = {"F32": "float32", "F16": "float16", "BF16": "bfloat16"}
 
 
 @dataclass(frozen=True)
-class Tensor:
-    """A tensor in a file: `start` is the offset of its first byte."""
+class Tensor(TensorHeader):
+    """A tensor in the file `file`."""
 
     file: Path
-    dtype: str
-    shape: tuple[int, ...]
-    start: int
-
-    @property
-    def num_bytes(self) -> int:
-        return math.prod(self.shape) * _ITEM_BYTES.get(self.dtype, 0)
 
     def stored_as(self, name: str) -> tuple[str, str, int, str, tuple[int, ...]]:
         """Return the facts a worker needs to read the tensor: name, file, offset, type, shape."""
@@ -104,7 +81,8 @@ def read_layout(folder: Path) -> dict[str, Tensor]:
     """
     found: dict[str, Tensor] = {}
     for file in weight_files(folder):
-        found |= _tensors(file)
+        for name, stored in read_header(file).items():
+            found[name] = Tensor(stored.dtype, stored.shape, stored.start, file)
     return found
 
 
@@ -180,32 +158,3 @@ def _bfloat16(values: Float32s) -> npt.NDArray[np.uint16]:
     bits = values.view(np.uint32)
     bits = bits + 0x7FFF + ((bits >> 16) & 1)
     return (bits >> 16).astype(np.uint16)
-
-
-def _tensors(file: Path) -> dict[str, Tensor]:
-    size = file.stat().st_size
-    with file.open("rb") as content:
-        head = content.read(8)
-        length = struct.unpack("<Q", head)[0] if len(head) == 8 else size
-        if length > min(size - 8, _MAX_HEADER_BYTES):
-            raise WeightsRefused(f"{file} is cut off or is not a safetensors file")
-        try:
-            header = json.loads(content.read(length))
-            return {
-                name: _tensor(file, fields, 8 + length, size)
-                for name, fields in header.items()
-                if name != "__metadata__"
-            }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise WeightsRefused(f"{file} has a header that cannot be read: {error}") from error
-
-
-def _tensor(file: Path, fields: Mapping[str, Any], start: int, size: int) -> Tensor:
-    first, last = fields["data_offsets"]
-    shape, dtype = tuple(fields["shape"]), str(fields["dtype"])
-    num_bytes = math.prod(shape) * _ITEM_BYTES.get(dtype, 0)
-    if start + last > size:
-        raise WeightsRefused(f"{file} is cut off: it has {size} bytes, and needs {start + last}")
-    if dtype in _ITEM_BYTES and last - first != num_bytes:
-        raise WeightsRefused(f"{file} gives {last - first} bytes to {dtype} {list(shape)}")
-    return Tensor(file, dtype, shape, start + first)

@@ -7,11 +7,9 @@ The format: the header's length in 8 bytes, the header as JSON, the tensors' byt
 
 import hashlib
 import json
-import struct
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Any
 
 import torch
 from huggingface_hub import split_torch_state_dict_into_shards
@@ -19,7 +17,7 @@ from transformers import PreTrainedModel
 from transformers.core_model_loading import revert_weight_conversion
 
 from assay_shared.errors import InvalidInput
-from assay_shared.weights.checkpoint import DTYPES
+from assay_shared.weights.safetensors import DTYPES, write_header
 
 _SHARD_SIZE = "500MB"
 _MAX_THREADS = 32
@@ -76,21 +74,10 @@ def _write(file: Path, names: list[str], tensors: Mapping[str, torch.Tensor]) ->
 
 def _pieces(tensors: Mapping[str, torch.Tensor]) -> Iterator[memoryview | bytes]:
     """A file's bytes, in order."""
-    header: dict[str, Any] = {"__metadata__": {"format": "pt"}}
-    begin = 0
     for name, tensor in tensors.items():
         if tensor.dtype not in _NAMES:
             raise InvalidInput(f"{name}: safetensors keeps no {tensor.dtype}")
-        end = begin + tensor.nbytes
-        header[name] = {
-            "dtype": _NAMES[tensor.dtype],
-            "shape": list(tensor.shape),
-            "data_offsets": [begin, end],
-        }
-        begin = end
-    text = json.dumps(header, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)
-    yield struct.pack("<Q", len(text)) + text
+    yield write_header({n: (_NAMES[t.dtype], tuple(t.shape)) for n, t in tensors.items()})
     for tensor in tensors.values():
         yield from _bytes_of(tensor)
 
