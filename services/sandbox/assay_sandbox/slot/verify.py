@@ -91,7 +91,7 @@ class Baseline:
 
 
 def forget_handlers() -> None:
-    """Remove all signal handlers and blocks: a program of the same user may send any signal."""
+    """Reset all handlers and unblock all signals: a program of the same user may send any."""
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)

@@ -167,9 +167,9 @@ def _entries(folder: str, prefix: str) -> Iterator[os.DirEntry[str]]:
 def make_work(path: str, owner: int | None) -> str:
     """Make the empty work folder of a slot without namespaces; return its path.
 
-    `owner` is the user of the slot's programs, or None if they have this process's user. The owner
-    may not change the folder itself. An old folder stays until the end if it cannot be emptied: the
-    slot gets another folder.
+    `owner` is the user of the slot's programs, or None if they have this process's user. An owner's
+    programs may not change the folder itself. An old folder stays until the end if it cannot be
+    emptied: the slot gets another folder.
     """
     for attempt in range(_MAX_WORK_FOLDERS):
         candidate = f"{path}.{attempt}" if attempt else path

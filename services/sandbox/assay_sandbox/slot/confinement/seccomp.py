@@ -102,7 +102,7 @@ def for_this_machine(rules: Rules) -> bytes:
 
 
 def for_programs() -> bytes:
-    """Return the filter to put on over a filter with `namespaces`, once no more are needed.
+    """Return the filter to put on over a filter with `namespaces`, in a process needing no more.
 
     Kept small, since it is put on for each program.
     """

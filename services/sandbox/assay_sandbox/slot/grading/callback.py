@@ -20,7 +20,7 @@ def look(function: types.FunctionType) -> tuple[Any, ...]:
 
 
 def stand_in(call: Callable[..., Any], seen: tuple[Any, ...] | None) -> Callable[..., Any]:
-    """Return a function with the look `seen`, to hand its arguments on to `call`."""
+    """Return a function with the look `seen`. The function hands its arguments on to `call`."""
     if seen is None:
         return call
     name, qualified_name, text, variables, counts, (defaults, keyword_defaults) = seen

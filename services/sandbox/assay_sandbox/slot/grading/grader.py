@@ -164,7 +164,7 @@ class Grader:
         return "passed", ""
 
     def _refuse_shared_name(self, error: Exception) -> None:
-        """Refuse to grade if a NameError names a test code's name: the program may have used it."""
+        """Refuse to grade if a NameError is about a name of the test code: the program may use it."""
         if isinstance(error, NameError) and error.args:
             text = str(error.args[0])
             if any(f"'{name}'" in text for name in self._names):

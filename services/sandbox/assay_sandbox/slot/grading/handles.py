@@ -162,7 +162,7 @@ class Facts:
         self.number = number
         self.kind = kind
         self.type_name = type_name
-        #: Name of the attribute it was read from.
+        #: Name of the attribute it was read as.
         self.name = ""
 
     def refuse(self, reason: str, *, by_test: bool = False) -> NoReturn:

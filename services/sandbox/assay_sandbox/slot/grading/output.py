@@ -78,9 +78,10 @@ def _special(text: str) -> str:
 
 
 def _close(got: str, expected: str, tolerance: Decimal) -> bool:
-    """Return True if two numbers are close; in decimal, without tolerance, whole numbers are equal.
+    """Return True if two numbers are close.
 
-    An infinity is close to itself only, and NaN to NaN.
+    The comparison is decimal: without tolerance, whole numbers of any size must be the same. An
+    infinity is close to itself only, and NaN to NaN.
     """
     numbers = _finite(got, expected)
     if numbers is None:

@@ -189,7 +189,9 @@ class ProgramSide:
         try:
             raise error
         finally:
-            if context is not None:  # else it stays the test code's, as in a single process
+            if (
+                context is not None
+            ):  # else the test code's own context stays, as in a single process
                 error.__context__ = context
             error.__suppress_context__ = is_suppressed
 
@@ -249,7 +251,7 @@ class ProgramSide:
         return len(self._callbacks) - 1
 
     def _look(self, function: Any) -> tuple[Any, ...] | None:
-        """Return a function's look to a program without a call, or None for another callable."""
+        """Return a function's look for the program, see `callback`; None for other callables."""
         if type(function) is not types.FunctionType:
             return None
         if function.__dict__:

@@ -49,7 +49,7 @@ class CannotEncode(Exception):
 
 
 class CannotGrade(BaseException):
-    """A question for the program's process alone, with an answer to decide a verdict."""
+    """A question only the program's process could answer, and its answer would decide a verdict."""
 
 
 class MalformedMessage(Exception):

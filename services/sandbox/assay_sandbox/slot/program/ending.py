@@ -111,7 +111,10 @@ def own_frames(error: BaseException) -> TracebackType | None:
 
 
 def exit_status(error: SystemExit) -> int:
-    """Return the status of sys.exit(code): a number, or 0 for None. Show anything else: 1."""
+    """Return the exit status of sys.exit(code): 0 for None, and a number for itself.
+
+    Any other code is shown, and its status is 1.
+    """
     code = error.code
     if code is None:
         return 0

@@ -197,7 +197,7 @@ class ProgramOutcome:
 def load(text: bytes, path: str, names: dict[str, Any], *, may_exit: bool = True) -> ProgramOutcome:
     """Run a program's text as `__main__`; return its outcome.
 
-    Uncaught exceptions are shown as the interpreter does. Without `may_exit`, SystemExit is a crash
+    Uncaught exceptions are shown as by the interpreter. Without `may_exit`, SystemExit is a crash
     as well: nothing could run after it.
     """
     try:
