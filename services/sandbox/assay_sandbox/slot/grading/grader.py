@@ -164,7 +164,7 @@ class Grader:
         return "passed", ""
 
     def _refuse_shared_name(self, error: Exception) -> None:
-        """Refuse to grade if a NameError is about a name of the test code: the program may use it."""
+        """Refuse to grade on a NameError about a test code name: the program may use this name."""
         if isinstance(error, NameError) and error.args:
             text = str(error.args[0])
             if any(f"'{name}'" in text for name in self._names):

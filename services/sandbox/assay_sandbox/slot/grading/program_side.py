@@ -189,9 +189,7 @@ class ProgramSide:
         try:
             raise error
         finally:
-            if (
-                context is not None
-            ):  # else the test code's own context stays, as in a single process
+            if context is not None:  # else the test code's context stays, as in a single process
                 error.__context__ = context
             error.__suppress_context__ = is_suppressed
 
