@@ -1,1 +1,1 @@
-"""What runs beside and inside the slots. Standard library only: no package of ours is in there."""
+"""The processes around and inside the slots. Standard library only: our packages are not there."""

@@ -1,5 +1,7 @@
-"""Builds slots and hands their sockets to the server. A small process of its own, started clean:
-what it forks has no thread, no secret and no open file of the server in it.
+"""The daemon: builds slots and hands their sockets to the server.
+
+A small separate process, started clean: its forks have no thread, no secret and no open file of the
+server.
 """
 
 import json
@@ -15,15 +17,15 @@ from assay_sandbox.slot.accounting import tree
 from assay_sandbox.slot.confinement import cgroup, kernel, landlock, root, seccomp
 from assay_sandbox.slot.confinement.rights import Rights
 
-#: The one level without namespaces.
+#: The only isolation level without namespaces.
 FALLBACK = "fallback"
 _READY_TIMEOUT_S = 20.0
-#: For a slot without namespaces to end its program, once the server has closed its socket.
+#: Time for a slot without namespaces to end its program, after the server has closed its socket.
 _LEAVE_TIMEOUT_S = 1.0
 _MESSAGE_BYTES = 4096
-#: Whatever the service's is: slots' users must be able to read what is shown to them.
+#: Replaces the service's umask: slots' users must be able to read the files shown to them.
 _UMASK = 0o022
-#: By every Python interpreter.
+#: Signals ignored by every Python interpreter.
 _IGNORED = frozenset({signal.SIGPIPE, signal.SIGXFSZ})
 _ALL_NAMESPACES = (
     kernel.CLONE_NEWUSER
@@ -34,34 +36,34 @@ _ALL_NAMESPACES = (
     | kernel.CLONE_NEWUTS
     | kernel.CLONE_NEWCGROUP
 )
-#: Inside a slot that has two users: its first process, and its programs.
+#: Ids inside a slot with two users: the slot's first process, and its programs.
 _SLOT_UID, _PROGRAM_UID = 0, 1000
-#: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID and SYS_ADMIN: what a first process needs to
-#: become its user, to kill it, to clean up after it, and to make namespaces for one program.
+#: CHOWN, DAC_OVERRIDE, FOWNER, KILL, SETGID, SETUID and SYS_ADMIN: a first process needs them to
+#: become its programs' user, to kill and clean up after programs, and to make their namespaces.
 _KEPT_CAPABILITIES = frozenset({0, 1, 3, 5, 6, 7, 21})
 
 
 @dataclass(frozen=True)
 class SlotConfig:
-    """What the server wants.
+    """The server's settings for all slots.
 
-    Each slot takes two users from `first_uid` on; without it, all have the daemon's own.
+    Each slot takes two users from `first_uid` up; without it, all slots have the daemon's own user.
     """
 
     isolation: str
     first_uid: int | None
     readable: list[str]
     writable_bytes: int
-    #: Where the root of slots is mounted, or else their folders are; the server's to remove.
+    #: Mount point of the slots' root, or else the folder of their folders. The server removes it.
     folder: str
-    #: Where programs look for commands.
+    #: Search path of programs for commands.
     path: str
-    #: The virtual environment that programs' interpreter has; in slots it may be elsewhere.
+    #: Virtual environment of the programs' interpreter; it may have another path in slots.
     python_home: str
-    #: What is imported already when a program begins, and the folder where it is.
+    #: Modules imported before a program begins, and the folder to import them from.
     imported: list[str]
     packages: str
-    #: Whether a program may speak TCP and UDP to itself, in a network of its own.
+    #: True if a program may speak TCP and UDP to itself, in its own network.
     loopback: bool = False
 
     @property
@@ -70,22 +72,22 @@ class SlotConfig:
 
     @property
     def own_python_home(self) -> str:
-        """Where programs find their interpreter's folder."""
+        """Folder of the interpreter, as seen by programs."""
         return root.PYTHON if self.has_namespaces else self.python_home
 
     @property
     def own_packages(self) -> str:
-        """Where programs find the folder of packages."""
+        """Folder of packages, as seen by programs."""
         return root.place_of(self.packages) if self.has_namespaces else self.packages
 
     def users(self, slot: int) -> tuple[int, int]:
-        """On the host: the slot's own, and its programs'."""
+        """Return two user ids on the host: the slot's own, and its programs'."""
         assert self.first_uid is not None
         return self.first_uid + 2 * slot, self.first_uid + 2 * slot + 1
 
 
 class Daemon:
-    """The slots of one server, by number."""
+    """The slots of a server, by number."""
 
     def __init__(self, server: socket.socket, config: SlotConfig) -> None:
         self._server = server
@@ -95,7 +97,7 @@ class Daemon:
         self._cgroup_parent = cgroup.find_parent()
         self._events_fd = cgroup.open_own_events() if self._cgroup_parent is None else None
         rules = seccomp.Rules(
-            # Elsewhere the names of the whole host's sockets could be reached.
+            # Without namespaces, programs could reach the names of all sockets of the host.
             local_sockets=config.has_namespaces,
             loopback=config.loopback,
             memory_files=self._cgroup_parent is not None,
@@ -106,9 +108,9 @@ class Daemon:
         self._folder = config.folder
 
     def open(self) -> None:
-        """Put the root folder of slots together, in a mount namespace of the daemon's own."""
+        """Build the root folder of slots, in the daemon's own mount namespace."""
         if not self.config.has_namespaces:
-            kernel.adopt_orphans()  # what a slot leaves whose first process was killed
+            kernel.adopt_orphans()  # processes left by a slot with a killed first process
             return
         if self.config.first_uid is not None:
             kernel.unshare(kernel.CLONE_NEWNS)
@@ -119,7 +121,7 @@ class Daemon:
         root.build(self._folder, self.config.readable, self.config.python_home)
 
     def serve(self) -> None:
-        """Make and end the slots that are asked for until the server is gone."""
+        """Make and end slots at the server's request, until the server is gone."""
         while message := self._next_message():
             request = json.loads(message)
             number = int(request["number"])
@@ -157,7 +159,7 @@ class Daemon:
             group.close()
 
     def _end_orphans(self) -> None:
-        """End what an ended slot has left: without namespaces, this process is its parent now."""
+        """End processes left by an ended slot: without namespaces, this process is their parent."""
         slots = set(self._pids.values())
         deadline = time.monotonic() + _LEAVE_TIMEOUT_S
         while time.monotonic() < deadline:
@@ -203,7 +205,7 @@ class Daemon:
         _map_ids(pid, users, users, deny_groups=False)
 
     def _be_slot(self, number: int, server: socket.socket, gate: int) -> None:
-        """In the child: become a slot once the ids are mapped. Does not return."""
+        """Become a slot once the ids are mapped. Runs in the child, and does not return."""
         try:
             os.read(gate, 1)
             kernel.die_first()  # before the user changes, and /proc with it
@@ -271,8 +273,9 @@ class Daemon:
 def _map_ids(
     pid: int, users: dict[int, int], groups: dict[int, int], *, deny_groups: bool = True
 ) -> None:
-    """Say which ids inside a user namespace are which outside. One may map no more than oneself
-    without privilege, and must give up setgroups for it.
+    """Map ids inside a user namespace to ids outside.
+
+    Without privilege a process may map only its own ids, and must give up setgroups for it.
     """
     if deny_groups:
         _write(f"/proc/{pid}/setgroups", "deny")
@@ -281,7 +284,7 @@ def _map_ids(
 
 
 def _reset_signals() -> None:
-    """Ignore no signal that a fresh interpreter does not, whatever the service was told to."""
+    """Restore the default of signals ignored by the service, but not by a fresh interpreter."""
     for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
         if signal.getsignal(number) == signal.SIG_IGN and number not in _IGNORED:
             signal.signal(number, signal.SIG_DFL)
@@ -293,7 +296,7 @@ def _write(path: str, text: str) -> None:
 
 
 def main(server: socket.socket, config: dict[str, Any]) -> None:
-    """Serve until the server closes the socket."""
+    """Run the daemon until the server closes the socket."""
     kernel.hide_arguments()
     os.umask(_UMASK)
     _reset_signals()

@@ -1,7 +1,7 @@
-"""Where the slots' own modules lie on the host: no program gets to see it.
+"""Hides the location of the slots' own modules on the host from programs.
 
-Frames, tracebacks and modules name the file that they are from. A program shares its process with
-the slot's modules, so it can print those names; they say `/assay/...` instead.
+Frames, tracebacks and modules name their file. A program shares its process with the slot's
+modules and can print these names, so they say `/assay/...` instead.
 """
 
 import _imp
@@ -14,13 +14,13 @@ _LOAD, _EXECUTE = SourceFileLoader.get_code, SourceFileLoader.exec_module
 
 
 def hide_paths() -> None:
-    """Give the package's modules names without a path: those that are imported before `finish`."""
+    """Hide the paths of the package's modules, loaded already or imported before `finish`."""
     load, execute = _LOAD, _EXECUTE
 
     def get_code(self: SourceFileLoader, name: str) -> CodeType | None:
         code = load(self, name)
         if code is not None and _is_own(name):
-            # What the import system itself uses for modules that have moved.
+            # The import system itself uses this function for moved modules.
             _imp._fix_co_filename(code, _shown(name))  # type: ignore[attr-defined]
         return code
 
@@ -37,16 +37,16 @@ def hide_paths() -> None:
 
 
 def finish() -> None:
-    """Let modules be imported as Python does, when the package has imported all of its own.
+    """Restore Python's own import, after the package has imported all its modules.
 
-    Else a traceback of a program would show frames from here.
+    Otherwise a traceback of a program would show frames from here.
     """
     SourceFileLoader.get_code = _LOAD  # type: ignore[method-assign]
     SourceFileLoader.exec_module = _EXECUTE  # type: ignore[method-assign]
 
 
 def move(folder: str, place: str) -> None:
-    """Let the modules imported from `folder` look for their parts in `place`, where slots have it.
+    """Make modules imported from `folder` find their parts in `place`, its path in slots.
 
     Their code keeps the names of its files: tracebacks show no lines of them.
     """

@@ -1,10 +1,10 @@
-"""Lets fork(2) itself copy the pages that every program writes to, because they are pinned.
+"""Pinned pages: fork(2) itself copies the pages written by every program.
 
-A page that both sides of a fork share is copied by a page fault, when one side first writes to it.
-Python writes to each object that it uses, so the same few hundred pages are copied for each
-program, with a fault for each. A page that is pinned for a device must not be shared: the kernel
-copies it while it forks, and neither side has a fault. io_uring pins the memory that is registered
-with it as buffers; nothing else of it is used. A program cannot tell, but by the time it takes.
+After a fork, the first write to a shared page by either side copies the page in a page fault.
+Python writes to each object it uses, so the same few hundred pages are copied for each program,
+with a fault for each. A page pinned for a device must not be shared: the kernel copies it during
+the fork, and neither side has a fault. io_uring pins memory registered as its buffers; nothing else
+of io_uring is used. A program can notice the pinning only by the time it takes.
 """
 
 import ctypes
@@ -19,32 +19,32 @@ from assay_sandbox.slot.accounting import tree
 from assay_sandbox.slot.confinement import kernel
 from assay_sandbox.slot.program import ending, harness
 
-#: What is written to by this program is written to by all.
+#: Every program writes to the pages this program writes to.
 _PROGRAM = "print()"
 _LIMITS = {"cpu_time_s": 5.0, "memory_bytes": 2**29, "file_bytes": 2**24, "processes": 16}
 _TIMEOUT_S = 5.0
-#: By number, the same on every machine.
+#: Numbers of the system calls, the same on every machine.
 _IO_URING_SETUP, _IO_URING_REGISTER = 425, 427
 _REGISTER_BUFFERS = 0
-#: Of the structure that io_uring_setup(2) fills.
+#: Size of the structure filled by io_uring_setup(2).
 _PARAMETERS_BYTES = 120
 _PAGE_BYTES = os.sysconf("SC_PAGE_SIZE")
-#: Of a page in /proc/PID/pagemap: proc(5).
+#: Entry of a page in /proc/PID/pagemap: proc(5).
 _ENTRY = struct.Struct("Q")
 _PRESENT, _OF_FILE, _EXCLUSIVE = 1 << 63, 1 << 61, 1 << 56
-#: Of io_uring_register(2): address and length.
+#: Buffer of io_uring_register(2): address and length.
 _BUFFER = struct.Struct("QQ")
 
-#: First address, and the one after the last.
+#: First address, and the address after the last.
 Range = tuple[int, int]
-#: Turns a fork into a program: takes a request and the descriptors that come with it.
+#: Turns a fork into a program: takes a request and its descriptors.
 Become = Callable[[dict[str, object], list[int]], None]
 
 
 def pin_what_programs_write(become: Become) -> int | None:
-    """Run a small program, and pin what it had to copy, until the returned descriptor is closed.
+    """Run a small program and pin the pages it copied, until the returned descriptor is closed.
 
-    Returns None where the host refuses that: forks take longer there, and do the same.
+    Returns None if the host refuses: forks then take longer, with the same result.
     """
     try:
         return _pin(_copied_by_program(become))
@@ -53,7 +53,7 @@ def pin_what_programs_write(become: Become) -> int | None:
 
 
 def be_program(plan: dict[str, Any], record_fd: int, _: int | None) -> int:
-    """Be a program to its end, and then record the kernel's entries for the pages in its plan."""
+    """Run a program to its end, then record the kernel's entries for the pages in its plan."""
     path = f"{os.getcwd()}/{harness.SCRIPT}"
     status = harness.be_program(plan["code"].encode(), path, [harness.SCRIPT], record_fd)
     os.write(record_fd, _read_entries(plan["ranges"]))
@@ -61,7 +61,7 @@ def be_program(plan: dict[str, Any], record_fd: int, _: int | None) -> int:
 
 
 def _copied_by_program(become: Become) -> list[Range]:
-    """Return the memory of this process that a program has a copy of when it ends."""
+    """Return the memory of this process copied by a program by the time it ends."""
     ranges = _writable_ranges()
     with _memory_file() as streams, _memory_file() as record, _memory_file() as plan:
         facts = {"code": _PROGRAM, "part": "pages", "ranges": ranges, "limits": _LIMITS}
@@ -79,7 +79,7 @@ def _copied_by_program(become: Become) -> list[Range]:
         after = record.read()
     with suppress(FileNotFoundError):
         os.unlink(harness.SCRIPT)
-    # It may have been killed, on a host that is too busy for it.
+    # On a busy host the program may have been killed at its timeout.
     return _copied(ranges, before, after) if len(after) == len(before) else []
 
 
@@ -88,7 +88,7 @@ def _memory_file() -> BinaryIO:
 
 
 def _writable_ranges() -> list[Range]:
-    """Return the private memory that this process may write to."""
+    """Return the private writable memory of this process."""
     found = []
     with open("/proc/self/maps") as file:
         for line in file:
@@ -109,9 +109,9 @@ def _read_entries(ranges: Iterable[Range]) -> bytes:
 
 
 def _copied(ranges: Iterable[Range], before: bytes, after: bytes) -> list[Range]:
-    """Return the memory that a fork shared and has a copy of.
+    """Return the memory shared at a fork and copied since.
 
-    `before` are the parent's entries at the fork, `after` the child's at its end.
+    `before` are the parent's entries at the fork, `after` the child's entries at its end.
     """
     found: list[Range] = []
     addresses = (address for start, end in ranges for address in range(start, end, _PAGE_BYTES))

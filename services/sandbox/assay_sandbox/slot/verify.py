@@ -1,8 +1,8 @@
-"""Whether a slot is still as it was built: looked at after each program, before the next one.
+"""Check of a slot after each program: its state must equal the state at its start.
 
-What a program could leave in its slot's first process or in the folders that all programs of the
-slot share is compared with what it was at the start. A difference is not repaired: the slot is
-given up, and built anew.
+A program could leave traces in its slot's first process, or in the folders shared by all programs
+of the slot. Both are compared with their state at the start. A difference is not repaired: the slot
+is given up, and built again.
 """
 
 import os
@@ -11,24 +11,24 @@ import signal
 
 from assay_sandbox.slot.accounting import tree
 
-#: More than the kernel says in either file.
+#: More than the content of each file.
 _LIMITS_BYTES, _ADJUSTMENT_BYTES = 4096, 16
 
 
 class Unclean(Exception):
-    """Something of a program is left: the slot cannot be used again."""
+    """A program has left a trace: the slot cannot be used again."""
 
 
 class Baseline:
-    """What a slot's first process was when it was ready."""
+    """The state of a slot's first process when it was ready."""
 
     def __init__(self, folders: tuple[str, ...], *, has_namespaces: bool, is_alone: bool) -> None:
-        """Read what is compared later.
+        """Read the state for later comparison.
 
-        `is_alone` says that this process has a pid namespace to itself.
+        With `is_alone`, this process has a pid namespace to itself.
         """
         self._is_alone = is_alone
-        #: Whether the folders are file systems in memory: as large as they have entries.
+        #: True if the folders are in-memory file systems: their size grows with their entries.
         self._shows_entries = has_namespaces
         self._state = {folder: _state(folder) for folder in folders}
         self._schedule = _schedule()
@@ -40,19 +40,19 @@ class Baseline:
         if has_namespaces:
             self._mountinfo = os.open("/proc/self/mountinfo", os.O_RDONLY | os.O_CLOEXEC)
             self._mounts = select.poll()
-            # The kernel tells so whenever something was mounted or unmounted in this namespace.
+            # The kernel signals POLLPRI after every mount or unmount in this namespace.
             self._mounts.register(self._mountinfo, select.POLLPRI)
             self._mounts.poll(0)
 
     def is_empty(self, folder: str) -> bool:
-        """Whether a folder has no entries, as far as that shows without a look at all of it."""
+        """Return True if a folder is known to be empty, without listing it."""
         return self._shows_entries and os.lstat(folder).st_size == self._state[folder][-1]
 
     def check(self) -> None:
-        """Compare.
+        """Compare the current state with the state at the start.
 
         Raises:
-            Unclean: something differs; says what.
+            Unclean: a difference, named in the message.
         """
         if os.pread(self._limits, _LIMITS_BYTES, 0) != self._limited:
             raise Unclean("the limits of the first process have changed")
@@ -62,9 +62,9 @@ class Baseline:
         if self._mounts is not None and self._mounts.poll(0):
             raise Unclean("a mount has changed")
         if _schedule() != self._schedule:
-            raise Unclean("the first process is scheduled in another way")
+            raise Unclean("the scheduling of the first process has changed")
         if os.pread(self._adjustment, _ADJUSTMENT_BYTES, 0) != self._adjusted:
-            raise Unclean("the first process is ended later for memory")
+            raise Unclean("the oom_score_adj of the first process has changed")
 
     def _check_folder(self, folder: str, state: tuple[int, ...]) -> None:
         try:
@@ -91,7 +91,7 @@ class Baseline:
 
 
 def forget_handlers() -> None:
-    """Make no signal run code of this process: a program of its user may send any."""
+    """Reset all handlers and unblock all signals: a program of the same user may send any."""
     for number in signal.valid_signals():
         if callable(signal.getsignal(number)):
             signal.signal(number, signal.SIG_DFL)
@@ -99,7 +99,7 @@ def forget_handlers() -> None:
 
 
 def _state(folder: str) -> tuple[int, ...]:
-    """Return which folder it is, whose, its mode and, last, its size in bytes."""
+    """Return a folder's identity, mode, owner, group and, last, its size in bytes."""
     found = os.lstat(folder)
     return (found.st_dev, found.st_ino, found.st_mode, found.st_uid, found.st_gid, found.st_size)
 

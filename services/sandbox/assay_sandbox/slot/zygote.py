@@ -1,8 +1,8 @@
-"""The first process of a slot: a warm interpreter that forks once for every program.
+"""The zygote: the first process of a slot, a warm interpreter forked once for every program.
 
-It reads one request after the other from its socket, and answers each once the program and all that
-it started are gone and its folders are empty. It never reads a program's text: the fork does, so
-nothing of one program is in the memory of the next.
+The zygote reads requests from its socket in turn. It answers each request after the program and its
+descendants are gone and the folders are empty. Only the fork reads a program's text, so nothing of
+a program is in the memory of the next.
 """
 
 import _signal  # type: ignore[import-not-found]
@@ -31,22 +31,22 @@ from assay_sandbox.slot.verify import Unclean
 
 READY = b"R"
 MAX_MESSAGE_BYTES = 65536
-#: The lowest that every interpreter reads.
+#: A low version, readable by every interpreter.
 MARSHAL_VERSION = 2
-#: Standard streams, records, what to run; and, where files are asked for, where to put them.
+#: Standard streams, records, the plan, and either a channel or a destination for requested files.
 NUM_DESCRIPTORS = 6
-#: Longer than this, and the slot is given up.
+#: If ending all processes takes longer, the slot is given up.
 _CLEAN_TIMEOUT_S = 1.0
 _PICK_UP_TIMEOUT_S = 5.0
 _exit = os._exit
 _FOR_ONE_PROGRAM = kernel.CLONE_NEWPID | kernel.CLONE_NEWNS | kernel.CLONE_NEWIPC
-#: Soft and hard. A program may ask for a larger stack, as many do: it counts as memory.
+#: Soft and hard limits. Many programs ask for a larger stack, and may: it counts as memory.
 _FIXED_LIMITS = (
     (resource.RLIMIT_NOFILE, 256, 256),
     (resource.RLIMIT_STACK, 64 * 2**20, resource.RLIM_INFINITY),
     (resource.RLIMIT_CORE, 0, 0),
 )
-#: What programs import most: paid for once.
+#: Modules imported most by programs: loaded once, here.
 _PRELOADED = [
     *("atexit", "bisect", "cmath", "codecs", "collections", "contextlib", "copy", "datetime"),
     *("decimal", "encodings.utf_8", "enum", "fractions", "functools", "heapq", "io"),
@@ -56,17 +56,17 @@ _PRELOADED = [
 
 
 def warm_up(imported: list[str], packages: str, own_packages: str, home: str) -> None:
-    """Import what programs will, so that they need not. For the process that slots are forks of.
+    """Import the modules of programs in advance, in the parent process of all slots.
 
-    `packages` is the folder to import from beside the library. Programs find it at
+    `packages` is the folder to import from, as well as the library. Programs find it at
     `own_packages`, and the folder of the interpreter at `home`.
 
-    What modules want done in every fork is kept for a program's own: in the fork that becomes the
-    program, which has no thread and no lock to mend, it would double the time.
+    Fork hooks registered by modules are kept for a program's own forks. In the fork for a program,
+    with no thread and no lock to fix, the hooks would double the time.
     """
     register = os.register_at_fork
     os.register_at_fork = lambda **hooks: harness.FORK_HOOKS.append(hooks)
-    # Found by the path that they have in slots too.
+    # Modules are found by `packages`, also their path in slots unless `names.move` changes it.
     own_path, sys.path[-1] = sys.path[-1], packages
     try:
         for name in (*_PRELOADED, *imported):
@@ -86,7 +86,7 @@ def warm_up(imported: list[str], packages: str, own_packages: str, home: str) ->
 
 
 class Zygote:
-    """One slot. `serve` returns when the server has closed the socket."""
+    """The first process of a slot. `serve` returns when the server has closed the socket."""
 
     def __init__(
         self, server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str
@@ -95,20 +95,20 @@ class Zygote:
         self._rights = rights
         self._cgroup = cgroup
         self._isolation = isolation
-        #: Whether the signals of this process reach nobody but its programs.
+        #: True if the signals of this process reach only its programs.
         self._is_alone = rights.has_namespaces
         folders = rights.writable if rights.has_namespaces else ()
         self._place = MeterPlace(cgroup, rights.events_fd, rights.has_namespaces, folders)
         self._forbid_namespaces = kernel.SyscallFilter(seccomp.for_programs())
         self._baseline: verify.Baseline
         self._script = f"{rights.work}/{harness.SCRIPT}"
-        #: What could not be cleaned up after the last program.
+        #: Why the cleanup after the last program failed, if it did.
         self._left: str | None = None
-        #: Holds pinned what programs write to.
+        #: Descriptor to keep the pages written by programs pinned.
         self._pins: int | None = None
 
     def settle(self) -> None:
-        """Everything that programs inherit, and that need not be done for each of them."""
+        """Set up everything inherited by programs and done once for all of them."""
         rights = self._rights
         os.environ.clear()
         os.environ.update(
@@ -134,12 +134,12 @@ class Zygote:
         if rights.changes_user:
             os.setgroups([])
         if rights.changes_user and not rights.has_namespaces:
-            self._kill_all()  # what an earlier slot of this user may have left
+            self._kill_all()  # an earlier slot of this user may have left processes
         harness.rehearse()
         gc.collect()
         gc.freeze()  # the collector would touch, and so copy, every page in every child
         if self._isolation == "pooled":
-            kernel.hide_memory(False)  # no program is here that could look, and this process must
+            kernel.hide_memory(False)  # no program is here to read it, and this process must
             self._pins = pinned.pin_what_programs_write(self._become)
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, 0))  # pinned memory counts as locked
         kernel.hide_memory(True)
@@ -176,13 +176,14 @@ class Zygote:
             self._server.send(json.dumps(self._play(message, descriptors)).encode())
         for fd in descriptors:
             os.close(fd)
-        # The program has its answer whatever comes of this, and no other program a slot unseen.
+        # Checked after the answer: a failure here costs this program nothing, and no other program
+        # gets an unchecked slot.
         if self._left is not None:
             raise Unclean(self._left)
         self._baseline.check()
 
     def _answer_apart(self, message: bytes, descriptors: list[int]) -> None:
-        """By a copy of this process, as the first of namespaces that live for one program."""
+        """Answer from a copy of this process, the first process of this program's namespaces."""
         network = kernel.CLONE_NEWNET if self._rights.loopback else 0
         pid = kernel.clone(_FOR_ONE_PROGRAM | network)
         if pid == 0:
@@ -197,7 +198,7 @@ class Zygote:
             raise Unclean("the namespaces of a program ended early")
 
     def _play(self, message: bytes, descriptors: list[int]) -> dict[str, object]:
-        """Run one program to its end and leave nothing of it."""
+        """Run a program to its end, leave nothing of it, and return the answer."""
         request = marshal.loads(message)
         limits = request["limits"]
         meter = Meter(self._place, limits["memory_bytes"])
@@ -234,7 +235,7 @@ class Zygote:
         }
 
     def _pick_up(self, request: dict[str, object], fd: int) -> None:
-        """Copy the files that were asked for, by a process with the program's rights."""
+        """Copy the requested files, in a process with the program's rights."""
         pid = os.fork()
         if pid == 0:
             try:
@@ -248,7 +249,7 @@ class Zygote:
                     marshal.dump(found, file, MARSHAL_VERSION)
             finally:
                 os._exit(0)
-        # What the server sends meanwhile is about the program, which has ended.
+        # Messages of the server meanwhile concern the ended program: they are not read here.
         tree.end(pid, _PICK_UP_TIMEOUT_S)
 
     def _empty_folders(self) -> None:
@@ -265,14 +266,14 @@ class Zygote:
             self._left = f"a folder cannot be emptied: {error}"
 
     def _await_end(self, pid: int, watch: Watch) -> None:
-        """Return when the program itself has ended, or was killed: see `Watch`."""
+        """Wait until the program itself has ended or was killed, see `Watch`."""
         watch.wait(pid)
         if watch.is_server_gone:
             self._kill_all()
             os._exit(0)
 
     def _end_all(self) -> float:
-        """Kill and reap what the program started; the CPU seconds of what was reaped here."""
+        """Kill and reap the program's descendants; return the CPU seconds of those reaped here."""
         deadline = time.monotonic() + _CLEAN_TIMEOUT_S
         cpu_time_s = 0.0
         while True:
@@ -324,7 +325,7 @@ class Zygote:
             if self._cgroup is None:
                 _limit_data(request["limits"])  # type: ignore[arg-type]
             self._give_up_rights()
-            # As programs expect it. By C's own: `signal.signal` would touch pages of `enum`.
+            # Programs expect this handler. Set from C: `signal.signal` would touch pages of `enum`.
             _signal.signal(signal.SIGINT, _signal.default_int_handler)
             status = harness.run(plan, record, channel)
         finally:
@@ -353,8 +354,8 @@ def _kill_everybody() -> None:
 
 
 def _set_limits(limits: dict[str, float], num_cases: int) -> None:
-    # The kernel counts whole ticks for this limit, which may be too many: the watch decides, and
-    # this ends what the watch forgot.
+    # The kernel counts whole ticks for this limit, maybe too many: the watch decides, and this
+    # limit ends a program forgotten by the watch.
     cpu_s = harness.round_up(limits["cpu_time_s"] * max(1, num_cases) * 1.25) + 2
     for kind, limit in (
         (resource.RLIMIT_CPU, cpu_s),
@@ -364,13 +365,13 @@ def _set_limits(limits: dict[str, float], num_cases: int) -> None:
 
 
 def _limit_data(limits: dict[str, float]) -> None:
-    """Bound what one process may have, where nothing counts what the tree holds."""
+    """Bound the memory of each process, on hosts unable to count the memory of the tree."""
     memory_bytes = int(limits["memory_bytes"])
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
 
 
 def play_slot(server: socket.socket, rights: Rights, cgroup: Cgroup | None, isolation: str) -> None:
-    """Be a slot until the server is gone. What goes wrong once it is ready is never an answer."""
+    """Run a slot until the server is gone. Errors of a ready slot are printed, never answered."""
     zygote = Zygote(server, rights, cgroup, isolation)
     zygote.settle()
     status = 1

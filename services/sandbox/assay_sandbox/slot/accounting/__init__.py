@@ -1,1 +1,1 @@
-"""What a program and all that it started use. Standard library only."""
+"""Resource use of a program and its descendants. Standard library only."""

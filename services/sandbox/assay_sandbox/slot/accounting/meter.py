@@ -1,5 +1,6 @@
-"""What a program and all that it started have used since it began: by control group where there is
-one, else by what /proc shows of its processes.
+"""Meter of a program: CPU time and memory of the program and its descendants since its start.
+
+The figures come from a control group if the slot has one, else from the processes in /proc.
 """
 
 import os
@@ -10,37 +11,39 @@ from assay_sandbox.slot.accounting import tree
 from assay_sandbox.slot.accounting.memory import MemoryCount
 from assay_sandbox.slot.confinement.cgroup import Cgroup, num_killed
 
-#: A program is looked at this often at least.
+#: Longest pause between two checks of a program, unless a check is costly (see `_COST`).
 _LOOK_EVERY_S = 0.1
-#: Looks at processes come at times that a program cannot foresee: at least this part of a pause.
+#: Each check of processes comes after a random part of a pause, at least this large. Otherwise a
+#: program could foresee the check.
 _LEAST_PART = 0.3
-#: How fast one core fills memory at most, and how close to each other looks at memory may be.
+#: Fastest rate at which a core fills memory, and shortest pause between checks of memory.
 _FILL_BYTES_PER_S = 2e9
 _SHORTEST_S = 0.01
-#: A look at processes costs no more than one part in this many of a core.
+#: Checks of processes cost at most one part in this many of a core.
 _COST = 20
-#: A process that is just becoming another program shares all of its parent's memory for a moment.
+#: Checks in a row over the limit before a program counts as over it: a process about to exec
+#: another program shares all of its parent's memory for a moment.
 _LOOKS_OVER_MEMORY = 2
 
 
 @dataclass(frozen=True)
 class MeterPlace:
-    """Where a slot's programs run, as far as it is the same for all of them."""
+    """Properties of a slot shared by the meters of all its programs."""
 
     cgroup: Cgroup | None
-    #: Counts what is killed for memory in the group that all slots share, if they have none each.
+    #: Counts processes killed for memory in the group of all slots, if slots have no group each.
     shared_events_fd: int | None
-    #: Whether /proc shows nothing but the slot's processes.
+    #: True if /proc shows only the slot's processes.
     is_alone: bool
-    #: The folders of programs that are in memory.
+    #: The programs' in-memory folders.
     folders: tuple[str, ...]
 
 
 class Meter:
-    """Counts for one program, from its start in a slot that is otherwise at rest."""
+    """CPU time and memory of a program, counted from its start in an otherwise idle slot."""
 
     def __init__(self, place: MeterPlace, memory_bytes: int) -> None:
-        """Start to count, before the program is started."""
+        """Start counting. Create the meter before the program starts."""
         self._place = place
         group = place.cgroup
         self._cpu_group = None if group is None else group.cpu
@@ -54,42 +57,51 @@ class Meter:
         self._killed_before = self._num_killed()
 
     def cpu_time_s(self) -> float:
-        """CPU seconds of the program, its children and theirs, those that have ended included."""
+        """Return the CPU seconds of the program and all its descendants, including ended ones."""
         if self._cpu_group is not None:
             return self._cpu_group.used_s() - self._cpu_before_s
         assert self._processes is not None
         return self._processes.cpu_time_s()
 
     def is_out_of_memory(self) -> bool:
-        """Whether the kernel has ended a process for memory, here or for all slots; or must."""
+        """Return True after a kill for memory, or if the processes exceed the memory limit.
+
+        A kill in the group of all slots counts too.
+        """
         if self._num_killed() != self._killed_before:
             return True
         return self._processes is not None and self._processes.is_out_of_memory()
 
     def until_next_look_s(self) -> float:
-        """How soon to look again, for what is no limit of CPU time."""
+        """Return the seconds until the next check needed for anything but the CPU limit."""
         return _LOOK_EVERY_S if self._processes is None else self._processes.until_next_look_s()
 
     def stop(self) -> None:
-        """Call it when the program has ended, before anything is done to end what it started."""
+        """Note the CPU time. Call at the program's end, before killing its descendants."""
         if self._cpu_group is not None:
             self._cpu_after_s = self.cpu_time_s()
 
     def total_cpu_time_s(self, reaped_s: float) -> float:
-        """CPU seconds in all; `reaped_s` were used by what the slot's first process has reaped."""
+        """Return the total CPU seconds.
+
+        `reaped_s` are the CPU seconds of all processes reaped by the slot's first process.
+        """
         if self._processes is None:
             return self._cpu_after_s
         return self._processes.total_cpu_time_s(reaped_s)
 
     def peak_memory_bytes(self) -> int:
-        """The most that was held; 0 where it is not known."""
+        """Return the peak memory in bytes, or 0 if unknown."""
         if self._place.cgroup is not None:
             return self._place.cgroup.peak_bytes() or 0
         assert self._processes is not None
         return self._processes.peak_bytes
 
     def was_out_of_memory(self) -> tuple[bool, bool]:
-        """Whether the program was; and whether something was killed that may be another slot's."""
+        """Return two flags: the program ran out of memory, and a kill hit the group of all slots.
+
+        The killed process of the second flag may belong to another slot.
+        """
         own, shared = self._num_killed()
         own_before, shared_before = self._killed_before
         is_over = self._processes is not None and self._processes.is_over_memory
@@ -102,14 +114,15 @@ class Meter:
 
 
 class ProcessTree:
-    """The same without a control group: looks at each process that there is.
+    """Counts of a program without a control group, read from each of its processes.
 
-    What ends between two looks and is waited for by nobody is missed, as far as it was not seen;
-    so is memory that no process maps and that lies in no folder: what is in pipes and sockets.
+    If a process ends and nobody waits for it, its CPU time since the last check is missed: all of
+    it, if no check saw the process. Memory in pipes and sockets is missed too: no process maps it
+    and no folder holds it.
     """
 
     def __init__(self, place: MeterPlace, memory_bytes: int | None) -> None:
-        """Start to count; `memory_bytes` is None where memory is counted by group."""
+        """Start counting. `memory_bytes` is None if a control group counts memory."""
         self._is_alone = place.is_alone
         self._memory_bytes = memory_bytes
         self._cpu = tree.CpuCount()
@@ -132,7 +145,10 @@ class ProcessTree:
         return self._cpu.total_s(reaped_s)
 
     def is_out_of_memory(self) -> bool:
-        """Whether more is held than the limit, by the processes that were last seen."""
+        """Return True after `_LOOKS_OVER_MEMORY` checks in a row over the memory limit.
+
+        A check covers the processes found by the last `cpu_time_s`.
+        """
         if self._memory_bytes is None:
             return False
         started = time.thread_time()

@@ -1,4 +1,4 @@
-"""A process and all that it has started, as /proc shows them. man page: proc(5)."""
+"""A process and its descendants, read from /proc. man page: proc(5)."""
 
 import os
 import select
@@ -8,20 +8,20 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 _TICKS_PER_S = os.sysconf("SC_CLK_TCK")
-#: Of the fields of /proc/PID/stat behind the name: the parent, the CPU time of children that it has
-#: waited for (user, system), and when it began.
+#: Indices of fields after the name in /proc/PID/stat: the parent, the CPU time of children the
+#: process has waited for (user, system), and its start time.
 _PARENT, _WAITED, _START = 1, slice(13, 15), 19
-#: The kernel's number for the CPU clock of a process is made of its id: clock_getcpuclockid(3).
+#: The kernel derives the number of a process's CPU clock from its id: clock_getcpuclockid(3).
 _CPU_CLOCK = 2
-#: What whole ticks of two counters may hide.
+#: CPU seconds hidden at most by two counters of whole ticks.
 _ROUNDING_S = 2 / _TICKS_PER_S
 _SHORTEST_LIFE_S = 0.001
-#: A program with more threads than this is taken for busy: looking at all would take long.
+#: A program with more threads than this counts as busy: checking all threads would take long.
 _MAX_THREADS = 256
 
 
 def children(pid: int) -> list[int]:
-    """Processes whose parent it is, dead ones that nobody has waited for among them."""
+    """Return the children of a process, including dead children not waited for yet."""
     found: list[int] = []
     for thread in os.listdir(f"/proc/{pid}/task"):
         with open(f"/proc/{pid}/task/{thread}/children", "rb") as file:
@@ -30,7 +30,7 @@ def children(pid: int) -> list[int]:
 
 
 def end(pid: int, grace_s: float) -> None:
-    """Reap a child; killed, if it has not ended by itself within `grace_s`."""
+    """Reap a child. Kill it first if it has not ended within `grace_s` seconds."""
     pidfd = os.pidfd_open(pid)
     select.select([pidfd], [], [], grace_s)
     os.close(pidfd)
@@ -39,7 +39,7 @@ def end(pid: int, grace_s: float) -> None:
 
 
 def members(root: int, *, is_alone: bool) -> list[int]:
-    """Processes below `root`: all others that /proc shows, where it is alone with them."""
+    """Return the processes below `root`; if `is_alone`, all other processes in /proc."""
     if is_alone:
         found = [int(name) for name in os.listdir("/proc") if name.isdecimal()]
         found.remove(root)
@@ -54,9 +54,9 @@ def members(root: int, *, is_alone: bool) -> list[int]:
 
 
 def wants_cpu(root: int) -> bool:
-    """Return whether a thread below `root` is ready to run.
+    """Return True if a thread below `root` is ready to run.
 
-    On a busy machine it may be ready for long and have used no CPU time.
+    On a busy machine a thread may be ready for long without any CPU time.
     """
     waiting, num_threads = children(root), 0
     while waiting:
@@ -77,15 +77,15 @@ def _is_ready(pid: int, thread: str) -> bool:
 
 @dataclass
 class _Seen:
-    """A process at one look."""
+    """A process at the time of a check."""
 
     parent: int
     started: bytes
     own_s: float
-    #: Of children that it has waited for, and theirs.
+    #: CPU seconds of children the process has waited for, and in turn of their children.
     waited_s: float
-    #: How many of its kind there were since the look before, for each one that is seen: more than
-    #: one if it began after that look.
+    #: Estimated number of processes like this since the previous check, for each process seen:
+    #: above 1 if this process started after the previous check.
     weight: float = 1.0
 
     @property
@@ -93,15 +93,15 @@ class _Seen:
         return self.own_s + self.waited_s
 
     def age_s(self, now: float) -> float:
-        """How long it has lived. When it began is known to a tick: half of one is taken off."""
+        """Return the age in seconds, minus half a tick: the start is known to a tick only."""
         lived_s = now - (int(self.started) + 0.5) / _TICKS_PER_S
         return max(lived_s, self.own_s, _SHORTEST_LIFE_S)
 
 
 def _see(pid: int) -> _Seen | None:
-    """A process as it is now; None if it is gone."""
+    """Return the current state of a process, or None if it is gone."""
     try:
-        # A process chooses its name, in any bytes, brackets and line ends among them.
+        # A process chooses its name freely: it may hold any bytes, even brackets and line ends.
         with open(f"/proc/{pid}/stat", "rb") as file:
             fields = file.read().rpartition(b")")[2].split()
         own_s = time.clock_gettime(~pid << 3 | _CPU_CLOCK)
@@ -113,16 +113,16 @@ def _see(pid: int) -> _Seen | None:
 
 @dataclass
 class _Debt:
-    """CPU time of children that have ended, and is not yet in the account of their parent."""
+    """CPU time of ended children, not yet in the account of their parent."""
 
     owed_s: float = 0.0
     weighed_s: float = 0.0
     paid_s: float = 0.0
 
     def settle(self, ended: list[_Seen], paid_s: float, hidden_s: float) -> float:
-        """Take what has ended and what was paid since the last look; return what nobody pays.
+        """Add ended children and the seconds their parent paid; return the seconds lost for good.
 
-        Up to `hidden_s` may have been paid and not be shown.
+        The parent may have paid up to `hidden_s` more than its counters show.
         """
         self.owed_s += sum(seen.cpu_time_s for seen in ended)
         self.weighed_s += sum(seen.cpu_time_s * seen.weight for seen in ended)
@@ -131,19 +131,20 @@ class _Debt:
         if 0.0 < missing_s <= hidden_s:
             return 0.0
         lost_s = missing_s * self.weighed_s / self.owed_s if missing_s > 0.0 else 0.0
-        # Children that no look saw have paid too: that covers for no others later on.
+        # A surplus comes from children never seen by a check. At most `hidden_s` of it is kept:
+        # otherwise the surplus would hide later losses.
         self.owed_s = self.weighed_s = 0.0
         self.paid_s = min(hidden_s, -missing_s) if missing_s < 0.0 else 0.0
         return lost_s
 
 
 class CpuCount:
-    """The CPU time of everything below a process that waits for none of it meanwhile.
+    """The CPU time of all processes below a process, as long as the latter waits for none of them.
 
-    A process that its parent waits for is in the parent's account. One that nobody waits for
-    (SIGCHLD is ignored) leaves no account when it ends: it counts with what it had used at the
-    last look and, if it was seen once, for as many like it as went unseen. Looks come at times
-    that a program cannot foresee, so this is right on average.
+    If a parent waits for a process, the process is in the parent's account. If nobody waits for it
+    (SIGCHLD is ignored), an ended process leaves no account: it counts with its CPU time at the
+    last check, multiplied by its weight to stand for similar processes never seen. A program
+    cannot foresee the times of checks, so the sum is right on average.
     """
 
     def __init__(self) -> None:
@@ -154,7 +155,7 @@ class CpuCount:
         self._total_s = 0.0
 
     def look(self, pids: list[int]) -> float:
-        """CPU seconds so far; `pids` are the processes that there are now."""
+        """Return the CPU seconds so far; `pids` are the current processes."""
         found = {pid: seen for pid in pids if (seen := _see(pid)) is not None}
         now = _now()
         for pid in found.keys() - self._seen.keys():
@@ -167,11 +168,11 @@ class CpuCount:
         return self._total_s
 
     def total_s(self, reaped_s: float) -> float:
-        """CPU seconds in all, once all has ended and was reaped."""
+        """Return the total CPU seconds, once all processes have ended and been reaped."""
         return max(self._total_s, reaped_s + self._lost_s)
 
     def _find_lost_s(self, found: dict[int, _Seen]) -> float:
-        """What has ended since the last look and is in no account of a process that lives."""
+        """Return the CPU seconds of newly ended processes, missing from every living account."""
         owed: dict[int, list[_Seen]] = {}
         for pid, seen in self._seen.items():
             if not _is_same(found.get(pid), seen):
@@ -188,7 +189,7 @@ class CpuCount:
         return lost_s
 
     def _living_ancestor(self, seen: _Seen, found: dict[int, _Seen]) -> int:
-        """The nearest one that has not ended too; the root, or one not seen before, as it is."""
+        """Return the nearest ancestor still alive. The root and unseen ancestors count as alive."""
         parent = seen.parent
         while parent in self._seen and not _is_same(found.get(parent), self._seen[parent]):
             parent = self._seen[parent].parent
@@ -196,7 +197,7 @@ class CpuCount:
 
 
 def _now() -> float:
-    """On the clock that the start of processes is told by."""
+    """Return the time on the clock of process start times."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 

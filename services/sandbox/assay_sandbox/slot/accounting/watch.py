@@ -1,15 +1,15 @@
-"""Watches one program from the slot's first process: ends it at a limit, tells when it is idle.
+"""Watches a program from the slot's first process: ends it at a limit, reports idle and busy.
 
-While it runs, each of these messages is one byte, and a message of its own:
+While the program runs, both sides send messages of a single byte:
 
 from the server
     K   end the program now
-    C   its next case begins: the CPU limit, which is that of a case, counts from here
+    C   the program's next case begins: the CPU limit is per case, and counts from here
 
-to the server, before the answer (which is never one byte long)
-    I   the program has become idle: over the last 0.1 s it and all that it started have
-        used less than a tenth of one core. A program begins as busy.
-    B   it is busy again: it has used more in a window of 0.1 s
+to the server, before the answer (the answer is always longer)
+    I   the program has become idle: over the last 0.1 s, the program and its descendants used
+        less than a tenth of a core. A program begins as busy.
+    B   the program is busy again: it used more in a window of 0.1 s
 """
 
 import math
@@ -22,33 +22,32 @@ import time
 from assay_sandbox.slot.accounting import tree
 from assay_sandbox.slot.accounting.meter import Meter
 
-#: Messages of the server beside requests: end the program; its next case begins.
+#: Messages of the server other than requests: end the program; its next case begins.
 KILL, BEGIN_CASE = b"K", b"C"
-#: Messages to the server before the answer: the program has stopped to use the CPU, or uses it.
+#: Messages to the server before the answer: the program stopped using the CPU, or uses it again.
 IDLE, BUSY = b"I", b"B"
-#: By how much a program may exceed its CPU time before it is called over it: one clock tick.
+#: A program is over its CPU limit only if it exceeds the limit by more: one clock tick.
 CPU_GRACE_S = 0.01
 #: CPU use is averaged over windows of this length.
 _WINDOW_S = 0.1
-#: A program that uses less of one core than this is idle.
+#: A program using less of a core than this is idle.
 _IDLE_CORES = 0.1
-#: One that uses less than this is looked at: it may sleep for the rest of the time.
+#: Below this use, the program's threads are checked: the program may sleep the rest of the time.
 _HALF_IDLE_CORES = 0.5
-#: No two looks at what a program uses are closer than this: what it may exceed a limit by.
+#: Shortest pause between two checks of CPU use. A program may exceed a limit by as much.
 _SHORTEST_S = 0.005
-#: The server keeps the wall clock; this ends a program that the server forgot.
+#: The server keeps the wall clock. A program forgotten by the server ends this much later.
 _BACKSTOP_S = 10.0
-#: More boundaries than this between cases are not reported one by one.
+#: At most this many boundaries between cases are reported.
 _MAX_CASES = 4096
 _CORES = max(1, len(os.sched_getaffinity(0)))
 
 
 class Watch:
-    """The limits of one program, compared with what it uses until it ends.
+    """The limits of a program, compared with its resource use until it ends.
 
-    The CPU limit is that of a case. A program that is run without cases is one case, and each cell
-    of a session is one. The allowance starts anew with each `BEGIN_CASE` that the server sends, and
-    with nothing else.
+    The CPU limit is per case. A program without cases is a single case, and so is each cell of a
+    session. Only a `BEGIN_CASE` from the server starts a new allowance.
     """
 
     def __init__(
@@ -59,15 +58,15 @@ class Watch:
         self._cpu_limit_s = cpu_time_s
         self._wall_limit_s = wall_time_s
         self._case_started_s = 0.0
-        #: What was used in each case that has ended.
+        #: CPU seconds of each ended case.
         self._cases_s: list[float] = []
         self._is_idle = False
-        #: How long the program has neither computed nor waited for a core.
+        #: Seconds in which the program neither computed nor waited for a core.
         self.idle_time_s = 0.0
         self._sleeps = False
         self._window_started = time.monotonic()
         self._window_used_s = 0.0
-        #: As of the last look.
+        #: CPU seconds at the last check.
         self._used_s = 0.0
         self._deadline = self._window_started + wall_time_s + _BACKSTOP_S
         self.is_server_gone = False
@@ -76,9 +75,9 @@ class Watch:
         self.out_of_memory = False
 
     def wait(self, pid: int) -> None:
-        """Return when the program has ended, or kill it for a limit or by order of the server.
+        """Wait for the program to end, or kill it at a limit or by order of the server.
 
-        The program's process is left to be reaped, and what it has started to be killed.
+        The caller reaps the program's process and kills its descendants.
         """
         pidfd = os.pidfd_open(pid)
         try:
@@ -97,18 +96,18 @@ class Watch:
         os.kill(pid, signal.SIGKILL)
 
     def _count_rest(self) -> None:
-        """Count what is left of the last window: one that slept has woken up only to end."""
+        """Count the rest of the last window as idle if the program slept: it woke only to end."""
         if self._sleeps:
             self.idle_time_s += time.monotonic() - self._window_started
 
     def finish(self, cpu_time_s: float) -> list[float]:
-        """Take the total of a program that has ended; return what each of its cases has used."""
+        """Take the total CPU seconds of an ended program; return the seconds of each case."""
         used_s = cpu_time_s - self._case_started_s
         self.out_of_cpu = self.out_of_cpu or used_s > self._cpu_limit_s + CPU_GRACE_S
         return [*self._cases_s, used_s]
 
     def _until_next_look_s(self) -> float:
-        """When the program may be over a limit at the earliest, if it uses all cores."""
+        """Return the seconds until the program could exceed a limit by using all cores."""
         left_s = self._cpu_limit_s + CPU_GRACE_S - (self._used_s - self._case_started_s)
         pause_s = max(_SHORTEST_S, left_s / _CORES)
         window_left_s = self._window_started + _WINDOW_S - time.monotonic()
@@ -154,6 +153,6 @@ class Watch:
             return
         try:
             self._server.send(IDLE if is_idle else BUSY, socket.MSG_DONTWAIT)
-        except OSError:  # the server does not read now: said after the next window
+        except OSError:  # the server does not read now: sent after the next window
             return
         self._is_idle = is_idle

@@ -1,1 +1,1 @@
-"""What keeps a program from the host: kernel calls, filters, control groups. Standard library."""
+"""Isolation of programs from the host: kernel calls, filters, control groups. Standard library."""

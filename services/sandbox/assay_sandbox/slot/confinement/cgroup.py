@@ -1,8 +1,8 @@
-"""A slot's control group: memory and CPU time of a program's whole tree, in either version of the
-interface. Version 1 has a hierarchy for each of the two, version 2 has one for both.
+"""A slot's control group: memory and CPU time of a program's whole process tree.
 
-Files are opened by the daemon, before a slot's processes lose the sight of them; what is written
-later goes through the open descriptors.
+Both versions of the interface work. Version 1 has separate hierarchies for memory and CPU time,
+version 2 has a single hierarchy for both. The daemon opens the files before a slot's processes lose
+sight of them; later writes go through the open descriptors.
 """
 
 import glob
@@ -12,9 +12,9 @@ import time
 from contextlib import suppress
 
 _V1, _V2 = "/sys/fs/cgroup/memory", "/sys/fs/cgroup"
-#: Where version 1 counts CPU time.
+#: Hierarchies for CPU time in version 1.
 _CPU_V1 = ("/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct")
-#: The limit, what is held, the most that was, the count of kills, and how much may be swapped.
+#: The limit, the current use, the peak use, the count of kills, and the allowance for swap.
 _FILES_V1 = (
     "memory.limit_in_bytes",
     "memory.usage_in_bytes",
@@ -23,7 +23,7 @@ _FILES_V1 = (
     "memory.swappiness",
 )
 _FILES_V2 = ("memory.max", "memory.current", "memory.peak", "memory.events", "memory.swap.max")
-#: Where the count of kills stands among them.
+#: Index of the count of kills in both tuples.
 _EVENTS = 3
 _REMOVAL_ATTEMPTS = 100
 
@@ -32,7 +32,7 @@ class CpuAccount:
     """The CPU time of the members of a group."""
 
     def __init__(self, folder: str) -> None:
-        """Open the counter of the group at `folder`, which is made where it is one of version 1.
+        """Open the counter of the group at `folder`; create the group first in version 1.
 
         Raises:
             OSError: this process may not, or nothing is counted there.
@@ -49,15 +49,15 @@ class CpuAccount:
         return {self._usage, self._members}
 
     def hold_slot(self) -> None:
-        """Make a slot's first process a member, where programs do not join this group themselves.
+        """Make a slot's first process a member in version 1, so programs are born in the group.
 
-        They are born in it: to join a group takes longer than all else that is done here.
+        Programs do not join it themselves: joining takes longer than all other work here.
         """
         if self._is_v1:
             os.write(self._members, b"0")
 
     def used_s(self) -> float:
-        """CPU seconds of all members so far, but for this process."""
+        """Return the CPU seconds of all members so far, except this process."""
         if not self._is_v1:
             # usage_usec is the first line.
             return int(os.pread(self._usage, 64, 0).split(maxsplit=2)[1]) / 1e6
@@ -66,10 +66,10 @@ class CpuAccount:
 
 
 class Cgroup:
-    """Limits and counts what its members hold, and counts the CPU time that they use."""
+    """A control group: it limits and counts its members' memory, and counts their CPU time."""
 
     def __init__(self, folder: str) -> None:
-        """Make the group of one slot below `folder`.
+        """Make the group of a slot at `folder`.
 
         Raises:
             OSError: this process may not.
@@ -90,7 +90,7 @@ class Cgroup:
             swap = _open(folder, swapping, os.O_WRONLY)
             os.write(swap, b"0")
             os.close(swap)
-        #: None where the host does not grant it.
+        #: None if the host does not grant a count of CPU time.
         self.cpu: CpuAccount | None = None
         with suppress(OSError):
             self.cpu = CpuAccount(_cpu_folder(folder) if is_v1 else folder)
@@ -102,7 +102,7 @@ class Cgroup:
         return {fd for fd in found if fd is not None} | cpu
 
     def limit(self, memory_bytes: int) -> None:
-        """Set what the next program may hold, and start counting anew."""
+        """Set the memory limit of the next program, and restart the count."""
         os.pwrite(self._limit, b"%d" % memory_bytes, 0)
         if self._peak is not None:
             os.pwrite(self._peak, b"0", 0)
@@ -113,13 +113,13 @@ class Cgroup:
         os.write(self._members, b"0")
 
     def peak_bytes(self) -> int | None:
-        """The most that was held since `limit`; not what is cached from before."""
+        """Return the peak memory in bytes since `limit`, without memory cached before; or None."""
         if self._peak is None:
             return None
         return max(0, int(os.pread(self._peak, 64, 0)) - self._usage_before)
 
     def num_killed(self) -> int:
-        """Processes killed for memory since the group was made."""
+        """Return the number of processes killed for memory since the group was made."""
         return num_killed(self._events)
 
     def close(self) -> None:
@@ -135,13 +135,13 @@ def _open(folder: str, name: str, flags: int) -> int:
 
 
 def _cpu_folder(folder: str) -> str:
-    """Where version 1 counts the CPU time of the group whose memory is counted at `folder`."""
+    """Return the version 1 CPU folder of the group with memory folder `folder`."""
     found = (parent for parent in _CPU_V1 if os.path.isdir(parent))
     return f"{next(found, _CPU_V1[0])}/{os.path.basename(folder)}"
 
 
 def num_killed(events: int) -> int:
-    """The count of kills in an open events file."""
+    """Return the count of kills in an open events file."""
     for line in os.pread(events, 4096, 0).splitlines():
         name, _, value = line.partition(b" ")
         if name == b"oom_kill":
@@ -150,7 +150,7 @@ def num_killed(events: int) -> int:
 
 
 def open_own_events() -> int | None:
-    """The events file of the group that this process is in, as in a container; None if unseen."""
+    """Open the events file of this process's own group, as in a container; None if not visible."""
     for folder, events in ((_V1, _FILES_V1[_EVENTS]), (_own_v2(), _FILES_V2[_EVENTS])):
         with suppress(OSError):
             return os.open(f"{folder}/{events}", os.O_RDONLY | os.O_CLOEXEC)
@@ -158,7 +158,7 @@ def open_own_events() -> int | None:
 
 
 def find_parent() -> str | None:
-    """A folder below which this process may make groups with a memory limit; None if nowhere."""
+    """Return a parent folder for groups with a memory limit; None if this process may make none."""
     for parent in (_own_v2(), _V1):
         if parent is not None and _works(parent):
             return parent
@@ -166,7 +166,7 @@ def find_parent() -> str | None:
 
 
 def _own_v2() -> str | None:
-    """This process's group in version 2, where memory is handed down to its children."""
+    """Return this process's version 2 group: a parent for groups if it hands memory down."""
     with open("/proc/self/cgroup") as file:
         for line in file:
             if line.startswith("0::"):
@@ -186,18 +186,18 @@ def _works(parent: str) -> bool:
 
 
 def of_slot(parent: str, slot: int) -> Cgroup:
-    """Make the group of a slot of this process's, where `remove_left` finds it."""
+    """Make the group of a slot of this process, under a name known to `remove_left`."""
     return Cgroup(f"{parent}/assay-{os.getpid()}-{slot}")
 
 
 def remove_left(pid: int) -> None:
-    """End what is left in the groups of a daemon that was killed, and remove them."""
+    """End the processes left in the groups of a killed daemon, and remove the groups."""
     for folder in of_daemon(pid):
         _end_and_remove(folder)
 
 
 def of_daemon(pid: int) -> list[str]:
-    """The folders of the groups that a daemon has made."""
+    """Return the folders of the groups made by a daemon."""
     parents = (_own_v2(), _V1, *_CPU_V1)
     return [folder for parent in parents for folder in glob.glob(f"{parent}/assay-{pid}-*")]
 

@@ -1,4 +1,4 @@
-"""Linux by ctypes: the calls that Python has no name for. Each raises OSError with the call's name.
+"""Linux calls missing from Python, by ctypes. Each raises OSError with the call's name.
 
 man pages: clone(2), mount(2), pivot_root(2), prctl(2), capabilities(7).
 """
@@ -40,7 +40,7 @@ _PR_SET_SECUREBITS = 28
 _NO_ROOT_LOCKED = 3
 _SIOCSIFFLAGS = 0x8914
 _IFF_UP = 1
-#: Of the fields of /proc/PID/stat behind the name, where each area starts and ends; proc(5).
+#: Indices of fields after the name in /proc/PID/stat: each area's start and end; proc(5).
 _ARGUMENTS, _ENVIRONMENT = (45, 46), (47, 48)
 _SHOWN_NAME = b"assay_sandbox.slot"
 _CAP_VERSION_3 = 0x20080522
@@ -53,12 +53,12 @@ _PIVOT_ROOT = {"x86_64": 155, "aarch64": 41}.get(_MACHINE, -1)
 _CAPSET = {"x86_64": 126, "aarch64": 91}.get(_MACHINE, -1)
 
 _libc = ctypes.CDLL(None, use_errno=True)
-#: Keeps the interpreter's lock: a child must not be born while it is free.
+#: Keeps the interpreter's lock: a child must not be born while the lock is free.
 _syscall_locked = ctypes.PyDLL(None, use_errno=True).syscall
 
 
 def check(result: int, what: str) -> int:
-    """The result of a call, or the error it left in errno."""
+    """Return the result of a call, or raise the error it left in errno."""
     if result < 0:
         number = ctypes.get_errno()
         raise OSError(number, f"{what}: {os.strerror(number)}")
@@ -66,7 +66,7 @@ def check(result: int, what: str) -> int:
 
 
 def syscall(number: int, *arguments: object) -> int:
-    """A raw system call; -1 and errno on failure."""
+    """Make a raw system call and return its result; -1 and errno on failure."""
     return int(_libc.syscall(number, *arguments))
 
 
@@ -90,9 +90,9 @@ class _CloneArguments(ctypes.Structure):
 
 
 def clone(flags: int) -> int:
-    """fork() into new namespaces: 0 in the child.
+    """Fork into new namespaces; return the child's pid, or 0 in the child.
 
-    For processes with one thread only.
+    For processes with a single thread only.
     """
     arguments = _CloneArguments(flags=flags, exit_signal=_SIGCHLD)
     ctypes.pythonapi.PyOS_BeforeFork()
@@ -116,16 +116,16 @@ def mount(source: str, target: str, kind: str = "", flags: int = 0, options: str
 
 
 def change_root(new_root: str) -> None:
-    """Make a mounted folder the root, and let go of the old one."""
+    """Make a mounted folder the root, and unmount the old root."""
     os.chdir(new_root)
-    # Both in one place: the old root lies on top, and comes off.
+    # Both arguments are the same place: the old root ends up on top, and is unmounted.
     check(syscall(_PIVOT_ROOT, b".", b"."), "pivot_root")
     check(_libc.umount2(b".", _MNT_DETACH), "umount the old root")
     os.chdir("/")
 
 
 def flush_streams() -> None:
-    """Write what libraries in C have printed and not yet written, as exit(3) does."""
+    """Write the output buffered by libraries in C, as exit(3) does."""
     _libc.fflush(None)
 
 
@@ -134,47 +134,47 @@ def die_with_parent() -> None:
 
 
 def ignore_setuid_root() -> None:
-    """No exec below this process gives user 0 of its namespace any capability."""
+    """Prevent exec, below this process, from giving user 0 of its namespace any capability."""
     check(_libc.prctl(_PR_SET_SECUREBITS, _NO_ROOT_LOCKED, 0, 0, 0), "prctl SECUREBITS")
 
 
 def raise_loopback() -> None:
-    """Bring up the one interface that a new network namespace has."""
+    """Bring up the loopback interface, the only interface of a new network namespace."""
     request = struct.pack("16sH22x", b"lo", _IFF_UP)
     with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as any_socket:
         fcntl.ioctl(any_socket, _SIOCSIFFLAGS, request)
 
 
 def hide_arguments() -> None:
-    """Overwrite what /proc shows as the command line and first environment of this process.
+    """Overwrite the command line and the first environment of this process, as shown by /proc.
 
-    For the process and its forks.
+    The change covers the process and its forks.
     """
     kept = dict(os.environ)
-    os.environ.clear()  # no variable may point into what is overwritten
+    os.environ.clear()  # no variable may point into the overwritten memory
     os.environ.update(kept)
     with open("/proc/self/stat", "rb") as file:
         fields = file.read().rpartition(b")")[2].split()
     for name, (first, last) in ((_SHOWN_NAME, _ARGUMENTS), (b"", _ENVIRONMENT)):
         start, end = int(fields[first]), int(fields[last])
-        if end - start > len(name):  # 0 where the kernel does not say
+        if end - start > len(name):  # both are 0 if the kernel does not tell
             ctypes.memset(start, 0, end - start)
             ctypes.memmove(start, name, len(name))
 
 
 def die_first() -> None:
-    """Where memory runs out, the kernel ends this process, or one that it starts, before others."""
+    """Make the kernel end this process and its descendants first when memory runs out."""
     with open("/proc/self/oom_score_adj", "w") as file:
         file.write("1000")
 
 
 def hide_memory(hidden: bool) -> None:
-    """Whether this process's memory and /proc/PID are closed to others of its user."""
+    """Close this process's memory and /proc/PID to others of its user, or open them again."""
     check(_libc.prctl(_PR_SET_DUMPABLE, 0 if hidden else 1, 0, 0, 0), "prctl DUMPABLE")
 
 
 def adopt_orphans() -> None:
-    """Processes whose parent ends become children of this one."""
+    """Become the parent of descendants when their parent ends."""
     check(_libc.prctl(_PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0), "prctl CHILD_SUBREAPER")
 
 
@@ -183,7 +183,7 @@ def forbid_new_privileges() -> None:
 
 
 def drop_bounding_set(kept: frozenset[int]) -> None:
-    """No exec below this process can ever gain a capability that is not in `kept`."""
+    """Prevent every exec below this process from ever gaining a capability not in `kept`."""
     for capability in range(_LAST_CAPABILITY + 1):
         if capability not in kept:
             _libc.prctl(_PR_CAPBSET_DROP, capability, 0, 0, 0)
@@ -208,13 +208,13 @@ class SyscallFilter:
         self._program = _FilterProgram(len(program) // 8, address)
 
     def put_on(self) -> None:
-        """From now on, in this process and all that it starts; needs no_new_privs."""
+        """Apply the filter to this process and its later descendants; needs no_new_privs."""
         pointer = ctypes.byref(self._program)
         check(_libc.prctl(_PR_SET_SECCOMP, _SECCOMP_MODE_FILTER, pointer, 0, 0), "prctl SECCOMP")
 
 
 def close_all_but(kept: set[int]) -> None:
-    """Close every descriptor from 3 on that is not in `kept`."""
+    """Close every descriptor from 3 up, except those in `kept`."""
     first = 3
     for fd in sorted(kept):
         os.closerange(first, fd)
@@ -224,7 +224,7 @@ def close_all_but(kept: set[int]) -> None:
 
 @contextmanager
 def opened(path: str, flags: int) -> Iterator[int]:
-    """A descriptor of `path` within the block."""
+    """Open `path` for the block, and yield its descriptor."""
     fd = os.open(path, flags | os.O_CLOEXEC)
     try:
         yield fd

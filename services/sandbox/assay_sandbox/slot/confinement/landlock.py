@@ -1,4 +1,4 @@
-"""Landlock: which files a program may touch; needs no privilege. man page: landlock(7)."""
+"""Landlock: limits a program to certain files; needs no privilege. man page: landlock(7)."""
 
 import ctypes
 import os
@@ -11,7 +11,7 @@ _PATH_BENEATH = 1
 
 _EXECUTE, _WRITE_FILE, _READ_FILE, _READ_DIR = 1, 2, 4, 8
 _TRUNCATE = 1 << 14
-#: Rights that each version of the interface knows: 13, then refer, truncate and ioctl.
+#: Rights known to each version of the interface: 13, then refer, truncate and ioctl.
 _FILE_RIGHTS = {1: (1 << 13) - 1, 2: (1 << 14) - 1, 3: (1 << 15) - 1, 5: (1 << 16) - 1}
 _OF_FILES = _EXECUTE | _WRITE_FILE | _READ_FILE | _TRUNCATE
 _NET_VERSION, SCOPE_VERSION = 4, 6
@@ -34,12 +34,12 @@ class _PathBeneath(ctypes.Structure):
 
 
 def version() -> int:
-    """The interface's version on this kernel; 0 where there is none."""
+    """Return the interface's version on this kernel, or 0 if the kernel has none."""
     return max(0, kernel.syscall(_CREATE_RULESET, None, 0, _VERSION_FLAG))
 
 
 def make_ruleset(readable: list[str], writable: list[str]) -> int:
-    """A descriptor of the rules: everything else is out of reach, and so is TCP.
+    """Return a descriptor of rules: all other files are out of reach, and TCP from version 4 on.
 
     Raises:
         OSError: the kernel has no landlock.
@@ -74,7 +74,7 @@ def _allow(ruleset_fd: int, path: str, rights: int) -> None:
 
 
 def restrict_signals() -> None:
-    """From now on, signals of this process and of all that it starts reach only those.
+    """Confine signals of this process and its later descendants to these processes.
 
     Needs `SCOPE_VERSION` and no_new_privs.
     """
@@ -86,5 +86,5 @@ def restrict_signals() -> None:
 
 
 def restrict(ruleset_fd: int) -> None:
-    """From now on, in this process and all that it starts; needs no_new_privs."""
+    """Apply the rules to this process and its later descendants; needs no_new_privs."""
     kernel.check(kernel.syscall(_RESTRICT_SELF, ruleset_fd, 0), "landlock_restrict_self")

@@ -1,4 +1,4 @@
-"""What a slot's programs may do."""
+"""The rights of a slot's programs."""
 
 from dataclasses import dataclass
 
@@ -7,21 +7,21 @@ from assay_sandbox.slot.confinement import kernel
 
 @dataclass(frozen=True)
 class Rights:
-    """What a slot's programs may do, decided by the daemon. Ids are those inside the slot."""
+    """The rights of a slot's programs, decided by the daemon. Ids are as seen inside the slot."""
 
     uid: int
-    #: Whether the first process may take on other ids.
+    #: True if the first process may take on other ids.
     changes_user: bool
     has_namespaces: bool
     filter: kernel.SyscallFilter
     ruleset_fd: int | None
-    #: Counts what is killed for memory in the group that all slots share, if they have none each.
+    #: Counts processes killed for memory in the group of all slots, if slots have no group each.
     events_fd: int | None
     work: str
-    #: Emptied after each program; in memory and this large each, where there are namespaces.
+    #: Emptied after each program. With namespaces, each is in memory and `writable_bytes` large.
     writable: tuple[str, ...]
     writable_bytes: int
-    #: Where programs look for commands.
+    #: Search path of programs for commands.
     path: str
-    #: Whether each program has a network of its own, with nothing in it but itself.
+    #: True if each program has its own network, with nothing in it but the program.
     loopback: bool

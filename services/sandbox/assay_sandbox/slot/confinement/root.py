@@ -1,4 +1,4 @@
-"""The root folder of slots: a few of the host's folders, read-only, and three of their own."""
+"""The root folder of slots: a few read-only folders of the host, and three writable folders."""
 
 import os
 from collections.abc import Iterator
@@ -7,15 +7,15 @@ from itertools import islice
 
 from assay_sandbox.slot.confinement import kernel
 
-#: Where a program starts; its home.
+#: Start folder and home of a program.
 WORK = "/w"
-#: What a program may write to.
+#: Folders a program may write to.
 WRITABLE = (WORK, "/tmp", "/dev/shm")
-#: Where programs find their interpreter: a virtual environment.
+#: Folder of the programs' interpreter: a virtual environment.
 PYTHON = "/python"
-#: Below it is shown what the host has in a folder that slots have one of their own for.
+#: Shows host files from below a writable folder: the slot's own folder would cover them.
 _MOVED = "/shown"
-#: Shown where the host has them: what interpreters and compilers are made of.
+#: The parts of interpreters and compilers, shown if the host has them.
 SHOWN = (
     "/usr",
     "/bin",
@@ -42,23 +42,23 @@ _LINKS = {
     "dev/stderr": "/proc/self/fd/2",
     "mnt": "/tmp",
 }
-#: Entries of a folder that are held while it is emptied.
+#: Entries of a folder held in memory at a time while it is emptied.
 _AT_ONCE = 4096
 _MAX_WORK_FOLDERS = 64
-#: A mount keeps these when it is made read-only; they may be locked.
+#: Flags a mount keeps when it is made read-only; they may be locked.
 _KEPT_FLAGS = {8: kernel.MS_NOEXEC, 1024: 0x400, 2048: 0x800, 4096: 0x200000}
 
 
 def place_of(path: str) -> str:
-    """Return where slots have a path of the host's that is shown to them.
+    """Return the path in slots of a host path shown to them.
 
-    It is the same path, unless a folder that programs write to would lie over it.
+    It is the same path, unless a folder writable by programs would cover it.
     """
     return _MOVED + path if path.startswith(tuple(f"{one}/" for one in WRITABLE)) else path
 
 
 def build(root: str, extra: list[str], python_home: str) -> None:
-    """Put the tree together at `root`, in this process's own mount namespace."""
+    """Build the tree at `root`, in this process's own mount namespace."""
     kernel.mount("none", "/", flags=kernel.MS_REC | kernel.MS_PRIVATE)
     kernel.mount("tmpfs", root, "tmpfs", kernel.MS_NOSUID, "size=4m,nr_inodes=4k,mode=755")
     for folder in ("etc", "proc", "dev", *(path.lstrip("/") for path in WRITABLE)):
@@ -74,7 +74,7 @@ def build(root: str, extra: list[str], python_home: str) -> None:
         with open(f"{root}/{name}", "w") as file:
             file.write(text)
     for name, target in _LINKS.items():
-        if not os.path.lexists(f"{root}/{name}"):  # something of the host's may be shown below it
+        if not os.path.lexists(f"{root}/{name}"):  # a host path may be shown below it
             os.symlink(target, f"{root}/{name}")
     kernel.mount("", root, flags=kernel.MS_BIND | kernel.MS_REMOUNT | kernel.MS_RDONLY)
 
@@ -111,26 +111,26 @@ def _touch(path: str) -> None:
 
 
 def enter(root: str, writable_bytes: int) -> None:
-    """Make the tree this process's root, with folders of its own in it."""
+    """Make the tree this process's root, with its own writable folders and /proc."""
     kernel.mount(root, root, flags=kernel.MS_BIND | kernel.MS_REC)
-    # Before the old root goes: who sees no /proc may not mount one.
+    # Before the old root goes: a process may mount /proc only while it sees a /proc.
     mount_own(writable_bytes, root)
     kernel.change_root(root)
 
 
 def mount_own(writable_bytes: int, root: str = "") -> None:
-    """Empty writable folders, and the processes of this namespace in /proc."""
+    """Mount empty writable folders, and a /proc with the processes of this namespace."""
     options = f"size={writable_bytes},nr_inodes=8k,mode=1777"
     for folder in WRITABLE:
         flags = kernel.MS_NOSUID | kernel.MS_NODEV
         kernel.mount("tmpfs", root + folder, "tmpfs", flags, options)
-    # Read-only: what a program could write there is who is ended first for memory.
+    # Read-only: a writable oom_score_adj would let a program choose the OOM killer's victim.
     flags = kernel.MS_RDONLY | kernel.MS_NOSUID | kernel.MS_NODEV | kernel.MS_NOEXEC
     kernel.mount("proc", f"{root}/proc", "proc", flags)
 
 
 def wipe(folder: str) -> None:
-    """Remove all that is in a folder, following nothing out of it, however deep it goes.
+    """Remove all contents of a folder, at any depth, without following links out of it.
 
     Raises:
         OSError: something cannot be removed.
@@ -142,7 +142,7 @@ def wipe(folder: str) -> None:
         current = waiting.pop()
         for entry in _entries(current, prefix):
             if entry.is_dir(follow_symlinks=False):
-                # Moved to the top, and only then entered: no path grows with the tree.
+                # Moved to the top before it is entered: otherwise paths would grow with the tree.
                 num_moved += 1
                 os.chmod(entry.path, 0o700)
                 moved = f"{folder}/{prefix}{num_moved}"
@@ -155,7 +155,7 @@ def wipe(folder: str) -> None:
 
 
 def _entries(folder: str, prefix: str) -> Iterator[os.DirEntry[str]]:
-    """Go through what is in a folder while it is removed; a part at a time, however much it is."""
+    """Yield a folder's entries while they are removed, at most `_AT_ONCE` in memory at a time."""
     while True:
         with os.scandir(folder) as entries:
             found = list(islice((e for e in entries if not e.name.startswith(prefix)), _AT_ONCE))
@@ -165,11 +165,11 @@ def _entries(folder: str, prefix: str) -> Iterator[os.DirEntry[str]]:
 
 
 def make_work(path: str, owner: int | None) -> str:
-    """Make the work folder of a slot without namespaces, empty; its path.
+    """Make the empty work folder of a slot without namespaces; return its path.
 
-    `owner` is the user of its programs, who may not change the folder itself; None where they have
-    this process's user. One that is there and cannot be emptied is left for the end: the slot gets
-    another.
+    `owner` is the user of the slot's programs, or None if they have this process's user. An owner's
+    programs may not change the folder itself. An old folder stays until the end if it cannot be
+    emptied: the slot gets another folder.
     """
     for attempt in range(_MAX_WORK_FOLDERS):
         candidate = f"{path}.{attempt}" if attempt else path
@@ -187,5 +187,5 @@ def _reset(path: str, owner: int | None) -> None:
         os.removexattr(path, name)
     if owner is not None:
         os.chown(path, -1, owner)
-        # Its own files only may be removed by their user, and its mode by nobody.
+        # Programs may remove only their own files, and may not change the folder's mode.
         os.chmod(path, 0o1770)

@@ -1,8 +1,8 @@
-"""Which system calls a program may make, compiled to the kernel's filter language.
+"""The system calls allowed to programs, compiled to the kernel's filter language.
 
-An allow list: a call that `syscalls` does not name is refused. Where the answer does not depend on
-arguments, kernels from 5.11 on decide by a bit of their own and never run the filter; for the rest
-the filter is a binary search over the numbers.
+An allow list: a call not named in `syscalls` is refused. If the answer does not depend on
+arguments, kernels from 5.11 on decide by a bit per call and never run the filter. For all other
+calls the filter is a binary search over the numbers.
 man page: seccomp(2); instructions: linux/bpf_common.h.
 """
 
@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from assay_sandbox.slot.confinement import syscalls
 
 _AUDIT_ARCH = {"x86_64": 0xC000003E, "aarch64": 0xC00000B7}
-#: Where the other calling convention of x86_64 begins: none of its numbers is looked at.
+#: First number of the other calling convention of x86_64: a call with such a number kills.
 _X32_BIT = 0x40000000
 #: CLONE_NEWNS, CGROUP, UTS, IPC, USER, PID, NET.
 _NEW_NAMESPACE = 0x7E020000
@@ -23,14 +23,14 @@ _STREAM, _DATAGRAM, _PACKETS = 1, 2, 5
 _SOCKET_TYPE = 0xF
 _ANY_PROTOCOL, _TCP, _UDP = 0, 6, 17
 _CURRENT_PERSONALITY = 0xFFFFFFFF
-#: TIOCSTI and TIOCLINUX type text into a terminal, as if somebody had. FS_IOC_SETFLAGS, its 32-bit
-#: form and FS_IOC_FSSETXATTR change what a folder is, past its mode.
+#: TIOCSTI and TIOCLINUX type text into a terminal, as if a user had. FS_IOC_SETFLAGS, its 32-bit
+#: form and FS_IOC_FSSETXATTR change properties of a folder other than its mode.
 _REFUSED_IOCTLS = (0x5412, 0x541C, 0x40086602, 0x40046602, 0x401C5820)
-#: Modes that leave a file or folder to its owner, and let no other user write to it.
+#: Mask and value of modes to leave a file or folder to its owner: no other user may write to it.
 _MODE_BITS, _OWNERS_MODE = 0o7722, 0o700
-#: What a first process makes namespaces with, and the error that programs get.
+#: Calls a first process makes namespaces with, and the error given to programs.
 _NAMESPACES = {"clone3": errno.ENOSYS, "mount": errno.EPERM}
-#: Each has the number of the argument that is a process or thread; 0 is the caller.
+#: Index of each call's process or thread argument; the value 0 is the caller.
 _ABOUT_ANOTHER = {
     "prlimit64": 0,
     "sched_setaffinity": 0,
@@ -57,24 +57,24 @@ _WHOLE = 0xFFFFFFFF
 
 @dataclass(frozen=True)
 class Rules:
-    """What differs between the filters of slots."""
+    """Differences between the filters of slots."""
 
-    #: AF_UNIX sockets by name: only where all names that can be reached are the slot's own.
+    #: AF_UNIX sockets by name: only if all reachable names are the slot's own.
     local_sockets: bool
-    #: TCP and UDP: only where the slot has a network of its own, with nothing in it but itself.
+    #: TCP and UDP: only if the slot has its own network, with nothing in it but the slot.
     loopback: bool = False
-    #: Files in memory: only where something counts what they hold.
+    #: Files in memory: only if their memory is counted.
     memory_files: bool = True
-    #: False where programs have the service's user and its files: they may not change those.
+    #: False if programs have the service's user: they may not change the service's files.
     own_files: bool = True
-    #: What namespaces take: for a first process that makes some for each program, which then gets
-    #: the filter of `for_programs` as well.
+    #: Calls to make namespaces: for a first process with new namespaces for each program. The
+    #: program then gets the filter of `for_programs` as well.
     namespaces: bool = False
 
 
 @dataclass(frozen=True)
 class _Test:
-    """An argument, which must be one of `values` after `mask`."""
+    """Condition on an argument: after `mask`, it must be among `values`."""
 
     argument: int
     values: tuple[int, ...]
@@ -85,7 +85,7 @@ def compile_filter(machine: str, rules: Rules) -> bytes:
     """Return the filter for `machine`, an array of struct sock_filter.
 
     Raises:
-        KeyError: no numbers are known for that machine.
+        KeyError: no numbers are known for the machine.
     """
     lines = [
         _step(_LOAD, _ARCHITECTURE),
@@ -102,7 +102,7 @@ def for_this_machine(rules: Rules) -> bytes:
 
 
 def for_programs() -> bytes:
-    """Return what is put on over a filter with `namespaces`, in the process that needs no more.
+    """Return the filter to put on over a filter with `namespaces`, in a process needing no more.
 
     Kept small, since it is put on for each program.
     """
@@ -114,12 +114,12 @@ def for_programs() -> bytes:
 
 
 def numbers_here() -> dict[str, int]:
-    """Return the numbers of the calls that are known, refused ones too, on this machine."""
+    """Return the numbers of all known calls on this machine, including refused calls."""
     return syscalls.known(os.uname().machine)
 
 
 def _ranges(machine: str, rules: Rules) -> list[tuple[int, list[bytes]]]:
-    """Return the first number of each run of numbers with one answer, and the answer's steps."""
+    """Return the first number of each run of numbers with equal answers, and the answer's steps."""
     answers = _answers(machine, rules)
     otherwise = _refuse(errno.EPERM)
     ranges: list[tuple[int, list[bytes]]] = []
@@ -146,10 +146,10 @@ def _answers(machine: str, rules: Rules) -> dict[int, list[bytes]]:
 
 
 def _by_argument(rules: Rules) -> dict[str, list[bytes]]:
-    """Return the answers to calls that depend on what they are called with."""
+    """Return the answers to calls decided by their arguments."""
     kinds = (_STREAM, _DATAGRAM, _PACKETS) if rules.local_sockets else (_STREAM, _PACKETS)
     decided = {
-        # clone3 is absent, so that what makes a process says it where it can be looked at.
+        # clone3 is absent: a filter cannot read its flags in memory, but sees those of clone.
         "clone": _require(_Test(0, (0,), _NEW_NAMESPACE)),
         "ioctl": _forbid(1, _REFUSED_IOCTLS),
         "personality": _require(_Test(0, (0, _CURRENT_PERSONALITY))),
@@ -160,7 +160,7 @@ def _by_argument(rules: Rules) -> dict[str, list[bytes]]:
             _Test(0, (_AF_UNIX,)), _Test(1, kinds, _SOCKET_TYPE), error=errno.EAFNOSUPPORT
         ),
     }
-    # What all have already, for a thread by its number: Mono sets it for each that it starts.
+    # Every thread has this policy already; Mono sets it, by number, for each thread it starts.
     as_it_is = [_load(1), _step(_EQUAL, _SCHED_OTHER, 0, 1), *_allow()]
     decided["sched_setscheduler"] = as_it_is + _require(_Test(0, (0,)))
     for name, argument in _ABOUT_ANOTHER.items():
@@ -172,9 +172,9 @@ def _by_argument(rules: Rules) -> dict[str, list[bytes]]:
 
 
 def _by_slot(rules: Rules) -> dict[str, list[bytes]]:
-    """Return the answers that are one for all calls of a slot."""
+    """Return the answers decided by the slot, the same for all arguments."""
     decided = {
-        # Done, as far as a program can tell: it would keep every disk of the host busy.
+        # Reported as done, but not run: a sync would keep every disk of the host busy.
         "sync": _refuse(0),
         "syncfs": _refuse(0),
         "memfd_create": _allow() if rules.memory_files else _refuse(errno.ENOSYS),
@@ -200,13 +200,13 @@ def _socket(rules: Rules) -> list[bytes]:
 
 
 def _require(*tests: _Test, error: int = errno.EPERM) -> list[bytes]:
-    """Return steps that allow the call if every test holds."""
+    """Return steps to allow the call if every test holds, and otherwise refuse it."""
     steps = _allow() + _refuse(error)
     for test in reversed(tests):
         refusal = len(steps) - 1
         last = len(test.values) - 1
         compared = [
-            # One that holds goes on behind the others; the last one that does not, to the refusal.
+            # A match jumps behind the other comparisons; a failed last one, to the refusal.
             _step(_EQUAL, value, last - at, refusal if at == last else 0)
             for at, value in enumerate(test.values)
         ]
@@ -216,14 +216,14 @@ def _require(*tests: _Test, error: int = errno.EPERM) -> list[bytes]:
 
 
 def _forbid(argument: int, values: tuple[int, ...]) -> list[bytes]:
-    """Return steps that refuse the call if the argument is one of `values`."""
+    """Return steps to refuse the call if the argument is among `values`, and otherwise allow it."""
     last = len(values) - 1
     compared = [_step(_EQUAL, value, last - at + 1) for at, value in enumerate(values)]
     return [_load(argument), *compared, *_allow(), *_refuse(errno.EPERM)]
 
 
 def _search(ranges: list[tuple[int, list[bytes]]]) -> list[bytes]:
-    """Return steps that find the range of the loaded number, halving what is left each time."""
+    """Return steps to find the range of the loaded number, by binary search."""
     if len(ranges) == 1:
         return ranges[0][1]
     middle = len(ranges) // 2
@@ -235,7 +235,7 @@ def _search(ranges: list[tuple[int, list[bytes]]]) -> list[bytes]:
 
 
 def _load(argument: int) -> bytes:
-    """Return the step that loads an argument's lower half, which is all of an int."""
+    """Return the step to load an argument's lower half: all of an int."""
     return _step(_LOAD, _ARGUMENTS + 8 * argument)
 
 

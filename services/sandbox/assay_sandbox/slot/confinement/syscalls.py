@@ -1,9 +1,9 @@
-"""The kernel's system calls by number, each as name:x86_64:aarch64; a dash where it has none.
+"""The kernel's system calls by number, each as name:x86_64:aarch64; a dash stands for no number.
 
 Numbers: linux/arch/x86/entry/syscalls/syscall_64.tbl and include/uapi/asm-generic/unistd.h.
 """
 
-#: What programs of every language may call, whatever the arguments are.
+#: Calls allowed to programs of every language, with any arguments.
 _ALLOWED = """
 read:0:63 write:1:64 open:2:- close:3:57 stat:4:- fstat:5:80 lstat:6:- poll:7:- lseek:8:62
 mmap:9:222 mprotect:10:226 munmap:11:215 brk:12:214 rt_sigaction:13:134 rt_sigprocmask:14:135
@@ -50,7 +50,7 @@ epoll_pwait2:441:441 futex_waitv:449:449 map_shadow_stack:453:453 futex_wake:454
 futex_wait:455:455 futex_requeue:456:456 landlock_create_ruleset:444:444
 landlock_add_rule:445:445 landlock_restrict_self:446:446 mseal:462:462
 """
-#: Decided by their arguments, or by what the slot is.
+#: Calls decided by their arguments, or by the kind of slot.
 _RULED = """
 ioctl:16:29 socket:41:198 socketpair:53:199 clone:56:220 truncate:76:45 chmod:90:- fchmod:91:52
 personality:135:92 setpriority:141:140 sched_setparam:142:118 sched_setscheduler:144:119
@@ -58,7 +58,7 @@ sync:162:81 setxattr:188:5 lsetxattr:189:6 fsetxattr:190:7 removexattr:197:14
 lremovexattr:198:15 fremovexattr:199:16 sched_setaffinity:203:122 fchmodat:268:53
 prlimit64:302:261 syncfs:306:267 sched_setattr:314:274 memfd_create:319:279 fchmodat2:452:452
 """
-#: Answered as by a kernel that lacks them: programs that try these have another way.
+#: Calls answered as by a kernel without them: programs trying these have another way.
 _ABSENT = """
 uselib:134:- ustat:136:- sysfs:139:- _sysctl:156:- create_module:174:- get_kernel_syms:177:-
 query_module:178:- nfsservctl:180:42 getpmsg:181:- putpmsg:182:- afs_syscall:183:- tuxcall:184:-
@@ -70,13 +70,13 @@ memfd_secret:447:447 process_mrelease:448:448 set_mempolicy_home_node:450:450 ca
 statmount:457:457 listmount:458:458 lsm_get_self_attr:459:459 lsm_set_self_attr:460:460
 lsm_list_modules:461:461
 """
-#: Refused like all that is not named here; the numbers are for what tries to make them.
+#: Refused like every call not named here; the numbers are for the self-test to try them.
 _REFUSED = """
 shmget:29:194 ptrace:101:117 mount:165:40 mq_open:240:180 keyctl:250:219 unshare:272:97
 perf_event_open:298:241 open_by_handle_at:304:265 setns:308:268 process_vm_readv:310:270
 kcmp:312:272 bpf:321:280 userfaultfd:323:282 pidfd_getfd:438:438
 """
-#: The last number that was known when the lists were written: what is above is absent too.
+#: The last number known when the lists were written: calls with higher numbers are absent too.
 LAST_KNOWN = 462
 _COLUMNS = {"x86_64": 1, "aarch64": 2}
 
@@ -88,7 +88,7 @@ def _numbers(table: str, machine: str) -> dict[str, int]:
 
 
 def allowed(machine: str) -> dict[str, int]:
-    """Return the calls that no rule looks at, by name.
+    """Return the numbers of calls allowed without a rule, by name.
 
     Raises:
         KeyError: the machine's numbers are not known.
@@ -97,16 +97,16 @@ def allowed(machine: str) -> dict[str, int]:
 
 
 def ruled(machine: str) -> dict[str, int]:
-    """Return the calls that a rule decides."""
+    """Return the numbers of calls decided by a rule, by name."""
     return _numbers(_RULED, machine)
 
 
 def absent(machine: str) -> dict[str, int]:
-    """Return the calls that are answered with ENOSYS."""
+    """Return the numbers of calls answered with ENOSYS, by name."""
     return _numbers(_ABSENT, machine)
 
 
 def known(machine: str) -> dict[str, int]:
-    """Return every call that this module has a number for."""
+    """Return the numbers of all calls in this module, by name."""
     tables = (_ALLOWED, _RULED, _ABSENT, _REFUSED)
     return {name: n for table in tables for name, n in _numbers(table, machine).items()}

@@ -10,7 +10,7 @@ _CALL = "__assay_call__"
 
 
 def look(function: types.FunctionType) -> tuple[Any, ...]:
-    """Return what `stand_in` makes a function of the same look from."""
+    """Return the look of a function, for `stand_in` to make a function of the same look."""
     code = function.__code__
     counts = (code.co_posonlyargcount, code.co_argcount, code.co_kwonlyargcount, code.co_flags)
     defaults = (function.__defaults__, function.__kwdefaults__)
@@ -20,7 +20,7 @@ def look(function: types.FunctionType) -> tuple[Any, ...]:
 
 
 def stand_in(call: Callable[..., Any], seen: tuple[Any, ...] | None) -> Callable[..., Any]:
-    """Return a function that hands its arguments on to `call`, and looks as the one seen."""
+    """Return a function with the look `seen`. The function hands its arguments on to `call`."""
     if seen is None:
         return call
     name, qualified_name, text, variables, counts, (defaults, keyword_defaults) = seen
@@ -38,7 +38,7 @@ def stand_in(call: Callable[..., Any], seen: tuple[Any, ...] | None) -> Callable
 def _signature(
     names: list[str], num_positional_only: int, num: int, num_keyword_only: int, flags: int
 ) -> tuple[str, str]:
-    """Return the parameters of a function, and the arguments that hand them on."""
+    """Return the parameters of a function, and the arguments to hand them on, as source text."""
     positional, rest = names[:num], names[num:]
     by_keyword, rest = rest[:num_keyword_only], rest[num_keyword_only:]
     parameters, arguments = list(positional), list(positional)

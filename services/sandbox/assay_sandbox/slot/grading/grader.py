@@ -1,18 +1,18 @@
-"""Judges call and assertion cases, in a slot of its own beside the program's.
+"""The grader: it judges call and assertion cases, in a separate slot from the program's.
 
-Test code is run here as it is, by the interpreter. The program's names in it are asked of the
-program's process (`program_side`), whose code never gets here. Records, a line each:
+The interpreter runs test code here, unchanged. For the program's names in it the grader asks the
+program's process (`program_side`); the program's code never gets here. Records, a line each:
 
     begun
     start <case>                the case has begun: its time counts from here
-    inside <case>               it is run in the program's process
+    inside <case>               the case runs in the program's process
     passed <case>
-    failed <case> <text>        its assertion does not hold, or another value was returned
+    failed <case> <text>        the assertion does not hold, or another value was returned
     raised <case> <type>: <text>
     memory <case>               the program ran out of memory
-    cannot <case> <text>        it cannot be graded
-    needs <case> <text>         only the program's process can grade it, as the test code is
-    lost <case>                 the program's process ended within it
+    cannot <case> <text>        the case cannot be graded
+    needs <case> <text>         with this test code, only the program's process can grade the case
+    lost <case>                 the program's process ended during the case
     done
 """
 
@@ -45,7 +45,7 @@ class Names(dict[str, Any]):
         raise KeyError(name)
 
     def __setitem__(self, name: str, value: Any) -> None:
-        """Set a name where plain Python would: there is one namespace for program and test."""
+        """Set a name as plain Python would: program and test share a namespace."""
         is_shared = self._program.has(name)
         if is_shared:
             self._program.set(name, value)
@@ -63,7 +63,7 @@ class Names(dict[str, Any]):
 
 
 class Grader:
-    """The cases of one request, one after the other."""
+    """Judge of a request's cases, in turn."""
 
     def __init__(self, plan: dict[str, Any], record_fd: int, channel_fd: int) -> None:
         self._plan = plan
@@ -95,7 +95,7 @@ class Grader:
         os.write(self._record_fd, line.encode("utf-8", "backslashreplace"))
 
     def _limit_cpu(self) -> None:
-        """Let the next case have a case's CPU time."""
+        """Raise the CPU limit by the CPU time of a case, for the next case."""
         _, hard = resource.getrlimit(resource.RLIMIT_CPU)
         until = -int(-(time.process_time() + self._plan["limits"]["cpu_time_s"]) // 1)
         if hard != resource.RLIM_INFINITY:
@@ -103,7 +103,7 @@ class Grader:
         resource.setrlimit(resource.RLIMIT_CPU, (until, hard))
 
     def _judge(self, index: int, case: dict[str, Any]) -> bool:
-        """Record how one case went; false if the program's process is not worth going on with."""
+        """Record a case's verdict; return False if later cases cannot use the program's process."""
         verdict, text = self._verdict_of(index, case)
         program = self._program
         if program.is_lost:
@@ -164,7 +164,7 @@ class Grader:
         return "passed", ""
 
     def _refuse_shared_name(self, error: Exception) -> None:
-        """A name that the program misses may be one that the test code has here."""
+        """Refuse to grade on a NameError about a test code name: the program may use this name."""
         if isinstance(error, NameError) and error.args:
             text = str(error.args[0])
             if any(f"'{name}'" in text for name in self._names):
@@ -185,7 +185,7 @@ def _describe(error: BaseException) -> str:
 
 
 def compare(plan: dict[str, Any], record_fd: int) -> int:
-    """Compare what a program printed, where that is too much for the server."""
+    """Compare a program's output, too large for the server, and record the verdict; return 0."""
     os.write(record_fd, b"begun\n")
     got = plan["got"].decode(errors="surrogateescape")
     same = output.same_output(got, plan["expected"], plan["compare"], plan["tolerance"])
@@ -194,7 +194,7 @@ def compare(plan: dict[str, Any], record_fd: int) -> int:
 
 
 def run(plan: dict[str, Any], record_fd: int, channel_fd: int | None) -> int:
-    """Be a grader; its exit status."""
+    """Run a grader; return its exit status."""
     if channel_fd is None:
         return compare(plan, record_fd)
     return Grader(plan, record_fd, channel_fd).run()

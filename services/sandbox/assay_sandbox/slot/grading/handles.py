@@ -1,7 +1,7 @@
-"""Stand-ins for objects that stay in the program's process.
+"""Stand-ins for objects kept in the program's process.
 
 A stand-in passes calls, attributes, items and iteration on to the program's process. It refuses
-whatever would let that process decide a verdict: comparing, truth, hashing, arithmetic.
+comparing, truth, hashing and arithmetic: otherwise the program could decide a verdict.
 """
 
 from typing import Any, NoReturn, Protocol
@@ -11,13 +11,13 @@ from assay_sandbox.slot.messages.wire import CannotGrade
 
 
 class Asked(Protocol):
-    """The program's process, as stand-ins see it."""
+    """The program's process, as seen by stand-ins."""
 
     def ask(self, *request: Any) -> Any: ...
     def refuse(self, reason: str, *, by_test: bool = False) -> NoReturn: ...
 
 
-#: Methods that are told what is expected.
+#: Methods with the expected value among their arguments.
 _TELLING = frozenset(
     [
         "startswith",
@@ -64,7 +64,7 @@ _DECIDING = frozenset(
 
 
 class Handle:
-    """An object that stays in the program's process."""
+    """Stand-in for an object kept in the program's process."""
 
     __slots__ = ("__weakref__", "_assay")
 
@@ -120,7 +120,7 @@ class Handle:
 
     def __instancecheck__(self, value: Any) -> bool:
         if type(value) not in (Handle, CallableHandle):
-            # A named tuple comes as one of a class that was made here.
+            # A named tuple comes as an instance of a class made here.
             if type(value) in MIRRORED or (isinstance(value, tuple) and type(value) is not tuple):
                 _facts(self).refuse("whether it is an instance of a class of the program's")
             return False
@@ -137,7 +137,7 @@ class RemoteError(Exception):
 
 
 class CallableHandle(Handle):
-    """A handle of something that can be called."""
+    """A handle of a callable object."""
 
     __slots__ = ()
 
@@ -153,7 +153,7 @@ class CallableHandle(Handle):
 
 
 class Facts:
-    """What the grader knows of a handle."""
+    """The grader's knowledge of a handle."""
 
     __slots__ = ("kind", "name", "number", "program", "type_name")
 
@@ -162,7 +162,7 @@ class Facts:
         self.number = number
         self.kind = kind
         self.type_name = type_name
-        #: As which attribute it was read.
+        #: Name of the attribute it was read as.
         self.name = ""
 
     def refuse(self, reason: str, *, by_test: bool = False) -> NoReturn:
@@ -174,7 +174,7 @@ def _facts(handle: Handle) -> Facts:
     return found
 
 
-#: Kinds of builtin objects that are equal to themselves only.
+#: Kinds of builtin objects equal only to themselves.
 _PLAIN = frozenset({"function", "iterator"})
 
 
@@ -211,7 +211,7 @@ for _name in (
 
 
 class _Mirror:
-    """What the scalars below share: everything but the value is asked of the program."""
+    """Base of the scalars below: for everything but the value, it asks the program."""
 
     _assay_handle: Handle
 
@@ -245,7 +245,7 @@ MIRRORED = frozenset(MIRRORS.values())
 
 
 def same_object(one: Any, other: Any) -> bool:
-    """`one is other`, where it can be known."""
+    """Return `one is other`; refuse if both are objects of the program's."""
     handles = [value for value in (one, other) if is_handle(value)]
     if len(handles) == 2:
         _facts(one).refuse("identity of objects of the program's", by_test=True)
@@ -255,12 +255,12 @@ def same_object(one: Any, other: Any) -> bool:
 
 
 def is_handle(value: Any) -> bool:
-    """Whether it is a handle, without asking the program."""
+    """Return True for a handle, without asking the program."""
     return type(value) in (Handle, CallableHandle)
 
 
 def type_of(*args: Any) -> Any:
-    """`type(...)`, where it can be known."""
+    """Return `type(...)`; refuse for an object of the program's."""
     if len(args) == 1 and is_handle(args[0]):
         _facts(args[0]).refuse("the type of an object of the program's")
     kind = type(args[0]) if args else None

@@ -1,9 +1,9 @@
-"""What test code may use of Python's library in its own process, and what it may not."""
+"""The parts of Python's library allowed to test code in its own process, and refused parts."""
 
 import builtins
 import sys
 
-#: Modules that test code may use here: what they do touches nothing but their arguments.
+#: Modules allowed to test code here: they touch nothing but their arguments.
 PURE_MODULES = frozenset(
     [
         "abc",
@@ -53,7 +53,7 @@ PURE_MODULES = frozenset(
         "unicodedata",
     ]
 )
-#: Names with which a program could pass for what test code compares by.
+#: Names of comparison helpers: a program could define them and so decide a comparison.
 _COMPARERS = frozenset(
     {"isclose", "fabs", "allclose", "array_equal", "approx", "numpy", "np", "pd", "pandas", "sp"}
 )
@@ -67,5 +67,5 @@ UNSAFE_BUILTINS = frozenset(
 
 
 def is_pure(module: str) -> bool:
-    """Whether what the module does touches nothing but its arguments."""
+    """Return True if the module's functions touch nothing but their arguments."""
     return module.partition(".")[0] in PURE_MODULES

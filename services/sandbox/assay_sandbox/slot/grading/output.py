@@ -1,7 +1,7 @@
-"""Whether what a program printed is what was expected, in the way that the case asks for.
+"""Comparison of a program's output with the expected output, as set by the case.
 
 Nothing here takes more than linear time (`unordered` sorts its lines), or more memory than a few
-times the texts' own. Small texts are compared in the server, large ones in a slot.
+times the texts' own. Small texts are compared in the server, large texts in a slot.
 """
 
 import re
@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from decimal import MAX_EMAX, MIN_EMIN, Context, Decimal
 from itertools import zip_longest
 
-#: Below it, what is expected counts as this much: nothing is within a share of 0.
+#: An expected number below this counts as this much: otherwise nothing is within a share of 0.
 _TINY = Decimal("1e-10")
 _WORD = re.compile(r"\S+")
 #: Digits of ASCII only: no underscores, no hexadecimal numbers, no digits of other scripts.
@@ -20,7 +20,7 @@ _CONTEXT = Context(prec=40, Emin=MIN_EMIN, Emax=MAX_EMAX)
 
 
 def same_output(got: str, expected: str, compare: str, tolerance: float) -> bool:
-    """Return whether `got` is `expected` by the comparison of that name, see `Comparison`."""
+    """Return True if `got` equals `expected` by the named comparison, see `Comparison`."""
     if compare == "exact":
         return got == expected
     if compare == "lines":
@@ -40,7 +40,7 @@ def _equal(got: str, expected: str) -> bool:
 
 
 def _all(got: Iterator[str], expected: Iterator[str], alike: Callable[[str, str], bool]) -> bool:
-    """Whether there are as many on both sides, and each is alike."""
+    """Return True if both sides have equally many items and each pair is alike."""
     return all(
         one is not None and other is not None and (one == other or alike(one, other))
         for one, other in zip_longest(got, expected)
@@ -52,7 +52,7 @@ def _words(text: str) -> Iterator[str]:
 
 
 def _lines(text: str) -> Iterator[str]:
-    """The lines without whitespace at their ends, and without empty ones at the end of all."""
+    """Yield the lines without trailing whitespace, and without empty lines at the end."""
     return (line.rstrip() for line in _split(text.rstrip()))
 
 
@@ -61,7 +61,7 @@ def _folded(text: str) -> Iterator[str]:
 
 
 def _split(text: str) -> Iterator[str]:
-    """As `text.split("\\n")` does, one at a time."""
+    """Yield the lines of `text.split("\\n")` without building the list."""
     start = 0
     while (end := text.find("\n", start)) >= 0:
         yield text[start:end]
@@ -70,7 +70,7 @@ def _split(text: str) -> Iterator[str]:
 
 
 def _special(text: str) -> str:
-    """The name of an infinity, or of no number at all; "" for other texts."""
+    """Return "inf", "-inf" or "nan" if the text means an infinity or NaN, else ""."""
     found = _INFINITY.fullmatch(text)
     if found:
         return "-inf" if found[1] == "-" else "inf"
@@ -78,9 +78,10 @@ def _special(text: str) -> str:
 
 
 def _close(got: str, expected: str, tolerance: Decimal) -> bool:
-    """Decimal, so that with no tolerance whole numbers of any size must be the same.
+    """Return True if two numbers are close.
 
-    An infinity is close to itself only, and NaN to NaN.
+    The comparison is decimal: without tolerance, whole numbers of any size must be the same. An
+    infinity is close to itself only, and NaN to NaN.
     """
     numbers = _finite(got, expected)
     if numbers is None:
@@ -89,7 +90,7 @@ def _close(got: str, expected: str, tolerance: Decimal) -> bool:
     if first == second:
         return True
     try:
-        # By what is expected alone: what is printed must not widen what is allowed.
+        # By the expected number alone: a program's output must not widen the tolerance.
         scale = max(_CONTEXT.abs(second), Decimal(1))
         difference = _CONTEXT.abs(_CONTEXT.subtract(first, second))
         return difference <= _CONTEXT.multiply(tolerance, scale)
@@ -113,10 +114,10 @@ def _relatively_close(got: str, expected: str, tolerance: Decimal) -> bool:
 
 
 def _finite(got: str, expected: str) -> tuple[Decimal, Decimal] | None:
-    """Both as numbers, if both are finite ones."""
+    """Return both texts as numbers, or None unless both are finite."""
     if not (_NUMBER.fullmatch(got) and _NUMBER.fullmatch(expected)):
         return None
     try:
         return Decimal(got), Decimal(expected)
-    except ArithmeticError:  # an exponent of more digits than there are
+    except ArithmeticError:  # an exponent with too many digits
         return None

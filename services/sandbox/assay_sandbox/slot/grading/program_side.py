@@ -1,4 +1,4 @@
-"""The program's process, as its grader sees it. Values come as they are, the rest as handles."""
+"""The program's process, as seen by its grader. Values come as they are, the rest as handles."""
 
 import builtins
 import itertools
@@ -31,7 +31,7 @@ from assay_sandbox.slot.messages.wire import (
 
 _MAX_CONSUMED = 10**6
 _MAX_FRESH = 64
-#: What every stand-in for a class of errors has above it anyway.
+#: Bases of every stand-in for a class of errors anyway.
 _ROOTS = (object, Exception)
 
 
@@ -44,14 +44,17 @@ class OutOfMemory(MemoryError):
 
 
 class ProgramSide:
-    """The program's process, from here. `refusal` and `is_lost` stay: test code may catch much."""
+    """The program's process, from here.
+
+    `refusal` and `is_lost` stay set, because test code may catch the exceptions raised with them.
+    """
 
     def __init__(self, channel_fd: int) -> None:
         self._exchange = Exchange(channel_fd, self._put, self._get)
         self._handles: dict[int, Handle] = {}
         self._errors: dict[int, type[RemoteError]] = {}
         self._callbacks: list[Any] = []
-        #: Iterators that nothing but a call holds: how much is taken from them, nobody sees.
+        #: Iterators held by nothing but a call: nobody sees how much is taken from them.
         self._fresh: deque[Any] = deque(maxlen=_MAX_FRESH)
         self._builtins = {
             id(value): name
@@ -64,7 +67,7 @@ class ProgramSide:
         self.needs_inside = False
         self.is_lost = False
         self.was_asked = False
-        #: What the program returned last.
+        #: The program's latest return value.
         self.last_value: Any = None
 
     def begin_case(self) -> None:
@@ -74,29 +77,29 @@ class ProgramSide:
         self.was_asked = False
 
     def note_fresh(self, iterator: Any) -> Any:
-        """Return an iterator that the test code has made for a call, and does not keep."""
+        """Note an iterator made by the test code for a call, and not kept; return it."""
         self._fresh.append(iterator)
         return iterator
 
     def refuse(self, reason: str, *, by_test: bool = False) -> NoReturn:
         """Give up on the case.
 
-        `by_test`: the test code asks for it, whatever the program does. Only then may the case be
-        run in the program's process: else a program would get there by returning an odd object.
+        With `by_test`, the test code is the reason, whatever the program does. Only then may the
+        case run in the program's process: otherwise a program could get there by an odd object.
         """
         if not self.refusal:
             self.refusal, self.needs_inside = reason, by_test
         raise CannotGrade(reason)
 
     def await_ready(self) -> None:
-        """Return once the program has loaded; raises ProgramLost if it ended before."""
+        """Wait until the program has loaded; raise ProgramLost if it ended before."""
         message = self._receive()
         if len(message) != 2 or message[0] != "ready":
             self.refuse("a reply that cannot be read")
         self._take_names(message[1])
 
     def get(self, name: str) -> Any:
-        """The value of one of the program's global names."""
+        """Return the value of a global name of the program."""
         self.used_names.add(name)
         value = self.ask("global", name)
         own = type(value) is not types.ModuleType
@@ -106,18 +109,18 @@ class ProgramSide:
                 self.refuse(f"the test uses {name} of the program's process", by_test=True)
         helpers = self.used_names & HELPERS
         if own and helpers and len(self.used_names) > 1:
-            # It may be what the test compares with: `def abs(x): return 0`.
-            self.refuse("the program has {} of its own".format(", ".join(sorted(helpers))))
+            # The test may compare with it: a program could say `def abs(x): return 0`.
+            self.refuse("the program defines its own {}".format(", ".join(sorted(helpers))))
         if not own:
             self.used_names.discard(name)
         return value
 
     def has(self, name: str) -> bool:
-        """Whether the program has a global of that name that test code may see."""
+        """Return True if the program has a global of this name, visible to test code."""
         return name in self.names and not name.startswith("__")
 
     def set(self, name: str, value: Any) -> None:
-        """Give one of the program's global names another value: test code shares them."""
+        """Give a global name of the program another value: test code shares these names."""
         was_asked = self.was_asked
         if isinstance(value, types.ModuleType):
             self.ask("import", name, value.__name__)
@@ -126,11 +129,11 @@ class ProgramSide:
         self.was_asked = was_asked
 
     def delete(self, name: str) -> None:
-        """Delete one of the program's global names."""
+        """Delete a global name of the program."""
         self.ask("delete", name)
 
     def ask(self, *request: Any) -> Any:
-        """The program's answer to a request, see `remote`."""
+        """Return the program's answer to a request, see `remote`."""
         if self.is_lost:
             raise ProgramLost
         if self.refusal:
@@ -154,7 +157,7 @@ class ProgramSide:
             raise ProgramLost from None
 
     def _receive(self) -> list[Any]:
-        """The next message. What the program sends can do no more here than to be refused."""
+        """Return the program's next message. At worst, a message is refused here."""
         try:
             message = self._exchange.receive()
         except OSError:
@@ -186,7 +189,7 @@ class ProgramSide:
         try:
             raise error
         finally:
-            if context is not None:  # else it is what the test code handles, as in one process
+            if context is not None:  # else the test code's context stays, as in a single process
                 error.__context__ = context
             error.__suppress_context__ = is_suppressed
 
@@ -204,11 +207,11 @@ class ProgramSide:
         except Exception as error:
             kind = type(error)
             if getattr(builtins, kind.__name__, None) is not kind:
-                self.refusal = self.refusal or "the test raises an exception of its own"
+                self.refusal = self.refusal or "the test raises its own kind of exception"
                 kind = RuntimeError
             self._send(["throw", kind, error.args])
 
-    # What has no encoding of its own.
+    # Values without an encoding.
 
     def _put(self, encoder: Encoder, value: Any, depth: int) -> None:
         kind = type(value)
@@ -246,15 +249,15 @@ class ProgramSide:
         return len(self._callbacks) - 1
 
     def _look(self, function: Any) -> tuple[Any, ...] | None:
-        """What a program sees of a function of the test code without calling it; None of others."""
+        """Return a function's look for the program, see `callback`; None for other callables."""
         if type(function) is not types.FunctionType:
             return None
         if function.__dict__:
-            self.refuse("a function of the test code with attributes of its own", by_test=True)
+            self.refuse("a function of the test code with its own attributes", by_test=True)
         return callback.look(function)
 
     def is_library(self, value: Any) -> bool:
-        """Whether test code's own is used here: a module, or what one has brought."""
+        """Return True for modules, builtins and library objects: test code uses its own here."""
         is_builtin = id(value) in self._builtins
         return isinstance(value, types.ModuleType) or is_builtin or bool(self._library_name(value))
 
@@ -312,7 +315,7 @@ class ProgramSide:
     # Exceptions.
 
     def _error_class(self, number: int, name: str, bases: tuple[Any, ...]) -> type[RemoteError]:
-        """A class that test code can catch errors of the program's class by.
+        """Return a class for test code to catch errors of the program's class.
 
         `bases` are the program's own classes of errors, and Python's; others are left out.
         """
@@ -363,7 +366,7 @@ class ProgramSide:
 
 
 def _builtin_error(names: Any) -> type[BaseException]:
-    """The first of these names that is a builtin exception."""
+    """Return the first builtin exception among these names, else Exception."""
     for name in names:
         found = getattr(builtins, name, None) if type(name) is str else None
         if isinstance(found, type) and issubclass(found, BaseException):

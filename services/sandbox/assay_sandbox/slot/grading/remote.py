@@ -1,28 +1,28 @@
-"""The program's side of grading: it answers what the grader asks about the program's names.
+"""The program's side of grading: it answers the grader's requests about the program's names.
 
 Each message is a list, see `exchange`. From the grader:
 
     ("global", name)                    the value of a global name
-    ("call", function, args, kwargs)    what the function returns
+    ("call", function, args, kwargs)    the function's return value
     ("attr", object, name)              the value of an attribute
-    ("op", name, object, *args)         what one of `_OPERATIONS` returns
+    ("op", name, object, *args)         the return value of an entry of `_OPERATIONS`
     ("exec", code)                      run test code in here: forgeable, and marked so
-    ("answer", value)                   what a function of the test code returned
-    ("throw", type, args)               what it raised instead
-    ("refuse",)                         it asked what cannot be graded
+    ("answer", value)                   the return value of a function of the test code
+    ("throw", type, args)               the exception raised by the function instead
+    ("refuse",)                         the function made a request impossible to grade
 
-To the grader, with the program's global names where they have changed, else None:
+To the grader, with the program's global names if they have changed, else None:
 
     ("ready", names)
     ("value", value, names)
     ("raise", classes, args, text, error, state, cause, context, names)
-    ("missing", names)                  there is no such global name
+    ("missing", names)                  the global name does not exist
     ("cannot", text, names)             the value cannot be sent
     ("callback", number, args, kwargs)
 
-A value that is not sent as such is a handle: a number of an object that stays in this process. All
-of this runs in the program's process, and the program can forge any of it: it decides no more than
-what the program's functions return.
+A value not sent as such is a handle: the number of an object kept in this process. All of this
+runs in the program's process, and the program can forge any of it: it decides no more than the
+return values of the program's functions.
 """
 
 import builtins
@@ -43,7 +43,7 @@ from assay_sandbox.slot.messages.exchange import Exchange
 from assay_sandbox.slot.messages.wire import CannotEncode, CannotGrade
 from assay_sandbox.slot.program import ending
 
-#: What a grader may ask of an object, beside calls and attributes.
+#: Operations a grader may request of an object, as well as calls and attributes.
 _OPERATIONS: dict[str, Callable[..., Any]] = {
     "abs": abs,
     "bytes": bytes,
@@ -84,7 +84,7 @@ _FUNCTIONS = (
     types.MethodDescriptorType,
 )
 _EMPTY: list[Any] = [[], (), {}, set(), "", b"", range(0), {}.values(), {}.items()]
-#: Exact types that are equal to themselves only.
+#: Exact types of objects equal only to themselves.
 ITERATORS = (
     types.GeneratorType,
     map,
@@ -110,16 +110,16 @@ _COMPARING = frozenset({"__eq__", "__ne__", "__lt__", "__le__", "__gt__", "__ge_
 _SCALARS = (int, str, float)
 
 
-#: How many causes and contexts of an exception, and of those, come along.
+#: Depth to which causes and contexts of an exception are sent.
 _MAX_CAUSES = 3
 
 
 class CallRefused(BaseException):
-    """The grader gave up within a function of the test code that the program called."""
+    """The grader gave up within a function of the test code called by the program."""
 
 
 def scalar_base(value: Any) -> Any:
-    """int, str or float, of an object of a subclass that compares as they do."""
+    """Return int, str or float for an object of a subclass comparing in the same way, else None."""
     bases = type.mro(type(value))
     for base in _SCALARS:
         if base in bases:
@@ -129,13 +129,13 @@ def scalar_base(value: Any) -> Any:
 
 
 def _compares_plainly(kind: type) -> bool:
-    """Whether a class leaves comparing to its bases, as enums do."""
+    """Return True if a class leaves comparing to its bases, as enums do."""
     own = _COMPARING & kind.__dict__.keys()
     return not own or kind.__module__ == "enum"
 
 
 def describe_kind(value: Any) -> str:
-    """What sort of object a handle stands for."""
+    """Return the kind of object a handle stands for."""
     kind = type(value)
     if isinstance(value, types.ModuleType):
         return "module"
@@ -151,7 +151,7 @@ def describe_kind(value: Any) -> str:
 
 
 def library_name(value: Any) -> tuple[str, str] | None:
-    """Module and name of a function or class of the standard library."""
+    """Return module and name of a function or class of the standard library or numpy, else None."""
     if not isinstance(value, (type, types.FunctionType, types.BuiltinFunctionType)):
         return None
     module, name = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
@@ -164,7 +164,7 @@ def library_name(value: Any) -> tuple[str, str] | None:
 
 
 class ProgramRemote:
-    """The program's names, served until the grader is gone."""
+    """Server of the program's names, until the grader is gone."""
 
     def __init__(self, namespace: dict[str, Any], channel_fd: int) -> None:
         self._namespace = namespace
@@ -182,7 +182,7 @@ class ProgramRemote:
             pass
 
     def _take_one(self) -> list[Any] | None:
-        """Answer one message; or give back what ends the wait of a callback, or of all."""
+        """Answer a message; or return it, if it ends the wait of a callback or of the server."""
         try:
             message = self._exchange.receive()
         except (Exception, CannotGrade) as error:
@@ -196,7 +196,7 @@ class ProgramRemote:
         return None
 
     def _answer(self, message: list[Any]) -> None:
-        """Answer a request. Nothing here holds on to a value: see `Exchange`."""
+        """Answer a request, and keep no reference to any value: see `Exchange`."""
         try:
             wire.need_frames()
             if message[0] == "global" and message[1] not in self._namespace:
@@ -207,7 +207,7 @@ class ProgramRemote:
             reply = self._describe(error)
         if os.getpid() != self._pid:
             ending.flush()
-            os._exit(0)  # a fork: the program itself answers
+            os._exit(0)  # a fork: only the program itself answers
         message.clear()
         reply.append(self._new_names())
         try:
@@ -271,12 +271,12 @@ class ProgramRemote:
         return ["raise", classes, args, text, own, state, caused, around]
 
     def _describe_another(self, error: BaseException | None, depth: int) -> list[Any] | None:
-        """Describe the cause or the context of an error of that depth, unless it is too deep."""
+        """Return a description of an error's cause or context; None if absent or too deep."""
         if error is None or depth >= _MAX_CAUSES:
             return None
         return self._describe(error, depth + 1)[1:]
 
-    # What has no encoding of its own.
+    # Values without an encoding.
 
     def _put(self, encoder: Encoder, value: Any, depth: int) -> None:
         name = _BUILTINS.get(id(value))
@@ -331,7 +331,7 @@ class ProgramRemote:
         raise wire.MalformedMessage("an unknown value")
 
     def _callback(self, number: int, seen: tuple[Any, ...] | None) -> Callable[..., Any]:
-        """A function of the test code, from here: one for each."""
+        """Return the stand-in for a function of the test code, always the same for a number."""
         made = self._callbacks.get(number)
         if made is None:
             made = self._callbacks[number] = callback.stand_in(self._calling(number), seen)
@@ -356,12 +356,12 @@ class ProgramRemote:
 
 
 def serve(names: dict[str, Any], channel_fd: int) -> None:
-    """Answer a grader's requests about a program's names until it has no more."""
+    """Answer a grader's requests about a program's names until the grader is gone."""
     ProgramRemote(names, channel_fd).serve()
 
 
 def _class_names(kind: type) -> tuple[str, ...]:
-    """Return the names of a class and its bases; marked, if only the name is a builtin's."""
+    """Return the names of a class and its bases, marked if only the name is a builtin's."""
     return tuple(
         one.__name__
         if _BUILTIN_VALUES.get(one.__name__, one) is one
@@ -371,7 +371,7 @@ def _class_names(kind: type) -> tuple[str, ...]:
 
 
 def _parts(error: BaseException) -> tuple[tuple[Any, ...], dict[str, Any] | None]:
-    """Return what an exception of Python's own classes is built from, and its attributes."""
+    """Return the constructor's arguments and the attributes of an exception of a known class."""
     try:
         reduced = error.__reduce__()
     except Exception:

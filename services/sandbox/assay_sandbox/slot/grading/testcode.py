@@ -1,11 +1,11 @@
-"""What test code does that only the program's own process can do, found before it is run."""
+"""Analysis of test code before it runs: finds parts only the program's own process can run."""
 
 import ast
 import builtins
 
 from assay_sandbox.slot.grading.library import PURE_MODULES
 
-#: Names that reach out of the values that test code compares.
+#: Names with a reach beyond the values compared by test code.
 _UNSAFE_NAMES = frozenset(
     [
         "exec",
@@ -41,20 +41,20 @@ class OnlyInside(Exception):
 
 
 class Prepared(ast.NodeTransformer):
-    """Looks at test code, and replaces identity and `type`, which a stand-in would falsify."""
+    """Checker of test code. Replaces identity and `type`: a stand-in would falsify their result."""
 
     def __init__(self) -> None:
         self._imported: set[str] = set()
-        #: What functions declare as global: they set it without being asked.
+        #: Names declared global by functions: these set them without the grader's notice.
         self.global_names: set[str] = set()
         self._own_functions: set[str] = set()
 
     def prepare(self, code: str) -> object:
-        """The code object to run.
+        """Return the code object to run.
 
         Raises:
-            OnlyInside: it has something in it that acts on its process.
-            SyntaxError, ValueError, RecursionError: it does not parse.
+            OnlyInside: the test code acts on its process.
+            SyntaxError, ValueError, RecursionError: the test code does not parse.
         """
         tree = ast.parse(code, "test.py")
         self._own_functions = {n.name for n in ast.walk(tree) if isinstance(n, ast.FunctionDef)}
@@ -74,9 +74,9 @@ class Prepared(ast.NodeTransformer):
         if node.module == "sys":
             raise OnlyInside("it uses sys")
         if any(one.name in _UNSAFE_NAMES for one in node.names):
-            raise OnlyInside("it uses what acts on its process")
+            raise OnlyInside("it imports a function able to act on its process")
         if any(one.name == "seed" for one in node.names):
-            raise OnlyInside("it seeds a generator, which the program's process has its own of")
+            raise OnlyInside("it seeds a generator, but the program's process has another")
         return node
 
     def _import(self, module: str) -> None:
@@ -103,7 +103,7 @@ class Prepared(ast.NodeTransformer):
         if node.attr in _UNSAFE_NAMES:
             raise OnlyInside(f"it uses {node.attr}")
         if node.attr == "seed":
-            raise OnlyInside("it seeds a generator, which the program's process has its own of")
+            raise OnlyInside("it seeds a generator, but the program's process has another")
         return self.generic_visit(node)
 
     def visit_MatchClass(self, node: ast.MatchClass) -> ast.AST:
@@ -113,7 +113,7 @@ class Prepared(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node: ast.FunctionDef) -> ast.AST:
         if node.decorator_list:
-            raise OnlyInside("it decorates a function, which the program may look at")
+            raise OnlyInside("it decorates a function, and the program may inspect the function")
         return self.generic_visit(node)
 
     def visit_AsyncFunctionDef(self, node: ast.AsyncFunctionDef) -> ast.AST:
@@ -133,7 +133,7 @@ class Prepared(ast.NodeTransformer):
         return node
 
     def _is_own(self, function: str) -> bool:
-        """Whether it may give the iterator a name: a function of the test's, and `iter` itself."""
+        """Return True for a function of the test's and for `iter`: they may name the iterator."""
         return function in self._own_functions or function == "iter"
 
     def visit_Compare(self, node: ast.Compare) -> ast.AST:
@@ -152,7 +152,7 @@ class Prepared(ast.NodeTransformer):
 
 
 def _is_fresh(node: ast.expr) -> bool:
-    """Whether it makes an iterator that has no name."""
+    """Return True if the expression makes an iterator without a name."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name):
         return node.func.id in _ITERATORS
     return isinstance(node, ast.GeneratorExp)

@@ -1,4 +1,4 @@
-"""What a call returned, compared with the JSON value that is expected of it."""
+"""Comparison of a call's return value with the expected JSON value."""
 
 import collections
 import math
@@ -11,10 +11,10 @@ MAX_SHOWN = 200
 
 
 def same(got: Any, expected: Any) -> bool:
-    """Equal as Python sees it, but a bool is no number and a tuple equals the list of its items.
+    """Return True if the values are equal as in Python, with these exceptions.
 
-    A numpy array equals the list of its items, and a scalar of numpy the number it holds. NaN
-    equals NaN.
+    A bool does not equal a number. A tuple or deque equals the list of its items. A numpy array
+    equals the list of its items, and a numpy scalar equals its number. NaN equals NaN.
     """
     if is_handle(got):
         return bool(got == expected)
@@ -33,7 +33,7 @@ def same(got: Any, expected: Any) -> bool:
 
 
 def show(value: object) -> str:
-    """For a message: what was returned, cut short."""
+    """Return the returned value as text for a message, cut short."""
     if is_handle(value):
         return "an object that stays in the program's process"
     try:

@@ -1,1 +1,1 @@
-"""Values between two processes that do not trust each other. Standard library only."""
+"""Exchange of values between two processes without mutual trust. Standard library only."""

@@ -1,4 +1,4 @@
-"""Reads messages, see `wire`. What they say is not trusted: it can only become data."""
+"""Reads messages, see `wire`. Their content is not trusted: it can only become data."""
 
 import collections
 import datetime
@@ -20,7 +20,7 @@ from assay_sandbox.slot.messages.wire import (
 )
 
 _DTYPE = re.compile(r"[<>|=][biufcSUmM][0-9]{1,9}(\[[0-9]*[a-zA-Zμ]{1,3}\])?")
-#: Classes of named tuples that stand for classes of the program's.
+#: Classes of named tuples made here to stand for classes of the program's.
 MADE: weakref.WeakSet[type] = weakref.WeakSet()
 _UNKNOWN_ORDER = "a set whose order is not known in another process"
 _FLOAT = struct.Struct("!d")
@@ -28,7 +28,7 @@ _COMPLEX = struct.Struct("!dd")
 
 
 class ValueDecoder:
-    """Reads messages. `foreign` gives the value for a tag that is not this module's."""
+    """Reader of messages. `foreign` returns the value for a tag unknown to this module."""
 
     def __init__(self, foreign: "Callable[[ValueDecoder, bytes], Any]") -> None:
         self.foreign = foreign
@@ -37,21 +37,21 @@ class ValueDecoder:
         self._at = 0
 
     def loads(self, data: bytes) -> Any:
-        """The value in a message; raises Malformed, and what building the value raises."""
+        """Return the value in a message; raise MalformedMessage, or any error of building it."""
         self._data, self._at = data, 0
         try:
             value = self.get(0)
         except (struct.error, UnicodeDecodeError, IndexError, RecursionError) as error:
             raise MalformedMessage(str(error)) from None
         if self._at != len(data):
-            raise MalformedMessage("more than a message")
+            raise MalformedMessage("bytes are left after the message")
         return value
 
     def take(self, count: int) -> bytes:
-        """The next bytes."""
+        """Return the next `count` bytes."""
         end = self._at + count
         if end > len(self._data):
-            raise MalformedMessage("less than a message")
+            raise MalformedMessage("the message ends too early")
         part = self._data[self._at : end]
         self._at = end
         return part
@@ -63,7 +63,7 @@ class ValueDecoder:
         return self.take(self.count())
 
     def get(self, depth: int) -> Any:
-        """The next value."""
+        """Return the next value."""
         if depth > MAX_DEPTH + 10:
             raise MalformedMessage("the value nests too deeply")
         tag = self.take(1)
@@ -73,7 +73,7 @@ class ValueDecoder:
         return getter(self, depth)
 
     def items(self, depth: int) -> list[Any]:
-        """The next count, and as many values."""
+        """Return the next values: first comes their count."""
         count = self.count()
         if count and self._data[self._at : self._at + 1] == packing.TAG:
             self._at += 1
@@ -81,12 +81,12 @@ class ValueDecoder:
         return [self.get(depth + 1) for _ in range(count)]
 
     def number(self, value: Any) -> Any:
-        """Give a container the next number."""
+        """Give a container the next number, and return the container."""
         self.shared.append(value)
         return value
 
     def whole(self, depth: int, kind: type) -> Any:
-        """The next value, which must be of that exact type."""
+        """Return the next value, after a check of its exact type."""
         value = self.get(depth + 1)
         if type(value) is not kind:
             raise MalformedMessage(f"not a {kind.__name__}")
@@ -197,9 +197,9 @@ def _get_scalar(self: ValueDecoder, depth: int) -> Any:
 
 
 def make_namedtuple(name: str, fields: tuple[str, ...], has_more: bool) -> type:
-    """A class that behaves as a named tuple of these fields.
+    """Return a class with the behavior of a named tuple of these fields.
 
-    Of a class with more in it (methods), what is not here cannot be known.
+    If the program's class has more in it (methods), access to an unknown attribute is refused.
     """
     if not all(type(field) is str and field.isidentifier() for field in (name, *fields)):
         raise MalformedMessage("not the fields of a named tuple")

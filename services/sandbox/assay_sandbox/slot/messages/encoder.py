@@ -54,23 +54,23 @@ _KEYS, _VALUES, _ITEMS = type(_NONE.keys()), type(_NONE.values()), type(_NONE.it
 
 
 class Encoder:
-    """Writes messages. `foreign` gives the bytes for a value that has no encoding, tag included."""
+    """Writer of messages. `foreign` writes a value without an encoding, including a tag."""
 
     def __init__(self, foreign: "Callable[[Encoder, Any, int], None]") -> None:
         self.foreign = foreign
         self.numbers: dict[int, int] = {}
-        #: The numbered containers: it keeps their ids from being used again.
+        #: The numbered containers, kept alive: otherwise their ids could be used again.
         self.shared: list[Any] = []
         self.parts: list[bytes] = []
         self.num_bytes = 0
 
     def adopt(self, shared: list[Any]) -> None:
-        """Know containers by the numbers that both sides have for them."""
+        """Take over the containers both sides share, with their numbers."""
         self.shared = list(shared)
         self.numbers = {id(value): number for number, value in enumerate(shared)}
 
     def dumps(self, value: object) -> bytes:
-        """The message for one value; raises CannotEncode."""
+        """Return the message for a value; raise CannotEncode if it is too deep or too large."""
         self.parts, self.num_bytes = [], 0
         try:
             self.put(value, 0)
@@ -86,7 +86,7 @@ class Encoder:
         self.parts += parts
 
     def put(self, value: Any, depth: int) -> None:
-        """Write one value."""
+        """Write a value."""
         if depth > MAX_DEPTH:
             raise CannotEncode("the value nests too deeply")
         put = _PUTTERS.get(type(value))
@@ -98,7 +98,7 @@ class Encoder:
             put(self, value, depth)
 
     def put_number(self, value: Any) -> bool:
-        """Write the number of a container that was met before; number it otherwise."""
+        """Write the number of a known container and return True; number a new container."""
         if not is_mutable(value):
             return False
         number = self.numbers.get(id(value))
@@ -110,7 +110,7 @@ class Encoder:
         return False
 
     def put_items(self, tag: bytes, items: Any, depth: int) -> None:
-        """Write a tag, a count and the items: as one, if they are many plain ones of one type."""
+        """Write a tag, a count and the items: as a block, if `packing` takes them."""
         self.write(tag, COUNT.pack(len(items)))
         packed = packing.pack(items)
         if packed is not None:
@@ -186,11 +186,11 @@ def _put_namedtuple(self: Encoder, value: Any, depth: int) -> None:
 
 
 def _offset_s(value: Any) -> float | None:
-    """Of a time's zone; only fixed zones are sent."""
+    """Return the offset of a time's zone; only fixed zones are sent."""
     if value.tzinfo is None:
         return None
     if type(value.tzinfo) is not datetime.timezone:
-        raise CannotEncode("a time in a zone of its own")
+        raise CannotEncode("a time in a zone without a fixed offset")
     return value.tzinfo.utcoffset(None).total_seconds()
 
 
@@ -246,7 +246,7 @@ _PUTTERS: dict[type, Callable[[Encoder, Any, int], None]] = {
 
 
 def _putter_of(value: Any) -> Callable[[Encoder, Any, int], None] | None:
-    """The encoding of a value whose type alone does not say it."""
+    """Return the encoding of numpy data or a named tuple, else None."""
     if is_numpy_data(value):
         return _put_array if type(value) is sys.modules["numpy"].ndarray else _put_scalar
     return _put_namedtuple if is_namedtuple(value) else None

@@ -1,8 +1,8 @@
-"""Messages between a program and its grader, and the containers that both of them hold.
+"""Messages between a program and its grader, and the containers held by both.
 
-Both sides keep one list of containers, in the same order: those that came with a message, from
-either side, and that somebody still holds. A message says which containers its sender has changed
-since the last one, so that a list which both sides hold is one list for the test code too.
+Both sides keep the same list of containers, in the same order: all containers sent with a message,
+from either side, and still held by code of a side. A message lists the containers changed by its
+sender since the last message. A list held by both sides is thus a single list for the test code.
 
 A message is a count and the numbers of the containers to keep after it, and then a value, see
 `wire`: a tuple of the changes and the message's own parts.
@@ -17,7 +17,7 @@ from assay_sandbox.slot.messages.decoder import ValueDecoder
 from assay_sandbox.slot.messages.encoder import Encoder
 from assay_sandbox.slot.messages.wire import COUNT, MalformedMessage
 
-#: References to a container that nobody but the list holds, while it is looked at.
+#: References to a container held only by the list, during the check of its references.
 _OWN_REFERENCES = 2
 
 
@@ -37,10 +37,10 @@ class Exchange:
         self._snapshots: list[tuple[Any, ...]] = []
 
     def send(self, parts: list[Any], *, with_changes: bool = True) -> None:
-        """Send a message; empties `parts`, so that it holds none of the containers.
+        """Send a message, and empty `parts`: otherwise it would hold containers.
 
         Raises:
-            CannotEncode: and nothing was sent.
+            CannotEncode: a value cannot be sent; nothing was sent.
             OSError: the other side is gone.
         """
         changes = self._changes() if with_changes else ()
@@ -55,17 +55,17 @@ class Exchange:
         self._line.send(b"".join([COUNT.pack(len(kept)), *map(COUNT.pack, kept), data]))
 
     def receive(self) -> list[Any] | None:
-        """The parts of the next message; None when the other side is gone.
+        """Return the parts of the next message, or None when the other side is gone.
 
         Raises:
-            Malformed: the message is none.
-            CannotGrade: it has a value in it that cannot be had here.
+            MalformedMessage: the message is not valid.
+            CannotGrade: a value in the message cannot be built here.
         """
         data = self._line.receive()
         if data is None:
             return None
         if len(data) < COUNT.size:
-            raise MalformedMessage("less than a message")
+            raise MalformedMessage("the message ends too early")
         (num_kept,) = COUNT.unpack_from(data)
         start = COUNT.size * (num_kept + 1)
         kept = [COUNT.unpack_from(data, at)[0] for at in range(COUNT.size, start, COUNT.size)]
@@ -89,9 +89,9 @@ class Exchange:
         )
 
     def _prune(self) -> list[int]:
-        """Let go of the containers that nobody else holds; the numbers of the others.
+        """Drop the containers held by nobody else; return the numbers of the others.
 
-        A container comes before those that are in it: they are free to go after it.
+        A container comes before the containers in it, so these can be dropped after it.
         """
         self._snapshots = []
         kept = []

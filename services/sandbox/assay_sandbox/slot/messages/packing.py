@@ -1,4 +1,4 @@
-"""Many numbers or texts as one block of bytes: a list of a million is read in milliseconds."""
+"""Many numbers or texts as a block of bytes: a list of a million is read in milliseconds."""
 
 import array
 import itertools
@@ -18,7 +18,7 @@ _NUMBERS = {int: "q", float: "d"}
 
 
 def pack(items: Collection[Any]) -> tuple[bytes, ...] | None:
-    """Return the parts of a block; None where the items are few, mixed, or of another type."""
+    """Return the parts of a block; None if the items are few, mixed, or of another type."""
     if len(items) < _MIN_ITEMS:
         return None
     kinds = set(map(type, items))
@@ -42,7 +42,7 @@ def unpack(code: bytes, count: int, take: Callable[[int], bytes]) -> list[Any]:
     """Return the `count` items of a block. `take` gives the next bytes of the message.
 
     Raises:
-        Malformed: `pack` has not written it.
+        MalformedMessage: `pack` has not written the block.
     """
     if code in (b"q", b"d"):
         return array.array(code.decode(), take(count * _NUMBER_BYTES)).tolist()

@@ -1,9 +1,9 @@
-"""Sets that iterate in the order of a set in another process.
+"""Sets with the iteration order of a set in another process.
 
-The order depends on the hashes of the items, on the size of the set's table, on the order in which
-items were added, and on what was removed. Hashes of texts and numbers are the same in all slots.
-From the size and the order follows where in the table each item can lie, and from that how to build
-such a table. What was built is checked: None, not a set in another order, is what fails here.
+The order depends on the hashes of the items, on the size of the set's table, on the order of
+additions, and on removals. Hashes of texts and numbers are the same in all slots. The size and the
+order determine the possible places of each item in the table, and the places determine how to build
+such a table. Every built set is checked: a failure returns None or False, never another order.
 """
 
 import operator
@@ -15,13 +15,13 @@ from typing import Any
 _BARE_BYTES = set.__sizeof__(set())
 _ENTRY_BYTES = 16
 _SMALLEST = 8
-#: Of more items it takes seconds to find out where in the table they lie.
+#: With more items, it takes seconds to find their places in the table.
 _MAX_ITEMS = 2**14
-#: So few are tried in every order.
+#: At most this many items are tried in every order.
 _MAX_PERMUTED = 5
-#: A larger table may be of another size, if only the items are in their order.
+#: A table above this size may have another size here, as long as the items are in order.
 _EXACT = 1024
-#: How CPython looks for a place: it tries neighbors first, then mixes in bits of the hash.
+#: CPython's search for a place: it tries neighbors first, then mixes in bits of the hash.
 _NUM_NEIGHBORS = 9
 _PERTURB_SHIFT = 5
 _NUM_PLACES = 60
@@ -29,16 +29,16 @@ _HASH_BITS = 2**64 - 1
 
 
 def table_size(value: Any) -> int:
-    """Return how many places the table of a set has."""
+    """Return the number of places in the table of a set."""
     kind = set if isinstance(value, set) else frozenset
     more = kind.__sizeof__(value) - _BARE_BYTES
     return more // _ENTRY_BYTES if more > 0 else _SMALLEST
 
 
 def fill(value: set[Any], items: list[Any], size: int) -> bool:
-    """Fill an empty set so that it iterates over the items in their order; false if none is known.
+    """Fill an empty set to iterate over the items in their order; return False if no way is known.
 
-    `size` is that of the table which they come from.
+    `size` is the size of the original set's table.
     """
     sources: tuple[Iterable[Any], ...] = (items, frozenset(items))
     for source in sources:
@@ -55,12 +55,12 @@ def fill(value: set[Any], items: list[Any], size: int) -> bool:
         value.clear()
         value.update(source)
         if is_in_order(value, items):
-            return True  # what is added to it may come in another order
+            return True  # later additions may come in another order
     return False
 
 
 def freeze(items: list[Any], size: int) -> frozenset[Any] | None:
-    """Return a frozen set that iterates over the items in their order; None if none is known."""
+    """Return a frozen set iterating over the items in their order; None if no way is known."""
     for found in (frozenset(items), frozenset(frozenset(items)), frozenset(set(items))):
         if is_in_order(found, items):
             return found
@@ -83,13 +83,13 @@ def _permutations(items: list[Any]) -> Iterable[tuple[Any, ...]]:
 
 
 def is_in_order(value: Iterable[Any], items: list[Any]) -> bool:
-    """Whether a set iterates over just these objects, in their order."""
+    """Return True if a set iterates over just these objects, in their order."""
     found = list(value)
     return len(found) == len(items) and all(map(operator.is_, found, items))
 
 
 def _probes(item: Any, size: int) -> Iterator[int]:
-    """The places where a table of that size looks for an item, in order."""
+    """Yield the places tried for an item in a table of this size, in order."""
     mask = size - 1
     perturb = hash(item) & _HASH_BITS
     at = perturb & mask
@@ -101,10 +101,10 @@ def _probes(item: Any, size: int) -> Iterator[int]:
 
 
 class _Layout:
-    """Where the items lie in a table."""
+    """The places of the items in a table."""
 
     def __init__(self, items: list[Any], size: int, tried: list[list[int]]) -> None:
-        """`tried` are the places that are taken when an item is added, with its own as the last."""
+        """Take in `tried`, per item, the places taken at its addition, with its own place last."""
         self._items = items
         self._size = size
         self._tried = tried
@@ -112,7 +112,7 @@ class _Layout:
 
     @classmethod
     def find(cls, items: list[Any], size: int) -> "_Layout | None":
-        """The likeliest layout that has the items in their order."""
+        """Return the likeliest layout with the items in their order, or None."""
         if size & (size - 1) or not _SMALLEST <= size <= 4 * _MAX_ITEMS or len(items) > _MAX_ITEMS:
             return None
         columns = [_candidates(item, size) for item in items]
@@ -125,12 +125,12 @@ class _Layout:
         return cls(items, size, tried)
 
     def in_order_of_adding(self) -> list[Any]:
-        """The items, those that lie where their hash says first."""
+        """Return the items in an order to add them in, first the items at their hash's place."""
         home, others = self._split()
         return [self._items[number] for number in (*home, *others)]
 
     def _split(self) -> tuple[list[int], list[int]]:
-        """The items that lie where their hash says, and the others in an order to add them in."""
+        """Return the items at their hash's place, and the others in an order to add them in."""
         home = [number for number, places in enumerate(self._tried) if len(places) == 1]
         graph = {
             number: [self._owners[place] for place in places[:-1] if place in self._owners]
@@ -144,11 +144,11 @@ class _Layout:
         return home, [number for number in order if number in graph]
 
     def build(self, value: set[Any]) -> None:
-        """Fill an empty set. Numbers stand where the table has to have no free place meanwhile."""
+        """Fill an empty set. Meanwhile, numbers fill places not allowed to be free."""
         home, others = self._split()
         needed = set(chain.from_iterable(self._tried)) - self._owners.keys()
         if self._size > _SMALLEST:
-            # A set that takes in another one gets twice as many places as items, at least.
+            # A set updated with another set gets at least twice as many places as items.
             missing = max(5, self._size // 4) - len(home) - len(needed)
             free = (p for p in range(self._size) if p not in self._owners and p not in needed)
             needed.update(place for place, _ in zip(free, range(missing), strict=False))
@@ -162,7 +162,7 @@ class _Layout:
             value.discard(filler)
 
     def _fillers(self, places: Iterable[int]) -> list[int]:
-        """Numbers that lie at these places, and are no items."""
+        """Return numbers with these places, none of them equal to an item."""
         above = self._size << 20
         taken = {item for item in self._items if isinstance(item, int | float | complex)}
         found = []
@@ -175,7 +175,7 @@ class _Layout:
 
 
 def _candidates(item: Any, size: int) -> dict[int, int]:
-    """Places for an item, with how many are tried before each."""
+    """Return the places for an item, each with the number of places tried before it."""
     found: dict[int, int] = {}
     for number, place in zip(range(_NUM_PLACES), _probes(item, size), strict=False):
         found.setdefault(place, number)
@@ -183,17 +183,17 @@ def _candidates(item: Any, size: int) -> dict[int, int]:
 
 
 def _places_before(item: Any, size: int, wanted: int) -> list[int]:
-    """The places that are tried for an item up to that one."""
+    """Return the places tried for an item, up to and including `wanted`."""
     found: list[int] = []
     for place in _probes(item, size):
         found.append(place)
         if place == wanted:
             return found
-    raise AssertionError("an item lies where it is never looked for")
+    raise AssertionError("an item lies at a place never tried for it")
 
 
 def _ascending(columns: list[dict[int, int]]) -> list[int] | None:
-    """One place of each column, in ascending order, with the least tries in all."""
+    """Return a place of each column, ascending, with the fewest tries in all; None if none fit."""
     best: list[tuple[int, int, int]] = [(-1, 0, -1)]  # place, cost, index in the column before
     history = []
     for column in columns:

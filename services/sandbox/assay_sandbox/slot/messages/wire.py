@@ -1,12 +1,13 @@
-"""Values between a program's process and its grader's, by value and by exact type.
+"""The format of messages between a program's process and its grader's.
 
-A message is one value: a tag byte, then lengths, bytes and items. Only exact types are taken apart,
-with the interpreter's own operations, so that encoding calls no method of the program's. What has
-no encoding of its own goes to a hook, which may send a name for it (`Encoder.foreign`).
+Values are sent by value and exact type. A message is a single value: a tag byte, then lengths,
+bytes and items. Only exact types are taken apart, with the interpreter's own operations: encoding
+calls no method of the program's. A value without an encoding goes to a hook (`Encoder.foreign`);
+the hook may send a name for it.
 
-Mutable containers are numbered in the order in which the encoder, and the decoder, meet them. A
-second mention is a number only, and so is a container that came with the request in its reply:
-identity and cycles survive.
+The encoder and the decoder number mutable containers in the order of their first mention. A second
+mention is a number only, and so is a container of a request in its reply: identity and cycles
+survive.
 """
 
 import collections
@@ -22,9 +23,9 @@ MAX_DEPTH = 200
 MAX_BYTES = 64 * 2**20
 LENGTH = struct.Struct("!Q")
 _CHUNK_BYTES = 2**20
-#: As much is read at a time: one call of the kernel for most messages.
+#: Bytes read at least at a time: a single call of the kernel for most messages.
 _AHEAD_BYTES = 2**12
-#: Calls that sending a message and reading its answer may nest.
+#: Depth of nested calls to send a message and read its answer.
 _NUM_FRAMES = 80
 COUNT = struct.Struct("!I")
 _FLOAT = struct.Struct("!d")
@@ -44,29 +45,30 @@ MUTABLE = (
 
 
 class CannotEncode(Exception):
-    """A value that is too deep, or too large, to be sent."""
+    """A value too deep, or too large, to be sent."""
 
 
 class CannotGrade(BaseException):
-    """A question that only the program's process can answer, and that would decide a verdict."""
+    """A question only the program's process could answer, and its answer would decide a verdict."""
 
 
 class MalformedMessage(Exception):
-    """A message that no encoder has written."""
+    """A message not written by an encoder."""
 
 
 def need_frames(count: int = _NUM_FRAMES) -> None:
     """Return if a message can be sent and its answer be read, at this depth of calls.
 
     Raises:
-        RecursionError: and no message is left half read, which would lose count of the answers.
+        RecursionError: too deep. Raised here, before a message is left half read: otherwise the
+            count of answers would be lost.
     """
     if count:
         need_frames(count - 1)
 
 
 def is_numpy_data(value: object) -> bool:
-    """Whether it is an array or a scalar of numpy's own exact types."""
+    """Return True for an array or a scalar of numpy's own exact types."""
     numpy = sys.modules.get("numpy")
     kind = type(value)
     if numpy is None or getattr(kind, "__module__", None) != "numpy":
@@ -75,7 +77,7 @@ def is_numpy_data(value: object) -> bool:
 
 
 def is_mutable(value: object) -> bool:
-    """Whether the value is one of the containers that are numbered."""
+    """Return True if the value is a numbered container."""
     if type(value) in MUTABLE:
         return True
     numpy = sys.modules.get("numpy")
@@ -83,7 +85,7 @@ def is_mutable(value: object) -> bool:
 
 
 def is_namedtuple(value: object) -> bool:
-    """Whether it is a named tuple with nothing of its own to compare by."""
+    """Return True for a named tuple without its own comparison, hash, iteration or length."""
     kind = type(value)
     if kind.__mro__[1:] != (tuple, object):
         return False
@@ -95,7 +97,7 @@ def is_namedtuple(value: object) -> bool:
 
 
 class MessageLine:
-    """A stream socket that carries messages: a length, and as many bytes."""
+    """A stream socket for messages, each a length and as many bytes."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
@@ -105,7 +107,7 @@ class MessageLine:
         self._socket.sendall(LENGTH.pack(len(message)) + message)
 
     def receive(self) -> bytes | None:
-        """The next message; None when the other side is gone."""
+        """Return the next message, or None when the other side is gone."""
         header = self._read(LENGTH.size)
         if header is None:
             return None
@@ -128,7 +130,7 @@ class MessageLine:
 
 
 def contents(value: Any) -> tuple[Any, ...]:
-    """What a numbered container has in it, as a value that can be put back by `refill`."""
+    """Return the contents of a numbered container, as a value for `refill` to put back."""
     if isinstance(value, dict):
         return tuple(value.items())
     if isinstance(value, bytearray):
@@ -142,14 +144,14 @@ def contents(value: Any) -> tuple[Any, ...]:
 
 
 def snapshot(value: Any) -> tuple[Any, ...]:
-    """The very objects that a container has in it: what differs from it has changed."""
+    """Return the very objects in a container, for `is_changed` to compare with later."""
     if isinstance(value, dict):
         return (*value, *value.values())
     return contents(value)
 
 
 def is_changed(value: Any, before: tuple[Any, ...]) -> bool:
-    """Whether a container has something else in it than when a snapshot was taken."""
+    """Return True if a container's contents differ from its snapshot."""
     now = snapshot(value)
     if isinstance(value, set | list | dict | collections.deque):
         if type(value) is set:
@@ -170,7 +172,7 @@ def _objects(value: Any) -> tuple[Any, ...]:
 
 
 def refill(value: Any, new: tuple[Any, ...]) -> None:
-    """Give a container of the grader's the contents that the program gave its copy."""
+    """Give a container the contents of its copy in the other process."""
     if isinstance(value, dict):
         value.clear()
         for key, item in new:

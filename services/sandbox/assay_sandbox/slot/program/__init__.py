@@ -1,1 +1,1 @@
-"""What runs inside a program's own process, and how it ends. Standard library only."""
+"""Code inside a program's own process, and the program's end. Standard library only."""

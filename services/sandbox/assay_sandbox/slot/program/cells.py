@@ -1,9 +1,9 @@
-"""A stateful interpreter in a slot: cells of one session, one after the other.
+"""A stateful interpreter in a slot: it runs the cells of a session in turn.
 
-The server writes commands to a socket, a length and a marshalled dictionary each, and reads a
-length and a JSON object for each; after it, for a file that was asked for, a length and its
-content. The session's own code shares this process and can forge any of it: to nobody's harm but
-its own.
+The server writes commands to a socket, each a length and a marshalled dictionary. For each command
+it reads a length and a JSON object, and after the object of a requested file, a length and the
+file's content. The session's own code shares this process and can forge any of it, harming only
+itself.
 """
 
 import ast
@@ -25,11 +25,11 @@ _MAX_RESULT = 20_000
 
 
 class LimitReached(BaseException):
-    """A cell has used up its time. It is no Exception: no cell catches it by chance."""
+    """A cell has used up its time. Not an Exception, so no cell catches it by chance."""
 
 
 class Interpreter:
-    """The session's names, and the line to the server."""
+    """The session's names, and the connection to the server."""
 
     def __init__(self, plan: dict[str, Any], channel_fd: int) -> None:
         self.limits = plan["limits"]
@@ -44,7 +44,7 @@ class Interpreter:
             signal.signal(number, self.reach_limit)
 
     def serve(self) -> None:
-        """Until the server closes the socket."""
+        """Serve commands until the server closes the socket."""
         while True:
             command = self.receive()
             if command is None:
@@ -87,14 +87,14 @@ class Interpreter:
         self.channel.sendall(LENGTH.pack(len(content)) + content)
 
     def run_cell(self, code: str) -> dict[str, Any]:
-        """Run a text; what became of it, with the value of its last expression as text."""
+        """Run a cell; return its outcome, with the value of its last expression as text."""
         self.num_cells += 1
         name = f"cell-{self.num_cells}"
         linecache.cache[name] = (len(code), None, code.splitlines(True), name)
         started_s = time.process_time()
         status, message, result = "accepted", "", None
         try:
-            # Both clocks may ring, the CPU's every second: past this block they must not be heard.
+            # Both clocks may fire, the CPU clock each second: past this block they must not raise.
             try:
                 self.is_timed = True
                 self.start_clocks(started_s)
@@ -126,7 +126,7 @@ class Interpreter:
         return texts | {"cpu_time_s": took_s}
 
     def start_clocks(self, started_s: float) -> None:
-        """Both raise in the cell, which leaves its names as they are."""
+        """Start the CPU clock and the wall clock. Both raise in the cell, and its names stay."""
         self.cpu_until_s = started_s + self.limits["cpu_time_s"]
         soft = min(harness.round_up(self.cpu_until_s), self.life_cpu_s)
         resource.setrlimit(resource.RLIMIT_CPU, (soft, self.life_cpu_s))
@@ -134,7 +134,7 @@ class Interpreter:
 
     def reach_limit(self, number: int, frame: object) -> None:
         if number == signal.SIGXCPU and time.process_time() < self.cpu_until_s:
-            return  # the kernel counts whole ticks, which may be too many; it rings each second
+            return  # the kernel counts whole ticks, maybe too many; it signals again each second
         if self.is_timed:
             raise LimitReached
 
@@ -154,8 +154,8 @@ def _clean(text: str) -> str:
 
 
 def run(plan: dict[str, Any], record_fd: int, channel_fd: int) -> int:
-    """Be a session; its exit status."""
-    # Of a whole tree's memory a cgroup would keep account, and kill: so a cell gets an error first.
+    """Run a session; return its exit status."""
+    # A cgroup counts the whole tree's memory, and kills: by this limit a cell gets an error first.
     memory_bytes = int(plan["limits"]["memory_bytes"])
     resource.setrlimit(resource.RLIMIT_DATA, (memory_bytes, memory_bytes))
     os.write(record_fd, b"begun\n")

@@ -1,8 +1,8 @@
-"""How a program ends: what `Py_FinalizeEx` does that a program can see, and nothing else.
+"""The end of a program: the steps of `Py_FinalizeEx` visible to the program, and nothing else.
 
-The interpreter's own end would write to every page of a fork, and so copy it. Here only what the
-program made itself is taken apart, in the interpreter's order; the modules that were warm before
-the program began stay as they are.
+The interpreter's own end would write to every page of a fork, and so copy it. This module takes
+apart only the program's own objects, in the interpreter's order. Modules already warm before the
+program began stay as they are.
 """
 
 import _thread
@@ -23,48 +23,48 @@ from typing import Any
 from assay_sandbox.slot.confinement import kernel
 from assay_sandbox.slot.program import frames
 
-# A program may take these apart: what ends it has its own.
+# A program may change these: the code to end the program has its own copies.
 globals()["__builtins__"] = vars(builtins).copy()
 _collect, _is_collecting = gc.collect, gc.isenabled
 _count, _stats, _new_objects = gc.get_count, gc.get_stats, gc.get_objects
 _num_handlers, _run_handlers = atexit._ncallbacks, atexit._run_exitfuncs
 _num_threads, _write, _folder_of = _thread._count, os.write, os.path.dirname
 
-#: Exit status of a program whose output could not be written to the end.
+#: Exit status of a program if its output could not be written to the end.
 _FLUSH_FAILED = 120
 _LONG = 2**63
 _SWITCH_S = 1e-4
-#: Objects of these types, and of no other, end unseen. Those that the collector does not know, such
-#: as numbers and text, do too.
+#: Objects of only these types end unseen, as do objects unknown to the collector, such as numbers
+#: and text.
 _SILENT = {
     *(dict, list, tuple, set, frozenset, deque, defaultdict),
     *(FunctionType, BuiltinFunctionType, MethodType, CellType, ModuleType),
 }
-#: More new objects than this are not looked at one by one.
+#: More new objects than this are not checked one by one.
 _MAX_LOOKED_AT = 1000
 #: `sys.modules` may be replaced by a program; the interpreter keeps this one.
 _MODULES = sys.modules
 _STANDARD = ("stdin", "stdout", "stderr")
-#: What the interpreter sets to None first, so that nothing is kept alive by it.
+#: Names of `sys` set to None first by the interpreter: otherwise they would keep objects alive.
 _DROPPED = [
     *("path", "argv", "ps1", "ps2", "last_type", "last_value", "last_traceback"),
     *("path_hooks", "path_importer_cache", "meta_path", "__interactivehook__"),
 ]
-#: Modules, and names of `sys` and `builtins`, that were there before the program.
+#: Modules, and names of `sys` and `builtins`, from before the program.
 _warm_modules: dict[str, ModuleType] = {}
 _warm_names: dict[ModuleType, dict[str, Any]] = {}
-#: What `threading` does at the end, unless a program changes it.
+#: The function of `threading` at the end, unless a program changes it.
 _warm_shutdown: list[Callable[[], None]] = []
-#: How often the collector has looked at what is not new, when the program began.
+#: Counts of collections of the older generations when the program began.
 _num_collections: list[int] = []
-#: What would be taken apart, for nobody to see, if nothing held it.
+#: Objects kept alive: otherwise they would be destroyed at the end, with no visible effect.
 _kept: list[object] = []
 
 
 def remember_warm(silent: list[type]) -> None:
-    """Note what is no program's own. The last step of warming an interpreter up.
+    """Note everything not made by a program. The last step of warming up an interpreter.
 
-    `silent` are types of objects that the harness makes for a program.
+    `silent` are types of objects made by the harness for a program.
     """
     _SILENT.update(silent)
     _warm_shutdown[:] = [sys.modules["threading"]._shutdown]
@@ -75,7 +75,7 @@ def remember_warm(silent: list[type]) -> None:
 
 
 def report(error: BaseException) -> int:
-    """Show an exception that nobody caught as the interpreter does; the exit status."""
+    """Show an uncaught exception as the interpreter does; return the exit status."""
     if isinstance(error, SystemExit):
         return exit_status(error)
     frames = own_frames(error)
@@ -102,7 +102,7 @@ def report(error: BaseException) -> int:
 
 
 def own_frames(error: BaseException) -> TracebackType | None:
-    """The program's part of a traceback."""
+    """Return the program's part of a traceback."""
     frames = error.__traceback__
     slot = _folder_of(_folder_of(__file__)) + "/"
     while frames is not None and frames.tb_frame.f_code.co_filename.startswith(slot):
@@ -111,7 +111,10 @@ def own_frames(error: BaseException) -> TracebackType | None:
 
 
 def exit_status(error: SystemExit) -> int:
-    """Of sys.exit(code): a number is the status; anything else is shown, and fails."""
+    """Return the exit status of sys.exit(code): 0 for None, and a number for itself.
+
+    Any other code is shown, and its status is 1.
+    """
     code = error.code
     if code is None:
         return 0
@@ -134,13 +137,13 @@ def _write_error(text: str) -> None:
 
 
 def end(status: int) -> int:
-    """End the program: threads, exit handlers, streams, modules. Returns the exit status."""
+    """End the program: threads, exit handlers, streams, modules. Return the exit status."""
     is_written = flush() if _ends_unseen() else _end_seen()
     return status if is_written else _FLUSH_FAILED
 
 
 def _end_seen() -> bool:
-    """Take the program apart, as what it leaves may notice; whether its output was written."""
+    """Take apart a program able to notice it; return True if its output was written."""
     _await_threads()
     frames.alone(_run_handlers)  # prints what a handler raises
     if _has_threads():
@@ -155,28 +158,28 @@ def _end_seen() -> bool:
 
 
 def die_of_interrupt() -> None:
-    """End as the interpreter does that KeyboardInterrupt has ended: by SIGINT."""
+    """End by SIGINT, as the interpreter does after an uncaught KeyboardInterrupt."""
     signal.signal(signal.SIGINT, signal.SIG_DFL)
     os.kill(os.getpid(), signal.SIGINT)
 
 
 def prepare_begin() -> None:
-    """Note what the next fork finds: the collector does not look at it there."""
+    """Freeze all current objects: the collector skips them in the next fork. Note its counts."""
     gc.freeze()
     _num_collections[:] = _count_collections()
 
 
 def rehearse() -> None:
-    """Do what is done at the end of most programs, and changes nothing."""
+    """Run the steps at the end of most programs; they change nothing."""
     _ends_unseen()
     flush()
 
 
 def _ends_unseen() -> bool:
-    """Whether nothing that is left can notice that it is dropped: most programs leave so little.
+    """Return True if no remaining object can notice being dropped, as in most programs.
 
-    Looks at what the collector knows since `prepare_begin`; a program that has hidden that from it,
-    or has collected, is not one of them.
+    Checks the objects known to the collector since `prepare_begin`. Returns False if the program
+    has hidden them from the collector, or has run a collection.
     """
     if _num_handlers() or _num_threads() or not _is_shutdown_idle():
         return False
@@ -206,7 +209,7 @@ def _await_threads() -> None:
 
 
 def _is_shutdown_idle() -> bool:
-    """Whether `threading` would do nothing at the end without threads."""
+    """Return True if `threading` would do nothing at the end without threads."""
     threading = _MODULES.get("threading")
     if threading is None:
         return True
@@ -218,7 +221,7 @@ def _has_threads() -> bool:
 
 
 class _Ignored:
-    """The argument of `sys.unraisablehook`, which cannot be made otherwise."""
+    """An argument for `sys.unraisablehook`: Python offers no other way to make it."""
 
     err_msg = None
 
@@ -232,14 +235,14 @@ class _Ignored:
 def _show_ignored(error: BaseException, where: object) -> None:
     ignored = _Ignored(error, where)
     if sys.unraisablehook is not sys.__unraisablehook__:
-        quietly(lambda: sys.unraisablehook(ignored))  # type: ignore[arg-type]  # as far as hooks look
+        quietly(lambda: sys.unraisablehook(ignored))  # type: ignore[arg-type]  # enough for hooks
         return
     shown = traceback.format_exception(error.with_traceback(ignored.exc_traceback))
     _write_error(f"Exception ignored in: {where!r}\n{''.join(shown)}")
 
 
 def flush() -> bool:
-    """Flush what `sys` has as standard streams; false if one does not take it."""
+    """Flush the standard streams in `sys`; return False if a stream fails."""
     is_flushed = True
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name, None)
@@ -255,15 +258,15 @@ def flush() -> bool:
 
 
 def flush_all() -> None:
-    """Flush the interpreter's own streams too, and overlook what they do not take."""
+    """Flush the interpreter's own streams too, and ignore their errors."""
     for name in ("stdout", "__stdout__", "stderr", "__stderr__"):
         quietly(partial(_flush, name))
-    for name in ("stdout", "stderr"):  # dropped by the program, they end with what they hold
+    for name in ("stdout", "stderr"):  # if the program dropped them, they may still hold output
         quietly(_warm_names[sys][name].flush)
 
 
 def quietly(call: Callable[[], object]) -> None:
-    """Call, and overlook what it raises. `contextlib.suppress` is a program's to change."""
+    """Call, and ignore any exception. A program could change `contextlib.suppress`."""
     try:
         call()
     except BaseException:
@@ -295,7 +298,7 @@ def _drop_modules() -> None:
             left.append(weakref.ref(_MODULES[name]))
         frames.alone(_MODULES.__setitem__, name, None)
     _restore(builtins)
-    builtins.__dict__.update(_warm_names[builtins])  # the interpreter's own are there again
+    builtins.__dict__.update(_warm_names[builtins])  # the interpreter's own names are back
     frames.alone(_collect)
     for reference in reversed(left):
         module = reference()
@@ -307,9 +310,9 @@ def _drop_modules() -> None:
 
 
 def _own_modules() -> list[str]:
-    """The modules that the program has imported, in that order, after itself."""
+    """Return the names of the program's own modules: `__main__`, then its imports in order."""
     names = []
-    for name in reversed(_MODULES):  # the last of the warm ones ends it: all are not looked at
+    for name in reversed(_MODULES):  # stops at the last warm module, without a check of the rest
         if _warm_modules.get(name) is _MODULES[name]:
             break
         names.append(name)
@@ -317,7 +320,7 @@ def _own_modules() -> list[str]:
 
 
 def _clear(names: dict[str, Any]) -> None:
-    """Private names first: what others stand on goes last."""
+    """Set all names but `__builtins__` to None, names with a single underscore first."""
     for name in list(names):
         if isinstance(name, str) and name[:1] == "_" and name[:2] != "__":
             frames.alone(names.__setitem__, name, None)
@@ -327,7 +330,7 @@ def _clear(names: dict[str, Any]) -> None:
 
 
 def _restore(module: ModuleType) -> None:
-    """Drop what the program has put into a module of the interpreter."""
+    """Drop the names a program has added to a module of the interpreter."""
     warm = _warm_names[module]
     names = vars(module)
     if len(names) != len(warm):

@@ -1,6 +1,6 @@
-"""Runs a caller's Python that takes programs out of a completion: the text of a program in a slot.
+"""Text of a program in a slot: it runs a caller's Python to extract programs from a completion.
 
-It reads `given.json` and `logic.py` and writes `blocks.json`, all beside it.
+It reads `given.json` and `logic.py` and writes `blocks.json`, all in the current folder.
 """
 
 import json
@@ -8,7 +8,7 @@ from typing import Any
 
 
 class CodeBlock:
-    """A program that a completion may mean; the one with the highest priority is taken."""
+    """A candidate program of a completion; the candidate with the highest priority wins."""
 
     def __init__(self, priority: int, code: str, language: str) -> None:
         self.priority = priority
@@ -17,7 +17,7 @@ class CodeBlock:
 
 
 def main() -> None:
-    """Run the caller's Python with the names that SandboxFusion gives it."""
+    """Run the caller's Python with the names given by SandboxFusion."""
     with open("given.json") as file:
         given = json.load(file)
     with open("logic.py") as file:

@@ -1,6 +1,6 @@
 """A program's files: put in place before it runs, picked up once it has ended.
 
-Both are done with the program's own rights: nothing that it could not do itself is done for it.
+Both steps have the program's own rights: they do nothing the program could not do itself.
 """
 
 import errno
@@ -11,7 +11,7 @@ import stat
 from collections.abc import Iterator
 from contextlib import suppress
 
-#: Begins a pattern of files in all folders.
+#: Prefix of a pattern for files in all folders.
 _ANYWHERE = "**/"
 _MAX_DEPTH = 64
 
@@ -20,7 +20,7 @@ def put(files: dict[str, tuple[bytes, int]]) -> None:
     """Write files below the current folder: content and mode by name.
 
     Raises:
-        OSError: they do not fit.
+        OSError: the files do not fit.
     """
     for name, (content, mode) in files.items():
         folder = os.path.dirname(name)
@@ -35,9 +35,9 @@ def put(files: dict[str, tuple[bytes, int]]) -> None:
 
 
 def pick_up(patterns: list[str], max_bytes: int) -> dict[str, bytes | str]:
-    """The files below the current folder that match: their content, or why there is none.
+    """Return matching files below the current folder: by name, the content or an error text.
 
-    No link is followed, nothing but regular files is opened, and `max_bytes` bounds the whole.
+    No link is followed, only regular files are opened, and `max_bytes` bounds the sum.
     """
     found: dict[str, bytes | str] = {}
     left = max_bytes
@@ -69,8 +69,9 @@ def _matches(patterns: list[str]) -> list[str]:
 
 
 def _below(top: str, pattern: str) -> Iterator[str]:
-    """The files of that pattern in a folder and in those below it, without deeper ones than
-    `_MAX_DEPTH`: a program can nest folders until looking through them takes minutes.
+    """Yield the files matching `pattern` in a folder, and in folders below it down to `_MAX_DEPTH`.
+
+    Without this bound a program could nest folders until a search takes minutes.
     """
     waiting = [(top, 0)]
     while waiting:
@@ -87,7 +88,7 @@ def _below(top: str, pattern: str) -> Iterator[str]:
 
 def _read(name: str, max_bytes: int) -> bytes | str:
     try:
-        # A fifo would be waited for, and a device may be anything.
+        # Opening a fifo would wait for a writer, and a device may be anything.
         fd = os.open(name, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
     except OSError as error:
         return os.strerror(error.errno or 0)

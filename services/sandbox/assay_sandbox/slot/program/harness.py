@@ -1,15 +1,15 @@
-"""Runs inside a program's own process: the program, and its cases, after all rights are given up.
+"""The program's own process: it runs the program and its cases, after all rights are given up.
 
-The server writes a marshalled plan to one descriptor and reads records, a line each, from another:
+The server writes a marshalled plan to a descriptor and reads records, a line each, from another:
 
-    begun                       whatever comes now is the program's own doing
+    begun                       everything from here on is the program's own doing
     syntax <text>               the program does not parse
-    crashed <type>: <text>      it raised before any case could run
-    memory                      it asked for more memory than its limit
+    crashed <type>: <text>      the program raised before any case could run
+    memory                      the program asked for more memory than its limit
 
 A program with cases is loaded, and then serves its names to a grader in another slot (`remote`).
-The program shares this process and can forge any of these records: they say no more than that it
-failed.
+The program shares this process and can forge any of these records: they report no more than its
+failure.
 """
 
 import _random
@@ -28,7 +28,7 @@ from typing import Any, TextIO
 
 from assay_sandbox.slot.program import ending, files, frames
 
-# A program may take these apart: what comes after it has its own.
+# A program may change these: the code after the program has its own copies.
 globals()["__builtins__"] = vars(builtins).copy()
 _own_pid, _write = os.getpid, os.write
 _settrace, _setprofile = sys.settrace, sys.setprofile
@@ -36,22 +36,22 @@ _settrace, _setprofile = sys.settrace, sys.setprofile
 MAX_TEXT = 400
 #: Exit status of a process in which the program never began.
 NOT_STARTED = 125
-#: What imported modules want done in forks: arguments of `os.register_at_fork`.
+#: Fork hooks of imported modules: arguments of `os.register_at_fork`.
 FORK_HOOKS: list[dict[str, Any]] = []
-#: What a process can be beside a program, and "served", which hands a program's names to a grader.
+#: Roles of a process other than a program, and "served", which hands a program's names to a grader.
 #: Filled before programs run: a fork can import nothing of this package.
 PARTS: dict[str, Callable[..., Any]] = {}
-#: What a program's text is called, in the folder where it starts.
+#: File name of a program's text, in its start folder.
 SCRIPT = "main.py"
 _CHUNK_BYTES = 2**16
-#: The interpreter adapts code that has run eight times, and then needs to see it run.
+#: The interpreter adapts code after eight runs, and then needs to see it run.
 _NUM_REHEARSALS = 32
 
 
 def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
-    """Be the program; its exit status, where it is not another file that is executed.
+    """Run the program; return its exit status, unless another file is executed instead.
 
-    `channel_fd` is a session's line to the server.
+    `channel_fd` connects a session to the server, or a program with cases to its grader.
     """
     plan = marshal.loads(read_whole(plan_fd))
     files.put(plan["files"])
@@ -79,16 +79,16 @@ def run(plan_fd: int, record_fd: int, channel_fd: int | None) -> int:
 
 
 def be_program(text: bytes, path: str, arguments: list[str], record_fd: int) -> int:
-    """Run a program's text to the end of its process; the exit status."""
+    """Run a program's text to the end of its process; return the exit status."""
     pid = _own_pid()
     names = become_main(path, arguments)
     outcome = load(text, path, names)
     if not outcome.has_exited:
         for name in ("__file__", "__cached__"):
             names.pop(name, None)  # as the interpreter does, before exit handlers run
-    del names  # the last that holds the program's module but the interpreter
+    del names  # the last reference to the program's module but the interpreter's
     status = ending.end(outcome.status)
-    # Last: what its exit handlers do with the process decides. Its own forks have no say.
+    # Written last: an exit handler may end the process first. The program's forks write nothing.
     if outcome.record and _own_pid() == pid:
         ending.quietly(lambda: write_record(record_fd, outcome.record))  # unless it is closed
     if outcome.is_interrupted:
@@ -97,7 +97,7 @@ def be_program(text: bytes, path: str, arguments: list[str], record_fd: int) -> 
 
 
 def read_whole(fd: int) -> bytes:
-    """Read a file in memory from its start, and close it."""
+    """Return the content of an in-memory file, read from its start, and close it."""
     parts = []
     while part := os.read(fd, _CHUNK_BYTES):
         parts.append(part)
@@ -106,9 +106,9 @@ def read_whole(fd: int) -> bytes:
 
 
 def rehearse() -> None:
-    """Run an empty program as often as it takes until the interpreter has adapted the code that
-    runs programs. What it adapts in a fork is lost with the fork, and writes to memory that is
-    shared until then.
+    """Run an empty program until the interpreter has adapted the code for running programs.
+
+    An adaptation in a fork is lost with the fork, and writes to memory shared until then.
     """
     kept = sys.modules["__main__"], sys.path[0], sys.argv, sys.orig_argv
     path = f"{os.getcwd()}/{SCRIPT}"
@@ -121,9 +121,9 @@ def rehearse() -> None:
 
 
 def settle() -> None:
-    """Undo what a fork of a warm interpreter has that a fresh one has not.
+    """Undo the differences between a fork of a warm interpreter and a fresh interpreter.
 
-    By calls of C where there are any: Python code would be copied page by page. `threading` and
+    Uses C functions if they exist: Python code would be copied page by page. `threading` and
     `random` are not imported above, because their hooks would then run in every fork.
     """
     for hooks in FORK_HOOKS:
@@ -133,16 +133,16 @@ def settle() -> None:
 
 def _seed() -> None:
     modules = sys.modules
-    _random.Random.seed(modules["random"]._inst)  # else all forks have one state
+    _random.Random.seed(modules["random"]._inst)  # otherwise all forks share a state
     if "numpy.random" in modules:
         modules["numpy.random"].seed()
     modules["threading"]._main_thread._native_id = os.getpid()
 
 
 def settle_interpreter(home: str) -> None:
-    """Make the interpreter look as programs are to see it: its folder is `home` in a slot.
+    """Set up the interpreter's appearance for programs: in a slot its folder is `home`.
 
-    For the process that slots are forks of. Nothing of this package can be imported from here on.
+    For the parent process of all slots. After this, nothing of this package can be imported.
     """
     for path in [path for path in sys.path_importer_cache if not path.startswith(sys.base_prefix)]:
         del sys.path_importer_cache[path]
@@ -158,13 +158,13 @@ def settle_interpreter(home: str) -> None:
 
 
 def put_script(path: str, text: bytes) -> None:
-    """Write the program's text where its own tracebacks, and its children, look for it."""
+    """Write the program's text to its file, for its own tracebacks and its children."""
     try:
         fd = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, 0o644)
         os.write(fd, text)
         os.close(fd)
     except OSError:
-        return  # its folder is too small for it: it runs all the same
+        return  # the folder is too small for the text: the program runs all the same
 
 
 def become_main(path: str | None, arguments: list[str]) -> dict[str, Any]:
@@ -186,7 +186,7 @@ def become_main(path: str | None, arguments: list[str]) -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class ProgramOutcome:
-    """How a program's text ended: its exit status, and what the server is told of it."""
+    """Outcome of a program's text: its exit status, and the record for the server."""
 
     status: int = 0
     record: str = ""
@@ -195,9 +195,10 @@ class ProgramOutcome:
 
 
 def load(text: bytes, path: str, names: dict[str, Any], *, may_exit: bool = True) -> ProgramOutcome:
-    """Run a program's text as `__main__`. What it does not catch is shown as the interpreter does.
+    """Run a program's text as `__main__`; return its outcome.
 
-    Where it may not, SystemExit is a crash as well: nothing could be run after it.
+    Uncaught exceptions are shown as by the interpreter. Without `may_exit`, SystemExit is a crash
+    as well: nothing could run after it.
     """
     try:
         code = compile(text, path, "exec", dont_inherit=True)
@@ -208,7 +209,7 @@ def load(text: bytes, path: str, names: dict[str, Any], *, may_exit: bool = True
     try:
         try:
             frames.alone(exec, code, names)
-        finally:  # what the program has set to watch calls does not see ours
+        finally:  # otherwise the program's trace functions would see our calls
             _settrace(None)
             _setprofile(None)
     except SystemExit as error:
@@ -221,13 +222,13 @@ def load(text: bytes, path: str, names: dict[str, Any], *, may_exit: bool = True
     except BaseException as error:
         record = "crashed " + describe(error)
         status = ending.report(error)
-        # An `excepthook` of the program may end it well.
+        # An `excepthook` of the program may end the program with status 0.
         return ProgramOutcome(status, record if status else "", type(error) is KeyboardInterrupt)
     return ProgramOutcome()
 
 
 def prepare_streams() -> None:
-    """Open the standard streams once, on what they will be in every fork: a file and two pipes."""
+    """Open the standard streams once, as in every fork: on an in-memory file and two pipes."""
     saved = [os.dup(fd) for fd in range(3)]
     reader, writer = os.pipe()
     memory = os.memfd_create("stdin")
@@ -243,7 +244,7 @@ def prepare_streams() -> None:
 
 
 def open_streams(stdin: int, stdout: int, stderr: int) -> tuple[TextIO, TextIO, TextIO]:
-    """As the interpreter opens them: UTF-8, with bytes that are none kept as they are."""
+    """Return streams opened as by the interpreter: UTF-8, with invalid bytes kept as they are."""
     return (
         open_stream(stdin, "stdin", "r", "surrogateescape"),
         open_stream(stdout, "stdout", "w", "surrogateescape"),
@@ -252,7 +253,7 @@ def open_streams(stdin: int, stdout: int, stderr: int) -> tuple[TextIO, TextIO, 
 
 
 def open_stream(fd: int, name: str, mode: str, errors: str) -> TextIO:
-    binary = open(fd, mode + "b", closefd=False)  # noqa: SIM115  # as long as the process
+    binary = open(fd, mode + "b", closefd=False)  # noqa: SIM115  # open as long as the process
     binary.raw.name = f"<{name}>"  # type: ignore[attr-defined]
     is_error = name == "stderr"
     text = io.TextIOWrapper(binary, "utf-8", errors, "\n", line_buffering=is_error)
@@ -261,7 +262,7 @@ def open_stream(fd: int, name: str, mode: str, errors: str) -> TextIO:
 
 
 def round_up(seconds: float) -> int:
-    """CPU limits are whole seconds."""
+    """Return whole seconds, rounded up: CPU limits have no fractions."""
     return -int(-seconds // 1)
 
 
@@ -270,7 +271,7 @@ def write_record(record_fd: int, text: str) -> None:
 
 
 class Judged:
-    """A program whose names are served to a grader once its text has run."""
+    """A program with its names served to a grader, once the program's text has run."""
 
     def __init__(self, channel_fd: int, record_fd: int, names: dict[str, Any]) -> None:
         self.channel_fd = channel_fd
@@ -286,7 +287,7 @@ class Judged:
             write_record(self.record_fd, outcome.record)
         else:
             PARTS["served"](self.names, self.channel_fd)
-        # Here and now: no exit handler of the program runs after its verdict.
+        # End here with a flush only: no exit handler of the program may run after its verdict.
         ending.flush()
         return outcome.status
 

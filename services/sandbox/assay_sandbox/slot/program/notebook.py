@@ -1,8 +1,8 @@
-"""Runs the cells of a notebook in a slot: this file is the text of a program, on no server.
+"""Text of a program in a slot: it runs the cells of a notebook. No server runs this file.
 
-It reads `cells.json` and writes `results.json`, both beside it. What a cell prints is taken from
-the two descriptors, so that what it starts is heard as well. Its own code shares this process and
-can forge its results, to nobody's harm but its own.
+It reads `cells.json` and writes `results.json`, both in the current folder. A cell's output is
+taken from descriptors 1 and 2, to include the output of its subprocesses. The cells' own code
+shares this process and can forge its results, harming only itself.
 """
 
 import ast
@@ -33,16 +33,16 @@ RICH = {
 
 
 class CellTimeout(BaseException):
-    """A cell has used up its time. It is no Exception: no cell catches it by chance."""
+    """A cell has used up its time. Not an Exception, so no cell catches it by chance."""
 
 
 def ring(number: int, frame: object) -> None:
-    """End the cell that runs."""
+    """End the running cell."""
     raise CellTimeout
 
 
 class Stream:
-    """A standard stream of the cells: a file that is read and emptied after each of them."""
+    """A standard stream of the cells: a file, read and emptied after each cell."""
 
     def __init__(self, fd: int) -> None:
         self.fd = fd
@@ -50,7 +50,7 @@ class Stream:
         os.dup2(self.file, fd)
 
     def take(self) -> str:
-        """Return what was written since the last time, as text."""
+        """Return the text written since the last call."""
         text = os.pread(self.file, MAX_STREAM_BYTES, 0)
         os.ftruncate(self.file, 0)
         os.lseek(self.fd, 0, os.SEEK_SET)
@@ -58,7 +58,7 @@ class Stream:
 
 
 def bundle(value: Any) -> dict[str, str]:
-    """Return what a value is displayed as: text, and richer forms that it has."""
+    """Return the displayed forms of a value: text, and any richer forms."""
     shown = {"text/plain": repr(value)}
     for kind, name in RICH.items():
         method = getattr(type(value), name, None)
@@ -77,7 +77,7 @@ def bundle(value: Any) -> dict[str, str]:
 
 
 class Notebook:
-    """The names that cells share, and what they have displayed."""
+    """The names shared by the cells, and the values they have displayed."""
 
     def __init__(self, names: dict[str, Any], cell_timeout_s: float) -> None:
         self.names = names
@@ -89,12 +89,12 @@ class Notebook:
         os.environ.update(MPLBACKEND="agg", MPLCONFIGDIR=os.environ.get("TMPDIR", "/tmp"))
 
     def display(self, *values: Any, **unused: Any) -> None:
-        """Display values, as a cell may do by calling this."""
+        """Display values. Cells may call this."""
         for value in values:
             self.displayed.append(bundle(value))
 
     def show_figures(self) -> None:
-        """Display the figures that are open, and close them."""
+        """Display the open figures, and close them."""
         plots = sys.modules.get("matplotlib.pyplot")
         if plots is None:
             return
@@ -108,7 +108,7 @@ class Notebook:
         plots.close("all")
 
     def run(self, source: str) -> dict[str, Any]:
-        """Run a cell; return what Jupyter's messages say of it."""
+        """Run a cell; return its output, displayed values, error and status, as in Jupyter."""
         self.number += 1
         self.displayed = []
         error: list[dict[str, Any]] = []
@@ -153,7 +153,7 @@ class Notebook:
                 self.display(value)
 
     def evaluate(self, code: CodeType) -> Any:
-        """Return the value of a text that is compiled, which may await."""
+        """Return the value of compiled code, and await it if necessary."""
         value = eval(code, self.names)
         if code.co_flags & inspect.CO_COROUTINE:
             return asyncio.get_event_loop_policy().get_event_loop().run_until_complete(value)
@@ -171,7 +171,7 @@ def describe(error: BaseException) -> dict[str, Any]:
 
 
 def main() -> None:
-    """Run the cells in a module of their own."""
+    """Run the cells in a separate `__main__` module."""
     module = type(sys)("__main__")
     with open("cells.json") as file:
         wanted = json.load(file)
