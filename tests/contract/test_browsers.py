@@ -53,7 +53,7 @@ async def test_without_a_token_a_name_that_somebody_points_here_is_refused(
     async with session.get(f"{url}/v1/runs", headers={"host": host}) as response:
         assert response.status == status
         if status == 403:
-            assert "no name of this service" in (await response.json())["error"]["message"]
+            assert "is not a name of this service" in (await response.json())["error"]["message"]
     async with session.get(f"{url}/health", headers={"host": host}) as response:
         assert response.status == 200
 

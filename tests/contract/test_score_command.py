@@ -6,7 +6,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-PAGE = (Path(__file__).parent.parent.parent / "docs" / "reward.md").read_text()
+PAGE = (Path(__file__).parent.parent.parent / "docs" / "reward_proofs.md").read_text()
 SECTION = PAGE.partition("## Your own reward in one file")[2].partition("\n## ")[0]
 
 

@@ -218,8 +218,8 @@ def _isolation(sandbox: Visit) -> CheckResult:
         CheckStatus.WARN if on_loopback else CheckStatus.FAIL,
         "isolation",
         "fallback: programs are held by limits alone, without namespaces",
-        "grant user namespaces (docs/sandbox_isolation.md, In a container), then set "
-        "ASSAY_SANDBOX_MINIMUM_ISOLATION=pooled",
+        "grant user namespaces, then set ASSAY_SANDBOX_MINIMUM_ISOLATION=pooled: "
+        "docs/sandbox_isolation.md, In a container",
     )
 
 
