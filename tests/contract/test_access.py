@@ -94,6 +94,7 @@ def key(name: str) -> dict[str, str]:
     return {"authorization": f"Bearer key-of-{name}"}
 
 
+@pytest.mark.slow
 async def test_every_route_that_is_not_open_asks_for_a_scope_of_its_service(
     services: list[Service], serve: Serve, session: aiohttp.ClientSession
 ) -> None:
@@ -204,6 +205,7 @@ async def chunks(size: int) -> AsyncIterator[bytes]:
         await asyncio.sleep(0)
 
 
+@pytest.mark.slow
 async def test_every_route_refuses_a_body_over_the_limit_announced_or_not(
     services: list[Service], serve: Serve, session: aiohttp.ClientSession
 ) -> None:

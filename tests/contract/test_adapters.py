@@ -119,6 +119,7 @@ async def announce(
     return policy
 
 
+@pytest.mark.slow
 async def test_each_adapter_is_served_on_the_same_base(
     client: InferenceClient, base: Path, kept: Path, tmp_path: Path
 ) -> None:

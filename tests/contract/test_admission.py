@@ -110,6 +110,7 @@ async def test_evaluations_go_before_training_whatever_came_first(
     assert done == ["evaluation", "training"]
 
 
+@pytest.mark.slow
 async def test_headers_are_checked_on_every_route_of_generation(
     http: aiohttp.ClientSession,
 ) -> None:

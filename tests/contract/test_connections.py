@@ -50,6 +50,7 @@ def read_all(connection: socket.socket) -> bytes:
         (HEAD + b"transfer-encoding: chunked\r\n\r\n5\r\nabc", b"HTTP/1.1 408 "),
     ],
 )
+@pytest.mark.slow
 def test_what_does_not_get_on_is_closed(
     service: SandboxProcess, sent: bytes, answer: bytes
 ) -> None:
@@ -62,6 +63,7 @@ def test_what_does_not_get_on_is_closed(
     assert 0.5 < time.monotonic() - began < 10
 
 
+@pytest.mark.slow
 def test_a_dripping_head_is_closed_all_the_same(service: SandboxProcess) -> None:
     with connect(service) as connection:
         began = time.monotonic()
@@ -71,12 +73,14 @@ def test_a_dripping_head_is_closed_all_the_same(service: SandboxProcess) -> None
     assert time.monotonic() - began < 10
 
 
+@pytest.mark.slow
 def test_an_answered_connection_is_closed_when_it_is_idle(service: SandboxProcess) -> None:
     with connect(service) as connection:
         connection.sendall(b"GET /health HTTP/1.1\r\nhost: localhost\r\n\r\n")
         assert read_all(connection).count(b"HTTP/1.1 200 OK") == 1
 
 
+@pytest.mark.slow
 def test_an_answer_that_nobody_takes_is_given_up(service: SandboxProcess) -> None:
     code = "import os\nfor _ in range(300): os.write(1, b'x' * 100_000)"
     with connect(service) as connection:
@@ -87,6 +91,7 @@ def test_an_answer_that_nobody_takes_is_given_up(service: SandboxProcess) -> Non
             read_all(connection)
 
 
+@pytest.mark.slow
 def test_a_slow_body_and_a_slow_program_are_waited_for(service: SandboxProcess) -> None:
     sent = request("import time; time.sleep(4); print('slow')")
     with connect(service) as connection:
@@ -98,6 +103,7 @@ def test_a_slow_body_and_a_slow_program_are_waited_for(service: SandboxProcess) 
 
 @pytest.mark.parametrize("version", ["1.1", "1.0"])
 @pytest.mark.parametrize("sleep_s", [0, 0.3, 3])
+@pytest.mark.slow
 def test_a_half_closed_request_gets_its_answer(
     service: SandboxProcess, version: str, sleep_s: float
 ) -> None:
@@ -119,6 +125,7 @@ def test_requests_in_a_row_before_a_half_close_are_all_answered(service: Sandbox
         assert read_all(connection).count(b"answered") == 3
 
 
+@pytest.mark.slow
 def test_the_standard_client_understands_a_half_closed_answer(service: SandboxProcess) -> None:
     with closing(http.client.HTTPConnection(service.url.removeprefix("http://"))) as client:
         body = json.dumps({"code": "import time; time.sleep(1); print('answered')"})
@@ -145,6 +152,7 @@ def test_the_work_of_a_client_that_is_gone_ends(service: SandboxProcess, reset: 
     assert time.monotonic() - began < 2
 
 
+@pytest.mark.slow
 def test_the_work_ends_if_a_half_closed_client_goes_later(service: SandboxProcess) -> None:
     connection = connect(service)
     connection.sendall(request("import time; time.sleep(14)"))

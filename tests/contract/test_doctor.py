@@ -58,6 +58,7 @@ def doctor(mesh: Launcher) -> Doctor:
     return run
 
 
+@pytest.mark.slow
 def test_a_mesh_that_is_well_passes_and_a_fallback_is_said(doctor: Doctor) -> None:
     wait_until(lambda: doctor()[1]["workers"].status is CheckStatus.OK, "a worker", 60)
     code, found = doctor("--min-free-gib", "0")
@@ -72,6 +73,7 @@ def test_a_mesh_that_is_well_passes_and_a_fallback_is_said(doctor: Doctor) -> No
     assert code == 1
 
 
+@pytest.mark.slow
 def test_people_get_a_table(mesh: Launcher) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "assay_shared.cli", "doctor", "--min-free-gib", "0"],
@@ -86,6 +88,7 @@ def test_people_get_a_table(mesh: Launcher) -> None:
     assert "ASSAY_SANDBOX_MINIMUM_ISOLATION=pooled" in line
 
 
+@pytest.mark.slow
 def test_a_wrong_token_is_named_with_the_variable(doctor: Doctor) -> None:
     code, found = doctor(ASSAY_TOKEN="wrong")
     assert code == 1
@@ -95,6 +98,7 @@ def test_a_wrong_token_is_named_with_the_variable(doctor: Doctor) -> None:
         assert "ASSAY_TOKEN" in found[f"{service} token"].advice
 
 
+@pytest.mark.slow
 def test_a_service_that_is_down_is_found_and_so_is_what_needs_it(
     mesh: Launcher, doctor: Doctor
 ) -> None:
@@ -111,18 +115,21 @@ def test_a_service_that_is_down_is_found_and_so_is_what_needs_it(
     wait_until(lambda: doctor()[1]["sandbox"].status is CheckStatus.OK, "the sandbox", 60)
 
 
+@pytest.mark.slow
 def test_a_sandbox_that_only_reward_reaches_is_well(doctor: Doctor) -> None:
     _, found = doctor(ASSAY_SANDBOX_URL="http://127.0.0.1:1")
     assert found["sandbox"].status is CheckStatus.OK
     assert "reward reaches it" in found["sandbox"].found
 
 
+@pytest.mark.slow
 def test_one_service_in_the_place_of_another_is_noticed(mesh: Launcher, doctor: Doctor) -> None:
     code, found = doctor(ASSAY_JUDGE_URL=mesh.urls["reward"])
     assert code == 1
     assert "is the reward service" in found["judge"].found
 
 
+@pytest.mark.slow
 def test_a_disk_without_room_is_said(doctor: Doctor) -> None:
     code, found = doctor("--min-free-gib", "1000000")
     assert code == 1
@@ -138,6 +145,7 @@ def test_without_redis_the_queue_fails_and_no_worker_is_looked_for(doctor: Docto
     assert "workers" not in found
 
 
+@pytest.mark.slow
 def test_a_queue_without_workers_or_that_forgets_is_found(valkey: TestValkey) -> None:
     import redis
 
@@ -224,6 +232,7 @@ def test_every_failure_says_what_to_do() -> None:
 
 
 @pytest.mark.usefixtures("tmp_path")
+@pytest.mark.slow
 def test_a_wrong_address_is_a_finding_and_no_traceback(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, "-m", "assay_shared.cli", "doctor", "--json", "--timeout-s", "1"],

@@ -56,6 +56,7 @@ async def test_a_model_is_repaired_over_http(serve: Serve) -> None:
     assert wrong.value == 0.0
 
 
+@pytest.mark.slow
 async def test_any_replica_can_take_the_next_turn(serve: Serve) -> None:
     answers = []
     for _ in range(2):

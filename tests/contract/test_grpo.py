@@ -121,6 +121,7 @@ def train(
 
 
 @pytest.mark.parametrize("max_staleness", [0, 1])
+@pytest.mark.slow
 def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
     tmp_path: Path, url: str, max_staleness: int
 ) -> None:
@@ -136,6 +137,8 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
     assert steps[-1].staleness_mean == max_staleness
 
 
+@pytest.mark.slow
+@pytest.mark.promise("weights are proven to have landed")
 def test_other_weights_behind_the_trainers_back_are_caught(
     tmp_path: Path, app: FastAPI, url: str
 ) -> None:
@@ -155,6 +158,7 @@ def test_other_weights_behind_the_trainers_back_are_caught(
     assert len(list((tmp_path / "policy").glob("v*"))) == 3, "nothing was learnt from it"
 
 
+@pytest.mark.slow
 def test_another_trainer_at_the_same_inference_is_caught(tmp_path: Path, url: str) -> None:
     """Its weights land as they should, and no rollout of them is trained on."""
     make_policy_folder(tmp_path / "foreign", seed=5)

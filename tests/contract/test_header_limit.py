@@ -35,6 +35,7 @@ def send(connection: socket.socket, parts: Iterable[bytes]) -> None:
 
 
 @pytest.mark.parametrize("parts", [one_endless_header, endless_headers, an_endless_path])
+@pytest.mark.slow
 def test_headers_without_an_end_are_cut_off(
     sandbox_process: SandboxProcess, parts: Callable[[], Iterator[bytes]]
 ) -> None:
@@ -50,6 +51,7 @@ def test_headers_without_an_end_are_cut_off(
 
 @pytest.mark.parametrize("num_requests", [1, 2])
 @pytest.mark.parametrize("body", [b"", b"content-length: 5\r\n\r\nhello"])
+@pytest.mark.slow
 def test_headers_over_the_limit_that_come_in_one_read_are_refused(
     sandbox_process: SandboxProcess, num_requests: int, body: bytes
 ) -> None:
@@ -65,6 +67,7 @@ def test_headers_over_the_limit_that_come_in_one_read_are_refused(
     assert answers.count(b"HTTP/1.1 2") <= num_requests - 1
 
 
+@pytest.mark.slow
 def test_headers_below_the_limit_and_large_bodies_pass(sandbox_process: SandboxProcess) -> None:
     headers = {"x-a": "a" * (MAX_HEADER_BYTES // 2), "content-type": "application/json"}
     body = b'{"code": "print(len(open(0).read()))", "stdin": "' + b"x" * 2**20 + b'"}'

@@ -36,6 +36,7 @@ def all_running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, 
 
 
 @pytest.mark.parametrize("name", NAMES)
+@pytest.mark.slow
 def test_no_body_harms_anybody_else(all_running: dict[str, Running], name: str) -> None:
     url, pid = all_running[name]
     with urllib.request.urlopen(f"{url}/openapi.json", timeout=60) as response:

@@ -82,6 +82,7 @@ async def openai_client(url: str) -> AsyncIterator[openai.AsyncOpenAI]:
 SAMPLING = SamplingParams(n=2, max_tokens=8, seed=3)
 
 
+@pytest.mark.slow
 async def test_ids_text_and_messages_are_three_ways_to_one_prompt(client: InferenceClient) -> None:
     text = "<|user|>x plus 1<|end|><|assistant|>"
     turn = Message(role="user", content="x plus 1")
@@ -175,6 +176,7 @@ async def test_a_stop_string_ends_a_sample_and_is_cut_off(client: InferenceClien
     assert cut.finish_reason is FinishReason.STOP
 
 
+@pytest.mark.slow
 async def test_new_weights_wait_for_the_sequences_in_hand(
     client: InferenceClient, folders: list[Path]
 ) -> None:

@@ -56,6 +56,7 @@ def test_a_file_of_requests_is_answered_in_its_order(url: str, tmp_path: Path) -
     assert all(len(a["completions"]) == 1 for n, a in enumerate(answers) if n != 4)
 
 
+@pytest.mark.slow
 def test_a_conversation_goes_on_until_an_empty_line(url: str) -> None:
     options = ("--url", url, "--max-tokens", "4", "--temperature", "0")
     run = assay("chat", *options, stdin="Hello.\nAnd now?\n\n")
@@ -63,6 +64,7 @@ def test_a_conversation_goes_on_until_an_empty_line(url: str) -> None:
     assert run.stdout.count("> ") == 3
 
 
+@pytest.mark.slow
 def test_verify_shows_what_a_hand_off_needs_to_know(folder: Path) -> None:
     run = assay("inference", "verify", str(folder))
     assert run.returncode == 0, run.stderr

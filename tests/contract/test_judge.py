@@ -101,6 +101,8 @@ BAD_REPLIES = {
 
 
 @pytest.mark.parametrize("reply", BAD_REPLIES.values(), ids=BAD_REPLIES)
+@pytest.mark.slow
+@pytest.mark.promise("a failure is never a score")
 async def test_a_provider_that_fails_never_yields_a_verdict(
     serve: Serve, tmp_path: Path, reply: object
 ) -> None:
@@ -115,6 +117,7 @@ async def test_a_provider_that_fails_never_yields_a_verdict(
 
 
 @pytest.mark.parametrize("reply", BAD_REPLIES.values(), ids=BAD_REPLIES)
+@pytest.mark.slow
 async def test_the_next_provider_judges_the_whole_group(
     serve: Serve, tmp_path: Path, reply: object
 ) -> None:
@@ -160,6 +163,7 @@ async def test_more_tokens_than_the_endpoint_allows_are_taken_back(
     assert [r["max_tokens"] for r in upstream.requests] == [100, 200, 100]
 
 
+@pytest.mark.slow
 async def test_a_rate_limit_is_waited_for_as_long_as_it_says(serve: Serve, tmp_path: Path) -> None:
     upstream = Upstream((429, 1), verdict("CORRECT"))
     path = config_file(tmp_path, provider(serve(upstream.app), timeout_s=10.0))
@@ -180,6 +184,7 @@ async def test_a_wrong_request_is_not_sent_again(serve: Serve, tmp_path: Path) -
 
 
 @pytest.mark.parametrize("how", BREAKS)
+@pytest.mark.slow
 async def test_a_broken_connection_is_a_failure_and_the_next_one_judges(
     serve: Serve, tmp_path: Path, how: str
 ) -> None:
@@ -193,6 +198,7 @@ async def test_a_broken_connection_is_a_failure_and_the_next_one_judges(
         assert judgement.judge == "reference"
 
 
+@pytest.mark.slow
 async def test_with_all_down_every_answer_fails_in_time_and_recovery_is_noticed(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -407,6 +413,7 @@ async def test_a_key_is_nowhere_to_be_read(
     assert all(secret not in text for text in [*seen, caplog.text])
 
 
+@pytest.mark.slow
 async def test_work_ends_with_the_connection_of_who_asked(serve: Serve, tmp_path: Path) -> None:
     upstream = Upstream("slow")
     chain = provider(serve(upstream.app), timeout_s=10.0, limits={"concurrency": 1})

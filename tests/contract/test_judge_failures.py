@@ -130,6 +130,7 @@ def soon(seconds: float) -> str:
     [(lambda: "0.7", 0.7), (lambda: soon(2.5), 1.4), (lambda: "²", 0.0), (lambda: "soon", 0.0)],
     ids=["fraction", "date", "superscript", "word"],
 )
+@pytest.mark.slow
 async def test_retry_after_is_read_as_a_fraction_and_a_date(
     serve: Serve, tmp_path: Path, header: Any, at_least_s: float
 ) -> None:
@@ -378,6 +379,7 @@ async def test_a_question_does_not_follow_a_redirect(serve: Serve, tmp_path: Pat
     assert other.requests == []
 
 
+@pytest.mark.slow
 async def test_a_bomb_of_a_body_is_neither_kept_nor_unpacked(serve: Serve, tmp_path: Path) -> None:
     bomb = gzip.compress(b"\0" * 200_000_000, 1)
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+import pytest
 import yaml
 from fastapi import FastAPI
 
@@ -133,6 +134,7 @@ async def judge_all(
     return [found[at] for at in range(len(requests))]
 
 
+@pytest.mark.slow
 async def test_mixed_requests_in_flight_get_the_verdicts_that_they_get_alone(
     serve: Serve, tmp_path: Path
 ) -> None:

@@ -26,6 +26,7 @@ SETTINGS = ServiceSettings()
 
 
 @pytest.mark.parametrize("kind", WORKLOADS, ids=lambda kind: "-".join(kind))
+@pytest.mark.slow
 async def test_right_answers_are_counted(
     serve: Serve, kind: tuple[Format, LoadProgram], tmp_path: Path
 ) -> None:

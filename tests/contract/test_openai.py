@@ -227,6 +227,7 @@ def test_every_field_of_the_openai_client_is_decided_on() -> None:
         assert get_type_hints(parameters).keys() == taken.keys() | refused.keys()
 
 
+@pytest.mark.slow
 async def test_what_is_taken_is_answered(client: openai.AsyncOpenAI) -> None:
     for name, values in TEXT_TAKEN.items():
         for value in values:

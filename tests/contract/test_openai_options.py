@@ -162,6 +162,7 @@ async def is_refused(own: InferenceClient, engine: str, options: dict[str, Any])
     ids=str,
 )
 @pytest.mark.parametrize("temperature", [0.0, 0.7, 1.6])
+@pytest.mark.slow
 async def test_logprobs_are_those_of_the_penalised_softmax_at_the_temperature_before_filters(
     own: InferenceClient,
     engine: str,
@@ -335,6 +336,7 @@ async def test_prompt_logprobs_come_as_vllm_gives_them(client: openai.AsyncOpenA
             assert {1, 2} <= {one["rank"] for one in entry.values()}
 
 
+@pytest.mark.slow
 async def test_a_chat_without_a_limit_may_fill_the_context(
     client: openai.AsyncOpenAI, model: LoadedModel
 ) -> None:
@@ -467,6 +469,7 @@ HOSTILE: list[tuple[str, Any]] = [
 
 
 @pytest.mark.parametrize(("name", "schema"), HOSTILE, ids=[name for name, _ in HOSTILE])
+@pytest.mark.slow
 async def test_hostile_schemas_are_answered_or_refused_in_time(
     url: str, engine: str, name: str, schema: Any
 ) -> None:

@@ -62,6 +62,7 @@ def test_rewards_come_with_scores_and_logs(url: str) -> None:
     }
 
 
+@pytest.mark.slow
 def test_labels_are_references_or_name_what_they_need(url: str) -> None:
     assert ask(url, ("so 4", "4"), ("so 5", "4"), rubric="math").json()["rewards"] == [1.0, 0.0]
     mixed = ask(url, (FOUR, CODE), ("#### 4", '{"reference": "4", "rubric": "math"}'))
@@ -78,6 +79,7 @@ def test_tokens_that_end_a_text_are_no_part_of_an_answer(url: str, end: str) -> 
     assert found.json()["rewards"] == [1.0]
 
 
+@pytest.mark.slow
 def test_a_failure_refuses_all_queries_until_it_is_over(url: str, broken: set[str]) -> None:
     broken.add("int(input())")
     refused = ask(url, (FOUR, CODE), (DOUBLE, CODE))

@@ -115,6 +115,7 @@ def versions(answers: list[GenerateResponse]) -> set[int]:
     return {c.policy.version for answer in answers for c in answer.completions}
 
 
+@pytest.mark.slow
 async def test_a_replica_that_is_killed_under_load_costs_no_request_and_comes_back_with_the_newest(
     serve: Serve, processes: list[ReplicaProcess], folders: list[Path]
 ) -> None:
@@ -159,6 +160,7 @@ async def test_a_replica_that_is_killed_under_load_costs_no_request_and_comes_ba
             assert (await back.weight_status()).policy == status.policy
 
 
+@pytest.mark.slow
 async def test_the_routers_answers_are_those_of_its_replicas(
     client: InferenceClient, replica_urls: list[str], folders: list[Path]
 ) -> None:
@@ -176,6 +178,7 @@ async def test_the_routers_answers_are_those_of_its_replicas(
     assert list(texts.values()) == [completion.text for completion in direct.completions]
 
 
+@pytest.mark.slow
 async def test_the_openai_routes_work_through_a_router(
     serve: Serve, replica_urls: list[str], folders: list[Path]
 ) -> None:
@@ -200,6 +203,7 @@ async def drawn(router: str) -> dict[str, float]:
     return {url: float(number) for url, number in found}
 
 
+@pytest.mark.slow
 async def test_one_prompts_requests_stay_on_one_replica(
     serve: Serve, replica_urls: list[str], folders: list[Path]
 ) -> None:
@@ -217,6 +221,7 @@ async def test_one_prompts_requests_stay_on_one_replica(
         assert len(owners) > 1
 
 
+@pytest.mark.slow
 async def test_a_version_that_no_replica_takes_is_refused_and_the_old_one_serves(
     client: InferenceClient, folders: list[Path], tmp_path: Path
 ) -> None:

@@ -112,6 +112,7 @@ async def stored_run(folder: RunFolder, settings: ServiceSettings) -> None:
 
 
 @pytest.mark.parametrize("anew", [False, True], ids=["own", "math by name"])
+@pytest.mark.slow
 async def test_deterministic_verifiers_give_the_very_same_rewards(
     folder: RunFolder, settings: ServiceSettings, anew: bool
 ) -> None:
@@ -135,6 +136,7 @@ async def test_deterministic_verifiers_give_the_very_same_rewards(
     assert path.with_suffix(".png").read_bytes().startswith(b"\x89PNG")
 
 
+@pytest.mark.slow
 async def test_another_rubric_changes_rewards_and_failures_are_counted_apart(
     folder: RunFolder, settings: ServiceSettings, broken: set[str], tmp_path: Path
 ) -> None:
@@ -152,6 +154,7 @@ async def test_another_rubric_changes_rewards_and_failures_are_counted_apart(
     assert [row["after"]["value"] for row in rows] == [1.0, 0.0, None, 0.0]
 
 
+@pytest.mark.slow
 async def test_a_rubric_that_does_not_fit_a_task_leaves_its_answers_unscored(
     folder: RunFolder, settings: ServiceSettings
 ) -> None:
@@ -162,6 +165,7 @@ async def test_a_rubric_that_does_not_fit_a_task_leaves_its_answers_unscored(
     assert found.by_scorer[next(n for n in found.by_scorer if n.startswith("math"))].before is None
 
 
+@pytest.mark.slow
 def test_what_cannot_be_done_says_so_before_anything_is_scored(
     folder: RunFolder, settings: ServiceSettings, tmp_path: Path
 ) -> None:

@@ -56,6 +56,7 @@ def values(rewards: list[Reward]) -> list[float | None]:
     return [r.value if isinstance(r, Scored) else None for r in rewards]
 
 
+@pytest.mark.slow
 async def test_programs_are_run_and_scored(url: str) -> None:
     answers = (
         "def f(x):\n    return 2 * x\n",
@@ -83,6 +84,7 @@ async def test_numbers_are_verified_and_words_are_judged(url: str) -> None:
     assert values(await score(url, ScoreRequest(task=task, answers=("Green.", "red")))) == [1, 0]
 
 
+@pytest.mark.slow
 async def test_with_nobody_there_answers_fail_and_none_is_zero(serve: Serve) -> None:
     """Within a second, with what there is to do about it."""
     url = serve(create_reward(RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE)))
@@ -116,6 +118,7 @@ PRINTED = AssertCase(
 )
 
 
+@pytest.mark.slow
 async def test_forgeable_tests_give_no_reward_where_they_are_refused(
     serve: Serve, tmp_path: Path
 ) -> None:
@@ -174,6 +177,7 @@ class Lines(logging.Handler):
         return {line.get("request_id") for line in self.seen if line["message"] == message}
 
 
+@pytest.mark.slow
 async def test_a_request_id_travels_through_every_hop(url: str) -> None:
     lines = Lines()
     logger = logging.getLogger("assay_shared.service.middleware")
@@ -196,6 +200,7 @@ def test_a_bad_rubric_folder_stops_the_start(tmp_path: Path) -> None:
         create_reward(RewardSettings(reward_rubrics=tmp_path))
 
 
+@pytest.mark.slow
 async def test_bombs_are_wrong_and_other_answers_do_not_wait_for_them(serve: Serve) -> None:
     url = serve(create_reward(RewardSettings(reward_answer_cpu_s=0.5)))
     reference = r"\boxed{x+1}"

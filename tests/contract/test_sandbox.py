@@ -69,6 +69,7 @@ async def run_code(url: str, **body: object) -> tuple[int, dict[str, Any]]:
         return response.status, await response.json()
 
 
+@pytest.mark.slow
 async def test_run_code_answers_in_their_words(url: str) -> None:
     status, body = await run_code(url, code="print(input())", stdin="hé", compile_timeout=10)
     assert status == 200
@@ -97,6 +98,7 @@ async def test_run_code_names_what_it_does_not_serve(url: str) -> None:
         assert (status, body["error"]["param"]) == (422, field)
 
 
+@pytest.mark.slow
 async def test_run_code_carries_files_and_compiles(url: str) -> None:
     code = "open('out', 'wb').write(open('a/in', 'rb').read() * 2)"
     files = {"a/in": "/wA=", "unused": None}
@@ -114,6 +116,7 @@ async def test_run_code_carries_files_and_compiles(url: str) -> None:
     assert "error" in body["compile_result"]["stderr"]
 
 
+@pytest.mark.slow
 async def test_run_code_is_asked_again_when_there_is_no_room(serve: Serve) -> None:
     """verl's client retries 504 alone; anything else it would score 0."""
     url = serve(create_app(make_settings(sandbox_slots=1, sandbox_max_waiting=0)))
@@ -124,6 +127,7 @@ async def test_run_code_is_asked_again_when_there_is_no_room(serve: Serve) -> No
         assert body["status"] == ("Success" if status == 200 else "SandboxError")
 
 
+@pytest.mark.slow
 async def test_overload_is_a_refusal_and_never_a_verdict(serve: Serve) -> None:
     url = serve(create_app(make_settings(sandbox_max_waiting=20)))
     async with SandboxClient(url, retry=NO_RETRY) as client:
@@ -136,6 +140,7 @@ async def test_overload_is_a_refusal_and_never_a_verdict(serve: Serve) -> None:
     assert refused == {"Saturated"}
 
 
+@pytest.mark.slow
 async def test_work_ends_with_the_connection_of_who_asked(serve: Serve) -> None:
     url = serve(create_app(make_settings(sandbox_slots=1)))
     sleep = {"code": "import time; time.sleep(30)", "limits": {"wall_time_s": 60}}
@@ -159,6 +164,7 @@ async def fetch_text(url: str) -> str:
         return await response.text()
 
 
+@pytest.mark.slow
 async def test_clients_are_known_by_their_tokens(serve: Serve) -> None:
     tokens = {"alice": "a-secret", "bob": "b-secret"}
     url = serve(create_app(make_settings(client_tokens=tokens, token="own")))
@@ -197,6 +203,7 @@ async def test_clients_are_known_by_their_tokens(serve: Serve) -> None:
         ),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 async def test_too_much_is_refused_before_work_is_done(
     serve: Serve, path: str, body: str, status: int
 ) -> None:
@@ -228,6 +235,7 @@ async def test_what_is_no_text_comes_back_as_bytes(url: str) -> None:
         assert report.status is Status.WRONG_ANSWER
 
 
+@pytest.mark.slow
 async def test_fifty_megabytes_of_input_are_read_or_left(url: str) -> None:
     stdin = "x" * 50_000_000
     async with SandboxClient(url) as client:
@@ -381,6 +389,7 @@ FAILING_IN = {
 }
 
 
+@pytest.mark.slow
 async def test_no_reply_has_a_path_of_the_host(small_url: str) -> None:
     url = small_url
     repository = str(Path(assay_sandbox.__file__).parents[3])

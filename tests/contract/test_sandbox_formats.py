@@ -237,11 +237,13 @@ async def sleeps_too_long(url: str) -> bool:
     return (answer["status"], run["status"]) == ("Failed", "TimeLimitExceeded")
 
 
+@pytest.mark.slow
 async def test_a_sleep_over_the_timeout_is_over_time(url: str) -> None:
     assert await sleeps_too_long(url)
 
 
 @pytest.mark.usefixtures("busy_host")
+@pytest.mark.slow
 async def test_on_a_busy_host_a_sleep_counts_and_waiting_for_a_core_does_not(url: str) -> None:
     assert await sleeps_too_long(url)
     # It computes until the clock says 1.5 s, and gets far less than 1 s of a core in that time.
@@ -278,6 +280,7 @@ async def test_files_have_the_names_that_programs_have_for_them(url: str) -> Non
         assert (status, answer["error"]["param"]) == (422, "fetch_files.0"), names
 
 
+@pytest.mark.slow
 async def test_a_notebook_says_of_each_cell_what_jupyter_does(url: str) -> None:
     cells = [
         "a = 'hello'",
@@ -319,6 +322,7 @@ async def test_a_notebook_says_of_each_cell_what_jupyter_does(url: str) -> None:
     ]
 
 
+@pytest.mark.slow
 async def test_a_notebook_that_does_not_end_has_failed(url: str) -> None:
     for cells, timeout in ((["import os; os._exit(0)"], 20), (["while True: pass"], 0.5)):
         body = {"cells": cells, "total_timeout": timeout}
@@ -416,6 +420,7 @@ async def passes(url: str, path: str, program: str, tests: object) -> list[int]:
     return results
 
 
+@pytest.mark.slow
 async def test_open_instruct_asserts_are_1_or_0(url: str) -> None:
     tests = ["assert add(1, 2) == 3", "assert add(-1, 1) == 0", "assert add(0, 0) == 1"]
     add = "def add(a, b): return a + b"
@@ -455,6 +460,7 @@ async def test_open_instruct_is_told_which_field_is_wrong(url: str) -> None:
         assert (status, answer["error"]["param"]) == (422, field or "max_execution_time")
 
 
+@pytest.mark.slow
 async def test_a_full_sandbox_is_no_verdict_in_any_format(serve: Serve) -> None:
     settings = SandboxSettings(
         sandbox_minimum_isolation="fallback", sandbox_slots=1, sandbox_max_waiting=0
@@ -493,6 +499,7 @@ METHOD = "class Solution:\n    def f(self, xs: List[int], k: int): return [x + k
 ASSERTS = {"inputs": ["", ""], "outputs": [None, None], "assert_case": ["assert f(1)", "f(0)"]}
 
 
+@pytest.mark.slow
 def test_verl_scores_are_shares_of_tests(url: str, verl_reward: ModuleType) -> None:
     for code, truth, score in (
         (ADD, STDIN, 1.0),
@@ -532,6 +539,7 @@ def test_verl_takes_the_last_python_block(verl_reward: ModuleType) -> None:
     assert verl_reward.compute_score("any", "nothing", STDIN) == {"score": 0.0, "acc": 0.0}
 
 
+@pytest.mark.slow
 def test_verl_gets_no_score_for_a_failure_of_ours(serve: Serve, verl_reward: ModuleType) -> None:
     with pytest.raises(Unreachable):
         verl_reward.compute_score(

@@ -300,6 +300,7 @@ async def test_a_service_that_restarts_is_waited_for() -> None:
         server.close()
 
 
+@pytest.mark.slow
 async def test_a_service_that_stays_down_is_waited_for_once() -> None:
     """The first request spends the budget on it; those after that are told in a second."""
 
@@ -381,6 +382,7 @@ def test_an_address_without_a_scheme_is_refused() -> None:
 # A process
 
 
+@pytest.mark.slow
 async def test_a_stopping_service_finishes_the_work_in_hand(
     sandbox_process: SandboxProcess,
 ) -> None:
@@ -396,6 +398,7 @@ async def test_a_stopping_service_finishes_the_work_in_hand(
     assert process.returncode in (0, -signal.SIGTERM)
 
 
+@pytest.mark.slow
 async def test_a_streamed_answer_is_whole_where_work_ends_with_its_client(serve: Serve) -> None:
     ended: list[str] = []
 

@@ -88,6 +88,7 @@ async def outcomes(calls: list["asyncio.Task[object]"]) -> Counter[str]:
     return found
 
 
+@pytest.mark.slow
 async def test_a_sandbox_stopped_under_load_finishes_or_says_to_ask_again() -> None:
     with running_sandbox(ASSAY_SHUTDOWN_GRACE_S=str(GRACE_S), ASSAY_SANDBOX_SLOTS="8") as sandbox:
         async with SandboxClient(sandbox.url, retry=NO_RETRY) as client:
@@ -110,6 +111,8 @@ async def test_a_sandbox_stopped_under_load_finishes_or_says_to_ask_again() -> N
             assert call.result().stdout == "whole\n"  # type: ignore[attr-defined]
 
 
+@pytest.mark.slow
+@pytest.mark.promise("a failure is never a score")
 async def test_a_reward_service_stopped_under_load_scores_nothing_zero() -> None:
     """Each answer is right, so a 0 would be a failure that became a score."""
     with running_sandbox(ASSAY_SANDBOX_SLOTS="8") as sandbox:
@@ -179,6 +182,8 @@ def leases(store: GroupStore, number: int) -> int:
 
 
 @pytest.mark.parametrize(("pause_s", "finishes"), [(1.0, True), (30.0, False)])
+@pytest.mark.slow
+@pytest.mark.promise("each group counts once, whatever is killed")
 def test_a_worker_stopped_in_mid_play_loses_no_group(
     serve: Serve, valkey: TestValkey, pause_s: float, finishes: bool
 ) -> None:
@@ -209,6 +214,7 @@ def test_a_worker_stopped_in_mid_play_loses_no_group(
 
 
 @pytest.mark.parametrize("is_first", [True, False])
+@pytest.mark.slow
 async def test_a_service_that_loads_a_checkpoint_stops_within_seconds(
     tmp_path: Path, is_first: bool
 ) -> None:
@@ -251,6 +257,7 @@ async def announce(url: str, folder: Path) -> tuple[int, str]:
         return answer.status, (await answer.json())["error"]["type"]
 
 
+@pytest.mark.slow
 async def test_what_a_process_logs_and_answers_holds_no_token(tmp_path: Path) -> None:
     """Right and wrong keys, broken requests, every log level, and the end of the process."""
     secrets = ("sesame-own", "sesame-alice", "sesame-wrong", "sesame-db")

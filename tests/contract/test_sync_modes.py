@@ -158,6 +158,7 @@ def ids_of(answer: GenerateResponse) -> list[tuple[int, ...]]:
 
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
 @pytest.mark.parametrize("mode", [SyncMode.WAIT, SyncMode.RESTART])
+@pytest.mark.slow
 async def test_no_answer_mixes_versions(
     url: str,
     client: InferenceClient,
@@ -197,6 +198,7 @@ async def test_no_answer_mixes_versions(
 
 
 @pytest.mark.parametrize("sampling", [GREEDY, SEEDED], ids=["greedy", "seeded"])
+@pytest.mark.slow
 async def test_what_goes_on_says_who_drew_each_token(
     url: str,
     client: InferenceClient,

@@ -34,6 +34,7 @@ async def client(
         yield client
 
 
+@pytest.mark.slow
 async def test_a_run_is_a_process_whose_end_is_told_and_that_can_be_resumed(
     client: TrainerClient, tmp_path: Path
 ) -> None:

@@ -140,6 +140,7 @@ async def test_of_a_long_error_the_beginning_is_read() -> None:
     assert 0 < len(answer.content) <= 65536
 
 
+@pytest.mark.slow
 async def test_silence_ends_in_time_and_progress_does_not() -> None:
     async def drip(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         for _ in range(5):

@@ -113,6 +113,7 @@ def logged_advantages(trainer: Any) -> list[float]:
     return list(trainer._logs["advantages"])[-2 * GROUP :]
 
 
+@pytest.mark.slow
 def test_three_steps_of_trl_leave_out_what_the_sandbox_failed_on(
     tmp_path: Path, example: ModuleType, serve_reward: Callable[[Callable[[str], bool]], str]
 ) -> None:
@@ -137,6 +138,7 @@ def test_three_steps_of_trl_leave_out_what_the_sandbox_failed_on(
     assert logged_advantages(trainer) == pytest.approx(expected, abs=1e-4)
 
 
+@pytest.mark.slow
 def test_a_second_reward_function_would_turn_failures_into_zeros(
     tmp_path: Path, example: ModuleType, serve_reward: Callable[[Callable[[str], bool]], str]
 ) -> None:
@@ -159,6 +161,7 @@ def test_a_second_reward_function_would_turn_failures_into_zeros(
     assert [logged_advantages(trainer)[at] for at in failed] == [0.0] * len(failed)
 
 
+@pytest.mark.slow
 def test_a_step_without_any_reward_moves_nothing(
     tmp_path: Path, example: ModuleType, serve_reward: Callable[[Callable[[str], bool]], str]
 ) -> None:
@@ -185,6 +188,7 @@ async def test_one_request_scores_a_batch_in_the_order_that_it_came(
     assert rewards == [1.0, 0.0, 0.0]
 
 
+@pytest.mark.slow
 async def test_what_can_never_be_scored_ends_the_run(
     example: ModuleType, serve_reward: Callable[[Callable[[str], bool]], str]
 ) -> None:

@@ -124,6 +124,7 @@ def manifest(folder: Path, base: str | None = None) -> UploadRequest:
     return UploadRequest(files=files, base=base)
 
 
+@pytest.mark.slow
 async def test_what_is_uploaded_serves_and_what_it_replaces_is_removed(
     client: InferenceClient, folders: list[Path], kept: Path
 ) -> None:
@@ -254,6 +255,7 @@ async def test_a_trainer_that_is_gone_leaves_nothing_behind(
         assert (await answers(client))[1].version == 0
 
 
+@pytest.mark.slow
 def test_a_trainer_publishes_by_upload(serve: Serve, folders: list[Path], tmp_path: Path) -> None:
     url = serve(create_app(transformers_settings(inference_upload_chunk_bytes=CHUNK_BYTES)))
     publisher = WeightPublisher(

@@ -75,6 +75,7 @@ def test_a_batch_is_scored_as_the_batch_manager_calls(url: str, verl: ModuleType
     ]
 
 
+@pytest.mark.slow
 async def test_an_answer_that_was_not_scored_has_no_score(url: str, verl: ModuleType) -> None:
     with pytest.raises(NotReady, match="no reward"):
         await verl.compute_score("any", "# fail", CODE, None, url=url, give_up_after_s=0)
@@ -84,6 +85,7 @@ async def test_an_answer_that_was_not_scored_has_no_score(url: str, verl: Module
         await verl.compute_score("other", "4", "4", url=url, rubric={"sums": "math"})
 
 
+@pytest.mark.slow
 def test_one_failure_is_no_score_for_a_batch(url: str, verl: ModuleType) -> None:
     with pytest.raises(NotReady, match="no reward"):
         verl.compute_scores(

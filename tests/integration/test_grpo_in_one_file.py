@@ -3,10 +3,13 @@ import re
 import subprocess
 import sys
 
+import pytest
+
 from assay_shared.local.launcher import Launcher
 from tests.support.examples import EXAMPLES
 
 
+@pytest.mark.promise("a policy learns over the services")
 def test_the_example_learns_over_the_services(mesh: Launcher) -> None:
     """By chance a tenth of the answers are right."""
     done = subprocess.run(

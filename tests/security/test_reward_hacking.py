@@ -177,6 +177,7 @@ async def judge(sandbox: LocalSandbox, code: str, case: object, **rest: object) 
 
 @pytest.mark.parametrize("hack", HACKS)
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.promise("strangers cannot fool a score")
 async def test_no_trick_is_worth_a_reward(sandbox: LocalSandbox, hack: str) -> None:
     reports = await asyncio.gather(*(judge(sandbox, HACKS[hack], case) for case in CASES.values()))
     for name, report in zip(CASES, reports, strict=True):

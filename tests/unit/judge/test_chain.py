@@ -83,6 +83,7 @@ async def test_the_first_provider_that_decides_all_is_the_judge() -> None:
     assert second.asked == []
 
 
+@pytest.mark.promise("one judge scores a group")
 async def test_one_undecided_answer_sends_the_whole_group_to_the_next_judge() -> None:
     """Two judges are two scales; a group's rewards are compared with each other."""
     first = Scripted("first", always(Label.CORRECT, 2))

@@ -148,12 +148,14 @@ async def test_running_as_root_programs_are_somebody_else(sandbox: LocalSandbox)
          Status.TIME_LIMIT, "CPU"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 async def test_verdicts(sandbox: LocalSandbox, code: str, status: Status, word: str) -> None:
     result = await run(sandbox, code)
     assert result.status is status, result
     assert word in result.message
 
 
+@pytest.mark.slow
 async def test_a_program_that_sleeps_is_ended(sandbox: LocalSandbox) -> None:
     limits = QUICK.model_copy(update={"wall_time_s": 1.0})
     result = await run(sandbox, "import time\ntime.sleep(60)", limits=limits)
@@ -330,6 +332,7 @@ async def test_test_code_is_plain_python(sandbox: LocalSandbox) -> None:
     assert report.grading is Grading.OUTSIDE
 
 
+@pytest.mark.slow
 async def test_a_case_that_ends_the_process_is_judged_and_the_next_goes_on(
     sandbox: LocalSandbox,
 ) -> None:
@@ -357,6 +360,7 @@ async def test_a_case_that_ends_the_process_is_judged_and_the_next_goes_on(
     ]
 
 
+@pytest.mark.slow
 async def test_each_case_has_the_limits_to_itself(sandbox: LocalSandbox) -> None:
     code = (
         "import time\n"
@@ -396,6 +400,7 @@ async def test_stop_on_first_failure_leaves_the_rest_unrun(sandbox: LocalSandbox
         ("while True: pass", Status.TIME_LIMIT),
     ],
 )
+@pytest.mark.slow
 async def test_a_program_that_does_not_load_fails_every_case(
     sandbox: LocalSandbox, code: str, status: Status
 ) -> None:
@@ -427,6 +432,7 @@ async def test_assertions_are_judged_outside(sandbox: LocalSandbox) -> None:
 # Our own faults
 
 
+@pytest.mark.slow
 async def test_a_full_queue_refuses_at_once(make_sandbox: MakeSandbox) -> None:
     sandbox = await make_sandbox(sandbox_slots=1, sandbox_max_slots=1, sandbox_max_waiting=1)
     code = "import time\ntime.sleep(0.5)"
@@ -437,6 +443,7 @@ async def test_a_full_queue_refuses_at_once(make_sandbox: MakeSandbox) -> None:
     assert all(r.status is Status.ACCEPTED for r in results if isinstance(r, ExecutionResult))
 
 
+@pytest.mark.slow
 async def test_waiting_does_not_count_against_a_program(make_sandbox: MakeSandbox) -> None:
     sandbox = await make_sandbox(sandbox_slots=1)
     limits = Limits(cpu_time_s=1.0, wall_time_s=1.0)
@@ -456,6 +463,7 @@ async def test_an_interpreter_that_does_not_work_stops_the_start(
         await make_sandbox(sandbox_python=folder / "python")
 
 
+@pytest.mark.slow
 async def test_two_sandboxes_on_one_machine_leave_each_other_alone(
     make_sandbox: MakeSandbox,
 ) -> None:

@@ -408,6 +408,7 @@ DEAR = {
 
 
 @pytest.mark.parametrize("name", DEAR)
+@pytest.mark.slow
 async def test_what_is_too_dear_to_compare_is_ungradable(sandbox: LocalSandbox, name: str) -> None:
     code, test = DEAR[name]
     limits = Limits(cpu_time_s=2.0, wall_time_s=25.0)
@@ -416,6 +417,7 @@ async def test_what_is_too_dear_to_compare_is_ungradable(sandbox: LocalSandbox, 
     assert (await judge(sandbox, "def f(): return 1", "assert f() == 1")).status is Status.ACCEPTED
 
 
+@pytest.mark.slow
 async def test_each_case_has_its_own_wall_time_and_a_program_cannot_restart_it(
     sandbox: LocalSandbox,
 ) -> None:
@@ -453,6 +455,7 @@ async def test_humaneval_is_graded_outside(sandbox: LocalSandbox) -> None:
 
 
 @pytest.mark.skipif("ASSAY_DATA" not in os.environ, reason="needs real data: set ASSAY_DATA")
+@pytest.mark.slow
 async def test_real_bugs_are_never_accepted(sandbox: LocalSandbox) -> None:
     for row in _rows("buggy_code/humanevalpack_python_164.jsonl.gz")[::8]:
         code = f"{row['declaration']}{row['buggy_solution']}"

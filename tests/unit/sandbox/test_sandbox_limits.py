@@ -181,6 +181,7 @@ PRELUDE = f"import os, signal, time\n{BURN}"
 
 
 @pytest.mark.parametrize("burner", BURNERS.values(), ids=BURNERS)
+@pytest.mark.slow
 async def test_cpu_time_is_that_of_all_that_a_program_starts(run: Run, burner: str) -> None:
     result = await run(PRELUDE + burner)
     assert result.status is Status.TIME_LIMIT, result
@@ -189,6 +190,7 @@ async def test_cpu_time_is_that_of_all_that_a_program_starts(run: Run, burner: s
 
 
 @pytest.mark.parametrize("seconds", [0.9, 0.97, 0.98])
+@pytest.mark.slow
 async def test_a_program_within_its_cpu_time_is_not_killed(run: Run, seconds: float) -> None:
     result = await run(f"{PRELUDE}burn({seconds} - time.process_time())\nprint('done')")
     assert result.status is Status.ACCEPTED, result
@@ -196,6 +198,7 @@ async def test_a_program_within_its_cpu_time_is_not_killed(run: Run, seconds: fl
     assert seconds <= result.cpu_time_s < 1.02
 
 
+@pytest.mark.slow
 async def test_a_program_over_its_cpu_time_is_killed(run: Run) -> None:
     result = await run(f"{PRELUDE}burn(1.1)\nprint('done')")
     assert result.status is Status.TIME_LIMIT, result
@@ -314,6 +317,7 @@ def judge(code: str, num_cases: int, limits: Limits = LIMITS) -> TestRequest:
     return TestRequest(code=PRELUDE + code, cases=(CASE,) * num_cases, limits=limits)
 
 
+@pytest.mark.slow
 async def test_each_case_has_the_cpu_limit_and_no_more(sandbox: LocalSandbox) -> None:
     code = (
         "signal.signal(signal.SIGXCPU, signal.SIG_IGN)\nn = 0\n"
@@ -325,11 +329,13 @@ async def test_each_case_has_the_cpu_limit_and_no_more(sandbox: LocalSandbox) ->
     assert all(case.cpu_time_s < MOST_S for case in report.cases), report
 
 
+@pytest.mark.slow
 async def test_a_case_within_its_cpu_time_is_not_killed(sandbox: LocalSandbox) -> None:
     report = await sandbox.test(judge("def f():\n    burn(0.97)\n    return 1\n", 3))
     assert [case.status for case in report.cases] == [Status.ACCEPTED] * 3, report
 
 
+@pytest.mark.slow
 async def test_a_slot_says_when_its_program_is_idle_and_when_not(folder: Path) -> None:
     sandbox = await open_sandbox(sandbox_isolation="pooled", sandbox_work_folder=folder)
     said: list[bool] = []

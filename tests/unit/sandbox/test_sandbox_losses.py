@@ -83,6 +83,7 @@ async def kill_slots_under(num_times: int) -> None:
             os.kill(pid, signal.SIGKILL)
 
 
+@pytest.mark.slow
 async def test_a_program_whose_slot_is_killed_is_run_again(make_sandbox: MakeSandbox) -> None:
     sandbox = await make_sandbox(sandbox_slots=1)
     result, _ = await asyncio.gather(run(sandbox, SLOW), kill_slots_under(1))
@@ -90,6 +91,7 @@ async def test_a_program_whose_slot_is_killed_is_run_again(make_sandbox: MakeSan
     assert result.wall_time_s < 2.0
 
 
+@pytest.mark.slow
 async def test_cases_whose_slot_is_killed_are_judged_in_the_second_run(
     make_sandbox: MakeSandbox,
 ) -> None:
@@ -103,6 +105,7 @@ async def test_cases_whose_slot_is_killed_are_judged_in_the_second_run(
     assert [case.status for case in report.cases] == [accepted, accepted, wrong]
 
 
+@pytest.mark.slow
 async def test_cases_that_lose_each_slot_end_them_themselves(make_sandbox: MakeSandbox) -> None:
     sandbox = await make_sandbox(sandbox_slots=1)
     code = "import time\ndef f(x):\n    time.sleep(4 * x)\n    return x"
@@ -114,6 +117,7 @@ async def test_cases_that_lose_each_slot_end_them_themselves(make_sandbox: MakeS
     assert report.cases[1].message == "the program ended its slot each time it was run"
 
 
+@pytest.mark.slow
 async def test_a_program_that_loses_each_slot_ends_them_itself(make_sandbox: MakeSandbox) -> None:
     """Nothing else of the service ends meanwhile, so the verdict is the program's."""
     sandbox = await make_sandbox(sandbox_slots=1)
@@ -230,6 +234,7 @@ async def test_time_is_over_only_for_a_program_that_ran_until_then(
 
 
 @pytest.mark.parametrize("isolation", ["pooled", "fresh", "single_use"])
+@pytest.mark.slow
 async def test_a_clock_that_rings_as_files_are_picked_up_changes_nothing(
     make_sandbox: MakeSandbox, isolation: str
 ) -> None:
@@ -256,6 +261,7 @@ async def test_a_clock_that_rings_as_files_are_picked_up_changes_nothing(
 
 
 @pytest.mark.parametrize("isolation", ["pooled", "fallback"])
+@pytest.mark.slow
 async def test_slots_come_back_when_their_daemon_is_killed(
     make_sandbox: MakeSandbox, isolation: str
 ) -> None:
@@ -307,6 +313,7 @@ async def test_a_full_disk_is_a_failure_and_passes(
     await sandbox.close()
 
 
+@pytest.mark.slow
 async def test_programs_of_a_host_that_ended_all_slots_are_run_again(
     make_sandbox: MakeSandbox,
 ) -> None:
@@ -339,6 +346,7 @@ async def test_a_closed_sandbox_leaves_nothing(folder: Path) -> None:
 
 
 @pytest.mark.parametrize("isolation", ["pooled", "fallback"])
+@pytest.mark.slow
 async def test_what_a_killed_server_left_goes_when_the_next_one_starts(
     folder: Path, isolation: str
 ) -> None:

@@ -65,6 +65,7 @@ async def ask_everything(sandbox: LocalSandbox) -> None:
             await sandbox.sessions.end(session.id, "me")
 
 
+@pytest.mark.slow
 async def test_what_a_program_printed_does_not_wait_for_the_collector(
     sandbox: LocalSandbox,
 ) -> None:

@@ -210,6 +210,8 @@ def _without_places(text: str) -> str:
 
 
 @pytest.mark.parametrize("code", PROGRAMS.values(), ids=PROGRAMS)
+@pytest.mark.slow
+@pytest.mark.promise("verdicts equal plain Python's")
 async def test_a_program_ends_as_it_does_plainly(
     sandbox: LocalSandbox, plain_folder: Path, code: str, tmp_path: Path
 ) -> None:

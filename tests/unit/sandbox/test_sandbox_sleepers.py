@@ -43,6 +43,7 @@ def start(work: Coroutine[object, object, T]) -> "asyncio.Task[T]":
     return asyncio.create_task(work)
 
 
+@pytest.mark.slow
 async def test_sleepers_of_one_client_do_not_keep_anothers_program_waiting(
     make_sandbox: MakeSandbox,
 ) -> None:
@@ -59,6 +60,7 @@ async def test_sleepers_of_one_client_do_not_keep_anothers_program_waiting(
     assert (sandbox.num_running, sandbox.num_sleeping, sandbox.num_waiting) == (0, 0, 0)
 
 
+@pytest.mark.slow
 async def test_programs_that_compute_do_so_in_turns(make_sandbox: MakeSandbox) -> None:
     sandbox = await make_sandbox(sandbox_slots=1)
     work = [start(run(sandbox, "one", BURN.format(0.5))) for _ in range(4)]
@@ -69,6 +71,7 @@ async def test_programs_that_compute_do_so_in_turns(make_sandbox: MakeSandbox) -
     assert most == 1
 
 
+@pytest.mark.slow
 async def test_a_grader_that_computes_keeps_the_permit_of_its_program(
     make_sandbox: MakeSandbox,
 ) -> None:
@@ -86,6 +89,7 @@ async def test_a_grader_that_computes_keeps_the_permit_of_its_program(
     assert [one.result().status for one in judging] == [Status.ACCEPTED] * 2
 
 
+@pytest.mark.slow
 async def test_cells_that_sleep_lend_their_permit(make_sandbox: MakeSandbox) -> None:
     sandbox = await make_sandbox(sandbox_slots=1)
     session = await sandbox.sessions.create(SessionRequest(), "me")
@@ -101,6 +105,7 @@ async def test_cells_that_sleep_lend_their_permit(make_sandbox: MakeSandbox) -> 
     await sandbox.sessions.end(session.id, "me")
 
 
+@pytest.mark.slow
 async def test_extra_slots_take_programs_again(make_sandbox: MakeSandbox) -> None:
     sandbox = await make_sandbox(sandbox_slots=1, sandbox_max_slots=4)
     for _ in range(2):

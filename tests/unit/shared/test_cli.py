@@ -41,6 +41,7 @@ def one_line_error(shown: subprocess.CompletedProcess[str]) -> str:
     return lines[0]
 
 
+@pytest.mark.slow
 def test_a_port_in_use_is_one_line() -> None:
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = str(taken.getsockname()[1])
@@ -51,6 +52,7 @@ def test_a_port_in_use_is_one_line() -> None:
     )
 
 
+@pytest.mark.slow
 def test_a_missing_model_folder_is_one_line() -> None:
     shown = assay("inference", "serve", "--model", "/nowhere/model", "--port", "0")
     assert shown.returncode == 2

@@ -148,6 +148,7 @@ def is_held(folder: RunFolder) -> Callable[[], bool]:
     return lambda: owner_of(folder.path) is not None
 
 
+@pytest.mark.slow
 def test_a_real_run_is_owned_and_a_signal_before_its_first_stage_stops_it(
     tmp_path: Path, valkey: TestValkey
 ) -> None:

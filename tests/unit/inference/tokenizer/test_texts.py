@@ -40,6 +40,7 @@ async def texts() -> AsyncIterator[Texts]:
     texts.close()
 
 
+@pytest.mark.slow
 async def test_ids_are_those_of_the_tokenizer_itself(
     texts: Texts, vocabulary: PolicyTokenizer
 ) -> None:
@@ -58,6 +59,7 @@ async def test_ids_are_those_of_the_tokenizer_itself(
     assert await texts.encode_further(vocabulary, ids, further) == expected
 
 
+@pytest.mark.slow
 async def test_what_can_never_fit_is_refused_before_it_is_tokenised(
     texts: Texts, vocabulary: PolicyTokenizer
 ) -> None:
@@ -74,6 +76,7 @@ async def test_what_can_never_fit_is_refused_before_it_is_tokenised(
         await texts.encode(vocabulary, ["x1y2" * CONTEXT])
 
 
+@pytest.mark.slow
 async def test_a_template_that_never_ends_holds_nobody(
     texts: Texts, vocabulary: PolicyTokenizer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -97,6 +100,7 @@ async def test_a_template_that_never_ends_holds_nobody(
 @pytest.mark.parametrize(
     "template", ["{{ 1 / 0 }}", "{{ messages[99].content.x.y }}", "{{ 'a' * 10**10 }}", "{% if %}"]
 )
+@pytest.mark.slow
 async def test_a_template_that_fails_is_told_as_such(
     texts: Texts, vocabulary: PolicyTokenizer, template: str
 ) -> None:
@@ -106,6 +110,7 @@ async def test_a_template_that_fails_is_told_as_such(
     assert raised.value.field == "messages"
 
 
+@pytest.mark.slow
 async def test_the_same_tokenizer_in_another_version_keeps_its_processes(
     texts: Texts, vocabulary: PolicyTokenizer, folder: Path, tmp_path: Path
 ) -> None:

@@ -64,6 +64,7 @@ def test_checkpoints_in_bfloat16_are_read(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("place", [0, 1])
+@pytest.mark.promise("weights are proven to have landed")
 def test_one_copy_of_one_tensor_that_is_old_is_enough_to_refuse(folder: Path, place: int) -> None:
     workers = truthful(folder, torch.float32)
     piece, (digest,) = workers[0]["model.embed_tokens.weight"]

@@ -57,6 +57,7 @@ async def announce(policy: ServedPolicy, folder: Path, digest: str | None = None
     return served.digest
 
 
+@pytest.mark.slow
 async def test_a_pickle_is_never_read(policy: ServedPolicy, folder: Path, tmp_path: Path) -> None:
     ran = tmp_path / "ran"
 
@@ -239,6 +240,7 @@ async def test_a_network_far_larger_than_the_weights_is_not_built(
         await announce(policy, folder)
 
 
+@pytest.mark.slow
 def test_pickled_weights_are_converted_without_a_change(folder: Path, tmp_path: Path) -> None:
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()

@@ -345,6 +345,7 @@ def write_config(folder: Path, url: str, **options: object) -> None:
     (folder / "judge.yaml").write_text(yaml.safe_dump({"chain": [provider]}))
 
 
+@pytest.mark.slow
 def test_the_report_recovers_what_was_planted(tmp_path: Path, serve: Serve) -> None:
     after = Planted(first=0.3, right=0.7, fails=0.05)
     before = Planted(first=0.1, right=0.8)
@@ -386,6 +387,7 @@ def test_the_report_recovers_what_was_planted(tmp_path: Path, serve: Serve) -> N
     assert "an empty reply" in report
 
 
+@pytest.mark.slow
 def test_styles_that_fool_the_judge_show(tmp_path: Path, serve: Serve, bench: Bencher) -> None:
     planted = {
         "easy": Planted(first=0.0, right=0.9),
@@ -407,6 +409,7 @@ def test_styles_that_fool_the_judge_show(tmp_path: Path, serve: Serve, bench: Be
     assert (tmp_path / "report/figures/styles.png").stat().st_size > 10_000
 
 
+@pytest.mark.slow
 def test_a_bench_is_resumed_where_it_was_cut_off(
     tmp_path: Path, serve: Serve, bench: Bencher
 ) -> None:
@@ -438,6 +441,7 @@ def test_a_bench_is_resumed_where_it_was_cut_off(
     assert judge.prompts == []
 
 
+@pytest.mark.slow
 def test_results_of_another_chain_are_not_mixed(
     tmp_path: Path, serve: Serve, bench: Bencher
 ) -> None:
@@ -463,6 +467,7 @@ def test_results_of_another_chain_are_not_mixed(
         bench()
 
 
+@pytest.mark.slow
 def test_the_ceiling_stops_the_bench_and_more_money_resumes_it(
     tmp_path: Path, serve: Serve, bench: Bencher
 ) -> None:

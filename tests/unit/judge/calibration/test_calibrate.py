@@ -120,6 +120,7 @@ def test_intervals_of_proportions_and_differences_cover_at_their_nominal_rate() 
     ("num", "share_correct", "sensitivity", "specificity"),
     [(50, 0.8, 0.7, 0.6), (100, 0.8, 0.9, 0.8), (200, 0.5, 0.9, 0.9)],
 )
+@pytest.mark.slow
 def test_intervals_of_kappa_cover_at_their_nominal_rate(
     num: int, share_correct: float, sensitivity: float, specificity: float
 ) -> None:
@@ -355,6 +356,7 @@ def check_planted(judge: JudgeCalibration) -> None:
     assert set(flips.values()) == {0.0}
 
 
+@pytest.mark.slow
 def test_the_command_measures_what_was_planted(planted: Calibration, tmp_path: Path) -> None:
     judge, reference = planted.judges
     assert (judge.judge, judge.model, judge.template is None) == ("planted", "planted-7b", False)
@@ -379,6 +381,7 @@ def test_the_command_measures_what_was_planted(planted: Calibration, tmp_path: P
     assert len(lines) == 2 * (2 * 200 + len(probes.PROBES) * probes.MAX_PROBED)
 
 
+@pytest.mark.slow
 def test_the_reference_provider_alone_needs_no_configuration(
     tmp_path: Path, calibrate: Calibrate
 ) -> None:

@@ -313,6 +313,7 @@ asyncio.run(main())
 """
 
 
+@pytest.mark.slow
 async def test_what_a_killed_replica_held_comes_back(empty: TestValkey, upstream: Upstream) -> None:
     process = await asyncio.create_subprocess_exec(
         sys.executable, "-c", HOLDER, empty.url, stdout=subprocess.PIPE
@@ -372,6 +373,7 @@ async def test_a_redis_that_lost_its_memory_is_told_what_is_held(
         await upstream.ask(second, ONE, deadline_s=0.5)
 
 
+@pytest.mark.slow
 async def test_without_redis_nobody_is_admitted_until_it_is_back(
     own_valkey: TestValkey, upstream: Upstream
 ) -> None:
@@ -392,6 +394,7 @@ async def test_without_redis_nobody_is_admitted_until_it_is_back(
         await upstream.ask(limiter, ONE)
 
 
+@pytest.mark.slow
 async def test_a_redis_that_hangs_is_an_error_in_time(
     own_valkey: TestValkey, upstream: Upstream
 ) -> None:

@@ -84,6 +84,7 @@ async def test_formulas_are_compared_by_value(symbolic: Symbolic) -> None:
 @pytest.mark.parametrize(
     "formula", ["9^{9^{9^{9}}}", "".join(rf"(\sqrt{{x+{n}}}+y)" for n in range(2, 30))]
 )
+@pytest.mark.slow
 async def test_a_hostile_formula_is_too_hard(formula: str) -> None:
     symbolic = Symbolic(0.1)
     try:

@@ -93,6 +93,7 @@ CHECKS: dict[str, dict[str, Any]] = {
 
 
 @pytest.mark.parametrize("name", KINDS)
+@pytest.mark.slow
 def test_a_constraint_reads_a_text_in_time_that_grows_with_its_length(name: str) -> None:
     constraint = KINDS[name].model_validate(ARGUMENTS[name])
     slow = {}
@@ -120,6 +121,7 @@ def test_every_verifier_of_texts_is_tried() -> None:
 
 
 @pytest.mark.parametrize("name", CHECKS)
+@pytest.mark.slow
 async def test_a_verifier_of_long_texts_takes_little_of_its_own_process(name: str) -> None:
     given = dict(CHECKS[name])
     for unit in ("\n", "!", "[", "```\n", "a the ", "é", '{"a":['):
@@ -146,6 +148,7 @@ async def test_json_that_is_read_twice_at_each_level_is_too_hard() -> None:
     assert_too_hard(found)
 
 
+@pytest.mark.slow
 def test_programs_replies_and_remote_queries_are_found_in_linear_time() -> None:
     task = make_task("t", code_prefix="def f(x):\n")
     began = time.process_time()
@@ -169,6 +172,7 @@ HARD = (
 )
 
 
+@pytest.mark.slow
 async def test_no_formula_takes_more_processor_time_than_is_promised() -> None:
     cpu_s, slow = 0.3, {}
     symbolic = Symbolic(cpu_s)

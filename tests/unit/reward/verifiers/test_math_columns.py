@@ -3,6 +3,8 @@
 import json
 from pathlib import Path
 
+import pytest
+
 from assay_reward.verifiers.choice import CHOICE
 from assay_reward.verifiers.math import MATH
 from assay_shared.answers.formulas.symbolic import Symbolic
@@ -12,6 +14,7 @@ from tests.support.reward.measuring import measure
 _ROWS = 20
 
 
+@pytest.mark.slow
 async def test_no_wrong_case_is_right_and_hardly_a_right_one_is_missed(
     data_folder: Path, symbolic: Symbolic
 ) -> None:
@@ -32,6 +35,7 @@ async def test_no_wrong_case_is_right_and_hardly_a_right_one_is_missed(
     assert len(missed) <= 0.02 * num_right
 
 
+@pytest.mark.slow
 async def test_real_answers_equal_themselves_and_no_others(data_folder: Path) -> None:
     tables = await grade_columns(data_folder, _ROWS) + grade_choices(data_folder, 5 * _ROWS)
     for table in tables:

@@ -65,6 +65,7 @@ GERMAN = "Das Wetter ist heute schön, und wir gehen alle zusammen in den Park."
 ENGLISH = "The weather is nice today, and we will all walk to the park together."
 
 
+@pytest.mark.slow
 async def test_the_language_of_a_sentence_is_told() -> None:
     answers = (GERMAN, ENGLISH, "Hm.", "12345")
     assert await measure(LANGUAGE, *answers, options={"languages": ["de"]}) == [1, 0, 1, 1]

@@ -355,6 +355,7 @@ async def test_a_file_that_changes_is_refused_until_the_restart(
     assert before.scorer != after.scorer
 
 
+@pytest.mark.slow
 async def test_two_groups_use_two_processes_where_the_operator_allows_it(tmp_path: Path) -> None:
     own = Own(FunctionProcesses(2))
     (tmp_path / "mine.py").write_text(

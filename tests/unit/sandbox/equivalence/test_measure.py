@@ -90,6 +90,7 @@ async def test_plain_python_says_how_a_program_ended(
     assert outcome.exit_code == exit_code
 
 
+@pytest.mark.slow
 async def test_plain_python_ends_what_takes_too_long_and_its_children(plain: PlainPython) -> None:
     outcome = await plain.run(script("import os\nos.fork()\nwhile True: pass"))
     assert outcome.statuses == (Status.TIME_LIMIT,)
@@ -149,6 +150,7 @@ async def test_only_a_path_of_its_own_may_be_another(plain: PlainPython) -> None
     assert await compare_with(plain, subject, printed("in  1\n")) is None
 
 
+@pytest.mark.slow
 async def test_only_a_program_near_its_limit_may_be_over_it(plain: PlainPython) -> None:
     over = printed("", statuses=("time_limit",), exit_code=-9, cpu_time_s=LIMITS.cpu_time_s)
     near = "import time\nwhile time.process_time() < 2.4: pass"
@@ -201,6 +203,8 @@ def test_a_sample_is_the_same_for_the_same_seed(tmp_path: Path) -> None:
 
 
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.slow
+@pytest.mark.promise("verdicts equal plain Python's")
 async def test_odd_programs_end_as_in_plain_python(
     plain: PlainPython, slots: LocalSandbox, tmp_path: Path
 ) -> None:
@@ -212,6 +216,7 @@ async def test_odd_programs_end_as_in_plain_python(
 
 @pytest.mark.skipif("ASSAY_DATA" not in os.environ, reason="needs real data: set ASSAY_DATA")
 @pytest.mark.asyncio(loop_scope="module")
+@pytest.mark.slow
 async def test_a_part_of_the_corpus_is_judged_as_by_plain_python(
     plain: PlainPython, slots: LocalSandbox
 ) -> None:

@@ -158,6 +158,7 @@ async def test_output_that_ends_with_the_program_is_whole(sandbox: LocalSandbox)
     assert (result.status, len(result.stdout)) == (Status.ACCEPTED, 90_000)
 
 
+@pytest.mark.slow
 async def test_time_that_was_over_before_the_output_is_a_time_limit(sandbox: LocalSandbox) -> None:
     """A program cannot choose another verdict as it is ended."""
     code = "import os, time\ntime.sleep(2.5)\nos.write(1, b'x' * 10**6)"
@@ -179,6 +180,7 @@ async def test_a_case_cannot_restart_its_own_clock(sandbox: LocalSandbox) -> Non
 
 
 @pytest.mark.parametrize("what", [b"\n", b"x"])
+@pytest.mark.slow
 async def test_a_child_of_a_cell_that_writes_for_ever_stops_nobody(
     sandbox: LocalSandbox, what: bytes
 ) -> None:
@@ -270,6 +272,7 @@ async def test_many_names_of_files_to_fetch_fit(sandbox: LocalSandbox) -> None:
     assert (result.status, set(result.refused_files)) == (Status.ACCEPTED, set(names))
 
 
+@pytest.mark.slow
 async def test_folders_that_are_too_deep_are_not_found(sandbox: LocalSandbox) -> None:
     if "java" not in sandbox.languages():
         pytest.skip("this host has no Java")

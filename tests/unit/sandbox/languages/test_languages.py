@@ -175,6 +175,7 @@ async def run(sandbox: LocalSandbox, language: str, code: str, **rest: object) -
 
 
 @pytest.mark.parametrize("language", SUMS)
+@pytest.mark.slow
 async def test_a_program_reads_and_prints(sandbox: LocalSandbox, language: str) -> None:
     result = await run(sandbox, language, SUMS[language], stdin="3 4\n")
     assert (result.status, result.stdout) == (Status.ACCEPTED, "7\n"), result
@@ -209,6 +210,7 @@ async def test_a_runner_of_tests_tells_whether_they_pass(
     assert failed.status is Status.RUNTIME_ERROR, failed
 
 
+@pytest.mark.slow
 async def test_java_assertions_are_on(sandbox: LocalSandbox) -> None:
     code = "class Helper { int one() { return 1; } } public class Main {\n"
     code += "    public static void main(String[] a) { assert new Helper().one() == %d : 7; } }"
@@ -219,6 +221,7 @@ async def test_java_assertions_are_on(sandbox: LocalSandbox) -> None:
 
 
 @pytest.mark.parametrize("language", TOO_LARGE)
+@pytest.mark.slow
 async def test_memory_is_limited_in_every_runtime(sandbox: LocalSandbox, language: str) -> None:
     limits = Limits(cpu_time_s=10.0, wall_time_s=60.0, memory_bytes=128 * 2**20)
     result = await run(sandbox, language, TOO_LARGE[language], limits=limits)
@@ -298,6 +301,7 @@ async def test_a_bounded_cache_forgets_what_was_used_longest_ago(
         ("go", "package main\nvar x [1 << 40]byte\nfunc main() { x[0] = 1 }"),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 async def test_a_compile_bomb_is_a_compile_error_and_soon_over(
     sandbox: LocalSandbox, language: str, code: str
 ) -> None:
@@ -451,6 +455,7 @@ async def test_a_checker_in_another_language(sandbox: LocalSandbox) -> None:
     assert await check(sandbox, "print(8)", checker) == [Status.WRONG_ANSWER] * 2
 
 
+@pytest.mark.slow
 async def test_a_checker_that_decides_nothing_is_no_verdict(sandbox: LocalSandbox) -> None:
     for code in ("import os\nos._exit(3)", "import os\nos.abort()", "while True: pass"):
         checker = Checker(code=code, limits=Limits(cpu_time_s=1.0))

@@ -73,6 +73,7 @@ async def test_names_live_from_cell_to_cell(sandbox: LocalSandbox) -> None:
         ("raise ValueError('\\ud800')", Status.RUNTIME_ERROR, "ValueError"),
     ],
 )
+@pytest.mark.slow
 async def test_a_cell_that_goes_wrong_leaves_the_session(
     sandbox: LocalSandbox, code: str, status: Status, word: str
 ) -> None:
@@ -97,6 +98,7 @@ async def test_a_cell_that_goes_wrong_leaves_the_session(
          "    except OSError: pass", Status.RUNTIME_ERROR),
     ],
 )  # fmt: skip
+@pytest.mark.slow
 async def test_a_cell_that_takes_its_session_along_says_so(
     sandbox: LocalSandbox, code: str, status: Status
 ) -> None:
@@ -160,6 +162,7 @@ async def test_a_session_can_use_numpy(sandbox: LocalSandbox) -> None:
     await sandbox.sessions.end(session, ME)
 
 
+@pytest.mark.slow
 async def test_sessions_are_counted_and_end_by_themselves(make_sandbox: MakeSandbox) -> None:
     sandbox = await make_sandbox(
         sandbox_max_sessions=3, sandbox_max_sessions_per_client=2, sandbox_session_idle_s=1.0
@@ -189,6 +192,7 @@ CHILD_BURNS = DEAF + "import os\nif os.fork() == 0:\n    while True: pass\nos.wa
 
 
 @pytest.mark.parametrize("code", [DEAF + "while True: pass", CHILD_BURNS])
+@pytest.mark.slow
 async def test_a_cell_that_ignores_its_cpu_clock_ends_its_session(
     sandbox: LocalSandbox, code: str
 ) -> None:
@@ -212,6 +216,7 @@ async def test_a_child_that_comes_to_the_end_of_its_cell_ends(sandbox: LocalSand
     await sandbox.sessions.end(session, ME)
 
 
+@pytest.mark.slow
 async def test_each_cell_has_the_cpu_limit_to_itself(sandbox: LocalSandbox) -> None:
     limits = QUICK.limits.model_copy(update={"wall_time_s": 60.0})
     session = await start(sandbox, QUICK.model_copy(update={"limits": limits}))

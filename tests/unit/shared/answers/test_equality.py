@@ -116,6 +116,7 @@ def test_one_value_in_many_ways_is_one_value(line: str) -> None:
 
 
 @pytest.mark.parametrize("line", DIFFERENT.strip().splitlines())
+@pytest.mark.promise("strangers cannot fool a score")
 def test_a_near_miss_is_not_equal(line: str) -> None:
     for reference, answer in pairs(line):
         given = final_answer(rf"It is \boxed{{{answer}}}.")

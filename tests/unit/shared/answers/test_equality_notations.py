@@ -213,5 +213,6 @@ def test_the_full_stop_of_any_script_does_not_count(text: str, word: str) -> Non
 @pytest.mark.parametrize(
     "unit", [r"\ln", r"\sqrt", r"\frac", "^-", r"\sin^{-1}", "2^", "(", r"\lfloor"]
 )
+@pytest.mark.slow
 def test_commands_nested_without_end_are_no_formula(unit: str) -> None:
     assert not equal_by_proof(unit * 150 + "2", "x+7")

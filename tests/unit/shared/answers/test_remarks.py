@@ -262,6 +262,7 @@ def test_a_part_that_is_denied_is_not_extracted() -> None:
     assert extract(r"\boxed{Paris} is right", Extract.BOXED) == "Paris"
 
 
+@pytest.mark.slow
 def test_no_remark_of_any_length_is_slow_or_fails() -> None:
     """A million characters of each phrase, behind an answer and ahead of it, take linear time."""
     parts = [*listed(SAID), *listed(SENTENCES), "or 8, ", "8. ", "~~", "~~a~~", r"\cancel{", "(",

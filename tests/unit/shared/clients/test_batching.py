@@ -72,6 +72,7 @@ async def test_the_response_with_the_most_rewards_counts_and_none_is_mixed() -> 
     assert found == [response(1, 1, None)]
 
 
+@pytest.mark.slow
 async def test_patience_starts_when_all_were_asked_for_once() -> None:
     class Slow(Planned):
         async def score_batch(self, batch: ScoreBatch) -> ScoreBatchResponse:

@@ -53,6 +53,7 @@ async def slow(monkeypatch: pytest.MonkeyPatch) -> AsyncIterator[tuple[Slow, Inf
     await runner.cleanup()
 
 
+@pytest.mark.slow
 async def test_what_takes_longer_than_a_silence_may_last_is_waited_for(
     slow: tuple[Slow, InferenceClient],
 ) -> None:

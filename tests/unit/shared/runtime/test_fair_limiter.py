@@ -83,6 +83,7 @@ async def test_clients_take_turns_and_each_keeps_its_order() -> None:
     assert served == ["a1", "b1", "c1", "a2", "b2", "a3"]
 
 
+@pytest.mark.promise("overload is refused, and no client starves another")
 async def test_a_greedy_client_makes_room_for_others() -> None:
     gate = FairLimiter(max_running=1, max_waiting=4)
     finished, refused = [], []
@@ -105,6 +106,7 @@ async def test_a_greedy_client_makes_room_for_others() -> None:
     assert gate.num_waiting == 0
 
 
+@pytest.mark.promise("overload is refused, and no client starves another")
 async def test_one_who_waits_for_too_long_is_refused_and_takes_no_turn() -> None:
     gate = FairLimiter(max_running=1, max_waiting=4, max_wait_s=0.05)
     async with gate.enter():

@@ -17,6 +17,7 @@ def workers() -> Iterator[Workers]:
     workers.close()
 
 
+@pytest.mark.slow
 async def test_a_call_returns_what_the_function_returns(workers: Workers) -> None:
     assert await workers.call("operator:add", 1, 2, cpu_s=5.0) == 3
     sums = await asyncio.gather(*(workers.call("operator:add", n, 1, cpu_s=5.0) for n in range(50)))
@@ -24,6 +25,7 @@ async def test_a_call_returns_what_the_function_returns(workers: Workers) -> Non
 
 
 @pytest.mark.parametrize("cpu_s", [0.02, 0.2, 0.7])
+@pytest.mark.slow
 async def test_a_call_that_takes_longer_than_its_limit_is_too_hard(
     workers: Workers, cpu_s: float
 ) -> None:
@@ -63,6 +65,7 @@ async def test_secrets_of_the_service_are_not_in_the_processes(
         fresh.close()
 
 
+@pytest.mark.slow
 async def test_a_short_call_does_not_wait_for_anothers_long_ones(workers: Workers) -> None:
     with client_scope("mallory"):
         bombs = [
@@ -78,6 +81,7 @@ async def test_a_short_call_does_not_wait_for_anothers_long_ones(workers: Worker
     await asyncio.gather(*bombs, return_exceptions=True)
 
 
+@pytest.mark.slow
 async def test_a_formula_that_is_too_hard_is_the_answers_fault_or_the_references() -> None:
     symbolic = Symbolic(0.1)
     hard = "".join(rf"(\sqrt{{x+{n}}}+y)" for n in range(2, 30))

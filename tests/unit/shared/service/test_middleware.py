@@ -3,12 +3,14 @@
 import asyncio
 import gc
 
+import pytest
 from starlette.types import Message, Receive, Scope, Send
 
 from assay_shared.service import middleware
 from assay_shared.service.middleware import CancelOnDisconnect
 
 
+@pytest.mark.slow
 async def test_a_request_whose_connection_was_watched_leaves_nothing_to_the_collector() -> None:
     async def app(scope: Scope, receive: Receive, send: Send) -> None:
         await receive()

@@ -78,6 +78,7 @@ def test_without_an_endpoint_nothing_is_traced_and_opentelemetry_stays_away() ->
     assert shown.stdout.strip() == "[]"
 
 
+@pytest.mark.slow
 def test_a_collector_that_is_away_holds_nothing_up() -> None:
     tracing.set_up_tracing("s", ServiceSettings(otlp_endpoint="http://127.0.0.1:1"))
     try:

@@ -86,6 +86,7 @@ def test_a_missing_file_and_a_broken_archive_are_named(tmp_path: Path) -> None:
         open_dataset(JsonlSource(kind="jsonl", path=broken), DatasetPurpose.TRAIN, None)
 
 
+@pytest.mark.promise("evaluation is honest: test data cannot be trained on, and pass@k is unbiased")
 @pytest.mark.rule("test data cannot be trained on")
 @pytest.mark.parametrize("role", [Role.TEST, Role.VALIDATION])
 def test_tasks_that_are_not_for_training_cannot_be_trained_on(tmp_path: Path, role: Role) -> None:
@@ -138,6 +139,7 @@ def test_the_real_human_eval_opens(data_folder: Path) -> None:
 # The generated set
 
 
+@pytest.mark.slow
 def test_no_task_is_in_both_sets_whatever_the_seeds() -> None:
     held_out = {g.task.prompt for seed in range(3) for g in generate(300, seed, SHARES, Role.TEST)}
     train = {g.task.prompt for seed in range(3) for g in generate(1500, seed, SHARES, Role.TRAIN)}

@@ -20,6 +20,7 @@ def test_pass_at_k_needs_k_samples() -> None:
         pass_at_k(4, 4, 5)
 
 
+@pytest.mark.promise("evaluation is honest: test data cannot be trained on, and pass@k is unbiased")
 def test_pass_at_k_is_unbiased_where_best_of_n_is_not() -> None:
     rng = random.Random(0)
     p, n, k = 0.3, 4, 2

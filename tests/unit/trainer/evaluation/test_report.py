@@ -125,6 +125,7 @@ HOSTILE = (
 )
 
 
+@pytest.mark.slow
 def test_what_models_and_rows_say_is_never_markup(folder: RunFolder) -> None:
     before, after = read_evaluations(folder)
     for evaluation in (before, after):

@@ -43,6 +43,7 @@ def test_no_scale_leaves_the_differences() -> None:
 
 
 @pytest.mark.parametrize("scale", [GROUP, BATCH, NONE])
+@pytest.mark.promise("a failure is never a score")
 def test_failures_leave_the_statistics_as_if_they_had_never_been(scale: Normalisation) -> None:
     rng = random.Random(0)
     for _ in range(200):

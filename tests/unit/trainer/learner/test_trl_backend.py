@@ -150,6 +150,7 @@ def assert_same(found: Gradient, expected: Gradient) -> None:
 
 
 @pytest.mark.parametrize("loss_type", ["dapo", "cispo"])
+@pytest.mark.slow
 def test_loss_and_gradient_are_those_of_the_paper(tmp_path: Path, loss_type: str) -> None:
     expected, loss = reference(loss_type)
     found, logged = train_once(tmp_path, loss=loss_type)
@@ -159,6 +160,7 @@ def test_loss_and_gradient_are_those_of_the_paper(tmp_path: Path, loss_type: str
 
 
 @pytest.mark.rule("a switch of the loss changes the loss, and one without effect is seen")
+@pytest.mark.slow
 def test_a_clip_bound_changes_the_loss_off_policy_and_nothing_on_policy(tmp_path: Path) -> None:
     """On policy every ratio is 1: two bounds cannot be compared there, and the run says so."""
     bounds = {"narrow": {"clip_high": 0.05}, "wide": {"clip_high": 0.9}}
@@ -200,6 +202,7 @@ def with_completions(scored: ScoredGroup, completions: Iterable[Completion]) -> 
     return scored.model_copy(update={"group": group})
 
 
+@pytest.mark.slow
 def test_what_an_environment_said_is_read_and_gets_no_gradient(tmp_path: Path) -> None:
     """The loss is over the policy's own ids alone; what stands at the others changes nothing."""
     groups = make_groups(observed=(0.0, 0.0, 0.0))
@@ -221,6 +224,7 @@ def without_turns(scored: ScoredGroup) -> ScoredGroup:
 
 
 @pytest.mark.parametrize("micro_batch_rows", [3, 2])
+@pytest.mark.slow
 def test_micro_batches_leave_the_gradient_as_it_is(tmp_path: Path, micro_batch_rows: int) -> None:
     """Five rows are scored; one without any token fills the last micro-batch."""
     whole, _ = train_once(tmp_path / "whole")
@@ -228,6 +232,7 @@ def test_micro_batches_leave_the_gradient_as_it_is(tmp_path: Path, micro_batch_r
     assert_same(parts, whole)
 
 
+@pytest.mark.slow
 def test_a_kl_weight_pulls_towards_the_first_policy(tmp_path: Path) -> None:
     """At the first step policy and reference are equal, so the penalty's gradient is zero."""
     without, _ = train_once(tmp_path / "without")

@@ -99,6 +99,7 @@ def test_after_a_restart_of_the_broker_everything_is_sent_again(
     assert rollouts.num_resent == 2
 
 
+@pytest.mark.slow
 def test_a_broker_that_stays_away_is_a_clear_error(
     own_valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:

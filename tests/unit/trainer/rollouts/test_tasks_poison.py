@@ -114,6 +114,7 @@ def worker(
     end([process], 10)
 
 
+@pytest.mark.slow
 def test_no_malformed_message_ends_a_worker_and_each_is_kept_with_its_reason(
     own_valkey: TestValkey, worker: subprocess.Popen[bytes], tmp_path: Path
 ) -> None:

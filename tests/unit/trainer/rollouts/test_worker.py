@@ -64,6 +64,7 @@ async def test_a_raw_prompt_gets_no_template() -> None:
     assert generator.requests[0].messages is None
 
 
+@pytest.mark.promise("a failure is never a score")
 async def test_neighbours_that_fail_leave_a_typed_failure_and_no_reward() -> None:
     generator, rewarder = FakeGenerator(["a"]), FakeRewarder({})
     rewarder.error = Overloaded("full", service="sandbox")
@@ -87,6 +88,7 @@ async def test_a_key_is_stored_once_however_often_it_is_delivered(valkey: TestVa
     assert store.fetch(["k"])["k"].worker == "w0"
 
 
+@pytest.mark.promise("each group counts once, whatever is killed")
 async def test_two_workers_at_once_do_the_work_once(valkey: TestValkey) -> None:
     store = GroupStore(valkey.url)
     generator, rewarder = FakeGenerator(["a"]), FakeRewarder({"a": 1.0})

@@ -66,6 +66,7 @@ async def test_a_client_goes_on_after_the_event_that_it_names(run: Run) -> None:
             check_position(run.folder.events, wrong)
 
 
+@pytest.mark.slow
 async def test_half_a_line_waits_for_its_end_and_a_long_line_is_one_event(run: Run) -> None:
     run.folder.record("step", step=0, text="x" * 1_000_000)
     with run.folder.events.open("a") as file:
@@ -79,6 +80,7 @@ async def test_half_a_line_waits_for_its_end_and_a_long_line_is_one_event(run: R
     assert [step for _, step in await client] == [0, 1]
 
 
+@pytest.mark.slow
 async def test_a_hundred_clients_of_a_long_run_cost_next_to_nothing(run: Run) -> None:
     line = json.dumps({"time": 1.0, "kind": "step", "data": {"step": 1, "text": "x" * 500}}) + "\n"
     run.folder.events.write_text(line * 100_000)

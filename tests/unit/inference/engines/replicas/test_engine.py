@@ -291,6 +291,7 @@ async def test_a_publish_waits_for_what_runs_and_holds_what_comes(router: Router
     assert seen == sorted(seen)
 
 
+@pytest.mark.slow
 async def test_a_replica_that_fails_a_publish_is_out_until_it_has_the_version(
     router: Router,
 ) -> None:
@@ -316,6 +317,7 @@ async def test_a_publish_that_no_replica_takes_leaves_the_old_version(router: Ro
     assert router.serving() == set("abc")
 
 
+@pytest.mark.slow
 async def test_a_replica_that_hangs_does_not_hold_up_a_publish(router: Router) -> None:
     await router.publish(1)
     router["a"].hangs = True

@@ -235,6 +235,7 @@ async def test_a_prompt_that_cannot_be_read_fails_alone(
     assert fault.retryable
 
 
+@pytest.mark.slow
 async def test_a_step_that_fails_for_one_request_is_repeated_without_it(
     engine: TransformersEngine, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -383,6 +384,7 @@ async def test_weights_that_overflow_give_a_fault_and_no_tokens(
 # Loading
 
 
+@pytest.mark.slow
 async def test_weights_for_which_there_is_no_memory_are_tried_again_and_never_refused(
     engine: TransformersEngine, folders: list[Path], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -424,6 +426,7 @@ def test_errors_of_allocators_are_told_from_others() -> None:
 # Known prefixes
 
 
+@pytest.mark.slow
 async def test_a_prefix_that_was_read_before_is_not_read_again_and_changes_nothing(
     folders: list[Path],
 ) -> None:

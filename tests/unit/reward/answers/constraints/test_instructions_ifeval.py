@@ -40,6 +40,7 @@ def official() -> Path:
     return interpreter
 
 
+@pytest.mark.slow
 def test_two_thousand_answers_follow_what_the_official_implementation_says(
     official: Path, data_folder: Path
 ) -> None:

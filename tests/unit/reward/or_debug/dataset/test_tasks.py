@@ -51,6 +51,7 @@ def test_a_prompt_that_tells_is_refused() -> None:
         tasks.to_task(telling, Role.TRAIN)
 
 
+@pytest.mark.slow
 def test_roles_are_split_by_the_seed_and_every_cell_has_each() -> None:
     for number in (3, 10, 200):
         roles = [task.role for task in tasks.of_cell(many(number), seed=1)]

@@ -126,6 +126,7 @@ async def test_every_relax_is_measured_by_the_solver(players: ReplayPool, rubric
 # Failures
 
 
+@pytest.mark.slow
 async def test_a_replay_out_of_time_ends_and_the_next_one_is_played() -> None:
     """Where the solver itself keeps no limit, its process does not live on."""
     players = ReplayPool(solve_timeout_s=60.0, episode_timeout_s=0.5)

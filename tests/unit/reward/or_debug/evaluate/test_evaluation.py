@@ -254,6 +254,7 @@ def test_a_difficulty_without_episodes_is_inconclusive() -> None:
 # The whole run
 
 
+@pytest.mark.slow
 def test_a_run_leaves_a_report_with_the_baselines_beside_the_policy(
     benchmark: Path, tmp_path: Path
 ) -> None:

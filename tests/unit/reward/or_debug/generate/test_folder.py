@@ -42,6 +42,7 @@ def generated(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return path
 
 
+@pytest.mark.slow
 def test_the_same_seed_gives_the_same_bytes_in_any_process(generated: Path, tmp_path: Path) -> None:
     again = tmp_path / "again"
     done = assay("generate", "--output", str(again), "--processes", "2", *SMALL, hash_seed="77")
@@ -65,6 +66,7 @@ def test_a_folder_holds_what_its_manifest_says(generated: Path) -> None:
         assert len((path / "tasks.jsonl").read_text().splitlines()) == 3
 
 
+@pytest.mark.slow
 def test_a_sound_folder_passes_and_a_changed_one_does_not(generated: Path, tmp_path: Path) -> None:
     copy = tmp_path / "copy"
     for name, content in files(generated).items():
@@ -106,6 +108,7 @@ def test_a_cell_that_cannot_be_filled_is_an_error_with_its_name_and_counts(tmp_p
     assert not (tmp_path / "new").exists()
 
 
+@pytest.mark.slow
 def test_no_process_outlives_the_command(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "assay_shared.cli", "or-debug", "generate", "--processes", "2"]
     running = subprocess.Popen(
@@ -125,6 +128,7 @@ def test_no_process_outlives_the_command(tmp_path: Path) -> None:
     assert alive == []
 
 
+@pytest.mark.slow
 def test_a_folder_in_use_and_options_that_mean_nothing_are_refused(
     generated: Path, tmp_path: Path
 ) -> None:

@@ -55,6 +55,7 @@ def published(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("name", SETS)
+@pytest.mark.slow
 def test_published_problems_keep_their_claims_or_are_left_out_by_name(
     name: str, data_folder: Path, tmp_path: Path
 ) -> None:
@@ -82,6 +83,7 @@ def test_published_problems_keep_their_claims_or_are_left_out_by_name(
         assert all(leaks(f"{task.prompt}\n{old}", one) for old in telling)
 
 
+@pytest.mark.slow
 async def test_every_type_is_imported_checked_shown_and_repaired_over_http(
     published: Path, tmp_path: Path, serve: Serve
 ) -> None:
@@ -110,6 +112,7 @@ async def test_every_type_is_imported_checked_shown_and_repaired_over_http(
             assert wrong.value == 0.0
 
 
+@pytest.mark.slow
 def test_a_baseline_is_evaluated_on_an_imported_set_and_reported(
     published: Path, tmp_path: Path
 ) -> None:
@@ -142,6 +145,7 @@ def test_bounds_that_exclude_each_other_are_the_mistake_that_a_policy_is_shown(
     }
 
 
+@pytest.mark.slow
 def test_the_same_set_gives_the_same_bytes(published: Path, tmp_path: Path) -> None:
     for name in ("one", "two"):
         imported(published, tmp_path / name, role=None)

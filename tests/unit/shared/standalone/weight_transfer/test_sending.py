@@ -129,6 +129,7 @@ def test_a_trainer_that_gives_up_is_noticed_at_once(sender: Sender, receiver: Re
     assert time.monotonic() - started < 50
 
 
+@pytest.mark.slow
 def test_a_trainer_that_stands_still_costs_no_more_than_the_limit(
     sender: Sender, receiver: Receiver
 ) -> None:
@@ -160,6 +161,7 @@ def test_an_engine_that_never_comes_is_waited_for_until_it_is_called_off(sender:
         )
 
 
+@pytest.mark.slow
 def test_nobody_at_the_meeting_is_a_failure_and_no_hang() -> None:
     port, store = open_store("127.0.0.1")
     del store

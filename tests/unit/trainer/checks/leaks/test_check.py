@@ -291,6 +291,7 @@ def test_more_leaked_tasks_than_allowed_are_refused_with_the_first() -> None:
 # Shipped and real data
 
 
+@pytest.mark.slow
 def test_the_demos_sets_share_no_task_and_one_that_moves_over_is_found() -> None:
     data = load_config(
         RunConfig, Path(dataset.__file__).parent.parent / "service" / "demo.yaml"
@@ -332,6 +333,7 @@ def test_human_eval_is_not_in_the_generated_tasks_and_is_found_where_it_is(
     assert leaks.leaked == ["HumanEval/20", "HumanEval/9"]
 
 
+@pytest.mark.slow
 def test_gsm8ks_test_file_is_not_in_its_training_file_and_is_found_where_it_is(
     data_folder: Path,
 ) -> None:
