@@ -91,7 +91,7 @@ def test_descriptions_come_from_the_comments(pages: dict[str, dict[str, Any]]) -
     task = pages["reward"]["components"]["schemas"]["Task"]
     assert "required" not in task, "a request to score may leave out each of them"
     reference = task["properties"]["reference"]["description"]
-    comment = "What verifier and judge compare an answer with; `gold` where it is not set."
+    comment = "Verifiers and judges compare an answer with this text; with `gold` if it is not set."
     assert reference == comment
 
 
