@@ -65,7 +65,7 @@ _SENTENCE_END = re.compile(r"[.!?…](?=[\s*_\"'$)}\\]|\Z)[?!]?|[。！？]|\n")
 _AROUND = " \t\r\n$\\([{*_`\"'”“)]}"
 #: An incomplete line, completed by the next line: "The answer is not".
 _OPEN_LINE = re.compile(r"(?::|n't|\b(?:is|are|was|be|equals)(?: not)?)\Z")
-#: "x =" ahead of an answer, and "in fact" between commas.
+#: "x =" before an answer, and "in fact" between commas.
 _NAME = re.compile(r"[\s$\\(]*(?<![A-Za-z])[A-Za-z]\s?=\s*\Z")
 _ASIDE = re.compile(
     r",\s(?:in fact|of course|however|indeed|after all|actually|unfortunately)\s?,?\s?"

@@ -197,7 +197,7 @@ class WeightStatus(Wire):
 
 
 class ReplicaStatus(Wire):
-    """The weights served by a replica behind a router, and the failure to pass it over for."""
+    """The status of a replica behind a router: its weights, and a failure if it is skipped."""
 
     policy: PolicyVersion | None
     num_in_flight: int = 0

@@ -71,7 +71,7 @@ def weight_files(folder: Path) -> list[Path]:
         )
     if unused:
         raise WeightsRefused(
-            f"{folder} leaves open what its weights are: {min(unused)} is in no index",
+            f"{folder} has ambiguous weights: {min(unused)} is not in an index",
             hint=f"keep {WEIGHTS} alone, or name every file in {INDEX}",
         )
     return sorted(folder / name for name in used)
@@ -93,7 +93,7 @@ def _indexed(index: Path) -> set[str]:
         raise WeightsRefused(f"{index} has no weight_map that can be read") from error
     if not isinstance(content.get("metadata"), dict):
         raise WeightsRefused(
-            f"{index} has no metadata, without which the libraries read no index",
+            f"{index} has no metadata, and the libraries read an index only with metadata",
             hint='add "metadata": {} to it',
         )
     for name in names:
