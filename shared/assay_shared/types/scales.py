@@ -19,7 +19,7 @@ def check_scale(name: str, low: int, high: int) -> None:
     if high - low > MAX_STEPS:
         raise ValueError(f"the scale of {name} must have at most {MAX_STEPS} steps")
     if name.lower() in _RESERVED:
-        raise ValueError(f"a criterion must not be called {name}: a reply has its own {name}")
+        raise ValueError(f"a criterion must not be called {name}: a reply already has this key")
 
 
 def check_distinct(names: Sequence[str]) -> None:
