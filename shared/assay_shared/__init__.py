@@ -1,3 +1,3 @@
-"""What every Assay service stands on: wire types, errors, config, HTTP kit, clients."""
+"""The common base of all Assay services: wire types, errors, config, HTTP kit, clients."""
 
 __version__ = "0.1.0"

@@ -1,4 +1,4 @@
-"""The `assay` command: finds the installed commands and imports one only when it is asked for."""
+"""The `assay` command: it finds the installed commands and imports a command only to run it."""
 
 import ast
 import importlib.util
@@ -19,7 +19,7 @@ GROUP = "assay.commands"
 class CommandGroup(typer.core.TyperGroup):
     """Commands from entry points; --help reads their first docstring line from the source."""
 
-    # Typer brings its own copy of click, whose types it does not export.
+    # Typer bundles its own copy of click and does not export the types of that copy.
 
     def list_commands(self, ctx: Any) -> list[str]:
         return [entry.name for entry in _installed()]
@@ -55,7 +55,7 @@ def _load(entry: EntryPoint) -> Any:
 
 
 def summary(entry: EntryPoint) -> str:
-    """The first line of the command's docstring, read without importing it."""
+    """Return the first line of the command's docstring, read without importing the command."""
     package, _, module = entry.module.rpartition(".")
     spec = importlib.util.find_spec(package)
     folder = (spec.submodule_search_locations or [""])[0] if spec else ""
@@ -111,9 +111,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _find_mesh(arguments: Sequence[str]) -> None:
-    """Take over where a mesh is that `assay up` runs in this folder; what is set stays as it is.
+    """Set the variables of an `assay up` mesh in this folder; variables already set stay.
 
-    Services of their own (`serve`) and another mesh (`up`, `demo`) are not parts of that one.
+    A separate service (`serve`) and another mesh (`up`, `demo`) are not parts of that mesh.
     """
     if not arguments or arguments[0] in ("up", "demo") or "serve" in arguments[:2]:
         return
@@ -129,7 +129,11 @@ def _find_mesh(arguments: Sequence[str]) -> None:
 
 
 def _explain(error: Exception) -> tuple[str, int]:
-    """What to print and the exit status: 2 for the user's fault, 1 for ours or the machine's."""
+    """Return the text to print and the exit status: 2 for a user's fault, 1 for ours or the host's.
+
+    Raises:
+        Exception: `error` itself, if it is a bug.
+    """
     from assay_shared.errors import AssayError, CallerError
 
     if isinstance(error, AssayError):

@@ -1,4 +1,4 @@
-"""The errors of all services.
+"""Errors of all services.
 
 AssayError
 ├── CallerError                 the caller's fault: a retry cannot help
@@ -7,13 +7,13 @@ AssayError
 │   │   ├── DatasetError   422  a dataset, with file, line and field
 │   │   └── RoleError      422  a test-only task opened for training
 │   ├── Unauthorized       401  no token, or a wrong one
-│   ├── Forbidden          403  a token without the scope that is asked for
+│   ├── Forbidden          403  a token without the required scope
 │   ├── NotFound           404
 │   ├── Conflict           409  weights that go backwards, a run that is already running
 │   └── TooLarge           413  a body over the limit
-├── TooHard                422  what a policy wrote takes too much to score: a wrong answer,
-│                               unless the rubric says otherwise
-└── InfrastructureError         ours or a neighbour's: never a score
+├── TooHard                422  a policy's text takes too much time or memory to score:
+│                               a wrong answer, unless the rubric says otherwise
+└── InfrastructureError         our own fault or a neighbour's: never a score
     ├── Overloaded         429  no room for now; Retry-After says when
     │   └── Saturated      503  the same, from a sandbox: nothing was run
     ├── NotReady           503  starting, stopping, or no weights loaded yet
@@ -21,17 +21,17 @@ AssayError
     │   └── Refused        502  nobody listens at the address
     ├── TimedOut           504  no answer in time
     ├── SandboxFault       500  a program could not be started, watched or cleaned up
-    ├── SolverFault        500  a solver ended without saying what is true of a model
+    ├── SolverFault        500  a solver ended without a result for a model
     ├── JudgeFault         502  no provider gave a usable verdict
-    ├── RewardFault        500  a reward of a user's own gave nothing that can be used
+    ├── RewardFault        500  a user's own reward gave an unusable result
     ├── BudgetExceeded     402  a cost or retry budget is spent
     ├── EngineFault        500  an engine failed on a request, or ran out of memory
-    │   └── NotFinite      500  a model gave numbers that are no distribution
-    ├── WeightsRefused     422  a checkpoint that is incomplete, corrupt or not what was announced
+    │   └── NotFinite      500  a model gave logits that are not finite
+    ├── WeightsRefused     422  a checkpoint is incomplete, corrupt or not as announced
     └── InternalFault      500  a bug
 
-Each class says whose fault it is (`failure_class`), whether a retry can help (`retryable`) and
-which HTTP status it has. Errors travel as `ErrorBody` and are raised again as the same class.
+Each class states the party at fault (`failure_class`), if a retry can help (`retryable`) and its
+HTTP status. Errors travel as `ErrorBody` and are raised again as the same class.
 """
 
 from typing import ClassVar
@@ -43,7 +43,7 @@ from assay_shared.types.described import Described
 
 
 class AssayError(Exception):
-    """Base of all: a message for people, and what a program needs to react."""
+    """Base of all errors: a message for people, and the details for a program to react to."""
 
     http_status: ClassVar[int] = 500
     failure_class: ClassVar[FailureClass] = FailureClass.INTERNAL
@@ -92,19 +92,19 @@ class CallerError(AssayError):
 
 
 class InvalidInput(CallerError):
-    """A request, option or file that cannot be used."""
+    """A request, option or file is unusable."""
 
 
 class ConfigError(InvalidInput):
-    """A run file, rubric or setting that cannot be used."""
+    """A run file, rubric or setting is unusable."""
 
 
 class DatasetError(InvalidInput):
-    """A dataset that cannot be used."""
+    """A dataset is unusable."""
 
 
 class RoleError(InvalidInput):
-    """A task was opened for something its role forbids."""
+    """A task was opened for a use forbidden by its role."""
 
 
 class Unauthorized(CallerError):
@@ -114,7 +114,7 @@ class Unauthorized(CallerError):
 
 
 class Forbidden(CallerError):
-    """A token that does not have the scope which is asked for."""
+    """A token without the required scope."""
 
     http_status = 403
 
@@ -138,14 +138,14 @@ class TooLarge(CallerError):
 
 
 class TooHard(AssayError):
-    """What a policy wrote takes more time or memory than its scoring may take."""
+    """A policy's text takes more time or memory to score than allowed."""
 
     http_status = 422
     failure_class = FailureClass.BUDGET
 
 
 class InfrastructureError(AssayError):
-    """Ours or a neighbour's fault."""
+    """Our own fault or a neighbour's."""
 
 
 class Overloaded(InfrastructureError):
@@ -163,7 +163,7 @@ class Saturated(Overloaded):
 
 
 class NotReady(InfrastructureError):
-    """Starting, stopping, or without what is needed to serve."""
+    """Starting, stopping, or not yet able to serve, for example without weights."""
 
     http_status = 503
     failure_class = FailureClass.OVERLOAD
@@ -199,7 +199,7 @@ class SandboxFault(InfrastructureError):
 
 
 class SolverFault(InfrastructureError):
-    """A solver ended without saying what is true of a model."""
+    """A solver ended without a result for a model."""
 
     http_status = 500
     failure_class = FailureClass.INTERNAL
@@ -207,7 +207,7 @@ class SolverFault(InfrastructureError):
 
 
 class RewardFault(InfrastructureError):
-    """A reward of a user's own gave nothing that can be used."""
+    """A user's own reward gave an unusable result."""
 
     http_status = 500
     failure_class = FailureClass.INTERNAL
@@ -237,11 +237,11 @@ class EngineFault(InfrastructureError):
 
 
 class NotFinite(EngineFault):
-    """The logits of a sample are not finite, so that no token can be drawn."""
+    """The logits of a sample are not finite, so no token can be sampled."""
 
 
 class WeightsRefused(InfrastructureError):
-    """A checkpoint that is incomplete, corrupt or not what was announced."""
+    """A checkpoint is incomplete, corrupt or not as announced."""
 
     http_status = 422
 
@@ -261,7 +261,7 @@ ERRORS: dict[str, type[AssayError]] = _walk(AssayError)
 
 
 class ErrorDetail(Described, BaseModel):
-    """`type`, `param` and `code` are named so that OpenAI clients understand them."""
+    """The details of an error. OpenAI clients understand the names `type`, `param` and `code`."""
 
     #: For people: what is wrong.
     message: str
@@ -269,33 +269,33 @@ class ErrorDetail(Described, BaseModel):
     type: str
     #: The field of the request that is wrong.
     param: str | None = None
-    #: As `type`.
+    #: Equal to `type`.
     code: str | None = None
-    #: What to do.
+    #: For people: what to do.
     hint: str | None = None
     #: Whose fault it is.
     failure_class: FailureClass = FailureClass.INTERNAL
     #: Whether the same request may succeed later.
     retryable: bool = False
-    #: Seconds to wait before that; also the header Retry-After.
+    #: Seconds to wait before a retry; also in the header Retry-After.
     retry_after_s: float | None = None
     #: The service in which it happened.
     service: str | None = None
-    #: How often it was tried.
+    #: Number of attempts.
     attempts: int = 1
     #: The id of the request, in every log line about it.
     request_id: str | None = None
 
 
 class ErrorBody(Described, BaseModel):
-    """The body of every answer that is not a success."""
+    """The body of every unsuccessful response."""
 
     #: What went wrong.
     error: ErrorDetail
 
 
 def to_body(error: AssayError, service: str, request_id: str | None) -> ErrorBody:
-    """The error as it leaves `service`; one that was passed on keeps its first service."""
+    """Return the body of an error from `service`; a forwarded error keeps its first service."""
     return ErrorBody(
         error=ErrorDetail(
             message=error.message,
@@ -314,7 +314,7 @@ def to_body(error: AssayError, service: str, request_id: str | None) -> ErrorBod
 
 
 def from_body(body: ErrorBody) -> AssayError | None:
-    """The error that `to_body` described, as the same class; None if another program wrote it."""
+    """Return the error of a body by `to_body`, in the same class; None for another's body."""
     detail = body.error
     if detail.type not in ERRORS:
         return None
@@ -329,7 +329,7 @@ def from_body(body: ErrorBody) -> AssayError | None:
 
 
 def to_failure(error: AssayError, service: str) -> Failure:
-    """The error as a sample's reason for having no score."""
+    """Return the error as a failure, the reason for a sample without a score."""
     return Failure(
         failure_class=error.failure_class,
         service=error.service or service,

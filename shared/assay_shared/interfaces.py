@@ -1,4 +1,4 @@
-"""The seams between services. Clients implement them over HTTP, tests implement them as fakes."""
+"""Protocols between services. Clients implement them over HTTP, tests implement them as fakes."""
 
 from typing import Protocol
 
@@ -21,13 +21,13 @@ from assay_shared.types import (
 
 
 class Generator(Protocol):
-    """Samples completions from the policy."""
+    """A source of completions, sampled from the policy."""
 
     async def generate(self, request: GenerateRequest) -> GenerateResponse: ...
 
 
 class WeightSink(Protocol):
-    """Takes new weights; raises WeightsRefused or Conflict rather than serve wrong ones."""
+    """A receiver of new weights. It raises WeightsRefused or Conflict for wrong ones."""
 
     async def update_weights(self, update: WeightUpdate) -> WeightStatus: ...
 
@@ -35,7 +35,7 @@ class WeightSink(Protocol):
 
 
 class Sandbox(Protocol):
-    """Runs untrusted programs. Raises for our faults; the program's own are in the result."""
+    """A runner of untrusted programs. It raises our faults; the result holds the program's own."""
 
     async def execute(self, request: ExecutionRequest) -> ExecutionResult: ...
 
@@ -43,22 +43,22 @@ class Sandbox(Protocol):
 
 
 class Judge(Protocol):
-    """Decides whether answers are right. An answer it cannot decide comes back as an abstention."""
+    """A judge of answers: right or wrong. An undecided answer comes back as an abstention."""
 
     async def judge(self, request: JudgeRequest) -> JudgeResponse: ...
 
 
 class Rewarder(Protocol):
-    """Scores a group: per answer either a reward or the failure that prevented one."""
+    """A scorer of groups: each answer gets a reward, or the failure to measure it."""
 
     async def score(self, request: ScoreRequest) -> ScoreResponse: ...
 
 
 class Environment(Protocol):
-    """Plays episodes; keeps nothing between two steps."""
+    """A player of episodes; it keeps nothing between two steps."""
 
     async def step(self, request: StepRequest) -> StepResponse: ...
 
 
 class RewardService(Rewarder, Environment, Protocol):
-    """All that a rollout needs after generation."""
+    """Everything needed by a rollout after generation."""

@@ -159,7 +159,7 @@ async def test_an_adapter_of_another_base_or_probe_is_refused(
     before = (await client.weight_status()).policy
     digest = checkpoint.digest(base)
     adapter = make_adapter(tmp_path / "a", base, 7)
-    with pytest.raises(Conflict, match=f"source.base: .* is not the last .*{digest}"):
+    with pytest.raises(Conflict, match=f"source.base: .* is not the full checkpoint .*{digest}"):
         await announce(client, adapter, "0" * 64)
     wrong = tuple(logprob - 1.0 for logprob in reference_logprobs(base, adapter, PROBE))
     with pytest.raises(WeightsRefused, match="log-probabilities differ"):

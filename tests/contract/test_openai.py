@@ -370,7 +370,9 @@ async def test_a_reply_that_calls_nothing_is_text_with_tools_and_without(
 async def test_arguments_of_an_earlier_call_must_be_an_object(client: openai.AsyncOpenAI) -> None:
     call = {"id": "c", "type": "function", "function": {"name": "add", "arguments": "x"}}
     messages = [{"role": "assistant", "content": "", "tool_calls": [call]}]
-    with pytest.raises(openai.UnprocessableEntityError, match="arguments of add are no JSON"):
+    with pytest.raises(
+        openai.UnprocessableEntityError, match="arguments of add are not a JSON object"
+    ):
         await client.chat.completions.create(**CHAT | {"messages": messages})
 
 

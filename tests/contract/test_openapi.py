@@ -91,7 +91,7 @@ def test_descriptions_come_from_the_comments(pages: dict[str, dict[str, Any]]) -
     task = pages["reward"]["components"]["schemas"]["Task"]
     assert "required" not in task, "a request to score may leave out each of them"
     reference = task["properties"]["reference"]["description"]
-    comment = "What verifier and judge compare an answer with; `gold` where it is not set."
+    comment = "Verifiers and judges compare an answer with this text; with `gold` if it is not set."
     assert reference == comment
 
 
@@ -163,7 +163,7 @@ def test_the_least_request_scores(urls: dict[str, str]) -> None:
             "rubric",
             "no rubric is called",
         ),
-        ({"rubric": "qa", "task": {}, "answers": ["2"]}, "task.prompt", "what was asked, or a ref"),
+        ({"rubric": "qa", "task": {}, "answers": ["2"]}, "task.prompt", "a prompt or a reference"),
         ({"rubric": "math", "task": {}, "answers": ["2"]}, "task.reference", "nothing to compare"),
         ({"rubric": "math", "task": {}, "answers": "2"}, "answers", "Input should be a list, not"),
         ({"rubric": "math", "task": {}, "answers": []}, "answers", "List should have at least 1"),

@@ -1,4 +1,4 @@
-"""Words beside a number or box that make another value of it: half of 7, 7 lakh, at most 7."""
+"""Words next to a number or box, changing its value: half of 7, 7 lakh, at most 7."""
 
 import re
 
@@ -21,13 +21,13 @@ _OPENING = " \t\r\n$*({[\\"
 _BEHIND = re.compile(r"(?:[ \t$)},~*-]|\\text\{|\\,){0,8}+((?:[^\W\d_]{1,20}+[ -]?){0,4}+)")
 _PARTS = NUMERAL_PAIRS | {"and change", "and some", "give or", "and half", "and a", "and an"}
 _BOUNDS = frozenset(("under", "over", "below", "above"))
-#: No parts of one.
+#: Words in "ths" other than fractions.
 _LENGTHS = frozenset(("months", "lengths", "widths", "depths", "cloths", "moths", "booths"))
 _ARTICLES = frozenset(("the", "a", "an", "number"))
 
 
 def _words_before(text: str, start: int) -> list[str]:
-    """The words, at most four, that reach up to `start` with nothing but space between them."""
+    """Return at most four words just before `start`, with only space between them."""
     lead = text[max(0, start - _NEAR_CHARS) : start].rstrip(_OPENING)
     if not lead[-1:].isalpha():
         return []
@@ -48,7 +48,7 @@ def _words_behind(text: str, end: int) -> list[str]:
 
 
 def changes_box(text: str, start: int) -> str:
-    """The word just before `start` that makes another value of what stands there: half of the."""
+    """Return the words just before `start` if they change the value there: half of the."""
     words = _words_before(text, start)
     if words[-1:] == ["than"] or (
         words[-1:] != [] and words[-1] in _BOUNDS and words[-2:-1] == ["just"]
@@ -63,7 +63,7 @@ def changes_box(text: str, start: int) -> str:
 
 
 def numeral_behind(text: str, end: int) -> str:
-    """The numeral behind `end`, as in 7 lakh, and 7 per cent; empty if there is none.
+    """Return the numeral after `end`, as in 7 lakh and 7 per cent; empty if there is none.
 
     "18 quarters in the pile" and "7 dozens of eggs" count things.
     """
@@ -84,7 +84,7 @@ def numeral_behind(text: str, end: int) -> str:
 
 
 def changes_number(before: str) -> bool:
-    """Whether the words just before a number make another one of it: at most, inverse of."""
+    """Return True if the words just before a number change it: at most, inverse of."""
     words = _words_before(before, len(before))
     while len(words) > 1 and words[-1] in _ARTICLES:
         words.pop()
@@ -96,7 +96,7 @@ def changes_number(before: str) -> bool:
 
 
 def is_part(text: str, end: int) -> bool:
-    """Whether the words just behind a number make it a part of more: 7 or so, 7 squared."""
+    """Return True if the words just after a number extend or blur it: 7 or so, 7 squared."""
     words = _words_behind(text, end)
     if not words:
         return False

@@ -1,4 +1,4 @@
-"""Where a text marks its answer: in \\boxed{}, or between <answer> and </answer>."""
+"""Marked answers of a text: in \\boxed{}, or between <answer> and </answer>."""
 
 import re
 import sys
@@ -14,7 +14,7 @@ _BOX = re.compile(r"\\(?:boxed|fbox)(?:\s?\{|\s?(-?\d++(?:[.,]\d++)*+(?:/\d++)?+
 _MAX_AROUND = 24
 _MAX_STRUCK = 400
 _BRACE = re.compile(r"[{}]")
-#: What a box cannot be the whole of: a sign or factor before it, a power, factor or letter after.
+#: Signs of a larger formula around a box: a sign or factor before, a power, factor or letter after.
 _OPERATOR_BEFORE = re.compile(
     r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d\.?|[_^]\{"
     r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm|log|ln|sin|cos|tan|not)\b[\ {]?"
@@ -27,7 +27,7 @@ _OPERATOR_AFTER = re.compile(
 )
 
 
-#: What a text strikes through.
+#: Text struck through.
 _STRUCK = re.compile(
     r"(?<![\w$})~])~~(?=[^\s~])[^~\n]{1,400}~~|<(s|del|strike)>[^<\n]{0,400}</\1>", re.IGNORECASE
 )
@@ -35,7 +35,7 @@ _CANCEL = re.compile(r"\\(?:[bx]?cancel|sout|st|hcancel)\s?\{")
 
 
 def without_struck(text: str) -> str:
-    """The text without what it strikes through: ~~7~~, <del>7</del>, \\cancel{7}."""
+    """Return the text without its struck parts: ~~7~~, <del>7</del>, \\cancel{7}."""
     if "~~" in text or "</" in text:
         text = _STRUCK.sub(" ", text)
     if "\\" not in text or _CANCEL.search(text) is None:
@@ -50,7 +50,7 @@ def without_struck(text: str) -> str:
 
 
 class Box(NamedTuple):
-    """What is boxed or tagged as the answer, and where it begins and ends."""
+    """A boxed or tagged answer, with its start and end."""
 
     content: str
     start: int
@@ -58,7 +58,7 @@ class Box(NamedTuple):
 
 
 def last_box(text: str) -> Box | None:
-    """The last outermost \\boxed{...} that is closed, as `last_boxed` reads it."""
+    """Return the last closed outermost \\boxed{...}, with the operators around it, or None."""
     if "boxed" not in text and "fbox" not in text:
         return None
     found = deque(boxes(text), maxlen=1)
@@ -69,7 +69,7 @@ def last_box(text: str) -> Box | None:
 
 
 def boxes(text: str) -> Iterator[Box]:
-    """Each outermost \\boxed{...} up to one that is not closed: what follows is inside of it."""
+    """Yield each outermost \\boxed{...} up to an unclosed box: any later text is inside of it."""
     place = 0
     while (start := _BOX.search(text, place)) is not None:
         if start[1]:
@@ -84,7 +84,7 @@ def boxes(text: str) -> Iterator[Box]:
 
 
 def _with_operators(text: str, start: int, end: int, content: str) -> str:
-    """The content of a box, and the operators that make it a part of something else."""
+    """Return the content of a box, with the operators and words around it that change it."""
     before = _OPERATOR_BEFORE.search(text[max(0, start - _MAX_AROUND) : start])
     after = _OPERATOR_AFTER.match(text[end : end + _MAX_AROUND])
     left, right = before[0] if before else "", after[0] if after else ""
@@ -97,7 +97,7 @@ def _with_operators(text: str, start: int, end: int, content: str) -> str:
 
 
 def _closing(text: str, start: int, limit: int = sys.maxsize) -> int | None:
-    """Where the brace that was opened before `start` is closed, at most `limit` further on."""
+    """Return the place of the closing brace for a brace opened before `start`, within `limit`."""
     depth = 1
     for brace in _BRACE.finditer(text, start, min(len(text), start + limit)):
         depth += 1 if brace.group() == "{" else -1
@@ -107,13 +107,13 @@ def _closing(text: str, start: int, limit: int = sys.maxsize) -> int | None:
 
 
 def last_tag(text: str) -> Box | None:
-    """As `last_tagged`, with the place."""
+    """Return the last <answer>...</answer>, or None."""
     found = deque(tags(text), maxlen=1) if "<" in text else None
     return found[0] if found else None
 
 
 def tags(text: str) -> Iterator[Box]:
-    """Each <answer>...</answer>."""
+    """Yield each <answer>...</answer>."""
     start: re.Match[str] | None = None
     for tag in _ANSWER.finditer(text):
         if not tag[1]:

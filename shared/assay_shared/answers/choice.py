@@ -1,4 +1,4 @@
-"""Which option of a multiple choice a text chooses; none where it hedges or names several."""
+"""The chosen option of a multiple choice; none if a text hedges or names several options."""
 
 import re
 from collections.abc import Sequence
@@ -13,19 +13,19 @@ from assay_shared.answers.values.quantity import parse_quantity
 from assay_shared.answers.words import words_key
 
 LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
-#: A choice stands at the end of a text, or at its start; what lies between is not searched.
+#: A choice stands at the end of a text, or at its start; the middle is not searched.
 _MAX_SEARCHED = 8192
 _MAX_OPTION = 1000
-#: Options come with each group of answers to their task: what is worked out of short ones is kept.
+#: The same options come with each group of answers to a task: keys of short options are cached.
 _MAX_KEPT = 200
 _WIDE_LETTERS = "ＡＢＣＤＥＦＧＨＩＪＫＬＭＮＯＰＱＲＳＴＵＶＷＸＹＺ"
 _DECORATION = str.maketrans(f"（）．{_WIDE_LETTERS}", f"().{LETTERS}", '*`"“”')
 _DECORATED = re.compile('[（）．Ａ-Ｚ*`"“”]')
-#: The underscores around an emphasis, which are no index: CO_2, H_{2}O.
+#: The underscores around an emphasis, as opposed to an index: CO_2, H_{2}O.
 _UNDERSCORES = re.compile(r"(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?![\w{])")
 _MAX_MARKS = 16
 _BOXED = re.compile(r"boxed|</answer>", re.IGNORECASE)
-#: How much longer than an option's text a way of writing it may be.
+#: Characters by which another spelling may be longer than an option's text.
 _MAX_LONGER = 24
 _LABEL = re.compile(
     r"(?:(?:the )?(?:correct |final |best |right )?(?:option|choice|answer)(?: is)?[:：]? ?)?"
@@ -53,8 +53,8 @@ _CLAIM = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-#: How a claim in a text of ASCII alone begins: with one of these; with a pronoun before one of
-#: _CHOOSING; or with one of _LEADING, at the start of the text or of a sentence.
+#: Beginnings of a claim in an ASCII text: one of these; a pronoun before one of _CHOOSING; or one
+#: of _LEADING, at the start of the text or of a sentence.
 _OPENINGS = (
     *("answer", "correct", "best", "right", "my choice", "solution", "choice", "option"),
     *("respuesta", "antwort", "risposta", "resposta", "antwoord", "svar", "cevap"),
@@ -71,18 +71,18 @@ _CORRECT = re.compile(
     r"(?=[.!,;]|$| because| since)",
     re.IGNORECASE,
 )
-#: What each of them holds, in lower case.
+#: Every match of _CORRECT contains this, in lower case.
 _PRAISE = re.compile(
     r" (?:is|must be) (?:the )?(?:only |most )?(?:correct|right|best|true|appropriate)"
 )
-#: "Bob's answer is B" is no choice of the text.
+#: "Bob's answer is B" is not the text's own choice.
 _SOMEONES = re.compile(r"(?<!\blet)'s\s*\Z")
-#: "C is better", of an option that stands behind another one.
+#: "C is better", said of an option after another option.
 _BETTER = re.compile(
     r"\(?(?P<letter>[A-Z])\)? (?:is|seems|looks|must be|would be) (?:the |a |much |more |even )*"
     r"(?:better|best|correct|right|likely|closer|stronger|safer)\b"
 )
-#: What may stand between an answer and another option that replaces it.
+#: Words between an answer and another option, if the other option replaces the answer.
 _REPLACES = re.compile(
     r"\W*(?:(?:so|now|but|or|rather|instead|actually|no|hence|thus|therefore|then|in fact"
     r"|ultimately|alternatively|maybe|perhaps|it is|it's|it should be|should be|i mean|i meant"
@@ -93,7 +93,7 @@ _REASON = re.compile(
     r",? (?:because|since|as|for the reason|due to|which|where)\b|,? (?:is|being) correct\b"
 )
 _SENTENCES = re.compile(r"[.!?;:\n]\s|,\s(?:so|thus|hence|therefore|and)\b|\n")
-#: "Answer:" may stand on a line of its own.
+#: "Answer:" may stand on a separate line.
 _BREAK = re.compile(r"(?::?\n)?")
 _END = re.compile(r"[.!]?(?:\Z|(?<=[.!])\s)")
 _LETTER = re.compile(r"[(\[]?([A-Za-z])(?![\w'])[)\]]?")
@@ -111,7 +111,7 @@ class ChoiceOptions:
 
     @cached_property
     def by_key(self) -> dict[str, str | None]:
-        """The letter of each option by its text; None for a text that two share but for case."""
+        """The letter of each option by its text; None for the same text (ignoring case) of two."""
         found: dict[str, str | None] = {}
         for letter, text in zip(LETTERS, self.texts, strict=False):
             key = option_key(text)
@@ -133,7 +133,7 @@ class ChoiceOptions:
 
 
 def options_of(texts: tuple[str, ...]) -> ChoiceOptions:
-    """The options with these texts."""
+    """Return the options with these texts."""
     return _short_options(texts) if sum(map(len, texts)) <= _MAX_OPTION else ChoiceOptions(texts)
 
 
@@ -141,7 +141,7 @@ _short_options = lru_cache(maxsize=1024)(ChoiceOptions)
 
 
 def option_key(text: str) -> str:
-    """What two ways of writing an option's text have in common."""
+    """Return a key of an option's text, equal for different spellings of the same text."""
     return _short_key(text) if len(text) <= _MAX_KEPT else _key(text)
 
 
@@ -160,17 +160,17 @@ def _undecorated(text: str) -> str:
 
 
 def is_there_twice(texts: Sequence[str], letter: str) -> bool:
-    """Whether another option says the same as that of the letter."""
+    """Return True if another option has the same text as the option of the letter."""
     keys = [option_key(text) for text in texts]
     return keys.count(keys[LETTERS.index(letter)]) > 1
 
 
 def chosen_letter(text: str, options: ChoiceOptions) -> str | None:
-    """The letter of the option that a text chooses; None where it does not choose exactly one.
+    """Return the letter of the option chosen by a text; None unless exactly one is chosen.
 
-    In this order: what is boxed, tagged as the answer, or behind ####; the whole text; the last
-    "the answer is B" or its like; the last line; the first line. Each names an option by its
-    letter, by its text, or by both.
+    In this order: the boxed text, the text tagged as the answer, the text after ####; the whole
+    text; the last "the answer is B" or similar; the last line; the first line. Each names an option
+    by its letter, by its text, or by both.
     """
     head, text = text[:_MAX_OPTION], without_struck(text[-_MAX_SEARCHED:])
     box = last_box(text) or last_tag(text)
@@ -181,7 +181,7 @@ def chosen_letter(text: str, options: ChoiceOptions) -> str | None:
         only = _only_option(marked, options)
         end = text.rindex(marked[-1]) + len(marked[-1])
         return None if only is None or _is_withdrawn(text, end, only, options) else only
-    # A letter of full width with nothing around it may be another one that looks like it.
+    # A lone full-width letter may be another letter of the same shape.
     whole = named_option(text, options) if text.strip() not in _WIDE_LETTERS else None
     if whole is not None:
         return whole
@@ -200,15 +200,15 @@ def chosen_letter(text: str, options: ChoiceOptions) -> str | None:
 
 
 def _only_option(marked: Sequence[str], options: ChoiceOptions) -> str | None:
-    """The option of the last text, if those before name no other; headings name none."""
+    """Return the option of the last marked text, if no earlier text (no heading) names another."""
     last = named_option(marked[-1], options)
     others = (named_option(text, options) for text in marked[-_MAX_MARKS:-1])
     return None if any(other not in (None, last) for other in others) else last
 
 
 def _boxed_option(text: str, last: Box, options: ChoiceOptions) -> str | None:
-    """The option in the last box, if the text around it does not deny it, and no other option is
-    boxed in the same sentence."""
+    """Return the option in the last box, if the text around it does not deny it, and no other
+    option is boxed in the same sentence."""
     named = named_option(last.content, options)
     if named is None:
         return None
@@ -227,12 +227,12 @@ def _boxed_option(text: str, last: Box, options: ChoiceOptions) -> str | None:
 
 
 def _is_withdrawn(text: str, end: int, named: str, options: ChoiceOptions) -> bool:
-    """Whether the text behind an option takes it back, or names another one."""
+    """Return True if the text after an option takes it back, or names another option."""
     return is_withdrawn(text, end, named, partial(_gives_other, named=named, options=options))
 
 
 def _gives_other(said: str, named: str, options: ChoiceOptions) -> bool:
-    """Whether a sentence or clause behind an option chooses another one: so B, the answer is B."""
+    """Return True if a sentence or clause chooses an option other than `named`: so B."""
     replaces = _REPLACES.match(said)
     if replaces is not None:
         other = named_option(said[replaces.end() :].strip(" .").removesuffix("instead"), options)
@@ -250,7 +250,7 @@ def _gives_other(said: str, named: str, options: ChoiceOptions) -> bool:
 
 
 def _first_line(head: str, lines: list[str], options: ChoiceOptions) -> str | None:
-    """The option that the first line names, if the others do not take it back."""
+    """Return the option named by the first line, if the other lines do not take it back."""
     first = head.strip().partition("\n")[0]
     named = named_option(first, options)
     if named is None or _is_withdrawn("\n".join([first, *lines[1:]]), len(first), named, options):
@@ -260,7 +260,7 @@ def _first_line(head: str, lines: list[str], options: ChoiceOptions) -> str | No
 
 @lru_cache(maxsize=1024)
 def _bare(line: str) -> str:
-    """The line without emphasis, LaTeX and quotation marks."""
+    """Return the line without emphasis, LaTeX and quotation marks."""
     bare = " ".join(_undecorated(line).split()).strip("_")
     if "\\" not in bare and "$" not in bare:
         return bare
@@ -268,7 +268,7 @@ def _bare(line: str) -> str:
 
 
 def named_option(text: str, options: ChoiceOptions) -> str | None:
-    """The letter of the option that a text is: "B", "(b)", "Option B", "B) London", "London"."""
+    """Return the letter of an option given as "B", "(b)", "Option B", "B) London" or "London"."""
     bare = _bare(text.strip()) if len(text) <= _MAX_OPTION else ""
     if not bare:
         return None
@@ -302,7 +302,7 @@ def _by_text(text: str, options: ChoiceOptions) -> str | None:
 
 
 def _last_claim(text: str, options: ChoiceOptions) -> tuple[bool, str | None]:
-    """Whether the text claims an option, and the one that it claims last."""
+    """Return True and the last claimed option if the text claims an option; else False, None."""
     claim, correct = _last_claiming(text), _last_correct(text)
     if correct is not None and (claim is None or correct.end() >= claim.end()):
         letter = _praised(text, correct, options)
@@ -320,7 +320,7 @@ def _last_claim(text: str, options: ChoiceOptions) -> tuple[bool, str | None]:
 
 
 def _last_claiming(text: str) -> re.Match[str] | None:
-    """As `last_match(_CLAIM, text)`: looks only where a claim can begin, which is a tenth of it."""
+    """Return `last_match(_CLAIM, text)`, trying only possible beginnings: a tenth of the places."""
     if not text.isascii():
         return last_match(_CLAIM, text)
     claim = None
@@ -331,7 +331,7 @@ def _last_claiming(text: str) -> re.Match[str] | None:
 
 
 def _openings(text: str) -> list[int]:
-    """Where a claim may begin in a text in lower case, and other places, in order."""
+    """Return all possible beginnings of a claim in a text in lower case, and others, in order."""
     found = [0] if text.startswith(_LEADING) else []
     lead = _SENTENCE_LEAD.search(text)
     while lead is not None:
@@ -349,21 +349,21 @@ def _openings(text: str) -> list[int]:
 
 
 def _last_correct(text: str) -> re.Match[str] | None:
-    """As `last_match(_CORRECT, text)`; most texts praise nothing."""
+    """Return `last_match(_CORRECT, text)`, fast for the usual text without praise."""
     if text.isascii() and _PRAISE.search(text.lower()) is None:
         return None
     return last_match(_CORRECT, text)
 
 
 def _praised(text: str, correct: re.Match[str], options: ChoiceOptions) -> str | None:
-    """The option that is said to be correct; None where that is the text of another option."""
+    """Return the option said to be correct; None if the words are another option's text."""
     letter = options.letter(correct["letter"])
     line = text[correct.end("letter") :][:_MAX_OPTION].partition("\n")[0]
     return letter if _by_text(line.lstrip(")]. "), options) in (None, letter) else None
 
 
 def _said(text: str, start: int, options: ChoiceOptions) -> tuple[str | None, int]:
-    """The option that a claim names from `start` on, and where the claim ends."""
+    """Return the option named by a claim from `start` on, and the end of the claim."""
     start += len(_BREAK.match(text, start).group())  # type: ignore[union-attr]  # it may be empty
     line, _, _ = text[start : start + _MAX_OPTION].partition("\n")
     label = _LETTER.match(line)
@@ -381,7 +381,7 @@ def _said(text: str, start: int, options: ChoiceOptions) -> tuple[str | None, in
 
 
 def _followed_by_text(rest: str, letter: str, options: ChoiceOptions) -> str | None:
-    """The letter, if its option's text follows and then nothing else of the sentence."""
+    """Return the letter, if the rest of the sentence is just its option's text, else None."""
     sentence = _FULL_STOP.split(rest, maxsplit=1)[0]
     reasoned = _BECAUSE.split(sentence, maxsplit=1)[0]
     said = (sentence, rest.rstrip(". "), reasoned)

@@ -1,4 +1,4 @@
-"""What one clause says of an answer that stands ahead of it: whether it denies or doubts it."""
+"""Reading a clause after an answer: does it deny or doubt the answer?"""
 
 import re
 from collections.abc import Iterator
@@ -42,7 +42,7 @@ from assay_shared.answers.remark_words import (
 )
 
 _MAX_SENTENCE = 1000
-#: So many words behind a word are near it.
+#: Words within this distance after a word are near it.
 _NEAR = 4
 #: A word, a number, or a mark.
 _TOKEN = re.compile(r"[^\W\d_]++(?:['’-][^\W\d_]++)*+|\d++(?:[.,/]\d++)*+|[^\s\w]|_")
@@ -54,25 +54,25 @@ _CONDITIONS = frozenset(("if", "but", "unless", "had"))
 
 
 def tokens_in(text: str) -> list[str]:
-    """The words, numbers and marks of the first 1,000 characters of a text, in lower case."""
+    """Return words, numbers and marks of the first 1,000 characters of a text, in lower case."""
     return _TOKEN.findall(text[:_MAX_SENTENCE].lower().replace("’", "'"))
 
 
 def is_negation(word: str) -> bool:
-    """Whether the word, in lower case, is a negation."""
+    """Return True if the word, in lower case, is a negation."""
     return word in NEGATIONS or word.endswith("n't")
 
 
 class Clause(NamedTuple):
     words: list[str]
     text: str
-    #: Whether a mark stands before it: "7, which is wrong", but "7 numbers which are not even".
+    #: True if a mark stands before it: "7, which is wrong", unlike "7 numbers which are not even".
     is_apart: bool
 
 
 def clauses(text: str) -> Iterator[Clause]:
-    """The clauses between marks and before the words that begin another; marks of quotation and
-    emphasis are left out."""
+    """Yield the clauses of a text, split at marks and before words such as "but" or "because";
+    marks of quotation and emphasis are left out."""
     words: list[str] = []
     begins, is_apart = 0, False
     for found in _TOKEN.finditer(text, 0, _MAX_SENTENCE):
@@ -100,7 +100,7 @@ def without_links(words: list[str]) -> list[str]:
 
 
 def is_against(words: list[str], own: list[str], is_first: bool, is_apart: bool) -> bool:
-    """Whether a clause behind an answer in its sentence is against it."""
+    """Return True if a clause after an answer, in the same sentence, is against the answer."""
     if is_remark(words) and (is_apart or not is_first or not words[0].endswith("ed")):
         return True
     if words[0] in ("which", "that") and not is_first and not is_apart:
@@ -119,7 +119,7 @@ def is_against(words: list[str], own: list[str], is_first: bool, is_apart: bool)
 
 
 def is_remark(words: list[str]) -> bool:
-    """Whether a clause is a denial or doubt of few words: wrong, maybe, no, just a guess."""
+    """Return True for a short denial or doubt: wrong, maybe, no, just a guess."""
     at = 1 if words[0] == "is" and len(words) > 1 else 0
     while at < len(words) - 1 and (words[at] in DETERMINERS or words[at] in ("just", "only")):
         at += 1
@@ -134,7 +134,7 @@ def is_remark(words: list[str]) -> bool:
 
 
 def is_predicate(words: list[str]) -> bool:
-    """Whether words say something of an answer: is wrong, simply cannot be, fails."""
+    """Return True if words form a predicate of an answer: is wrong, simply cannot be, fails."""
     at = 0
     while at < len(words) - 1 and words[at] in AUXILIARIES and words[at] not in VERBS:
         at += 1
@@ -145,7 +145,7 @@ def is_predicate(words: list[str]) -> bool:
 
 
 def said_of_answer(words: list[str], own: list[str]) -> list[str] | None:
-    """What a clause says of the answer, if its subject is the answer."""
+    """Return the predicate of a clause if its subject is the answer, else None."""
     if own and words[: len(own)] == own:
         said = words[len(own) :]
         return said if said and (said[0] in VERBS or is_negation(said[0])) else None
@@ -161,7 +161,7 @@ def said_of_answer(words: list[str], own: list[str]) -> list[str] | None:
 
 
 def _behind_noun(words: list[str]) -> list[str]:
-    """What is said of an answer with its noun: "7 apples is wrong". Empty if more is between."""
+    """Return the predicate after the noun: "7 apples is wrong". Empty if more words are between."""
     for at, word in enumerate(words[: _NEAR + 1]):
         if word in PLURAL_VERBS:
             break
@@ -173,9 +173,9 @@ def _behind_noun(words: list[str]) -> list[str]:
 
 
 def is_negative(said: list[str], of_noun: bool = False) -> bool:
-    """Whether what is said of an answer denies or doubts it: isn't right, was my first guess.
+    """Return True if a predicate denies or doubts an answer: isn't right, was my first guess.
 
-    What is said of an answer with its noun counts only if it can be said of nothing but answers.
+    A predicate of the answer's noun counts only if it cannot be said of anything but answers.
     """
     if not said:
         return False
@@ -195,8 +195,8 @@ def is_negative(said: list[str], of_noun: bool = False) -> bool:
 
 
 def _is_paired(said: list[str]) -> bool:
-    """Whether two words together deny an answer, or others say it: far from right, makes no sense,
-    what most people say."""
+    """Return True if two words together deny an answer, or attribute it to others: far from right,
+    makes no sense, what most people say."""
     if said[-1] == "anything":
         return True
     if "what" in said[:2] and not REPORTS.isdisjoint(said) and WRITERS.isdisjoint(said):
@@ -205,7 +205,7 @@ def _is_paired(said: list[str]) -> bool:
 
 
 def _denies(content: list[str], of_noun: bool) -> bool:
-    """Whether "not" before these words denies an answer."""
+    """Return True if "not" before these words denies an answer."""
     if not content:
         return True
     if of_noun:
@@ -214,7 +214,7 @@ def _denies(content: list[str], of_noun: bool) -> bool:
 
 
 def _is_doubtful(begins: list[str], content: list[str], said: list[str]) -> bool:
-    """Whether what is said of an answer is only likely, or stands under a condition."""
+    """Return True if a predicate states the answer as likely only, or under a condition."""
     if not HEDGES.isdisjoint([*begins, *content]) or not GUESSES.isdisjoint(content):
         return True
     if not MODALS.isdisjoint(begins) and not JUDGED.isdisjoint([*begins, *content]):
@@ -225,7 +225,7 @@ def _is_doubtful(begins: list[str], content: list[str], said: list[str]) -> bool
 
 
 def is_past(said: list[str]) -> bool:
-    """Whether it is said that this was the answer before: was my first guess, is what I had."""
+    """Return True if a predicate refers to an earlier answer: was my first guess, is what I had."""
     near = said[: 2 * _NEAR]
     if near[:3] == ["used", "to", "be"]:
         return True
@@ -251,7 +251,7 @@ def trails_off(tokens: list[str]) -> bool:
 
 
 def has_sign(text: str) -> bool:
-    """Whether a text has a cross, or a denial in a script without spaces."""
+    """Return True if a text has a cross, or a denial in a script without spaces."""
     if text.isascii():
         return False
     return any(sign in text for sign in DENYING_SIGNS) or any(one in text for one in DENYING_TEXTS)

@@ -1,4 +1,4 @@
-"""Values and conditions with "and", "or" or a comma between them: x > 3 or x < -3."""
+"""Values and conditions joined by "and", "or" or a comma: x > 3 or x < -3."""
 
 import itertools
 import re
@@ -26,7 +26,7 @@ _INDEXED = re.compile(r"([A-Za-z])_?\d")
 
 @dataclass(frozen=True, order=True)
 class _Span:
-    """An interval of numbers, or a single number; sorted by where it begins."""
+    """An interval of numbers, or a single number; sorted by its lower end."""
 
     low: Fraction | float
     excludes_low: bool
@@ -41,7 +41,7 @@ class _Span:
 
 
 def together(items: Sequence[Value], join: str) -> Value:
-    """What the values say with "and", "or" or "," between each two."""
+    """Return the value of several values joined by "and", "or" or ","."""
     flat = _flattened(items)
     if len(flat) == 1:
         return flat[0]
@@ -51,7 +51,7 @@ def together(items: Sequence[Value], join: str) -> Value:
 
 
 def _flattened(items: Sequence[Value]) -> tuple[Value, ...]:
-    """The values, and those of the lists among them."""
+    """Return the values, with the items of a list in place of the list."""
     flat: list[Value] = []
     for item in items:
         is_list = isinstance(item, Several) and item.joined_by == ","
@@ -66,12 +66,12 @@ def _is_condition(item: Value) -> bool:
 
 
 def is_statement(item: Value) -> bool:
-    """Whether a value says something of a name, as x = 5 and x > 5 do, and 5 does not."""
+    """Return True for a statement about a name, such as x = 5 or x > 5; False for 5 alone."""
     return isinstance(item, Named | Assigned) or _is_condition(item)
 
 
 def _solutions(items: Sequence[Value]) -> Value | None:
-    """Several values of one name: x = 1 or x = 2; x = 1, 2."""
+    """Return several values of the same name: x = 1 or x = 2; x = 1, 2; None for other items."""
     first = items[0]
     if not isinstance(first, Named):
         return None
@@ -86,7 +86,7 @@ def _solutions(items: Sequence[Value]) -> Value | None:
 
 
 def _assigned(items: Sequence[Value], join: str) -> Value | None:
-    """Values of different names; a name that comes again begins the next assignment."""
+    """Return the values of different names; a repeated name begins the next assignment."""
     if not all(isinstance(item, Named) for item in items):
         return None
     if join == "or":
@@ -102,9 +102,10 @@ def _assigned(items: Sequence[Value], join: str) -> Value | None:
 
 
 def assignment(values: Sequence[Named]) -> Assigned:
-    """Values of different names, which are a point too if the names are in alphabetical order.
+    """Return values of different names; they are also a point if the names are in alphabetical
+    order.
 
-    Coordinates are brought to it: y = 2, x = 1 is the point (1, 2).
+    Coordinates are sorted: y = 2, x = 1 is the point (1, 2).
     """
     ordered = point(values)
     names = [_name_of(value) for value in ordered.values]
@@ -112,7 +113,7 @@ def assignment(values: Sequence[Named]) -> Assigned:
 
 
 def point(values: Sequence[Named]) -> Assigned:
-    """The point with these named values, in their order; that of coordinates is x, y, z."""
+    """Return the point with these named values, in their order; coordinates are sorted."""
     if {_name_of(value) for value in values} <= _COORDINATES:
         values = sorted(values, key=_name_of)
     return Assigned(tuple(values), has_order=True)
@@ -123,7 +124,7 @@ def _name_of(value: Named) -> str:
 
 
 def is_indexed(assigned: Assigned) -> bool:
-    """Whether the names are one letter with indices: x_1 and x_2 are solutions for one unknown."""
+    """Return True if all names are the same letter with an index: x_1 and x_2 are two solutions."""
     letters = set()
     for value in assigned.values:
         found = [_INDEXED.fullmatch(name) for name in value.names]
@@ -132,7 +133,7 @@ def is_indexed(assigned: Assigned) -> bool:
 
 
 def _conditions(items: tuple[Value, ...], join: str) -> Value:
-    """One set of numbers, where all are conditions of one name; else the conditions as they are."""
+    """Return a single set of numbers if all conditions share a name; else the conditions."""
     named = [item for item in items if isinstance(item, Named)]
     names = frozenset.intersection(*(item.names for item in named)) if named else frozenset()
     bare = [item.value if isinstance(item, Named) else item for item in items]
@@ -146,7 +147,7 @@ def _conditions(items: tuple[Value, ...], join: str) -> Value:
 
 
 def united(parts: Sequence[Value]) -> Value:
-    """The union of intervals and sets: of numbers in their order, where these are known."""
+    """Return the union of intervals and sets, merged in order if all ends are known numbers."""
     spans = _spans(parts)
     if spans is not None:
         return _value_of_spans(_merged(spans))
@@ -158,7 +159,7 @@ def united(parts: Sequence[Value]) -> Value:
 
 
 def all_but(points: Sequence[Value]) -> Value | None:
-    """All real numbers but the points; None where these are no numbers in a known order."""
+    """Return all real numbers but the points; None if the order of the points is unknown."""
     if len(points) > 1:
         numbers = {
             point.value for point in points if isinstance(point, Quantity) and point.unit is None
@@ -173,8 +174,8 @@ def all_but(points: Sequence[Value]) -> Value | None:
 
 
 def _both(parts: list[Value], join: str) -> Value | None:
-    """What is in all parts. A comma is an "or" between parts that have nothing in common, and an
-    "and" between those that are all numbers together; else it may be either."""
+    """Return the intersection of all parts. A comma means "or" between disjoint parts, and "and"
+    between parts with all numbers as their union; any other comma is ambiguous: None."""
     spans = [_spans([part]) for part in parts]
     known = [span for span in spans if span is not None]
     if len(known) < len(spans):
@@ -194,8 +195,8 @@ def _both(parts: list[Value], join: str) -> Value | None:
 
 
 def difference(parts: list[Value]) -> Value | None:
-    """What is in the first set of numbers and in none of the others; None where the ends of any
-    are not known as numbers."""
+    """Return the numbers in the first set and in none of the others; None if any set has an end
+    without a known number."""
     first, *others = (_spans([part]) for part in parts)
     for other in others:
         if first is None or other is None:
@@ -206,7 +207,7 @@ def difference(parts: list[Value]) -> Value | None:
 
 
 def _complement(spans: list[_Span]) -> list[_Span]:
-    """All numbers that are in none of the spans."""
+    """Return all numbers outside of the spans."""
     gaps: list[_Span] = []
     low: Fraction | float = _LEAST
     excludes_low = True
@@ -218,8 +219,8 @@ def _complement(spans: list[_Span]) -> list[_Span]:
 
 
 def beyond(bound: Fraction, includes: bool, is_within: bool) -> Value | None:
-    """The numbers whose absolute value is less than the bound, or more; None for a bound that
-    leaves none or all of them."""
+    """Return the numbers with an absolute value below the bound (if `is_within`) or above it; None
+    for a bound of 0 or less."""
     if bound <= 0:
         return None
     if is_within:
@@ -229,12 +230,12 @@ def beyond(bound: Fraction, includes: bool, is_within: bool) -> Value | None:
 
 
 def intersection(parts: list[Value]) -> Value | None:
-    """What is in all intervals and sets; None where their ends are not known as numbers."""
+    """Return the intersection of intervals and sets; None if their ends are not known numbers."""
     return _both(parts, "and")
 
 
 def _bounded(parts: list[Value]) -> Value | None:
-    """The interval between a lower and an upper bound, whatever they are."""
+    """Return the interval between a lower and an upper bound; the bounds may be any values."""
     if len(parts) != 2 or not all(isinstance(part, Ordered) for part in parts):
         return None
     for low, high in (parts, parts[::-1]):
@@ -255,7 +256,7 @@ def _cut(one: _Span, other: _Span) -> _Span:
 
 
 def _spans(parts: Sequence[Value]) -> list[_Span] | None:
-    """The spans of intervals and sets of plain numbers; None if any part is something else."""
+    """Return the spans of intervals and sets of plain numbers; None if any part is not such."""
     found: list[_Span] = []
     for part in parts:
         if isinstance(part, Several):
@@ -290,7 +291,7 @@ def _end(value: Value) -> Fraction | float | None:
 
 
 def _merged(spans: list[_Span]) -> list[_Span]:
-    """The same numbers in spans that do not touch."""
+    """Return the same numbers in spans without contact."""
     merged: list[_Span] = []
     for span in sorted(span for span in spans if not span.is_empty):
         last = merged[-1] if merged else None

@@ -1,4 +1,4 @@
-"""Whether an answer equals a reference: at once where it can be told, else with formulas."""
+"""Equality of an answer and a reference: decided directly if possible, else by a proof."""
 
 import itertools
 import re
@@ -31,12 +31,12 @@ from assay_shared.answers.words import same_words
 _MAX_ITEMS = 64
 _SPACE = re.compile(r"(?<!\d)\s+|\s+(?!\d)")
 _SPACE_OF_WORDS = re.compile(r"(?<!\w)\s+|\s+(?!\w)")
-#: The name of a number that varies, and not of a function.
+#: The name of a variable, not of a function.
 _VARIABLE = re.compile(r"[A-Za-z](?:_\w)?|\\[a-z]{2,8}")
 #: A number and a short unit that begins as units with prefixes do: 5 Mpc.
 _MEASURE = re.compile(r"[-+]?[\d.,/]+\s?([mMpP])[a-z]{1,4}")
 _MAX_MEASURE = 40
-#: 2 and 1/3, which is a number where the reference is one, and else a list of two.
+#: 2 and 1/3: a mixed number if the reference is a number, else a list of two numbers.
 _MIXED = re.compile(r"(-?\d{1,12}) and (?=\d|\\frac)")
 #: The label of an option, and how an answer may name it.
 _MAX_LABEL = 8
@@ -49,17 +49,17 @@ _DEGREES, _RADIANS = (("angle", 1),), (("radians", 1),)
 
 
 class Prove(Protocol):
-    """Tells whether two formulas are equal, or are but for a rational factor."""
+    """A proof of the equality of two formulas, or of their equality up to a rational factor."""
 
     def __call__(self, answer: str, reference: str, but_for_a_factor: bool = False) -> bool: ...
 
 
 class NeedsProof(Exception):
-    """Two formulas are written differently: only sympy can tell, which takes a process."""
+    """Two formulas are written differently: only sympy can compare them, in a separate process."""
 
 
 def settled(answer: str, reference: str) -> bool | None:
-    """True for what is surely equal, False for what surely is not, None where words differ.
+    """Return True if both are surely equal, False if surely unequal, None if words differ.
 
     Raises:
         NeedsProof: `equal_by_proof` may find them equal.
@@ -68,7 +68,7 @@ def settled(answer: str, reference: str) -> bool | None:
 
 
 def equal_by_proof(answer: str, reference: str) -> bool:
-    """Whether both are equal, formulas by their value. Slow, and without a limit."""
+    """Return True if both are equal, comparing formulas by value. Slow, and without a limit."""
     return _compared(answer, reference, equal_formulas) is True
 
 
@@ -98,7 +98,7 @@ def _compared(answer: str, reference: str, prove: Prove) -> bool | None:
 
 
 def _mixed(text: str) -> Quantity | None:
-    """The mixed number that a text with "and" before a fraction may be."""
+    """Return the mixed number of a text such as "2 and 1/3"; None for any other text."""
     found = _MIXED.match(text)
     part = quantity_of(text[found.end() :]) if found is not None else None
     if found is None or part is None or not 0 < part.value < 1:
@@ -107,14 +107,14 @@ def _mixed(text: str) -> Quantity | None:
 
 
 def _same_label(answer: str, reference: str) -> bool:
-    """Whether a reference that is an option's label, (B), is the one that the answer names."""
+    """Return True if the reference is an option's label, (B), and the answer names this label."""
     label = _LABEL.fullmatch(words_of(reference).strip())
     named = _LABELLED.fullmatch(words_of(answer).strip()) if label is not None else None
     return label is not None and named is not None and named[1].upper() == label[1]
 
 
 def _only(value: Value) -> Value:
-    """The only solution of a set of one, {5}; but {{5}} holds a set."""
+    """Return the only element of a set such as {5}; any other value, and {{5}}, as it is."""
     if isinstance(value, Named):
         only = _only(value.value)
         return value if only is value.value else replace(value, value=only)
@@ -126,7 +126,7 @@ def _only(value: Value) -> Value:
 
 
 def _same(one: Value, other: Value, prove: Prove) -> bool | None:
-    """By their kinds; a name, and an empty difference of kind, are looked through."""
+    """Compare two values by their kinds. Some kinds on either side decide the comparison."""
     if one == other:
         return True
     if isinstance(one, Quantity) and isinstance(other, Quantity):
@@ -152,7 +152,7 @@ def _same_formula(one: Value, other: Value, prove: Prove) -> bool | None:
 
 
 def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
-    """x = 5 is 5, and is not y = 5. A relation may be the same equation."""
+    """Compare named values: x = 5 equals 5, but not y = 5. A relation may be the same equation."""
     if isinstance(one, Named) and isinstance(other, Named) and one.names & other.names:
         is_other = one.is_member != other.is_member and isinstance(other.value, Formula)
         return None if is_other else _same(one.value, other.value, prove)
@@ -165,7 +165,7 @@ def _same_named(one: Value, other: Value, prove: Prove) -> bool | None:
 
 
 def _same_measured(one: Value, other: Value, prove: Prove) -> bool | None:
-    """The same formula and unit, which one side may leave out; known units are converted."""
+    """Compare formulas with units. Either side may omit its unit; known units are converted."""
     texts = [_packed(it.text) for it in (one, other) if isinstance(it, Measured | Formula)]
     if len(texts) == 2 and texts[0] == texts[1]:
         return True
@@ -178,7 +178,7 @@ def _same_measured(one: Value, other: Value, prove: Prove) -> bool | None:
 
 
 def _formula_and_unit(value: Value) -> tuple[str, Unit | None] | None:
-    """In brackets, the formula that stands before a unit."""
+    """Return the formula of a value, in brackets, and its unit."""
     if isinstance(value, Measured):
         return f"({value.formula})", value.unit
     if isinstance(value, Quantity):
@@ -188,7 +188,7 @@ def _formula_and_unit(value: Value) -> tuple[str, Unit | None] | None:
 
 
 def _scales(one: Unit | None, other: Unit | None) -> tuple[str, str] | None:
-    """What each formula is to be multiplied with; None for units of different things."""
+    """Return a factor for each formula, to compare them; None for units of different dimensions."""
     if one is None or other is None:
         return _in_degrees(one, "°"), _in_degrees(other, "°")
     if one.text == other.text:
@@ -207,8 +207,8 @@ def _in_degrees(unit: Unit | None, scale: str) -> str:
 
 
 def _same_assigned(one: Value, other: Value, prove: Prove) -> bool | None:
-    """The same values of the same names. As a point, the values in the order of the names; a list
-    says not which value is of which name, but of x_1 and x_2."""
+    """Compare values by name. A point gives the values in the order of the names. A list does not
+    assign values to names, except for indexed names such as x_1 and x_2."""
     if isinstance(one, Assigned) and isinstance(other, Assigned):
         return _same_several(Several(one.values), Several(other.values), prove)
     assigned, bare = (one, other) if isinstance(one, Assigned) else (other, one)
@@ -239,7 +239,7 @@ def _same_text(one: Value, other: Value, prove: Prove) -> bool | None:
 
 
 def _differ_by_prefix(one: str, other: str) -> bool:
-    """Whether two units that are not known differ by the case of what may be a prefix: mpc, Mpc."""
+    """Return True if unknown units differ in the case of a possible prefix: mpc and Mpc."""
     if len(one) != len(other) or len(one) > _MAX_MEASURE:
         return False
     first, second = _MEASURE.fullmatch(one), _MEASURE.fullmatch(other)
@@ -247,13 +247,13 @@ def _differ_by_prefix(one: str, other: str) -> bool:
 
 
 def _packed(text: str) -> str:
-    """Without the spaces and braces that mean nothing to TeX: all but those between numbers."""
+    """Return a text without the spaces and braces TeX ignores; spaces between digits stay."""
     bare = words_of(_unbraced(text))
     return _SPACE.sub("", bare) if " " in bare else bare
 
 
 def _packed_words(text: str) -> str:
-    """Without the spaces beside signs: those between words and numbers part them."""
+    """Return a text without spaces next to signs; spaces between words and numbers stay."""
     return _SPACE_OF_WORDS.sub("", words_of(_unbraced(text)))
 
 
@@ -263,7 +263,7 @@ def _unbraced(text: str) -> str:
 
 
 def _formula(value: Value) -> str | None:
-    """The formula that a value is; a number's with its sign and without its unit."""
+    """Return the formula of a value; None if it has none, for example because of a sure unit."""
     if isinstance(value, Formula):
         return words_of(value.text)
     if isinstance(value, Quantity):
@@ -278,7 +278,7 @@ def _formula(value: Value) -> str | None:
 
 
 def _same_several(one: Value, other: Value, prove: Prove) -> bool | None:
-    """The same values in any order, each as often."""
+    """Compare the same values in any order, each the same number of times."""
     assert isinstance(one, Several)
     assert isinstance(other, Several)
     kinds = {"," if each.joined_by == "{" else each.joined_by for each in (one, other)}
@@ -298,7 +298,7 @@ def _same_several(one: Value, other: Value, prove: Prove) -> bool | None:
 
 
 def _proven_match(item: Value, left: list[Value], prove: Prove) -> int | None:
-    """The first that equals; raises only where none does without a proof."""
+    """Return the index of the first equal value; raise only if none is equal without a proof."""
     needs_proof = False
     for at, candidate in enumerate(left):
         try:
@@ -329,7 +329,7 @@ def _same_matrix(one: Value, other: Value, prove: Prove) -> bool | None:
 
 
 def _each_same(ones: tuple[Value, ...], others: tuple[Value, ...], prove: Prove) -> bool | None:
-    """Element by element; one that surely differs decides before any proof."""
+    """Compare element by element; a surely different element decides before any proof."""
     if len(ones) != len(others):
         return None
     needs_proof = False
@@ -345,7 +345,7 @@ def _each_same(ones: tuple[Value, ...], others: tuple[Value, ...], prove: Prove)
 
 
 def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
-    """The same relations between the same differences."""
+    """Compare relations: both need the same signs, and the same differences of their sides."""
     assert isinstance(one, Relation)
     assert isinstance(other, Relation)
     if one.relations != other.relations:
@@ -361,7 +361,7 @@ def _same_relation(one: Value, other: Value, prove: Prove) -> bool | None:
 
 
 def _same_equation(one: str, other: str, prove: Prove) -> bool | None:
-    """Whether the sides of two equations differ by the same, or by a multiple: y = 2x, 2x-y = 0."""
+    """Return True if the differences of sides are equal, or multiples: y = 2x and 2x-y = 0."""
     if not is_formula(one) or not is_formula(other):
         return None
     if prove(one, other, but_for_a_factor=True) or prove(one, other):
@@ -370,7 +370,7 @@ def _same_equation(one: str, other: str, prove: Prove) -> bool | None:
 
 
 def _difference(value: Named | Relation) -> str | None:
-    """One side of an equation less the other; None for anything else that is said of a name."""
+    """Return the difference of an equation's sides; None for any other statement."""
     if isinstance(value, Relation):
         return _differences(value)[0] if value.relations == ("=",) else None
     name = min(value.names, key=len)
@@ -384,7 +384,7 @@ def _differences(relation: Relation) -> list[str]:
     return [f"({right})-({left})" for left, right in itertools.pairwise(sides)]
 
 
-#: Where one side is enough to say how the two are compared.
+#: Kinds of values for which a single side decides how both are compared.
 _LOOKED_INTO: tuple[tuple[type, Callable[[Value, Value, Prove], bool | None]], ...] = (
     (Named, _same_named),
     (Assigned, _same_assigned),

@@ -1,4 +1,4 @@
-"""Which part of a text is its answer."""
+"""Extraction of the answer from a text."""
 
 import re
 from collections import deque
@@ -17,7 +17,7 @@ from assay_shared.answers.values.structure import FORMULA_NAMES, value_of
 from assay_shared.answers.values.unit_table import UNIT_PATTERN
 from assay_shared.answers.values.values import Formula, Named, Words
 
-#: An answer stands at the end of a text; what stands further ahead is not searched.
+#: An answer stands at the end of a text; only this number of characters is searched.
 _MAX_SEARCHED = 16_384
 _MAX_SHORT = 200
 _MARKED = re.compile(r"####[ \t]*+(\S[^\n]*+)")
@@ -27,7 +27,7 @@ _CLAIM = re.compile(
     r"[ \t]*+(?:[:=][ \t]*+)?+(?:\*\*[ \t]*+)?+([^\n]++)",
     re.IGNORECASE,
 )
-#: What may stand before "the answer is" where it gives words: anything else might deny them.
+#: Permitted words before "the answer is Paris": any other words might deny it.
 _LEADS_TO_CLAIM = re.compile(
     r"(?:\A|[.!\n:]\s*+)(?:(?:so|thus|hence|therefore|then|finally|and|in\ conclusion)\b[\s,]*+)*+"
     r"(?:(?:the|my|our|final|correct|right)\s++)*+\Z",
@@ -39,7 +39,7 @@ _MATHS = re.compile(
     r"|\\\(((?:[^\\]|\\[^)(])*+)\\\)|\\\[((?:[^\\]|\\[^\][])*+)\\\]"
 )
 _NUMBER = r"(?:\d{1,3}(?:,\d{3})++(?!\d)|\d++)(?:\.\d++)?+(?:/[1-9]\d*+)?+|\.\d++"
-#: "The answer is 8" before other words, but no sum that begins with 8.
+#: "The answer is 8" followed by other words, but not by the rest of a sum: 8 + 1.
 _NUMBER_CLAIM = re.compile(
     rf"\banswer(?:\sis)?+[ \t]*+[:=]?+[\s$*]*+(-?(?:{_NUMBER}))"
     r"(?:[.,;]?\s(?!\s?[-+*/^=×·<>(]\s?\d)|\s?\()",
@@ -49,9 +49,9 @@ _SCALED = rf"(?:\s(?:{'|'.join((*SCALES, *SHARES))})\b)?+"
 _QUANTITY = re.compile(
     rf"(?:(?<![\w)}}\]])[-+−])?+\\?[$€£¥]?+-?(?:{_NUMBER}){_SCALED}(?:\s?\\?(?:{UNIT_PATTERN})(?![^\W\d_]))?+"
 )
-#: A quantity just before another one: 1 hour and 30 minutes are one value, if they are any.
+#: A quantity just before another one: 1 hour and 30 minutes are a single value, if valid.
 _LARGER = re.compile(rf"(?<![\w.,/])(?:{_NUMBER})\s?(?:{UNIT_PATTERN})(?:,?\sand\s|,?\s)\Z")
-#: A number with one of these beside it is a part of a formula, or one of several.
+#: Signs next to a number: the number is then part of a formula, or of a list of numbers.
 _PART_BEFORE = re.compile(
     r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|\d[,;]?+\s|\d[,;]|\d:|\\[A-Za-z]++"
     r"|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z|[\w})\]]\Z",
@@ -60,7 +60,7 @@ _PART_BEFORE = re.compile(
 _PART_AFTER = re.compile(
     r"\s(?:\w{3,12}ths)\b|\s*+(?:[*/^_×·÷<>≤≥≠±=\\{|!]|[-+]\s?[\w\\(]|[(\[]?\w*\d)|\+|[^\W\d_]"
 )
-#: Characters around a number or box that may make it a part of more.
+#: Characters to check around a number or box: they may make it part of a larger value.
 _MAX_AROUND = 24
 _MAX_LEAD = 80
 #: Markdown's bold and code, quotation marks, and one star on either side: no operators.
@@ -69,13 +69,13 @@ _MARKS = re.compile(
     r"|(?<!\w)__(?=\S)|(?<=\S)__(?!\w)|[`\"\u201c\u201d]"
 )
 _STARRED = re.compile(r"(?<![\w*)\]}])\*(?! )([^*\n]{1,80})(?<! )\*(?![\w*(])")
-#: Two letters and more that stand alone.
+#: Two letters or more, standing alone.
 _WORD = re.compile(r"(?<![^\s(])[a-z]{2,}(?![^\s).,])")
-#: Words that lead to a value and would be letters of a formula.
+#: Words before a value: otherwise they would be read as letters of a formula.
 _LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +", re.IGNORECASE)
 #: A text of digits: a date, a score, a telephone number.
 _FIGURES = re.compile(r"[\d\s().,/%$+-]*\d[\d\s().,/%$+-]*")
-#: Letters of scripts that write no formulas, and the check marks around an answer.
+#: Letters of scripts without formulas, and the check marks around an answer.
 _FOREIGN = re.compile(r"[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{2}")
 _TICKS = "✅✔☑✓🎉🎯👍\ufe0f "
 _OTHER = re.compile(rf"-?\\?[$]?\s?-?(?:{_NUMBER})")
@@ -83,8 +83,8 @@ _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s
 
 
 class Extract(StrEnum):
-    """What is compared: all of the text, its last line, or the last of what is marked as the
-    answer: by <answer>...</answer>, by \\\\boxed{...}, after ####, or between fences.
+    """The part of a text to compare: all of it, its last line, or the last marked answer: in
+    <answer>...</answer>, in \\\\boxed{...}, after ####, or between fences.
     """
 
     WHOLE = "whole"
@@ -96,7 +96,7 @@ class Extract(StrEnum):
 
 
 def extract(text: str, part: Extract) -> str | None:
-    """The part of the text without the space around it; None if it is not there."""
+    """Return the part of the text, stripped of whitespace; None if the text has no such part."""
     match part:
         case Extract.WHOLE:
             return text.strip()
@@ -114,16 +114,16 @@ def extract(text: str, part: Extract) -> str | None:
 
 
 def last_boxed(text: str) -> str | None:
-    """The content of the last outermost \\boxed{...} that is closed.
+    """Return the content of the last closed outermost \\boxed{...}.
 
-    With what stands around a box that is a part of a formula, as in -\\boxed{7}: it is not 7.
+    If the box is part of a formula, the result includes the rest of it: -\\boxed{7} is not 7.
     """
     box = last_box(text)
     return None if box is None else box.content
 
 
 def _undenied(text: str, box: Box | None) -> str | None:
-    """What is marked as the answer, if the text around it does not deny it."""
+    """Return the marked answer of a box, unless the text around it denies it."""
     if box is None:
         return None
     first = max(0, box.start - _MAX_LEAD * 2)
@@ -133,36 +133,36 @@ def _undenied(text: str, box: Box | None) -> str | None:
 
 
 def _last_mark(text: str) -> Box | None:
-    """As `last_marked`, with the place."""
+    """Return the text after the last #### on its line, with its place."""
     marked = last_match(_MARKED, text) if "####" in text else None
     return None if marked is None else Box(marked[1].strip(), marked.start(), marked.end())
 
 
 def last_marked(text: str) -> str | None:
-    """What follows the last #### on its line."""
+    """Return the text after the last #### on its line, or None."""
     marked = _last_mark(text)
     return None if marked is None else marked.content
 
 
 def marked_answers(text: str) -> list[str]:
-    """What follows each #### on its line."""
+    """Return the text after each #### on its line."""
     return _MARKED.findall(text) if "####" in text else []
 
 
 def last_tagged(text: str) -> str | None:
-    """What stands between the last <answer> and </answer> that belong together."""
+    """Return the text of the last <answer>...</answer>, or None."""
     tag = last_tag(text)
     return None if tag is None else tag.content
 
 
 def last_fenced(text: str) -> str | None:
-    """What stands between the last two ``` that belong together."""
+    """Return the content of the last fenced block (```), or None."""
     blocks = fenced(text)
     return blocks[-1].strip() if blocks else None
 
 
 def fenced(text: str) -> list[str]:
-    """What stands between fences of ```, block by block, without the line of the first fence."""
+    """Return the contents of all fenced blocks (```), without the line of the opening fence."""
     blocks: list[str] = []
     place = 0
     while (opened := _FENCE.search(text, place)) is not None:
@@ -175,7 +175,7 @@ def fenced(text: str) -> list[str]:
 
 
 def whole_reference(text: str) -> str:
-    """A reference as it stands, unless it marks its answer with \\\\boxed{} or ####."""
+    """Return the marked answer of a reference (\\\\boxed{} or ####), else the whole reference."""
     boxed = last_boxed(text)
     if boxed is not None:
         return boxed
@@ -188,11 +188,11 @@ def _without_emphasis(text: str) -> str:
 
 
 def final_answer(text: str) -> str | None:
-    """What a text gives as its answer to a question with one value; None if it gives none.
+    """Return the answer of a text to a question with a single value; None if there is none.
 
-    In this order: the last \\\\boxed{}, <answer></answer>, what follows the last ####, the whole
-    text if it is a value, what "the answer is" says, the last formula or number that stands alone.
-    What the text itself denies, doubts, takes back or strikes through is no answer.
+    In this order: the last \\\\boxed{}, <answer></answer>, the text after the last ####, the whole
+    text if it is a value, the value after "the answer is", the last formula or number standing
+    alone. An answer is ignored if the text denies, doubts, takes back or strikes it through.
     """
     text = without_struck(text[-_MAX_SEARCHED:])
     box = last_box(text) or last_tag(text) or _last_mark(text)
@@ -216,7 +216,7 @@ def final_answer(text: str) -> str | None:
 
 
 def _is_denied(text: str, box: Box) -> bool:
-    """Whether the words around an answer say that it is none, or another one follows."""
+    """Return True if the words around an answer deny it, or another answer follows."""
 
     def gives_other(said: str) -> bool:
         return _gives_another(said, box.content)
@@ -225,7 +225,7 @@ def _is_denied(text: str, box: Box) -> bool:
 
 
 def _gives_another(said: str, own: str) -> bool:
-    """Whether a sentence gives another number as the answer: it is 8, I'd rather say 8."""
+    """Return True if a sentence gives another number as the answer: it is 8, I'd rather say 8."""
     found = _OTHER.search(said)
     if found is None:
         return False
@@ -247,13 +247,13 @@ def _words(text: str) -> list[str]:
 
 
 def last_match(pattern: re.Pattern[str], text: str, start: int = 0) -> re.Match[str] | None:
-    """The last place where the pattern is in the text from `start` on."""
+    """Return the last match of the pattern in the text from `start` on, or None."""
     last = deque(pattern.finditer(text, start), maxlen=1)
     return last[0] if last else None
 
 
 def _claimed(text: str) -> str | None:
-    """What the last "the answer is" says, if that is a value."""
+    """Return the value after the last "the answer is", or None."""
     found = last_match(_CLAIM, text)
     if found is None or found.end() < len(text.rstrip()):
         return None
@@ -266,12 +266,12 @@ def _claimed(text: str) -> str | None:
 
 
 def _is_said_plainly(text: str, claim: re.Match[str]) -> bool:
-    """Whether a claim is a sentence of its own: So the answer is Paris."""
+    """Return True if a claim is a separate sentence: So the answer is Paris."""
     return bool(_LEADS_TO_CLAIM.search(text[max(0, claim.start() - _MAX_LEAD) : claim.start()]))
 
 
 def _claims_another(text: str, standing: str) -> bool:
-    """Whether "the answer is 8" stands before another number, as in "8, which exceeds 7"."""
+    """Return True if a text claims a number other than `standing`: the answer is 8, above 7."""
     found = last_match(_NUMBER_CLAIM, text)
     if found is None:
         return False
@@ -280,7 +280,7 @@ def _claims_another(text: str, standing: str) -> bool:
 
 
 def _is_value(text: str) -> bool:
-    """Whether the text is a number or a formula, alone or as the value of a name."""
+    """Return True if the text is a number or a formula, alone or as the value of a name."""
     if not text.isascii() and _FOREIGN.search(text):
         return False
     value = value_of(plain(text))
@@ -292,7 +292,7 @@ def _is_value(text: str) -> bool:
 
 
 def _last_standing(text: str) -> str | None:
-    """The last formula between delimiters, or number outside of them, that is no part of more."""
+    """Return the last formula in delimiters, or number outside; None if part of a larger value."""
     maths = last_match(_MATHS, text)
     after = maths.end() if maths is not None else 0
     number = last_quantity(text, after)
@@ -309,8 +309,8 @@ def _is_a_part(text: str, maths: re.Match[str]) -> bool:
 
 
 def last_quantity(text: str, start: int = 0) -> str | None:
-    """The last number from `start` on, with its sign, its currency and its unit where it is known;
-    None if it is a part of a formula, or one of several."""
+    """Return the last number from `start` on, with its sign, its currency and its known unit;
+    None if it is part of a formula, or of several numbers."""
     found = last_match(_QUANTITY, text, start)
     if found is None:
         return None

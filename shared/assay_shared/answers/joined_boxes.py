@@ -1,4 +1,4 @@
-"""Boxes that give one answer together: \\boxed{1} and \\boxed{2}."""
+"""Several boxes with a common answer: \\boxed{1} and \\boxed{2}."""
 
 import re
 from collections import deque
@@ -7,10 +7,10 @@ from collections.abc import Iterable
 from assay_shared.answers.formulas.latex import plain
 from assay_shared.answers.values.quantity import quantity_of
 
-#: The content of a box, and where it begins and ends.
+#: The content of a box, with its start and end.
 _Box = tuple[str, int, int]
 _SPACE = r"(?:[\s$]|\\[,;: ]|\\q?quad\b)*+"
-#: What may part such boxes, and the name of what is boxed.
+#: Text permitted between such boxes, with the name of the next boxed value.
 _JOINT = re.compile(
     rf"{_SPACE}(?:[,;]\s*+(?:and|or)?|and|or|\\text\{{\s*+(?:and|or)\s*+\}}){_SPACE}"
     r"(?:[A-Za-z]\s?=[\s$]*+)?"
@@ -21,9 +21,9 @@ _MAX_JOINED = 16
 
 
 def joined(text: str, before: Iterable[_Box], last: _Box) -> _Box:
-    """The last box and those before it as one, where only commas, "and" or "or" part them.
+    """Return the last box joined with earlier boxes, if only commas, "and" or "or" part them.
 
-    Boxes with the same content, or the same number, are one box.
+    Boxes with the same content, or the same number, count as a single box.
     """
     several, word = [last], ";"
     for box in reversed(deque(before, maxlen=_MAX_JOINED)):
@@ -44,7 +44,7 @@ def _joint(text: str, start: int, end: int) -> str | None:
 
 
 def _with_name(text: str, box: _Box) -> str:
-    """The content of a box, and the name that is given to it: x = \\boxed{1}."""
+    """Return the content of a box, with its name, if any: x = \\boxed{1}."""
     content, start, _ = box
     name = _NAME_BEFORE.search(text[max(0, start - _MAX_AROUND) : start])
     return f"{name[1]} = {content}" if name is not None else content

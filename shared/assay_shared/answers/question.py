@@ -1,4 +1,4 @@
-"""The unit that a question asks for, where its reference leaves it out."""
+"""The unit requested by a question, for a reference without it."""
 
 import re
 
@@ -7,7 +7,7 @@ from assay_shared.answers.values.quantity import parse_quantity
 
 _MAX_SEARCHED = 2000
 _ANY_SIGN = re.compile(r"%|°|\\circ|\\degree|percent|degree", re.IGNORECASE)
-#: The sign in an answer, what asks for it in a question, and the sign in LaTeX.
+#: The sign in an answer, the words for it in a question, and the sign in LaTeX.
 _SIGNS = (
     (
         re.compile(r"%|\bpercent", re.IGNORECASE),
@@ -28,9 +28,9 @@ _SIGNS = (
 
 
 def asked_for(reference: str, question: str, answer: str) -> str:
-    """The reference, with the percent or degree sign that the answer has and the question asks for.
+    """Return the reference, with a percent or degree sign if answer and question both have it.
 
-    Only a reference that is a plain number takes one.
+    Only a plain number takes a sign.
     """
     if not question or not _ANY_SIGN.search(answer):
         return reference

@@ -1,4 +1,4 @@
-"""Closed classes of words with which a text denies, doubts, reports or takes back an answer."""
+"""Closed classes of words to deny, doubt, report or take back an answer."""
 
 
 def _words(text: str) -> frozenset[str]:
@@ -10,7 +10,7 @@ NEGATIONS = _words(
     " nicht kein keine keinesfalls nie niemals pas jamais nunca não nao non mai niet geen нет не"
     " ikke inte değil"
 )
-#: What an answer is called that is not right, and what is done with it.
+#: Words for a wrong answer, and for rejecting it.
 REJECTIONS = _words(
     "wrong incorrect false untrue invalid mistaken mistake mistakenly error erroneous"
     " inaccurate incorrectly wrongly falsely reject rejected rejects ruled excluded eliminate"
@@ -31,16 +31,16 @@ REJECTIONS = _words(
     " sbagliato sbagliata errato impossibile errata fout onjuist неверно неправильно неверный"
     " ошибка yanlış błąd błędna fel galt feil forkert"
 )
-#: These reject an answer as the first word of what is said of it: 7 is off by one, 7 is too large.
+#: These reject an answer as the first word of its predicate: 7 is off by one, 7 is too large.
 BARE_REJECTIONS = _words("out off too short shy close near almost nearly half worst")
-#: Doubt about an answer, wherever it stands in the clause.
+#: Doubt about an answer, anywhere in the clause.
 HEDGES = _words(
     "maybe perhaps naively possibly probably presumably supposedly allegedly hopefully"
     " conceivably arguably tentatively idk dunno vielleicht möglicherweise wahrscheinlich"
     " vermutlich peut- être probablement quizás quizá acaso probablemente talvez provavelmente"
     " forse probabilmente misschien waarschijnlijk возможно наверное вероятно belki kanske måske"
 )
-#: Doubt about what stands just behind them, or just ahead.
+#: Doubt about the words just after or just before them.
 GUESSES = _words("guess guesses guessing guessed likely tentative provisional")
 MODALS = _words("might may could")
 #: Others say it, or the text only supposes it.
@@ -50,10 +50,10 @@ REPORTS = _words(
     " pretends pretend rumored thought"
 )
 SUPPOSED = _words("suppose supposing assume assuming assumed whether unless imagine if")
-#: What the writer says of its own opinion is no report.
+#: The writer's own opinion is not a report.
 WRITERS = _words("i we i'd we'd i'll we'll therefore thus")
 
-#: What withdraws an answer where a sentence begins with it.
+#: These withdraw an answer at the beginning of a sentence.
 RETRACTIONS = _words(
     "wait no nope nah actually hmm hm uh um oops whoops sorry correction erratum apologies"
     " nevermind scratch strike korrektur nein corrección perdón pardon attendez aspetta espera"
@@ -84,7 +84,7 @@ RETRACTING_PHRASES = (
     *(" made a mistake ", " an error somewhere ", " assuming i "),
     *(" that's not ", " this is not right ", " could also be ", " might also be "),
 )
-#: A text that has none of these words has none of those phrases.
+#: A text without any of these words has none of the retracting phrases.
 PHRASE_WORDS = _words(
     "knows unless mistaken quote something assuming checking second reflection mind sure"
     " certain confident fast kidding scratch never misread mistake bad error wrong reconsider"
@@ -92,14 +92,14 @@ PHRASE_WORDS = _words(
     " not guess rather have idea know trust ignore disregard forget strike hold guessing unsure"
     " uncertain correct fix corrected that's also"
 )
-#: Before an answer these deny it, or make it the bound of others: anything but 7.
+#: Before an answer these deny it, or make it a mere bound: anything but 7.
 LEADING_PHRASES = frozenset(
     (
         *("anything but", "all but", "far from", "other than", "rather than", "instead of"),
         *("different from", "apart from", "close to", "used to", "no longer", "no way"),
     )
 )
-#: Behind an answer these make it inexact or uncertain.
+#: After an answer these make it inexact or uncertain.
 TRAILING_PHRASES = (
     *(" or so ", " or thereabouts ", " give or take ", " more or less ", " or near "),
     *(" as a guess ", " at a guess ", " had to guess ", " to be verified ", " to be checked "),
@@ -111,7 +111,7 @@ TRAILING_WORDS = _words(
     "glance sight checking double-checking double-check so thereabouts take less near guess"
     " verified checked confirmed correction or"
 )
-#: What an answer is not that these are said of: far from right, makes no sense.
+#: Pairs of words to deny an answer: far from right, makes no sense.
 REJECTING_PAIRS = frozenset(
     (
         "far from",
@@ -125,11 +125,11 @@ REJECTING_PAIRS = frozenset(
         "a miss",
     )
 )
-#: Those who say what the text does not.
+#: People with an opinion other than the text's own.
 OTHERS = _words("people students some many others most they one you everyone folks")
-#: Just ahead of an answer these make it inexact.
+#: Just before an answer these make it inexact.
 INEXACT = _words("about approximately approx roughly around circa nearly almost sim simeq")
-#: An opinion of the past is no answer.
+#: An opinion of the past does not count as an answer.
 PAST_OPINIONS = _words("thought believed assumed guessed supposed hoped")
 #: "There is no doubt that" is a strong yes.
 CERTAINTY = (
@@ -139,22 +139,22 @@ CERTAINTY = (
     " not wrong ",
     " cannot be wrong ",
 )
-#: A clause that begins with one of these goes on about what stands ahead of it.
+#: A clause beginning with one of these continues the subject of the text before it.
 LINKS = _words(
     "but and or however so thus hence then therefore yet although though still oh well even"
     " again unfortunately sadly also clearly obviously ah"
 )
-#: These begin a clause, besides punctuation.
+#: These begin a clause, as punctuation does.
 CLAUSE_WORDS = _words(
     "so thus hence therefore then and but while whereas because since although though yet"
     " however as when where or which"
 )
-#: What follows gives a reason for an answer, or says how it was found.
+#: After these comes a reason for an answer, or the way it was found.
 REASONS = _words(
     "because since as for due given where using by from when after with considering recall note"
     " through thanks owing see while whereas if"
 )
-#: What speaks of the answer that stands ahead, and nouns that do so behind an article.
+#: Pronouns for the answer before them, then nouns for it after an article.
 POINTERS = _words("this that it which that's it's he she they")
 ANSWER_NOUNS = _words(
     "answer above result solution box value choice option guess claim conclusion response"
@@ -173,7 +173,7 @@ AUXILIARIES = COPULAS | _words(
     " plainly apparently evidently of course therefore thus hence even probably possibly perhaps"
     " however the a an my our your his her their what itself yet only ever both all surely"
 )
-#: Words that may stand between a denial and the answer that it denies.
+#: Words permitted between a denial and the denied answer.
 FILLERS = (
     AUXILIARIES
     | ANSWER_NOUNS
@@ -188,7 +188,7 @@ OPINIONS = _words(
     "that think believe say saying claim claiming true case sure certain mean convinced agree"
     " answering doubt to"
 )
-#: Behind a negation these judge an answer: not right, not my answer.
+#: After a negation these judge an answer: not right, not my answer.
 JUDGED = _words(
     "right correct true valid possible it answer sure certain final so good fit work works hold"
     " holds accurate best solution acceptable accepted make makes satisfy trust add follow"
@@ -202,18 +202,18 @@ HARMLESS = _words(
     " divisible only just merely need any anything other otherwise else change depend matter"
     " surprising hard difficult necessary exceed affected unique written"
 )
-#: What an answer was before another one took its place: it was my first guess.
+#: Words for an earlier answer, now replaced: it was my first guess.
 PAST = _words("was were had wasn't used been")
 OLD = _words(
     "previous former first initial initially old earlier original originally naive guess"
     " thought before attempt had wrote said instinct impression intuition assumption hunch draft"
     " worst"
 )
-#: Behind "my", "the first": what came before the answer.
+#: Nouns for an earlier answer, after "my" or "the first".
 FIRST_NOUNS = _words("answer option guess thought attempt choice idea instinct")
-#: These doubt or deny an answer as its name: my guess is 7, the trap is 7.
+#: These doubt or deny an answer as a name for it: my guess is 7, the trap is 7.
 DENYING_NAMES = _words("guess trap bait decoy distractor misconception")
-#: What begins a predicate, and verbs that deny by themselves.
+#: Verbs at the beginning of a predicate, then verbs of denial.
 VERBS = (
     COPULAS
     | MODALS
@@ -226,25 +226,25 @@ DENYING_VERBS = _words(
     "fails contradicts violates rejected eliminated excluded discarded dismissed ruled refuted"
     " disproved"
 )
-#: A clause or sentence that begins with one of these replaces what stands ahead.
+#: A clause or sentence beginning with one of these replaces the answer before it.
 REPLACING = _words(
     "so now but rather instead actually no or hence thus therefore then should the my it it's"
     " i'd i ultimately alternatively we is"
 )
-#: These alone in a clause take an answer back or make it inexact; the next may stand beside them.
+#: These, alone in a clause, take an answer back or make it inexact. BESIDE_REMARKS may join them.
 LONE_REMARKS = _words(
     "no nope nah wait hmm approximately approx roughly ish about circa oops sorry"
 )
 BESIDE_REMARKS = _words(
     "though by me again either way because on part now then already anyway i not"
 )
-#: "No, it is 8" takes back, and "no other value fits" does not.
+#: "No, it is 8" takes an answer back, but "no other value fits" does not.
 AFTER_NO = POINTERS | _words("wait the my i sorry way")
-#: With these a clause speaks of things, and not of the answer: 7 were rejected.
+#: With these a clause is about things, not about the answer: 7 were rejected.
 PLURAL_VERBS = _words("are were aren't weren't have haven't do don't")
-#: Behind these stands what is said of a noun, not of the answer.
+#: After these comes a remark about a noun, not about the answer.
 RELATIVES = _words("who that which whose of not in with without")
-#: A cross, and denials in scripts that write no spaces.
+#: Crosses and similar signs, then denials in scripts without spaces.
 DENYING_SIGNS = "❌✗✘✖❎🚫👎🤔❓"
 DENYING_TEXTS = (
     *("不是", "不对", "不對", "不正确", "不正確", "不可能", "错", "錯", "误", "誤", "并非", "並非"),
@@ -253,12 +253,12 @@ DENYING_TEXTS = (
     *("아니", "틀", "아마", "غير", "خطأ", "ليس", "गलत", "नहीं"),
 )
 
-#: A number with one of these beside it is only near the value.
+#: A number next to one of these is only near the value.
 APPROXIMATIONS = _words(
     "about approximately approx roughly around circa nearly almost some estimated ish odd"
     " approaching ungefähr etwa environ aproximadamente приблизительно около"
 )
-#: Words before a number that make another one of it.
+#: Words before a number, changing it to another number.
 CHANGES = APPROXIMATIONS | _words(
     "minus plus negative positive point than least most below above over under exceeds"
     " exceeding step page question equation figure table chapter section problem exercise never"
@@ -267,20 +267,20 @@ CHANGES = APPROXIMATIONS | _words(
     " cos tan sqrt root cube square opposite negation complement line item version kilo mega"
     " giga tera milli micro nano centi deci upto"
 )
-#: What a number can be of without becoming another one: a total of 7.
+#: Words that keep a number the same before "of": a total of 7.
 WHOLES = _words(
     "total answer value result solution average mean sum maximum minimum length distance radius"
     " area volume cost price amount number count score weight height speed rate profit loss"
     " median mode width probability remainder balance difference age sale salary time perimeter"
     " product"
 )
-#: These make another value of a box, alone or with "of".
+#: These change the value of a box, alone or with "of".
 OPERATIONS = _words(
     "minus negative twice thrice double triple quadruple half third quarter fifth tenth inverse"
     " reciprocal factorial logarithm root cube square opposite negation complement multiple"
     " successor predecessor"
 )
-#: Words behind a number that make another one of it.
+#: Words after a number, changing it to another number.
 NUMERALS = _words(
     "half halves third thirds quarter quarters fourths fifths tens dozen dozens score scores"
     " gross grosses hundred hundreds thousand thousands myriad myriads lakh lakhs lac lacs crore"
@@ -289,9 +289,9 @@ NUMERALS = _words(
     " tera peta milli micro nano pico deca hecto deci centi squared cubed factorial factorials"
     " fold tenth hundredth thousandth millionth inverted negated thou grand mod modulo choose"
 )
-#: Two words that do so.
+#: Pairs of words with the same effect.
 NUMERAL_PAIRS = frozenset(("per cent", "per mille", "per thousand", "basis points", "half dozen"))
-#: Behind a bare number these too make it a part of more.
+#: After a bare number these also make it part of a larger value.
 JOINTS = (
     NUMERALS
     | APPROXIMATIONS
@@ -300,9 +300,9 @@ JOINTS = (
         " root less more fewer per pairs couple couples"
     )
 )
-#: These name what is counted where "of" and a noun follow, or the answer is a box: 18 quarters.
+#: These name counted things before "of" and a noun, or after a boxed number: 18 quarters.
 COUNTED = _words("dozens scores half third score gross")
-#: Behind a box these make another value of it.
+#: After a box these change its value.
 BOXED_JOINTS = _words("minus plus point")
 BOXED_PAIRS = frozenset(
     (
@@ -310,9 +310,9 @@ BOXED_PAIRS = frozenset(
         *("too much", "away from", "a half", "a third", "a quarter"),
     )
 )
-#: Behind a box these are what is counted, or name what a remainder is of.
+#: After a box these name counted things, or introduce the modulus of a remainder.
 BOXED_NOUNS = _words("quarters quarter mod modulo choose")
-#: What may stand between a claim or a link and the value that it claims.
+#: Words permitted between a claim or a link and the claimed value.
 CLAIMING = _words(
     "the answer result solution final correct right real true actual value is it it's i i'd we"
     " rather say would should must be so thus hence therefore then but or make that my our"

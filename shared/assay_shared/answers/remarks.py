@@ -1,9 +1,9 @@
-"""What a text says about an answer that it gives: whether it denies, doubts or replaces it.
+"""Remarks of a text about its own answer: denial, doubt, replacement.
 
-The words are looked up in the tables of `remark_words`. Ahead of an answer counts what stands
-between its clause's verb and itself: "is not", "my guess is". Behind it, what is said of the answer
-counts, and what is said of the things that it counts does not: "7 is not right", but "7 students
-who did not come".
+The words come from the tables of `remark_words`. Before an answer, only the words between its
+clause's verb and the answer count: "is not", "my guess is". After an answer, predicates of the
+answer count ("7 is not right"), but not predicates of the counted things ("7 students who did not
+come").
 """
 
 import re
@@ -58,22 +58,22 @@ from assay_shared.answers.remark_words import (
 _MAX_BEFORE = 160
 _NEAR_CHARS = 24
 _NEAR = 4
-#: So many sentences behind an answer "that" may still mean it.
+#: Within this number of sentences after an answer, "that" may still mean it.
 _MAX_POINTED = 2
 #: Most answers share a few sentences such as "The answer is": verdicts on short ones are cached.
 _MAX_KEPT = 100
-#: Where a sentence ends; a full stop inside of a number ends none.
+#: The end of a sentence; a full stop inside of a number does not end it.
 _SENTENCE_END = re.compile(r"[.!?…](?=[\s*_\"'$)}\\]|\Z)[?!]?|[。！？]|\n")
-#: Marks around an answer that belong to it and to no word.
+#: Marks around an answer; they belong to the answer and not to any word.
 _AROUND = " \t\r\n$\\([{*_`\"'”“)]}"
-#: A line that the next one completes: "The answer is not".
+#: An incomplete line, completed by the next line: "The answer is not".
 _OPEN_LINE = re.compile(r"(?::|n't|\b(?:is|are|was|be|equals)(?: not)?)\Z")
-#: "x =" ahead of an answer, and "in fact" between commas.
+#: "x =" before an answer, and "in fact" between commas.
 _NAME = re.compile(r"[\s$\\(]*(?<![A-Za-z])[A-Za-z]\s?=\s*\Z")
 _ASIDE = re.compile(
     r",\s(?:in fact|of course|however|indeed|after all|actually|unfortunately)\s?,?\s?"
 )
-#: Behind these a sentence that begins with a hedge goes on to something else.
+#: After these, a sentence with a hedge at its beginning turns to something else.
 _CONTRASTS = frozenset(("but", "so", "hence", "thus", "therefore", "then", ";", ":", "however"))
 #: "7 -> 8" and "7 vs 8" give another value, and "7 is not equal" denies it by a sign.
 _ARROW = re.compile(
@@ -82,17 +82,17 @@ _ARROW = re.compile(
 _UNEQUAL = re.compile(r"[\s$)}\]]*(?:≠|\\neq?\b)")
 _INFINITE = frozenset(("be", "been", "being", "equal"))
 
-#: Whether a sentence or clause gives another value or option than the answer.
+#: Returns True if a sentence or clause gives a value or option other than the answer.
 GivesOther = Callable[[str], bool]
 
 
 def is_denied(text: str, start: int, end: int, own: str, gives_other: GivesOther) -> bool:
-    """Whether the text around an answer, written as `own`, denies, doubts or replaces it."""
+    """Return True if the text around an answer, written as `own`, denies, doubts or replaces it."""
     return is_denied_before(text, start) or is_withdrawn(text, end, own, gives_other)
 
 
 def is_denied_before(text: str, start: int) -> bool:
-    """Whether the sentence that leads to an answer at `start` denies, doubts or only reports it."""
+    """Return True if the sentence before an answer at `start` denies, doubts or only reports it."""
     before = text[max(0, start - _MAX_BEFORE) : start]
     lead = before.rstrip(_AROUND)
     if not lead:
@@ -123,8 +123,8 @@ _short_denial = lru_cache(maxsize=4096)(_is_denial)
 
 
 def _leads_to_denial(tokens: list[str]) -> bool:
-    """Whether words that reach up to the answer deny it: going back, until one that may not stand
-    between a denial and what it denies."""
+    """Return True if the words up to the answer deny it. The search goes back from the answer, up
+    to a word not permitted between a denial and the denied answer."""
     has_verb = has_opinion = False
     later = ""
     for at in range(len(tokens) - 1, -1, -1):
@@ -141,9 +141,9 @@ def _leads_to_denial(tokens: list[str]) -> bool:
 
 
 def _denies_ahead(word: str, before: list[str], later: str, reaches: bool) -> bool | None:
-    """Whether a word ahead of an answer denies it, or ends the search; None if neither.
+    """Return True if a word before an answer denies it, False to end the search, else None.
 
-    A denial `reaches` the answer if no verb stands between, or one of opinion does.
+    A denial `reaches` the answer if no verb stands between, or a verb of opinion does.
     """
     ahead = before[-1] if before else ""
     if f"{ahead} {word}" in LEADING_PHRASES:
@@ -168,10 +168,10 @@ def _denies_ahead(word: str, before: list[str], later: str, reaches: bool) -> bo
 
 
 def is_withdrawn(text: str, end: int, own: str, gives_other: GivesOther) -> bool:
-    """Whether the text behind an answer that ends at `end` denies or doubts it, or gives another.
+    """Return True if the text after an answer, from `end` on, denies, doubts or replaces it.
 
-    Of the answer's own sentence each clause counts that speaks of the answer. A later sentence
-    counts if it retracts, if it speaks of the answer, which is written as `own`, or gives another.
+    In the answer's own sentence, each clause about the answer counts. A later sentence counts if it
+    retracts, if it is about the answer (written as `own`), or if it gives another answer.
     """
     if not text[end : end + _NEAR_CHARS].strip(_AROUND + ".!") and len(text) <= end + _NEAR_CHARS:
         return False
@@ -191,7 +191,7 @@ def is_withdrawn(text: str, end: int, own: str, gives_other: GivesOther) -> bool
 
 
 def _sentences(text: str, start: int) -> Iterator[tuple[str, str]]:
-    """Each sentence from `start` on, with the mark that ends it. The first is the answer's own."""
+    """Yield each sentence from `start` on, with its final mark. The first is the answer's own."""
     place, is_first = start, True
     while place < len(text):
         found = _SENTENCE_END.search(text, place)
@@ -204,7 +204,7 @@ def _sentences(text: str, start: int) -> Iterator[tuple[str, str]]:
 
 
 def _is_denied_in(rest: str, own: list[str], gives_other: GivesOther) -> bool:
-    """Whether the rest of an answer's sentence is against it."""
+    """Return True if the rest of an answer's sentence is against the answer."""
     if not rest:
         return False
     words = tokens_in(rest)
@@ -229,7 +229,7 @@ def _is_denied_in(rest: str, own: list[str], gives_other: GivesOther) -> bool:
 
 
 def _retracts(sentence: str) -> bool:
-    """Whether a sentence takes back what stands ahead of it: Wait. No, it is 8. Edit: 8."""
+    """Return True if a sentence takes back the text before it: Wait. No, it is 8. Edit: 8."""
     tokens = [token for token in tokens_in(sentence) if token not in QUIET]
     if len(tokens) <= _NEAR + 1 and trails_off(tokens):
         return True
@@ -252,7 +252,7 @@ def _is_exclaimed(words: list[str]) -> bool:
 
 
 def _speaks_against(sentence: str, own: list[str], is_near: bool) -> bool:
-    """Whether a sentence speaks of the answer and is against it: That is wrong. It isn't 7."""
+    """Return True if a sentence is about the answer and against it: That is wrong. It isn't 7."""
     tokens = [token for token in tokens_in(sentence) if token not in QUIET]
     while tokens and (tokens[0] in LINKS or tokens[0] in CLAUSE_MARKS):
         tokens = tokens[1:]

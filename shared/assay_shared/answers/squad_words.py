@@ -9,9 +9,10 @@ _DROPPED = str.maketrans("", "", string.punctuation)
 
 
 def normalize_answer(text: str) -> str:
-    """Lower case without articles, punctuation, extra space, and final marks of any script.
+    """Return a text in lower case without articles, punctuation, extra space and final marks.
 
-    A text of nothing else, such as the choice "A", keeps them: it would equal an empty answer.
+    Final marks of any script are dropped. A text of nothing else, such as the choice "A", keeps
+    them: otherwise it would equal an empty answer.
     """
     folded = _without_final_marks(text.casefold())
     plain = " ".join(_ARTICLES.sub(" ", folded.translate(_DROPPED)).split())
@@ -19,7 +20,7 @@ def normalize_answer(text: str) -> str:
 
 
 def _without_final_marks(text: str) -> str:
-    """Without the marks of other scripts at the end: those of ASCII are dropped anywhere."""
+    """Return a text without final marks of other scripts: ASCII marks are dropped anywhere."""
     bare = text.rstrip()
     while bare and not bare[-1].isascii() and unicodedata.category(bare[-1]) == "Po":
         bare = bare[:-1].rstrip()

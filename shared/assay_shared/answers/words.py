@@ -1,17 +1,17 @@
-"""Texts: the same words, without any change that could change what they say."""
+"""Comparison of texts by their words, ignoring only differences without a meaning."""
 
 import re
 
 _MAX_LENGTH = 20_000
 _QUOTES = str.maketrans({"“": '"', "”": '"', "‘": "'", "’": "'", "\u00a0": " ", "\u202f": " "})
-#: Marks that end a clause behind a word; a question mark is a doubt. A mark behind a digit or a
-#: single letter may be of mathematics (5!, n!), a dot before a digit is a decimal's.
+#: Marks that end a clause after a word; a question mark is a doubt. A mark after a digit or a
+#: single letter may be mathematical (5!, n!), and a dot before a digit is a decimal point.
 _MARK = re.compile(r"(?<=[^\W\d_][^\W\d_])[.,;:!]+(?=\s|$|\")|(?<=\d)[.,;:](?=\s|$)|(?<=[^\s.])\.$")
 _FINAL_MARKS = "。．｡।۔።！，、；"
 _HYPHEN = re.compile(r"(?<=[^\W\d_][^\W\d_])-(?=[^\W\d_]{2})")
 _QUOTED = re.compile(r"""(?<![\w'])(["'])(?=\w)([^"']*)\1(?!\w)""")
-#: "A" is an article in lower case, at the beginning, or before a word with a capital; not where it
-#: names one of its kind ("vitamin A deficiency"), a key ("A minor") or a few.
+#: "A" is an article in lower case, at the beginning, or before a word with a capital; but not in a
+#: name ("vitamin A deficiency"), as a key ("A minor") or in "a few".
 _ARTICLE = re.compile(
     r"""(?:(?<=\s)|^)
     (?:[Tt]he|THE|an|An
@@ -23,30 +23,31 @@ _ARTICLE = re.compile(
     re.VERBOSE,
 )
 _WORD = re.compile(r"[^\W\d_]+(?:'[^\W\d_]+)?")
-#: A letter that is a part of a formula, by the sign beside it or the number before it. A hyphen
-#: joins it to a word ("X-ray"), or is a minus.
+#: A letter in a formula, known by the sign next to it or the number before it. A hyphen joins the
+#: letter to a word ("X-ray"), or is a minus.
 _FORMULA_BEFORE = re.compile(r"[\d=+*/^<>|~\\_({\[∈∪∩≤≥−–-]\s?$")
 _FORMULA_BEHIND = re.compile(r"\s?[=+*/^<>|~\\_({\[∈∪∩≤≥−–]|\s?-(?![^\W\d_]{3})|\s-|['!\u2032]")
 #: C++, C# and F# alone: names of languages.
 _LANGUAGE = re.compile(r"[CcFfJj]#(?!\w)|[Cc]\+\+(?=$|[\s,;:.)])")
-#: A word of four letters or more shows that a text speaks, and does not compute.
+#: A word of four letters or more marks a text of words, as opposed to a formula.
 _SPEAKS = re.compile(r"(?<![^\W\d_])[^\W\d_]{4}")
-#: Where one of these stands, a letter may be a name in a formula, or the case of it what is meant.
+#: In a text with one of these, a letter may be a name in a formula, or its case may matter.
 _OF_LETTERS = re.compile(
     r"(?i:[\\$]|\b(?:allel|genes?\b|genot|phenot|chromosom|dominan|recessi|letter|cases?\b|symbol"
     r"|variab|constant|function|matri[cx]|vector|scalar|parameter|deriv|integra|equation|formula"
     r"|units?\b|plus\b|minus\b|times\b|squared|cubed|divided|equals?\b|sqrt|sinh|cosh|tanh|arc))"
 )
-#: After a number, or alone, these are units of which a capital makes others: mg and Mg, pm and Pm.
+#: After a number, or alone, these are units; a capital makes another unit: mg and Mg, pm and Pm.
 _PREFIXED = re.compile(r"[mp][abcfghjlmnstvw]")
 
 
 def same_words(one: str, other: str) -> bool:
-    """Whether both have the same words, numbers and signs, in the same order.
+    """Return True if both have the same words, numbers and signs, in the same order.
 
     Case, articles, quotation marks and the marks at the end of a word do not count. Digits, signs
-    and operators do, and so does case where it may tell: in words like MPa, in units, and in single
-    letters, unless they stand in a text of words ("vitamin c") that is not about letters.
+    and operators do. Case counts if it may carry a meaning: in words like MPa, in units, and in
+    single letters. It does not count for a letter in a text of words ("vitamin c") not about
+    letters.
     """
     if one == other:
         return bool(one.strip())
@@ -57,8 +58,8 @@ def same_words(one: str, other: str) -> bool:
 
 
 def words_key(text: str, fold: bool = True) -> str:
-    """What two texts of the same words have in common, their case too unless `fold`; empty for a
-    text of none."""
+    """Return a key, equal for texts with the same words, and with the same case unless `fold`;
+    empty for a text without words."""
     spaced = " ".join(text.translate(_QUOTES).split()).strip("*_`").rstrip(_FINAL_MARKS)
     plain = _HYPHEN.sub(" ", _QUOTED.sub(r"\2", _MARK.sub("", spaced)))
     plain = _ARTICLE.sub("", plain)
@@ -66,7 +67,7 @@ def words_key(text: str, fold: bool = True) -> str:
 
 
 def _fold(text: str) -> str:
-    """Return a text without the case that says nothing."""
+    """Return a text with case folded if the case carries no meaning."""
     text = _LANGUAGE.sub(lambda found: found.group().casefold(), text)
     letters = _letters_of_speech(text)
 
@@ -83,7 +84,7 @@ def _fold(text: str) -> str:
 
 
 def _may_be_symbol(found: re.Match[str]) -> bool:
-    """Whether the case of a word of two letters may tell: of a unit, or of a genotype (Aa, aa)."""
+    """Return True if a word of two letters may be a unit or a genotype (Aa, aa): case counts."""
     folded = found.group().casefold()
     if folded[0] == folded[1]:
         return True
@@ -97,8 +98,8 @@ def _stands_as_unit(found: re.Match[str]) -> bool:
 
 
 def _letters_of_speech(text: str) -> frozenset[int]:
-    """Return where single letters stand whose case says nothing: none of a formula, and none of a
-    letter that stands there in both cases."""
+    """Return the places of single letters with a meaningless case: no letters in a formula, and no
+    letters present in both cases."""
     found = [one for one in _WORD.finditer(text) if len(one.group()) == 1]
     if not found or _SPEAKS.search(text) is None or _OF_LETTERS.search(text):
         return frozenset()

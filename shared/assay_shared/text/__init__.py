@@ -1,1 +1,1 @@
-"""Texts of others, made safe to parse and to show."""
+"""Parsing and showing texts from outside safely."""

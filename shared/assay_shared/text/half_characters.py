@@ -1,8 +1,8 @@
-"""Lone surrogates: halves of characters, which JSON can spell and UTF-8 cannot."""
+"""Lone surrogates: halves of characters; JSON can spell them and UTF-8 cannot."""
 
 
 def is_utf8(text: str) -> bool:
-    """Tell whether a text has no lone surrogates."""
+    """Return True if a text has no lone surrogates."""
     try:
         text.encode()
     except UnicodeEncodeError:
@@ -11,7 +11,7 @@ def is_utf8(text: str) -> bool:
 
 
 def find_half_character(value: object) -> tuple[str | int, ...] | None:
-    """Return where in parsed JSON the first text or key with a lone surrogate is."""
+    """Return the path to the first text or key with a lone surrogate in parsed JSON, or None."""
     if isinstance(value, str):
         return None if is_utf8(value) else ()
     if isinstance(value, dict):

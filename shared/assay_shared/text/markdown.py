@@ -1,4 +1,4 @@
-"""Texts of others inside Markdown: shown as they are, never read as markup."""
+"""Texts from outside in Markdown: shown as they are, never read as markup."""
 
 import re
 
@@ -10,13 +10,13 @@ _INVISIBLE = re.compile(
 
 
 def fenced(text: str) -> str:
-    """A block of code that shows `text` whatever is in it: its fence is longer than any inside."""
+    """Return a block of code to show any `text`: its fence is longer than any inside."""
     fence = "`" * max(3, _longest_ticks(text) + 1)
     return f"{fence}text\n{visible(text)}\n{fence}"
 
 
 def code(text: str) -> str:
-    """`text` as code within a line."""
+    """Return `text` as code within a line."""
     line = " ".join(visible(text).split()) or " "
     ticks = "`" * (_longest_ticks(line) + 1)
     # A space on each side keeps a backtick at an end of the text from joining the fence.
@@ -24,7 +24,7 @@ def code(text: str) -> str:
 
 
 def visible(text: str) -> str:
-    """`text` with U+FFFD for characters that show nothing or change how others are shown."""
+    """Return `text` with U+FFFD for invisible characters and for marks of text direction."""
     return _INVISIBLE.sub("\N{REPLACEMENT CHARACTER}", text.replace("\r\n", "\n"))
 
 

@@ -1,4 +1,4 @@
-"""Hiding keys in texts that come from elsewhere, before they are shown or kept."""
+"""Hiding keys in texts from outside, before they are shown or kept."""
 
 import re
 
@@ -19,9 +19,9 @@ _USER = re.compile(r"(?<=://)[^\s/@]{1,200}@")
 
 
 def mask(text: str, *known: str | None) -> str:
-    """Return `text` without what looks like a key, and without the `known` secrets.
+    """Return `text` without the `known` secrets, and without anything with the form of a key.
 
-    Of a very long text only the beginning is returned.
+    A very long text is cut to its beginning.
     """
     text = text[:_MAX_TEXT]
     for secret in known:

@@ -1,11 +1,11 @@
-"""JSON in which no object has a key twice: readers would not agree on which value counts."""
+"""JSON without duplicate keys: readers would not agree on the value of a duplicate key."""
 
 import json
 from typing import Any, NoReturn
 
 
 class DuplicateKey(ValueError):
-    """An object with two values for one key."""
+    """An object with two values for the same key."""
 
     def __init__(self, key: str) -> None:
         shown = key[:80].encode(errors="backslashreplace").decode()
@@ -14,22 +14,22 @@ class DuplicateKey(ValueError):
 
 
 def read_strict_json(text: str | bytes, *, takes_nan: bool = False) -> Any:
-    """Return the value that is written in JSON.
+    """Return the value of a JSON text.
 
     Raises:
         DuplicateKey: an object has a key twice.
-        ValueError: it is no JSON, nests too deeply, or holds NaN or an infinity without
+        ValueError: the text is not JSON, nests too deeply, or holds NaN or an infinity without
             `takes_nan`.
     """
     return _decode(_READER_OF_NAN if takes_nan else _READER, text)
 
 
 def check_keys(text: str | bytes) -> None:
-    """Check JSON that another parser has read or will read.
+    """Check JSON for another parser, before or after it reads the text.
 
     Raises:
         DuplicateKey: an object has a key twice.
-        ValueError: it is no JSON, or nests too deeply.
+        ValueError: the text is not JSON, or nests too deeply.
     """
     _decode(_CHECKER, text)
 
@@ -51,7 +51,7 @@ def _keep(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 
 def _drop(pairs: list[tuple[str, Any]]) -> None:
-    """As `_keep`, for the check alone: keeps nothing of what it has seen."""
+    """Check pairs like `_keep`, but keep none of them."""
     if len(pairs) > 1 and len(dict(pairs)) < len(pairs):
         raise DuplicateKey(_first_twice(pairs))
 

@@ -1,8 +1,8 @@
-"""What crosses a process boundary, a file for each stage, in the order in which the data flows.
+"""Wire types of all services: a file for each stage, in the order of the data flow.
 
 failure -> task -> generation -> weights -> execution -> session
 -> judgement -> reward -> rollout.
-Every type is frozen and closed: an unknown field is an error at whichever end reads it.
+Every type is frozen and closed: an unknown field is an error for any reader.
 """
 
 from assay_shared.types.execution import (

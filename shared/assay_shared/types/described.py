@@ -1,4 +1,4 @@
-"""Models whose fields' `#:` comments are their descriptions in JSON schemas and OpenAPI pages."""
+"""Models with field descriptions in JSON schemas and OpenAPI pages, taken from `#:` comments."""
 
 import ast
 import inspect
@@ -13,13 +13,13 @@ _MARK = "#:"
 
 
 class Described:
-    """A base of models: their schemas describe each field in the words of its comment."""
+    """A base of models: the schema describes each field in the words of its `#:` comment."""
 
     @classmethod
     def __get_pydantic_json_schema__(
         cls, core_schema: CoreSchema, handler: GetJsonSchemaHandler
     ) -> JsonSchemaValue:
-        """Return the schema, with a description for each field that has a comment."""
+        """Return the schema, with a description for each commented field."""
         schema = handler(core_schema)
         properties = handler.resolve_ref_schema(schema).get("properties", {})
         for name, text in field_comments(cls).items():
@@ -29,7 +29,7 @@ class Described:
 
 
 def field_comments(cls: type) -> dict[str, str]:
-    """Return what stands in `#:` lines above the fields of a class and of its bases."""
+    """Return the text of the `#:` lines above each field of a class and of its bases, by field."""
     found: dict[str, str] = {}
     for one in reversed(cls.__mro__):
         if issubclass(one, Described):
@@ -39,7 +39,7 @@ def field_comments(cls: type) -> dict[str, str]:
 
 @lru_cache
 def _comments_of(module: str) -> dict[str, dict[str, str]]:
-    """Return the comments of all classes of a module; none where its source is not there."""
+    """Return field comments by class of a module; empty if its source is missing."""
     try:
         source = inspect.getsource(sys.modules[module])
     except OSError:
@@ -58,7 +58,7 @@ def _comments_of(module: str) -> dict[str, dict[str, str]]:
 
 
 def _above(lines: list[str], number: int) -> str:
-    """Return the comment above a line, which is counted from 1, as one line of text."""
+    """Return the comment above line `number` (from 1), joined to a single line of text."""
     found: list[str] = []
     at = number - 2
     while at >= 0 and lines[at].strip().startswith(_MARK):

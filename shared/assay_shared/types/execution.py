@@ -1,4 +1,4 @@
-"""Programs and their test cases, and what came of running them."""
+"""Requests to run programs and test cases in the sandbox, and their results."""
 
 import base64
 import binascii
@@ -22,17 +22,17 @@ from assay_shared.types.wire import Wire
 
 
 class Limits(Wire):
-    """What one program may use. CPU time is the program's own; wall time bounds idle waiting."""
+    """Limits of a program. CPU time is the program's own; wall time bounds idle waiting."""
 
     #: Processor time, in seconds.
     cpu_time_s: float = Field(default=5.0, gt=0, le=300)
     #: Time by the clock, in seconds.
     wall_time_s: float = Field(default=15.0, gt=0, le=600)
-    #: Memory of all its processes.
+    #: Memory of all processes of the program together.
     memory_bytes: int = Field(default=512 * 2**20, ge=16 * 2**20, le=64 * 2**30)
-    #: What it may print, to stdout and stderr each.
+    #: Output of the program, to stdout and stderr each.
     output_bytes: int = Field(default=2**20, ge=0, le=64 * 2**20)
-    #: The largest file that it may write.
+    #: The largest file that the program may write.
     file_bytes: int = Field(default=16 * 2**20, ge=0, le=2**30)
     #: Processes and threads at once.
     processes: int = Field(default=64, ge=1, le=4096)
@@ -41,8 +41,8 @@ class Limits(Wire):
 class Status(StrEnum):
     """How a program ended. `sandbox_error` is our fault and never the program's.
 
-    `ungradable`: whether the answer is right cannot be decided without trusting the program, or
-    within the limits of grading. It is not accepted, and it is no fault of the sandbox's.
+    `ungradable`: the grader cannot decide without trusting the program, or within the limits of
+    grading. The answer is not accepted, and the sandbox is not at fault.
     """
 
     ACCEPTED = "accepted"
@@ -83,9 +83,10 @@ def _check_file_name(name: str) -> str:
 
 
 def at_most(number: int) -> BeforeValidator:
-    """Return a check that refuses a longer list or object before its items are looked at.
+    """Return a validator to refuse a list or object of more than `number` items.
 
-    Else each of a million wrong items would become an error.
+    The validator runs before the items are checked. Otherwise each of a million wrong items would
+    become an error.
     """
 
     def check(value: object) -> object:
@@ -97,7 +98,11 @@ def at_most(number: int) -> BeforeValidator:
 
 
 def check_names_together(names: Sequence[str]) -> Sequence[str]:
-    """Refuse names that a slot's socket does not carry in one message."""
+    """Return `names`; refuse more than a slot's socket carries in a single message.
+
+    Raises:
+        ValueError: the names have more than `MAX_NAMES_BYTES` bytes together.
+    """
     if sum(len(name.encode()) for name in names) > MAX_NAMES_BYTES:
         raise ValueError(f"the names may have {MAX_NAMES_BYTES} bytes together")
     return names
@@ -115,23 +120,23 @@ FileName = Annotated[str, AfterValidator(_check_file_name)]
 
 
 def check_fetch_name(name: str) -> str:
-    """Return the name of a file that may be fetched.
+    """Return `name`, the name of a file to fetch.
 
     Raises:
-        ValueError: it leads out of the program's folders.
+        ValueError: the name leads out of the program's folders.
     """
     _check_file_name(name.removeprefix("/tmp/"))
     return name
 
 
-#: A file that a program left: below its folder, or in its /tmp.
+#: A file left by a program: below the program's folder, or in its /tmp.
 FetchName = Annotated[str, AfterValidator(check_fetch_name)]
 
 
 MAX_FILES = 64
 
 
-#: Of all names of files to bring back, together.
+#: Bytes of the names of all files to bring back, together.
 MAX_NAMES_BYTES = 16_384
 
 
@@ -147,19 +152,19 @@ MAX_CASES = 1000
 
 
 class ProgramRequest(Wire):
-    """A program, and what it and its compiler may use."""
+    """A program, with the limits of the program and of its compiler."""
 
     #: The program's text.
     code: str
     #: One of `GET /v1/languages`.
     language: str = "python"
-    #: Which packages a Python program finds; `auto` looks at what it imports.
+    #: The packages that a Python program finds; `auto` decides by the program's imports.
     profile: Literal["auto", "std", "scientific"] = "auto"
-    #: Put beside the program, where it starts.
+    #: Files to put into the program's working directory, by name.
     files: Files = {}
-    #: What the program may use.
+    #: Limits of the program.
     limits: Limits = Limits()
-    #: What its compiler may use.
+    #: Limits of the program's compiler.
     compile_limits: Limits = COMPILE_LIMITS
 
 
@@ -168,67 +173,68 @@ class ExecutionRequest(ProgramRequest):
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"code": "print(6 * 7)"}]})
 
-    #: What the program reads.
+    #: The program's standard input.
     stdin: str = ""
-    #: Files to bring back, by name.
+    #: Names of the files to bring back.
     fetch_files: FetchedNames = ()
 
 
 class Compilation(Wire):
-    """What the compiler said. `cached`: it had said so before."""
+    """The result of a compilation. `cached`: the result is from an earlier request."""
 
     #: Whether there is a program to run.
     succeeded: bool
-    #: What the compiler printed.
+    #: The compiler's output.
     output: str = ""
-    #: How long it took, in seconds.
+    #: Time by the clock, in seconds.
     wall_time_s: float = 0.0
-    #: Whether the compiler was ended because it took longer than `compile_limits` allow.
+    #: Whether the sandbox ended the compiler because it took longer than `compile_limits` allow.
     out_of_time: bool = False
     #: Whether the result is from an earlier request.
     cached: bool = False
 
 
 class ExecutionResult(Wire):
-    """How it ran. `peak_memory_bytes` is null where the host could not tell."""
+    """The run of a program. `peak_memory_bytes` is null if the host could not measure it."""
 
     #: How the program ended.
     status: Status
-    #: What it printed.
+    #: The program's standard output.
     stdout: str = ""
-    #: The bytes themselves, where they are no UTF-8; `stdout` then has replacement characters.
+    #: The bytes of standard output if they are not UTF-8; `stdout` then has replacement characters.
     raw_stdout: FileContent | None = None
-    #: What it printed to standard error.
+    #: The program's standard error.
     stderr: str = ""
-    #: Null where a signal or a limit ended it.
+    #: Null if a signal or a limit ended the program.
     exit_code: int | None = None
-    #: Processor time that it took, in seconds.
+    #: Processor time of the program, in seconds.
     cpu_time_s: float = 0.0
     #: Time by the clock, in seconds.
     wall_time_s: float = 0.0
-    #: In which it neither computed nor waited for a core, to 0.1 s: it slept, or waited for others.
+    #: Seconds, to 0.1 s, in which the program neither computed nor waited for a core: it slept or
+    #: waited for others.
     idle_time_s: float = 0.0
-    #: The most memory at one time; null where the host could not tell.
+    #: The most memory at one time; null if the host could not measure it.
     peak_memory_bytes: int | None = None
     #: For people: what the status means here.
     message: str = ""
     #: Null for languages that have no compiler.
     compilation: Compilation | None = None
-    #: What was fetched, and why the rest could not be.
+    #: The fetched files, by name.
     files: dict[str, FileContent] = {}
-    #: Files that were asked for and are not there, each with the reason.
+    #: Requested files that could not be fetched: the reason, by name.
     refused_files: dict[str, str] = {}
-    #: What stood between the program and the host.
+    #: The isolation between the program and the host.
     isolation: str
 
 
 class Checker(Wire):
-    """A program that decides whether what another printed is right: sent as `code`, or `named`.
+    """A program to decide if another program's output is right: sent as `code`, or `named`.
 
-    It is run as `checker input output answer`, three files, after the program has ended and where
-    it never was. Exit code 0 says right, 1 or 2 wrong. One in Python that raises says wrong if it
-    accepts the expected output. A checker that ends otherwise decides nothing: the case is
-    ungradable.
+    The sandbox runs it as `checker input output answer`, with three files, after the program has
+    ended and out of the program's reach. Exit code 0 means right, 1 or 2 wrong. If a Python checker
+    raises, the output is wrong, provided the checker accepts the expected output. Any other ending
+    decides nothing: the case is ungradable.
     """
 
     #: The program's text; or give `named`.
@@ -237,7 +243,7 @@ class Checker(Wire):
     named: str | None = Field(default=None, max_length=100)
     #: The language of `code`.
     language: str = "python"
-    #: What the checker may use.
+    #: Limits of the checker.
     limits: Limits = Limits()
 
     @model_validator(mode="after")
@@ -248,7 +254,7 @@ class Checker(Wire):
 
 
 class TestRequest(ProgramRequest):
-    """One program, many cases. All cases must be of one kind."""
+    """A program and its test cases. All cases must be of the same kind."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -271,10 +277,10 @@ class TestRequest(ProgramRequest):
     cases: Annotated[tuple[TestCase, ...], at_most(MAX_CASES)] = Field(min_length=1)
     #: Whether cases after a failed one are left out.
     stop_on_first_failure: bool = False
-    #: Whether test code that only the program's own process can decide may be graded there. Where
-    #: it may not, such cases are ungradable.
+    #: Whether the sandbox may grade test code in the program's own process if nothing else can
+    #: decide it. If false, such cases are ungradable.
     hackable: bool = True
-    #: Judges stdin cases in place of their `compare`.
+    #: Decides stdin cases in place of their `compare`.
     checker: Checker | None = None
 
     @model_validator(mode="after")
@@ -288,10 +294,10 @@ class TestRequest(ProgramRequest):
 
 
 class CaseResult(Wire):
-    """One case. Its status is null if it did not run because an earlier one failed.
+    """The result of a case. Its status is null if the case did not run after an earlier failure.
 
-    Call and assert cases share a process: their `peak_memory_bytes` is that of the process until
-    its end.
+    Call and assert cases share a process: their `peak_memory_bytes` is the peak of the process
+    until its end.
     """
 
     #: How the case ended; null if it did not run.
@@ -302,14 +308,14 @@ class CaseResult(Wire):
     wall_time_s: float = 0.0
     #: Processor time, in seconds.
     cpu_time_s: float = 0.0
-    #: The most memory at one time; null where it is not known.
+    #: The most memory at one time; null if unknown.
     peak_memory_bytes: int | None = None
 
 
 class Grading(StrEnum):
-    """Where answers were compared: outside the program's process, or inside it (forgeable).
+    """The place of comparing answers: outside the program's process, or inside it (forgeable).
 
-    `in_process` if one case had to be run in the program's process, which `hackable` allows.
+    `in_process` if any case had to run in the program's process, as `hackable` allows.
     """
 
     OUTSIDE = "outside"
@@ -317,11 +323,11 @@ class Grading(StrEnum):
 
 
 class TestReport(Wire):
-    """`status` is accepted if all cases are, else that of the first that is not."""
+    """Results of all cases. `status` is accepted, or the status of the first case not accepted."""
 
     __test__: ClassVar[bool] = False
 
-    #: Accepted if all cases are, else that of the first that is not.
+    #: Accepted if all cases are accepted, else the status of the first case not accepted.
     status: Status
     #: One result for each case, in order.
     cases: tuple[CaseResult, ...]
@@ -329,7 +335,7 @@ class TestReport(Wire):
     grading: Grading
     #: Null for languages that have no compiler.
     compilation: Compilation | None = None
-    #: What stood between the program and the host.
+    #: The isolation between the program and the host.
     isolation: str
 
     @property

@@ -1,4 +1,4 @@
-"""A failure as it is stored and sent: whose fault, and whether a retry helps."""
+"""Failures as they are stored and sent: the party at fault, and if a retry may help."""
 
 from enum import StrEnum
 
@@ -8,9 +8,9 @@ from assay_shared.types.wire import ShownText, Wire
 
 
 class FailureClass(StrEnum):
-    """Whose fault. `policy` marks the answer's own fault, which is a score and never a failure.
+    """The party at fault. `policy` is the answer's own fault: a score, never a failure.
 
-    `caller`: a request, task or option that cannot be used.
+    `caller`: an unusable request, task or option.
     """
 
     POLICY = "policy"
@@ -24,7 +24,10 @@ class FailureClass(StrEnum):
 
 
 class Failure(Wire):
-    """Why a sample has no score. It leaves the loss and the group statistics, and is counted."""
+    """The reason for a sample without a score.
+
+    The sample is left out of the loss and of the group statistics, and is counted.
+    """
 
     #: Whose fault it is.
     failure_class: FailureClass
@@ -34,7 +37,7 @@ class Failure(Wire):
     message: ShownText
     #: Whether the same request may succeed later.
     retryable: bool
-    #: How often it was tried.
+    #: Number of attempts.
     attempts: int = Field(default=1, ge=0)
 
     @model_validator(mode="after")

@@ -1,4 +1,4 @@
-"""What the policy generates: requests, completions and their versions."""
+"""Requests to generate with the policy, and the completions with their policy versions."""
 
 from enum import StrEnum
 from typing import Annotated
@@ -13,16 +13,16 @@ MAX_MESSAGES = 4096
 
 
 class PolicyVersion(Wire):
-    """Which weights: a counter that only grows, and the SHA-256 of the weight files."""
+    """The identity of weights: an ever-growing counter, and the SHA-256 of the weight files."""
 
     version: int = Field(ge=0)
     digest: str
 
 
 class Structure(Wire):
-    """What a completion is held to while it is drawn: exactly one of these.
+    """The required form of a completion while it is sampled: exactly one field is set.
 
-    Log-probabilities are then those among the tokens that were allowed.
+    Log-probabilities are then relative to the allowed tokens only.
     """
 
     json_schema: dict[str, JsonValue] | None = None
@@ -43,9 +43,9 @@ class Structure(Wire):
 
 
 class SamplingParams(Wire):
-    """How to sample. Temperature 0 is greedy. `seed` makes each of the `n` samples repeatable.
+    """Sampling options. Temperature 0 is greedy. `seed` makes each of the `n` samples repeatable.
 
-    Log-probabilities are those of the softmax at the temperature (at 1 where it is 0): after
+    Log-probabilities are taken from the softmax at the temperature (at 1 for temperature 0): after
     `structure`, `min_tokens`, `logit_bias` and the penalties, before `min_p`, `top_k` and `top_p`.
     """
 
@@ -53,17 +53,17 @@ class SamplingParams(Wire):
     max_tokens: int = Field(default=256, ge=1)
     temperature: float = Field(default=1.0, ge=0.0, le=10.0)
     top_p: float = Field(default=1.0, gt=0.0, le=1.0)
-    #: The most probable tokens that may be drawn; 0: all.
+    #: Sample among this number of most probable tokens; 0: among all.
     top_k: int = Field(default=0, ge=0)
-    #: The least probability of a token that may be drawn, as a share of the greatest one.
+    #: The least probability of a token to sample, as a share of the greatest probability.
     min_p: float = Field(default=0.0, ge=0.0, le=1.0)
     #: Divides positive logits of tokens in the prompt or the completion, multiplies negative ones.
     repetition_penalty: float = Field(default=1.0, ge=0.01, le=10.0)
-    #: Is subtracted from the logits of tokens that the completion has.
+    #: Subtracted from the logits of tokens that the completion has.
     presence_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
-    #: Is subtracted for each time that the completion has the token.
+    #: Subtracted from a token's logit for each time that the completion has the token.
     frequency_penalty: float = Field(default=0.0, ge=-2.0, le=2.0)
-    #: Is added to the logits of these token ids.
+    #: Added to the logits of these token ids.
     logit_bias: dict[int, Annotated[float, Field(ge=-100.0, le=100.0)]] = Field(
         default={}, max_length=1024
     )
@@ -72,10 +72,10 @@ class SamplingParams(Wire):
     stop_token_ids: tuple[int, ...] = Field(default=(), max_length=64)
     #: Do not stop at the model's own end tokens.
     ignore_eos: bool = False
-    #: So many tokens come before an end token, a stop token or a stop string counts.
+    #: Tokens to sample before an end token, a stop token or a stop string counts.
     min_tokens: int = Field(default=0, ge=0)
     seed: int | None = None
-    #: Of each token that is drawn, the log-probabilities of so many most probable ones as well.
+    #: For each sampled token, return the log-probabilities of this number of most probable tokens.
     top_logprobs: int = Field(default=0, ge=0, le=20)
     structure: Structure | None = None
 
@@ -93,22 +93,22 @@ class SamplingParams(Wire):
         return self
 
     def ends(self, end_ids: frozenset[int]) -> frozenset[int]:
-        """Return the token ids that end a sample of a model whose own end tokens are `end_ids`."""
+        """Return the token ids to end a sample; `end_ids` are the model's own end tokens."""
         return frozenset(self.stop_token_ids) | (frozenset() if self.ignore_eos else end_ids)
 
     @property
     def counts_its_tokens(self) -> bool:
-        """Whether what is drawn next depends on which tokens of the context were drawn before."""
+        """True if the next token depends on which context tokens the policy sampled."""
         return bool(
             self.presence_penalty or self.frequency_penalty or self.structure or self.min_tokens
         )
 
 
 class GenerateRequest(Wire):
-    """Exactly one of `token_ids`, `prompt` (tokenised as it stands), `messages` (templated).
+    """A request with one of `token_ids`, `prompt` (tokenised as it is), `messages` (templated).
 
-    `then` are further turns after `token_ids`, whose last id ends a turn of the assistant: they
-    are templated and tokenised by themselves, so that no id that was sampled ever changes.
+    `then` are further turns after `token_ids`; the last id of `token_ids` ends a turn of the
+    assistant. Inference templates and tokenises `then` separately, so a sampled id never changes.
     """
 
     token_ids: tuple[int, ...] | None = None
@@ -130,7 +130,7 @@ class GenerateRequest(Wire):
 
 
 class Priority(StrEnum):
-    """What a generation is for; inference serves them in this order unless it is told another."""
+    """The purpose of a generation; inference serves purposes in this order unless told another."""
 
     EVALUATION = "evaluation"
     INTERACTIVE = "interactive"
@@ -138,26 +138,26 @@ class Priority(StrEnum):
 
 
 class FinishReason(StrEnum):
-    """Why a completion ended: its own end (or a stop string), or the token limit."""
+    """The reason for a completion's end: its own end (or a stop string), or the token limit."""
 
     STOP = "stop"
     LENGTH = "length"
 
 
 class Turn(Wire):
-    """One reply of a policy within an episode: the ids from `start` up to `end` are its own."""
+    """A reply of the policy within an episode: it has the ids from `start` up to `end`."""
 
     start: int = Field(ge=0)
     end: int = Field(ge=0)
     text: str
-    #: What the environment answered; empty after the last turn.
+    #: The environment's answer; empty after the last turn.
     observation: str = ""
-    #: The oldest that drew any of it.
+    #: The oldest version that sampled any of the reply's tokens.
     policy: PolicyVersion
 
 
 class VersionSpan(Wire):
-    """So many tokens in a row that one version drew."""
+    """A span of `num_tokens` tokens, all sampled by the same version."""
 
     policy: PolicyVersion
     num_tokens: int = Field(gt=0)
@@ -168,15 +168,16 @@ TopLogprobs = tuple[tuple[int, float], ...]
 
 
 class Completion(Wire):
-    """One sampled answer, or all that followed the first prompt of an episode.
+    """A sampled answer, or everything after the first prompt of an episode.
 
     `logprobs[t]` is the natural-log probability of `token_ids[t]` under the sampling
-    distribution's temperature, before top-p. The ending token, where there is one, is the last id.
-    Of an episode, `text` and `finish_reason` are the last turn's, `policy` is the oldest of its
-    turns, and ids outside of `turns` are observations, whose `logprobs` are 0.
+    distribution's temperature, before top-p. The ending token, if any, is the last id. For an
+    episode, `text` and `finish_reason` are the last turn's, `policy` is the oldest of its turns,
+    and ids outside of `turns` are observations with `logprobs` of 0.
 
-    Where new weights took over on the way, `versions` says in order who drew how many of the
-    tokens, each of whose `logprobs` is its own version's; `policy` is then the newest of them.
+    If new weights took over during sampling, `versions` lists in order the number of tokens that
+    each version sampled. Each log-probability is then its own version's, and `policy` is the newest
+    version.
     """
 
     token_ids: tuple[int, ...]
@@ -185,9 +186,9 @@ class Completion(Wire):
     finish_reason: FinishReason
     policy: PolicyVersion
     turns: tuple[Turn, ...] = ()
-    #: Empty where `policy` drew every token.
+    #: Empty if `policy` sampled every token.
     versions: tuple[VersionSpan, ...] = ()
-    #: Of each token, the most probable ones with their log-probabilities, where they are asked for.
+    #: For each token, the most probable tokens with their log-probabilities, if requested.
     top_logprobs: tuple[TopLogprobs, ...] = ()
 
     @model_validator(mode="after")
@@ -198,12 +199,12 @@ class Completion(Wire):
 
     @property
     def policies(self) -> tuple[PolicyVersion, ...]:
-        """All that drew any of the tokens, oldest first."""
+        """All versions that sampled any of the tokens, oldest first."""
         return tuple(span.policy for span in self.versions) or (self.policy,)
 
     @property
     def sampled_mask(self) -> tuple[bool, ...]:
-        """Of each id, whether the policy sampled it: only those may enter a loss."""
+        """For each id, True if the policy sampled it: only sampled ids may enter a loss."""
         if not self.turns:
             return (True,) * len(self.token_ids)
         return tuple(
@@ -213,24 +214,24 @@ class Completion(Wire):
 
 
 class GenerateResponse(Wire):
-    """The ids that were really sent to the model, and the samples drawn from them."""
+    """The prompt ids sent to the model, and the samples of the model."""
 
     prompt_token_ids: tuple[int, ...]
     completions: tuple[Completion, ...]
 
 
 class LogprobsRequest(Wire):
-    """Token ids to be read, and how many of the most probable ones are wanted at each place."""
+    """Token ids to read, and the number of most probable tokens to return for each position."""
 
     token_ids: tuple[int, ...] = Field(min_length=1)
     top_logprobs: int = Field(default=0, ge=0, le=20)
 
 
 class PromptLogprobs(Wire):
-    """What the policy gives each of the ids that it read, at temperature 1.
+    """The policy's log-probabilities of a sequence of token ids, at temperature 1.
 
-    `logprobs[t]` is the natural-log probability of `token_ids[t]` after those before it: None of
-    the first. `top_logprobs` is empty where none were asked for, and its first entry always is.
+    `logprobs[t]` is the natural-log probability of `token_ids[t]` after the ids before it: None for
+    the first. `top_logprobs` is empty if not requested, and its first entry is always empty.
     """
 
     token_ids: tuple[int, ...]
@@ -240,7 +241,7 @@ class PromptLogprobs(Wire):
 
 
 class GeneratedText(Wire):
-    """A line of a streamed answer: what was added to the sample at `index`."""
+    """A line of a streamed answer: the text added to the sample at `index`."""
 
     index: int
     text: str

@@ -1,4 +1,4 @@
-"""What a judge is asked, and its verdicts."""
+"""Requests to a judge, and its verdicts."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -11,7 +11,7 @@ from assay_shared.types.wire import Wire, check_utf8
 
 
 class Label(StrEnum):
-    """A judge's finding; UNSURE is a finding too, and not a failure to judge."""
+    """A judge's finding. UNSURE is a finding too, not a failure to judge."""
 
     CORRECT = "CORRECT"
     INCORRECT = "INCORRECT"
@@ -19,11 +19,11 @@ class Label(StrEnum):
 
 
 class JudgeForm(StrEnum):
-    """What is asked of a judge.
+    """The kind of question for a judge.
 
-    `binary`: whether each answer is right. `graded`: a grade on each criterion. `pairwise`: which
-    of two answers is better, asked in both orders. `best_of`: which of several is best, asked in
-    rotated orders.
+    `binary`: is each answer right? `graded`: a grade on each criterion. `pairwise`: the better of
+    two answers, asked in both orders. `best_of`: the best of several answers, asked in rotated
+    orders.
     """
 
     BINARY = "binary"
@@ -33,17 +33,17 @@ class JudgeForm(StrEnum):
 
 
 class Criterion(Wire):
-    """One thing to grade, on a scale from `low` to `high` in whole steps."""
+    """A criterion to grade on, with a scale from `low` to `high` in whole steps."""
 
-    #: What its grade is called.
+    #: The name of the grade.
     name: str = Field(pattern=r"^[A-Za-z][A-Za-z0-9_]{0,39}$")
-    #: What the judge is told about it.
+    #: The description that the judge reads.
     description: str = Field(max_length=4000)
     #: The lowest grade.
     low: int = Field(default=1, ge=-1000, le=1000)
     #: The highest grade.
     high: int = Field(default=5, ge=-1000, le=1000)
-    #: How much it counts beside the others.
+    #: The weight of this criterion among all criteria.
     weight: float = Field(default=1.0, ge=0.001, le=1000, allow_inf_nan=False)
 
     @model_validator(mode="after")
@@ -60,12 +60,12 @@ def _distinct(criteria: tuple[Criterion, ...]) -> tuple[Criterion, ...]:
 Criteria = Annotated[tuple[Criterion, ...], Field(max_length=16), AfterValidator(_distinct)]
 
 
-#: A prompt is made of it, which is sent in UTF-8.
+#: Part of a prompt; prompts are sent in UTF-8.
 JudgedText = Annotated[str, AfterValidator(check_utf8)]
 
 
 class JudgeRequest(Wire):
-    """A group of answers to one question. One judge decides them all, or none is decided."""
+    """A group of answers to the same question. A single judge decides all of them, or none."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -85,21 +85,21 @@ class JudgeRequest(Wire):
         }
     )
 
-    #: What was asked.
+    #: The question that was asked.
     question: JudgedText
-    #: One judgement is given for each, in order.
+    #: The answers to judge; each gets one judgement, in order.
     answers: tuple[JudgedText, ...] = Field(min_length=1, max_length=256)
     #: A right answer; without one the judge knows only the question.
     reference: JudgedText | None = None
-    #: What is asked of the judge.
+    #: The kind of question for the judge.
     form: JudgeForm = JudgeForm.BINARY
-    #: What is graded, where the form is `graded`.
+    #: The criteria to grade on if the form is `graded`.
     criteria: Criteria = ()
-    #: A prompt of the operator's in place of the form's own, by name.
+    #: The name of an operator's prompt to use in place of the form's own.
     template: str | None = None
-    #: What the question is about; a judge may be allowed for some domains only.
+    #: The subject of the question; a judge may be allowed for some domains only.
     domain: str = ""
-    #: Whom the cost is charged to, beside the caller.
+    #: The run to charge the cost to, as well as the caller.
     run: str = ""
 
     @model_validator(mode="after")
@@ -114,35 +114,35 @@ class JudgeRequest(Wire):
 
 
 class Verdict(Wire):
-    """A finding, and who made it. `template` is the hash of the prompt that was used."""
+    """A finding, with the judge that made it. `template` is the hash of the used prompt."""
 
-    #: Says that there is a verdict.
+    #: Marks a verdict.
     status: Literal["judged"] = "judged"
-    #: Of the form `binary`.
+    #: For the form `binary` only.
     label: Label | None = None
     #: In [0, 1]. Graded: the weighted mean of the grades on their scales. Pairwise: 1 for the
     #: better answer, 0.5 for both of a tie. Best-of: the share of orders in which it was the best.
     score: float | None = Field(default=None, ge=0, le=1)
-    #: Pairwise and best-of: the index of the answer that was chosen in each order; null for a tie.
+    #: Pairwise and best-of: the index of the chosen answer in each order; null for a tie.
     choices: tuple[int | None, ...] = ()
-    #: By criterion, on its own scale.
+    #: The grade of each criterion, on the criterion's own scale.
     grades: dict[str, int] = {}
     #: The judge's own words.
     reason: str = ""
     #: The provider or the check that decided.
     judge: str
-    #: The hash of the prompt that was used; null where there was none.
+    #: The hash of the used prompt; null if no prompt was used.
     template: str | None = None
-    #: Replies that were counted; more than one where the first was in doubt.
+    #: Number of counted replies; more than one if the first was in doubt.
     num_votes: int = 1
 
 
 class Abstention(Wire):
     """No verdict: every judge of the chain failed."""
 
-    #: Says that there is no verdict.
+    #: Marks a missing verdict.
     status: Literal["failed"] = "failed"
-    #: Why not.
+    #: Why there is no verdict.
     failure: Failure
 
 
@@ -150,13 +150,13 @@ Judgement = Annotated[Verdict | Abstention, Field(discriminator="status")]
 
 
 class Cost(Wire):
-    """What was used up; only what can be counted. `money` is in the unit of the judge's prices."""
+    """Countable resources used by a request. `money` is in the unit of the judge's prices."""
 
     #: Processor time in the sandbox, in seconds.
     sandbox_cpu_s: float = 0.0
     #: Tokens of all prompts and replies.
     judge_tokens: int = 0
-    #: Of `judge_tokens`, those of requests whose provider did not say how many it took.
+    #: The part of `judge_tokens` that is estimated, as the provider reported no number.
     estimated_tokens: int = 0
     #: In the unit of the judge's prices.
     money: float = 0.0
@@ -171,12 +171,12 @@ class Cost(Wire):
 
 
 class JudgeResponse(Wire):
-    """One judgement per answer, in order; all verdicts name the same judge.
+    """Judgements of the answers, in order; all verdicts name the same judge.
 
-    `cost` is what this request cost, all its failed attempts included.
+    `cost` is the cost of this request, all its failed attempts included.
     """
 
     #: One for each answer, in order.
     judgements: tuple[Judgement, ...]
-    #: Of this request, all its failed attempts included.
+    #: The cost of this request, all its failed attempts included.
     cost: Cost = Cost()

@@ -1,4 +1,4 @@
-"""Answers and their rewards."""
+"""Requests to score answers, their rewards, and the steps of an environment."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -13,37 +13,37 @@ from assay_shared.types.wire import ShownText, Wire
 
 
 class RewardComponent(Wire):
-    """One term: `value` as measured, in the component's range, and the weight it enters with."""
+    """A term of a reward: `value` as measured, in the component's range, and its weight."""
 
-    #: What the rubric calls it.
+    #: The component's name in the rubric.
     name: str
-    #: As measured, within the component's range.
+    #: The value as measured, within the component's range.
     value: FiniteFloat
-    #: The weight it enters with; 0 for a gate.
+    #: The component's weight in the reward; 0 for a gate.
     weight: FiniteFloat
     #: For people: what was found.
     detail: ShownText = ""
 
 
 class Scored(Wire):
-    """A measurement: what the rubric makes of its components."""
+    """A measured reward: the rubric's combination of its components."""
 
-    #: Says that there is a reward.
+    #: Marks a measured reward.
     status: Literal["scored"] = "scored"
-    #: What the rubric makes of its components.
+    #: The reward: the rubric's combination of its components.
     value: FiniteFloat
-    #: What became of the answer, in the sandbox's words; accepted means right.
+    #: The outcome of the answer, as a sandbox status; accepted means right.
     outcome: Status
-    #: What was measured, gates first.
+    #: The measured components, gates first.
     components: tuple[RewardComponent, ...]
 
 
 class Unscored(Wire):
-    """No measurement was possible. Never to be read as zero."""
+    """A missing reward: no measurement was possible. Never to be read as zero."""
 
-    #: Says that there is no reward; never to be read as 0.
+    #: Marks a missing reward; never to be read as 0.
     status: Literal["failed"] = "failed"
-    #: Why not.
+    #: Why there is no reward.
     failure: Failure
 
 
@@ -55,9 +55,9 @@ Answer = str | Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
 
 
 class ScoreRequest(Wire):
-    """Score the answers to one task. `rubric` defaults to the task's own.
+    """A request to score the answers to a task. `rubric` defaults to the task's own.
 
-    The same `key` gets the same rewards, if the first time none failed.
+    The same `key` gets the same rewards, if none failed the first time.
     """
 
     model_config = ConfigDict(
@@ -78,19 +78,19 @@ class ScoreRequest(Wire):
         }
     )
 
-    #: What was asked, and what answers are compared with.
+    #: The task, with the reference or tests for its answers.
     task: Task
-    #: One reward is given for each, in order.
+    #: The answers to score; each gets one reward, in order.
     answers: tuple[Answer, ...] = Field(min_length=1, max_length=256)
     #: The rubric by name; the task's own if not set.
     rubric: str | None = None
     #: The same key gets the same rewards, measured once.
     key: str | None = Field(default=None, min_length=1, max_length=512)
-    #: Whom costs are charged to, beside the caller.
+    #: The run to charge costs to, as well as the caller.
     run: str = ""
-    #: The tokens of each answer that the policy sampled, for rubrics that need lengths.
+    #: Number of sampled tokens of each answer, for rubrics that need lengths.
     num_tokens: tuple[NonNegativeInt, ...] = ()
-    #: Whether each answer was cut off at its token limit, where that is known.
+    #: Whether each answer was cut off at its token limit, if known.
     truncated: tuple[bool, ...] = ()
 
     @model_validator(mode="after")
@@ -102,7 +102,7 @@ class ScoreRequest(Wire):
 
 
 class Normalisation(StrEnum):
-    """How a trainer makes advantages of a rubric's rewards.
+    """The way from a rubric's rewards to the trainer's advantages.
 
     `group`: minus the group's mean, over its deviation. `batch`: over the batch's deviation.
     `none`: minus the mean alone. `components`: each component within its group, then their
@@ -116,34 +116,34 @@ class Normalisation(StrEnum):
 
 
 class ComponentReport(Wire):
-    """What it took to measure a component for a whole group.
+    """Time and cost of measuring a component for a whole group.
 
-    What several components share is charged to the first of them.
+    A cost shared by several components is charged to the first of them.
     """
 
-    #: What the rubric calls it.
+    #: The component's name in the rubric.
     name: str
-    #: From its first to its last measurement, in seconds.
+    #: Seconds from its first to its last measurement.
     time_s: float
-    #: What it used up.
+    #: The cost of its measurements.
     cost: Cost = Cost()
 
 
 class ScoreResponse(Wire):
-    """One reward per answer, in order; `scorer` names the rubric and its hash."""
+    """Rewards of the answers, in order; `scorer` names the rubric and its hash."""
 
     #: One for each answer, in order.
     rewards: tuple[Reward, ...]
     #: The rubric's name and the hash of all that it computes.
     scorer: str
-    #: What a trainer makes of the rewards.
+    #: How a trainer turns the rewards into advantages.
     normalise: Normalisation = Normalisation.GROUP
-    #: What each component took.
+    #: Time and cost of each component.
     components: tuple[ComponentReport, ...] = ()
 
 
 class ScoreBatch(Wire):
-    """Several groups at once."""
+    """A request to score several groups at once."""
 
     model_config = ConfigDict(
         json_schema_extra={
@@ -162,14 +162,14 @@ class ScoreBatch(Wire):
 
 
 class GroupFailed(Wire):
-    """A group of a batch that could not be scored at all."""
+    """A group of a batch without any score."""
 
     #: Why the group could not be scored at all.
     failure: Failure
 
 
 class ScoreBatchResponse(Wire):
-    """One per request, in order."""
+    """Responses to the requests of a batch, in order."""
 
     #: One for each request, in order.
     responses: tuple[ScoreResponse | GroupFailed, ...]
@@ -187,15 +187,15 @@ class PartialReward(Wire):
 class RubricInfo(Wire):
     """A rubric as the reward service loaded it; `shares` sum to 1."""
 
-    #: By which requests name it.
+    #: The rubric's name, for requests.
     name: str
     #: Its name and the hash of all that it computes.
     scorer: str
     #: One line for people.
     description: str
-    #: What a trainer makes of its rewards.
+    #: How a trainer turns its rewards into advantages.
     normalise: Normalisation = Normalisation.GROUP
-    #: The lowest and the highest reward it can give.
+    #: The lowest reward that it can give.
     lowest: float = 0.0
     #: The highest reward that it can give.
     highest: float = 1.0
@@ -204,27 +204,27 @@ class RubricInfo(Wire):
 
 
 class EnvironmentInfo(Wire):
-    """An environment that tasks can be played in."""
+    """An environment for tasks of several turns."""
 
-    #: By which tasks name it.
+    #: The environment's name, for tasks.
     name: str
     #: One line for people.
     description: str
 
 
 class StepRequest(Wire):
-    """All that a policy has said in an episode so far, oldest first; nothing asks for the start."""
+    """All turns of the policy in an episode so far; no turns request the first observation."""
 
-    #: The task that is played.
+    #: The episode's task.
     task: Task
-    #: All that the policy has said, oldest first.
+    #: All turns of the policy so far, oldest first.
     turns: tuple[str, ...] = Field(default=(), max_length=64)
 
 
 class StepResponse(Wire):
-    """What the policy reads next. `parts` are the reward parts of the last turn by name."""
+    """The next observation for the policy. `parts` are the last turn's reward parts by name."""
 
-    #: What the policy reads next.
+    #: The text that the policy reads next.
     observation: str
     #: Whether the episode is over.
     done: bool

@@ -1,4 +1,4 @@
-"""Groups of answers to one task, on their way through the queue."""
+"""Groups of answers to a task, as the queue carries them."""
 
 from assay_shared.types.failure import Failure
 from assay_shared.types.generation import Completion, Priority, SamplingParams
@@ -8,7 +8,7 @@ from assay_shared.types.wire import Wire
 
 
 class Group(Wire):
-    """All completions of one task, as inference returned them."""
+    """All completions of a task, as inference returned them."""
 
     key: str
     task: Task
@@ -17,7 +17,7 @@ class Group(Wire):
 
 
 class GroupRequest(Wire):
-    """A unit of rollout work. `key` says what it is: the same key is never counted twice."""
+    """A unit of rollout work. `key` identifies it: the same key is never counted twice."""
 
     key: str
     run: str
@@ -27,7 +27,7 @@ class GroupRequest(Wire):
 
 
 class ScoredGroup(Wire):
-    """What a rollout worker stores once per key: a group with its rewards, or why there is none."""
+    """A group with its rewards, or with its failure; a rollout worker stores it once per key."""
 
     group: Group
     rewards: tuple[Reward, ...] = ()

@@ -1,4 +1,4 @@
-"""Interpreters that stay between requests, and what their cells come to."""
+"""Sessions (Python interpreters kept between requests), their cells and the cells' results."""
 
 from typing import Literal
 
@@ -9,30 +9,30 @@ from assay_shared.types.wire import Wire
 
 
 class SessionRequest(Wire):
-    """A Python interpreter that keeps its names from cell to cell. `limits` are each cell's."""
+    """A request for an interpreter with names kept from cell to cell. `limits` are each cell's."""
 
     model_config = ConfigDict(json_schema_extra={"examples": [{"profile": "std"}]})
 
-    #: Which packages it finds.
+    #: The packages that the session finds.
     profile: Literal["std", "scientific"] = "std"
-    #: Put where it starts, by name, in base64.
+    #: Files to put into the session's working directory, by name, in base64.
     files: Files = {}
-    #: What each cell may use.
+    #: Limits of each cell.
     limits: Limits = Limits()
 
 
 class Session(Wire):
-    """A session that lives; unused, it ends in `ends_in_s`."""
+    """A live session; unused, it ends in `ends_in_s`."""
 
-    #: What requests name it by.
+    #: The session's id, for requests.
     id: str
-    #: Which packages it finds.
+    #: The packages that the session finds.
     profile: str
-    #: What each cell may use.
+    #: Limits of each cell.
     limits: Limits
-    #: Seconds until it ends unused.
+    #: Seconds until the session ends if unused.
     ends_in_s: float
-    #: What stands between it and the host.
+    #: The isolation between the session and the host.
     isolation: str
 
 
@@ -44,16 +44,16 @@ class Cell(Wire):
 
 
 class CellResult(Wire):
-    """How a cell ran. `result` is the value of its last expression, as `repr` shows it.
+    """The run of a cell. `result` is the value of its last expression, as `repr` shows it.
 
-    `ended`: the session is gone with all its names, and files.
+    `ended`: the session is gone, with all its names and files.
     """
 
     #: How the cell ended.
     status: Status
-    #: What it printed.
+    #: The cell's standard output.
     stdout: str = ""
-    #: What it printed to standard error, tracebacks included.
+    #: The cell's standard error, tracebacks included.
     stderr: str = ""
     #: The value of its last expression; null if there is none.
     result: str | None = None

@@ -1,4 +1,4 @@
-"""What the policy is asked, and how its answer is checked."""
+"""Tasks: the prompt for the policy, and the tests or reference to check its answer."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -9,7 +9,7 @@ from assay_shared.types.wire import Utf8Text, Wire
 
 
 class Role(StrEnum):
-    """What a task may be used for; opening a `test` task for training is an error."""
+    """The permitted use of a task; opening a `test` task for training is an error."""
 
     TRAIN = "train"
     VALIDATION = "validation"
@@ -17,14 +17,14 @@ class Role(StrEnum):
 
 
 class Comparison(StrEnum):
-    """How printed and expected text are compared.
+    """The way to compare printed and expected text.
 
-    `lines`: trailing whitespace of lines and trailing empty lines do not count. `tokens`: only what
-    whitespace separates does. `unordered`: lines in any order. `numbers`: tokens, of which numbers
-    may differ by `tolerance`, absolutely or relatively to what is expected. `loose`: lines without
-    regard to case and the whitespace around them; one that is a number may differ by less than
-    `tolerance` times what is expected. Numbers are decimal, in ASCII digits; an infinity is close
-    to itself only, and NaN to NaN.
+    `lines`: trailing whitespace of lines and trailing empty lines do not count. `tokens`: only the
+    tokens between whitespace count. `unordered`: lines in any order. `numbers`: tokens; numbers may
+    differ by `tolerance`, absolutely or relatively to the expected number. `loose`: lines without
+    regard to case and the whitespace around them; a line with a number may differ by less than
+    `tolerance` times the expected number. Numbers are decimal, in ASCII digits; an infinity is
+    close to itself only, and NaN to NaN.
     """
 
     EXACT = "exact"
@@ -36,13 +36,13 @@ class Comparison(StrEnum):
 
 
 class StdinCase(Wire):
-    """Run the program on `stdin`; it passes if what it prints is `expected_stdout`."""
+    """Run the program on `stdin`; it passes if its output is `expected_stdout`."""
 
-    #: Says that this case is a program's input and output.
+    #: Marks a case of a program's input and output.
     kind: Literal["stdin"] = "stdin"
-    #: What the program reads.
+    #: The program's standard input.
     stdin: str
-    #: What it should print.
+    #: The expected output of the program.
     expected_stdout: Utf8Text
     #: How printed and expected text are compared.
     compare: Comparison = Comparison.LINES
@@ -51,32 +51,32 @@ class StdinCase(Wire):
 
 
 class CallCase(Wire):
-    """Call `function(*args)`; it passes if the value returned equals `expected`.
+    """Call `function(*args)`; it passes if the returned value equals `expected`.
 
-    A returned tuple, or array of numpy's, equals the JSON list of its items. `expected` never
-    enters the program's process.
+    A returned tuple or numpy array equals the JSON list of its items. `expected` never enters the
+    program's process.
     """
 
-    #: Says that this case is a call.
+    #: Marks a call of a function.
     kind: Literal["call"] = "call"
     #: The name of the program's function.
     function: str
-    #: Its arguments, as JSON.
+    #: Arguments of the call, as JSON.
     args: tuple[JsonValue, ...]
-    #: The value that it should return, as JSON.
+    #: The value that the function should return, as JSON.
     expected: JsonValue
 
 
 class AssertCase(Wire):
     """Test code to run after the program; it passes if nothing is raised.
 
-    It runs in a process of its own, where the program's names stand for what the program's process
-    has; see `Grading`.
+    The test code runs in its own process. There, the program's names stand for the objects in the
+    program's process; see `Grading`.
     """
 
-    #: Says that this case is test code.
+    #: Marks test code.
     kind: Literal["assert"] = "assert"
-    #: Python code, which raises where the program is wrong.
+    #: Python code to raise an error if the program is wrong.
     code: str
 
 
@@ -84,59 +84,59 @@ TestCase = Annotated[StdinCase | CallCase | AssertCase, Field(discriminator="kin
 
 
 class PromptFormat(StrEnum):
-    """How a prompt becomes token ids: through the chat template, or exactly as it stands."""
+    """The way from a prompt to token ids: through the chat template, or exactly as it stands."""
 
     CHAT = "chat"
     RAW = "raw"
 
 
 class Message(Wire):
-    """One turn of a conversation."""
+    """A turn of a conversation."""
 
-    #: Who speaks.
+    #: The speaker.
     role: Literal["system", "user", "assistant"]
-    #: What is said.
+    #: The text of the message.
     content: str
 
 
 class EnvironmentTask(Wire):
-    """Which environment a task is played in, in at most `max_turns` replies of the policy.
+    """The environment of a task, for an episode of at most `max_turns` replies of the policy.
 
-    `instance` is what the environment needs, its labels included; a policy never sees it.
+    `instance` is the environment's data for the task, labels included; a policy never sees it.
     """
 
     #: One of `GET /v1/environments`.
     name: str
-    #: What the environment needs, its labels included; a policy never sees it.
+    #: The environment's data for the task, labels included; a policy never sees it.
     instance: dict[str, JsonValue]
-    #: The replies that an episode may have.
+    #: The most replies of an episode.
     max_turns: int = Field(default=8, ge=1, le=64)
 
 
 class Task(Wire):
-    """One thing to solve, and what is needed to score an answer to it."""
+    """A problem for the policy, with everything needed to score an answer."""
 
-    #: What the task is called in messages and results. Tasks of a dataset need one each.
+    #: The task's name in messages and results. Each task of a dataset needs its own id.
     id: str = "unnamed"
-    #: The dataset that it is from.
+    #: The dataset that the task is from.
     dataset: str = ""
-    #: What it may be used for. Tasks of a dataset have to say it.
+    #: The permitted use of the task. Tasks of a dataset must state it.
     role: Role = Role.TEST
-    #: What the policy was asked. A judge reads it as the question, and needs it.
+    #: The prompt for the policy. A judge reads it as the question, and needs it.
     prompt: str = ""
     #: How the prompt becomes tokens.
     prompt_format: PromptFormat = PromptFormat.CHAT
-    #: What was said before the prompt, in a chat.
+    #: Messages before the prompt, in a chat.
     history: tuple[Message, ...] = ()
-    #: The rubric that scores its answers, by name; a request may name it in its place.
+    #: The rubric that scores its answers, by name; a request may name another.
     rubric: str = ""
     #: A known right answer, in the form a policy would give it.
     gold: str | None = None
-    #: What verifier and judge compare an answer with; `gold` where it is not set.
+    #: Verifiers and judges compare an answer with this text; with `gold` if it is not set.
     reference: str | None = None
     #: The tests of a program; all of one kind.
     tests: tuple[TestCase, ...] = ()
-    #: What single verifiers need beside these, by the verifier's name.
+    #: Further data for single verifiers, by the verifier's name.
     checks: dict[str, JsonValue] = {}
     #: Set for tasks of several turns; `prompt` is then the first observation.
     environment: EnvironmentTask | None = None
@@ -147,7 +147,7 @@ class Task(Wire):
 
     @property
     def messages(self) -> tuple[Message, ...]:
-        """The conversation that an answer goes on."""
+        """The conversation before an answer."""
         return (*self.history, Message(role="user", content=self.prompt))
 
     @model_validator(mode="after")

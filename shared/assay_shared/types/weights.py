@@ -1,4 +1,4 @@
-"""Weights that inference is to serve, and the proof that it serves them."""
+"""Weights for inference to serve, and the proof of serving them."""
 
 from enum import StrEnum
 from typing import Annotated, Literal
@@ -11,12 +11,11 @@ from assay_shared.types.wire import Wire
 
 
 class LogprobProbe(Wire):
-    """A fixed sequence and the trainer's log-probabilities of it: proof that weights landed.
+    """A fixed sequence and the trainer's log-probabilities for it, to prove that weights landed.
 
-    `logprobs[t]` belongs to `token_ids[t + 1]`. Loading fails where the engine's own differs
-    by more than `tolerance` nats, or so many times the log-probability where that is more than one
-    nat. Without a tolerance, what both sides' arithmetic explains is allowed: `dtype` is that of
-    the trainer's weights.
+    `logprobs[t]` belongs to `token_ids[t + 1]`. Loading fails if any log-probability of the engine
+    differs by more than `tolerance * max(1, abs(logprob))` nats. If `tolerance` is not set, it
+    follows from the arithmetic of trainer and engine: `dtype` is the type of the trainer's weights.
     """
 
     token_ids: tuple[int, ...] = Field(min_length=2)
@@ -32,7 +31,7 @@ class LogprobProbe(Wire):
 
 
 def _check_path(path: str) -> str:
-    """Refuse what no file system takes: NUL, and names over 255 bytes or 4,095 in all."""
+    """Refuse paths no file system takes: with NUL, or over 255 bytes a name or 4,095 in all."""
     if "\0" in path:
         raise ValueError("must not hold the character NUL")
     if len(path.encode()) > 4095 or any(len(name.encode()) > 255 for name in path.split("/")):
@@ -44,10 +43,10 @@ FolderPath = Annotated[str, Field(max_length=4095), AfterValidator(_check_path)]
 
 
 class FolderWeights(Wire):
-    """A checkpoint folder that inference can read: on a disk or in a memory that both share.
+    """A checkpoint folder on a disk, or in a memory, shared by trainer and inference.
 
-    The policy's digest is the SHA-256 of its files; or `files_digest` is, where the version was
-    announced before under the digest of a manifest.
+    The policy's digest is the SHA-256 of its files. If the version was announced before under the
+    digest of a manifest, `files_digest` is the SHA-256 of the files instead.
     """
 
     kind: Literal["folder"] = "folder"
@@ -56,7 +55,7 @@ class FolderWeights(Wire):
 
 
 class UploadedWeights(Wire):
-    """A checkpoint folder that was uploaded whole."""
+    """A checkpoint folder uploaded whole."""
 
     kind: Literal["upload"] = "upload"
     upload: str
@@ -65,8 +64,8 @@ class UploadedWeights(Wire):
 class AdapterWeights(Wire):
     """A LoRA adapter alone, as peft writes it, in the folder `path`.
 
-    `base`: digest of the checkpoint it is for, which has to be the last one that was served whole.
-    The digest of its policy is `checkpoint.adapter_digest`.
+    `base`: digest of the checkpoint it is for. It must be the full checkpoint served last. The
+    digest of its policy is `checkpoint.adapter_digest`.
     """
 
     kind: Literal["adapter"] = "adapter"
@@ -75,7 +74,7 @@ class AdapterWeights(Wire):
 
 
 class TensorSpec(Wire):
-    """One tensor of a direct transfer: `dtype` as torch names it, and the fingerprint of all of it
+    """A tensor of a direct transfer: `dtype` as torch names it, and the fingerprint of all its data
     (`assay_shared.standalone.weight_transfer.fingerprint`) in 16 hexadecimal digits.
     """
 
@@ -86,12 +85,12 @@ class TensorSpec(Wire):
 
 
 class DirectWeights(Wire):
-    """The trainer's own memory, from which the engine's workers fetch the tensors.
+    """The trainer's own memory; the engine's workers fetch the tensors from there.
 
-    The trainer waits for them at `host` and `port`; `token` tells its meetings apart, and
-    `announcement` counts what is announced from there. `ipc` is for one GPU, `nccl` for several,
-    `gloo` for all else. The policy's digest is the SHA-256 of the manifest `tensors`, which are
-    sent in this order in buckets of `bucket_bytes`.
+    The trainer waits for the workers at `host` and `port`. `token` tells the trainer's meetings
+    apart, and `announcement` counts the announcements from there. `ipc` is for a single GPU, `nccl`
+    for several, `gloo` for everything else. The policy's digest is the SHA-256 of the manifest
+    `tensors`. The trainer sends tensors in this order, in buckets of `bucket_bytes`.
     """
 
     kind: Literal["direct"] = "direct"
@@ -119,10 +118,10 @@ class UploadFile(Wire):
 
 
 class UploadRequest(Wire):
-    """The files of a checkpoint that is to come in chunks.
+    """The files of a checkpoint to upload in chunks.
 
-    `base` is the digest of the served version, if chunks may be differences from its files; those
-    of its files that are the same are not asked for.
+    `base` is the digest of the served version, if chunks may be differences from its files.
+    Inference does not ask for files equal to the served version's.
     """
 
     files: tuple[UploadFile, ...] = Field(min_length=1, max_length=1024)
@@ -136,9 +135,9 @@ class UploadRequest(Wire):
 
 
 class Upload(Wire):
-    """How far an upload is: of each file that is not whole, the numbers of the missing chunks.
+    """The progress of an upload: the numbers of the missing chunks for each incomplete file.
 
-    Chunk i is the bytes from i * `chunk_bytes`. `base` is null where no difference is taken.
+    Chunk i is the bytes from i * `chunk_bytes`. `base` is null if inference takes no differences.
     """
 
     id: str
@@ -148,10 +147,10 @@ class Upload(Wire):
 
 
 class SyncMode(StrEnum):
-    """What becomes of the sequences in hand when new weights come.
+    """The treatment of sequences in flight when new weights arrive.
 
-    `wait`: they are finished first. `restart`: they are given up and drawn anew from their prompt.
-    `continue`: they keep the tokens they have and go on under the new version.
+    `wait`: they are finished first. `restart`: they are dropped and sampled again from their
+    prompt. `continue`: they keep their tokens and continue under the new version.
     """
 
     WAIT = "wait"
@@ -160,7 +159,7 @@ class SyncMode(StrEnum):
 
 
 class WeightUpdate(Wire):
-    """Ask inference to serve what `source` holds as `policy`."""
+    """A request to inference to serve the weights of `source` as `policy`."""
 
     source: WeightSource
     policy: PolicyVersion
@@ -169,8 +168,8 @@ class WeightUpdate(Wire):
 
 
 class WeightReceiver(Wire):
-    """What a direct transfer has to reach: of each worker its GPU's UUID, or cpu; and the type in
-    which they keep weights.
+    """The receivers of a direct transfer: for each worker its GPU's UUID, or cpu; and the type of
+    their weights.
     """
 
     devices: tuple[str, ...]
@@ -178,27 +177,27 @@ class WeightReceiver(Wire):
 
 
 class WeightStatus(Wire):
-    """What inference serves; `policy` is null until a checkpoint is loaded."""
+    """The weights served by inference; `policy` is null until a checkpoint is loaded."""
 
     policy: PolicyVersion | None
-    #: Null for what came directly from a trainer's memory.
+    #: Null if the weights came directly from a trainer's memory.
     source: WeightSource | None = None
     #: Largest difference the last probe found, in nats.
     probe_difference: float | None = None
     load_time_s: float | None = None
-    #: Tensors of the checkpoint that were compared with the engine's own, and all of them.
+    #: Tensors of the checkpoint compared with the engine's own, and tensors in all.
     num_compared: int | None = None
     num_tensors: int | None = None
     #: Seconds by phase of the load: start, drain, transfer, load, attest, resume.
     phases_s: dict[str, float] = {}
-    #: Of a router, by replica; those with a failure get no requests.
+    #: For a router: the status of each replica; replicas with a failure get no requests.
     replicas: dict[str, "ReplicaStatus"] = {}
-    #: Null where the engine takes folders alone, or none has started yet.
+    #: Null if the engine takes folders only, or no engine has started yet.
     receiver: WeightReceiver | None = None
 
 
 class ReplicaStatus(Wire):
-    """What one replica behind a router serves, and why it is passed over where it is."""
+    """The status of a replica behind a router: its weights, and a failure if it is skipped."""
 
     policy: PolicyVersion | None
     num_in_flight: int = 0
@@ -206,10 +205,11 @@ class ReplicaStatus(Wire):
 
 
 class WeightDigest(Wire):
-    """All that the engine holds, compared with the checkpoint's files or the trainer's manifest.
+    """A comparison of all the engine's tensors with the checkpoint's files or a trainer's manifest.
 
-    Of `num_tensors`, every entry of `num_whole` was compared, and of `num_sampled` more a sample:
-    kernels keep them in layouts of their own. `differing` are those that are not as they should be.
+    Of `num_tensors`, `num_whole` were compared in every entry. For `num_sampled` more, a sample of
+    entries was compared, because kernels keep them in their own layouts. `differing` names the
+    tensors with a difference.
     """
 
     policy: PolicyVersion
@@ -217,6 +217,6 @@ class WeightDigest(Wire):
     num_whole: int
     num_sampled: int
     differing: tuple[str, ...]
-    #: Time in the engine, during which it draws nothing, and to read what it is compared with.
+    #: Seconds in the engine, which samples nothing meanwhile, and seconds to read the reference.
     engine_s: float
     reference_s: float

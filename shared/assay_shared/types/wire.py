@@ -1,4 +1,4 @@
-"""What all wire types have in common: frozen, closed, and texts that UTF-8 can carry."""
+"""The base of all wire types (frozen and closed), and checked text types."""
 
 from typing import Annotated
 
@@ -15,7 +15,7 @@ class Wire(Described, BaseModel):
 
 
 def _shown(text: str) -> str:
-    """Put a mark in place of half characters, which no reply could hold."""
+    """Replace half characters by a mark; no reply could hold them."""
     return text if is_utf8(text) else text.encode("utf-8", "replace").decode()
 
 
@@ -24,7 +24,11 @@ ShownText = Annotated[str, AfterValidator(_shown)]
 
 
 def check_utf8(text: str) -> str:
-    """Refuse half characters: bytes that are not UTF-8 are read as such ones."""
+    """Return `text`, refusing half characters: bytes outside UTF-8 are read as half characters.
+
+    Raises:
+        ValueError: the text holds a lone surrogate.
+    """
     if not is_utf8(text):
         raise ValueError("must be Unicode text without lone surrogates")
     return text

@@ -1,1 +1,1 @@
-"""Checkpoints, and the differences between two of them."""
+"""Checkpoints, and differences between two checkpoints."""

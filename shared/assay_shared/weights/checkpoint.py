@@ -1,5 +1,5 @@
-"""Checkpoint folders: written fully, named last, and known by a digest of all that decides an
-output."""
+"""Checkpoint folders: written fully before they get their name, and identified by a digest of every
+file with an effect on outputs."""
 
 import hashlib
 import json
@@ -14,9 +14,9 @@ from assay_shared.errors import WeightsRefused
 
 #: The files of a LoRA adapter, as peft writes them.
 ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetensors"
-#: A checkpoint's weights, and the index of those that are in several files.
+#: A checkpoint's weights, and the index of weights in several files.
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
-#: Beside the weights: configurations, vocabularies, merges and templates.
+#: As well as the weights: configurations, vocabularies, merges and templates.
 _DECIDING = ("*.json", "*.txt", "*.model", "*.tiktoken", "*.jinja", "*/*.jinja")
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 _PLAIN_WEIGHTS = re.compile(r"[^/\\\0]+\.safetensors")
@@ -27,14 +27,14 @@ _MAX_THREADS = 32
 
 
 def weight_files(folder: Path) -> list[Path]:
-    """Return the safetensors files that a checkpoint's weights are read from, sorted by name.
+    """Return the safetensors files with a checkpoint's weights, sorted by name.
 
-    These are the files that its index names; without an index, model.safetensors. No engine reads
-    any other file as weights, so a folder that leaves a choice is refused.
+    These are the files in its index; without an index, model.safetensors. No engine reads any other
+    file as weights, so an ambiguous folder is refused.
 
     Raises:
-        WeightsRefused: the folder is missing, has no config.json, has no such file, or has
-            safetensors files beside those in use.
+        WeightsRefused: the folder is missing, has no config.json, has no such file, or has further
+            safetensors files that could be read as weights.
     """
     if not folder.is_dir():
         raise WeightsRefused(f"there is no checkpoint folder {folder}")
@@ -56,17 +56,18 @@ def weight_files(folder: Path) -> list[Path]:
         )
     if unused:
         raise WeightsRefused(
-            f"{folder} leaves open what its weights are: {min(unused)} is in no index",
+            f"{folder} has ambiguous weights: {min(unused)} is not in an index",
             hint=f"keep {WEIGHTS} alone, or name every file in {INDEX}",
         )
     return sorted(folder / name for name in used)
 
 
 def _indexed(index: Path) -> set[str]:
-    """Return the names of the files that an index refers to.
+    """Return the names of the files in an index.
 
     Raises:
-        WeightsRefused: it is no index, or names a file that is not right beside it.
+        WeightsRefused: `index` is not an index, or names anything but safetensors files in its
+            folder.
     """
     if index.stat().st_size > _MAX_INDEX_BYTES:
         raise WeightsRefused(f"{index} has more than {_MAX_INDEX_BYTES} bytes")
@@ -77,13 +78,13 @@ def _indexed(index: Path) -> set[str]:
         raise WeightsRefused(f"{index} has no weight_map that can be read") from error
     if not isinstance(content.get("metadata"), dict):
         raise WeightsRefused(
-            f"{index} has no metadata, without which the libraries read no index",
+            f"{index} has no metadata, and the libraries read an index only with metadata",
             hint='add "metadata": {} to it',
         )
     for name in names:
         if not isinstance(name, str) or not _PLAIN_WEIGHTS.fullmatch(name):
             raise WeightsRefused(
-                f"{index} names {name!r:.100}: only safetensors files of its own folder are read"
+                f"{index} names {name!r:.100}: only safetensors files in its folder are read"
             )
     if not names:
         raise WeightsRefused(f"{index} names no file")
@@ -95,7 +96,7 @@ def _has_pickle(folder: Path) -> bool:
 
 
 def deciding_files(folder: Path) -> list[Path]:
-    """Return all files of a checkpoint that decide an output, sorted by name.
+    """Return all files of a checkpoint with an effect on outputs, sorted by name.
 
     These are the weights in use, the index, the configurations, the tokenizer and the templates.
     Other files (a README, weights as pickles) are never read.
@@ -122,7 +123,7 @@ def digest(folder: Path) -> str:
 
 
 def _digest_of(folder: Path, known: Mapping[str, str]) -> str:
-    """Return the digest of a folder; `known` are digests of files that are not read again."""
+    """Return the digest of a folder; files with a digest in `known` are not read again."""
     names = [file.relative_to(folder).as_posix() for file in deciding_files(folder)]
     with ThreadPoolExecutor(_MAX_THREADS, "digest") as pool:
         digests = pool.map(lambda name: known.get(name) or file_digest(folder / name), names)
@@ -133,13 +134,13 @@ def _digest_of(folder: Path, known: Mapping[str, str]) -> str:
 
 
 def file_digest(file: Path) -> str:
-    """SHA-256 of a file's content, in hexadecimal."""
+    """Return the SHA-256 of a file's content, in hexadecimal."""
     with file.open("rb") as content:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
 def adapter_digest(folder: Path, base: str) -> str:
-    """SHA-256 over an adapter's files and the digest of the checkpoint that it is for.
+    """Return the SHA-256 over an adapter's files and the digest of its base checkpoint.
 
     Raises:
         WeightsRefused: a file is missing.
@@ -154,13 +155,13 @@ def adapter_digest(folder: Path, base: str) -> str:
 
 
 def publish(folder: Path, write: Callable[[Path], Mapping[str, str]]) -> str:
-    """Have `write` fill a folder and let it appear as `folder` in one atomic step.
+    """Have `write` fill a folder, then rename it to `folder` in a single atomic step.
 
-    A folder that was there before is replaced.
+    An existing `folder` is replaced.
 
     Args:
-        write: returns the SHA-256 of each weight file by its name, as it was meant to be: what a
-            disk makes of it is compared by those who read it.
+        write: returns the SHA-256 of each weight file by name, computed from the intended content:
+            readers compare it with the content on the disk.
 
     Returns:
         The digest of the checkpoint.

@@ -1,8 +1,8 @@
-"""Chunks of weights as differences from those before: exclusive or, then compressed.
+"""Chunks of weights as differences from the previous version: exclusive or, then compressed.
 
-An update with a small learning rate leaves most entries of bf16 as they were, and of fp32 the upper
-bytes: their exclusive or is 0 there. Bytes are sorted by their place within four, so that those
-zeros stand together.
+An update with a small learning rate leaves most bf16 entries unchanged, and the upper bytes of most
+fp32 entries: the exclusive or of unchanged bytes is 0. Bytes are sorted by their place within four,
+so the zeros stand together.
 """
 
 import zlib
@@ -16,7 +16,10 @@ Bytes = npt.NDArray[np.uint8]
 
 
 def encode(chunk: bytes, base: bytes) -> bytes:
-    """What `decode` makes `chunk` of; both have one length."""
+    """Return the compressed difference of `chunk` from `base`; both have the same length.
+
+    `decode` restores `chunk` from it.
+    """
     different = np.frombuffer(chunk, np.uint8) ^ np.frombuffer(base, np.uint8)
     whole = len(different) // _PLACES * _PLACES
     sorted_bytes = different[:whole].reshape(-1, _PLACES).T.tobytes() + different[whole:].tobytes()
@@ -24,10 +27,10 @@ def encode(chunk: bytes, base: bytes) -> bytes:
 
 
 def decode(encoded: bytes, base: bytes) -> bytes:
-    """The chunk.
+    """Return the chunk, from its difference and `base`.
 
     Raises:
-        ValueError: it is no difference from a chunk of this length.
+        ValueError: `encoded` is not a difference from a chunk of the length of `base`.
     """
     inflating = zlib.decompressobj()
     try:
@@ -35,7 +38,7 @@ def decode(encoded: bytes, base: bytes) -> bytes:
     except zlib.error as error:
         raise ValueError(f"it cannot be inflated: {error}") from error
     if len(inflated) != len(base) or not inflating.eof:
-        raise ValueError(f"it is no difference of {len(base)} bytes")
+        raise ValueError(f"it is not a difference of {len(base)} bytes")
     flat = np.frombuffer(inflated, np.uint8)
     whole = len(flat) // _PLACES * _PLACES
     different: Bytes = np.empty_like(flat)

@@ -1,8 +1,8 @@
-"""Formulas, written so that sympy reads them as they are meant.
+"""Formulas, rewritten for sympy to read them as intended.
 
-Its parser drops what it does not know and reads two numbers side by side as a sum. So a formula is
-first written without doubt: every product with its sign, decimals as fractions, variables numbered.
-What that cannot read is not handed on.
+sympy's parser drops unknown tokens and reads two adjacent numbers as a sum. So a formula is first
+rewritten unambiguously: every product with its sign, decimals as fractions, variables numbered. An
+unreadable formula does not reach sympy.
 """
 
 import math
@@ -32,10 +32,10 @@ _GREEK = frozenset(
     ]
 )
 _PLAIN_NAMES = frozenset(("sqrt", "pi", "infty", "theta", "alpha")) | _FUNCTIONS | {*_ALIASES}
-#: What rounds down or up, and where it ends; what repeats a term.
+#: Commands to round down or up, with their closing commands; commands to repeat a term.
 _ROUNDED = {"lfloor": "rfloor", "lceil": "rceil"}
 _REPEATED = frozenset(("sum", "prod"))
-#: Terms of sums and factors of products, of those within others together.
+#: Terms of sums and factors of products; nested sums and products multiply their numbers.
 _MAX_TERMS = 1000
 _DERIVATIVE = re.compile(r"\{d(?:\^\{?\d\}?)?[A-Za-z]*\}\{d[A-Za-z](?:\^\{?\d\}?)?\}")
 _CALLED = frozenset("fghFGHPE")
@@ -43,17 +43,17 @@ _OPERATORS = {"+": "+", "-": "-", "*": r"\cdot", "cdot": r"\cdot", "/": "/", "di
 
 
 class UnreadableFormula(ValueError):
-    """The text is no formula of the kinds that are compared."""
+    """The text is not a formula of a supported kind."""
 
 
 class _Writer:
-    """Writes one formula for the parser. `symbols` numbers the variables of both sides."""
+    """A writer of a formula for the parser. `symbols` numbers the variables of both sides."""
 
     def __init__(self, text: str, symbols: dict[str, int]) -> None:
         self._tokens = _tokens(text)
         self._symbols = symbols
         self._place = 0
-        #: The variables of the sums and products around this place, and how many terms they have.
+        #: The variables of the sums and products around this place, with their numbers of terms.
         self._counted: dict[str, int] = {}
 
     def write(self) -> str:
@@ -75,7 +75,7 @@ class _Writer:
             raise UnreadableFormula(f"no {token}")
 
     def _sum(self, depth: int, until: str = "") -> str:
-        """Terms with their signs, up to a token that no term begins with."""
+        """Return terms with their signs, up to a token outside of any term."""
         _check(depth)
         written: list[str] = []
         while True:
@@ -113,7 +113,7 @@ class _Writer:
         return 0 <= at < len(self._tokens) and self._tokens[at][0] in "0123456789."
 
     def _is_plain_fraction(self) -> bool:
-        """Whether a fraction of whole numbers follows: with a number before it, it is mixed."""
+        """Return True if a fraction of whole numbers follows: after a number, it is mixed."""
         ahead = self._tokens[self._place + 1 : self._place + 7]
         return [t if t in "{}" else "0" * t.isdigit() for t in ahead] == list("{0}{0}")
 
@@ -134,7 +134,7 @@ class _Writer:
         return base
 
     def _argument(self, depth: int) -> str:
-        """What a power, a root or a fraction takes: a group, or one digit, letter or command."""
+        """Return the argument of a power, a root or a fraction: a group, or a single token."""
         _check(depth)
         if self._peek() == "{":
             return self._group("{", "}", depth)
@@ -178,7 +178,7 @@ class _Writer:
         return self._symbol(token, depth)
 
     def _repeated(self, name: str, depth: int, until: str) -> str:
-        """A sum or product of whole numbers from one to another, over the factors behind it."""
+        """Return a sum or product over a range of whole numbers, with the factors after it."""
         for token in "_{":
             self._expect(token)
         variable = self._next()
@@ -231,7 +231,7 @@ class _Writer:
         return f"({written})^{{{power}}}" if power else written
 
     def _called(self, depth: int, until: str) -> str:
-        """A function's argument: in brackets, or the factors up to the next sign."""
+        """Return a function's argument: in brackets, or the factors up to the next sign."""
         if self._peek() in ("(", "{"):
             return self._atom(depth + 1, until)
         written = [self._power(depth + 1, until)]
@@ -267,7 +267,7 @@ class _Writer:
         return f"x_{{{self._symbols.setdefault(name, len(self._symbols) + 1)}}}"
 
     def _derivative(self) -> str:
-        """The derivative that follows behind "frac", as one name: its d's are no factors."""
+        """Return a derivative after "frac" as a single name (its d's are not factors), or ""."""
         if self._tokens[self._place + 1 : self._place + 2] != ["d"]:
             return ""
         for end in range(self._place + 6, self._place + 20):
@@ -313,10 +313,10 @@ def _number(token: str) -> str:
 
 
 def equal_formulas(answer: str, reference: str, but_for_a_factor: bool = False) -> bool:
-    """Whether both plain formulas are the same value for every value of their variables.
+    """Return True if both plain formulas are equal for all values of their variables.
 
-    `but_for_a_factor`: whether one is the other times a rational number, as the sides of two
-    equations are that have the same solutions; for polynomials only.
+    `but_for_a_factor`: return True if a rational factor is the only difference, as for the sides of
+    two equations with the same solutions; for polynomials only.
     """
     symbols: dict[str, int] = {}
     try:
@@ -331,7 +331,7 @@ def equal_formulas(answer: str, reference: str, but_for_a_factor: bool = False) 
 
 
 def is_formula(text: str) -> bool:
-    """Whether a plain text can be compared as a formula."""
+    """Return True if a plain text can be compared as a formula."""
     try:
         _Writer(text, {}).write()
     except UnreadableFormula:
@@ -340,7 +340,7 @@ def is_formula(text: str) -> bool:
 
 
 def _angles(answer: str, reference: str) -> tuple[str, str]:
-    """Without the reference's degree sign, where the answer has neither degrees nor pi."""
+    """Return both, without the reference's degree sign if the answer has no degrees and no pi."""
     if "°" in answer or "pi" in answer or _OF_ANGLES.search(reference):
         return answer, reference
     return answer, reference.replace("°", "")

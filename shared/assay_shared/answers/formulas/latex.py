@@ -1,4 +1,4 @@
-"""LaTeX and Unicode in one plain form that keeps every digit, sign and operator."""
+"""LaTeX and Unicode as plain text, with every digit, sign and operator kept."""
 
 import re
 from functools import lru_cache
@@ -18,7 +18,7 @@ _FULL_STOPS = (".", "。", "．", "｡", "।", "۔", "።")
 _DEGREE = re.compile(
     rf"(?:\{{\}})?\^\s*+(?:\\circ\b|\{{\s*+(?:\\circ|{OPEN}o{CLOSE})\s*+\}})|\\degree\b|(?<=\d)\s*+\\deg\b"
 )
-#: The scale of a temperature behind its degrees.
+#: The scale of a temperature after its degree sign.
 _SCALE = re.compile(rf"°\s*+{OPEN}?\s*+([CF])\s*+{CLOSE}?(?![A-Za-z])")
 #: 0.\\dot{1}4285\\dot{7}: the digits between the dots repeat.
 _DOTTED = re.compile(
@@ -36,13 +36,13 @@ _MODULUS = re.compile(
     rf"\(?\s*+(?:\\p?mod(?![A-Za-z])|{OPEN}mod\s*+{CLOSE}|(?<![A-Za-z])mod(?![A-Za-z]))"
     r"\s*+\{?\s*+(\w++)\s*+\}?\s*+\)?"
 )
-#: A space that does not break, behind a value; behind a command or a sign it denies.
+#: A non-breaking space (~), after a value; after a command or a sign, ~ is a negation.
 _TIE = re.compile(rf"(\\[A-Za-z]++)?(?<=[\w}})\].,$°{OPEN}])~")
 _RELATION = {">=": r"\ge ", "<=": r"\le "}
 _ASCII_RELATION = re.compile(r"(?<![<=>])[<>]=(?![=>])")
-#: The half of a day behind a time: 2:30 p.m.
+#: The half of a day after a time: 2:30 p.m.
 _HALF_DAY = re.compile(rf"(?<=:\d\d)[\s{OPEN}]*+([AaPp])\.?\s?[Mm](?![A-Za-z])\.?{CLOSE}?")
-#: A value that is said in words.
+#: Values in words.
 _SAID = {
     "infinity": r"\infty",
     "positive infinity": r"\infty",
@@ -88,13 +88,13 @@ _COMMANDS = {
     "&": "&",
     "_": "_",
 }
-#: Nothing but these needs more than its space collapsed.
+#: A text of only these characters just needs its space collapsed.
 _SIMPLE = re.compile(r"[A-Za-z0-9 .,;:/+%()'-]*+")
 
 
 @lru_cache(maxsize=4096)
 def plain(text: str) -> str:
-    """The text without delimiters, spacing commands, emphasis and a closing full stop."""
+    """Return the text without delimiters, spacing commands, emphasis and a closing full stop."""
     bare = text.strip().strip("*").strip()
     if bare.isdecimal() and bare.isascii():
         return bare
@@ -112,7 +112,7 @@ def plain(text: str) -> str:
 
 
 def words_of(text: str) -> str:
-    """A plain text without the marks of what was upright."""
+    """Return a plain text without the marks of upright letters."""
     return text.replace(OPEN, "").replace(CLOSE, "").replace(DOLLAR, "$")
 
 
@@ -168,7 +168,7 @@ def _command(found: re.Match[str]) -> str:
 
 
 def _undelimited(text: str) -> str:
-    """Without the dollars that delimit mathematics; a dollar before a number is a currency."""
+    """Return a text without the dollars around mathematics; before a number it is a currency."""
     if "$" not in text:
         return text
     text = text.replace(r"\$", DOLLAR)

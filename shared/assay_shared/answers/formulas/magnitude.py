@@ -1,4 +1,4 @@
-"""About how large the numbers of a formula become, told before anything computes them exactly."""
+"""Estimates of the size of a formula's numbers, before any exact computation."""
 
 import math
 import re
@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 _MAX_DEPTH = 60
-#: Digits of any number on the way, and what anything else than a number may be raised to.
+#: Digits of any intermediate number, and the largest exponent of a base without a known value.
 _MAX_DIGITS = 20_000
 _MAX_EXPONENT = 5_000
 _MAX_FACTORIAL = 5_000
@@ -27,13 +27,13 @@ _OF_PRODUCTS = frozenset(("*", "cdot", "times"))
 
 
 class TooLargeToCompute(Exception):
-    """A number of the formula is too large to be computed; the text says which."""
+    """A number of the formula is too large to compute; the message names it."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Size:
-    """A number: about its value, None where that is not known, and its digits, with a fraction's
-    above and below."""
+    """A number: its approximate value, None if unknown, and its digits, including a fraction's
+    numerator and denominator."""
 
     value: float | None = None
     digits: float = 1.0
@@ -43,10 +43,10 @@ _UNKNOWN = _Size()
 
 
 def check_magnitude(formula: str) -> None:
-    """Read a plain formula, and whatever else stands there.
+    """Check the sizes of the numbers in a plain formula, or in any other text.
 
     Raises:
-        TooLarge: a power, a factorial or a binomial of it has too many digits.
+        TooLargeToCompute: a power, a factorial or a binomial in it has too many digits.
     """
     reader = _Reader(_TOKEN.findall(formula))
     while reader.has_more():
@@ -55,7 +55,7 @@ def check_magnitude(formula: str) -> None:
 
 
 class _Reader:
-    """Reads tokens of a formula; what it does not know has an unknown value."""
+    """A reader of a formula's tokens; unknown tokens get an unknown value."""
 
     def __init__(self, tokens: list[str]) -> None:
         self._tokens = [name for token in tokens if (name := token.lstrip("\\")) not in _IGNORED]
@@ -78,7 +78,7 @@ class _Reader:
         return True
 
     def sum_to(self, closing: str, depth: int) -> _Size:
-        """Terms up to a closing bracket, or to the end."""
+        """Return the size of the terms up to a closing bracket, or to the end."""
         if depth > _MAX_DEPTH:
             raise TooLargeToCompute(f"it nests deeper than {_MAX_DEPTH}")
         total = _Size(0.0, 0.0)
@@ -88,7 +88,7 @@ class _Reader:
             at = self._place
             term = self._product(depth)
             if self._place == at and self._peek() not in ("+", "-", closing):
-                self.skip()  # a comma, a relation, or a bracket that was not opened
+                self.skip()  # a comma, a relation, or an unopened bracket
                 term = _UNKNOWN
             signed = None if term.value is None else sign * term.value
             total = _Size(
@@ -127,7 +127,7 @@ class _Reader:
         return base
 
     def _atom(self, depth: int) -> _Size | None:
-        """A bracket, a number, a letter or a command with what it takes; None for a sign."""
+        """Return the size of a bracket, number, letter or command; None for a sign."""
         if depth > _MAX_DEPTH:
             raise TooLargeToCompute(f"it nests deeper than {_MAX_DEPTH}")
         token = self._peek()
@@ -159,7 +159,7 @@ class _Reader:
         return _Size(_CONSTANTS.get(name), 0.5 if name in _CONSTANTS else 1.0)
 
     def _argument(self, depth: int) -> _Size:
-        """What a command takes: a group, or the first digit of a number."""
+        """Return the size of a command's argument: a group, or the first digit of a number."""
         token = self._peek()
         if _IS_NUMBER.fullmatch(token) and len(token) > 1:
             self._tokens[self._place : self._place + 1] = [token[0], token[1:]]
@@ -184,7 +184,7 @@ class _Reader:
         return _Size(value, digits)
 
     def _repeated(self, name: str, depth: int) -> _Size:
-        """A sum or product: its counter is as large as the larger of its ends."""
+        """Return the size of a sum or product, its counter being as large as its larger end."""
         counter, ends, begins = "", [], self._place
         if self._take("_"):
             counter = self._tokens[self._place + 1] if self._place + 1 < len(self._tokens) else ""

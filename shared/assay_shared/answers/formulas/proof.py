@@ -6,16 +6,19 @@ from functools import lru_cache
 from typing import Any
 
 _DIGITS = 60
-#: What sympy raises about formulas that it cannot compute: they are not proven equal.
+#: Errors of sympy for formulas it cannot compute: they are not proven equal.
 _UNPROVABLE = (ArithmeticError, ValueError, TypeError, NotImplementedError, RecursionError)
 
 
 def proven(first: str, second: str, but_for_a_factor: bool) -> bool:
-    """First by numbers, which tells almost all that differ, then by math-verify."""
+    """Return True if two formulas are proven equal.
+
+    Numbers are compared first, and tell almost all unequal formulas apart; then math-verify.
+    """
     is_real = not re.search(r"(?<![A-Za-z\\])i(?![A-Za-z])", f"{first} {second}")
     try:
         one, other = _parsed(first, is_real), _parsed(second, is_real)
-    except Exception:  # noqa: BLE001  # the parser raises no other for what it cannot read
+    except Exception:  # noqa: BLE001  # the parser raises plain exceptions for unreadable text
         return False
     if r"\sum" in first + second or r"\prod" in first + second:
         one, other = _written_out(one), _written_out(other)
@@ -33,7 +36,7 @@ def _equal(one: Any, other: Any) -> bool:
         return bool(exact[0] == exact[1])
     if not _agree(one, other):
         return False
-    # Its own alarms are off: the process has a limit from outside.
+    # math-verify's own alarms are off: the process has a limit from outside.
     return bool(
         verify(one, other, float_rounding=_DIGITS, numeric_precision=_DIGITS, timeout_seconds=None)
     )
@@ -41,14 +44,14 @@ def _equal(one: Any, other: Any) -> bool:
 
 @lru_cache(maxsize=256)
 def _parsed(text: str, is_real: bool) -> Any:
-    """The formula of sympy's; kept, since each item of a set is compared with several."""
+    """Return sympy's formula; cached, because each item of a set is compared several times."""
     from latex2sympy2_extended.latex2sympy2 import latex2sympy
 
     return latex2sympy(text, is_real=is_real, convert_degrees=False, normalization_config=None)
 
 
 def _written_out(formula: Any) -> Any:
-    """With the terms of each sum, and the factors of each product."""
+    """Return a formula with each sum and each product written out."""
     from sympy import Add, Mul, Product, Sum
 
     def terms(repeated: Any) -> Any:
@@ -60,7 +63,7 @@ def _written_out(formula: Any) -> Any:
 
 
 def _proportional(one: Any, other: Any) -> bool:
-    """Whether one polynomial is the other times a rational number that is not zero."""
+    """Return True if two polynomials differ only by a rational factor other than zero."""
     symbols = sorted(one.free_symbols | other.free_symbols, key=str)
     if not symbols or not (one.is_polynomial(*symbols) and other.is_polynomial(*symbols)):
         return False
@@ -73,13 +76,13 @@ def _proportional(one: Any, other: Any) -> bool:
 
 
 def _rational(formula: Any) -> Any:
-    """The exact value of a formula that is a rational number; else None."""
+    """Return the exact value of a rational number; None for any other formula."""
     value = formula.doit() if not formula.free_symbols else formula
     return value if value.is_Rational else None
 
 
 def _agree(one: Any, other: Any) -> bool:
-    """Whether both have the same values, to many digits, wherever both have one."""
+    """Return True if both have the same values, to many digits, at points with finite values."""
     generator = random.Random(1)
     symbols = sorted(one.free_symbols | other.free_symbols, key=str)
     compared = 0

@@ -1,4 +1,4 @@
-"""How large a formula's value may become, told from its text before anything computes it."""
+"""Limits of a formula's size, checked on its text before any computation."""
 
 import re
 
@@ -15,10 +15,10 @@ _OPEN, _CLOSE = "([{", ")]}"
 
 
 def why_too_large(formula: str) -> str | None:
-    """What is too large about a formula in LaTeX; None where nothing is.
+    """Return the reason for refusing a formula in LaTeX as too large; None if there is no reason.
 
-    Numbers are bounded by their digits and those of their powers, factorials and binomials, texts
-    by their length, their nesting and their commas. It computes nothing but rough sizes.
+    Numbers are bounded by their digits and by the digits of their powers, factorials and binomials.
+    Texts are bounded by their length, nesting and commas. Only rough sizes are computed.
     """
     if len(formula) > _MAX_LENGTH:
         return f"it has more than {_MAX_LENGTH} characters"

@@ -1,8 +1,8 @@
-"""Commands of LaTeX that say how something looks, and not what it is."""
+"""LaTeX commands for looks only: fonts, sizes, colours and frames."""
 
 import re
 
-#: Around what was upright in LaTeX, as in \\text{km}: such letters are words and no variables.
+#: Marks around upright text in LaTeX, as in \\text{km}: such letters are words, not variables.
 OPEN, CLOSE = "\ue000", "\ue001"
 
 _UPRIGHT = "text|mathrm|textrm|textbf|textit|textsf|texttt|textsc|textup|textnormal|textmd" + (
@@ -12,12 +12,12 @@ _STYLED = (
     "mathbf|mathit|mathnormal|boldsymbol|bm|pmb|vec|emph|underline|ensuremath|mathord|boxed|fbox"
 )
 _NAMES = re.compile(rf"\\(?:(?P<upright>{_UPRIGHT})|(?:{_STYLED}))\s*+\{{")
-#: {x | x > 3}: these braces are no group of TeX's.
+#: {x | x > 3}: these braces are a set's, not a group in TeX.
 _SET_BUILDER = re.compile(r"\{\s*+[A-Za-z]\s*+(?:\\in[^|:]{1,24})?(?:\\mid|\||:)")
 _BRACE = re.compile(r"\\.|[{}]", re.DOTALL)
 _INNERMOST_UPRIGHT = re.compile(rf"\\(?:{_UPRIGHT})\s*+\{{([^{{}}\\]*+)\}}")
 _MAX_NESTED = 32
-#: {\\rm cm}: a declaration for the rest of its group; and those that stand before anything.
+#: {\\rm cm}: a declaration for the rest of its group; then declarations anywhere.
 _UPRIGHT_GROUP = re.compile(r"\{\s*+\\(?:rm|tt|sf|sc)(?![A-Za-z])([^{}]*+)\}")
 _DECLARED = re.compile(
     r"\\(?:rm|bf|it|sf|tt|sc|bfseries|itshape|tiny|small|normalsize|large|Large|LARGE|huge|Huge)"
@@ -34,7 +34,7 @@ _NO_LETTERS = re.compile(rf"{OPEN}([^A-Za-z{OPEN}{CLOSE}]*+){CLOSE}")
 
 
 def without_styles(text: str) -> str:
-    """The text without fonts, sizes, colours and frames; what was upright is marked."""
+    """Return the text without fonts, sizes, colours and frames; upright letters are marked."""
     text = _BLACKBOARD.sub(lambda found: rf"\mathbb{{{found[1] or found[2]}}}", text)
     if "\\rm" in text or "\\tt" in text or "\\s" in text:
         text = _UPRIGHT_GROUP.sub(rf" {OPEN}\1{CLOSE}", text)
@@ -47,7 +47,7 @@ def without_styles(text: str) -> str:
 
 
 def _unwrapped(text: str) -> str:
-    """Without the commands whose braces hold more braces or commands, the last one first."""
+    """Return a text without style commands around other braces or commands, from last to first."""
     for found in list(_NAMES.finditer(text))[: -_MAX_NESTED - 1 : -1]:
         end = closing(text, found.end())
         if end is None:
@@ -62,13 +62,13 @@ def _unwrapped(text: str) -> str:
 
 
 def _is_argument(text: str, start: int, inner: str) -> bool:
-    """Whether a command takes the group: its braces must stay."""
+    """Return True if the group is an argument of a command: its braces must stay."""
     before = text[:start].rstrip()
     return before.endswith(("^", "_", "}")) or bool(re.search(r"\\[A-Za-z]+\Z", before[-16:]))
 
 
 def closing(text: str, start: int) -> int | None:
-    """Where the brace that was opened before `start` is closed."""
+    """Return the place of the closing brace for a brace opened just before `start`, or None."""
     depth = 1
     for brace in _BRACE.finditer(text, start):
         if len(brace.group()) == 1:
@@ -79,7 +79,7 @@ def closing(text: str, start: int) -> int | None:
 
 
 def _without_outer_braces(text: str) -> str:
-    """{5} is 5."""
+    """Return a text without braces around all of it: {5} is 5."""
     bare = text.strip()
     while (
         not _SET_BUILDER.match(bare) and bare.startswith("{") and closing(bare, 1) == len(bare) - 1
@@ -89,7 +89,7 @@ def _without_outer_braces(text: str) -> str:
 
 
 def unstyled(text: str) -> str:
-    """The text without the fonts and dollars around all of it: \\text{Paris} is Paris."""
+    """Return a text without fonts and dollars around all of it: \\text{Paris} is Paris."""
     while True:
         bare = text.strip()
         if bare.count("$") == 2 and bare[0] == bare[-1] == "$":

@@ -9,32 +9,32 @@ from assay_shared.runtime.single_flight import SingleFlight
 from assay_shared.runtime.workers import Workers
 
 _EQUAL = "assay_shared.answers.formulas.comparison:equal"
-#: The modules that `Workers` should have imported before formulas are compared.
+#: Modules for `Workers` to import before comparing formulas.
 MODULES = ("assay_shared.answers.formulas.comparison",)
 _KEPT = 2048
-#: What a reference is compared with to find out whether it is itself too hard.
+#: A plain formula: if even this comparison takes too long, the reference is too hard.
 _PLAIN = "x+1"
 
 
 class Symbolic:
-    """Compares formulas, each pair once: what came out is kept for the newest pairs."""
+    """A comparison of formulas, each pair once: the results of the newest pairs are cached."""
 
     def __init__(self, cpu_s: float, workers: Workers | None = None) -> None:
-        """`cpu_s` is the processor time for one comparison. Without `workers` it has its own."""
+        """Limit each comparison to `cpu_s` of processor time. Without `workers`, start its own."""
         self._cpu_s = cpu_s
         self._workers = workers or Workers(MODULES)
         self._flights: SingleFlight[bool | TooHard | InvalidInput] = SingleFlight()
         self._kept: OrderedDict[tuple[str, str], bool | TooHard | InvalidInput] = OrderedDict()
-        #: Whether a reference is too hard by itself: it is found out once for all its answers.
+        #: True if a reference is too hard for any answer; found out once per reference.
         self._blamed: OrderedDict[str, bool] = OrderedDict()
 
     async def equal(self, answer: str, reference: str) -> bool:
-        """Whether both are the same value.
+        """Return True if both have the same value.
 
         Raises:
-            TooHard: the answer is too large to be compared, or takes too long.
-            InvalidInput: the reference does.
-            TimedOut, Overloaded: the machine has no processor time for it.
+            TooHard: the answer is too large to compare, or takes too long.
+            InvalidInput: the reference is too large to compare, or takes too long.
+            TimedOut, Overloaded: the machine has no processor time for the comparison.
             InternalFault: the comparison itself broke.
         """
         pair = (answer, reference)
@@ -64,7 +64,7 @@ class Symbolic:
             return _fault(to_blame, str(error))
 
     async def _is_too_hard(self, reference: str) -> bool:
-        """Whether not even a plain formula can be compared with it: no answer is to blame."""
+        """Return True if comparing even a plain formula takes too long: no answer is to blame."""
         if reference not in self._blamed:
             try:
                 await self._ask(_PLAIN, reference)

@@ -1,9 +1,9 @@
-"""Characters that stand for LaTeX, or for plain ASCII."""
+"""Unicode characters, and their spelling in LaTeX or ASCII."""
 
 import re
 import unicodedata
 
-#: What says no more than that an answer is liked.
+#: Marks of approval; they do not change an answer.
 _TICKS = "✅✔✓☑🎉🎯👍\ufe0f"
 _HYPHENS = "−–‐‑﹣"
 _FRACTIONS = {
@@ -48,7 +48,8 @@ _COMMANDS = {
     "θ": r"\theta ",
     "λ": r"\lambda ",
 }
-#: Forms of full width that are the same in ASCII. Some would be commands there, or a factorial.
+#: Full-width forms and their ASCII characters, except for forms that ASCII would read as commands
+#: or as a factorial.
 _FULL_WIDTH = {
     chr(code): chr(code - 0xFEE0)
     for code in range(0xFF01, 0xFF5F)
@@ -66,13 +67,13 @@ _SAME = {
     "º": "°",
     "µ": "μ",
     "Ω": "Ω",
-    # The marks that `latex` itself uses.
+    # The marks used by `latex` itself.
     **dict.fromkeys("\ue000\ue001\ue002", "\ufffd"),
 }
 
 
 def _mathematical_letters() -> dict[str, str]:
-    """Letters and digits that are only there in fonts of mathematics: 𝑥, 𝟑, 𝜋."""
+    """Return ASCII or LaTeX for letters and digits in mathematical fonts: 𝑥, 𝟑, 𝜋."""
     found = {}
     for code in range(0x1D400, 0x1D800):
         letter = unicodedata.normalize("NFKC", chr(code))
@@ -100,13 +101,13 @@ _RAISED_RUN = re.compile(f"[{''.join(_RAISED)}]++")
 _LOWERED_RUN = re.compile(f"[{''.join(_LOWERED)}]++")
 #: ³⁄₄
 _RAISED_FRACTION = re.compile("([⁰¹²³⁴-⁹]{1,9})[⁄/∕]([₀-₉]{1,9})")
-#: A root is of all of the number behind it; of √4! nobody knows. The digit of ³√8 is no power.
+#: A root takes all of the number after it; √4! is ambiguous. The digit of ³√8 is not a power.
 _ROOT = re.compile(r"(?:(?<![\w)}\]⁰¹²³⁴-⁹])([²³⁴-⁹])√|([∛∜√]))(?:\s?(\d++(?:\.\d++)?+)(?!\s?!))?+")
 _INDICES = {"√": "2", "∛": "3", "∜": "4"}
 
 
 def in_ascii(text: str) -> str:
-    """The text with LaTeX and ASCII in place of other characters, where these mean the same."""
+    """Return the text with other characters replaced by LaTeX or ASCII of the same meaning."""
     if text.isascii():
         return text
     text = text.strip(f"{_TICKS} ") or text

@@ -1,4 +1,4 @@
-"""What is typed in place of LaTeX: x**2, +/-3, [3, inf), (0,1) U (2,3), US$5, negative 3."""
+"""ASCII in place of LaTeX: x**2, +/-3, [3, inf), (0,1) U (2,3), US$5, negative 3."""
 
 import re
 
@@ -7,13 +7,13 @@ _POWER = re.compile(
     r"(-?(?:\d++(?:\.\d++)?+|[A-Za-z]++(?!\()|\((?:[^()]++|\([^()]*+\))*+\)))(?![\w.!^]|\s?\*\*)"
 )
 _PLUS_MINUS = re.compile(r"\+\s?/\s?[-−]|\bplus or minus\b", re.IGNORECASE)
-#: As the end of an interval, beside a relation, or alone.
+#: As the end of an interval, next to a relation, or alone.
 _INFINITY = re.compile(
     r"(?:\A|(?<=[(\[,;=<>])|(?<=[(\[,;=<>] ))([-+]?)(?:infinity|infty|inf|oo)"
     r"(?=\s?(?:[)\],;<>]|\\right\s?[)\]]|\Z))",
     re.IGNORECASE,
 )
-#: Between two intervals or sets, in a text that begins with one, or says what is in them.
+#: Between two intervals or sets, in a text with an interval or set (or x in it) at its beginning.
 _UNION = re.compile(r"(?<=[)\]}])\s*+(?:U|union)\s*+(?=(?:\\left\s?)?\\?[(\[{])")
 _OF_SETS = re.compile(r"(?:[A-Za-z]\s?(?:\\in|∈)\s?)?(?:\\left\s?)?\\?[(\[{][^,]*+,")
 _DOLLARS = re.compile(r"(?<![A-Za-z])(?:US|U\.S\.)\s?\\?\$(?=\s?-?[\d.])")
@@ -23,7 +23,7 @@ _CODES = {"USD": r"\$", "EUR": "€", "GBP": "£"}
 _NEGATIVE = re.compile(
     r"(?:\A|(?<=[=(])|(?<=[=(] ))(?:negative|minus)\s(?=[\d.$\\])", re.IGNORECASE
 )
-#: Most texts have nothing of it.
+#: Most texts have no match, and skip the other patterns.
 _ANY = re.compile(
     r"\*\*|\+\s?/|(?<!\\)[Ii][Nn][Ff]|oo|[Pp][Ll][Uu][Ss] |U[ \\(\[{.S]|union"
     r"|(?:\A|[=(] ?)[nNmM]|\A[-+]?[UEG]"
@@ -31,7 +31,7 @@ _ANY = re.compile(
 
 
 def as_latex(text: str) -> str:
-    """The text with LaTeX in place of what is typed for it, wherever that is sure."""
+    """Return the text with unambiguous ASCII spellings replaced by LaTeX."""
     if _ANY.search(text) is None:
         return text
     if "**" in text:

@@ -1,1 +1,1 @@
-"""The kinds of values that a text can write: numbers, units, sets, matrices, dates."""
+"""Reading values from texts: numbers, units, sets, matrices, dates."""

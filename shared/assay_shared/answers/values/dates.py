@@ -1,4 +1,4 @@
-"""Dates in the usual ways of writing them."""
+"""Dates in their usual spellings."""
 
 import re
 from datetime import date
@@ -33,9 +33,9 @@ _ISO = re.compile(r"(\d{4}-\d\d-\d\d)(?:, (\d))?")
 
 
 def iso_date(text: str) -> str | None:
-    """The date that a plain text is, as 2024-03-05, or as 2024-03-05, 1 with its weekday's number.
+    """Return the date of a plain text, as 2024-03-05, or as 2024-03-05, 1 with a weekday's number.
 
-    None for anything else, and for one that may be two dates: 03/05/2024 is in March or in May.
+    Return None for any other text, and for an ambiguous date: 03/05/2024 is in March or in May.
     """
     if not _LOOKS_LIKE_ONE.search(text):
         return None
@@ -55,7 +55,7 @@ def iso_date(text: str) -> str | None:
 
 
 def same_date(one: str, other: str) -> bool:
-    """Whether two dates that `iso_date` wrote are the same; either may leave the weekday out."""
+    """Return True if two dates of `iso_date` are the same; either may omit the weekday."""
     first, second = _ISO.fullmatch(one), _ISO.fullmatch(other)
     if first is None or second is None or first[1] != second[1]:
         return False
@@ -67,7 +67,7 @@ def _full(month: str) -> str:
 
 
 def _either(year: int, first: int, second: int) -> str | None:
-    """The date, if only one of the two may be the month."""
+    """Return the date, if only a single order of day and month is possible, else None."""
     possible = {_valid(year, first, second), _valid(year, second, first)} - {None}
     return possible.pop() if len(possible) == 1 else None
 

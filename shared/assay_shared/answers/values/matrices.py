@@ -13,18 +13,18 @@ _ENVIRONMENT = re.compile(
     re.DOTALL,
 )
 _COLUMNS = re.compile(r"\s*\{[clr|\s]*\}")
-#: The end of a row may say how much space follows.
+#: The end of a row, with an optional amount of space.
 _ROW_END = re.compile(r"\\\\(?:\s*+\[\s*+-?[\d.]++\s*+[a-z]{2}\s*+\])?+")
 _BRACKETS = (("(", ")"), ("[", "]"), ("\\{", "\\}"))
-#: Determinants of more rows are compared as they stand: of numbers, and of formulas.
+#: The most rows of a determinant to compute, of numbers and of formulas.
 _MAX_ROWS = 8
 _MAX_FORMULA_ROWS = 3
 
 
 def matrix_of(text: str, value_of: Callable[[str], Value]) -> Value | None:
-    """The matrix that a plain text is, or its determinant: a number or a formula.
+    """Return the matrix of a plain text, or its determinant: a number or a formula.
 
-    None for anything else, also for a norm: which one is meant, the text does not say.
+    None for any other text, also for a norm: the text does not say what kind of norm.
     """
     if "\\begin{" not in text:
         return None
@@ -45,7 +45,7 @@ def matrix_of(text: str, value_of: Callable[[str], Value]) -> Value | None:
 
 
 def rows_of(opened: str, items: tuple[Value, ...], closed: str) -> Matrix | None:
-    """The matrix of rows in square brackets, [[1,2],[3,4]]; None for anything else."""
+    """Return the matrix of rows in square brackets, [[1,2],[3,4]]; None for any other value."""
     if (opened, closed) != ("[", "]"):
         return None
     rows = [
@@ -59,7 +59,7 @@ def rows_of(opened: str, items: tuple[Value, ...], closed: str) -> Matrix | None
 
 
 def _without_brackets(text: str) -> tuple[bool, str]:
-    """Whether a determinant is meant, and the text without "det" and without the brackets."""
+    """Return True for a determinant, and the text without "det" and without the brackets."""
     is_determinant = text.startswith("\\det")
     text = text.removeprefix("\\det").strip()
     for opened, closed in (*_BRACKETS, ("|", "|")):
@@ -74,7 +74,7 @@ def _rows(inner: str) -> list[list[str]]:
 
 
 def _determinant(rows: list[list[str]], value_of: Callable[[str], Value]) -> Value | None:
-    """The determinant of a square matrix; None where it is too large, or not square."""
+    """Return the determinant of a square matrix; None if it is too large, or not square."""
     size = len(rows)
     if not 1 < size <= _MAX_ROWS or any(len(row) != size for row in rows):
         return None
@@ -91,7 +91,7 @@ def _determinant(rows: list[list[str]], value_of: Callable[[str], Value]) -> Val
 
 
 def _eliminated(rows: list[list[Fraction]]) -> Fraction:
-    """The determinant by Gaussian elimination, exactly."""
+    """Return the exact determinant, by Gaussian elimination."""
     product, size = Fraction(1), len(rows)
     rows = [list(row) for row in rows]
     for at in range(size):
@@ -109,7 +109,7 @@ def _eliminated(rows: list[list[Fraction]]) -> Fraction:
 
 
 def _expanded(rows: list[list[str]]) -> str:
-    """The determinant by Leibniz's formula, as text."""
+    """Return the determinant by Leibniz's formula, as text."""
     terms = []
     for order in itertools.permutations(range(len(rows))):
         swaps = sum(a > b for a, b in itertools.combinations(order, 2))

@@ -22,15 +22,15 @@ _NUMBER = re.compile(
     """,
     re.VERBOSE,
 )
-#: Digits that end with three times the same ones, at least: they go on so.
+#: Digits ending with the same digits at least three times: the digits repeat forever.
 _GOES_ON = re.compile(r"(\d*?)(\d{1,20}?)\2{2,}")
-#: Longer digit strings are no answers, and quadratic to convert.
+#: Longer digit strings are not answers, and converting them takes quadratic time.
 _MAX_DIGITS = 100
 _MAX_EXPONENT = 300
 
 
 def leading_number(text: str) -> tuple[Fraction, int] | None:
-    """The value of the number, without a sign, that a plain text begins with, and where it ends."""
+    """Return the value and the end of an unsigned number at the start of a plain text, or None."""
     found = _NUMBER.match(text)
     if found is None or found.end() > _MAX_DIGITS:
         return None
@@ -39,7 +39,7 @@ def leading_number(text: str) -> tuple[Fraction, int] | None:
 
 
 def parse_number(text: str) -> Fraction | None:
-    """The exact value of a text that is one number; None if it is anything else."""
+    """Return the exact value of a text with just a number; None for any other text."""
     plain = text.strip()
     sign = -1 if plain.startswith("-") else 1
     if plain[:1] in ("-", "+"):

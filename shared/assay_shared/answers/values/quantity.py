@@ -1,4 +1,4 @@
-"""Numbers with what stands beside them: 5 km, $5, 50%, 1,000 and their forms in LaTeX."""
+"""Numbers with units, currencies and percent signs: 5 km, $5, 50%, 1,000, also in LaTeX."""
 
 import re
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from assay_shared.answers.values.numbers import leading_number
 from assay_shared.answers.values.units import Unit, parse_unit
 
 _CURRENCIES = f"$€£¥{DOLLAR}"
-#: Words that multiply the number ahead of them.
+#: Words to multiply the number before them.
 SCALES = {
     "dozen": 12,
     "hundred": 100,
@@ -28,7 +28,7 @@ SCALES = {
     "quintillion": 10**18,
 }
 _SCALED = re.compile(rf"[\s{OPEN}]*+({'|'.join(SCALES)})\b{CLOSE}?", re.IGNORECASE)
-#: The same where nothing follows: "7 score years" is one, and "7 gross tons" are tons.
+#: The same at the end of a text only: otherwise "7 gross tons" would not be tons.
 _LAST_SCALES = {"score": 20, "gross": 144, "tens": 10, "dozens": 12, "googol": 10**100}
 _LAST_SCALED = re.compile(rf"[\s{OPEN}]*+({'|'.join(_LAST_SCALES)})[\s{CLOSE}.]*+\Z", re.IGNORECASE)
 #: Shares, in percent.
@@ -54,7 +54,7 @@ _START = re.compile(
     rf"(?P<sign>[-+]?)\s?(?P<currency>[{_CURRENCIES}]?)\s?(?P<inner>[-+]?)\s?(?=[\d.\\])"
 )
 _FIRST_WORD = re.compile(rf"[\s{OPEN}]*+([A-Za-z]++)")
-#: What may be a unit, too, is left to the units.
+#: Words that may also be units are left to the units.
 _NUMERALS = (NUMERALS | DENYING_VERBS) - frozenset(
     ["percent", "squared", "cubed", "thirds", "half", "hundred"]
 )
@@ -76,13 +76,13 @@ class Quantity:
     unit: Unit | None = None
 
     def equals(self, reference: "Quantity") -> bool | None:
-        """Whether this answer says the same as the reference; None where that cannot be told.
+        """Return True if this answer equals the reference, None if the units leave it open.
 
-        Known units of one dimension are converted. Units of different things, and two different
-        units that are not known, tell nothing. An answer may leave the reference's unit out: it is
-        50 and also 0.5 for 50%, but for 0.5% it is not 0.5, which would be a share. Where the
-        reference has no unit, the answer may name what is counted or measured. A percent or degree
-        sign is no such name, for it makes another number: 50% is 0.5.
+        Known units of the same dimension are converted. Units of different dimensions, and two
+        different unknown units, decide nothing. An answer may omit the reference's unit: both 50
+        and 0.5 equal 50%, but 0.5 does not equal 0.5%, because it would be a share. If the
+        reference has no unit, the answer may name the counted or measured things. A percent or
+        degree sign is not such a name, because it makes another number: 50% is 0.5.
         """
         if self.unit is None or reference.unit is None:
             return self._equals_bare(reference)
@@ -110,7 +110,7 @@ class Quantity:
 
 @lru_cache(maxsize=4096)
 def parse_quantity(text: str) -> Quantity | None:
-    """The exact value and the unit of a text that is one number; None if it is anything else."""
+    """Return the exact value and the unit of a text with just a number; None for any other text."""
     if len(text) > _MAX_LENGTH:
         return None
     return quantity_of(plain(text))
@@ -118,7 +118,7 @@ def parse_quantity(text: str) -> Quantity | None:
 
 @lru_cache(maxsize=4096)
 def quantity_of(text: str) -> Quantity | None:
-    """As `parse_quantity`, of a plain text."""
+    """Return `parse_quantity` of a plain text."""
     if len(text) > _MAX_LENGTH:
         return None
     text = _SIGN_WORD.sub("-", text, count=1)
@@ -139,7 +139,7 @@ def quantity_of(text: str) -> Quantity | None:
 
 
 def _scaled(value: Fraction, tail: str) -> tuple[Fraction, str]:
-    """The value times the numerals behind it, and what stands behind them."""
+    """Return the value times the numeral after it, and the rest of the text."""
     if not tail:
         return value, tail
     scaled = _SCALED.match(tail)
@@ -172,7 +172,7 @@ def _with_unit(value: Fraction, currency: str, tail: str) -> Quantity | None:
 
 
 def _compound(text: str) -> Quantity | None:
-    """The sum of quantities of one dimension, each less than one of the unit before it."""
+    """Return the sum of quantities of the same dimension, each below the previous unit, or None."""
     parts = [quantity_of(part.strip()) for part in _NEXT.split(text, _MAX_PARTS)]
     units = [part.unit for part in parts if part is not None and part.unit is not None]
     if len(units) < len(parts) or not all(unit.is_known for unit in units):

@@ -1,4 +1,4 @@
-"""Sets of real numbers and numerals of a base, in the ways that they are written."""
+"""Sets of real numbers and numerals of a base, in their usual spellings."""
 
 import re
 from collections.abc import Callable
@@ -16,7 +16,7 @@ _WITH = re.compile(
     r"\\\{\s?([A-Za-z])\s?(?:\\in\s?\\mathbb\{R\})?\s?(?:\||:)\s?(.+)\\\}", re.DOTALL
 )
 _REALS_WITHOUT = re.compile(r"\\mathbb\{R\}\s?-(?=\s?[(\[])")
-#: ]a, b[ has its ends outside.
+#: ]a, b[ excludes its ends.
 _OUTWARD = re.compile(r"([\][(])([^][(),;]+)[,;]([^][(),;]+)([\][)])")
 _BASES = (
     *("two", "three", "four", "five", "six", "seven", "eight", "nine", "ten", "eleven", "twelve"),
@@ -30,7 +30,7 @@ _NUMERAL = re.compile(
 
 
 def set_of_reals(text: str, value_of: Callable[[str], Value]) -> Value | None:
-    """The intervals that a set of real numbers consists of; None for any other text."""
+    """Return the intervals of a set of real numbers; None for any other text."""
     if text == _REALS:
         return all_but([])
     if text.startswith(_REALS) and _REALS_WITHOUT.match(text):
@@ -54,7 +54,7 @@ def _turned(found: re.Match[str]) -> str:
 
 
 def _with_property(text: str, value_of: Callable[[str], Value]) -> Value | None:
-    """What has the property that a set's text says of its variable."""
+    """Return the values with the property in a set's text, {x | x > 3}; None for any other text."""
     found = _WITH.fullmatch(text)
     value = value_of(found[2]) if found is not None else None
     if found is None or not isinstance(value, Named) or not value.is_member:
@@ -63,10 +63,10 @@ def _with_property(text: str, value_of: Callable[[str], Value]) -> Value | None:
 
 
 def braced(parts: list[str], value_of: Callable[[str], Value], is_plain: bool) -> Value:
-    """The set of the parts; that of the empty set is not the empty set.
+    """Return the set of the parts; a set with the empty set in it is not empty.
 
-    In plain braces, {1,2}: those around one value may be TeX's own, but {1} within {{1},{2}} is an
-    element.
+    Plain braces, as in {1,2}, around a single value may be a group in TeX, but {1} in {{1},{2}} is
+    an element.
     """
     if not parts:
         return Formula("\\emptyset")
@@ -82,7 +82,7 @@ def braced(parts: list[str], value_of: Callable[[str], Value], is_plain: bool) -
 
 
 def numeral_of(text: str) -> Numeral | None:
-    """The numeral that a text with a base is, as 1010_2; None for anything else."""
+    """Return the numeral of a text with a base, as 1010_2; None for any other text."""
     found = _NUMERAL.fullmatch(text) if "_" in text else None
     if found is None:
         return None

@@ -1,4 +1,4 @@
-"""What a plain text is: a number, a list, a tuple or interval, a matrix, a relation, or words."""
+"""Reading a plain text as a number, list, tuple or interval, matrix, relation, or words."""
 
 import itertools
 import re
@@ -46,15 +46,15 @@ _BRACKETS = (
     *(("(", (")", "]")), ("[", (")", "]"))),
 )
 _CLOSES = frozenset((")", "]", "}", "\\}", "\\rangle"))
-#: What joins values, the loosest first.
+#: Tokens between values, the loosest first.
 _JOINS = (("or", ("or", "\\vee")), (",", (";",)), ("and", (",", "and", "\\wedge")))
 _SEPARATORS = frozenset(token for _, tokens in _JOINS for token in tokens)
 _LOGICAL = frozenset(("\\vee", "\\wedge"))
 _OF_SEVERAL = _SEPARATORS | {"\\in", "\\cup", "\\cap", "\\setminus", "\\pm"}
 _RELATIONS = {"<": "<", ">": ">", "\\le": "<=", "\\ge": ">=", "\\ne": "!="}
 _COMPARING = frozenset(("=", *_RELATIONS))
-#: Dates, scores, telephone numbers and ranges are texts: nobody writes a number as "2024-03-05" or
-#: "3-2" that has still to be computed.
+#: Dates, scores, telephone numbers and ranges are texts: nobody writes "2024-03-05" or "3-2" for a
+#: number still to compute.
 _FIGURE = rf"[$€£{DOLLAR}]?\d++(?:[.,]\d++)*+%?"
 _FIGURES = re.compile(rf"[-+]?\s?\(?{_FIGURE}\)?(?:\s?-\s?{_FIGURE})++|\d++(?:\s?/\s?\d++){{2,}}+")
 _NO_NAMES = frozenset(("not", "is", "or", "and", "\\not", "\\neg"))
@@ -64,16 +64,16 @@ _NAME = re.compile(
     r"|(?:[A-Za-z]+ ){0,4}[A-Za-z]+"
 )
 _ANGLE = re.compile(r"m?\s?\\(?:measured)?angle\s?(?=[A-Z\d])")
-#: |x|, which is less or more than a number.
+#: |x|, in an inequality with a number.
 _ABSOLUTE = re.compile(r"\|\s?([A-Za-z])\s?\|")
-#: An exclamation mark behind a word is no factorial.
+#: An exclamation mark after a word is not a factorial.
 _EXCLAIMED = re.compile(r"(?:[A-Z][a-z]{2,}|[Yy]es|YES|[Nn]o|NO|true|false)!+")
-#: Where the unit behind a formula may begin: with upright letters, or with a word.
+#: Possible beginnings of the unit after a formula: upright letters, or a word.
 _UNIT_START = re.compile(rf"(?:\\frac\s?\{{\s?)?+{OPEN}|(?<=[ \d)}}]) ?(?=[A-Za-z]{{2}})(?<!\\)")
 _MAX_UNIT_STARTS = 4
-#: A text with one of these is words; so is one of several letters alone.
+#: A text with one of these is words; so is a text of several letters alone.
 _RUN = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{4,}|(?<=[\uE000 ])[A-Za-z]{3,}")
-#: These stand in formulas, and are no words.
+#: Names in formulas; they are not words.
 FORMULA_NAMES = frozenset(
     [
         *("sin", "cos", "tan", "cot", "sec", "csc", "log", "ln", "exp", "sqrt", "pi"),
@@ -86,7 +86,7 @@ _ONLY_LETTERS = re.compile(r"[A-Za-z]{2,}")
 
 @dataclass(frozen=True)
 class _Mark:
-    """A token outside all brackets, and where it stands."""
+    """A token outside all brackets, with its place."""
 
     token: str
     start: int
@@ -95,7 +95,7 @@ class _Mark:
 
 @lru_cache(maxsize=2048)
 def value_of(text: str, depth: int = 0) -> Value:
-    """The value that a plain text writes."""
+    """Return the value of a plain text."""
     text = text.strip()
     number = quantity_of(text)
     if number is not None:
@@ -111,7 +111,7 @@ def value_of(text: str, depth: int = 0) -> Value:
 
 
 def _structured(text: str, depth: int) -> Value:
-    """What the relations, separators and brackets of a text make of it."""
+    """Return the value of a text by its relations, separators and brackets."""
     marks = _outer_marks(text)
     if marks is None:
         return Words(text)
@@ -134,7 +134,7 @@ def _structured(text: str, depth: int) -> Value:
 
 
 def _figures(text: str) -> Words | None:
-    """A date in its standard form, or another text of digits that nobody computes."""
+    """Return a date in its standard form, or another text of digits not to compute; else None."""
     if text[:1] == OPEN and text[-1:] == CLOSE:
         text = text[1:-1].strip()
     if text[-1:] not in _ENDS_OF_FIGURES:
@@ -146,7 +146,7 @@ def _figures(text: str) -> Words | None:
 
 
 def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
-    """A text without separators or relations outside its brackets."""
+    """Return the value of a text without separators or relations outside its brackets."""
     if "\\in" in tokens:
         return _member(text, marks, depth)
     if "\\setminus" in tokens:
@@ -164,7 +164,7 @@ def _one_value(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> V
 
 
 def _measured(text: str) -> Measured | None:
-    """The formula and the unit of a text that ends with a unit; None if it does not."""
+    """Return the formula and the unit of a text ending with a unit; None for any other text."""
     for found in itertools.islice(_UNIT_START.finditer(text, 1), _MAX_UNIT_STARTS):
         formula, tail = text[: found.start()].strip(), text[found.start() :].strip()
         unit = parse_unit(f" {tail}")
@@ -178,7 +178,7 @@ def _measured(text: str) -> Measured | None:
 
 
 def _outer_marks(text: str) -> list[_Mark] | None:
-    """The separators, relations and signs outside all brackets; None where brackets do not fit."""
+    """Return separators, relations and signs outside brackets; None if brackets do not match."""
     marks: list[_Mark] = []
     stack: list[str] = []
     for found in _TOKEN.finditer(text):
@@ -212,18 +212,18 @@ def _split(text: str, marks: list[_Mark], by: tuple[str, ...]) -> list[str]:
 
 
 def _joined(text: str, marks: list[_Mark], tokens: set[str], depth: int) -> Value:
-    """Values with separators, split at the loosest."""
+    """Return the value of a text with separators, split at the loosest."""
     join, separators = next(one for one in _JOINS if tokens.intersection(one[1]))
     if join == "and" and tokens.isdisjoint(("and", "\\wedge")):
         join = ","
     values = [value_of(part, depth + 1) for part in _split(text, marks, separators)]
     if tokens & _LOGICAL and not all(map(is_statement, values)):
-        return Formula(text)  # of propositions: p and q are no values
+        return Formula(text)  # of propositions: p and q are not values
     return together(values, join) if values else Words(text)
 
 
 def _relation(text: str, marks: list[_Mark], depth: int) -> Value:
-    """A name's value, an interval of one variable, or a relation."""
+    """Return a name's value, an interval of a variable, or a relation."""
     used = [mark for mark in marks if mark.token == "=" or mark.token in _RELATIONS]
     sides = [side.strip() for side in _split_all(text, used)]
     if not all(sides[1:]):
@@ -244,7 +244,7 @@ def _relation(text: str, marks: list[_Mark], depth: int) -> Value:
 
 
 def _unequal(text: str, sides: list[str], depth: int) -> Value:
-    """x != 3 is all numbers below and above 3."""
+    """Return an inequality's value: x != 3 is all numbers below and above 3."""
     if len(sides) != 2 or not sides[0] or _is_words(text):
         return Words(text)
     for side, bound in (sides, sides[::-1]):
@@ -276,14 +276,14 @@ def _equation(text: str, sides: list[str], depth: int) -> Value:
 
 
 def _named_number(text: str) -> Named | None:
-    """x = 1,600 has no separators."""
+    """Return a named number: x = 1,600 has no separators; None for any other text."""
     side, _, rest = text.partition("=")
     name, number = _name(side.strip()), quantity_of(rest.strip())
     return None if name is None or number is None else Named(frozenset((name,)), number)
 
 
 def _point(left: str, right: str, depth: int) -> Value | None:
-    """The values that (x, y) = (1, 2) gives to its names."""
+    """Return the named values of (x, y) = (1, 2); None for any other equation."""
     values = value_of(right, depth + 1)
     names = [_name(side) for side in left[1:-1].split(",")] if left.endswith(")") else []
     if not isinstance(values, Ordered) or (values.opened, values.closed) != ("(", ")"):
@@ -295,7 +295,7 @@ def _point(left: str, right: str, depth: int) -> Value | None:
 
 
 def _name(side: str) -> str | None:
-    """The side of an equation without spaces, if it is a name."""
+    """Return the side of an equation without spaces if it is a name, else None."""
     name = _ANGLE.sub("", words_of(side).strip(), count=1)
     if not _NAME.fullmatch(name) or _NO_NAMES.intersection(name.lower().split()):
         return None
@@ -303,7 +303,7 @@ def _name(side: str) -> str | None:
 
 
 def _interval(sides: list[str], relations: list[str], depth: int) -> Value | None:
-    """The interval that inequalities of one variable say: 0 < x <= 1 is (0, 1]."""
+    """Return the interval of a variable's inequalities: 0 < x <= 1 is (0, 1]; else None."""
     if len(sides) == 2:
         if (within := _absolute(sides, relations, depth)) is not None:
             return within
@@ -320,7 +320,7 @@ def _interval(sides: list[str], relations: list[str], depth: int) -> Value | Non
 
 
 def _absolute(sides: list[str], relations: list[str], depth: int) -> Value | None:
-    """What |x| < 3 and 3 < |x| say of x."""
+    """Return the values of x with |x| < 3 or 3 < |x|; None for other inequalities."""
     for at in (0, 1):
         found, bound = _ABSOLUTE.fullmatch(sides[at]), value_of(sides[1 - at], depth + 1)
         if found is not None and isinstance(bound, Quantity) and bound.unit is None:
@@ -330,7 +330,7 @@ def _absolute(sides: list[str], relations: list[str], depth: int) -> Value | Non
 
 
 def _member(text: str, marks: list[_Mark], depth: int) -> Value:
-    """x \\in [0, 1] gives a name to the set."""
+    """Return the named set of x \\in [0, 1]."""
     sides = _split(text, marks, ("\\in",))
     if len(sides) == 2 and (name := _name(sides[0])) is not None:
         return Named(frozenset((name,)), value_of(sides[1], depth + 1), is_member=True)
@@ -338,7 +338,7 @@ def _member(text: str, marks: list[_Mark], depth: int) -> Value:
 
 
 def _plus_minus(text: str, marks: list[_Mark], depth: int) -> Value:
-    """Both values, of a text with one plus-minus sign."""
+    """Return both values of a text with a plus-minus sign."""
     signs = [mark for mark in marks if mark.token == "\\pm"]
     if len(signs) > 1:
         return Words(text)
@@ -353,7 +353,7 @@ def _bracketed(text: str, depth: int) -> Value:
     if not opened:
         return Words(text) if _is_words(text) else Formula(text)
     marks = _outer_marks(inner)
-    if marks is None:  # the brackets are not one pair: (x+1)(x-1)
+    if marks is None:  # the brackets are not a pair: (x+1)(x-1)
         return Formula(text)
     parts = _split(inner, marks, (",", ";"))
     if opened in ("\\{", "{"):
@@ -365,7 +365,7 @@ def _bracketed(text: str, depth: int) -> Value:
 
 
 def _unbracketed(text: str) -> tuple[str, str, str]:
-    """The brackets around a text and what stands between; empty brackets where there are none."""
+    """Return the brackets around a text (empty if there are none) and the text between them."""
     for opened, ends in _BRACKETS:
         if text.startswith(opened):
             for closed in ends:
@@ -375,7 +375,7 @@ def _unbracketed(text: str) -> tuple[str, str, str]:
 
 
 def _is_words(text: str) -> bool:
-    """Whether a text is in a language, and no formula: its letters would be variables."""
+    """Return True if a text is in a language, not a formula with its letters as variables."""
     letters = words_of(text).replace(" ", "")
     if _ONLY_LETTERS.fullmatch(letters):
         return letters != "pi"

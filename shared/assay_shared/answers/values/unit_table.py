@@ -1,10 +1,10 @@
-"""The units that are known, by the names that texts give them."""
+"""The known units, by their names in texts."""
 
 import re
 from collections import defaultdict
 from fractions import Fraction
 
-#: What is measured, how much of that dimension's own unit the unit is, and how it is written.
+#: The dimension, the unit's size in the dimension's base unit, and its spellings.
 _TABLE = (
     ("length", "1609.344", "mi mile miles"),
     ("length", "0.3048", "ft foot feet"),
@@ -100,7 +100,7 @@ _PREFIXES = {
     "M": ("mega", Fraction(10**6)),
     "G": ("giga", Fraction(10**9)),
 }
-#: Nobody writes them, and a hectare in another case is none of them.
+#: Nobody writes hA (100 amperes), but it must not be read as a hectare (ha) in another case.
 _EXACTLY = {"hA": ("current", Fraction(100))}
 #: In a sentence these are words, variables or the times of a day.
 _NO_NAMES = frozenset(("in", "A", "t", "V", "N", "K", "J", "W"))
@@ -127,7 +127,7 @@ _UNITS = _with_prefixes()
 
 
 def _by_folded_name() -> dict[str, tuple[str, Fraction]]:
-    """The units that are meant whatever the case: mg and Mg differ, km and KM do not."""
+    """Return the units with the same meaning in any case: mg and Mg differ, km and KM do not."""
     spelled = defaultdict(set)
     for name, unit in _UNITS.items():
         spelled[name.lower()].add(unit)
@@ -142,15 +142,15 @@ _FOLDED = _by_folded_name()
 
 
 def unit_named(word: str) -> tuple[str, Fraction] | None:
-    """A unit's dimension, and how much of that dimension's own unit it is; None if it is unknown.
+    """Return a unit's dimension and its size in the dimension's base unit; None if it is unknown.
 
-    Another case than the usual one will do where no two units are spelled so but for their case.
+    The case may be unusual if no two units differ only in case in this spelling.
     """
     return _UNITS.get(word) or _EXACTLY.get(word) or _FOLDED.get(word.lower())
 
 
 def _pattern() -> str:
-    """A regular expression for names of units in any case, in groups by their first letter."""
+    """Return a regular expression for names of units in any case, grouped by first letter."""
     tails = defaultdict(set)
     for name in _UNITS.keys() - _NO_NAMES:
         tails[name[0].lower()].add(name[1:].lower())
@@ -170,6 +170,6 @@ def _any_case(text: str) -> str:
     ).replace("μ", "[μµ]")
 
 
-#: How units are written in a sentence, in which "in" is no inch. Which one is meant, `unit_named`
-#: tells: 5 MG is neither milligrams nor megagrams, and no 5 either.
+#: Spellings of units in a sentence; "in" is not an inch there. `unit_named` identifies the unit:
+#: 5 MG is neither milligrams nor megagrams, and not a plain 5 either.
 UNIT_PATTERN = _pattern()

@@ -1,4 +1,4 @@
-"""Units of measurement, as they stand behind a number."""
+"""Units of measurement after a number."""
 
 import re
 from dataclasses import dataclass
@@ -21,11 +21,11 @@ _TOKEN = re.compile(
     r"|(?<=[A-Za-z])[23](?!\d)|/|\\cdot|\*|\."
 )
 _SCALE = re.compile(r"(?:degrees?|deg|°) (?=celsius|fahrenheit)", re.IGNORECASE)
-#: A ratio of units as a fraction, and what Greek letters stand for beside upright ones.
+#: A ratio of units as a fraction, and Greek letters next to upright letters.
 _RATIO = re.compile(r"\\frac\s?\{([^{}]*)\}\s?\{([^{}]*(?:\^\{-?\d\}[^{}]*)?)\}")
 _GREEK = re.compile(r"\\mu ?(?=[\uE000])")
 _OHMS = re.compile(rf"(?<![A-Za-z])([kMGm]) ?{CLOSE} ?\\Omega")
-#: "5 thirds" and "5 times x" are other numbers, "5 is wrong" and "5 or six" are none.
+#: "5 thirds" and "5 times x" are other numbers; "5 is wrong" and "5 or six" are not numbers at all.
 _NO_NOUNS = frozenset(
     [
         "halves",
@@ -144,10 +144,10 @@ _NOUN = re.compile(rf"(?:{_WORD} ){{0,3}}{_WORD}(?: of(?: {_WORD}){{1,2}})?")
 
 @dataclass(frozen=True)
 class Unit:
-    """What stands behind a number. `powers` has the dimensions of a known unit, `size` how much it
-    is of their own units; of an unknown unit there is only its `text`. Where it is not `is_sure`,
-    the number says nothing without it: it may be a variable, as the single letter in "5 m", or is
-    that of hours and minutes together."""
+    """A unit after a number. `powers` has the dimensions of a known unit, and `size` its size in
+    their base units; an unknown unit has only its `text`. If it is not `is_sure`, the number alone
+    decides nothing: the unit may be a variable, as the single letter in "5 m", or the number
+    belongs to several units, as hours and minutes together."""
 
     text: str
     powers: tuple[tuple[str, int], ...] = ()
@@ -164,15 +164,16 @@ class Unit:
 
     @property
     def changes_number(self) -> bool:
-        """Whether the unit is itself a number: a hundredth, or pi / 180."""
+        """True if the unit is itself a number: a hundredth, or pi / 180."""
         return self.powers in ((("percent", 1),), (("angle", 1),))
 
 
 @lru_cache(maxsize=4096)
 def parse_unit(tail: str, one: bool = False) -> Unit | None:
-    """The unit that a plain text behind a number is; None where it may be anything else.
+    """Return the unit of a plain text after a number; None if it may be anything else.
 
-    A known unit, or up to four words that end in a plural: red apples. Behind 1 any noun will do.
+    It is a known unit, or up to four words with a plural at the end: red apples. After 1 any noun
+    is accepted.
     """
     if len(tail) > 120:
         return None
@@ -209,7 +210,7 @@ def _singular(text: str) -> str:
 
 
 def _known(text: str, upright: bool) -> Unit | None:
-    """Units of the table, their powers, products and ratios: km/h, square feet, m s^{-2}."""
+    """Return a unit of the table, or a power, product or ratio: km/h, square feet, m s^{-2}."""
     powers: dict[str, int] = {}
     size, sign, power, num_names, longest = Fraction(1), 1, 1, 0, 0
     last: tuple[str, Fraction] | None = None

@@ -1,4 +1,4 @@
-"""The kinds of values that a text can write."""
+"""The kinds of values in texts."""
 
 from dataclasses import dataclass
 
@@ -8,14 +8,14 @@ from assay_shared.answers.values.units import Unit
 
 @dataclass(frozen=True)
 class Formula:
-    """An expression that math-verify may read."""
+    """An expression for math-verify to read."""
 
     text: str
 
 
 @dataclass(frozen=True)
 class Words:
-    """A text in a language, or anything else that is only equal to itself."""
+    """A text in a language, or anything else equal only to itself."""
 
     text: str
 
@@ -47,8 +47,8 @@ class Matrix:
 
 @dataclass(frozen=True)
 class Named:
-    """A value that a name is given: x = 5. With `is_member` the name is of something in the value:
-    x > 5, x \\\\in [0, 1]."""
+    """A named value: x = 5. With `is_member` the name stands for an element of the value: x > 5,
+    x \\\\in [0, 1]."""
 
     names: frozenset[str]
     value: "Value"
@@ -73,7 +73,7 @@ class Relation:
 
 @dataclass(frozen=True)
 class Measured:
-    """A formula that is no plain number, with its unit. `text` is both as they were written."""
+    """A formula (not a plain number) with its unit. `text` is both as they were written."""
 
     formula: str
     unit: Unit
@@ -82,7 +82,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Numeral:
-    """Digits in a base. It equals no number in another one: the base may be what was asked."""
+    """Digits in a base. Another base makes it unequal: the question may ask for this base."""
 
     digits: str
     base: int

@@ -43,5 +43,5 @@ def test_a_file_that_is_no_template_stops_the_start(
     (tmp_path / name).write_text(text)
     with pytest.raises(ConfigError, match=message):
         Templates(tmp_path)
-    with pytest.raises(ConfigError, match="no folder"):
+    with pytest.raises(ConfigError, match="is not a folder"):
         Templates(tmp_path / "none")

@@ -106,10 +106,10 @@ def test_an_index_without_metadata_is_refused_by_its_name(folder: Path) -> None:
 
 def test_a_folder_that_leaves_its_weights_open_is_refused(folder: Path) -> None:
     (folder / "dummy.safetensors").write_bytes(b"other")
-    with pytest.raises(WeightsRefused, match=r"dummy.safetensors is in no index"):
+    with pytest.raises(WeightsRefused, match=r"dummy.safetensors is not in an index"):
         checkpoint.digest(folder)
     write_index(folder, "dummy.safetensors")
-    with pytest.raises(WeightsRefused, match=r"model.safetensors is in no index"):
+    with pytest.raises(WeightsRefused, match=r"model.safetensors is not in an index"):
         checkpoint.digest(folder)
 
 

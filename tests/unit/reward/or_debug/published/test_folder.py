@@ -201,13 +201,13 @@ def test_every_form_of_a_published_fix_is_read(
         ("Change c9 from >= back to <=", "no row c9"),
         ("Change x back to INTEGER with UB=1.2.3, remove c2", "unknown form"),
         ("Change x back to INTEGER with UB=nan, remove c2", "unknown form"),
-        ("Change coefficient of x in c1 from 0.1 back to 0", "no coefficient"),
-        ("Change coefficient of x in c1 from 0.1 back to 1e400", "no coefficient"),
+        ("Change coefficient of x in c1 from 0.1 back to 0", "not a coefficient"),
+        ("Change coefficient of x in c1 from 0.1 back to 1e400", "not a coefficient"),
         ("Remove contradicting constraint x", "no row x"),
         ("Remove chain constraints: c1, c2 and more besides", "unknown form"),
         ("CASCADING CONFLICT: " + "a" * 3000, "unknown form"),
-        (told("H", x1="x").replace("LB = -0.0", "LB = inf"), "no lower side"),
-        (told("I", bound_c45f59_u="c1").replace("= 14.0", "= inf"), "no lower side"),
+        (told("H", x1="x").replace("LB = -0.0", "LB = inf"), "not a lower side"),
+        (told("I", bound_c45f59_u="c1").replace("= 14.0", "= inf"), "not a lower side"),
     ],
 )
 def test_a_fix_that_cannot_be_done_is_refused_by_name(text: str, told: str) -> None:
