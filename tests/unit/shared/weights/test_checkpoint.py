@@ -83,7 +83,7 @@ def test_weights_are_the_files_that_the_index_names(folder: Path) -> None:
 )
 def test_an_index_that_leads_out_of_its_folder_is_refused(folder: Path, name: str) -> None:
     write_index(folder, name)
-    with pytest.raises(WeightsRefused, match="only safetensors files of its own folder"):
+    with pytest.raises(WeightsRefused, match="only safetensors files in its folder"):
         checkpoint.digest(folder)
 
 
