@@ -1,7 +1,7 @@
 """Group-relative advantages. Shapes: P prompts (groups), G samples of a group, K components.
 
-A sample without a reward (None) is no sample: it enters no mean and no deviation, and has no
-advantage. Putting it at 0 would give a right answer among seven right ones -2.47.
+A sample without a reward (None) enters neither the mean nor the deviation, and has no advantage. As
+a 0 it would give a right answer among seven right answers an advantage of -2.47.
 """
 
 import math
@@ -20,9 +20,9 @@ Column = Sequence[float | None]
 
 @dataclass(frozen=True)
 class GroupRewards:
-    """A group's rewards, and how its rubric wants them normalised.
+    """The rewards of a group, and their normalisation.
 
-    Components are looked at for `Normalisation.COMPONENTS` alone.
+    `Normalisation.COMPONENTS` alone reads the components.
     """
 
     rewards_G: Column
@@ -32,7 +32,7 @@ class GroupRewards:
 
     @property
     def has_signal(self) -> bool:
-        """Whether it can teach anything: at least two samples differ in what is normalised."""
+        """Return True if the group can teach: two samples differ in their normalised values."""
         return any(len({r for r in column if r is not None}) > 1 for column in self.columns)
 
     @property
@@ -42,7 +42,7 @@ class GroupRewards:
 
 
 def group_rewards(scored: ScoredGroup, normalise: Normalisation | None = None) -> GroupRewards:
-    """What a rollout worker stored, as rewards; `normalise` takes the place of the rubric's own."""
+    """Return a stored group's rewards; `normalise` replaces the rubric's own normalisation."""
     rewards = [r if isinstance(r, Scored) else None for r in scored.rewards]
     first = next((r for r in rewards if r is not None), None)
     counted = {c.name: c.weight for c in first.components if c.weight > 0} if first else {}

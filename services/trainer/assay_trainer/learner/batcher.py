@@ -1,8 +1,8 @@
-"""What the trainer eats: each step, a number of fresh groups that can teach something.
+"""Batches scored groups for training: recent enough, and with differing rewards.
 
 Consumes tasks; waits for workers; unblocked by the groups they store. At most
-(max_staleness + 1) steps' worth of groups are in flight or ready, so that none can become older
-than `max_staleness` versions by waiting its turn; one that did all the same is dropped.
+(max_staleness + 1) steps' worth of groups are in flight or ready, so waiting alone makes no group
+older than `max_staleness` versions. An older group is dropped.
 """
 
 import random
@@ -33,14 +33,14 @@ _SEED_STRIDE = 1_000_003
 
 
 class DropReason(StrEnum):
-    """Why a group that was scored is not trained on: the weights that sampled it."""
+    """Reasons to drop a scored group: the weights behind it are too old or unknown."""
 
     TOO_OLD = "too_old"
     UNKNOWN_VERSION = "unknown_version"
 
 
 class TaskOrder:
-    """Tasks in an endless order: each epoch is a shuffle of its own, known from seed and epoch."""
+    """Tasks in an endless order. Each epoch is another shuffle, derived from seed and epoch."""
 
     def __init__(self, tasks: list[Task], seed: int) -> None:
         self._tasks = tasks
@@ -59,7 +59,7 @@ class TaskOrder:
 
 @dataclass
 class GroupBatch:
-    """One step's groups, and what was seen while they were collected."""
+    """The groups of a step, with statistics of their collection."""
 
     version: int
     groups: list[ScoredGroup] = field(default_factory=list)
@@ -84,9 +84,10 @@ class GroupBatch:
         return self.outcomes[Status.ACCEPTED] / num_scored if num_scored else None
 
     def count(self, scored: ScoredGroup, refusal: DropReason | None) -> None:
-        """Add a group's samples to the sums. Failures are counted, and enter nothing else.
+        """Add a group's samples to the sums; failures are counted and enter no other sum.
 
-        What unknown weights sampled says nothing of this policy: it is counted as refused alone.
+        A group sampled by unknown weights says nothing about this policy: it counts only as
+        dropped.
         """
         self.num_played += 1
         if refusal is not None:
@@ -107,14 +108,14 @@ class GroupBatch:
 
 @dataclass(frozen=True)
 class BatcherState:
-    """What a resumed run needs: the next draw, and those that were under way."""
+    """The state of a resumed run: the next draw, and the unfinished draws."""
 
     next_draw: int = 0
     unfinished: tuple[int, ...] = ()
 
 
 class GroupBatcher:
-    """Keeps groups in flight and hands out portions. `policy` is what inference serves."""
+    """Keeps groups in flight and returns batches. `policy` is the version served by inference."""
 
     def __init__(
         self,
@@ -129,11 +130,12 @@ class GroupBatcher:
         published: Iterable[PolicyVersion] = (),
         while_waiting: Callable[[], None] = lambda: None,
     ) -> None:
-        """
+        """Store the parts of a run.
+
         Args:
-            set_aside: the tasks that are left out; those that turn out to be unplayable are added.
-            published: what this run announced before, in this process or another.
-            while_waiting: called now and then; it may raise to end the wait.
+            set_aside: tasks to leave out; unplayable tasks are added.
+            published: versions announced by this run earlier, in this process or another.
+            while_waiting: called while waiting; it may raise to end the wait.
         """
         self._set_aside = set_aside
         self._rollouts = rollouts
@@ -166,16 +168,16 @@ class GroupBatcher:
         return self.policy.version
 
     def state(self) -> BatcherState:
-        """What is not handed out yet is unfinished, wherever it stands."""
+        """Return the state; every group not yet in a batch counts as unfinished."""
         return BatcherState(self._next_draw, (*self._open, *self._draws.values(), *self._again))
 
     def next_batch(self) -> GroupBatch:
-        """The groups of one step; fewer than asked for once `max_groups_per_step` were played.
+        """Return the groups of a step; fewer than requested after `max_groups_per_step` groups.
 
         Raises:
-            BudgetExceeded: too many groups in a row came back without one score.
-            Conflict: most groups were sampled under weights that this run never published.
-            DatasetError: too many tasks cannot be sampled or scored for reasons of their own.
+            BudgetExceeded: too many groups in a row came back without a score.
+            Conflict: most groups were sampled by weights never published by this run.
+            DatasetError: too many tasks cannot be sampled or scored for their own reasons.
         """
         portion = GroupBatch(self._version)
         config = self._config
@@ -192,7 +194,7 @@ class GroupBatcher:
         return portion
 
     def newest_ready(self) -> ScoredGroup | None:
-        """A group that waits its turn and was sampled by the newest weights alone; stays there."""
+        """Return a waiting group sampled only by the newest weights; it keeps waiting."""
         self._ready.extend(self._rollouts.collect(0.0))
         return next((one for one in self._ready if sampled_by(one) == {self.policy}), None)
 
@@ -218,7 +220,7 @@ class GroupBatcher:
         self._rollouts.send(GroupRequest(key=key, run=self._run, task=task, sampling=sampling))
 
     def _draw(self) -> int:
-        """The next draw whose task is not set aside."""
+        """Return the next draw with a usable task."""
         self._set_aside.refuse_if_all()  # else the search would have no end
         while True:
             if self._again:
@@ -263,10 +265,10 @@ class GroupBatcher:
         return self._version - min(versions, default=self._version)
 
     def _refuse(self, draw: int, scored: ScoredGroup, refusal: DropReason) -> None:
-        """Ask for the draw again, so often as groups may be asked for; then it is given up.
+        """Request the draw again, at most `group_attempts` times, then skip its task.
 
         Raises:
-            Conflict: most of the last groups were sampled under unknown weights.
+            Conflict: most of the last groups were sampled by unknown weights.
         """
         self._num_refused[draw] += 1
         if self._num_refused[draw] < self._config.group_attempts:

@@ -1,4 +1,4 @@
-"""What happens beside TRL's steps: progress, a stop between two steps, a finite loss."""
+"""Callbacks of TRL's steps: progress, a stop between steps, and a check for a finite loss."""
 
 import math
 from collections.abc import Callable
@@ -11,7 +11,7 @@ from assay_trainer.stop import Stop
 
 
 class Diverged(InternalFault):
-    """The loss or the gradient is no number any more; going on would only hide it."""
+    """The loss or the gradient is not finite: training further would hide it."""
 
 
 class ProgressCallback(TrainerCallback):

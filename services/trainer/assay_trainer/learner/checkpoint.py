@@ -1,6 +1,6 @@
-"""Checkpoints to resume from: TRL's folder, and a file with the feed's state and all digests.
+"""Checkpoints to resume from: TRL's folder, with the batcher's state and all digests.
 
-A checkpoint that is not what was written is refused and set aside, and the one before is taken.
+A damaged checkpoint is refused and set aside, and the one before is used.
 """
 
 import hashlib
@@ -44,7 +44,7 @@ class _Facts(BaseModel):
 
 
 def folder_of(checkpoints: Path, step: int) -> Path:
-    """The folder that TRL gives to the checkpoint of `step`."""
+    """Return TRL's folder for the checkpoint of `step`."""
     return checkpoints / f"checkpoint-{step}"
 
 
@@ -54,7 +54,7 @@ def complete(
     state: BatcherState | None = None,
     pass_rate: float | None = None,
 ) -> None:
-    """Mark the checkpoint of `step` as whole. `pass_rate`: of the steps since the one before."""
+    """Mark the checkpoint of `step` as whole. `pass_rate` covers the steps since the last one."""
     folder, state = folder_of(checkpoints, step), state or BatcherState()
     value: dict[str, object] = {
         "pass_rate": pass_rate,
@@ -66,12 +66,12 @@ def complete(
 
 
 def whole(checkpoints: Path) -> list[Path]:
-    """The folders of all checkpoints that were written to their end, oldest first."""
+    """Return the folders of all complete checkpoints, oldest first."""
     return sorted((file.parent for file in checkpoints.glob(f"checkpoint-*/{_STATE}")), key=step_of)
 
 
 def best(checkpoints: Path) -> Path | None:
-    """Of those with a pass rate, the whole checkpoint with the highest; the newer of equals."""
+    """Return the complete checkpoint with the highest pass rate; the newest among equals."""
     rated = [
         (rate, step_of(f), f) for f in whole(checkpoints) if (rate := _pass_rate(f)) is not None
     ]
@@ -86,7 +86,7 @@ def _pass_rate(folder: Path) -> float | None:
 
 
 def newest(checkpoints: Path) -> tuple[Path, BatcherState] | None:
-    """The last checkpoint whose digests are right, and the feed's state in it; None if none is."""
+    """Return the newest undamaged checkpoint and the batcher's state in it; None without any."""
     for folder in reversed(whole(checkpoints)):
         try:
             return folder, check(folder)
@@ -96,13 +96,13 @@ def newest(checkpoints: Path) -> tuple[Path, BatcherState] | None:
 
 
 def take_newest(checkpoints: Path, on_refused: OnRefused) -> tuple[Path, BatcherState] | None:
-    """The last good checkpoint; None where the stage has written none yet.
+    """Return the newest undamaged checkpoint; None before the stage's first checkpoint.
 
-    Newer ones that are damaged are renamed to `refused-N`, where neither a resume nor the
-    deletion of old checkpoints counts them; `on_refused` gets their new path and the reason.
+    Damaged newer checkpoints are renamed to `refused-N`: no resume reads them, and the deletion of
+    old checkpoints does not count them. `on_refused` gets their new path and the reason.
 
     Raises:
-        WeightsRefused: there are checkpoints, and none is what was written.
+        WeightsRefused: there are checkpoints, and all are damaged.
     """
     found = whole(checkpoints)
     reason = ""
@@ -122,10 +122,10 @@ def take_newest(checkpoints: Path, on_refused: OnRefused) -> tuple[Path, Batcher
 
 
 def check(folder: Path) -> BatcherState:
-    """Compare all files with their digests and return the feed's state.
+    """Compare all files with their digests and return the batcher's state.
 
     Raises:
-        WeightsRefused: a file is missing, changed or one too many; names it.
+        WeightsRefused: a file is missing, changed or extra; names it.
     """
     facts = _facts(folder)
     try:
@@ -137,7 +137,7 @@ def check(folder: Path) -> BatcherState:
 
 
 def file_digests(folder: Path) -> dict[str, str]:
-    """SHA-256 of every file of a checkpoint by its path, but for what completes it."""
+    """Return the SHA-256 of every file of a checkpoint by its path, except the marker file."""
     files = sorted(path for path in folder.rglob("*") if path.is_file())
     names = [str(path.relative_to(folder)) for path in files]
     with ThreadPoolExecutor(_MAX_THREADS, "digest") as pool:
@@ -146,9 +146,10 @@ def file_digests(folder: Path) -> dict[str, str]:
 
 
 def refuse_difference(folder: Path, written: Mapping[str, str], seen: Mapping[str, str]) -> None:
-    """
+    """Compare the digests written with the digests seen.
+
     Raises:
-        WeightsRefused: the files of `folder` are not what was written; names the first.
+        WeightsRefused: the files of `folder` differ; names the first.
     """
     for name in sorted({*written, *seen}):
         if name not in seen:
@@ -160,19 +161,20 @@ def refuse_difference(folder: Path, written: Mapping[str, str], seen: Mapping[st
 
 
 def seal(folder: Path) -> None:
-    """Write the digests of a folder that is complete beside it."""
+    """Write the digests of a complete folder next to it."""
     write_json(_seal_of(folder), file_digests(folder))
 
 
 def is_sealed(folder: Path) -> bool:
-    """Whether the folder was written to its end."""
+    """Return True if the folder is complete."""
     return folder.is_dir() and _seal_of(folder).is_file()
 
 
 def check_seal(folder: Path) -> None:
-    """
+    """Compare a sealed folder with its digests.
+
     Raises:
-        WeightsRefused: the folder is not what was sealed; names the file.
+        WeightsRefused: a file differs; names it.
     """
     try:
         written = _DIGESTS.validate_json(_seal_of(folder).read_bytes())
@@ -189,12 +191,12 @@ def _seal_of(folder: Path) -> Path:
 
 
 def step_of(folder: Path) -> int:
-    """The steps that were done when it was written."""
+    """Return the number of steps done at the checkpoint."""
     return int(folder.name.rpartition("-")[2])
 
 
 def refused(checkpoints: Path) -> list[Path]:
-    """The folders of checkpoints that were refused."""
+    """Return the folders of refused checkpoints."""
     return sorted(checkpoints.glob(f"{_REFUSED}*"))
 
 

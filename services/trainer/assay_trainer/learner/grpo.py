@@ -50,7 +50,7 @@ class NothingToLearn(Exception):
 
 @dataclass
 class Times:
-    """Where one step's time went."""
+    """Durations of the parts of a step."""
 
     rollouts_s: float = 0.0
     publish_s: float = 0.0
@@ -58,7 +58,7 @@ class Times:
 
 
 class GRPOStage:
-    """One run of GRPO. `train` returns when all steps are done or nothing is left to learn."""
+    """A run of GRPO. `train` returns after the last step, or with nothing left to learn."""
 
     def __init__(
         self,
@@ -97,16 +97,16 @@ class GRPOStage:
         self._step = self._first_step + 1
 
     def train(self) -> str | None:
-        """Train the model in place, from the checkpoint `resume_from` on if there is one.
+        """Train the model in place, from the checkpoint `resume_from` if there is one.
 
-        Returns why training ended before its last step, or None if it did not.
+        Returns the reason for an early end, or None after the last step.
 
         Raises:
-            Stopped: a stop was asked for; the checkpoint is written.
-            Diverged: loss or gradient is not finite.
+            Stopped: a stop was requested; the checkpoint is written.
+            Diverged: the loss or the gradient is not finite.
             BudgetExceeded: too many groups could not be scored.
-            Mismatched: what inference samples from is not what is trained.
-            Conflict: most groups are of weights that this run never published.
+            Mismatched: inference does not sample from the trained weights.
+            Conflict: most groups are of weights never published by this run.
         """
         from assay_trainer.learner.trl_backend import make_grpo_trainer
 
@@ -164,10 +164,10 @@ class GRPOStage:
         return int(self._tokenizer.pad_token_id)
 
     def _check_mismatch(self, trainer: "ExternalRolloutTrainer") -> None:
-        """Look at the batch's tokens of this version before anything is learnt from them.
+        """Compare log-probabilities of the batch's current-version tokens before the update.
 
-        Where workers are so far ahead that all its groups are of older versions, groups of this one
-        are ready by now: a forward pass over one of them tells as much.
+        If workers are so far ahead that the batch has only older versions, a group of the current
+        version is ready: a forward pass over it gives the same information.
         """
         if trainer.mismatch.num_tokens == 0:
             spot = self._feed.newest_ready()

@@ -1,7 +1,7 @@
-"""How far an engine's log-probabilities are from the trainer's, of tokens that it sampled.
+"""Differences between the engine's and the trainer's log-probabilities of sampled tokens.
 
-Only tokens of the version that the trainer's weights have count: of older ones, the difference is
-what was learnt since, and no fault. Shapes: B rows, C completion tokens.
+Only tokens sampled by the current version are compared. Older tokens differ because the policy
+has been trained since. Shapes: B rows, C completion tokens.
 """
 
 import torch
@@ -15,14 +15,14 @@ class Mismatched(InternalFault):
 
 
 class MismatchSums:
-    """Sums over the tokens of one step; `summary` makes means of them."""
+    """Sums over the tokens of a step; `summary` returns their means."""
 
     def __init__(self) -> None:
         self.num_tokens = 0
         self._sum_abs = self._max_abs = self._sum_k1 = self._sum_k3 = 0.0
 
     def add(self, trainer_BC: torch.Tensor, engine_BC: torch.Tensor, mask_BC: torch.Tensor) -> None:
-        """Take in the log-probabilities where `mask_BC` is 1."""
+        """Add the log-probabilities at the positions with `mask_BC` 1."""
         kept_BC = mask_BC.bool()
         if not bool(kept_BC.any()):
             return
@@ -34,12 +34,11 @@ class MismatchSums:
         self._sum_k3 += float((ratio_N.expm1() - ratio_N).sum())
 
     def summary(self) -> Mismatch | None:
-        """None if no token could be measured.
+        """Return the means; None if no token was measured.
 
-        With r = log p_trainer - log p_engine of tokens that the engine sampled, both are estimates
-        of KL(engine || trainer): k1 = -r, which is unbiased and may be negative, and
-        k3 = exp(r) - 1 - r, which is unbiased too and never negative (J. Schulman, "Approximating
-        KL Divergence", 2020).
+        With r = log p_trainer - log p_engine of tokens sampled by the engine, both are unbiased
+        estimates of KL(engine || trainer): k1 = -r may be negative, k3 = exp(r) - 1 - r never is
+        (J. Schulman, "Approximating KL Divergence", 2020).
         """
         if self.num_tokens == 0:
             return None
@@ -59,5 +58,5 @@ def check_mismatch(found: Mismatch | None, limit_nats: float, version: int) -> N
             f"inference and trainer differ by {found.mean_abs_nats:.3g} nats a token (mean of "
             f"{found.num_tokens} tokens that name version {version}; grpo.max_mismatch_nats is "
             f"{limit_nats:g}): the weights that sample are not those that are trained",
-            hint="look at GET /v1/weights of inference, and at who else publishes to it",
+            hint="check GET /v1/weights of inference, and for another publisher",
         )

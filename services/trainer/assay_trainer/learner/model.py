@@ -1,4 +1,4 @@
-"""The policy model: a new small one with a tokenizer of its own, or one from a folder."""
+"""The policy model: a small new model with its own tokenizer, or a model from a folder."""
 
 from collections.abc import Iterable
 from pathlib import Path
@@ -26,7 +26,7 @@ CHAT_TEMPLATE = (
     "{% if add_generation_prompt %}<|assistant|>{% endif %}"
 )
 
-# A word with its space, a digit by itself (so that numbers are copied digit by digit), an
+# A word with its space, each digit apart (so that numbers are copied digit by digit), an
 # indentation with its line break, a run of signs.
 _PIECES = r"\n *|\d| ?[A-Za-z_]+| ?[^\sA-Za-z0-9_]+| +"
 

@@ -1,4 +1,4 @@
-"""What of a run stays on the disk: its newest checkpoints, the best one, and so many rollouts."""
+"""Retention of a run's files: newest checkpoints, the best checkpoint, and rollouts."""
 
 import shutil
 from contextlib import ExitStack
@@ -13,12 +13,12 @@ from assay_trainer.rollouts.rollout_log import OLDER
 
 
 def forget_checkpoints(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
-    """Delete all but the newest `keep` whole checkpoints and, if asked for, the best.
+    """Delete all complete checkpoints except the newest `keep` and, if requested, the best.
 
-    Those that are not whole go too, but for the newest, which may be about to be.
+    Incomplete checkpoints are deleted too, except the newest: it may be in progress.
 
     Returns:
-        What was deleted.
+        The deleted folders.
     """
     doomed = to_forget(checkpoints, keep, keep_best=keep_best)
     for folder in doomed:
@@ -27,7 +27,7 @@ def forget_checkpoints(checkpoints: Path, keep: int, *, keep_best: bool) -> list
 
 
 def to_forget(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
-    """What `forget_checkpoints` would delete."""
+    """Return the folders `forget_checkpoints` would delete."""
     return _all_but(checkpoints, checkpoint.whole(checkpoints), keep, keep_best=keep_best)
 
 
@@ -43,7 +43,7 @@ def _all_but(checkpoints: Path, whole: list[Path], keep: int, *, keep_best: bool
 
 @dataclass(frozen=True)
 class Pruned:
-    """What is or would be gone of one run."""
+    """The deleted or deletable files of a run."""
 
     name: str
     doomed: tuple[Path, ...]
@@ -53,12 +53,13 @@ class Pruned:
 
 
 def prune(runs: Path, *, keep: int, rollouts: bool, dry_run: bool) -> list[Pruned]:
-    """Delete what runs no longer need: of one that can go on, checkpoints beyond the newest `keep`
-    good ones and the best; of a finished one, all checkpoints but the best, and all but its newest
-    weights. A run that a process holds is left alone.
+    """Delete unneeded files of runs.
+
+    A resumable run keeps its newest `keep` undamaged checkpoints and the best. A finished run keeps
+    the best checkpoint and its newest weights. A run held by a process is not touched.
 
     Args:
-        rollouts: delete the rollouts of finished runs too; they cannot be scored again then.
+        rollouts: delete the rollouts of finished runs too; they cannot be scored again afterwards.
 
     Raises:
         InvalidInput: `keep` leaves nothing to resume from.
@@ -72,7 +73,7 @@ def prune(runs: Path, *, keep: int, rollouts: bool, dry_run: bool) -> list[Prune
 
 
 def _prune_run(run: RunFolder, keep: int, rollouts: bool, dry_run: bool) -> Pruned:
-    """Find what can go, and delete it unless `dry_run`, while no process can begin to train."""
+    """Find unneeded files and delete them unless `dry_run`, while no process can start to train."""
     with ExitStack() as stack:
         if dry_run:
             owner = run_lock.owner_of(run.path)
@@ -108,7 +109,7 @@ def _find(run: RunFolder, keep: int, rollouts: bool) -> Pruned:
 
 
 def _good(stage: Path, number: int) -> list[Path]:
-    """The newest `number` checkpoints whose digests are right, oldest first."""
+    """Return the newest `number` undamaged checkpoints, oldest first."""
     good: list[Path] = []
     for folder in reversed(checkpoint.whole(stage)):
         if len(good) == number:

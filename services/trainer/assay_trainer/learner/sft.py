@@ -1,4 +1,4 @@
-"""The supervised stage: from demonstrations to a policy that answers in the right form."""
+"""Supervised fine-tuning: from demonstrations to a policy with answers in the right form."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -29,10 +29,10 @@ def train_sft(
     keep_checkpoints: int = 2,
     resume_from: Path | None = None,
 ) -> None:
-    """Train `model` in place, from the checkpoint `resume_from` on if there is one.
+    """Train `model` in place, from the checkpoint `resume_from` if there is one.
 
     Raises:
-        Stopped: a stop was asked for; the checkpoint is written.
+        Stopped: a stop was requested; the checkpoint is written.
         Diverged: the loss is not finite.
     """
     from assay_trainer.learner.trl_backend import make_sft_trainer

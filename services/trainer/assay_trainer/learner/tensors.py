@@ -1,5 +1,6 @@
-"""Scored groups as one training batch. Shapes: B rows (samples), P prompt tokens, C completion
-tokens.
+"""Scored groups as a training batch.
+
+Shapes: B rows (samples), P prompt tokens, C completion tokens.
 """
 
 from collections.abc import Sequence
@@ -16,7 +17,7 @@ Number = TypeVar("Number", int, float)
 
 @dataclass(frozen=True)
 class AnswerRow:
-    """One scored sample."""
+    """A scored sample."""
 
     prompt_token_ids: tuple[int, ...]
     completion: Completion
@@ -25,12 +26,12 @@ class AnswerRow:
 
 @dataclass(frozen=True)
 class TensorBatch:
-    """What the loss needs. Prompts are padded on the left, completions on the right.
+    """The tensors of the loss. Prompts are padded on the left, completions on the right.
 
-    `logprobs_BC` are those of the engine that sampled: the old policy of the importance ratio.
-    `loss_mask_BC` is 1 where the policy sampled; what an environment answered is read (it is in
-    `completion_mask_BC`) and never learnt. `fresh_mask_BC` is 1 where the trainer's own version
-    sampled.
+    `logprobs_BC` come from the sampling engine: the old policy of the importance ratio.
+    `loss_mask_BC` is 1 at tokens sampled by the policy; an environment's observation is read (it
+    is in `completion_mask_BC`) but never learnt. `fresh_mask_BC` is 1 at tokens sampled by the
+    trainer's current version.
     """
 
     prompt_ids_BP: torch.Tensor
@@ -55,7 +56,7 @@ def rows(groups: Sequence[ScoredGroup], normalise: Normalisation | None = None) 
 
 
 def unweighted_rows(scored: ScoredGroup) -> list[AnswerRow]:
-    """All samples of a group, to look at and not to learn from."""
+    """Return all samples of a group without weights, for measurement only."""
     return [AnswerRow(scored.group.prompt_token_ids, one, 0.0) for one in scored.group.completions]
 
 
@@ -65,7 +66,7 @@ def collate(
     multiple_of: int = 1,
     policy: PolicyVersion | None = None,
 ) -> TensorBatch:
-    """Tensors of the rows, filled up to a multiple with rows whose every token is masked.
+    """Return the tensors of the rows, padded to a multiple with fully masked rows.
 
     `policy` is the version of the trainer's weights.
     """

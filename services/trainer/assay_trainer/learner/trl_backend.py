@@ -1,6 +1,6 @@
-"""SFT and GRPO by TRL; the only file that imports it. TRL owns loss, optimiser and checkpoints.
+"""SFT and GRPO by TRL; the only file to import it. TRL owns loss, optimiser and checkpoints.
 
-`ExternalRolloutTrainer` takes its batches from the mesh instead of generating them itself.
+`ExternalRolloutTrainer` takes its batches from the rollout workers instead of generating them.
 """
 
 from collections.abc import Callable, Sequence
@@ -34,7 +34,7 @@ def make_sft_trainer(
     folder: Path,
     callbacks: list[TrainerCallback],
 ) -> SFTTrainer:
-    """TRL's SFTTrainer on rows of ids, of which those marked are learnt."""
+    """Return TRL's SFTTrainer on rows of token ids; it learns only the marked ids."""
     examples = {
         "input_ids": [ids for ids, _ in rows],
         "labels": [
@@ -73,7 +73,7 @@ def make_grpo_trainer(
     folder: Path,
     callbacks: list[TrainerCallback],
 ) -> "ExternalRolloutTrainer":
-    """TRL's loss on the mesh's batches: one optimiser step per batch."""
+    """Return TRL's loss on external batches: a single optimiser step per batch."""
     num_rows = config.groups_per_step * config.group_size
     micro_batches = num_micro_batches(config)
     arguments = TRLGRPOConfig(
@@ -172,14 +172,17 @@ class ExternalRolloutTrainer(GRPOTrainer):
         return found
 
     def _compute_loss(self, model: Any, inputs: dict[str, torch.Tensor]) -> torch.Tensor:
-        """TRL's loss. There is one optimiser step to a batch, so these weights sampled it or are
-        younger than what did: what the loss computes is what is compared."""
+        """Return TRL's loss and record the mismatch.
+
+        Each batch gets a single optimiser step, so the log-probabilities computed for the loss
+        belong to the current weights; they are compared with the engine's.
+        """
         loss: torch.Tensor = super()._compute_loss(model, inputs)  # type: ignore[no-untyped-call]
         self.mismatch.add(self._logprobs_BC, inputs["old_per_token_logps"], inputs["fresh_mask"])
         return loss
 
     def measure(self, batch: TensorBatch) -> None:
-        """Add the fresh tokens of a batch that is not trained on to the mismatch."""
+        """Add the fresh tokens of a batch to the mismatch without training on it."""
         device = self.accelerator.device
         ids = torch.cat([batch.prompt_ids_BP, batch.completion_ids_BC], dim=1).to(device)
         mask = torch.cat([batch.prompt_mask_BP, batch.completion_mask_BC], dim=1).to(device)

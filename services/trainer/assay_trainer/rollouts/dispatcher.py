@@ -1,7 +1,7 @@
-"""Sending groups to the workers and taking them back, each key once.
+"""Sends groups to the workers and collects them, each key once.
 
-The trainer is the authority: the queue carries requests, the store holds results, and what got
-lost between the two (a killed worker, a restarted broker) is sent again from here.
+The trainer is the authority: the queue carries requests, the store holds results, and the
+dispatcher sends lost groups again (a killed worker, a restarted broker).
 """
 
 import time
@@ -19,13 +19,13 @@ from assay_shared.types import Group, GroupRequest, ScoredGroup
 from assay_trainer.rollouts.store import GroupStore
 
 _POLL_S = 0.02
-#: How often leases and the broker's identity are looked at.
+#: How often leases and the broker's identity are checked.
 _CHECK_S = 1.0
 
 
 @dataclass
 class PendingGroup:
-    """A group that is somewhere between here and a worker."""
+    """A group in flight between the trainer and a worker."""
 
     request: GroupRequest
     attempts: int = 1
@@ -36,7 +36,7 @@ class PendingGroup:
 
 
 class RolloutDispatcher:
-    """The groups in flight of one trainer."""
+    """The groups in flight of a trainer."""
 
     def __init__(
         self, celery: Celery, store: GroupStore, *, timeout_s: float, attempts: int
@@ -55,14 +55,14 @@ class RolloutDispatcher:
         return len(self._sent)
 
     def send(self, request: GroupRequest) -> None:
-        """Ask for a group. One that is stored already is found by the next `collect`."""
+        """Request a group. If it is stored already, the next `collect` finds it."""
         with log_fields(run=request.run, group=request.key):
             span = tracing.begin("rollout", task=request.task.id, rubric=request.task.rubric)
         sent = self._sent[request.key] = PendingGroup(request, span=span)
         self._publish(sent)
 
     def collect(self, wait_s: float) -> list[ScoredGroup]:
-        """Groups that are done; waits up to `wait_s` for the first of them.
+        """Return finished groups; wait up to `wait_s` for the first.
 
         A group out of attempts comes back with a failure in place of rewards.
 
@@ -83,7 +83,7 @@ class RolloutDispatcher:
             yield scored
 
     def _given_up(self) -> Iterator[ScoredGroup]:
-        """Send again what is lost; what was sent too often comes back failed."""
+        """Send lost groups again; yield the groups out of attempts as failed."""
         now = time.monotonic()
         if now < self._next_check:
             return
@@ -114,7 +114,7 @@ class RolloutDispatcher:
 
     def _is_overdue(self, sent: PendingGroup, now: float, leased: set[str]) -> bool:
         if sent.request.key in leased:
-            return False  # a living worker is at it, and has time limits of its own
+            return False  # a living worker is at it, and has its own time limits
         return sent.was_leased or now - sent.sent_at > self._timeout_s
 
     def _send_again(self, sent: PendingGroup) -> None:

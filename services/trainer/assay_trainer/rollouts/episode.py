@@ -1,7 +1,7 @@
-"""One episode: the policy and an environment take turns. No torch here.
+"""An episode: the policy and an environment take turns. No torch here.
 
-Ids are never tokenised anew: a reply stays the ids that were sampled, and what the environment
-answered is appended to them by inference, which says what it really sent to the model.
+Token ids are never tokenised again: a reply keeps its sampled ids, and inference appends the
+environment's observation and returns the ids sent to the model.
 """
 
 from assay_shared.errors import InfrastructureError, InvalidInput, to_failure
@@ -44,10 +44,10 @@ class Episode:
     async def play(
         self, sampling: SamplingParams, generator: Generator, environment: Environment
     ) -> "Episode":
-        """Until the environment ends it, or all turns are used, or the context is full.
+        """Play until the environment ends the episode, all turns are used, or the context is full.
 
         Raises:
-            CallerError: this task can never be played; what merely failed is in `failure`.
+            CallerError: the task can never be played; other failures are in `failure`.
         """
         self._add_reply(self._last)
         with log_fields(sample=self._index), span("rollout.episode") as episode:
@@ -68,7 +68,7 @@ class Episode:
                 return
 
     async def _observe(self, environment: Environment) -> str | None:
-        """What the environment answers to the last reply; None if that ended the episode."""
+        """Return the environment's observation of the last reply; None if it ended the episode."""
         said = tuple(turn.text for turn in self._turns)
         step = await environment.step(StepRequest(task=self._task, turns=said))
         self._turns[-1] = self._turns[-1].model_copy(update={"observation": step.observation})
@@ -77,7 +77,7 @@ class Episode:
     async def _reply(
         self, observation: str, sampling: SamplingParams, generator: Generator
     ) -> bool:
-        """Let the policy answer; False if that does not fit its context any more."""
+        """Sample a reply; return False if it does not fit the context."""
         sent = (*self._prompt, *self._token_ids)
         request = GenerateRequest(
             token_ids=sent,
@@ -119,7 +119,7 @@ class Episode:
 
     @property
     def completion(self) -> Completion:
-        """All that followed the prompt; its policy is the oldest that spoke."""
+        """Return everything after the prompt; its policy is the oldest of its turns."""
         return Completion(
             token_ids=tuple(self._token_ids),
             logprobs=tuple(self._logprobs),

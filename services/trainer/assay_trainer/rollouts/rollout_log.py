@@ -1,7 +1,7 @@
-"""rollouts.jsonl: every group that was trained on, and which of them the run still stands on.
+"""rollouts.jsonl: every trained group, and a mark on superseded groups.
 
-A run that goes on from a checkpoint does the steps after it again. What the first attempt at these
-steps was trained on stays in the file, marked as superseded.
+A run resumed from a checkpoint repeats the later steps. The groups of the first attempt stay in
+the file, marked as superseded.
 """
 
 import re
@@ -24,7 +24,7 @@ _HEAD_BYTES = 64
 
 
 class TrainedGroup(ScoredGroup):
-    """A line of rollouts.jsonl: a group and the step that it was trained on in."""
+    """A line of rollouts.jsonl: a group and its training step."""
 
     step: int
     #: Whether a resume from an earlier step has replaced this one.
@@ -62,10 +62,10 @@ def _mark(path: Path, after_step: int) -> int:
 
 
 def read_rollouts(path: Path) -> Iterator[TrainedGroup]:
-    """All groups, the oldest first; a line without its end is passed over.
+    """Yield all groups, oldest first; an unfinished last line is skipped.
 
     Raises:
-        DatasetError: a line that cannot be read; names it.
+        DatasetError: a line cannot be read; names it.
     """
     return chain(_read(path.with_name(OLDER)), _read(path))
 

@@ -1,7 +1,6 @@
-"""Tasks that cannot be sampled or scored for reasons of their own: each costs only itself.
+"""Tasks that cannot be sampled or scored for their own reasons: each costs only itself.
 
-They are left out, counted and named. Too many of them mean that something else is wrong: then the
-run ends.
+They are left out, counted and named. Too many of them point to another fault and end the run.
 """
 
 import math
@@ -17,17 +16,18 @@ _SHOWN_CHARACTERS = 300
 
 
 class SetAside:
-    """The tasks of one set that are left out, by id, with their reasons."""
+    """The tasks set aside from a set, by id, with their reasons."""
 
     def __init__(
         self, name: str, num_tasks: int, max_share: float, report: Callable[[TaskSetAside], None]
     ) -> None:
-        """
+        """Start with no task set aside.
+
         Args:
-            name: of the set, for people: training, held-out.
-            num_tasks: in the whole set.
-            max_share: of the set; rounded up to whole tasks, so that 0 alone allows none.
-            report: gets each task that is set aside.
+            name: name of the set for people: training, held-out.
+            num_tasks: number of tasks in the whole set.
+            max_share: largest share to set aside, rounded up to whole tasks; 0 allows none.
+            report: gets each task set aside.
         """
         self._name = name
         self._num_tasks = num_tasks
@@ -52,18 +52,18 @@ class SetAside:
             raise DatasetError(f"all {self._name} tasks are set aside; the last: {self._last}")
 
     def add(self, task: Task, reason: str) -> None:
-        """Set one task aside.
+        """Set a task aside.
 
         Raises:
-            DatasetError: more than may be are set aside now.
+            DatasetError: more tasks than allowed are set aside now.
         """
         self.add_all([(task, reason)])
 
     def add_all(self, found: Sequence[tuple[Task, str]]) -> None:
-        """Set tasks aside that were found together; the error then counts all of them.
+        """Set several tasks aside together; an error counts all of them.
 
         Raises:
-            DatasetError: more than may be are set aside now.
+            DatasetError: more tasks than allowed are set aside now.
         """
         for task, reason in found:
             if task not in self:
@@ -86,13 +86,13 @@ class SetAside:
 
 
 def shown(text: str) -> str:
-    """A text of a task for people: one line, without half characters, and not too long."""
+    """Return a task's text for people: a single short line without half characters."""
     line = " ".join(text.encode(errors="replace").decode().split())
     return line if len(line) <= _SHOWN_CHARACTERS else line[:_SHOWN_CHARACTERS] + "..."
 
 
 def own_failure(scored: ScoredGroup) -> Failure | None:
-    """Why the group's task itself has no score, whoever asks again; None if that is not so.
+    """Return the reason in the task itself for a group without a score; None for other reasons.
 
     Raises:
         BudgetExceeded: a budget is spent: no task can be scored any more.
@@ -115,7 +115,7 @@ def own_failure(scored: ScoredGroup) -> Failure | None:
 
 
 def unreadable(tasks: Iterable[Task]) -> list[tuple[Task, str]]:
-    """The tasks that cannot be sent to anybody, with the reason."""
+    """Return the tasks that cannot be sent over HTTP, with the reason."""
     return [(task, reason) for task in tasks if (reason := _unreadable(task))]
 
 
@@ -130,7 +130,7 @@ def _unreadable(task: Task) -> str | None:
 
 
 def without_rubric(tasks: Iterable[Task], rubrics: set[str]) -> list[tuple[Task, str]]:
-    """The tasks whose rubric the reward service does not have, with the reason."""
+    """Return the tasks with a rubric unknown to the reward service, with the reason."""
     return [
         (task, f"there is no rubric {task.rubric!r}")
         for task in tasks

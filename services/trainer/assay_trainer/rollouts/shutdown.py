@@ -1,4 +1,4 @@
-"""What a worker has in hand when it is told to stop: finished in time, or handed back."""
+"""Work in flight at a worker's shutdown: finished in time, or requeued."""
 
 import asyncio
 import threading
@@ -15,7 +15,7 @@ class Requeued(NotReady):
 
 
 class InFlight:
-    """Work of several threads, each in an event loop of its own. Safe for use from threads."""
+    """Work in flight of several threads, each with its own event loop. Thread-safe."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,7 +23,7 @@ class InFlight:
         self._is_over = False
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """What `work` returns.
+        """Return the result of `work`.
 
         Raises:
             HandedBack: `hand_back` came first; the work was cancelled and has cleaned up.
@@ -46,13 +46,13 @@ class InFlight:
                 del self._tasks[task]
 
     def hand_back_in(self, grace_s: float) -> None:
-        """Cancel what is still in hand after `grace_s`, and all that comes later."""
+        """Cancel the work still in flight after `grace_s`, and all later work."""
         timer = threading.Timer(grace_s, self.hand_back)
         timer.daemon = True
         timer.start()
 
     def hand_back(self) -> None:
-        """Cancel what is in hand, and all that comes later."""
+        """Cancel the work in flight and all later work."""
         with self._lock:
             self._is_over = True
             for task, loop in self._tasks.items():

@@ -1,7 +1,7 @@
-"""Scored groups in Redis: stored once per key, and leased to one worker while they are played.
+"""Scored groups in Redis: stored once per key, and leased to a single worker in play.
 
 assay:group:<key>   the ScoredGroup, as JSON; the first to be stored stays
-assay:lease:<key>   the worker that plays it; gone soon after the worker is
+assay:lease:<key>   the worker at work on it; expires soon after the worker's end
 """
 
 from collections.abc import Callable, Sequence
@@ -53,12 +53,12 @@ class GroupStore:
             self._reach(client.ping)
 
     def server(self) -> str:
-        """Identifies the server process: another value means that it was restarted."""
+        """Return an id of the server process: another value means a restart."""
         info = self._reach(self._redis.info, "server")
         return str(info["run_id"])
 
     def put_once(self, scored: ScoredGroup) -> bool:
-        """Store a group unless its key has one; whether it was stored."""
+        """Store a group unless its key has a group; return True if it was stored."""
         name = f"assay:group:{scored.group.key}"
         text = scored.model_dump_json()
         return bool(self._reach(self._redis.set, name, text, nx=True, ex=RESULT_S))
@@ -67,7 +67,7 @@ class GroupStore:
         return bool(self._reach(self._redis.exists, f"assay:group:{key}"))
 
     def fetch(self, keys: Sequence[str]) -> dict[str, ScoredGroup]:
-        """Those of `keys` that have a group; one that cannot be read is forgotten."""
+        """Return the stored groups of `keys`; an unreadable group is forgotten."""
         if not keys:
             return {}
         texts = self._reach(self._redis.mget, [f"assay:group:{key}" for key in keys])
@@ -81,14 +81,14 @@ class GroupStore:
         return found
 
     def _forget(self, key: str, text: bytes | str, error: ValidationError) -> None:
-        """Bury a result that cannot be read: the group is played again when it is overdue."""
+        """Move an unreadable result to the dead letters: the group is played again once overdue."""
         first = error.errors(include_url=False, include_input=False)[0]
         content = text.encode() if isinstance(text, str) else text
         self.bury("results", "unreadable_result", f"{key}: {first['msg']}", content)
         self._reach(self._redis.delete, f"assay:group:{key}")
 
     def bury(self, queue: str, reason: str, detail: str, content: bytes) -> None:
-        """Put a message that cannot be used to the dead letters."""
+        """Put an unusable message to the dead letters."""
         dead_letters.bury(self._redis, queue, reason, detail, content)
 
     def consumed(self, key: str) -> None:
@@ -107,7 +107,7 @@ class GroupStore:
         self._reach(self._redis.delete, f"assay:lease:{key}")
 
     def leased(self, keys: Sequence[str]) -> set[str]:
-        """Those of `keys` that a living worker holds."""
+        """Return the keys held by a living worker."""
         if not keys:
             return set()
         holders = self._reach(self._redis.mget, [f"assay:lease:{key}" for key in keys])

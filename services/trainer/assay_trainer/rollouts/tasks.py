@@ -27,7 +27,7 @@ _RETRY = RetryBudget(attempts=20, total_s=45.0)
 
 
 def make_worker(settings: ServiceSettings) -> Celery:
-    """A Celery app that plays groups."""
+    """Return the Celery app of a rollout worker."""
     store = GroupStore(settings.redis_url)
     celery = make_screened_celery(settings.redis_url, ROLLOUT_QUEUE, RUN_GROUP_TASK, store.bury)
     worker = f"{socket.gethostname()}:{os.getpid()}"
@@ -55,7 +55,7 @@ def make_worker(settings: ServiceSettings) -> Celery:
             except Requeued as error:
                 raise Reject(error, requeue=True) from None
 
-    # Celery keeps no reference of its own to a receiver that is closed over.
+    # Celery itself keeps no reference to a receiver that is closed over.
     @worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
     def begin_stop(**_: object) -> None:
         in_hand.hand_back_in(settings.shutdown_grace_s)
@@ -71,7 +71,7 @@ def make_worker(settings: ServiceSettings) -> Celery:
 
 
 def run_worker(settings: ServiceSettings, concurrency: int) -> None:
-    """Play groups until SIGTERM; what is not done within the grace period then is handed back."""
+    """Run groups until SIGTERM; requeue the groups unfinished after the grace period."""
     set_up_tracing("worker", settings)
     options = [
         "--pool=threads",
@@ -89,7 +89,7 @@ def run_worker(settings: ServiceSettings, concurrency: int) -> None:
 
 
 def answers(settings: ServiceSettings, timeout_s: float) -> bool:
-    """Whether this host's worker answers through the broker."""
+    """Return True if this host's worker answers through the broker."""
     control = make_celery(settings.redis_url).control
     nodes = f"assay-*@{socket.gethostname()}"
     return bool(control.ping(timeout=timeout_s, limit=1, pattern=nodes, matcher="glob"))

@@ -1,4 +1,4 @@
-"""A rollout worker's work on one group: generate, score, store once. No torch here."""
+"""A rollout worker's work on a group: generate, score, store once. No torch here."""
 
 import asyncio
 import time
@@ -35,7 +35,7 @@ async def run_once(
     rewarder: RewardService,
     worker: str,
 ) -> bool:
-    """Play a group unless it is stored or being played; whether this call stored it.
+    """Run a group unless it is stored or in play; return True if this call stored it.
 
     A queue may deliver twice, and a trainer may send again: the key makes both harmless.
     """
@@ -71,7 +71,7 @@ async def _renewed(store: GroupStore, key: str) -> AsyncIterator[None]:
 async def run_group(
     request: GroupRequest, generator: Generator, rewarder: RewardService, worker: str
 ) -> ScoredGroup:
-    """The group with its rewards, or with the failure that left it without any."""
+    """Return the group with its rewards, or with the failure in their place."""
     empty = Group(key=request.key, task=request.task, completions=())
     started = time.monotonic()
     try:
@@ -99,7 +99,7 @@ async def run_group(
 async def _generate(
     request: GroupRequest, generator: Generator, environment: Environment
 ) -> tuple[Group, dict[int, Failure]]:
-    """The group, and by index the episodes that broke off, which have no reward."""
+    """Return the completions, and by index the failures of broken-off episodes."""
     task = request.task
     if task.prompt_format is PromptFormat.RAW:
         prompt = GenerateRequest(prompt=task.prompt, sampling=request.sampling)
@@ -128,7 +128,7 @@ async def _generate(
 async def _score(
     request: GroupRequest, group: Group, lost: dict[int, Failure], rewarder: RewardService
 ) -> ScoreResponse:
-    """Rewards in the order of the completions; those of `lost` are their failures."""
+    """Return the rewards in the order of the completions; the failures of `lost` are kept."""
     whole = [index for index in range(len(group.completions)) if index not in lost]
     if not whole:
         return ScoreResponse(rewards=tuple(Unscored(failure=lost[i]) for i in lost), scorer="")

@@ -28,17 +28,17 @@ from assay_shared.types import (
 from assay_trainer.weights.safetensors_writer import named_weights
 
 Transport = Literal["nccl", "ipc", "gloo"]
-#: The engine may wait for sequences in hand before it fetches anything.
+#: The engine may wait for sequences in flight before it fetches anything.
 _LONGEST_WAIT_S = 3600.0
 #: What the engine has is confirmed to the sender a little later than to who announced it.
 _LAST_WORD_S = 5.0
 
 
 class DirectTransfer:
-    """Keeps its connection to the workers from one version to the next."""
+    """A direct transfer of weights; it keeps its connection to the workers between versions."""
 
     def __init__(self, settings: ServiceSettings, connect: Callable[[], InferenceClient]) -> None:
-        """`connect`: to an inference that is asked once; a transfer cannot simply be repeated."""
+        """Take `connect`: clients without retries, because a transfer cannot be repeated."""
         self._settings = settings
         self._connect = connect
         self._sender: Sender | None = None
@@ -55,12 +55,11 @@ class DirectTransfer:
         on_announced: Callable[[PolicyVersion], None] = lambda policy: None,
         mode: SyncMode = SyncMode.WAIT,
     ) -> tuple[WeightUpdate, WeightStatus]:
-        """Return once inference serves the model's weights as `version`: what was announced, and
-        what came of it.
+        """Return the announcement and inference's status once inference serves the weights.
 
         Raises:
-            WeightsRefused: they did not land, or are not those of `digest`.
-            AssayError: another failure of inference; what is served now, only it can say.
+            WeightsRefused: they did not land, or are not the weights of `digest`.
+            AssayError: another failure of inference; only inference knows the served version then.
         """
         tensors = named_weights(model)
         manifest = manifest_of(tensors, receiver.dtype)
@@ -115,7 +114,7 @@ class DirectTransfer:
         manifest: list[ManifestEntry],
         tensors: dict[str, torch.Tensor],
     ) -> WeightStatus:
-        """Announce the version, and serve those who come for it meanwhile."""
+        """Announce the version, and serve the workers meanwhile."""
         buckets = plan_buckets(manifest, self._settings.weight_transfer_bucket_bytes)
         waiting, limit_s = Limit(_LONGEST_WAIT_S), self._settings.weight_transfer_timeout_s
         number = self._num_announced
@@ -144,7 +143,7 @@ class DirectTransfer:
 
 
 def manifest_of(tensors: dict[str, torch.Tensor], dtype: str) -> list[ManifestEntry]:
-    """What is sent: each tensor as an engine keeps it, with the fingerprint of that."""
+    """Return each tensor in the engine's dtype, with its fingerprint."""
     kept: torch.dtype = getattr(torch, dtype)
     return [
         ManifestEntry(name, tuple(tensor.shape), dtype, as_text(fingerprint(tensor.to(kept))))
@@ -153,7 +152,7 @@ def manifest_of(tensors: dict[str, torch.Tensor], dtype: str) -> list[ManifestEn
 
 
 def transport_to(receiver: WeightReceiver, device: torch.device) -> Transport:
-    """Memory that is shared, on one GPU; NCCL, where every process has a GPU of its own."""
+    """Return the transport: shared memory on a single GPU; NCCL with a GPU per process."""
     if device.type != "cuda" or "cpu" in receiver.devices:
         return "gloo"
     own = str(torch.cuda.get_device_properties(device).uuid)

@@ -10,7 +10,7 @@ from assay_trainer.weights.safetensors_writer import save_model
 
 
 def publish_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
-    """Write a checkpoint folder in one atomic step; its digest."""
+    """Write a checkpoint folder in an atomic step and return its digest."""
 
     def write(partial: Path) -> dict[str, str]:
         tokenizer.save_pretrained(partial)

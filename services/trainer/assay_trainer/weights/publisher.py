@@ -1,4 +1,4 @@
-"""Publishing weights: written fully, named by one step, served only once they are proven."""
+"""Publishes weights: written fully, renamed in an atomic step, served only after their proof."""
 
 import asyncio
 import shutil
@@ -34,7 +34,7 @@ _KEPT_VERSIONS = 3
 
 
 class WeightPublisher:
-    """Gives inference one version after the other."""
+    """Publishes versions of the policy to inference."""
 
     def __init__(
         self,
@@ -45,11 +45,12 @@ class WeightPublisher:
         direct: DirectTransfer | None = None,
         on_fallback: Callable[[int, str], None] = lambda version, reason: None,
     ) -> None:
-        """
+        """Store the parts of a run.
+
         Args:
-            probe_ids: a fixed sequence whose log-probabilities prove that weights landed.
-            direct: tried first; what it cannot do is done by a folder.
-            on_fallback: told the version, and why it goes by a folder.
+            probe_ids: fixed token ids; their log-probabilities prove the weights have landed.
+            direct: tried first; a folder is the fallback.
+            on_fallback: gets the version and the reason for a fallback to a folder.
         """
         self._transfer = transfer
         #: Digest and folder of what inference served last.
@@ -75,7 +76,7 @@ class WeightPublisher:
         """Return once inference serves the model as the next version.
 
         Raises:
-            WeightsRefused: what inference loaded is not this model.
+            WeightsRefused: inference did not load this model.
             Conflict: another trainer publishes to the same inference.
         """
         with span("weights.publish") as publishing:
@@ -105,7 +106,7 @@ class WeightPublisher:
         return sent
 
     def ensure_served(self, every_s: float = 5.0) -> None:
-        """Give the last version again to an inference that was restarted without it."""
+        """Publish the last version again if inference restarted without it."""
         if self._last is None or time.monotonic() - self._checked_at < every_s:
             return
         self._checked_at = time.monotonic()
@@ -130,7 +131,7 @@ class WeightPublisher:
         digest: str | None = None,
         mode: SyncMode = SyncMode.WAIT,
     ) -> WeightStatus | None:
-        """None where it has to go by a folder."""
+        """Return the status after a direct transfer; None if a folder is needed."""
         if self._direct is None or receiver is None:
             return None
         try:
@@ -150,7 +151,7 @@ class WeightPublisher:
         proof: LogprobProbe,
         policy: PolicyVersion | None = None,
     ) -> WeightUpdate:
-        """The model as a folder; `policy`, where it was announced under another digest before."""
+        """Write the model as a folder; `policy` is its earlier name under another digest."""
         folder = self._folder / f"v{version:06d}"
         digest = publish_policy(model, tokenizer, folder)
         self._last_folder = folder
@@ -180,10 +181,10 @@ class WeightPublisher:
 
 
 def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:
-    """The model's own log-probabilities of a fixed sequence, in the precision of its weights.
+    """Return the model's own log-probabilities of a fixed sequence, in its weights' precision.
 
-    The class's forward is called: in training on a GPU the instance's computes in bf16, which
-    differs by hundredths of a nat from an engine that has the very same weights.
+    Calls the class's forward: during training on a GPU, the instance's forward computes in bf16 and
+    differs by hundredths of a nat from an engine with the same weights.
     """
     was_training = model.training
     model.eval()

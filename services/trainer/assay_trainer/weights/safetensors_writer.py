@@ -1,8 +1,7 @@
-"""A model's weights as safetensors files, written side by side.
+"""Writes a model's weights as safetensors files, several files at once.
 
-The library's writer never gives up the interpreter, so its files come one after the other: 16 s
-for 15 GB into memory. Here each thread copies, hashes and writes, none of which needs it.
-The format: the header's length in 8 bytes, the header as JSON, the tensors' bytes.
+The library's writer never releases the interpreter, so it writes file after file: 16 s for 15 GB
+into memory. Here each thread copies, hashes and writes without the interpreter.
 """
 
 import hashlib
@@ -30,10 +29,10 @@ def save_model(model: PreTrainedModel, folder: Path) -> dict[str, str]:
     """Write config.json, generation_config.json, the weights and their index.
 
     Returns:
-        The SHA-256 of each weight file by its name: of what was meant to be written.
+        The SHA-256 of each weight file by its name, computed from the tensors in memory.
 
     Raises:
-        InvalidInput: a tensor has a type that safetensors does not know.
+        InvalidInput: a tensor has a type unknown to safetensors.
     """
     model.save_pretrained(folder, state_dict={})  # all but the weights
     tensors = revert_weight_conversion(model, named_weights(model))
@@ -61,7 +60,7 @@ def named_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
 
 
 def _write(file: Path, names: list[str], tensors: Mapping[str, torch.Tensor]) -> str:
-    """One file; its SHA-256."""
+    """Write a file and return its SHA-256."""
     # The widest entries first: each then lies at a multiple of its width.
     names = sorted(names, key=lambda name: (-tensors[name].itemsize, name))
     digest = hashlib.sha256()
@@ -83,7 +82,7 @@ def _pieces(tensors: Mapping[str, torch.Tensor]) -> Iterator[memoryview | bytes]
 
 
 def _bytes_of(tensor: torch.Tensor) -> Iterator[memoryview]:
-    """A piece is good until the next one is asked for."""
+    """Yield a tensor's bytes; a piece is valid until the next."""
     flat = tensor.contiguous().reshape(-1).view(torch.uint8)
     if not flat.is_cuda:
         yield flat.numpy().data

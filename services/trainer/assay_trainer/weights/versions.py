@@ -1,4 +1,4 @@
-"""Which weights a run has published: only what these sampled may be trained on."""
+"""The weights published by a run: only their samples may be trained on."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -8,7 +8,7 @@ from assay_shared.types import Completion, PolicyVersion, ScoredGroup
 
 
 class VersionLog:
-    """Every (version, digest) that was announced, kept in a file: a resumed run knows them too."""
+    """Every announced (version, digest), kept in a file for a resumed run."""
 
     def __init__(self, file: Path) -> None:
         self._file = file
@@ -32,7 +32,7 @@ class VersionLog:
 
 
 def sampled_by(scored: ScoredGroup) -> set[PolicyVersion]:
-    """All weights that had a part in a group."""
+    """Return all versions involved in sampling a group."""
     return {policy for one in scored.group.completions for policy in _policies(one)}
 
 
