@@ -119,7 +119,7 @@ def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(
     process.terminate()
     output = assay.finish(process)
     assert process.returncode == 1
-    assert "error: the run was stopped (resume it to go on)" in output
+    assert "error: the run was stopped (resume it to continue)" in output
     assert RunFolder(folder).read_status().state == "stopped"
     assert list((folder / "checkpoints" / "grpo").glob("checkpoint-*/assay.json"))
 

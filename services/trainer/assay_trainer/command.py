@@ -1,6 +1,6 @@
 """Start, follow and stop runs over HTTP: serve.
 
-Each imports what it needs when it runs, so that --help needs none of it.
+Each command imports its needs when it runs, so --help imports nothing heavy.
 """
 
 from pathlib import Path
@@ -52,7 +52,7 @@ def run_there(
         300.0, min=0.0, help="How long a trainer that is gone is waited for."
     ),
 ) -> None:
-    """Do a run at the trainer service and show it; one of that name is gone on with."""
+    """Start a run on the trainer service and follow it. A run of that name is resumed."""
     import asyncio
 
     from rich.console import Console
@@ -86,7 +86,7 @@ def run_there(
 def list_runs(
     runs: Path | None = typer.Argument(None, help="Folder of runs; ASSAY_RUNS without it."),
 ) -> None:
-    """Show all runs of a folder, newest first: state, step, and who trains them."""
+    """Show all runs of a folder, newest first: state, step, and the training process."""
     from assay_shared.settings.environment import ServiceSettings, read_settings
     from assay_trainer.service.runs import Runs
 
@@ -102,7 +102,7 @@ def show_dead_letters(
     number: int = typer.Option(20, min=1, max=1000, help="How many, the newest first."),
     clear: bool = typer.Option(False, help="Forget all of them after they are shown."),
 ) -> None:
-    """Show the messages of the queue that no worker can use, with the reason."""
+    """Show the queue's messages that no worker can use, with the reason."""
     import time
 
     import redis
@@ -147,7 +147,7 @@ def train(
     file: Path | None = typer.Argument(None, help="Run file (YAML)."),
     overrides: list[str] | None = _OVERRIDES,
     folder: Path | None = typer.Option(None, help="Run folder; RUNS/NAME-TIME without it."),
-    resume: Path | None = typer.Option(None, help="Go on with the run in this folder."),
+    resume: Path | None = typer.Option(None, help="Resume the run in this folder."),
     quiet: bool = typer.Option(False, help="Show nothing; events are in the run folder."),
 ) -> None:
     """Do a run in this process: SFT, GRPO, evaluation, report. The services must be up."""
@@ -232,10 +232,10 @@ def score(
         60.0, min=0.0, help="Of a run: how long failures are asked for again."
     ),
 ) -> None:
-    """Score given answers; of a run, also show what has changed since.
+    """Score given answers; of a run, also show the changes.
 
-    A rubric's file is loaded by a reward service that ends with the command; else the running one
-    scores.
+    A rubric's file is loaded by a reward service that ends with the command; else the running
+    service scores.
     """
     from assay_shared.errors import InvalidInput
     from assay_shared.settings.environment import ServiceSettings, read_settings
@@ -264,7 +264,7 @@ def _score_run(
     output: Path | None,
     give_up_after_s: float,
 ) -> None:
-    """Score a run's stored answers again and show what that changes."""
+    """Score a run's stored answers again and show the changes."""
     from assay_shared.runs.run_folder import RunFolder
     from assay_trainer.rescore.comparison import summary
     from assay_trainer.rescore.rescore import rescore_run
@@ -282,7 +282,7 @@ def tasks(
     seed: int = typer.Option(0, help="Which ones."),
     held_out: bool = typer.Option(False, help="From the held-out set instead of training."),
 ) -> None:
-    """Print generated tasks as JSON lines: the form that JSONL datasets have."""
+    """Print generated tasks as JSON lines, the form of JSONL datasets."""
     from assay_trainer.config import GeneratedSource
     from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 
@@ -293,7 +293,7 @@ def tasks(
 
 
 def report(folder: Path = typer.Argument(help="The run's folder.")) -> None:
-    """Write a run's report again from what is in its folder."""
+    """Write a run's report again from its folder."""
     from assay_trainer.evaluation.evaluator import read_evaluations
     from assay_trainer.evaluation.report import write_report
     from assay_trainer.service.record import open_run

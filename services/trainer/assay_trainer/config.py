@@ -1,4 +1,4 @@
-"""The run file: what to train, on what, how, and how to measure it."""
+"""The run file: policy, data, training, and evaluation."""
 
 from pathlib import Path
 from typing import Annotated, Literal, Self
@@ -28,7 +28,7 @@ class NewPolicyConfig(Config):
 
 
 class PolicyConfig(Config):
-    """Exactly one of a new model and the folder of one that is there."""
+    """Exactly a new model or the folder of an existing model."""
 
     new: NewPolicyConfig | None = None
     folder: Path | None = None
@@ -53,7 +53,7 @@ class GeneratedSource(Config):
 
 
 class JsonlSource(Config):
-    """One task a line, in the form of `assay_shared.types.Task`; with `role`, those for it."""
+    """A task per line, in the form of `assay_shared.types.Task`; `role` selects tasks."""
 
     kind: Literal["jsonl"]
     path: Path
@@ -111,14 +111,14 @@ class LeaksConfig(Config):
 
 
 class DataConfig(Config):
-    """What is learnt from, and what is measured on.
+    """Data to learn from, and data to evaluate on.
 
     Null for `validation` leaves the rewards unproved; for `leaks`, the two sets uncompared.
     """
 
     train: Source
     held_out: Source
-    #: Tasks that cannot be sampled or scored for reasons of their own are set aside: at most this
+    #: Tasks that cannot be sampled or scored for their own reasons are set aside: at most this
     #: share of each set, rounded up to whole tasks; more fail the run. With 0, one does.
     max_set_aside_share: float = Field(default=0.05, ge=0, le=1)
     validation: ValidationConfig | None = ValidationConfig()
@@ -128,7 +128,7 @@ class DataConfig(Config):
 
 
 class SFTConfig(Config):
-    """Supervised warm-up on demonstrations, of which a share carries documented mistakes."""
+    """Supervised warm-up on demonstrations; a share of them has documented mistakes."""
 
     steps: int = Field(gt=0)
     batch_size: int = Field(default=64, gt=0)
@@ -170,10 +170,10 @@ class GRPOConfig(Config):
     sync: SyncMode = SyncMode.WAIT
     #: Ask for more groups in place of those whose rewards are all equal, up to this many a step.
     max_groups_per_step: int = Field(default=48, gt=0)
-    #: A group not played in this time is sent again, so often; then it counts as failed.
+    #: A group not played in this time is sent again, this number of times; then it counts as failed.
     group_timeout_s: float = Field(default=120.0, gt=0)
     group_attempts: int = Field(default=4, ge=1)
-    #: So many groups in a row without one score stop the run: something is down.
+    #: This number of groups in a row without a score stops the run: something is down.
     max_failed_groups: int = Field(default=32, gt=0)
     #: Inference and trainer may differ by so much in the log-probability of a token, on average.
     max_mismatch_nats: float = Field(default=0.3, gt=0)
@@ -214,18 +214,18 @@ class EvaluationConfig(Config):
 
 
 class RetentionConfig(Config):
-    """What a run keeps on the disk."""
+    """Retention of a run's files on disk."""
 
     #: Newest checkpoints of each stage; a resume needs one.
     checkpoints: int = Field(default=2, ge=1)
-    #: Beside them, the checkpoint of GRPO with the highest pass rate in training.
+    #: Also the checkpoint of GRPO with the highest pass rate in training.
     best: bool = True
     #: Of rollouts.jsonl and what is set aside of it; at half of it, the older half goes.
     rollouts_bytes: int = Field(default=16 * 2**30, ge=2**20)
 
 
 class RunConfig(Config):
-    """A run: the stages that are given happen in this order; each is measured after."""
+    """A run: its stages run in this order, with an evaluation after each."""
 
     name: str = Field(default="run", pattern=rf"^{RUN_NAME}$")
     seed: int = 0

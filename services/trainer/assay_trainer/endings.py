@@ -1,4 +1,4 @@
-"""The end of a run: an event, its cause in the status, a traceback where nobody expected it."""
+"""The end of a run: an event, its cause in the status, and a traceback for unexpected errors."""
 
 import logging
 import time
@@ -24,14 +24,14 @@ _TRACEBACK_BYTES = 32 * 1024
 
 @contextmanager
 def ending(folder: RunFolder, owner: str, show: Callable[[Event], None]) -> Iterator[None]:
-    """Leave an end in the folder if the block raises, whatever it raises.
+    """Record an end in the folder if the block raises.
 
-    To be entered by the process that holds the run. If the one before it ended without a word,
-    that end is recorded first.
+    The process that holds the run enters this block. If the process before it ended without a
+    record, that end is recorded first.
 
     Args:
         owner: this process, for the status.
-        show: gets each event that is recorded here.
+        show: gets each event recorded here.
     """
     try:
         status = folder.read_status_or_damage()
@@ -49,10 +49,10 @@ def ending(folder: RunFolder, owner: str, show: Callable[[Event], None]) -> Iter
 
 
 def _record_end(folder: RunFolder, error: BaseException) -> Event | None:
-    """Write how a run ended that did not finish; returns the event if it could be written.
+    """Write the end of an unfinished run; return the event if it could be written.
 
-    The room that the folder has kept makes this work on a full disk. A part that cannot be
-    written does not keep the others from being tried.
+    Room reserved in the folder makes this work on a full disk. An unwritable part does not keep
+    the other parts from being tried.
     """
     _try("the kept room", folder.release_room)
     stopped = isinstance(error, Stopped | KeyboardInterrupt)
@@ -70,13 +70,13 @@ def _record_end(folder: RunFolder, error: BaseException) -> Event | None:
 
 
 def lost_message(status: RunStatus) -> str:
-    """What is said of a run that is marked as running and that no process holds."""
+    """Return the message about a run marked as running but held by no process."""
     owner = status.owner or "its process"
     return f"{owner} ended without a word: it was killed, or its machine went down"
 
 
 def message_of(error: BaseException) -> str:
-    """The error for people: with its class where it is none of our own."""
+    """Return the error for people: with its class if it is not an Assay error."""
     text = str(error)
     if not isinstance(error, AssayError | KeyboardInterrupt):
         text = f"{type(error).__name__}: {text}" if text else type(error).__name__

@@ -1,4 +1,4 @@
-"""What the events of a run say, kind by kind; see `assay_shared.runs.run_folder.Event`."""
+"""The data of a run's events, by kind; see `assay_shared.runs.run_folder.Event`."""
 
 import math
 from collections.abc import Iterable
@@ -10,7 +10,7 @@ from assay_shared.statistics.interval import Interval
 
 
 class StageStarted(BaseModel):
-    """stage_started: `num_steps` is 0 where a stage has no steps to count."""
+    """stage_started: `num_steps` is 0 for a stage without steps."""
 
     stage: str
     num_steps: int
@@ -32,7 +32,7 @@ class ProgressEvent(BaseModel):
 
 
 class TaskSetAside(BaseModel):
-    """task_set_aside: a task of a set (training, held-out, demonstrations) that is left out."""
+    """task_set_aside: a task left out of a set (training, held-out, demonstrations)."""
 
     set: str
     task: str
@@ -40,7 +40,7 @@ class TaskSetAside(BaseModel):
 
 
 class CheckpointRefused(BaseModel):
-    """checkpoint_refused: a checkpoint that is not what was written, and where it is now."""
+    """checkpoint_refused: a damaged checkpoint, and its new folder."""
 
     stage: str
     folder: str
@@ -48,7 +48,7 @@ class CheckpointRefused(BaseModel):
 
 
 class Resumed(BaseModel):
-    """resumed: a stage goes on after `step`; what it did of later steps before is superseded."""
+    """resumed: a stage resumes after `step`; its earlier later steps are superseded."""
 
     stage: str
     step: int
@@ -71,11 +71,10 @@ class Mismatch(BaseModel):
 
 
 class StepEvent(BaseModel):
-    """step: one GRPO update, and the groups that were played for it.
+    """step: a GRPO update, and the groups collected for it.
 
-    Reward and pass rate are over all scored samples of the groups played, whether they were
-    trained on or not; samples without a score are in `failures` alone, and those of weights that
-    this run never published in `refused`.
+    Reward and pass rate cover all scored samples of the groups, trained on or not; samples without
+    a score count only in `failures`, and samples of unknown weights only in `refused`.
     """
 
     step: int
@@ -121,8 +120,8 @@ class Evaluated(BaseModel):
 
 class RunEnded(BaseModel):
     """run_finished (with `report`, and the `gain` in pass@1 from the first evaluation to the last),
-    run_failed and run_stopped (with `message`; of an error that nobody expected, `traceback` names
-    a file in the run's folder).
+    run_failed and run_stopped (with `message`; after an unexpected error, `traceback` names a file
+    in the run's folder).
     """
 
     report: str | None = None
@@ -148,13 +147,13 @@ KINDS: dict[str, type[BaseModel]] = {
 
 
 def content(event: Event) -> BaseModel | None:
-    """The event's data as its kind's type; None for kinds that only leave a trace."""
+    """Return the event's data as its kind's type; None for kinds that only leave a trace."""
     kind = KINDS.get(event.kind)
     return None if kind is None else kind.model_validate(event.data)
 
 
 def living(events: Iterable[Event]) -> list[Event]:
-    """The events without the steps that a resume from an earlier step has superseded."""
+    """Return the events without the steps superseded by a resume."""
     newest_first = []
     last_step: float = math.inf
     for event in reversed(list(events)):

@@ -1,4 +1,4 @@
-"""Stopping a run between two steps: asked for by a signal, obeyed where it is safe."""
+"""Stops a run between two steps: a signal requests it, the run obeys at a safe point."""
 
 import signal
 from types import FrameType
@@ -11,16 +11,16 @@ class Stopped(AssayError):
 
 
 class Stop:
-    """Whether a stop was asked for."""
+    """A request to stop."""
 
     def __init__(self) -> None:
         self.asked = False
 
     def listen(self) -> None:
-        """Take SIGTERM and SIGINT as the wish to stop.
+        """Read SIGTERM and SIGINT as requests to stop.
 
-        A second one stops without a checkpoint, where Python code runs next; a third ends the
-        process wherever it is.
+        A second signal stops without a checkpoint, at the next Python code; a third ends the
+        process at any point.
         """
         for number in (signal.SIGTERM, signal.SIGINT):
             signal.signal(number, self._ask)
@@ -35,4 +35,4 @@ class Stop:
     def check(self) -> None:
         """Raises Stopped if a stop was asked for."""
         if self.asked:
-            raise Stopped("the run was stopped", hint="resume it to go on")
+            raise Stopped("the run was stopped", hint="resume it to continue")

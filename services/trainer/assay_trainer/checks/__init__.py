@@ -1,1 +1,1 @@
-"""What is checked before anything is trained on: rewards, baselines, leaks."""
+"""Checks before training: rewards, baselines, leaks."""

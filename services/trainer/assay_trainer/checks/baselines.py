@@ -1,4 +1,4 @@
-"""What policies without skill would earn by a rubric, beside the gold answers."""
+"""Rewards of policies without skill under a rubric, next to the gold answers."""
 
 import random
 from collections import defaultdict
@@ -39,7 +39,7 @@ TRIVIAL_POLICIES: dict[str, dict[str, TrivialPolicy]] = {"": _ONE_ANSWER}
 
 
 def policies_for(task: Task) -> dict[str, TrivialPolicy]:
-    """The trivial policies that can play a task; those of one answer where none are its own."""
+    """Return the trivial policies of a task's environment; by default, those of single answers."""
     name = task.environment.name if task.environment else ""
     return TRIVIAL_POLICIES.get(name, _ONE_ANSWER)
 
@@ -49,7 +49,7 @@ _CONFIDENCE = 0.95
 
 @dataclass
 class BaselineEarnings:
-    """What one policy got: a reward for each task that could be measured."""
+    """Earnings of a policy: a reward for each measured task."""
 
     rewards: list[float] = field(default_factory=list)
     is_accepted: list[bool] = field(default_factory=list)
@@ -64,10 +64,10 @@ class BaselineEarnings:
         return mean_interval(self.rewards, _CONFIDENCE, seed)
 
     def accepted(self) -> Interval:
-        """The share of answers that count as right, with Wilson's interval.
+        """Return the share of right answers, with Wilson's interval.
 
         Raises:
-            ValueError: nothing could be measured.
+            ValueError: nothing was measured.
         """
         return wilson_interval(sum(self.is_accepted), len(self.is_accepted), _CONFIDENCE)
 

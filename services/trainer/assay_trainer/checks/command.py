@@ -1,4 +1,4 @@
-"""Commands that prove rewards before they are trained on. Each imports what it needs when run."""
+"""Commands to prove rewards before training. Each imports its needs when run."""
 
 import random
 from collections.abc import Awaitable, Callable
@@ -18,7 +18,7 @@ OnScored = Callable[[int], None]
 
 _DATASET = typer.Argument(help="humaneval, gsm8k, gsm8k:train, or a JSONL file of tasks.")
 _RUBRIC = typer.Option(None, help="Rubric; each task's own without it.")
-_LIMIT = typer.Option(None, min=1, help="Look at so many tasks only, drawn at random.")
+_LIMIT = typer.Option(None, min=1, help="Check only this number of tasks, sampled at random.")
 _NUM_GENERATED = 200
 _WIDTH = 140
 
@@ -32,7 +32,7 @@ def validate(
         0.0, min=0, max=1, help="Exit with 1 if more of the tasks have an exception."
     ),
 ) -> None:
-    """Check that gold answers get a rubric's highest reward, and that nothing else does."""
+    """Check that gold answers get a rubric's highest reward, and no other answers do."""
     from assay_trainer.checks import rewards
     from assay_trainer.checks.tables import show_validation
     from assay_trainer.checks.wrong_answers import Corpus
@@ -55,9 +55,9 @@ def audit(
     rubric: str | None = _RUBRIC,
     limit: int | None = _LIMIT,
 ) -> None:
-    """Show what policies without skill would earn, beside the gold answers.
+    """Show the earnings of policies without skill, next to the gold answers.
 
-    By the name of a rubric alone it takes generated tasks of the rubric's kind.
+    With only a rubric's name, the command takes generated tasks of the rubric's kind.
     """
     from assay_trainer.checks import baselines as auditing
     from assay_trainer.checks.tables import audit_table
@@ -71,7 +71,7 @@ def audit(
 
 
 def _console() -> "Console":
-    """Wide enough for the tables where it is no terminal."""
+    """Return a console wide enough for the tables, even without a terminal."""
     from rich.console import Console
 
     console = Console()
@@ -79,7 +79,7 @@ def _console() -> "Console":
 
 
 def _open(dataset: str) -> "list[Task]":
-    """The tasks that can be sent; the others, which a run would set aside, are named."""
+    """Return the tasks that can be sent; name the others: a run would set them aside."""
     from assay_shared.settings.environment import ServiceSettings, read_settings
     from assay_trainer.data.dataset import DatasetPurpose, named_source, open_dataset
     from assay_trainer.rollouts.set_aside import shown, unreadable
@@ -113,7 +113,7 @@ def _drawn(tasks: "list[Task]", limit: int | None) -> "list[Task]":
 def _with_progress(
     num_tasks: int, work: "Callable[[RewardClient, OnScored], Awaitable[Result]]"
 ) -> Result:
-    """What `work` comes to, with the running reward service and a bar of the tasks done."""
+    """Return the result of `work` with the running reward service; show a progress bar of tasks."""
     import asyncio
 
     from rich.progress import Progress

@@ -1,4 +1,4 @@
-"""A reward service of a command's own, which has the rubric of a file."""
+"""A command's own reward service, with the rubric of a file."""
 
 import asyncio
 import json
@@ -30,13 +30,13 @@ _PRINTS = "assay_reward.own.processes"
 def reward_service_for(
     rubric: str | None, settings: ServiceSettings
 ) -> Iterator[tuple[str | None, ServiceSettings]]:
-    """Yield the name of a rubric, and settings that find a service which has it.
+    """Yield the name of a rubric, and settings to find a service with this rubric.
 
-    For a YAML file a service is started and ended with the block; what a function of its prints is
-    then shown on standard error. Anything else is the name of a rubric of the running service.
+    For a YAML file, a service is started and ended with the block; prints of its functions appear
+    on standard error. Anything else is the name of a rubric of the running service.
 
     Raises:
-        ConfigError: the file is no rubric that can be used.
+        ConfigError: the file is not a usable rubric.
     """
     if rubric is None or not rubric.endswith((".yaml", ".yml")):
         yield rubric, settings

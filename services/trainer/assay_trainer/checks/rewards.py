@@ -1,4 +1,4 @@
-"""Proof that rewards can be trusted: right answers get the highest, and nothing else does."""
+"""Proof of rewards: right answers get the highest reward, and no other answers do."""
 
 import asyncio
 import json
@@ -38,13 +38,13 @@ _RUN_GIVES_UP_AFTER_S = 5.0
 
 
 class Prover(BatchRewarder, Protocol):
-    """What is asked of the reward service here."""
+    """The methods of the reward service used here."""
 
     async def rubrics(self) -> list[RubricInfo]: ...
 
 
 class RewardFinding(StrEnum):
-    """What became of one answer. A failure is neither of the others: nothing was measured."""
+    """Outcome of an answer. A failure is neither of the others: nothing was measured."""
 
     AS_EXPECTED = "as expected"
     EXCEPTION = "exception"
@@ -53,7 +53,7 @@ class RewardFinding(StrEnum):
 
 @dataclass(frozen=True)
 class Check:
-    """One answer to one task. `highest` is the most that the rubric can give."""
+    """An answer to a task. `highest` is the rubric's highest reward."""
 
     task: Task
     kind: str
@@ -86,7 +86,7 @@ class Check:
 
 
 def is_unusable(reward: Unscored) -> bool:
-    """Whether a task cannot be scored at all, whoever asks: it lacks what its rubric needs."""
+    """Return True if the task lacks data needed by its rubric: nobody can score it."""
     failure = reward.failure
     lasting = (FailureClass.CALLER, FailureClass.INTERNAL)
     return failure.failure_class in lasting and not failure.retryable
@@ -94,7 +94,7 @@ def is_unusable(reward: Unscored) -> bool:
 
 @dataclass(frozen=True)
 class Validation:
-    """All answers to all tasks that were looked at."""
+    """All answers to all checked tasks."""
 
     checks: list[Check]
 
@@ -106,7 +106,7 @@ class Validation:
 
     @property
     def num_measured(self) -> int:
-        """Tasks of which at least one answer could be measured, or which cannot be used."""
+        """Return the number of tasks with a measured answer, or unusable by their rubric."""
         return len({c.task.id for c in self.checks if c.finding is not RewardFinding.FAILURE})
 
     @property
@@ -116,10 +116,10 @@ class Validation:
 
     @property
     def bad_share(self) -> float:
-        """Of the tasks that were measured.
+        """Return the share of bad tasks among the measured tasks.
 
         Raises:
-            InternalFault: there are none.
+            InternalFault: no task was measured.
         """
         if not self.num_measured:
             first = self.found(RewardFinding.FAILURE)[0].reward
@@ -128,9 +128,10 @@ class Validation:
         return self.num_bad / self.num_measured
 
     def refuse(self, max_bad_share: float) -> None:
-        """
+        """Compare the share of bad tasks with its limit.
+
         Raises:
-            DatasetError: more tasks than that have an exception; names the first.
+            DatasetError: more tasks have an exception; names the first.
         """
         if self.bad_share <= max_bad_share:
             return
@@ -148,7 +149,7 @@ class Validation:
         return findings | {"num_tasks": self.num_measured, "num_bad": self.num_bad}
 
     def write(self, path: Path) -> None:
-        """Every exception and every failure, one JSON line each."""
+        """Write every exception and every failure as a JSON line."""
         odd = (check for check in self.checks if check.finding is not RewardFinding.AS_EXPECTED)
         path.write_text("".join(json.dumps(check.row()) + "\n" for check in odd))
 
@@ -161,7 +162,7 @@ async def validate(
     on_scored: Callable[[int], None] = lambda num_tasks: None,
     give_up_after_s: float | None = None,
 ) -> Validation:
-    """Score each task's gold answer beside answers that are wrong; `corpus` has the other rows.
+    """Score each task's gold answer together with wrong answers; `corpus` has the other rows.
 
     Raises:
         InfrastructureError: the reward service cannot be reached.
@@ -180,7 +181,7 @@ async def validate(
 
 
 def open_prover(settings: ServiceSettings) -> RewardClient:
-    """A client that waits for batches of many answers."""
+    """Return a client with timeouts for batches of many answers."""
     timeouts = Timeouts(read_s=_ATTEMPT_S, total_s=_ATTEMPT_S)
     return RewardClient.from_settings(settings, timeouts=timeouts)
 
@@ -191,7 +192,7 @@ async def score_all(
     on_scored: Callable[[int], None],
     give_up_after_s: float | None = None,
 ) -> list[ScoreResponse | GroupFailed]:
-    """One response per request, in order."""
+    """Return a response per request, in order."""
     return await score_groups(
         rewarder,
         requests,
@@ -202,7 +203,7 @@ async def score_all(
 
 
 def estimated_tokens(text: str) -> int:
-    """About four bytes a token: near enough for rubrics that punish thousands too many."""
+    """Return about a token per four bytes: near enough for rubrics with limits in the thousands."""
     return len(text.encode()) // 4 + 1
 
 
@@ -227,7 +228,7 @@ def prove(
 
 
 def known_rubrics(settings: ServiceSettings) -> set[str]:
-    """The names of the rubrics that the running reward service has.
+    """Return the names of the running reward service's rubrics.
 
     Raises:
         InfrastructureError: it cannot be reached.
@@ -254,7 +255,7 @@ def _request(task: Task, answers: dict[str, str], rubric: str | None) -> ScoreRe
 
 
 def rewards_of(response: ScoreResponse | GroupFailed, num_answers: int) -> Sequence[Reward]:
-    """One for each answer; of a group that failed, its failure."""
+    """Return a reward for each answer; for a failed group, its failure."""
     if isinstance(response, GroupFailed):
         return [Unscored(failure=response.failure)] * num_answers
     return response.rewards

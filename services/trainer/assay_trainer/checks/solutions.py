@@ -1,4 +1,4 @@
-"""Scoring given answers: those a dataset calls right, or those in a file."""
+"""Scores given answers: a dataset's canonical answers, or the answers in a file."""
 
 import asyncio
 import json
@@ -41,11 +41,11 @@ class Scoreboard:
         return self.outcomes()[Status.ACCEPTED]
 
     def outcomes(self) -> Counter[str]:
-        """How many answers ended how; those without a score are named by their failure class."""
+        """Return the number of answers by outcome; a failed answer counts by its failure class."""
         return Counter(_outcome(reward) for group in self.rewards for reward in group)
 
     def write(self, path: Path) -> None:
-        """One JSON line per answer: its task's id, its place among the answers, its reward."""
+        """Write a JSON line per answer: its task's id, its index among the answers, its reward."""
         lines = (
             json.dumps({"task_id": task, "answer": at, "reward": reward.model_dump(mode="json")})
             for task, at, _, reward in self._answers()
@@ -53,7 +53,7 @@ class Scoreboard:
         path.write_text("".join(line + "\n" for line in lines))
 
     def lines(self, most: int) -> Iterator[str]:
-        """The first answers for people: what each earned, by which components, or why nothing."""
+        """Yield lines about the first answers for people: reward, components, or the failure."""
         for task, _, answer, reward in list(self._answers())[:most]:
             text = answer if isinstance(answer, str) else answer[-1]
             shown = repr(text if len(text) <= _WIDTH else text[: _WIDTH - 3] + "...")
@@ -107,14 +107,14 @@ def score_answers(
 def read_requests(
     source: str, tasks: list[Task] | None, rubric: str | None = None
 ) -> list[ScoreRequest]:
-    """What to score, by `rubric` where it is given.
+    """Return the requests to score, by `rubric` if given.
 
-    Without tasks, each line of the file `source` is a body of /v1/score. With tasks it has
-    `task_id` and `solution`; or `source` is `canonical`, which means each task's gold answer.
+    Without tasks, each line of the file `source` is a body of /v1/score. With tasks, it has
+    `task_id` and `solution`; or `source` is `canonical`: each task's gold answer.
 
     Raises:
-        InvalidInput: the gold answers of no dataset are asked for.
-        DatasetError: a task without a canonical answer, or a line that cannot be used.
+        InvalidInput: `canonical` was requested without a dataset.
+        DatasetError: a task has no canonical answer, or a line cannot be used.
     """
     if tasks is None:
         if source == CANONICAL:
@@ -157,7 +157,7 @@ async def score_all(
     concurrency: int,
     on_scored: Callable[[], None] = lambda: None,
 ) -> Scoreboard:
-    """Score all requests, so many at once.
+    """Score all requests, at most `concurrency` at once.
 
     Raises:
         AssayError: the service cannot be reached, or cannot score a request at all.

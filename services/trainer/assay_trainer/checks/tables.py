@@ -14,7 +14,7 @@ _MAX_TEXT = 60
 
 
 def show_validation(validation: Validation, console: Console) -> None:
-    """Counts by kind of answer, the first exceptions, and the share of tasks that have any."""
+    """Show counts by kind of answer, the first exceptions, and the share of tasks with any."""
     console.print(validation_table(validation))
     if validation.found(RewardFinding.EXCEPTION):
         console.print(exceptions_table(validation))
@@ -26,7 +26,7 @@ def show_validation(validation: Validation, console: Console) -> None:
 
 
 def validation_table(validation: Validation) -> Table:
-    """By kind of answer: how many there were, and what became of them."""
+    """Return a table by kind of answer: number and outcome."""
     table = proof_table("answer", "answers", "as expected", "exceptions", "failures", "mean reward")
     for kind in KINDS:
         checks = validation.of_kind(kind)

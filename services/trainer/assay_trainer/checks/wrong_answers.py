@@ -1,4 +1,4 @@
-"""Answers that no rubric may call right, by kind: careless ones, and hostile ones."""
+"""Wrong answers for every rubric, by kind: careless and hostile."""
 
 import json
 import random
@@ -10,12 +10,12 @@ from assay_shared.answers.squad_words import normalize_answer
 from assay_shared.answers.values.quantity import parse_quantity
 from assay_shared.types import Task
 
-#: So many others are looked at for one whose answer differs.
+#: Number of other tasks searched for a different answer.
 _MAX_LOOKS = 64
 
 
 class Corpus:
-    """Tasks by rubric: only those of the same kind have answers of the same form."""
+    """Tasks by rubric: only answers to tasks of the same kind have the same form."""
 
     def __init__(self, tasks: Sequence[Task]) -> None:
         self._by_kind: dict[str, list[Task]] = defaultdict(list)
@@ -28,7 +28,7 @@ class Corpus:
                 alike.append(task)
 
     def others(self, task: Task, num: int) -> list[str]:
-        """Up to `num` gold answers of other tasks that are not right for this one."""
+        """Return up to `num` gold answers of other tasks, all wrong for this task."""
         found: list[str] = []
         value = value_of(task)
         for other in self._neighbours(task):
@@ -45,7 +45,7 @@ class Corpus:
             yield alike[(start + step) % len(alike)]
 
     def most_frequent(self, task: Task) -> str:
-        """The answer that is right most often among tasks of this kind."""
+        """Return the most frequent right answer among tasks of this kind."""
         return self._typical(task).most_frequent
 
     def longest(self, task: Task) -> str:
@@ -61,7 +61,7 @@ class Corpus:
 
 @dataclass(frozen=True)
 class _Typical:
-    """Of tasks of one kind; empty where there are none."""
+    """Typical values of tasks of a kind; empty without tasks."""
 
     most_frequent: str
     longest: str
@@ -78,7 +78,7 @@ def _kind(task: Task) -> str:
 
 
 def value_of(task: Task) -> object:
-    """What an answer must come to, as far as it can be told without the rubric."""
+    """Return the value of a right answer, as far as known without the rubric."""
     text = task.reference or task.gold or ""
     quantity = parse_quantity(text)
     return normalize_answer(text) if quantity is None else quantity.value
@@ -119,7 +119,7 @@ def _another(task: Task, corpus: Corpus) -> str | None:
 
 
 def _everything(task: Task, corpus: Corpus) -> str | None:
-    """A program that prints much; else the right answer among several, and not the last."""
+    """Return a program with many outputs; else the right answer among several, but not the last."""
     if task.tests:
         return _as_program(task, _EVERYTHING)
     others = corpus.others(task, _NUM_SHOTS)
@@ -131,12 +131,12 @@ def _program(text: str) -> WrongAnswer:
 
 
 def _always_equal(task: Task, corpus: Corpus) -> str | None:
-    """Only as the body of a function that the task begins."""
+    """Return an always-equal object; only for the body of a function begun by the task."""
     return _as_program(task, _ALWAYS_EQUAL) if task.tests and task.code_prefix else None
 
 
 def _as_program(task: Task, code: str) -> str:
-    """The code, or the rest of the function that the task begins."""
+    """Return the code, or the rest of the function begun by the task."""
     if not task.code_prefix:
         return code
     return "".join(f"    {line}\n" for line in code.splitlines())

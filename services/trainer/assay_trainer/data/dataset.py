@@ -26,7 +26,7 @@ _MAX_ID_CHARACTERS = 1000
 
 
 class DatasetPurpose(StrEnum):
-    """What a dataset is opened for."""
+    """Purpose of opening a dataset."""
 
     TRAIN = "train"
     EVALUATE = "evaluate"
@@ -34,7 +34,7 @@ class DatasetPurpose(StrEnum):
 
 @dataclass(frozen=True)
 class Demonstration:
-    """An answer to learn from; `mistake` names what is wrong with it, if anything is."""
+    """An answer to learn from; `mistake` names its mistake, if any."""
 
     task: Task
     answer: str
@@ -43,13 +43,13 @@ class Demonstration:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Tasks and, where they are known, the wrong answers that demonstrations may show."""
+    """Tasks and, if known, the wrong answers for demonstrations."""
 
     tasks: list[Task]
     mistakes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
 
     def demonstrations(self, per_task: int, mistake_rate: float, seed: int) -> list[Demonstration]:
-        """`per_task` for each task with a gold answer, of which a share shows a mistake."""
+        """Return `per_task` demonstrations per task with a gold answer; a share has mistakes."""
         rng = random.Random(f"{seed}/demonstrations")
         found = []
         for task in self.tasks * per_task:
@@ -61,7 +61,7 @@ class Dataset:
 
 
 def named_source(name: str) -> Source:
-    """A dataset by what it is called on the command line: a name, or a JSONL file."""
+    """Return a dataset by its name on the command line: a known name, or a JSONL file."""
     if name == "humaneval":
         return HumanEvalSource(kind="humaneval")
     if name == "gsm8k":
@@ -81,12 +81,12 @@ def open_dataset(
     """Return the tasks of `source`.
 
     Args:
-        takes_half_characters: keep rows with a lone surrogate for a caller who sets them aside;
-            an id never has one.
+        takes_half_characters: keep rows with a lone surrogate for a caller able to set them aside;
+            an id never has a lone surrogate.
 
     Raises:
-        RoleError: a task that is not for training, opened for it.
-        DatasetError: a row that cannot be used, with file, line and field.
+        RoleError: a task for another purpose was opened for training.
+        DatasetError: a row cannot be used; names file, line and field.
     """
     dataset = _read(source, purpose, data_folder, takes_half_characters)
     if not dataset.tasks:
@@ -115,7 +115,7 @@ def _read(
 
 
 def _whole_task(row: object) -> Task:
-    """A task that says what a dataset's must, which a request to score may leave out."""
+    """Return a row as a task; a dataset's row must set fields optional in a score request."""
     task = Task.model_validate(row)
     for name in ("id", "dataset", "role", "prompt", "rubric"):
         if name not in task.model_fields_set:

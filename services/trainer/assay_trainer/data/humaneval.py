@@ -1,4 +1,4 @@
-"""HumanEval and HumanEval+: problems whose answer is the rest of a function."""
+"""HumanEval and HumanEval+: problems with the rest of a function as the answer."""
 
 from pathlib import Path
 

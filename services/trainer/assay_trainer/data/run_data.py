@@ -1,4 +1,4 @@
-"""The sets of tasks of a run, and what is set aside of them."""
+"""The task sets of a run, and their tasks set aside."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -12,14 +12,14 @@ from assay_trainer.rollouts.set_aside import SetAside, unreadable
 
 @dataclass(frozen=True)
 class RunSet:
-    """A dataset that a run uses. `dataset` has the tasks that can be sent to other processes."""
+    """A dataset of a run. `dataset` has the tasks that can be sent to other processes."""
 
     dataset: Dataset
     set_aside: SetAside
 
     @property
     def usable(self) -> Dataset:
-        """What is not set aside so far."""
+        """Return the tasks not set aside so far."""
         tasks = [task for task in self.dataset.tasks if task not in self.set_aside]
         return Dataset(tasks, self.dataset.mistakes)
 

@@ -1,6 +1,6 @@
-"""Tasks as token ids. The trainer's only place that applies a chat template.
+"""Tasks as token ids; the trainer applies chat templates only here.
 
-Inference does the same to the same messages with the same tokenizer; the ids it really used come
+Inference applies the same template to the same messages with the same tokenizer; its ids come
 back with every group.
 """
 
@@ -12,12 +12,12 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared.errors import DatasetError
 from assay_shared.types import PromptFormat, Task
 
-#: A chat template may add so many tokens to the texts of a task.
+#: A chat template may add this number of tokens to the texts of a task.
 _TEMPLATE_TOKENS = 1024
 
 
 def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int]:
-    """The prompt as the policy sees it, up to where its answer begins."""
+    """Return the prompt as the policy sees it, up to the start of its answer."""
     text = task.prompt
     if task.prompt_format is PromptFormat.CHAT:
         turns = [message.model_dump() for message in task.messages]
@@ -28,13 +28,13 @@ def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int
 def answered_token_ids(
     task: Task, answer: str, tokenizer: PreTrainedTokenizerBase, *, with_history: bool = False
 ) -> tuple[list[int], list[bool]]:
-    """The prompt and its answer, and which of these ids are to be learnt.
+    """Return the ids of the prompt and its answer, and a mask of the ids to learn.
 
     Args:
-        with_history: whether replies in the task's history are learnt like the last one.
+        with_history: also learn the replies in the task's history.
 
     Raises:
-        DatasetError: the chat template shows them in another way than they were given.
+        DatasetError: the chat template changes a reply.
     """
     ids: list[int] = []
     is_reply: list[bool] = []
@@ -69,9 +69,9 @@ def _go_on(
 def too_long(
     tasks: Iterable[Task], tokenizer: PreTrainedTokenizerBase, context: int, max_tokens: int
 ) -> list[tuple[Task, str]]:
-    """The tasks whose prompt leaves no room for an answer of `max_tokens`, with the reason.
+    """Return the tasks without room for an answer of `max_tokens`, with the reason.
 
-    A token has at least one byte: what is short in bytes is not tokenised.
+    A token has at least one byte: a prompt short in bytes is not tokenised.
     """
     found = []
     for task in tasks:

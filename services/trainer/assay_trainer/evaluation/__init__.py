@@ -1,1 +1,1 @@
-"""What a policy can do, measured on tasks that it was not trained on."""
+"""Evaluation of a policy on held-out tasks."""

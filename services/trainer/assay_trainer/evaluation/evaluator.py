@@ -1,6 +1,6 @@
-"""Measuring the policy on held-out tasks, over the same path as training.
+"""Evaluates the policy on held-out tasks, over the same path as training.
 
-A sample that could not be scored is no sample: it enters no estimate, and is counted.
+A sample without a score enters no estimate, and is counted.
 """
 
 from collections import Counter, defaultdict
@@ -37,9 +37,9 @@ _SEED_STRIDE = 7_368_787
 
 
 class EvaluationSample(BaseModel):
-    """One answer: its text and what became of it; no outcome where it could not be scored.
+    """An answer: its text and outcome; no outcome if it could not be scored.
 
-    Of an episode, `text` is the last reply and `turns` are all replies with what was answered.
+    Of an episode, `text` is the last reply and `turns` are all replies with their observations.
     """
 
     text: str
@@ -50,7 +50,7 @@ class EvaluationSample(BaseModel):
 
 
 class TaskResult(BaseModel):
-    """The samples of one task."""
+    """The samples of a task."""
 
     task_id: str
     prompt: str
@@ -67,13 +67,13 @@ class TaskResult(BaseModel):
 
 
 class TaskEvaluation(BaseModel):
-    """All samples of one evaluation, and the version they were drawn from."""
+    """All samples of an evaluation, and the policy version behind them."""
 
     name: str
     policy: PolicyVersion
     confidence: float
     results: list[TaskResult]
-    #: Tasks that could not be sampled or scored for reasons of their own, by id; not in `results`.
+    #: Tasks that could not be sampled or scored for their own reasons, by id; not in `results`.
     set_aside: dict[str, str] = {}
 
     def pass_at(self, k: int, results: list[TaskResult] | None = None) -> dict[str, float]:
@@ -104,7 +104,7 @@ class TaskEvaluation(BaseModel):
 
 
 def difference(before: TaskEvaluation, after: TaskEvaluation, k: int = 1) -> Interval:
-    """The paired difference of pass@k over the tasks that both have."""
+    """Return the paired difference of pass@k over the tasks in both evaluations."""
     first, second = before.pass_at(k), after.pass_at(k)
     shared = [task_id for task_id in first if task_id in second]
     return paired_difference(
@@ -116,7 +116,7 @@ def difference(before: TaskEvaluation, after: TaskEvaluation, k: int = 1) -> Int
 
 
 def read_evaluations(folder: RunFolder) -> list[TaskEvaluation]:
-    """Those that a run has made, in order."""
+    """Return the evaluations of a run, in order."""
     paths = [folder.evaluation(name) for name in ("before", "after")]
     return [TaskEvaluation.model_validate_json(p.read_text()) for p in paths if p.exists()]
 
@@ -144,11 +144,11 @@ class Evaluator:
         self._while_waiting = while_waiting
 
     def evaluate(self, name: str, tasks: list[Task], policy: PolicyVersion) -> TaskEvaluation:
-        """Sample and score every task under `policy` that is not set aside.
+        """Sample and score every task under `policy`, except tasks set aside.
 
         Raises:
             BudgetExceeded: too many groups have no score.
-            DatasetError: too many tasks cannot be sampled or scored for reasons of their own.
+            DatasetError: too many tasks cannot be sampled or scored for their own reasons.
         """
         self._set_aside.refuse_if_all()
         results = {
@@ -219,7 +219,7 @@ class Evaluator:
 
 
 def only_of(policy: PolicyVersion, scored: ScoredGroup) -> ScoredGroup:
-    """The group itself, or one that failed if other weights had a part in it."""
+    """Return the group, or a failed group if other weights sampled part of it."""
     others = sampled_by(scored) - {policy}
     if not others:
         return scored

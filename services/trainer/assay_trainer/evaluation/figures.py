@@ -113,7 +113,7 @@ def _bars(
 
 
 def draw_outcomes(evaluations: Sequence[TaskEvaluation], path: Path) -> None:
-    """What became of the samples of each evaluation."""
+    """Draw the outcomes of the samples of each evaluation."""
     counts = {e.name: e.outcomes() for e in evaluations}
     kinds = [kind for kind in _OUTCOME_ORDER if any(c[kind] for c in counts.values())]
     figure, (ax,) = _figure(1, 1, height=0.5 * len(kinds) + 1.4)
@@ -139,7 +139,7 @@ def draw_outcomes(evaluations: Sequence[TaskEvaluation], path: Path) -> None:
 
 
 def draw_time(stages_s: Mapping[str, float], steps: Sequence[StepEvent], path: Path) -> None:
-    """Where the run's time went, and that of a GRPO step."""
+    """Draw the durations of the run's stages, and of a GRPO step's parts."""
     figure, axes = _figure(1, 2 if steps else 1, height=3.0)
     names = list(stages_s)
     bars = axes[0].barh(names, list(stages_s.values()), color=_AFTER)

@@ -24,7 +24,7 @@ _NUM_SHOWN = 3
 def write_report(
     folder: RunFolder, config: RunConfig, evaluations: Sequence[TaskEvaluation]
 ) -> dict[str, Any]:
-    """Write report.json, report.md, report.html and figures/; returns what report.json holds."""
+    """Write report.json, report.md, report.html and figures/; return the content of report.json."""
     living = events.living(folder.read_events())
     seen = [content for event in living if (content := events.content(event))]
     steps = last_of_each([one for one in seen if isinstance(one, events.StepEvent)])
@@ -73,7 +73,7 @@ def write_report(
 
 
 def _set_aside(seen: Sequence[object]) -> dict[str, dict[str, str]]:
-    """By set, the tasks that are left out with their reasons."""
+    """Return the tasks set aside with their reasons, by set."""
     found: dict[str, dict[str, str]] = {}
     for one in seen:
         if isinstance(one, events.TaskSetAside):
@@ -82,7 +82,7 @@ def _set_aside(seen: Sequence[object]) -> dict[str, dict[str, str]]:
 
 
 def last_of_each(steps: Sequence[events.StepEvent]) -> list[events.StepEvent]:
-    """Each step once: what a run did again after a resume replaces what it did before."""
+    """Return each step once: repeated steps after a resume replace the earlier ones."""
     return sorted({step.step: step for step in steps}.values(), key=lambda step: step.step)
 
 
@@ -100,7 +100,7 @@ def _draw(
     steps: Sequence[events.StepEvent],
     stages_s: dict[str, float],
 ) -> dict[str, str]:
-    """The pictures that can be drawn, by title, as paths from the run's folder."""
+    """Draw the pictures with data; return their paths from the run's folder, by title."""
     drawn = {"Before and after": "comparison.png", "By family": "families.png"}
     figures.draw_comparison(evaluations, "domain", folder / "comparison.png")
     figures.draw_comparison(evaluations, "family", folder / "families.png")
@@ -165,7 +165,7 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
 
 
 def _mismatch(steps: Sequence[events.StepEvent]) -> dict[str, float] | None:
-    """Over all tokens that could be measured; None where none could."""
+    """Return means over all measured tokens; None without measured tokens."""
     measured = [step.mismatch for step in steps if step.mismatch is not None]
     num_tokens = sum(one.num_tokens for one in measured)
     if num_tokens == 0:
@@ -182,7 +182,7 @@ def _mismatch(steps: Sequence[events.StepEvent]) -> dict[str, float] | None:
 
 
 def _examples(evaluations: Sequence[TaskEvaluation]) -> list[dict[str, object]]:
-    """Tasks whose first sample became right, with both samples."""
+    """Return tasks with a first sample turned from wrong to right, with both samples."""
     if len(evaluations) < 2:
         return []
     first = {one.task_id: one for one in evaluations[0].results}

@@ -290,8 +290,8 @@ class GroupBatcher:
             raise Conflict(
                 f"{num_unknown} of the last {len(self._was_unknown)} groups were sampled under "
                 f"weights that this run never published{named}",
-                hint="another trainer publishes to the same inference, or it was started anew "
-                "with other weights: give this run one of its own, and resume it",
+                hint="another trainer publishes to the same inference, or it was restarted "
+                "with other weights: give this run its own inference, and resume it",
             )
 
     def _watch_failures(self, scored: ScoredGroup) -> None:

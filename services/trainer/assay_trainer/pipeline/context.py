@@ -1,4 +1,4 @@
-"""One run as its stages see it: folder, configuration, settings, stop, and events."""
+"""A run as its stages see it: folder, configuration, settings, stop, and events."""
 
 import time
 from collections.abc import Callable, Iterator

@@ -27,10 +27,10 @@ _PROBE_TOKENS = 128
 
 
 def stage_model(run: RunContext, stage: str, make: Callable[[], Policy]) -> Policy:
-    """Return the model of a stage: the one in the run's folder, else the result of `make`.
+    """Return the model of a stage: the model in the run's folder, else the result of `make`.
 
     Raises:
-        WeightsRefused: the folder is not what the stage wrote.
+        WeightsRefused: the folder is not as the stage wrote it.
     """
     folder = run.folder.path / "models" / stage
     if not checkpoint.is_sealed(folder):
@@ -41,7 +41,7 @@ def stage_model(run: RunContext, stage: str, make: Callable[[], Policy]) -> Poli
 
 
 def newest_checkpoint(run: RunContext, stage: str) -> tuple[Path, BatcherState] | None:
-    """Return the checkpoint from which a stage resumes; None if the stage begins."""
+    """Return the checkpoint to resume a stage from; None if the stage begins."""
 
     def report(folder: Path, reason: str) -> None:
         where = str(folder.relative_to(run.folder.path))

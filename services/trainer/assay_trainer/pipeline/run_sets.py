@@ -27,7 +27,7 @@ class RunSets:
 
     @property
     def other_demonstrations(self) -> list[Task]:
-        """Tasks of the demonstrations that are not tasks of `train`."""
+        """Return the demonstrations' tasks from outside the training set."""
         return [] if self.demonstrations is self.train else self.demonstrations.dataset.tasks
 
 
@@ -101,7 +101,7 @@ def validate_rewards(run: RunContext, sets: RunSets) -> None:
 def set_aside_too_long(
     run: RunContext, sets: RunSets, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase
 ) -> None:
-    """Set aside the tasks whose prompt and answer do not fit the policy's context."""
+    """Set aside the tasks too long for the policy's context."""
     context = getattr(model.config, "max_position_embeddings", None)
     if context is None:
         return

@@ -1,4 +1,4 @@
-"""A run from its data to its report. A stage whose file exists is skipped.
+"""A run from its data to its report. A stage with an existing file is skipped.
 
 data -> leaks -> validate -> policy -> sft -> evaluate "before" -> grpo
 -> evaluate "after" -> report
@@ -46,7 +46,7 @@ _EVALUATION_PROGRESS = 24
 
 @dataclass(frozen=True)
 class Parts:
-    """The parts that sample, score and publish for the stages of a run."""
+    """The parts of a run to sample, score and publish with."""
 
     run: RunContext
     sets: RunSets
@@ -54,7 +54,7 @@ class Parts:
     publisher: WeightPublisher
 
     def dispatcher(self, timeout_s: float, attempts: int) -> RolloutDispatcher:
-        """Return a dispatcher that gives each group `attempts` times `timeout_s` seconds."""
+        """Return a dispatcher with `attempts` attempts of `timeout_s` seconds per group."""
         celery = make_celery(self.run.settings.redis_url)
         return RolloutDispatcher(celery, self.store, timeout_s=timeout_s, attempts=attempts)
 
@@ -65,9 +65,9 @@ class Parts:
 
 
 def execute(run: RunContext) -> None:
-    """Run all stages that are not done. The caller holds the run's lock: see `endings.ending`.
+    """Run all unfinished stages. The caller holds the run's lock: see `endings.ending`.
 
-    May be called again after any end but the last.
+    May be called again unless the run has finished.
 
     Raises:
         Stopped: a stop was requested.
@@ -140,7 +140,7 @@ def _train_sft(parts: Parts, policy: Policy, config: SFTConfig) -> Policy:
 
 
 def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
-    """Train the policy in place on the scores of its own samples and return it."""
+    """Train the policy in place on its own scored samples and return it."""
     run = parts.run
     found = newest_checkpoint(run, "grpo")
     _supersede(run, checkpoint.step_of(found[0]) if found else 0)

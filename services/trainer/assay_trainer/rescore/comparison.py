@@ -1,4 +1,4 @@
-"""What another scoring of the same answers changes. Shapes: G samples of a group."""
+"""Effects of another scoring of the same answers. Shapes: G samples of a group."""
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -28,7 +28,7 @@ class Rescored:
     failures: tuple[Failure, ...] = ()
 
     def both_G(self) -> tuple[list[float], list[float]]:
-        """Rewards before and after of the samples that have both."""
+        """Return the rewards before and after of the samples with both."""
         pairs = [
             (old.value, new.value)
             for old, new in zip(self.stored.marks, self.marks, strict=True)
@@ -47,8 +47,8 @@ class Spread(BaseModel):
 class GroupChange(BaseModel):
     """A group has a signal if two of its rewards differ.
 
-    The rank correlation is Spearman's, the mean and median over the groups that have a signal both
-    before and after.
+    The rank correlation is Spearman's, mean and median over the groups with a signal both before
+    and after.
     """
 
     num_groups: int
@@ -71,9 +71,9 @@ class AdvantageChange(BaseModel):
 
 
 class Change(BaseModel):
-    """Samples with a reward both before and after are compared; `outcomes` counts all others too.
+    """Changes of the samples with both rewards; `outcomes` counts all other samples too.
 
-    `outcomes` is by the outcome before, then by the one after; no reward is `failed`.
+    `outcomes` is by the outcome before, then by the outcome after; no reward is `failed`.
     """
 
     num_samples: int
@@ -89,7 +89,7 @@ class Change(BaseModel):
 
 
 class RunComparison(BaseModel):
-    """The change over all samples, by the scorer that gave the first rewards, and by source."""
+    """The change over all samples, by the scorer of the first rewards, and by source."""
 
     run: str
     #: What was asked for; null for each task's own.
@@ -106,7 +106,7 @@ class RunComparison(BaseModel):
 def compare(
     run: str, rubric: str | None, rescored: Sequence[Rescored], left_out: dict[str, int]
 ) -> RunComparison:
-    """All that changed."""
+    """Return all changes of a run."""
     return RunComparison(
         run=run,
         rubric=rubric,
@@ -131,7 +131,7 @@ def _by(rescored: Sequence[Rescored], names: Sequence[str]) -> dict[str, Change]
 
 
 def change(rescored: Sequence[Rescored]) -> Change:
-    """What changed in these groups."""
+    """Return the changes in these groups."""
     pairs_PG = [pair for one in rescored if (pair := one.both_G())[0]]
     old = [value for before, _ in pairs_PG for value in before]
     new = [value for _, after in pairs_PG for value in after]

@@ -1,4 +1,4 @@
-"""Scoring a run's stored answers again, and writing what that changes. Nothing is generated."""
+"""Scores a run's stored answers again and writes the changes. Nothing is generated."""
 
 import asyncio
 import json
@@ -30,14 +30,14 @@ def rescore_run(
     output: Path | None,
     give_up_after_s: float,
 ) -> tuple[RunComparison, Path]:
-    """Score all stored answers by `rubric`, or each task's own; the comparison and its file.
+    """Score all stored answers by `rubric`, or each task's own; return the comparison and its file.
 
-    Beside the file lie a picture and the rewards of each answer, as JSON lines.
+    A picture and the rewards of each answer, as JSON lines, lie next to the file.
 
     Raises:
         InvalidInput: there is nothing to score.
         NotFound: the service has no such rubric.
-        Conflict: a file to be written is there already.
+        Conflict: a file to be written exists already.
         InfrastructureError: the service is gone for longer than `give_up_after_s`.
     """
     path = output or _default_path(folder, rubric)
@@ -151,7 +151,7 @@ def _write(path: Path, comparison: RunComparison, rescored: list[Rescored]) -> N
 
 
 def _lines(one: Rescored) -> str:
-    """A JSON line per answer: which it is, and its reward before and after."""
+    """Return a JSON line per answer: its key, and its reward before and after."""
     group = one.stored
     rows = (
         {

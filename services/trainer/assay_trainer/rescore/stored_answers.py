@@ -1,4 +1,4 @@
-"""The answers that a run has stored, with what became of them."""
+"""The stored answers of a run, with their rewards."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -19,7 +19,7 @@ FAILED = "failed"
 
 @dataclass(frozen=True)
 class Mark:
-    """A reward and its outcome, or neither where an answer could not be scored."""
+    """A reward and its outcome; neither for an answer without a score."""
 
     value: float | None
     outcome: str = FAILED
@@ -27,7 +27,7 @@ class Mark:
 
 @dataclass(frozen=True)
 class StoredGroup:
-    """Answers to one task, and the marks that they got from `scorer`.
+    """Answers to a task, and their marks from `scorer`.
 
     `source` is `rollouts`, or the name of an evaluation.
     """
@@ -42,7 +42,7 @@ class StoredGroup:
 
 @dataclass
 class StoredAnswers:
-    """All groups of a run, and how many answers were left out for which reason."""
+    """All groups of a run, and the number of answers left out by reason."""
 
     groups: list[StoredGroup] = field(default_factory=list)
     left_out: Counter[str] = field(default_factory=Counter)
@@ -56,7 +56,7 @@ class StoredAnswers:
         group: StoredGroup,
         lacks: list[str | None],
     ) -> None:
-        """Keep the answers that lack nothing; what the others lack is counted."""
+        """Keep the complete answers; count the missing parts of the others."""
         self.left_out.update(reason for reason in lacks if reason is not None)
         kept = [index for index, reason in enumerate(lacks) if reason is None]
         if kept:
@@ -68,10 +68,10 @@ class StoredAnswers:
 
 
 def read_stored(folder: RunFolder) -> StoredAnswers:
-    """What `rollouts.jsonl` and the evaluations hold. A line still being written is passed over.
+    """Return the content of `rollouts.jsonl` and the evaluations; skip an unfinished line.
 
     Raises:
-        DatasetError: a file that cannot be read; names the line.
+        DatasetError: a file cannot be read; names the line.
     """
     stored = StoredAnswers()
     for trained in read_rollouts(folder.rollouts):
@@ -87,7 +87,7 @@ def _add_rollout(stored: StoredAnswers, scored: ScoredGroup) -> None:
     completions, task = scored.group.completions, scored.group.task
     rewards: list[Reward | None] = [*scored.rewards] or [None] * len(completions)
     answers = tuple(_answer(completion) for completion in completions)
-    # An episode without a reward may have broken off: its turns are no whole answer.
+    # An episode without a reward may have broken off: its turns are not a whole answer.
     lacks = [
         "unfinished episode" if task.environment and not isinstance(reward, Scored) else None
         for reward in rewards

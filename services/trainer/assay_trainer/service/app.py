@@ -63,7 +63,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
 
     @app.get("/", include_in_schema=False, openapi_extra=needs(Scope.TRAINER_READ))
     async def dashboard() -> HTMLResponse:
-        """A page that follows the runs."""
+        """A page to follow the runs."""
         return HTMLResponse(page, headers=headers)
 
     put_first(app)
@@ -79,7 +79,7 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
         openapi_extra=needs(Scope.TRAINER_CONTROL, action="start run") | up_to(_RUN_FILE_BYTES),
     )
     async def start(request: RunRequest) -> RunInfo:
-        """Start a run; where as many run as may, it waits in a queue."""
+        """Start a run; it waits in a queue if the maximum number of runs is running."""
         audit.note(name=request.name)
         return runs.start(request)
 
@@ -91,7 +91,7 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
 
     @app.get("/v1/runs/{name}", openapi_extra=needs(Scope.TRAINER_READ))
     async def info(name: str) -> RunInfo:
-        """Where a run stands."""
+        """State of a run."""
         return runs.info(name)
 
     @app.post("/v1/runs/{name}/stop", openapi_extra=needs(Scope.TRAINER_CONTROL, action="stop run"))
@@ -103,14 +103,14 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
         "/v1/runs/{name}/resume", openapi_extra=needs(Scope.TRAINER_CONTROL, action="resume run")
     )
     async def resume(name: str) -> RunInfo:
-        """Go on with a run that was stopped or has failed."""
+        """Resume a stopped or failed run."""
         return runs.resume(name)
 
     @app.get("/v1/runs/{name}/events", openapi_extra=needs(Scope.TRAINER_READ))
     async def events(name: str, last_event_id: Annotated[str, Header()] = "0") -> StreamingResponse:
         """All events of a run as server-sent events; ends when the run does.
 
-        With `Last-Event-ID`, those after the event that had this id.
+        With `Last-Event-ID`, the events after that id.
         """
         parts = await runs.events(name, last_event_id)
         return StreamingResponse(parts, media_type="text/event-stream")

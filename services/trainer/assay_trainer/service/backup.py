@@ -1,8 +1,8 @@
-"""Runs and what Redis holds in one file, and back.
+"""Runs and Redis's content in a single file, and back.
 
 A backup is a tar archive: `runs/<name>/...`, `redis.jsonl`, and last `backup.json` with the SHA-256
-of all of it. A run may go on meanwhile: what is copied of it is what a kill at that moment would
-have left, and it is resumed like that. Published weights are left out: a resume publishes anew.
+of everything. A run may continue meanwhile: its copy is as after a kill at that moment, and is
+resumed likewise. Published weights are left out: a resume publishes them again.
 """
 
 import hashlib
@@ -65,7 +65,7 @@ def back_up(file: Path, runs: Path, names: list[str], redis_url: str | None) -> 
 
 
 def _add_run(archive: tarfile.TarFile, run: RunFolder, digests: dict[str, str]) -> None:
-    """Checkpoints first: what else is written later is newer, as after a kill."""
+    """Add checkpoints first: all other files are newer, as after a kill."""
     with _held_checkpoints(run) as held:
         for path in _files(held):
             name = f"checkpoints/{path.relative_to(held)}"
@@ -77,7 +77,7 @@ def _add_run(archive: tarfile.TarFile, run: RunFolder, digests: dict[str, str]) 
 
 
 def _files(folder: Path) -> list[Path]:
-    """Sorted. Folders that go meanwhile are passed over, which `rglob` does not do."""
+    """Return the files, sorted; folders deleted meanwhile are skipped (`rglob` would raise)."""
     walk = os.walk(folder)
     return sorted(Path(root) / name for root, _, names in walk for name in names)
 
@@ -90,7 +90,7 @@ def _is_left_out(inside: Path) -> bool:
 
 @contextmanager
 def _held_checkpoints(run: RunFolder) -> Iterator[Path]:
-    """The newest whole checkpoint of each stage, under second names that no run deletes."""
+    """Yield the newest complete checkpoint of each stage, under second names safe from deletion."""
     held = run.path / f".backup-{os.getpid()}"
     try:
         for stage in sorted(run.checkpoints.glob("*")):
@@ -101,7 +101,7 @@ def _held_checkpoints(run: RunFolder) -> Iterator[Path]:
 
 
 def _hold_newest(stage: Path, to: Path) -> None:
-    """Link the newest checkpoint whose digests are right; none where all are damaged."""
+    """Link the newest undamaged checkpoint; nothing if all are damaged."""
     for attempt in range(_ATTEMPTS):
         try:
             for folder in reversed(checkpoint.whole(stage)):
@@ -124,7 +124,7 @@ def _add_file(archive: tarfile.TarFile, name: str, path: Path, digests: dict[str
     with path.open("rb") as file:
         info = archive.gettarinfo(arcname=name, fileobj=file)
         reader = _Hashed(file, info.size)
-        info.type, info.linkname = tarfile.REGTYPE, ""  # not a link to a second name of its own
+        info.type, info.linkname = tarfile.REGTYPE, ""  # not a link to its own second name
         archive.addfile(info, reader)
     digests[name] = reader.hexdigest()
 
@@ -137,7 +137,7 @@ def _add(archive: tarfile.TarFile, name: str, content: bytes, digests: dict[str,
 
 
 class _Hashed(io.RawIOBase):
-    """Hashes what is read through it."""
+    """Hashes all bytes read through it."""
 
     def __init__(self, file: io.BufferedReader, size: int) -> None:
         self._file, self._left = file, size
@@ -174,13 +174,13 @@ def _reaching(redis_url: str) -> Iterator[redis.Redis]:
 
 
 def restore(file: Path, runs: Path, names: list[str], redis_url: str | None) -> list[str]:
-    """Put runs back, each in one step after its digests were compared; the names of them.
+    """Put runs back, each in an atomic step after its digests are compared; return their names.
 
-    What Redis has already stays.
+    Redis keeps its present content.
 
     Raises:
-        Conflict: a run of that name is there.
-        InvalidInput: the file is no backup, is damaged, or has no such run.
+        Conflict: a run of that name exists.
+        InvalidInput: the file is not a backup, is damaged, or has no such run.
     """
     try:
         with tarfile.open(file) as archive:
@@ -191,7 +191,7 @@ def restore(file: Path, runs: Path, names: list[str], redis_url: str | None) -> 
             if redis_url is not None and _REDIS in facts["sha256"]:
                 _load(_content(archive, _REDIS, facts["sha256"][_REDIS]), redis_url)
     except (tarfile.TarError, KeyError, ValueError) as error:
-        raise InvalidInput(f"{file} is no backup, or a damaged one: {error}") from None
+        raise InvalidInput(f"{file} is not a backup, or is damaged: {error}") from None
     return list(found)
 
 

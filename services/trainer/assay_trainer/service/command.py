@@ -18,7 +18,7 @@ def backup(
     run: list[str] | None = _NAMES,
     with_redis: bool = typer.Option(True, help="Add what Redis holds: results, the judge's books."),
 ) -> None:
-    """Write runs, and what Redis holds, to one archive; runs may go on meanwhile."""
+    """Write runs, and Redis's content, to a single archive; runs may continue meanwhile."""
     from assay_shared.service.audit import recorded
     from assay_trainer.service.backup import back_up
 
@@ -35,7 +35,7 @@ def restore(
     run: list[str] | None = _NAMES,
     with_redis: bool = typer.Option(False, help="Add to Redis what it lacks."),
 ) -> None:
-    """Put runs back from an archive; `assay train --resume` goes on with them."""
+    """Put runs back from an archive; `assay train --resume` resumes them."""
     from assay_shared.service.audit import recorded
     from assay_trainer.service import backup as backups
 
@@ -49,11 +49,11 @@ def restore(
 
 def prune(
     runs: Path | None = typer.Argument(None, help="Folder of runs; ASSAY_RUNS without it."),
-    keep: int = typer.Option(1, help="Checkpoints of each stage that stay, beside the best."),
+    keep: int = typer.Option(1, help="Checkpoints of each stage that stay, besides the best."),
     rollouts: bool = typer.Option(False, help="Delete the rollouts of finished runs too."),
     dry_run: bool = typer.Option(False, help="Only say what would be deleted."),
 ) -> None:
-    """Delete checkpoints and weights that runs no longer need."""
+    """Delete checkpoints and weights no longer needed by runs."""
     from assay_shared.service.audit import recorded
     from assay_trainer.learner import retention
 
@@ -69,7 +69,7 @@ def prune(
 
 
 def _settings() -> "ServiceSettings":
-    """Those of the environment; what is done is audited to their file."""
+    """Return the environment's settings; actions are audited to their file."""
     from assay_shared.service.audit import set_up_audit
     from assay_shared.settings.environment import ServiceSettings, read_settings
 

@@ -1,4 +1,4 @@
-"""The demo: everything up, one run through the trainer service, everything down again."""
+"""The demo: start everything, run once through the trainer service, stop everything."""
 
 import asyncio
 import time

@@ -1,7 +1,7 @@
-"""A run's events as server-sent events, read by position: an event's id is the byte after its line.
+"""A run's events as server-sent events; an event's id is the byte after its line.
 
-One reader looks for new events, whatever the number of a run's clients; files are read off the
-event loop, and clients at one position share what was read there.
+A single reader polls for new events, whatever the number of a run's clients; files are read off
+the event loop, and clients at the same position share a read.
 """
 
 import asyncio
@@ -41,9 +41,9 @@ class EventStreams:
     async def follow(
         self, file: Path, after: int, is_alive: Callable[[], bool]
     ) -> AsyncIterator[bytes]:
-        """Return all events after a position as they come, and a comment now and then.
+        """Yield all events after a position as they come, and a comment now and then.
 
-        Ends when the run does. `is_alive`: whether more events may come.
+        Ends when the run does. `is_alive` returns True while more events may come.
         """
         async with self._joined(file, is_alive) as tail:
             position = after
@@ -77,7 +77,7 @@ class EventStreams:
 
 
 class _Tail:
-    """The one who looks for new events of a run."""
+    """The only reader of a run's new events."""
 
     def __init__(self, file: Path, is_alive: Callable[[], bool]) -> None:
         self._file = file
@@ -95,7 +95,7 @@ class _Tail:
         self._task.cancel()
 
     async def chunk_at(self, position: int) -> _Chunk:
-        """Return the lines from a position on; the same for all who ask."""
+        """Return the lines from a position; the same for all clients."""
         reading = self._chunks.get(position)
         if reading is None:
             work = asyncio.to_thread(_read, self._file, position, self.position)
@@ -161,7 +161,7 @@ def _last_line_end(file: Path, start: int) -> int:
 
 
 def _read(file: Path, start: int, end: int) -> _Chunk:
-    """Return the lines between two positions, as many as a chunk has, and at least one."""
+    """Return the lines between two positions, up to a chunk, and at least one line."""
     with file.open("rb") as content:
         content.seek(start)
         size = min(_CHUNK_BYTES, end - start)

@@ -16,13 +16,13 @@ _MAX_INTERRUPTIONS = 20
 async def follow(
     trainer: TrainerClient, request: RunRequest, show: Callable[[Event], None]
 ) -> None:
-    """Start the run, or go on with the one of its name, and show each event once until it ends.
+    """Start the run, or resume the run of its name, and show each event once until it ends.
 
-    A trainer that goes away is waited for as long as the client's retry budget allows; a run that
-    ended with it is resumed.
+    Waits for a lost trainer as long as the client's retry budget allows; a run ended with it is
+    resumed.
 
     Raises:
-        InternalFault: the run failed or was stopped, or was interrupted again and again.
+        InternalFault: the run failed, was stopped, or was interrupted too often.
         Unreachable: the trainer stays away.
     """
     try:
@@ -50,7 +50,7 @@ async def follow(
 
 
 async def _go_on(trainer: TrainerClient, name: str) -> None:
-    """Resume a run that is there and does not run."""
+    """Resume an existing run, unless it is running."""
     state = (await trainer.run(name)).status.state
     if state in ("failed", "stopped"):
         await trainer.resume(name)

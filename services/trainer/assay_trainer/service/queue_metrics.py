@@ -1,4 +1,4 @@
-"""What runs stand on, as the trainer's service sees it: the queue, and the disk."""
+"""Metrics of the queue and the disk, as seen by the trainer's service."""
 
 import asyncio
 import logging
@@ -37,9 +37,7 @@ class MeshMetrics:
         self._waiting = Gauge(
             "assay_queue_waiting", "Groups that no worker has taken.", registry=registry
         )
-        self._taken = Gauge(
-            "assay_queue_taken", "Groups that workers have in hand.", registry=registry
-        )
+        self._taken = Gauge("assay_queue_taken", "Groups in flight at workers.", registry=registry)
         self._letters: dict[str, int] = {}
         registry.register(_DeadLetters(self._letters))
         self._states = Gauge(
@@ -98,7 +96,7 @@ class MeshMetrics:
 
 
 class _DeadLetters(Collector):
-    """The counts that workers keep in Redis, as they were at the last look."""
+    """The workers' counts in Redis, as of the last read."""
 
     def __init__(self, counts: dict[str, int]) -> None:
         self._counts = counts
@@ -116,6 +114,6 @@ class _DeadLetters(Collector):
 
 
 def free_bytes(folder: Path) -> int:
-    """Room where `folder` is, or will be."""
+    """Return the free bytes on the disk of `folder`, existing or not."""
     there = next(path for path in (folder, *folder.absolute().parents) if path.exists())
     return shutil.disk_usage(there).free

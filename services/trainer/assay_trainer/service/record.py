@@ -21,10 +21,10 @@ def create_run(path: Path, config: RunConfig) -> RunFolder:
 
 
 def open_run(path: Path) -> tuple[RunFolder, RunConfig]:
-    """A run that was created before.
+    """Return an existing run.
 
     Raises:
-        NotFound: there is none.
+        NotFound: there is no such run.
         ConfigError: its configuration is of another version of Assay.
     """
     folder = RunFolder.open(path)
@@ -33,5 +33,5 @@ def open_run(path: Path) -> tuple[RunFolder, RunConfig]:
 
 
 def stamped(name: str) -> str:
-    """A folder's name that no other run of this second has."""
+    """Return a folder name unique among the runs of this second."""
     return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"

@@ -1,4 +1,4 @@
-"""What the runs that this service has started say of themselves, as Prometheus metrics."""
+"""Prometheus metrics of the runs started by this service."""
 
 from collections import Counter
 from collections.abc import Callable, Iterable
@@ -37,7 +37,7 @@ _MISMATCH = {
 
 @dataclass
 class Tail:
-    """What a run's events have said up to a byte of their file."""
+    """Facts from a run's events up to a byte of their file."""
 
     file: Path
     position: int = 0
@@ -52,9 +52,9 @@ class Tail:
     num_by_folder: int = 0
 
     def read_on(self) -> None:
-        """Take in the lines that are whole by now.
+        """Read the lines complete by now.
 
-        After a resume the sums begin again, without the steps that it has superseded.
+        After a resume the sums start again, without the superseded steps.
         """
         if not self.file.exists():
             return
@@ -112,7 +112,7 @@ _SUMS: tuple[tuple[str, str, str, Callable[[Tail], Counter[str]]], ...] = (
     ),
     (
         "tasks_set_aside",
-        "Tasks that cannot be sampled or scored for reasons of their own.",
+        "Tasks that cannot be sampled or scored for their own reasons.",
         "set",
         lambda tail: Counter(name for name, _ in tail.set_aside),
     ),
@@ -121,7 +121,7 @@ _SUMS: tuple[tuple[str, str, str, Callable[[Tail], Counter[str]]], ...] = (
 
 
 class RunMetrics(Collector):
-    """Reads the events that came since it was last asked."""
+    """Reads the events since the last scrape."""
 
     def __init__(self, runs: Runs) -> None:
         self._runs = runs

@@ -1,7 +1,7 @@
 """Runs as processes of the trainer service: each in its folder, none inside the service itself.
 
-Whether a run is trained, and by which process, is what the lock of its folder says: a run that a
-command started is shown like one of the service's own.
+The lock of a run's folder tells whether, and by which process, the run is trained: a run started
+by a command is shown like a run of the service.
 """
 
 import asyncio
@@ -35,7 +35,7 @@ _RETRY_AFTER_S = 60.0
 
 
 class Runs:
-    """The runs below one folder, and the processes of those that this service started."""
+    """The runs below a folder, and the processes of the runs started by this service."""
 
     def __init__(
         self,
@@ -44,11 +44,12 @@ class Runs:
         max_running: int = 1,
         max_waiting: int = 64,
     ) -> None:
-        """
+        """Store the limits.
+
         Args:
-            stop_grace_s: the time that runs have for their present step when the service stops.
+            stop_grace_s: time for a run's current step when the service stops.
             max_running: processes of this service at once; further runs wait in a queue.
-            max_waiting: runs in that queue.
+            max_waiting: runs in the queue.
         """
         self._folder = folder
         self._stop_grace_s = stop_grace_s
@@ -66,7 +67,7 @@ class Runs:
 
         Raises:
             ConfigError: the run file is not valid.
-            Conflict: there is a run of that name.
+            Conflict: a run of that name exists.
             Overloaded: too many runs wait.
         """
         config = parse_config(RunConfig, request.config, source="config")
@@ -76,9 +77,9 @@ class Runs:
         return self._enqueue(request.name)
 
     def list(self) -> list[RunInfo]:
-        """All runs, newest first. One that cannot be read is listed with the reason.
+        """Return all runs, newest first. An unreadable run is listed with the reason.
 
-        It reads each run's files: not on an event loop.
+        Reads each run's files: not for an event loop.
         """
         folders = []
         for path in self._folder.glob("*/config.json"):
@@ -87,11 +88,11 @@ class Runs:
         return [self._info(name) for _, name in sorted(folders, reverse=True)]
 
     def started(self) -> "builtins.list[RunInfo]":
-        """The runs that this service has started or is going to start."""
+        """Return the runs started or queued by this service."""
         return [self._info(name) for name in (*self._processes, *self._waiting)]
 
     def running(self) -> dict[str, RunFolder]:
-        """The runs of this service whose process lives, by name."""
+        """Return the runs of this service with a living process, by name."""
         return {
             name: RunFolder(self._folder / name)
             for name in tuple(self._processes)
@@ -99,7 +100,7 @@ class Runs:
         }
 
     def info(self, name: str) -> RunInfo:
-        """Where a run stands; one whose process is gone without a word has failed."""
+        """Return a run's state; a run without its process and without an end has failed."""
         self._open(name)
         return self._info(name)
 
@@ -114,20 +115,21 @@ class Runs:
         return RunInfo(name=name, folder=str(folder.path), status=status, queue_position=position)
 
     def _seen(self, folder: RunFolder, status: RunStatus) -> RunStatus:
-        """The status of a run that has not ended, as its process or the lack of one corrects it."""
+        """Return an unended run's status, corrected by its process or the lack of a process."""
         if self._is_alive(folder.path.name):
             return status.model_copy(update={"state": "running"})
         last = " ".join(last_lines(folder.path / "run.log", 1))
         message = last or "it was never started; resume it"
         if status.state == "running":
-            message = f"{lost_message(status)}; resume it to go on{last and ': '}{last}"
+            message = f"{lost_message(status)}; resume it to continue{last and ': '}{last}"
         return status.model_copy(update={"state": "failed", "message": message[:1000]})
 
     def stop(self, name: str) -> RunInfo:
-        """Ask a run to stop after its step, or take it out of the queue; it can be resumed.
+        """Request a stop after the current step, or take the run out of the queue; it can be
+        resumed.
 
         Raises:
-            Conflict: it belongs to a process that this service did not start.
+            Conflict: it belongs to a process not started by this service.
         """
         self._open(name)
         if name in self._waiting:
@@ -150,7 +152,7 @@ class Runs:
             self._processes[name].terminate()
 
     def resume(self, name: str) -> RunInfo:
-        """Go on with a run that is not running, or queue it for that.
+        """Resume a run, or queue it.
 
         Raises:
             Conflict: it is running, waits already, or is finished.
@@ -173,7 +175,7 @@ class Runs:
             raise Conflict(f"run {name} belongs to {owner}")
 
     async def events(self, name: str, last_event_id: str = "0") -> AsyncIterator[bytes]:
-        """Return what a client of a run's events is sent, after the event with this id.
+        """Return the server-sent events of a run after the event with this id.
 
         Raises:
             InvalidInput: no event has this id.
@@ -186,9 +188,9 @@ class Runs:
         return self._streams.follow(file, position, lambda: self._is_alive(name))
 
     def begin_stop(self) -> None:
-        """Ask all runs that this service started to stop after their step.
+        """Request a stop after the current step from all runs of this service.
 
-        Those, and the runs in the queue, are resumed by the next service on this folder.
+        The next service on this folder resumes them, and the runs in the queue.
         """
         if self._stop_by is not None:
             return
@@ -201,14 +203,14 @@ class Runs:
             self._ask_to_stop(name)
 
     def close(self) -> None:
-        """End all runs that this service started: what is over its time is killed."""
+        """End all runs of this service; kill the overdue ones."""
         self.begin_stop()
         assert self._stop_by is not None
         left_s = max(0.0, self._stop_by - time.monotonic())
         wait_or_kill(list(self._processes.values()), left_s)
 
     def resume_stopped(self) -> None:
-        """Go on with the runs that the last service's end has stopped or left in its queue."""
+        """Resume the runs stopped or left in the queue at the end of the last service."""
         marks = self._folder.glob(f"*/{_RESUME}")
         for mark in sorted(marks, key=lambda mark: mark.read_bytes()):
             mark.unlink()
@@ -219,7 +221,7 @@ class Runs:
                 _log.warning("run %r cannot be resumed: %s", name, error)
                 continue
             if status.state != "finished" and run_lock.owner_of(mark.parent) is None:
-                _log.info("going on with run %s, which the end of the last service stopped", name)
+                _log.info("resuming run %s: the end of the last service stopped it", name)
                 self._enqueue(name)
 
     @asynccontextmanager
@@ -240,7 +242,7 @@ class Runs:
                 await task
 
     def start_next(self) -> None:
-        """Start what waits, as far as there is room."""
+        """Start waiting runs, as far as there is room."""
         while self._waiting and self._stop_by is None and len(self.running()) < self._max_running:
             name = self._waiting.pop(0)
             try:
@@ -288,7 +290,7 @@ class Runs:
         return process is not None and process.poll() is None
 
     def _is_alive(self, name: str) -> bool:
-        """Whether events may still come: it waits, or a process of anybody's trains it."""
+        """Return True while events may still come: the run waits, or a process trains it."""
         if name in self._waiting or self._has_process(name):
             return True
         try:

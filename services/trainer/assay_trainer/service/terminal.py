@@ -1,4 +1,4 @@
-"""A run as it is seen in a terminal: what it does now, and how the policy does."""
+"""A run in a terminal: its current work, and the policy's progress."""
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -23,7 +23,7 @@ from assay_trainer import events
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _WIDTH = 60
-#: Without a terminal, one line per so many steps, and per so many other units of progress.
+#: Without a terminal: steps, and other units of progress, per printed line.
 _STEPS_PER_LINE = 10
 _UNITS_PER_LINE = 100
 
@@ -74,7 +74,7 @@ class RunView:
             self._live.stop()
 
     def show(self, event: Event) -> None:
-        """Take one event in."""
+        """Show an event."""
         content = events.content(event)
         self._take(content)
         if not self._console.is_terminal:
@@ -118,7 +118,7 @@ class RunView:
         return Panel(Group(*parts), title="assay", border_style="dim")
 
     def summary(self) -> Table:
-        """What came of it."""
+        """Return a table of the run's results."""
         table = Table(title="pass@1 on held-out tasks", title_justify="left")
         for column in ("measured", "pass@1", "95% interval"):
             table.add_column(column, justify="left" if column == "measured" else "right")
@@ -155,7 +155,7 @@ def _steps_table(steps: Sequence[events.StepEvent]) -> Table:
 
 
 def _line(content: object) -> str | None:
-    """An event as a line of text; None for those that are not worth one."""
+    """Return an event as a line of text; None for minor events."""
     match content:
         case events.StageStarted():
             return f"{TITLES.get(content.stage, content.stage)} ..."
@@ -176,7 +176,7 @@ def _line(content: object) -> str | None:
         case events.CheckpointRefused():
             return f"  checkpoint refused: {content.reason}"
         case events.Resumed():
-            return f"  goes on after step {content.step}"
+            return f"  resumes after step {content.step}"
         case events.GRPOEndedEarly():
             return f"  ended early: {content.message}"
         case events.Evaluated():

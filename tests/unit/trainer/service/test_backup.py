@@ -134,5 +134,5 @@ def test_an_archive_of_others_is_refused(tmp_path: Path) -> None:
     file = tmp_path / "other.tar"
     with tarfile.open(file, "w") as archive:
         archive.addfile(tarfile.TarInfo("../evil"))
-    with pytest.raises(InvalidInput, match="is no backup"):
+    with pytest.raises(InvalidInput, match="is not a backup"):
         backup.restore(file, tmp_path / "to", [], None)

@@ -1,1 +1,1 @@
-"""Tasks of a test set that stand in training data, and how sure that is."""
+"""Leaks: tasks of a test set found in training data."""

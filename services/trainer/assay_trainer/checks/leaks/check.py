@@ -1,7 +1,7 @@
-"""Whether held-out tasks can be found among the training tasks: contamination.
+"""Contamination: held-out tasks found among the training tasks.
 
-Three methods, since each is blind to what another sees: the same words, word n-grams that are
-shared (arXiv 2005.14165, appendix C), and near duplicates by MinHash and LSH.
+Three methods, each blind to some leaks: the same words, shared word n-grams (arXiv 2005.14165,
+appendix C), and near duplicates by MinHash and LSH.
 """
 
 import json
@@ -31,7 +31,7 @@ NUM_READINGS = 2
 
 @dataclass(frozen=True)
 class LeakFinding:
-    """What one method found of one part. `num_compared` held-out tasks had enough words for it."""
+    """A method's finding in a part. `num_compared` held-out tasks had enough words for it."""
 
     part: LeakPart
     method: Method
@@ -62,10 +62,10 @@ class LeakFinding:
 
 @dataclass(frozen=True)
 class Leaks:
-    """What was found, and the controls that show that it would have been.
+    """All findings, and the controls to prove the check can find leaks.
 
-    A held-out task has leaked if its prompt was found by a method of `LEAKED`. Gold answers are
-    counted apart: two tasks may well have one solution.
+    A held-out task has leaked if a method of `LEAKED` found its prompt. Gold answers are counted
+    separately: two tasks may share a solution.
     """
 
     num_training: int
@@ -130,11 +130,11 @@ def check_leaks(
     seed: int = 0,
     on_read: Callable[[int], None] = lambda num_tasks: None,
 ) -> Leaks:
-    """Look for every held-out task in the training tasks, which are read `NUM_READINGS` times.
+    """Search the training tasks for every held-out task; read them `NUM_READINGS` times.
 
     Raises:
-        InternalFault: a leak that was planted to be found was not.
-        DatasetError: one of the sets is empty.
+        InternalFault: a planted leak was not found.
+        DatasetError: a set is empty.
     """
     if not training or not held_out:
         raise DatasetError("there is nothing to compare", field="data.leaks")

@@ -1,4 +1,4 @@
-"""`assay leaks`: whether held-out tasks are among the training tasks."""
+"""`assay leaks`: search training data for held-out tasks."""
 
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -88,7 +88,7 @@ def _tasks(source: "Source", purpose: "DatasetPurpose") -> "list[Task]":
 
 
 def _changed(config: "LeaksConfig", given: dict[str, float | None]) -> "LeaksConfig":
-    """With what was given on the command line; near duplicates are always looked for here."""
+    """Return the configuration with the command line's values, near duplicates always included."""
     from assay_shared.settings.run_file import parse_config
     from assay_trainer.config import LeaksConfig
 

@@ -1,4 +1,4 @@
-"""Positive controls: leaks that are planted, so that a check which finds nothing could have."""
+"""Positive controls: planted leaks, to prove the check can find leaks."""
 
 import random
 import re
@@ -24,7 +24,7 @@ _OTHER_CASE = str.maketrans(string.ascii_letters, string.ascii_uppercase + strin
 
 
 class Kind(StrEnum):
-    """What is done to a held-out text before it is planted."""
+    """Change of a held-out text before it is planted."""
 
     COPY = "copy"
     RESPACED = "other case and spaces"
@@ -35,7 +35,7 @@ class Kind(StrEnum):
 
 @dataclass(frozen=True)
 class Control:
-    """A planted training document, and what has to find which held-out task in it."""
+    """A planted training document, with the method and the held-out task to find in it."""
 
     kind: Kind
     part: LeakPart
@@ -57,12 +57,12 @@ class Controlled:
 def check_controls(
     detector: Detector, reader: Reader, held_out: Sequence[Task], other: Task, seed: int
 ) -> list[Controlled]:
-    """Plant controls of every kind that the held-out texts are long enough for.
+    """Plant controls of every kind for sufficiently long held-out texts.
 
-    `other` is the training task whose text surrounds what is planted inside another.
+    `other` is a training task: its text surrounds a text planted inside another.
 
     Raises:
-        InternalFault: one was not found: what the check does not find may be there all the same.
+        InternalFault: a control was not found: the check could miss real leaks too.
     """
     planting = _Planting(detector, reader, held_out, reader.document(other).words)
     counts: dict[tuple[Kind, LeakPart, Method], int] = {}
@@ -116,7 +116,7 @@ class _Planting:
                 return
 
     def _words(self, kind: Kind, part: LeakPart, method: Method, place: int) -> list[str] | None:
-        """None where this method need not find this kind."""
+        """Return the words to plant; None if the method need not find this kind."""
         text = self._reader.text(self._held_out[place], part)
         if kind is Kind.COPY:
             return None if method is Method.SHARED else words_of(text)
@@ -136,7 +136,7 @@ class _Planting:
         return self._other[:half] + words + self._other[half:]
 
     def _changed(self, part: LeakPart, place: int, words: list[str]) -> list[str] | None:
-        """With as many words changed as LSH is certain to forgive; None where it is not one."""
+        """Return the words with the most changes LSH surely tolerates; None without a change."""
         near = self._detector.near[part]
         for num in range(_MAX_CHANGED, 0, -1):
             changed = list(words)

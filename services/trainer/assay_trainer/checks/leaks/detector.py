@@ -49,7 +49,7 @@ class Detector:
                 yield from index.matches(document)
 
     def compared(self, part: LeakPart, method: Method) -> list[int]:
-        """Places of the held-out tasks that a method can say something of."""
+        """Return the indices of the held-out tasks within a method's reach."""
         ngrams = self.ngrams[part]
         match method:
             case Method.EXACT:

@@ -1,4 +1,4 @@
-"""Tasks as the words that are compared."""
+"""Tasks as words to compare."""
 
 from collections import defaultdict
 from collections.abc import Iterable, Mapping
@@ -11,7 +11,7 @@ from assay_trainer.checks.leaks.words import words_of
 
 @dataclass(frozen=True)
 class Document:
-    """The words of a task, by part. What a policy would be trained on is all of them."""
+    """The words of a task, by part. All of them would be trained on."""
 
     task_id: str
     parts: Mapping[LeakPart, list[str]]
@@ -22,10 +22,10 @@ class Document:
 
 
 class Reader:
-    """Makes documents of tasks.
+    """Turns tasks into documents.
 
-    The prompt is what was said before it, too. Where held-out tasks of an environment have one
-    prompt and differ in their instance alone, the instance counts as a part of the prompt.
+    The prompt includes the history. If held-out tasks of an environment share a prompt and differ
+    only in their instance, the instance counts as a part of the prompt.
     """
 
     def __init__(self, held_out: Iterable[Task]) -> None:

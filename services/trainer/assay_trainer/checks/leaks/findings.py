@@ -1,4 +1,4 @@
-"""What is compared, by which methods, and what is found."""
+"""Parts to compare, methods, and findings."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -70,7 +70,7 @@ class LeakFindings:
             self._num_pairs[match.part, match.method] += 1
 
     def of(self, part: LeakPart, method: Method) -> list[Match]:
-        """One for each held-out task that was found, the clearest first."""
+        """Return a match for each held-out task found, the clearest first."""
         found = self._best.get((part, method), {}).values()
         return sorted(found, key=lambda match: (-match.value, match.held_out_id))
 

@@ -1,4 +1,4 @@
-"""Texts that are nearly the same: MinHash and LSH find candidates, which are then compared."""
+"""Near duplicates: MinHash and LSH find candidates, and each candidate is compared."""
 
 from collections.abc import Iterator, Sequence
 from math import ceil
@@ -11,17 +11,17 @@ from assay_trainer.checks.leaks.words import ngrams
 
 SHINGLE_WORDS = 3
 _SEED = 1
-#: A pair that is missed is worse than a candidate in vain, since candidates are compared anyhow:
+#: A missed pair is worse than a wrong candidate, since candidates are compared anyhow:
 #: LSH is set for less than the similarity that is asked for, and against misses.
 _LOOSER = 0.85
 _FALSE_POSITIVE_WEIGHT, _FALSE_NEGATIVE_WEIGHT = 0.1, 0.9
 
 
 class NearDuplicateIndex:
-    """One part of the held-out tasks as sets of shingles, runs of three words.
+    """A part of the held-out tasks as sets of shingles (runs of three words).
 
-    Shingles of `boilerplate` do not count. A text of which so few are left that one changed word
-    would take it below `jaccard` is not compared.
+    Shingles of `boilerplate` do not count. A text is not compared if a single changed word would
+    take its few remaining shingles below `jaccard`.
     """
 
     def __init__(
@@ -61,11 +61,11 @@ class NearDuplicateIndex:
         return set(ngrams(words, SHINGLE_WORDS)) - self._boilerplate
 
     def similarity(self, place: int, words: Sequence[str]) -> float:
-        """Jaccard similarity of a held-out text and another one."""
+        """Return the Jaccard similarity of a held-out text and another text."""
         return _jaccard(self._shingles[place], self.shingles(words))
 
     def recall(self, similarity: float) -> float:
-        """The probability that a pair of this similarity becomes a candidate: 1 - (1 - s^r)^b."""
+        """Return the probability of such a pair to become a candidate: 1 - (1 - s^r)^b."""
         return float(1.0 - (1.0 - similarity**self._lsh.r) ** self._lsh.b)
 
     def matches(self, document: Document) -> Iterator[Match]:
@@ -92,7 +92,7 @@ def _jaccard(a: set[str], b: set[str]) -> float:
 
 
 def _longest_run(words: Sequence[str], shared: set[str]) -> str:
-    """The longest run of words of which every shingle is shared."""
+    """Return the longest run of words with only shared shingles."""
     best = start = 0
     length = 0
     for i, shingle in enumerate(ngrams(words, SHINGLE_WORDS)):

@@ -1,4 +1,4 @@
-"""Exact matches, and word n-grams that held-out texts share with training tasks."""
+"""Exact matches, and word n-grams shared by held-out texts and training tasks."""
 
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _MAX_RARE = 2
 
 
 class ExactIndex:
-    """One part of the held-out tasks by its words; gold answers of few words tell nothing."""
+    """A part of the held-out tasks by its words; short gold answers tell nothing."""
 
     def __init__(self, part: LeakPart, held_out: Sequence[Document]) -> None:
         self._part = part
@@ -31,12 +31,12 @@ class ExactIndex:
 
 
 class NgramIndex:
-    """The n-grams of one part of the held-out tasks; a shorter text is one n-gram as a whole.
+    """The n-grams of a part of the held-out tasks; a shorter text is a single n-gram.
 
     Built in three steps: `learn` every training document, `settle`, then ask for `matches`. An
-    n-gram in more than `boilerplate_share` of either set is boilerplate, the text that the tasks
-    of a template have in common: only n-grams without a word of it count. A task that has none is
-    compared as a whole: a training task covers it that has every one of its n-grams.
+    n-gram in more than `boilerplate_share` of either set is boilerplate, the common text of a
+    template's tasks: only n-grams without a word of boilerplate count. A task without such n-grams
+    is compared as a whole: a training task covers it if it has every n-gram of the task.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class NgramIndex:
 
     @property
     def compared(self) -> list[int]:
-        """Places of held-out tasks that are long enough."""
+        """Return the indices of sufficiently long held-out tasks."""
         return [i for i, found in enumerate(self._ngrams) if found]
 
     def learn(self, document: Document) -> None:
@@ -72,7 +72,7 @@ class NgramIndex:
         self._num_learnt += 1
 
     def settle(self) -> None:
-        """Tell boilerplate from what counts."""
+        """Separate boilerplate from the other n-grams."""
         most_held_out = max(_MAX_RARE, self._boilerplate_share * len(self._ngrams))
         most_training = max(_MAX_RARE, self._boilerplate_share * self._num_learnt)
         self.boilerplate = {
@@ -128,7 +128,7 @@ def _size(run: list[str]) -> int:
 
 
 def _without(run: list[str], boilerplate: set[str]) -> set[str]:
-    """The n-grams that overlap with none of the boilerplate in their text."""
+    """Return the n-grams without overlap with boilerplate in their text."""
     if not run:
         return set()
     reach = _size(run) - 1

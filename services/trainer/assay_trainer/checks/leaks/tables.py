@@ -1,4 +1,4 @@
-"""What a leak check found, as it is seen in a terminal."""
+"""The result of a leak check in a terminal."""
 
 from rich.console import Console
 from rich.table import Table
@@ -12,7 +12,7 @@ _MAX_TEXT = 50
 
 
 def show_leaks(leaks: Leaks, console: Console) -> None:
-    """Counts by part and method, the clearest matches, and the share of tasks that have leaked."""
+    """Show counts by part and method, the clearest matches, and the share of leaked tasks."""
     console.print(findings_table(leaks))
     if any(finding.matches for finding in leaks.findings):
         console.print(matches_table(leaks))

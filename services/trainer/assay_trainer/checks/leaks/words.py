@@ -1,4 +1,4 @@
-"""Texts as lists of words, so that case, spacing and punctuation make no difference."""
+"""Texts as lists of words: case, spacing and punctuation make no difference."""
 
 import re
 import unicodedata
@@ -11,11 +11,11 @@ _WORD = re.compile(rf"\d+(?:\.\d+)?|[{_IDEOGRAPH}]|[^\W_{_IDEOGRAPH}]+|[-+*/%<>=
 
 
 def words_of(text: str) -> list[str]:
-    """Words, numbers and signs in lower case; of a text without any, what stands between spaces."""
+    """Return words, numbers and signs in lower case; without any, the parts between spaces."""
     folded = unicodedata.normalize("NFKC", text).casefold()
     return _WORD.findall(folded) or folded.split()
 
 
 def ngrams(words: Sequence[str], n: int) -> Iterator[str]:
-    """Every run of `n` words, joined by spaces; none where there are fewer."""
+    """Yield every run of `n` words, joined by spaces; nothing for a shorter text."""
     return (" ".join(words[start : start + n]) for start in range(len(words) - n + 1))

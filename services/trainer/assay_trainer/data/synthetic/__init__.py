@@ -1,7 +1,7 @@
 """Tasks made from seeds: small functions, sums and lookups, described in words.
 
-A task belongs to the held-out set or to training by the hash of its own words. No seed can move
-it, so no task that is trained on can be measured on.
+The hash of a task's words assigns it to the held-out set or to training. No seed can move it, so
+no training task can be an evaluation task.
 """
 
 import hashlib
@@ -20,7 +20,7 @@ DOMAINS = {
     "arithmetic": (arithmetic.FAMILIES, "math"),
     "lookup": (lookup.FAMILIES, "qa"),
 }
-#: One task in so many is held out.
+#: One task of this number is held out.
 _HELD_OUT_ONE_IN = 5
 #: Draws without a new task after which a family counts as used up.
 _MAX_IDLE_DRAWS = 300
@@ -28,7 +28,7 @@ _MAX_IDLE_DRAWS = 300
 
 @dataclass(frozen=True)
 class Generated:
-    """A task, its right answer and, by kind, wrong ones that a demonstration may show instead."""
+    """A task, its right answer and, by kind, wrong answers for demonstrations."""
 
     task: Task
     gold: str
@@ -36,10 +36,10 @@ class Generated:
 
 
 def generate(num_tasks: int, seed: int, shares: Mapping[str, float], role: Role) -> list[Generated]:
-    """Distinct tasks of one role, shuffled; equal arguments give equal tasks.
+    """Return distinct tasks of a role, shuffled; equal arguments give equal tasks.
 
     Raises:
-        DatasetError: a domain does not have so many.
+        DatasetError: a domain has fewer tasks.
     """
     if sum(shares.values()) <= 0:
         raise DatasetError("at least one domain needs a share above 0")
@@ -75,7 +75,7 @@ def _generate_domain(domain: str, count: int, rng: random.Random, role: Role) ->
 def _draw(
     family: Family, rng: random.Random, role: Role, found: Mapping[str, Generated]
 ) -> SyntheticProblem | None:
-    """A problem of that role that is not there yet; None if the family seems used up."""
+    """Return a new problem of the role; None if the family seems used up."""
     for _ in range(_MAX_IDLE_DRAWS):
         problem = family(rng)
         if _role(problem.words) is role and problem.words not in found:

@@ -1,7 +1,7 @@
-"""Small Python functions. Each family knows the mistakes that people make with it.
+"""Small Python functions. Each family knows people's usual mistakes with it.
 
 Kinds of mistakes: `operator` (plus for minus), `boundary` (< for <=), `constant` (off by one),
-`start` (an accumulator that starts wrong), `order` (two things swapped).
+`start` (a wrong start of an accumulator), `order` (two things swapped).
 """
 
 import random
@@ -27,9 +27,9 @@ _NAME = "solve"
 def problem(
     words: str, parameter: str, gold: str, mistakes: Mapping[str, str], inputs: list[JsonValue]
 ) -> SyntheticProblem:
-    """A function of one parameter from its body, with what running it shows to be expected.
+    """Return a function of one parameter from its body; running it gives the expected values.
 
-    A mistake that no test would notice is none, and is left out.
+    A mistake without effect on any test is left out.
     """
     head = f"def {_NAME}({parameter}):\n"
     expected = _run(head + gold, inputs)
@@ -50,14 +50,14 @@ def problem(
 
 
 def _run(text: str, inputs: list[JsonValue]) -> list[JsonValue]:
-    """What the families' own functions return."""
+    """Return the results of the families' own functions."""
     namespace: dict[str, Any] = {}
     exec(text, namespace)
     return [namespace[_NAME](one) for one in inputs]
 
 
 def _numbers(rng: random.Random, *edges: int) -> JsonValue:
-    """A list that holds the edge values, where mistakes show."""
+    """Return a list with the edge values, where mistakes show."""
     drawn = [rng.randint(-20, 40) for _ in range(rng.randint(3, 6))] + list(edges)
     rng.shuffle(drawn)
     return list[JsonValue](drawn)

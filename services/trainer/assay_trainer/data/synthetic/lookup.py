@@ -1,6 +1,6 @@
-"""Short questions whose answer stands in the text; a judge decides.
+"""Short questions with their answer in the text; a judge decides.
 
-Kinds of mistakes: `order` (the other thing's colour), `invented` (a colour that is not there).
+Kinds of mistakes: `order` (the other thing's colour), `invented` (a colour not in the text).
 """
 
 import random

@@ -1,4 +1,4 @@
-"""What a family makes of its parameters."""
+"""A family's problem, made from its parameters."""
 
 import random
 from collections.abc import Callable, Mapping
