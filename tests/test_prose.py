@@ -15,7 +15,7 @@ PACKAGES = ("judge", "reward", "sandbox", "inference", "trainer")
 #: What a model reads, word for word.
 PROMPTS = {"code_repair.py"}
 #: Counts of packages not yet rewritten: relative words per 100, and banned phrases. They only fall.
-UNFINISHED = {"inference": (4.5, 85)}
+UNFINISHED: dict[str, tuple[float, int]] = {}
 
 
 @pytest.mark.parametrize("package", ["shared", *PACKAGES])

@@ -251,8 +251,8 @@ async def test_a_name_stands_for_all_its_addresses(
 @pytest.mark.parametrize(
     ("urls", "message"),
     [
-        ("", "'' is no address"),
-        ("http://a", "'http://a' is no address"),
+        ("", "'' is not an address"),
+        ("http://a", "'http://a' is not an address"),
         ("ftp://a:1", "no address"),
         ("http://a:1,http://a:1/", "twice"),
     ],

@@ -170,7 +170,7 @@ class GRPOConfig(Config):
     sync: SyncMode = SyncMode.WAIT
     #: Ask for more groups in place of those whose rewards are all equal, up to this many a step.
     max_groups_per_step: int = Field(default=48, gt=0)
-    #: A group not played in this time is sent again, this number of times; then it counts as failed.
+    #: A group not played in this time is sent again; after this number of attempts it has failed.
     group_timeout_s: float = Field(default=120.0, gt=0)
     group_attempts: int = Field(default=4, ge=1)
     #: This number of groups in a row without a score stops the run: something is down.

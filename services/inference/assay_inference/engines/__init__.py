@@ -1,1 +1,1 @@
-"""The engines that generate, behind one protocol."""
+"""Engines, behind common protocols."""

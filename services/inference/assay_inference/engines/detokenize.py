@@ -19,7 +19,7 @@ class Detokenizer:
 
     @property
     def is_shown(self) -> bool:
-        """Whether any of it was sent on, and so cannot be taken back."""
+        """Return True if any text was streamed, and so cannot be taken back."""
         return self._num_sent > 0
 
     def update(
@@ -30,7 +30,7 @@ class Detokenizer:
         *,
         final: bool,
     ) -> bool:
-        """Decode all ids anew and `send` what is new and sure; true if a stop string ends it."""
+        """Decode all ids again and `send` the new certain text; return True at a stop string."""
         text = vocabulary.decode(token_ids)
         found = self._stops_in(vocabulary, token_ids, text)
         self.text = text[: min(found)] if found else text
@@ -41,7 +41,7 @@ class Detokenizer:
         return bool(found)
 
     def _stops_in(self, vocabulary: PolicyTokenizer, token_ids: list[int], text: str) -> list[int]:
-        """Where each stop string begins first. One may begin within the least and end after it."""
+        """Return the first index of each stop string, which may begin within the minimum length."""
         if self._num_least is None:
             if len(token_ids) <= self._min_tokens:
                 return []
@@ -51,7 +51,7 @@ class Detokenizer:
         return [at for at in places if at >= 0]
 
     def _added(self, *, whole: bool) -> str:
-        """Held back: what may turn out to begin a stop string or to be a part of a character."""
+        """Return the new certain text, without the start of a possible stop string or character."""
         sure = self.text
         if not whole:
             held = max((len(stop) - 1 for stop in self._stops), default=0)

@@ -53,13 +53,13 @@ class Traffic:
 
 
 class ResolvedUpdate(WeightUpdate):
-    """A weight update whose source an engine can read: a checked folder, or a trainer's memory."""
+    """A weight update from a source readable by an engine: a folder, or a trainer's memory."""
 
     source: FolderWeights | DirectWeights
 
     @classmethod
     def of(cls, update: WeightUpdate, source: FolderWeights | DirectWeights) -> "ResolvedUpdate":
-        """Return `update` with the source that an engine reads."""
+        """Return `update` with a source readable by an engine."""
         return cls(source=source, policy=update.policy, probe=update.probe, mode=update.mode)
 
 

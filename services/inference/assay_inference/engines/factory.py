@@ -1,11 +1,15 @@
-"""The engine that the settings name."""
+"""The engine named by the settings."""
 
 from assay_inference.engines.engine import Engine
 from assay_inference.settings import InferenceSettings
 
 
 def check_engine(settings: InferenceSettings) -> None:
-    """Raises ConfigError if the engine that the settings name cannot run here."""
+    """Check that the engine named by the settings can run here.
+
+    Raises:
+        ConfigError: it cannot.
+    """
     if settings.inference_engine == "replicas":
         from assay_inference.engines.replicas.discovery import AddressList
 
@@ -23,7 +27,7 @@ def check_engine(settings: InferenceSettings) -> None:
 
 
 def make_engine(settings: InferenceSettings) -> Engine:
-    """The engine that the settings name; of several processes or services, all of them as one."""
+    """Return the engine named by the settings; several processes or services act as an engine."""
     if settings.inference_engine == "replicas" or settings.inference_processes > 1:
         from assay_inference.engines.replicas.discovery import AddressList, LocalChildren
         from assay_inference.engines.replicas.engine import ReplicaEngine

@@ -12,7 +12,7 @@ MAX_REDRAWS = 16
 
 
 class Sample:
-    """What is drawn of it already is read again where new weights take over."""
+    """A sample; new weights read its tokens again."""
 
     def __init__(self, stop: tuple[str, ...], min_tokens: int = 0) -> None:
         self.transcript = Detokenizer(stop, min_tokens)
@@ -40,7 +40,7 @@ OneSample = TypeVar("OneSample", bound=Sample)
 
 
 class Restartable(ABC, Generic[OneSample]):
-    """A request's samples until all are finished; new weights may have them drawn anew."""
+    """A request's samples until all are finished; new weights may restart them."""
 
     samples: list[OneSample]
     _num_redraws = 0
@@ -54,10 +54,10 @@ class Restartable(ABC, Generic[OneSample]):
         return all(sample.finish_reason is not None for sample in self.samples)
 
     def redraw(self) -> None:
-        """Forget what is drawn.
+        """Forget all tokens.
 
         Raises:
-            NotReady: some of its text was streamed already, or it was drawn anew too often.
+            NotReady: some text was streamed already, or too many restarts.
         """
         if any(sample.transcript.is_shown for sample in self.samples):
             raise NotReady(
@@ -95,7 +95,7 @@ class Spans:
 
     @property
     def mixed(self) -> tuple[VersionSpan, ...]:
-        """All of them; empty where there is only one."""
+        """Return all spans; empty if there is only a single span."""
         if len(self._policies) < 2:
             return ()
         return tuple(

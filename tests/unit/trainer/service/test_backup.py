@@ -72,7 +72,7 @@ def test_a_damaged_backup_restores_nothing(runs: Path, tmp_path: Path) -> None:
         backup.restore(file, to, [], None)
     assert not (to / "a").exists()
     file.write_bytes(content[: len(content) // 3])
-    with pytest.raises(InvalidInput, match="no backup, or a damaged one"):
+    with pytest.raises(InvalidInput, match="not a backup, or is damaged"):
         backup.restore(file, to, [], None)
 
 

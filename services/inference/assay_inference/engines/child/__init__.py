@@ -1,1 +1,1 @@
-"""An engine that is a server in a process of its own."""
+"""Engines that run as a server in their own process."""

@@ -1,4 +1,4 @@
-"""A server with a checkpoint in it, from start to end, with proof of what it holds."""
+"""A server process with a checkpoint, from start to end, with proof of its weights."""
 
 import asyncio
 import logging
@@ -25,7 +25,7 @@ _RETRY_AFTER_S = 5.0
 
 @dataclass
 class Sync:
-    """What came of putting weights into an engine."""
+    """Results of putting weights into an engine."""
 
     probe_difference: float | None = None
     coverage: Coverage | None = None
@@ -42,13 +42,13 @@ class Sync:
 
 
 class EngineChild(ABC):
-    """A child process and the connections to it. Each engine adds what only its server does."""
+    """A child process and the connections to it. Each engine adds its server's own routes."""
 
     #: As messages call the engine.
     name: ClassVar[str]
-    #: Of its own metrics.
+    #: Prefix of its metrics.
     metrics_prefix: ClassVar[str]
-    #: That of its own metrics which says how full its cache of keys is.
+    #: Name of its metric of KV cache use.
     cache_use_metric: ClassVar[str]
 
     def __init__(self, settings: InferenceSettings, checkpoint: Checkpoint) -> None:
@@ -74,32 +74,44 @@ class EngineChild(ABC):
     @classmethod
     @abstractmethod
     def check_sampling(cls, sampling: SamplingParams, settings: InferenceSettings) -> None:
-        """Raises InvalidInput where the engine would quietly draw otherwise than it is asked to."""
+        """Check sampling parameters for values the engine would silently change.
+
+        Raises:
+            InvalidInput: the engine would sample differently from the request.
+        """
 
     @classmethod
     @abstractmethod
     def check_update(cls, update: ResolvedUpdate) -> None:
-        """Raises InvalidInput where weights cannot come in this way."""
+        """Check the source and the mode of an update.
+
+        Raises:
+            InvalidInput: the engine does not take weights in this way.
+        """
 
     @abstractmethod
     async def _prepare(self, limit_s: float) -> int:
-        """Make ready what has just started; the longest context that it takes."""
+        """Prepare a server just started; return its longest context."""
 
     @abstractmethod
     async def _load(self, checkpoint: Checkpoint, sync: Sync) -> None:
-        """Put weights into it and forget what the old ones computed.
+        """Put weights into the engine, and forget all results of the old weights.
 
         Raises:
-            WeightsRefused: it cannot load them; what it holds is unknown.
+            WeightsRefused: it cannot load them; its weights are unknown then.
         """
 
     @abstractmethod
     async def _compare(self) -> Coverage:
-        """Compare what it holds with `checkpoint`. Raises WeightsRefused where they differ."""
+        """Compare the engine's weights with `checkpoint`.
+
+        Raises:
+            WeightsRefused: they differ.
+        """
 
     @abstractmethod
     async def digest(self) -> WeightDigest:
-        """Compare all that it holds with what it should."""
+        """Compare all of the engine's weights with the checkpoint or the manifest."""
 
     @abstractmethod
     async def _ping(self, timeout_s: float) -> None:
@@ -134,10 +146,10 @@ class EngineChild(ABC):
                 await asyncio.sleep(_POLL_S)
 
     async def replace(self, checkpoint: Checkpoint, sync: Sync) -> None:
-        """Put other weights of the same model into it. Nothing may be drawn meanwhile.
+        """Put other weights of the same model into the engine. Nothing may be sampled meanwhile.
 
         Raises:
-            WeightsRefused: it cannot load them or does not hold them; what it holds is unknown.
+            WeightsRefused: it cannot load them or does not hold them; its weights are unknown then.
             Unreachable, TimedOut: it is gone or hangs.
         """
         await self._load(checkpoint, sync)
@@ -154,7 +166,7 @@ class EngineChild(ABC):
                 sync.probe_difference = compare_probe(probe, found, self.arithmetic)
 
     async def is_alive(self) -> bool:
-        """Whether the engine's loop turns."""
+        """Return True if the engine's loop turns."""
         if not self.process.is_running():
             return False
         try:
@@ -165,7 +177,7 @@ class EngineChild(ABC):
         return True
 
     async def kill(self) -> None:
-        """End it at once; what it has in hand fails."""
+        """End the process at once; requests in flight fail."""
         self.process.kill()
         await self.api.close()
 
@@ -175,7 +187,7 @@ class EngineChild(ABC):
 
 
 def lost(error: Unreachable) -> NotReady:
-    """Return what a request is told whose engine ended under it."""
+    """Return the error for a request whose engine ended."""
     return NotReady(
         f"the engine was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S
     )

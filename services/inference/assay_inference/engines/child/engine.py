@@ -1,7 +1,7 @@
-"""An engine that is a server of its own: a supervised child, whose weights are proven.
+"""An engine in a server process: a supervised child with proven weights.
 
-One lock orders all that changes what is served. New weights hold the gate, wait for the sequences
-in hand, and open it again; a child that is lost shuts it until another one serves the same version.
+A lock orders all changes of the served weights. New weights close the gate, wait for sequences in
+flight, and open it again; a lost child closes it until another child serves the same version.
 """
 
 import asyncio
@@ -64,7 +64,7 @@ class SupervisedEngine:
         self._changing = asyncio.Lock()
         self._replica: EngineChild | None = None
         self._served: Checkpoint | None = None
-        #: What the sequences in hand are to do, while they are sent out for new weights.
+        #: Mode of the sequences in flight while new weights interrupt them.
         self._interrupting: SyncMode | None = None
         #: The last that came by a folder: all but the weights of others is as it is there.
         self._base: Checkpoint | None = None
@@ -200,7 +200,7 @@ class SupervisedEngine:
         return direct.open_checkpoint(update.source, update, self._base, self.receiver)
 
     async def _start_empty(self, sync: Sync) -> EngineChild:
-        """A child for weights that come directly. What it starts with is never served."""
+        """Return a child for weights from a trainer's memory; its own weights are never served."""
         base = self._base
         if base is None or not base.folder.is_dir():
             raise WeightsRefused("no engine runs, and there is no folder left to start one with")
@@ -221,10 +221,10 @@ class SupervisedEngine:
         await self._gate.open()
 
     async def _clear(self, replica: EngineChild, mode: SyncMode, sync: Sync) -> None:
-        """Hold the gate until nothing is drawn.
+        """Close the gate until nothing is in flight.
 
         Raises:
-            TimedOut: something still is; all goes on as it was.
+            TimedOut: a sequence is still in flight; nothing has changed.
         """
         timeout_s = self._settings.inference_drain_timeout_s
         with sync.phase("drain"):
@@ -242,7 +242,7 @@ class SupervisedEngine:
                 self._interrupting = None
 
     async def _send_out(self, api: Pausable, timeout_s: float) -> None:
-        """Have the child give up all that it draws, what was on its way to it included."""
+        """Have the child give up all sequences in flight, including requests on their way to it."""
         holding = asyncio.create_task(self._gate.hold(timeout_s))
         try:
             while not holding.done():
@@ -256,7 +256,7 @@ class SupervisedEngine:
     async def _swap(
         self, replica: EngineChild, served: Checkpoint | None, checkpoint: Checkpoint, sync: Sync
     ) -> None:
-        """Let `checkpoint` take the place of `served`, or leave that, or nothing."""
+        """Replace `served` with `checkpoint`; on failure restore `served`, or serve nothing."""
         self.is_loading = True
         try:
             try:
@@ -275,8 +275,7 @@ class SupervisedEngine:
                     await self._gate.open()
 
     async def _put_back(self, replica: EngineChild, served: Checkpoint | None) -> None:
-        """Serve the old weights again, in the same process if that can be; nothing, if they are
-        nowhere any more."""
+        """Serve the old weights again, in the same process if possible; nothing if lost."""
         if served is None or served.direct is not None:
             self._served = None
             _log.error("nothing is served: %s", direct.why_gone(served))
@@ -315,7 +314,7 @@ class SupervisedEngine:
             await self._lose(f"version {served.policy.version} does not come back: {error.message}")
 
     async def _start(self, checkpoint: Checkpoint, sync: Sync) -> None:
-        """A new child in the place of the old one, which is ended; none if this fails."""
+        """Start a new child in place of the old; without a child if this fails."""
         await self._drop_replica()
         replica = self._kind(self._settings, checkpoint)
         try:
@@ -345,7 +344,7 @@ class SupervisedEngine:
     # Supervision
 
     async def _watch(self) -> None:
-        """End a child that hangs, and start another for one that is gone."""
+        """End a hanging child, and replace a lost child."""
         settings = self._settings
         budget = RestartBudget(settings.inference_max_restarts, settings.inference_restart_window_s)
         looked_at = 0.0
@@ -366,16 +365,16 @@ class SupervisedEngine:
                 await self._recover(replica, budget)
 
     async def _read_metrics(self, replica: EngineChild) -> None:
-        with contextlib.suppress(Unreachable, TimedOut):  # its health, asked beside this, tells
+        with contextlib.suppress(Unreachable, TimedOut):  # its health check reports the loss
             timeout_s = self._settings.inference_health_timeout_s
             text = await replica.api.metrics_text(timeout_s)
             families, prefix = text_string_to_metric_families(text), self._kind.metrics_prefix
             self._metrics = [family for family in families if family.name.startswith(prefix)]
 
     async def _recover(self, lost: EngineChild, budget: RestartBudget) -> None:
-        """End the child, so that what it has in hand fails, and serve its version by another.
+        """End the child, so requests in flight fail, and serve its version with another child.
 
-        A load that waits for the sequences in hand goes on then, and starts the child itself.
+        A load waiting for sequences in flight continues then, and starts the child itself.
         """
         _log.warning("%s is lost: %s", self._kind.name, lost.process.last_words())
         lost.process.kill()

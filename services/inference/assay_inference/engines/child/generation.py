@@ -1,4 +1,4 @@
-"""A request as a server draws it: in one call, or in several where new weights come in between."""
+"""A request sampled by a server, in several calls if new weights come in between."""
 
 import math
 from bisect import bisect_left
@@ -17,7 +17,7 @@ from assay_shared.types import Completion, FinishReason, PromptLogprobs, Samplin
 
 
 class ChildGeneration(Restartable[Sample]):
-    """`go_on` until `is_finished`; in between, what it has is kept or taken back."""
+    """Call `go_on` until `is_finished`; in between, its samples are kept or discarded."""
 
     def __init__(
         self, prompt: list[int], sampling: SamplingParams, on_text: OnText | None, timeout_s: float
@@ -37,7 +37,7 @@ class ChildGeneration(Restartable[Sample]):
         return [Sample(sampling.stop, sampling.min_tokens) for _ in range(number)]
 
     async def go_on(self, replica: EngineChild) -> None:
-        """Draw until all samples are finished, or the server gives up what is not.
+        """Sample until all samples are finished, or the server gives up the unfinished ones.
 
         Raises:
             Unreachable, TimedOut: it is gone or hangs.
@@ -56,7 +56,7 @@ class ChildGeneration(Restartable[Sample]):
         )
 
     def _rest(self, index: int) -> SamplingParams:
-        """What is left to draw of a sample, with a seed that repeats none of its draws."""
+        """Return the parameters of a sample's rest, with a seed unlike its earlier calls'."""
         sampling, num_drawn = self._sampling, len(self.samples[index].token_ids)
         seed = None
         if sampling.seed is not None:
@@ -65,7 +65,7 @@ class ChildGeneration(Restartable[Sample]):
         return sampling.model_copy(update={"n": 1, "max_tokens": left, "seed": seed})
 
     async def _draw(self, replica: EngineChild, sampling: SamplingParams, at: list[int]) -> None:
-        """One call of the server, whose samples are those `at` these places."""
+        """Call the server once; its samples belong to the indices `at`."""
         checkpoint = replica.checkpoint
         ends = sampling.ends(checkpoint.vocabulary.end_ids)
         samples = [self.samples[index] for index in at]
@@ -83,7 +83,7 @@ class ChildGeneration(Restartable[Sample]):
             self._take_in(index, one, checkpoint)
 
     def _take_in(self, index: int, one: Drawn, checkpoint: Checkpoint) -> None:
-        """All that one call drew of a sample."""
+        """Add a call's tokens to a sample."""
         sample, vocabulary = self.samples[index], checkpoint.vocabulary
         if not all(map(math.isfinite, one.logprobs)):
             raise NotFinite(
@@ -103,11 +103,11 @@ class ChildGeneration(Restartable[Sample]):
         ends = self._sampling.ends(vocabulary.end_ids)
         is_ended = is_stopped or not ends.isdisjoint(sample.token_ids[-1:])
         if sample.finish_reason is FinishReason.LENGTH and is_ended:
-            # An engine that looks at the limit first says so of what has come to its end as well.
+            # An engine that checks the limit first reports it for ended samples too.
             sample.finish_reason = FinishReason.STOP
 
     def _stop_at_seam(self, sample: Sample, num_before: int, vocabulary: PolicyTokenizer) -> None:
-        """End at a stop string that began before this call: the server saw only the rest of it."""
+        """Stop at a stop string begun before this call: the server saw only the rest of it."""
 
         def has_stop(length: int) -> bool:
             text = vocabulary.decode(sample.token_ids[:length])
@@ -121,8 +121,7 @@ class ChildGeneration(Restartable[Sample]):
         sample.finish_reason = FinishReason.STOP
 
     def _show(self, index: int, vocabulary: PolicyTokenizer, further: Drawn) -> bool:
-        """Bring the text up to date, `further` included, and send on what is sure; true if a stop
-        string ends it."""
+        """Update the text and stream its certain part; return True at a stop string."""
         sample = self.samples[index]
         send = None if self._on_text is None else partial(self._send, index)
         final = (further.finish_reason or sample.finish_reason) is not None
@@ -142,7 +141,7 @@ class ChildGeneration(Restartable[Sample]):
 async def read_prompt(
     replica: EngineChild, token_ids: list[int], num_top: int, timeout_s: float
 ) -> PromptLogprobs:
-    """Return what the replica's weights give each of these ids.
+    """Return the log-probabilities of these ids under the replica's weights.
 
     Raises:
         Unreachable, TimedOut: it is gone or hangs.

@@ -1,4 +1,4 @@
-"""What every engine's server is asked, and how: HTTP to a child of ours."""
+"""The HTTP protocol between the service and an engine's server."""
 
 import hashlib
 import json
@@ -21,7 +21,7 @@ Json = dict[str, object]
 
 @dataclass
 class Drawn:
-    """One sample as it grows; one that the server gave up has no finish reason."""
+    """A growing sample; a sample given up by the server has no finish reason."""
 
     token_ids: list[int] = field(default_factory=list)
     logprobs: list[float] = field(default_factory=list)
@@ -30,7 +30,7 @@ class Drawn:
 
 
 def derived_seed(name: str) -> int:
-    """The same for the same name, and unlike that of any other."""
+    """Return a seed derived from a name; different names give different seeds."""
     return int.from_bytes(hashlib.sha256(name.encode()).digest()[:7], "big")
 
 
@@ -43,19 +43,19 @@ class ServerApi(Protocol):
     async def close(self) -> None: ...
 
     async def check_health(self, timeout_s: float) -> None:
-        """Whether the server listens and its engine has started."""
+        """Return if the server listens and its engine has started."""
         ...
 
     async def metrics_text(self, timeout_s: float) -> str: ...
 
     async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
-        """Of each id but the first, its log-probability after those before it."""
+        """Return the log-probability of each id but the first, given the ids before it."""
         ...
 
     async def read(
         self, token_ids: Sequence[int], num_top: int, timeout_s: float
     ) -> list[tuple[float, TopLogprobs]]:
-        """The same, each with the `num_top` most probable ids that could have stood there."""
+        """Return the same, each with the `num_top` most probable ids in its place."""
         ...
 
     async def generate(
@@ -75,28 +75,28 @@ class ServerApi(Protocol):
         end_ids: frozenset[int],
         timeout_s: float,
     ) -> AsyncGenerator[tuple[int, Drawn], None]:
-        """A sample's index and all of it so far, each time that it has grown."""
+        """Yield a sample's index and all of its tokens so far, each time it grows."""
         ...
 
 
 @runtime_checkable
 class Pausable(Protocol):
-    """What a server has that takes new weights while requests are in hand."""
+    """A server able to take new weights with requests in flight."""
 
     async def pause(self, timeout_s: float) -> None:
-        """Give up all that is drawn; it is answered as far as it came."""
+        """Give up all sequences in flight; they are answered with their tokens so far."""
         ...
 
     async def resume(self, timeout_s: float) -> None: ...
 
 
 class RequestRefused(InternalFault):
-    """The server says that a request of ours is wrong (4xx)."""
+    """The server refuses a request of the service (4xx)."""
 
 
 @contextmanager
 def as_callers() -> Iterator[None]:
-    """Raise InvalidInput in place of a refusal, where a request is what the caller asked for."""
+    """Raise InvalidInput in place of a refusal, for requests composed by the caller."""
     try:
         yield
     except RequestRefused as error:
@@ -104,7 +104,7 @@ def as_callers() -> Iterator[None]:
 
 
 class ServerConnection:
-    """HTTP with one server, whose `name` errors carry, and the routes that all servers have."""
+    """HTTP with a server and the routes common to all servers; errors carry its `name`."""
 
     def __init__(
         self,
@@ -130,7 +130,7 @@ class ServerConnection:
         return await self.text("GET", "/metrics", None, timeout_s)
 
     async def max_length(self, timeout_s: float) -> int:
-        """The longest context that it takes."""
+        """Return the server's longest context."""
         models = json.loads(await self.text("GET", "/v1/models", None, timeout_s))
         return int(models["data"][0]["max_model_len"])
 

@@ -1,4 +1,4 @@
-"""An engine's server as a child process: started, watched, ended with all that belongs to it."""
+"""An engine's server as a child process: started, watched, and ended with all its processes."""
 
 import contextlib
 import json
@@ -28,7 +28,7 @@ _LONGEST_WAIT_S = 30.0
 
 
 class RestartBudget:
-    """At most `max_restarts` within `window_s`, with a wait that doubles."""
+    """At most `max_restarts` restarts within `window_s`, with doubling waits."""
 
     def __init__(self, max_restarts: int, window_s: float) -> None:
         self._max_restarts = max_restarts
@@ -36,7 +36,7 @@ class RestartBudget:
         self._starts: deque[float] = deque()
 
     def next_wait_s(self) -> float | None:
-        """Counts one more restart: how long to wait before it; None when the budget is spent."""
+        """Count a restart and return the wait before it; None if the budget is spent."""
         now = time.monotonic()
         while self._starts and now - self._starts[0] > self._window_s:
             self._starts.popleft()
@@ -51,7 +51,7 @@ _log = logging.getLogger(__name__)
 #: The line of a traceback that says what was raised, with or without an engine's prefix.
 _RAISED = re.compile(r"(?:^|\] )((?:\w+\.)*\w*(?:Error|Exception)\b.*)")
 _ERROR = re.compile(r"\bERROR\b")
-#: Of the log of a child that ended by itself, in ours.
+#: Most bytes copied from the log of a child that ended unasked.
 _NUM_LINES_KEPT = 100
 _VERSION_TIMEOUT_S = 60.0
 _FIND_VERSION = """
@@ -73,10 +73,10 @@ class SupportedVersions:
     field: str
 
     def check(self, python: str) -> str:
-        """The version in the environment of `python`.
+        """Return the version in the environment of `python`.
 
         Raises:
-            ConfigError: there is none, or one that is not supported.
+            ConfigError: the package is missing, or its version is not supported.
         """
         command = [python, "-c", _FIND_VERSION % (self.distributions,)]
         try:
@@ -114,14 +114,14 @@ def new_folder(name: str) -> Path:
 
 
 def inherited_environment(settings: InferenceSettings) -> dict[str, str]:
-    """Without our own settings, some of which are secret, and with the GPUs that are meant."""
+    """Return the environment without Assay's settings (some are secret), with the chosen GPUs."""
     kept = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "PYTHON"))}
     devices = settings.inference_devices.replace("+", ",")
     return kept | ({"CUDA_VISIBLE_DEVICES": devices} if devices else {})
 
 
 class ServerProcess:
-    """One child in a session of its own, with its files in `folder`, which ends with it."""
+    """A child in its own session, with its files in `folder`; the folder ends with it."""
 
     def __init__(self, folder: Path, command: list[str], environment: Mapping[str, str]) -> None:
         self._folder = folder
@@ -146,7 +146,7 @@ class ServerProcess:
         return self._process.poll() is None
 
     def last_words(self) -> str:
-        """What its log says of its end, for a message."""
+        """Return the end of its log, for a message."""
         lines = last_lines(self._log, 400)
         raised = [found.group(1) for line in lines if (found := _RAISED.search(line))]
         # Where a part of an engine fails, the rest of it fails for that: the first is the cause.
@@ -158,11 +158,11 @@ class ServerProcess:
         """End the whole session at once, whatever state it is in."""
         if not self._is_over and not self.is_running():
             text = "\n".join(last_lines(self._log, _NUM_LINES_KEPT))
-            _log.warning("an engine has ended by itself; the end of its log:\n%s", text)
+            _log.warning("an engine has ended unasked; the end of its log:\n%s", text)
         self._clear()
 
     def end(self, grace_s: float) -> None:
-        """Ask it to end, and kill what is left after `grace_s`. Blocks."""
+        """Request its end, and kill the rest after `grace_s`. Blocks."""
         self._process.terminate()
         with contextlib.suppress(subprocess.TimeoutExpired):  # the kill is next
             self._process.wait(grace_s)

@@ -1,1 +1,1 @@
-"""Several inference services behind one address."""
+"""Several inference services behind a single address."""

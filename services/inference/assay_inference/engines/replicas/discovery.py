@@ -1,4 +1,4 @@
-"""Where replicas are found: a list of addresses, a name with many addresses, or own children."""
+"""Discovery of replicas: a list of addresses, a name with many addresses, or own children."""
 
 import asyncio
 import socket
@@ -16,10 +16,14 @@ _DNS = "dns+"
 
 
 class Discovery(Protocol):
-    """Names of the replicas there are now, and how one is made."""
+    """Names of the present replicas, and a factory for them."""
 
     async def names(self) -> list[str]:
-        """Raises Unreachable where they cannot be found out; those known before remain."""
+        """Return the names of the present replicas.
+
+        Raises:
+            Unreachable: they cannot be found; the known replicas remain.
+        """
         ...
 
     def make(self, name: str) -> Replica: ...
@@ -40,7 +44,7 @@ class AddressList:
             host, _, port = url.removeprefix(_DNS).removeprefix("http://").rpartition(":")
             if not url.removeprefix(_DNS).startswith("http://") or not host or not port.isdigit():
                 raise ConfigError(
-                    f"{url!r} is no address",
+                    f"{url!r} is not an address",
                     field=_FIELD,
                     hint="http://host:port or dns+http://name:port, divided by commas",
                 )
@@ -74,7 +78,7 @@ async def _resolved(url: str) -> list[str]:
 
 @dataclass(frozen=True)
 class LocalChildren:
-    """Several engines of this service, each with processes of its own."""
+    """Several engines of this service, each with its own processes."""
 
     settings: InferenceSettings
     engine_of: Callable[[InferenceSettings], Engine]

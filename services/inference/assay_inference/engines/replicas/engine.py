@@ -1,8 +1,8 @@
-"""The engine that is several: one version at a time over all replicas that have it.
+"""An engine of several replicas: a single version at a time over all replicas with it.
 
-New weights hold the gate and go to all replicas at once. A version counts when one replica at
-least has it; the others get no requests until they have it too. What a replica answers under any
-other version than the one that is served is thrown away and asked again elsewhere.
+New weights close the gate and go to all replicas at once. A version is served as soon as a replica
+has it; the other replicas get no requests until they have it too. An answer under another version
+is discarded and requested again from another replica.
 """
 
 import asyncio
@@ -78,7 +78,7 @@ class ReplicaEngine:
 
     @property
     def policy(self) -> PolicyVersion | None:
-        """The one version that is served."""
+        """Return the served version."""
         return None if self._newest is None else self._newest.policy
 
     @property
@@ -94,7 +94,7 @@ class ReplicaEngine:
         return None
 
     async def digest(self) -> WeightDigest:
-        raise InvalidInput("each of several replicas is asked by itself, at its own address")
+        raise InvalidInput("ask each of several replicas at its own address")
 
     @property
     def max_sequences(self) -> int:
@@ -152,12 +152,12 @@ class ReplicaEngine:
         call: Callable[[ReplicaState], Awaitable[Answer]],
         texts: "_Texts",
     ) -> Answer:
-        """Ask one replica and, where that fails before any text was sent on, another one."""
+        """Ask a replica; if it fails before any text was streamed, ask another."""
         first = self._choose(prompt, None)
         try:
             return await self._ask_one(first, num_sequences, call)
         except (Unreachable, NotReady, Overloaded, EngineFault) as error:
-            if texts.were_sent:  # another's would not go on from them
+            if texts.were_sent:  # another replica's text would not continue it
                 raise
             _log.info("%s: %s; asking another", first.name, error)
             second = self._choose(prompt, first, error)
@@ -215,7 +215,11 @@ class ReplicaEngine:
         return answer
 
     def _check_version(self, member: ReplicaState, policies: Set[PolicyVersion]) -> None:
-        """Raises NotReady where a replica answered under another version than is served."""
+        """Check the version of a replica's answer.
+
+        Raises:
+            NotReady: the replica answered under another version than the served one.
+        """
         if policies != {self.policy}:
             raise NotReady(f"{member.name} serves another version", retry_after_s=_RETRY_AFTER_S)
 
@@ -250,10 +254,10 @@ class ReplicaEngine:
         )
 
     async def _give_all(self, update: ResolvedUpdate) -> list[Loaded]:
-        """What those say that took it.
+        """Return the results of the replicas that took the update.
 
         Raises:
-            AssayError: none did; what the first one said.
+            AssayError: no replica took it; the first replica's error.
         """
         members = [member for member in self._members.values() if not member.is_lost]
         found = await asyncio.gather(
@@ -282,7 +286,7 @@ class ReplicaEngine:
             await asyncio.sleep(self._settings.inference_health_interval_s)
 
     async def _find(self) -> None:
-        """Take in who is new, and let go who is no longer named."""
+        """Add replicas listed for the first time and retire replicas no longer listed."""
         async with self._finding:
             names = await self._source.names()
             for name in names:
@@ -309,7 +313,7 @@ class ReplicaEngine:
 
 
 class _Texts:
-    """Whether anything has been sent to who listens."""
+    """Remembers if any text was streamed to the client."""
 
     def __init__(self, on_text: OnText | None) -> None:
         self.were_sent = False

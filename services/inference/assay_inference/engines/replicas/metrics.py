@@ -14,10 +14,10 @@ _NAME = "assay_inference_replica"
 def replica_metrics(
     members: Collection[ReplicaState], policy: PolicyVersion | None
 ) -> list[Metric]:
-    """`policy` is the version that the router serves."""
+    """Return the metrics of the replicas; `policy` is the router's served version."""
     serving = GaugeMetricFamily(f"{_NAME}_serving", "1 where it gets requests.", labels=["replica"])
     version = GaugeMetricFamily(f"{_NAME}_version", "Version it holds.", labels=["replica"])
-    running = GaugeMetricFamily(f"{_NAME}_running", "Sequences in hand.", labels=["replica"])
+    running = GaugeMetricFamily(f"{_NAME}_running", "Sequences in flight.", labels=["replica"])
     drawn = CounterMetricFamily(f"{_NAME}_sequences", "Sequences drawn.", labels=["replica"])
     failures = CounterMetricFamily(
         f"{_NAME}_failures", "What failed, by kind.", labels=["replica", "kind"]
@@ -34,7 +34,7 @@ def replica_metrics(
 
 
 def _own(members: Collection[ReplicaState]) -> Collection[Metric]:
-    """What the replicas' engines measure themselves, each sample with the replica's name."""
+    """Return the replicas' own metrics, each sample with the replica's name."""
     families: dict[str, Metric] = {}
     for member in members:
         for one in member.replica.own_metrics():

@@ -23,7 +23,7 @@ _CONNECT_TIMEOUT_S = 5.0
 
 
 class _Client(InferenceClient):
-    """Admission bounds what is asked at once."""
+    """A client without a limit of connections: admission bounds the requests."""
 
     max_connections = 0
 

@@ -1,4 +1,4 @@
-"""One of several that serve the same policy: what the router asks of it."""
+"""The interface of a replica to the router."""
 
 from collections.abc import Iterable
 from typing import Protocol
@@ -29,15 +29,19 @@ class Replica(Protocol):
         ...
 
     async def served(self) -> PolicyVersion | None:
-        """The version that it serves now; None before its first.
+        """Return the version served now; None before the first.
 
         Raises:
-            NotReady: it has one and cannot serve it now.
+            NotReady: it has a version and cannot serve it now.
         """
         ...
 
     async def load(self, update: ResolvedUpdate) -> Loaded:
-        """As `Engine.load`, and Conflict where it serves a later version."""
+        """Load weights as `Engine.load`.
+
+        Raises:
+            Conflict: it serves a later version.
+        """
         ...
 
     async def generate(
@@ -51,11 +55,11 @@ class Replica(Protocol):
         ...
 
     def cache_use(self) -> float | None:
-        """Share of its key-value cache in use, where that is known here."""
+        """Return the used share of its key-value cache, if known here."""
         ...
 
     def own_metrics(self) -> Iterable[Metric]:
-        """What its engine measures, where that is not asked of it at its own address."""
+        """Yield its engine's metrics, unless they are scraped at its own address."""
         ...
 
     async def close(self) -> None: ...

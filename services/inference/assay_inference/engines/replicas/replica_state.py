@@ -1,4 +1,4 @@
-"""A replica as the router knows it: what it serves, what it has in hand, and whether it lives."""
+"""The router's view of a replica: version, requests in flight, and health."""
 
 import asyncio
 from collections.abc import Awaitable, Callable
@@ -23,20 +23,20 @@ _FIRST_RETRY_S, _MOST_RETRY_S = 1.0, 60.0
 
 
 class ReplicaState:
-    """One replica. It draws only while the version that it is known to hold is the one served."""
+    """A replica. It samples only while its known version is the served version."""
 
     def __init__(self, name: str, replica: Replica) -> None:
         self.name = name
         self.replica = replica
         self.policy: PolicyVersion | None = None
-        self.failure: AssayError | None = NotReady("it has not been looked at yet")
+        self.failure: AssayError | None = NotReady("it has not been checked yet")
         self.num_in_flight = 0
         self.num_drawn = 0
         self.failures: dict[str, int] = {}
         #: Held while it is given weights.
         self.changing = asyncio.Lock()
         self.watcher: asyncio.Task[None] | None = None
-        #: It did not answer when it was last looked at.
+        #: It did not answer its last check.
         self.is_lost = False
         self._catching_up: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Future[object]] = set()
@@ -49,13 +49,13 @@ class ReplicaState:
         return self.failure is None and policy is not None and self.policy == policy
 
     def status(self, policy: PolicyVersion | None) -> ReplicaStatus:
-        """Where `policy` is what the router serves."""
+        """Return the status; `policy` is the router's served version."""
         error = self.failure or (None if self.serves(policy) else self._refusal)
         failure = None if error is None else to_failure(error, self.name)
         return ReplicaStatus(policy=self.policy, num_in_flight=self.num_in_flight, failure=failure)
 
     def fail(self, error: AssayError) -> None:
-        """Pass the replica over until it was looked at again."""
+        """Send no requests to the replica until its next check."""
         if self.failure is None:
             self.count(error)
         self.failure = error
@@ -85,7 +85,7 @@ class ReplicaState:
     async def watch(
         self, newest: Callable[[], ResolvedUpdate | None], interval_s: float, timeout_s: float
     ) -> None:
-        """Look at it until cancelled. A load, which may take long, does not stop the looking."""
+        """Check the replica until cancelled. A load may take long and does not stop the checks."""
         while True:
             await self.check(timeout_s)
             is_idle = self._catching_up is None or self._catching_up.done()
@@ -94,7 +94,7 @@ class ReplicaState:
             await asyncio.sleep(interval_s)
 
     async def check(self, timeout_s: float) -> None:
-        """Look whether it lives; what it has in hand fails if it does not."""
+        """Check if the replica lives; otherwise its requests in flight fail."""
         try:
             async with asyncio.timeout(timeout_s):
                 await self.replica.check()
@@ -129,7 +129,7 @@ class ReplicaState:
     async def catch_up(
         self, newest_of: Callable[[], ResolvedUpdate | None], timeout_s: float
     ) -> None:
-        """Look at what it serves, and give it the newest version where that is another."""
+        """Check the replica's version, and give it the newest if it differs."""
         num_given = self._num_given
         try:
             async with asyncio.timeout(timeout_s):
@@ -154,7 +154,7 @@ class ReplicaState:
         self._retry_s = min(2 * self._retry_s, _MOST_RETRY_S)
 
     async def retire(self, timeout_s: float) -> None:
-        """Let it finish what it has in hand, and close."""
+        """Let its requests in flight finish, and close it."""
         for task in (self.watcher, self._catching_up):
             if task is not None:
                 task.cancel()

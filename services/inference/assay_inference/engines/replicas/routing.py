@@ -1,9 +1,9 @@
-"""Which replica draws for a prompt: the one that holds its prefix, unless it has too much to do.
+"""Choice of a replica for a prompt: the replica with its prefix, unless it is too busy.
 
-Rendezvous hashing (Thaler and Ravishankar, 1998): each replica has a weight for each prefix, drawn
-from a hash of both, and the highest weight is first; when a replica comes or goes, only its own
-prompts move. Bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018): one that has more than
-`spread` times the mean load is passed over.
+Rendezvous hashing (Thaler and Ravishankar, 1998): each replica has a weight for each prefix, from
+a hash of both, and the highest weight is first; if a replica comes or goes, only its own prompts
+move. Bounded loads (Mirrokni, Thorup and Zadimoghaddam, 2018): a replica with more than `spread`
+times the mean load is skipped.
 """
 
 import hashlib
@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 
 
 def in_order(prefix: Sequence[int], names: Sequence[str]) -> list[str]:
-    """The replicas in the order in which a prompt with this prefix prefers them."""
+    """Return the replicas in a prefix's order of preference."""
     key = ",".join(map(str, prefix)).encode()
 
     def weight(name: str) -> bytes:
@@ -23,11 +23,11 @@ def in_order(prefix: Sequence[int], names: Sequence[str]) -> list[str]:
 def choose(
     prefix: Sequence[int], loads: Mapping[str, int], spread: float, idle_load: int
 ) -> str | None:
-    """The first in order whose load is within bounds; None where there is no replica.
+    """Return the first replica in order with a load within bounds; None without replicas.
 
     Args:
-        loads: sequences in hand, by replica.
-        idle_load: up to so many sequences a replica is never too busy.
+        loads: sequences in flight, by replica.
+        idle_load: up to this number of sequences a replica is never too busy.
     """
     if not loads:
         return None

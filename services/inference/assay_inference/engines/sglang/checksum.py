@@ -1,7 +1,7 @@
-"""SGLang's checksums of its own tensors (`/weights_checker`), computed anew from a checkpoint.
+"""SGLang's checksums of its tensors (`/weights_checker`), recomputed from a checkpoint.
 
-Its tensors are fused (q, k and v; gate and up) and rounded to the type it computes in; embeddings
-are filled up with zeros. On a CPU a checksum is a part of SHA-256, on a GPU one of its own.
+Its tensors are fused (q, k and v; gate and up) and rounded to its computing type; embeddings are
+padded with zeros. On a CPU a checksum is a part of SHA-256, on a GPU SGLang's own hash.
 """
 
 import hashlib
@@ -39,12 +39,12 @@ def compare_checksums(
     seed: str,
     max_bytes: int,
 ) -> Coverage:
-    """Compare the engine's checksums with the checkpoint's, of as many tensors as `max_bytes` are.
+    """Compare the engine's checksums with the checkpoint's, for at most `max_bytes` of tensors.
 
-    Which ones, is drawn anew for each `seed`; one is compared in any case.
+    Each `seed` chooses other tensors; at least a single tensor is compared.
 
     Raises:
-        WeightsRefused: one differs, or none could be compared.
+        WeightsRefused: a tensor differs, or none could be compared.
     """
     known = {name: parts for name in sorted(found) if (parts := _parts(name, layout))}
     if not known:
@@ -68,7 +68,7 @@ def compare_checksums(
 def compare_all_checksums(
     layout: Mapping[str, Tensor], found: Mapping[str, str], *, dtype: str, on_gpu: bool
 ) -> tuple[set[str], set[str]]:
-    """Names of the checkpoint's tensors that the engine holds as they are, and that it does not."""
+    """Return the names of the checkpoint's tensors held unchanged, and of the others."""
     same: set[str] = set()
     differing: set[str] = set()
     for name, checksum in found.items():
@@ -88,7 +88,7 @@ def _is_same(found: str, name: str, tensors: Sequence[Tensor], dtype: str, *, on
 
 
 def _parts(name: str, layout: Mapping[str, Tensor]) -> tuple[str, ...]:
-    """The checkpoint's tensors that the engine keeps as `name`; empty where that is not known."""
+    """Return the checkpoint's tensors behind the engine's tensor `name`; empty if unknown."""
     for fused, parts in _FUSED.items():
         if f".{fused}." in name:
             names = tuple(name.replace(f".{fused}.", f".{part}.") for part in parts)
@@ -113,7 +113,7 @@ def cpu_checksum(content: npt.NDArray[np.uint8]) -> str:
 
 
 def gpu_checksum(content: npt.NDArray[np.uint8]) -> str:
-    """Tiles of 8,192 words are hashed by themselves, their hashes added up and mixed once more."""
+    """Return the checksum: hashes of tiles of 8,192 words, added up and mixed again."""
     padded = np.pad(content, (0, -len(content) % 4))
     words: Words = padded.view(np.uint32)
     num_bytes = np.uint32((len(words) * 4) & 0xFFFFFFFF)
@@ -125,7 +125,7 @@ def gpu_checksum(content: npt.NDArray[np.uint8]) -> str:
 
 
 def _tiles_hash(words: Words, start: int, num_bytes: np.uint32) -> int:
-    """The sum of the 64-bit hashes of some whole tiles, the last of which may be short."""
+    """Return the sum of the 64-bit hashes of whole tiles; the last tile may be short."""
     positions = np.arange(start, start + len(words), dtype=np.uint64).astype(np.uint32)
     bounds = np.arange(0, len(words), _TILE_WORDS)
     halves = []

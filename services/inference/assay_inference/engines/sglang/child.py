@@ -16,7 +16,7 @@ from assay_shared.types import DirectWeights, SamplingParams, SyncMode, WeightDi
 
 #: What is below, SGLang takes for 0.
 _LEAST_TEMPERATURE = 1e-6
-#: Hashing this much of a checkpoint takes some seconds of one core, beside the engine's own work.
+#: Hashing this much of a checkpoint takes some seconds of a core, on top of the engine's work.
 _MAX_COMPARED_BYTES = 128 * 2**20
 _WARM_UP = SamplingParams(max_tokens=2, top_p=0.9, seed=0)
 _DTYPES = {"half": "float16", "float": "float32"}
@@ -89,7 +89,7 @@ class SglangReplica(EngineChild):
     @classmethod
     def check_update(cls, update: ResolvedUpdate) -> None:
         if update.mode is not SyncMode.WAIT:
-            raise InvalidInput("under sglang, sequences in hand are waited for", field="mode")
+            raise InvalidInput("under sglang, updates wait for sequences in flight", field="mode")
         if isinstance(update.source, DirectWeights):
             raise InvalidInput("the engine sglang takes no weights directly", field="source.kind")
 

@@ -1,4 +1,4 @@
-"""What is asked of SGLang's server. Token ids in and out; texts stay out of it."""
+"""Requests to SGLang's server. Token ids in and out, no texts."""
 
 import hashlib
 import json
@@ -26,9 +26,9 @@ _EXCLUDED = -1e30
 
 
 class SglangApi(ServerConnection):
-    """Implements `assay_inference.engines.child.http.ServerApi`, and what only SGLang has.
+    """Implements `assay_inference.engines.child.http.ServerApi`, with SGLang's own routes.
 
-    `weight_version` is what each answer has to be from.
+    Each answer must be of `weight_version`.
     """
 
     def __init__(self, url: str, api_key: str, weight_version: str) -> None:
@@ -50,7 +50,11 @@ class SglangApi(ServerConnection):
         return info
 
     async def update_weights(self, folder: str, weight_version: str, timeout_s: float) -> None:
-        """Raises InternalFault if it says that it could not; what it holds is unknown then."""
+        """Have the server load a folder.
+
+        Raises:
+            InternalFault: it could not; its weights are unknown then.
+        """
         body: Json = {
             "model_path": folder,
             "weight_version": weight_version,
@@ -63,19 +67,19 @@ class SglangApi(ServerConnection):
         self._weight_version = weight_version
 
     async def checksums(self, timeout_s: float) -> list[dict[str, str]]:
-        """Of each worker, by the name of its own tensor: a hash of all of its bytes."""
+        """Return a hash of all bytes of each worker's tensor, by the tensor's own name."""
         body: Json = {"action": "checksum"}
         text = await self.text("POST", "/weights_checker", body, timeout_s)
         return [dict(rank["checksums"]) for rank in json.loads(text)["ranks"]]
 
     async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
-        """Of each id but the first, its log-probability after those before it."""
+        """Return the log-probability of each id but the first, given the ids before it."""
         return [logprob for logprob, _ in await self.read(token_ids, 0, timeout_s)]
 
     async def read(
         self, token_ids: Sequence[int], num_top: int, timeout_s: float
     ) -> list[tuple[float, TopLogprobs]]:
-        """The same, each with the `num_top` most probable ids that could have stood there."""
+        """Return the same, each with the `num_top` most probable ids in its place."""
         body: Json = {
             "input_ids": list(token_ids),
             "sampling_params": {"max_new_tokens": 1, "temperature": 0.0},
@@ -114,7 +118,7 @@ class SglangApi(ServerConnection):
         end_ids: frozenset[int],
         timeout_s: float,
     ) -> AsyncGenerator[tuple[int, Drawn], None]:
-        """A sample's index and all of it so far, each time that it has grown."""
+        """Yield a sample's index and all of its tokens so far, each time it grows."""
         body = _generation(prompt, sampling, end_ids) | {"stream": True}
         with as_callers():
             async with aclosing(self.events("/generate", body, timeout_s)) as events:
@@ -122,7 +126,7 @@ class SglangApi(ServerConnection):
                     yield int(event["index"]), self._drawn(event, prompt)
 
     def _drawn(self, answer: dict[str, Any], prompt: list[int]) -> Drawn:
-        """An answer always has all of its sample that there is."""
+        """Return a sample; an answer always has all of its tokens so far."""
         meta = answer["meta_info"]
         self._check_version(meta)
         if meta["prompt_tokens"] != len(prompt):
@@ -156,13 +160,13 @@ def _finish_reason(finish: dict[str, Any] | None) -> FinishReason | None:
 
 
 def _top(entries: list[list[Any]] | None) -> TopLogprobs:
-    """Without those that were excluded: minus infinity, or the least number that there is."""
+    """Return the ids without excluded ids (minus infinity, or the least number)."""
     pairs = ((int(token_id), float(value)) for value, token_id, *_ in entries or ())
     return tuple(pair for pair in pairs if pair[1] > _EXCLUDED)
 
 
 def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[int]) -> Json:
-    """A batch of one prompt: with `n`, all samples would be drawn by the same seed."""
+    """Return a batch of a single prompt: with `n`, all samples would share a seed."""
     shared: Json = {
         "max_new_tokens": sampling.max_tokens,
         "temperature": sampling.temperature,
@@ -183,7 +187,7 @@ def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[
 
 
 def _rules(sampling: SamplingParams) -> Json:
-    """What is not as it is by default, in SGLang's names."""
+    """Return the parameters with other than default values, in SGLang's names."""
     names = {
         "top_k": "top_k",
         "min_p": "min_p",
@@ -199,7 +203,7 @@ def _rules(sampling: SamplingParams) -> Json:
 
 
 def _seed(seed: int | None, index: int) -> int:
-    """Where seeds count, SGLang gives all that have none the same one."""
+    """Return a seed: with seeds in use, SGLang gives all unseeded requests the same seed."""
     if seed is None:
         return secrets.randbits(63)
     digest = hashlib.sha256(f"{seed}/{index}".encode()).digest()

@@ -40,10 +40,10 @@ def python(settings: InferenceSettings) -> str:
 
 
 def check_version(settings: InferenceSettings) -> str:
-    """The version of SGLang in its environment.
+    """Return the version of SGLang in its environment.
 
     Raises:
-        ConfigError: there is none, or one that is not supported.
+        ConfigError: SGLang is missing, or its version is not supported.
     """
     return _SUPPORTED.check(python(settings))
 
@@ -66,7 +66,7 @@ class SglangProcess(ServerProcess):
 def _command(
     settings: InferenceSettings, checkpoint: Checkpoint, secret: Path, port: int
 ) -> list[str]:
-    """What the settings add comes last, and so it holds."""
+    """Return the command; the settings' arguments come last and win."""
     seeds = ["--enable-deterministic-inference"] if settings.inference_sglang_seeds else []
     return [
         *(python(settings), "-m", "sglang.launch_server", "--config", str(secret)),

@@ -1,4 +1,4 @@
-"""Decoding: the rows that run together, from the step they join to the step they leave."""
+"""Decoding: rows in the running batch, from the step they join to the step they leave."""
 
 import logging
 import math
@@ -29,7 +29,7 @@ OnFinished = Callable[[JobRow, Callable[[], Columns]], None]
 
 
 class Decoder:
-    """The running rows, all under one model. Used by the engine's thread alone."""
+    """The running rows, all under the same model. Used only by the engine's thread."""
 
     def __init__(self, on_finished: OnFinished) -> None:
         self.rows: list[JobRow] = []
@@ -40,23 +40,23 @@ class Decoder:
 
     @property
     def num_tokens(self) -> int:
-        """Tokens that the longest row may come to, padding included."""
+        """Return the most tokens the longest row can have, padding included."""
         if self._batch is None:
             return 0
         return self._batch.num_columns + max((row.num_left for row in self.rows), default=0)
 
     def requests(self) -> list[Generate]:
-        """Those that have rows here, in the order in which they joined."""
+        """Return the requests with rows here, in the order they joined."""
         return list({id(row.request): row.request for row in self.rows}.values())
 
     def leave_unfinished(self) -> list[JobRow]:
-        """Take out all rows as they are, so that they can be read again."""
+        """Remove all rows unfinished, to be read again."""
         rows, self.rows, self._batch = self.rows, [], None
         self._logits_BV = torch.empty(0)
         return rows
 
     def join(self, model: LoadedModel, reading: Reading, rows: Sequence[Sequence[JobRow]]) -> None:
-        """Let rows run with the others: `rows[i]` after prompt i of what was read."""
+        """Add rows to the batch: `rows[i]` after prompt i of the reading."""
         if self._batch is None:
             self._model, self._batch = model, KVCache(model.network)
         self.rows += [row for same in rows for row in same]
@@ -65,10 +65,10 @@ class Decoder:
         self._logits_BV = logits_BV if is_first else torch.cat([self._logits_BV, logits_BV])
 
     def step(self) -> int:
-        """Draw one token for each row, let those that end leave; the number drawn.
+        """Sample a token for each row and remove ended rows; return the number of tokens.
 
-        A request that fails by itself leaves alone: its rules cannot be applied, its logits are no
-        distribution, or its text cannot be decoded.
+        A request fails alone if its rules cannot be applied, its logits are not a distribution, or
+        its text cannot be decoded.
         """
         assert self._model is not None
         logits_BV = self._leave_failed(self._ruled(self._model))
@@ -85,7 +85,7 @@ class Decoder:
         return num_drawn
 
     def _ruled(self, model: LoadedModel) -> torch.Tensor:
-        """Return the logits that tokens are drawn from; float32 where any row has rules."""
+        """Return the logits to sample from; float32 if any row has rules."""
         logits_BV = self._logits_BV
         ruled = [i for i, row in enumerate(self.rows) if has_rules(row.request.sampling)]
         if ruled:
@@ -107,7 +107,7 @@ class Decoder:
                 row.request.fail(_not_finite(policy, by_rules=was_fine))
 
     def _leave_failed(self, logits_BV: torch.Tensor) -> torch.Tensor:
-        """Take out the rows that nobody waits for any more; the logits of the others."""
+        """Remove abandoned and failed rows; return the logits of the others."""
         staying = [i for i, row in enumerate(self.rows) if not row.request.is_over]
         if len(staying) == len(self.rows):
             return logits_BV
@@ -155,9 +155,9 @@ class Decoder:
 
 @contextmanager
 def _failing_alone(row: JobRow, what: str) -> Iterator[None]:
-    """Let what goes wrong with a row fail its own request, and no other one.
+    """Let an error of a row fail only its own request.
 
-    A lack of memory is everybody's: it is raised.
+    A lack of memory concerns all rows: it is raised.
     """
     try:
         yield
@@ -195,7 +195,7 @@ def _not_finite(policy: PolicyVersion, *, by_rules: bool) -> NotFinite:
 
 
 def _leaves(row: JobRow, model: LoadedModel) -> bool:
-    """As `_ended`; a row whose text cannot be decoded takes its own request with it alone."""
+    """Return True as `_ended`; a row with an undecodable text ends only its own request."""
     with _failing_alone(row, "a sample's text"):
         if not row.request.is_over:
             return _ended(row, model)
@@ -204,7 +204,11 @@ def _leaves(row: JobRow, model: LoadedModel) -> bool:
 
 
 def _context(row: JobRow, model: LoadedModel) -> Context:
-    """What the rules of a row depend on. Raises InvalidInput where its form cannot go on."""
+    """Return the context of a row's rules.
+
+    Raises:
+        InvalidInput: its form cannot continue.
+    """
     sampling = row.request.sampling
     allowed_V = None if row.form is None else row.form.allowed()
     ends = sampling.ends(model.vocabulary.end_ids)
@@ -212,7 +216,7 @@ def _context(row: JobRow, model: LoadedModel) -> Context:
 
 
 def _ended(row: JobRow, model: LoadedModel) -> bool:
-    """Whether the row's newest token was its last; its text is brought up to date."""
+    """Return True if the row's newest token was its last; update its text."""
     sampling = row.request.sampling
     at_end = row.form_is_complete or row.token_ids[-1] in sampling.ends(model.vocabulary.end_ids)
     full = len(row.token_ids) >= sampling.max_tokens
@@ -227,7 +231,7 @@ def _ended(row: JobRow, model: LoadedModel) -> bool:
 
 
 def _update_text(row: JobRow, model: LoadedModel, *, final: bool) -> bool:
-    """Bring the text up to date and send on what is sure; true if a stop string ends it."""
+    """Update the text and stream its certain part; return True at a stop string."""
     request = row.request
     on_text = request.on_text
     send = None if on_text is None else partial(request.call, on_text, row.index)

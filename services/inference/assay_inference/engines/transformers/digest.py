@@ -1,4 +1,4 @@
-"""A digest of all that a network in this process holds, against its folder's files."""
+"""A digest of all weights of a network in this process, against its folder's files."""
 
 import time
 

@@ -1,9 +1,8 @@
-"""The transformers engine: any causal model of full attention, on CPU or one GPU.
+"""The transformers engine: any causal model of full attention, on CPU or a single GPU.
 
-One thread owns the model. Between two steps it takes in what waits: requests join the running
-batch as far as the cache has room (`schedule`); a load waits until the batch has run empty, and
-holds back requests that came after it, or it goes first, and the batch is drawn again or read again
-under the new weights.
+A thread owns the model. Between two steps it takes waiting work: requests join the running batch
+as far as the cache has room (`schedule`); a load waits for the batch to run empty and holds back
+later requests, or it goes first, and the batch is sampled or read again under the new weights.
 """
 
 import asyncio
@@ -53,7 +52,7 @@ from assay_shared.types import (
 _log = logging.getLogger(__name__)
 Answer = TypeVar("Answer")
 _NO_WEIGHTS = "no weights are loaded yet"
-#: How long a step in hand has for its end when the service stops.
+#: Time for the running step to end when the service stops.
 _CLOSE_S = 3.0
 #: Where memory runs out while weights are loaded, it is tried again after these.
 _LOAD_WAITS_S = (1.0, 2.0, 4.0)
@@ -186,7 +185,7 @@ class TransformersEngine:
             self._cache_use = schedule.num_reserved / max(1, schedule.room.max_bytes)
 
     def _fail_all(self, error: AssayError) -> None:
-        """Answer all that waits, wherever it is, and begin with nothing in hand."""
+        """Fail all requests, and start with none in flight."""
         for job in self._unanswered:
             if job.is_awaited:
                 job.fail(error)
@@ -196,7 +195,7 @@ class TransformersEngine:
         self.num_running = 0
 
     def _receive(self, *, block: bool) -> bool:
-        """Let what has come wait for its turn; false when it is time to end."""
+        """Queue new work; return False when the thread must end."""
         while block or not self._inbox.empty():
             job = self._inbox.get()
             if job is None:
@@ -210,7 +209,7 @@ class TransformersEngine:
         return True
 
     def _load_what_can(self, schedule: Schedule) -> None:
-        """Load weights that do not wait, and those that have waited for all before them."""
+        """Load weights without a wait, and weights with all earlier requests finished."""
         for load in [job for job in schedule.waiting if isinstance(job, Load)]:
             if load.update.mode is SyncMode.WAIT:
                 continue
@@ -228,7 +227,7 @@ class TransformersEngine:
             self._replace(job, schedule)
 
     def _replace(self, job: Load, schedule: Schedule) -> bool:
-        """Whether the new weights are in place."""
+        """Load the job's weights; return True if they are in place."""
         started = time.perf_counter()
         update = job.update
         try:
@@ -248,10 +247,10 @@ class TransformersEngine:
     def _open(
         self, update: ResolvedUpdate, schedule: Schedule
     ) -> tuple[LoadedModel, float | None, Room]:
-        """Load and check weights, several times where there is no memory for them.
+        """Load and check weights; try again several times if memory is short.
 
         Raises:
-            EngineFault: there never was.
+            EngineFault: memory was short each time.
         """
         for wait_s in (*_LOAD_WAITS_S, None):
             try:
@@ -276,7 +275,7 @@ class TransformersEngine:
         return model, difference, self._room_for(model)
 
     def _room_for(self, model: LoadedModel) -> Room:
-        """What rows may take. Measured once: later, what runs here would count as taken."""
+        """Return the room for rows. Measured once: later, running rows would count as used."""
         cost = cost_of(model.network)
         if self._cache_bytes is None:
             self._cache_bytes = default_cache_bytes(model.network, self._device)
@@ -293,7 +292,7 @@ class TransformersEngine:
 
 
 def _check_same_kind(served: LoadedModel | None, new: LoadedModel) -> None:
-    """What runs was made for the served vocabulary and context.
+    """Check the vocabulary and the context, because running rows depend on them.
 
     Raises:
         WeightsRefused: the new ones differ.
@@ -303,7 +302,7 @@ def _check_same_kind(served: LoadedModel | None, new: LoadedModel) -> None:
     before, after = served.vocabulary, new.vocabulary
     if (before.size, before.max_length) != (after.size, after.max_length):
         raise WeightsRefused(
-            f"a vocabulary of {after.size} and a context of {after.max_length} do not go on from "
+            f"a vocabulary of {after.size} and a context of {after.max_length} do not continue "
             f"{before.size} and {before.max_length}",
             hint="only the mode `wait` takes another model",
         )

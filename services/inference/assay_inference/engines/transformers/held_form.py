@@ -1,7 +1,7 @@
-"""Answers that are held to a form while they are drawn, on the engine `transformers`.
+"""Structured output of the engine `transformers`: a mask of allowed tokens per step.
 
-Forms are compiled by llguidance, whose work on a grammar, a regular expression or a step is bounded
-by counts, so that no form takes long: what goes beyond them is refused.
+llguidance compiles forms. Counts bound its work on a grammar, a regular expression or a step, so
+no form takes long: larger forms are refused.
 """
 
 import json
@@ -25,7 +25,7 @@ _WHITESPACE = r"[\x20\x0A\x0D\x09]{1,32}"
 
 
 class HeldForm:
-    """What the next token of one sample may be."""
+    """The form of a sample, and its state."""
 
     def __init__(self, matcher: "LLMatcher", size: int) -> None:
         self._matcher = matcher
@@ -33,10 +33,11 @@ class HeldForm:
 
     @classmethod
     def compile(cls, structure: Structure, vocabulary: PolicyTokenizer) -> "HeldForm":
-        """Compile a form for a vocabulary. Takes up to a second the first time: not on a loop.
+        """Compile a form for a vocabulary. Takes up to a second the first time: not for an event
+        loop.
 
         Raises:
-            InvalidInput: it is too large, or not one that answers can be held to.
+            InvalidInput: it is too large, or cannot constrain answers.
         """
         from llguidance import LLMatcher, LLParserLimits
 
@@ -48,14 +49,14 @@ class HeldForm:
         return form
 
     def copy(self) -> "HeldForm":
-        """Return one that nothing was drawn of, for another sample."""
+        """Return a fresh copy, for another sample."""
         return HeldForm(self._matcher.deep_copy(), self._size)
 
     def allowed(self) -> torch.Tensor:
-        """Return which tokens may be drawn next, (V,) of bools.
+        """Return the tokens allowed next, (V,) of bools.
 
         Raises:
-            InvalidInput: the form has come to something that takes too much to compute.
+            InvalidInput: the form's state takes too much to compute.
         """
         bits = self._matcher.compute_bitmask() if not self._matcher.is_error() else b""
         if self._matcher.is_error():
@@ -68,7 +69,7 @@ class HeldForm:
         return allowed_V
 
     def take(self, token_id: int) -> bool:
-        """Go on after a token; true if the form is complete and nothing can follow."""
+        """Advance by a token; return True if the form is complete and nothing can follow."""
         self._matcher.consume_token(token_id)
         return bool(self._matcher.is_stopped()) and not self._matcher.is_error()
 

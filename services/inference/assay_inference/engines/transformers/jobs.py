@@ -1,4 +1,4 @@
-"""What the event loop asks of the engine's thread, and how the answers come back."""
+"""Jobs from the event loop to the engine's thread, and their results."""
 
 import asyncio
 import logging
@@ -28,16 +28,16 @@ class Job(Generic[Answer]):
 
     @property
     def is_awaited(self) -> bool:
-        """Whether somebody waits for it, and the thread has not given it its outcome yet."""
+        """Return True while a caller waits for it and the thread has not given it a result."""
         return not (self._is_answered or self.is_over)
 
     @property
     def is_over(self) -> bool:
-        """Whether nobody waits for it any more. Asked by the thread."""
+        """Return True if nobody waits for it any more. Called by the thread."""
         return self._is_failed or self.outcome.cancelled()
 
     def call(self, action: Callable[..., object], *arguments: object) -> None:
-        """Run `action` on the event loop; nothing happens once that is closed."""
+        """Run `action` on the event loop; do nothing after the loop is closed."""
         if not self._loop.is_closed():
             self._loop.call_soon_threadsafe(action, *arguments)
 
@@ -61,7 +61,7 @@ class Job(Generic[Answer]):
 
 
 class JobRow(Sample):
-    """A sample in the running batch; `form` is what it is held to."""
+    """A sample in the running batch; `form` constrains it."""
 
     def __init__(self, request: "Generate", index: int, random: random.Random) -> None:
         super().__init__(request.sampling.stop, request.sampling.min_tokens)
@@ -73,19 +73,19 @@ class JobRow(Sample):
         self._uniform: float | None = None
 
     def uniform(self) -> float:
-        """Return the number in [0, 1) that draws the next token, the same until that is added."""
+        """Return the number in [0, 1) for the next token; constant until the token is added."""
         if self._uniform is None:
             self._uniform = self._random.random()
         return self._uniform
 
     @property
     def token_ids_to_read(self) -> list[int]:
-        """The prompt, and what was drawn before the row left a batch."""
+        """Return the prompt, and the tokens sampled before the row left a batch."""
         return self.request.prompt + self.token_ids
 
     @property
     def num_left(self) -> int:
-        """Tokens that may still be drawn."""
+        """Return the number of tokens left to sample."""
         return self.request.sampling.max_tokens - len(self.token_ids)
 
     def add(self, token_id: int, logprob: float, policy: PolicyVersion) -> None:
@@ -98,7 +98,7 @@ class JobRow(Sample):
 
 
 class Generate(Job[list[Completion]], Restartable[JobRow]):
-    """Draw `sampling.n` rows after one prompt."""
+    """Sample `sampling.n` rows after a prompt."""
 
     def __init__(
         self,
@@ -115,20 +115,20 @@ class Generate(Job[list[Completion]], Restartable[JobRow]):
         self.samples = self._new_samples()
         #: Rows that are to be read, the next one first; the others run or are finished.
         self.pending: deque[JobRow] = deque(self.samples)
-        #: Whether it failed in company: its prompt is then read by itself.
+        #: True after a failure among others: its prompt is then read alone.
         self.reads_alone = False
         #: Steps that failed while it was the last to have joined.
         self.num_strikes = 0
 
     def finish(self) -> None:
-        """Answer with all samples; one that is no completion fails this request alone."""
+        """Answer with all samples; an invalid completion fails only this request."""
         if self.is_over:
             return
         try:
             completions = [row.completion() for row in self.samples]
         except Exception as error:  # noqa: BLE001  # a boundary: the request learns of it
-            _log.exception("a sample is no completion")
-            self.fail(EngineFault(f"a sample is no completion: {error!s:.300}"))
+            _log.exception("a sample is not a completion")
+            self.fail(EngineFault(f"a sample is not a completion: {error!s:.300}"))
         else:
             self.succeed(completions)
 

@@ -1,8 +1,8 @@
-"""The sequences that are decoded together.
+"""The KV cache of the running rows.
 
 Shapes: B rows, P prompts, T tokens, C tokens of a chunk.
 
-Rows are padded on the left to one length T, so that all rows' next token is in the same column;
+Rows are padded on the left to a common length T, so all rows' next token is in the same column;
 rows join and leave between any two steps.
 """
 
@@ -17,9 +17,9 @@ from assay_inference.engines.transformers.prefix_cache import Columns
 
 
 class Reading:
-    """Prompts that are read together, in chunks, before their rows join a batch.
+    """Prompts in reading, in chunks, before their rows join a batch.
 
-    All begin with the columns of `known`, which are not read again.
+    All begin with the columns of `known`, already read.
     """
 
     def __init__(
@@ -66,7 +66,7 @@ class Reading:
         return end == num_columns
 
     def columns(self, prompt: int) -> Columns:
-        """Return the columns of one prompt, without padding."""
+        """Return a prompt's columns without padding."""
         return _real_columns(self._cache, self._mask_PT, prompt)
 
     def give_up(self, copies: Sequence[int]) -> tuple[DynamicCache, torch.Tensor, torch.Tensor]:
@@ -78,7 +78,7 @@ class Reading:
 
 
 class KVCache:
-    """Keys and values of the running rows, and which columns of each row are real."""
+    """Keys and values of the running rows, and a mask of their real columns."""
 
     def __init__(self, model: PreTrainedModel) -> None:
         self._model = model
@@ -90,7 +90,7 @@ class KVCache:
         return self._mask_BT.shape[1]
 
     def join(self, reading: Reading, copies: Sequence[int]) -> torch.Tensor:
-        """Add `copies[i]` rows after prompt i of what was read, which holds nothing afterwards.
+        """Add `copies[i]` rows after prompt i of the reading, and empty the reading.
 
         Returns:
             The logits of the new rows' first token, (B, V).
@@ -114,7 +114,7 @@ class KVCache:
         return reading.logits_PV[rows_B]
 
     def step(self, ids_B: torch.Tensor) -> torch.Tensor:
-        """Append one token to each row; the logits of the next, (B, V)."""
+        """Append a token to each row; return the logits of the next, (B, V)."""
         positions_B1 = self._mask_BT.sum(dim=1, keepdim=True)
         new_B1 = torch.ones_like(self._mask_BT[:, :1])
         self._mask_BT = torch.cat([self._mask_BT, new_B1], dim=1)
@@ -124,7 +124,7 @@ class KVCache:
         return _forward(self._model, ids_B[:, None], positions_B1, attend_B11T, self._cache)
 
     def keep(self, rows: list[int]) -> None:
-        """Drop all other rows, and the columns that are padding in all that stay."""
+        """Drop all other rows, and the columns with only padding in the kept rows."""
         index = torch.tensor(rows, device=self._mask_BT.device)
         self._mask_BT = self._mask_BT[index]
         padding = int(self._mask_BT.long().argmax(dim=1).min())
@@ -134,7 +134,7 @@ class KVCache:
             layer.values = _columns(layer.values)[index][:, :, padding:]
 
     def columns(self, row: int) -> Columns:
-        """Return the columns of one row, without padding."""
+        """Return a row's columns without padding."""
         return _real_columns(self._cache, self._mask_BT, row)
 
 
@@ -191,7 +191,7 @@ def _columns(state_BHTD: torch.Tensor | None) -> torch.Tensor:
 def _joined(
     mine_BHTD: torch.Tensor | None, theirs_BHTD: torch.Tensor, num_columns: int
 ) -> torch.Tensor:
-    """The rows of both, padded on the left to one length."""
+    """Return the rows of both, padded on the left to a common length."""
     states = (_columns(mine_BHTD), theirs_BHTD)
     return torch.cat(
         [torch.nn.functional.pad(s, (0, 0, num_columns - s.shape[2], 0)) for s in states]

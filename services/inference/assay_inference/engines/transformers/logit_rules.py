@@ -1,4 +1,4 @@
-"""What changes logits before a token is drawn, and which tokens may be drawn at all.
+"""Rules applied to logits before sampling.
 
 The rules come in vLLM's order: the form's mask, `min_tokens`, `logit_bias`, `repetition_penalty`,
 `frequency_penalty`, `presence_penalty`, the temperature, `min_p`, `top_k`, `top_p`. The rules
@@ -20,9 +20,9 @@ LEAST_TEMPERATURE = 1e-30
 
 @dataclass(frozen=True)
 class Context:
-    """What the rules of one row depend on.
+    """The inputs of a row's rules.
 
-    `end_ids` end this sample. `allowed_V` is what its form allows now, where it has one.
+    `end_ids` end this sample. `allowed_V` is its form's present mask, if it has a form.
     """
 
     sampling: SamplingParams
@@ -33,7 +33,7 @@ class Context:
 
 
 def has_rules(sampling: SamplingParams) -> bool:
-    """Return whether any rule before the temperature applies."""
+    """Return True if any rule before the temperature applies."""
     return bool(
         sampling.structure
         or sampling.min_tokens
@@ -45,7 +45,7 @@ def has_rules(sampling: SamplingParams) -> bool:
 
 
 def apply_rules(logits_V: torch.Tensor, context: Context) -> torch.Tensor:
-    """Return the logits of one row, float32, with its rules applied."""
+    """Return a row's logits, float32, after its rules."""
     sampling, drawn = context.sampling, context.drawn
     if context.allowed_V is not None:
         logits_V = logits_V.masked_fill(~context.allowed_V.to(logits_V.device), -torch.inf)
@@ -72,7 +72,7 @@ def _without(logits_V: torch.Tensor, ids: frozenset[int]) -> torch.Tensor:
 def penalise_repetition(
     logits_V: torch.Tensor, seen: Sequence[int], penalty: float
 ) -> torch.Tensor:
-    """Divide positive logits of tokens that were seen by `penalty`, multiply negative ones."""
+    """Divide positive logits of seen tokens by `penalty`, multiply negative logits."""
     ids = torch.tensor(sorted(set(seen)), dtype=torch.long, device=logits_V.device)
     there = logits_V[ids]
     return logits_V.index_copy(0, ids, torch.where(there > 0, there / penalty, there * penalty))
@@ -81,7 +81,7 @@ def penalise_repetition(
 def penalise_counts(
     logits_V: torch.Tensor, drawn: Sequence[int], frequency: float, presence: float
 ) -> torch.Tensor:
-    """Subtract `frequency` for each time that a token was drawn, and `presence` once."""
+    """Subtract `frequency` for each occurrence of a sampled token, and `presence` once."""
     if not drawn or not (frequency or presence):
         return logits_V
     ids = torch.tensor(drawn, device=logits_V.device)
@@ -90,13 +90,13 @@ def penalise_counts(
 
 
 def keep_min_p(probs_BV: torch.Tensor, min_p_B: torch.Tensor) -> torch.Tensor:
-    """Zero the tokens whose probability is below `min_p` times the row's greatest one."""
+    """Zero the tokens with a probability below `min_p` times the row's greatest."""
     least_B1 = probs_BV.amax(dim=-1, keepdim=True) * min_p_B[:, None].to(probs_BV.dtype)
     return probs_BV.where(probs_BV >= least_B1, 0.0)
 
 
 def keep_top_k(probs_BV: torch.Tensor, top_k_B: torch.Tensor) -> torch.Tensor:
-    """Zero all but the `top_k` most probable tokens and those as probable; 0 keeps all."""
+    """Zero all but the `top_k` most probable tokens and their ties; 0 keeps all."""
     size = probs_BV.shape[-1]
     most = int(top_k_B.clamp(max=size).max())
     if most == 0:
@@ -110,7 +110,7 @@ def keep_top_k(probs_BV: torch.Tensor, top_k_B: torch.Tensor) -> torch.Tensor:
 def most_probable(logits_V: torch.Tensor, temperature: float, number: int) -> TopLogprobs:
     """Return the most probable tokens of a row and their log-probabilities.
 
-    Tokens that a rule has excluded have no log-probability, and are left out.
+    Excluded tokens have no log-probability, and are left out.
     """
     # The largest becomes 0 first: divided by little, it would be infinite.
     below_V = logits_V.float() - logits_V.float().amax()

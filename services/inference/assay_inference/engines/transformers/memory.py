@@ -1,4 +1,4 @@
-"""Memory of the transformers engine: what is free, what the cache takes, what does not fit."""
+"""Memory of the transformers engine: free bytes, the cache's cost, and its limits."""
 
 import errno
 import os
@@ -18,26 +18,26 @@ from assay_shared.types import SamplingParams
 _CGROUPS, _OWN_CGROUP = Path("/sys/fs/cgroup"), Path("/proc/self/cgroup")
 #: A step makes, of each row's logits, copies in single and double precision, and sorts them.
 _BYTES_PER_LOGIT = 48
-#: Of the memory that is free beside a second version of the weights.
+#: Share of the memory left after a second version of the weights.
 _CACHE_SHARE = 0.5
 _OUT_OF_MEMORY = ("can't allocate memory", "cannot allocate memory", "not enough memory")
 
 
 @dataclass(frozen=True)
 class CacheCost:
-    """Bytes that a row takes while it is drawn: of each of its tokens, and besides."""
+    """Bytes of a row in the cache: per token, and fixed."""
 
     per_token: int
     per_row: int
 
     def of(self, num_rows: int, num_tokens: int) -> int:
-        """Return the bytes of rows that are padded to one number of tokens."""
+        """Return the bytes of rows padded to a number of tokens."""
         return num_rows * (self.per_row + num_tokens * self.per_token)
 
 
 @dataclass(frozen=True)
 class Room:
-    """What the rows that are drawn together may take."""
+    """Memory for the running rows."""
 
     cost: CacheCost
     max_bytes: int
@@ -45,16 +45,20 @@ class Room:
 
     @property
     def max_tokens(self) -> int:
-        """Tokens that the cache holds of one row: prompt and answer."""
+        """Return the most tokens of a single row in the cache: prompt and answer."""
         return max(0, self.max_bytes - self.cost.per_row) // self.cost.per_token
 
     def num_fitting(self, num_rows: int, num_tokens: int) -> int:
-        """Return how many rows fit beside `num_rows`, where the longest takes `num_tokens`."""
+        """Return the number of rows that fit with `num_rows` others, at most `num_tokens` long."""
         num = min(self.max_rows, self.max_bytes // self.cost.of(1, num_tokens))
         return max(0, num - num_rows)
 
     def check_fits(self, num_prompt_tokens: int, sampling: SamplingParams) -> None:
-        """Raise InvalidInput if not even one sample fits. Several are drawn in parts."""
+        """Check that a sample fits; several samples may be sampled in parts.
+
+        Raises:
+            InvalidInput: not even a single sample fits.
+        """
         needed = self.cost.of(1, num_prompt_tokens + sampling.max_tokens)
         if needed <= self.max_bytes:
             return
@@ -70,7 +74,7 @@ class Room:
 
 
 def cost_of(network: PreTrainedModel) -> CacheCost:
-    """Measure the cache of a network by reading one token."""
+    """Measure the cache of a network by reading a single token."""
     cache = DynamicCache(config=network.config)
     ids_11 = torch.zeros(1, 1, dtype=torch.long, device=network.device)
     with torch.inference_mode():
@@ -86,16 +90,16 @@ def cost_of(network: PreTrainedModel) -> CacheCost:
 
 
 def default_cache_bytes(network: PreTrainedModel, device: torch.device) -> int:
-    """Return half of the memory that is left once the next version of the weights has its place."""
+    """Return half of the memory left after a second version of the weights."""
     weights = sum(parameter.nbytes for parameter in network.parameters())
     return max(0, int(_CACHE_SHARE * (free_bytes(device) - weights)))
 
 
 def free_bytes(device: torch.device) -> int:
-    """Return what this process may still take of a GPU's memory or of the machine's.
+    """Return the free bytes of a GPU or of the machine.
 
-    Of the machine's: what it has available, within the limits of the process's control groups and
-    of its address space (`ulimit -v`).
+    Of the machine: its available bytes, within the limits of the process's control groups and of
+    its address space (`ulimit -v`).
     """
     if device.type == "cuda":
         return int(torch.cuda.mem_get_info(device)[0])
@@ -105,7 +109,7 @@ def free_bytes(device: torch.device) -> int:
 
 
 def is_out_of_memory(error: BaseException) -> bool:
-    """Return whether the error, or one that caused it, says that memory ran out."""
+    """Return True if the error, or its cause, reports a lack of memory."""
     causes: list[BaseException] = []
     cause: BaseException | None = error
     while cause is not None and cause not in causes:
@@ -133,10 +137,10 @@ def _available() -> int:
 
 
 def _left_in_cgroups(root: Path, own: Path) -> Iterator[int]:
-    """Of this process's group, and of each group around it, that has a limit.
+    """Yield the bytes left in each limited control group of this process.
 
     Args:
-        root: where the groups are mounted.
+        root: the mount point of the groups.
         own: lists the groups of this process, as /proc/self/cgroup does.
     """
     try:
@@ -156,7 +160,7 @@ def _left_in_cgroups(root: Path, own: Path) -> Iterator[int]:
 
 
 def _num_inactive(group: Path) -> int:
-    """Bytes of files that the group has read and that the kernel drops when others need room."""
+    """Return the bytes of files read by the group, dropped by the kernel when needed."""
     stat = dict(line.split() for line in (group / "memory.stat").read_text().splitlines())
     return int(stat.get("inactive_file", 0))
 

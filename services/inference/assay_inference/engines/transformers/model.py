@@ -1,4 +1,4 @@
-"""One version of the policy: opened from a checkpoint folder and checked before it serves."""
+"""A version of the policy: loaded from a checkpoint folder and checked before serving."""
 
 import threading
 from collections.abc import Collection
@@ -21,7 +21,7 @@ _LOADING = threading.Lock()
 
 @dataclass(frozen=True)
 class LoadedModel:
-    """One version of the network, and the vocabulary that it speaks."""
+    """A version of the network, and its tokenizer."""
 
     network: PreTrainedModel
     vocabulary: PolicyTokenizer
@@ -39,9 +39,9 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
     """Load a checkpoint folder.
 
     Raises:
-        WeightsRefused: its tensors are not exactly those of its config, which is noticed before
-            memory is taken, or its tokenizer is not one for them.
-        Exception: whatever the libraries raise on a file that they cannot read.
+        WeightsRefused: its tensors are not exactly those of its config (checked before memory is
+            taken), or its tokenizer does not fit.
+        Exception: any error of the libraries on an unreadable file.
     """
     network: PreTrainedModel
     report: dict[str, Collection[object]]

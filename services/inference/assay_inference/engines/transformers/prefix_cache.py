@@ -1,4 +1,4 @@
-"""Keys and values of tokens that were read before, by the tokens that they follow.
+"""Keys and values of tokens read earlier, by their prefix.
 
 Shapes: H heads, T tokens, D head width.
 """
@@ -15,7 +15,7 @@ Columns = list[tuple[torch.Tensor, torch.Tensor]]
 
 
 class Block:
-    """A run of tokens after those of `parent`. The same run after other tokens is another block."""
+    """A run of tokens after the tokens of `parent`; the same run elsewhere is another block."""
 
     def __init__(
         self, parent: "Block | None", token_ids: tuple[int, ...], columns: Columns
@@ -28,7 +28,7 @@ class Block:
 
 
 class PrefixCache:
-    """A tree of blocks under one version of the weights; those used longest ago go first."""
+    """A tree of blocks under a version of the weights; the least recently used blocks go first."""
 
     def __init__(self) -> None:
         self._roots: dict[tuple[int, ...], Block] = {}
@@ -37,7 +37,7 @@ class PrefixCache:
         self.num_bytes = 0
 
     def find(self, token_ids: Sequence[int]) -> list[Block]:
-        """Return the blocks that the ids begin with; the last id is never in them."""
+        """Return the blocks at the beginning of the ids; the last id is never in them."""
         found: list[Block] = []
         children = self._roots
         for start in range(0, len(token_ids) - BLOCK_TOKENS, BLOCK_TOKENS):
@@ -50,7 +50,7 @@ class PrefixCache:
         return found
 
     def insert(self, token_ids: Sequence[int], columns: Columns, max_bytes: int) -> None:
-        """Keep whole blocks of the ids' columns, within `max_bytes` of all that is kept."""
+        """Keep whole blocks of the ids' columns, within `max_bytes` in total."""
         path: list[Block] = []
         children = self._roots
         for start in range(0, len(token_ids) - BLOCK_TOKENS + 1, BLOCK_TOKENS):
@@ -69,7 +69,7 @@ class PrefixCache:
         self._touch(path)
 
     def shrink(self, max_bytes: int) -> None:
-        """Drop what was used longest ago until the rest takes no more than `max_bytes`."""
+        """Drop the least recently used blocks until the rest takes at most `max_bytes`."""
         while self.num_bytes > max(0, max_bytes):
             self._drop_oldest()
 
@@ -79,7 +79,7 @@ class PrefixCache:
         self.num_bytes = 0
 
     def _make_room(self, num_bytes: int, path: list[Block], max_bytes: int) -> bool:
-        """Whether so much more fits, once older blocks that are not of the path are dropped."""
+        """Drop older blocks outside the path; return True if `num_bytes` more fit then."""
         if self.num_bytes + num_bytes > max_bytes:
             self._touch(path)
         while self.num_bytes + num_bytes > max_bytes:
@@ -101,7 +101,7 @@ class PrefixCache:
 
 
 def columns_of(blocks: Sequence[Block]) -> Columns:
-    """Return the blocks' columns, one after the other."""
+    """Return the blocks' columns in order."""
     return [
         (torch.cat([keys for keys, _ in layer], 1), torch.cat([values for _, values in layer], 1))
         for layer in zip(*(block.columns for block in blocks), strict=True)
@@ -109,6 +109,6 @@ def columns_of(blocks: Sequence[Block]) -> Columns:
 
 
 def _copied(columns: Columns, start: int) -> Columns:
-    """Copies of the columns of the block that begins at `start`."""
+    """Return copies of the columns of the block beginning at `start`."""
     place = slice(start, start + BLOCK_TOKENS)
     return [(keys[:, place].clone(), values[:, place].clone()) for keys, values in columns]

@@ -1,4 +1,4 @@
-"""What a model gives the tokens of a prompt, a chunk at a time between two steps of the others.
+"""Log-probabilities of prompts, read a chunk at a time between two steps of the batch.
 
 Shapes: T tokens of a chunk, V vocabulary.
 """
@@ -18,7 +18,7 @@ from assay_shared.types import PromptLogprobs, TopLogprobs
 _log = logging.getLogger(__name__)
 #: Tokens read between two steps: logits of a large vocabulary are half a megabyte each.
 _CHUNK = 64
-#: New weights begin a reading again; so often at most.
+#: New weights restart a reading at most this number of times.
 _MAX_STARTS = 16
 
 
@@ -33,7 +33,7 @@ class Read(Job[PromptLogprobs]):
 
 
 class Readings:
-    """The prompts that are to be read, one after the other. Used by the engine's thread alone."""
+    """The prompts to read, in order. Used only by the engine's thread."""
 
     def __init__(self) -> None:
         self._waiting: deque[Read] = deque()
@@ -46,7 +46,7 @@ class Readings:
         self._waiting.append(job)
 
     def step(self, model: LoadedModel | None) -> None:
-        """Read one chunk under `model`; what was read under another one is read again."""
+        """Read a chunk under `model`; chunks read under another model are read again."""
         job = self._waiting[0]
         try:
             if job.outcome.cancelled() or self._go_on(job, model):
@@ -54,18 +54,18 @@ class Readings:
         except NotReady as error:
             job.fail(error)
             self._drop_first()
-        except Exception as error:  # noqa: BLE001  # a boundary: others' requests go on
+        except Exception as error:  # noqa: BLE001  # a boundary: others' requests continue
             _log.exception("a prompt cannot be read")
             job.fail(InternalFault(f"the engine failed on a prompt: {error}"))
             self._drop_first()
 
     def give_up(self) -> None:
-        """Forget all that waits; its requests have their answers."""
+        """Forget all waiting prompts; their requests have their answers."""
         self._waiting.clear()
         self._current = None
 
     def _go_on(self, job: Read, model: LoadedModel | None) -> bool:
-        """Whether the job is finished."""
+        """Continue with a job; return True if it is finished."""
         if model is None:
             raise NotReady("no weights are loaded yet", retry_after_s=1.0)
         if self._current is None or self._current.model is not model:
@@ -84,7 +84,7 @@ class Readings:
 
 
 class _Reading:
-    """One prompt as far as it is read under one model."""
+    """A prompt, partly read under a model."""
 
     def __init__(self, job: Read, model: LoadedModel) -> None:
         self.model = model
@@ -95,7 +95,7 @@ class _Reading:
         self._top: list[TopLogprobs] = [()]
 
     def read_chunk(self) -> bool:
-        """Whether all of it is read now."""
+        """Read a chunk; return True once all of the prompt is read."""
         ids, start = self._job.token_ids, self._num_read
         chunk = torch.tensor([ids[start : start + _CHUNK]], device=self.model.network.device)
         out = self.model.network(input_ids=chunk, past_key_values=self._cache, use_cache=True)

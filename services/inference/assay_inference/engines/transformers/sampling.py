@@ -17,12 +17,12 @@ def draw(
     top_k_B: torch.Tensor | None = None,
     min_p_B: torch.Tensor | None = None,
 ) -> tuple[torch.Tensor, torch.Tensor]:
-    """One token per row by inverse transform sampling, and its log-probability.
+    """Sample a token per row by inverse transform sampling; return it with its log-probability.
 
-    A row's token depends on its own logits and its own `uniform_B` in [0, 1) alone, so a seeded
+    A row's token depends only on its own logits and its own `uniform_B` in [0, 1), so a seeded
     sample is the same in any batch. Temperature 0 takes the most probable token. Log-probabilities
-    are those of the softmax at the row's temperature (at 1 where it is 0), before min-p, top-k and
-    top-p, which follow each other and take what is left for the whole.
+    are of the softmax at the row's temperature (at 1 for temperature 0), before min-p, top-k and
+    top-p; these filters follow each other, each renormalising the rest.
 
     A temperature near 0 is its limit: the tokens of the largest logit share the probability.
 
@@ -54,7 +54,7 @@ def draw(
 
 
 def keep_top_p(probs_BV: torch.Tensor, top_p_B: torch.Tensor) -> torch.Tensor:
-    """Zero all but the smallest set of most probable tokens that holds `top_p` of each row."""
+    """Zero all but the smallest set of most probable tokens with `top_p` of each row."""
     sorted_BV, order_BV = probs_BV.sort(dim=-1, descending=True)
     before_BV = sorted_BV.cumsum(dim=-1) - sorted_BV
     kept_BV = sorted_BV.where(before_BV < top_p_B.double()[:, None], 0.0)
@@ -62,7 +62,7 @@ def keep_top_p(probs_BV: torch.Tensor, top_p_B: torch.Tensor) -> torch.Tensor:
 
 
 def is_finite(logits_BV: torch.Tensor) -> list[bool]:
-    """Return, of each row, whether its logits are a distribution: no NaN, and a finite largest."""
+    """Return, per row, True if its logits are a distribution: no NaN, and a finite largest."""
     finite: list[bool] = logits_BV.amax(dim=-1).isfinite().tolist()
     return finite
 

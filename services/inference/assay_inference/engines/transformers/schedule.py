@@ -1,7 +1,7 @@
-"""What the engine reads and draws next: within its room, in order of arrival, in parts.
+"""The engine's schedule: within its room, in order of arrival, in parts.
 
-A request whose rows do not fit at once gets some of them, and waits for the others behind the
-requests that came after it. Prompts are read in chunks, with a step of the running rows after each.
+If a request's rows do not fit at once, some of them run, and the others wait behind the later
+requests. Prompts are read in chunks, with a step of the running rows after each.
 """
 
 import logging
@@ -30,11 +30,11 @@ from assay_shared.errors import EngineFault, NotReady
 _log = logging.getLogger(__name__)
 #: Prompts that are read together: short ones are read faster so.
 _MAX_PROMPTS = 16
-#: What reading a prompt by itself costs more than in company is won back with so many known tokens.
+#: With this number of known tokens, reading a prompt alone costs no more than with others.
 _LEAST_KNOWN = 2 * BLOCK_TOKENS
 #: Tokens of a chunk, where rows wait for the next step, and where none do.
 _CHUNK_TOKENS, _LONE_CHUNK_TOKENS = 128, 512
-#: A GPU reads so many times more in the same time.
+#: A GPU reads this number of times more in the same time.
 _GPU_FACTOR = 16
 #: Of the room, what known tokens may take where no rows need it.
 _KNOWN_SHARE = 0.25
@@ -45,7 +45,7 @@ _MAX_STRIKES = 2
 
 @dataclass
 class _Part:
-    """Rows of one request that go on from the same ids."""
+    """Rows of a request with the same ids so far."""
 
     request: Generate
     rows: list[JobRow]
@@ -57,7 +57,7 @@ class _Part:
         return len(self.ids) - len(self.known) * BLOCK_TOKENS
 
     def goes_with(self, others: "Sequence[_Part]") -> bool:
-        """Whether reading them together is right, and not slower than one after the other."""
+        """Return True if reading the parts together is correct, and not slower than separately."""
         first = others[0]
         if self.request.reads_alone or first.request.reads_alone:
             return False
@@ -87,19 +87,19 @@ class Schedule:
 
     @property
     def is_busy(self) -> bool:
-        """Whether rows are read or drawn."""
+        """Return True while rows are read or sampled."""
         return bool(self.running.rows or self._parts)
 
     @property
     def num_reserved(self) -> int:
-        """Bytes that the rows come to at most."""
+        """Return the most bytes the rows can take."""
         if self.room is None:
             return 0
         num_rows = len(self.running.rows) + sum(len(part.rows) for part in self._parts)
         return self.room.cost.of(num_rows, self._num_tokens_with(self._parts))
 
     def use(self, room: Room) -> None:
-        """Draw within `room`; forget what was read under other weights."""
+        """Sample within `room`; forget everything read under other weights."""
         self.room = room
         self.forget()
 
@@ -130,7 +130,7 @@ class Schedule:
                 self._to_front(request)
 
     def redraw(self) -> None:
-        """Take out all rows, and forget what is drawn of requests that are not finished."""
+        """Remove all rows, and forget the tokens of unfinished requests."""
         self.put_back()
         for request in self.waiting:
             if isinstance(request, Generate) and any(row.token_ids for row in request.samples):
@@ -147,7 +147,7 @@ class Schedule:
         self.forget()
 
     def forget(self) -> None:
-        """Let go of what is known of earlier prompts."""
+        """Forget the cached prefixes of earlier prompts."""
         self._known.clear()
 
     # Reading
@@ -186,7 +186,7 @@ class Schedule:
         return min(num, len(part.rows))
 
     def _begin(self, part: _Part, num_rows: int) -> None:
-        """Take some rows of the first request that waits; the rest waits behind the others."""
+        """Start some rows of the first waiting request; the rest waits behind the others."""
         assert self.room is not None
         request = part.request
         part.rows = [request.pending.popleft() for _ in range(num_rows)]
@@ -198,7 +198,7 @@ class Schedule:
         self._known.shrink(self.room.max_bytes - self.num_reserved)
 
     def _num_tokens_with(self, parts: Sequence[_Part]) -> int:
-        """Columns that the batch comes to with these parts."""
+        """Return the number of columns of the batch with these parts."""
         if not parts:
             return self.running.num_tokens
         known = len(parts[0].known) * BLOCK_TOKENS
@@ -243,7 +243,7 @@ class Schedule:
             self._fail_step(error)
 
     def _stop_reading(self) -> None:
-        """Let what is being read wait again."""
+        """Put the prompts in reading back in the queue."""
         parts, self._parts, self._reading = self._parts, [], None
         for part in reversed(parts):
             part.request.pending.extendleft(reversed(part.rows))
@@ -257,7 +257,7 @@ class Schedule:
     # What is known
 
     def _remember(self, row: JobRow, columns: Callable[[], Columns]) -> None:
-        """Keep a finished answer, which a conversation goes on from; of several, none is likely."""
+        """Keep a finished answer for a conversation to continue; of several, none is likely."""
         if row.request.sampling.n == 1:
             self._keep((row.request.prompt + row.token_ids)[:-1], columns)
 
@@ -277,7 +277,7 @@ class Schedule:
     # Failures
 
     def _fail_reading(self, error: Exception) -> None:
-        """Fail the one that was read; of several, read each by itself."""
+        """Fail the only request in reading; of several, read each separately."""
         _log.exception("a prompt could not be read")
         parts = self._parts
         self._make_room(error)
@@ -290,9 +290,9 @@ class Schedule:
             part.request.reads_alone = True
 
     def _fail_step(self, error: Exception) -> None:
-        """Read all rows again, each request by itself; fail the one that broke two steps.
+        """Read all rows again, each request separately; fail the request that broke two steps.
 
-        That is the one that joined last: the others ran before it came.
+        It is the request that joined last: the others ran before it came.
         """
         _log.exception("a step failed")
         requests = self.running.requests()
@@ -310,7 +310,7 @@ class Schedule:
             suspect.fail(_fault(error, "a step"))
 
     def _make_room(self, error: Exception) -> None:
-        """Where memory ran out, take less of it."""
+        """After a lack of memory, use less of it."""
         if self.room is None or not is_out_of_memory(error):
             return
         self._known.clear()

@@ -29,7 +29,7 @@ _WARM_UP = SamplingParams(max_tokens=2, top_p=0.9, seed=0)
 
 
 class VllmReplica(EngineChild):
-    """Its workers have methods of ours, through which they are filled and compared."""
+    """A vLLM server; its workers' own methods load and compare weights."""
 
     name = "vLLM"
     metrics_prefix = "vllm:"
@@ -56,7 +56,7 @@ class VllmReplica(EngineChild):
 
     @classmethod
     def check_sampling(cls, sampling: SamplingParams, settings: InferenceSettings) -> None:
-        """vLLM would refuse what is above, and quietly raise what is between 0 and the least."""
+        """Check the temperature: vLLM refuses high values, and silently raises very low ones."""
         temperature = sampling.temperature
         if temperature > _MOST_TEMPERATURE or 0 < temperature < _LEAST_TEMPERATURE:
             raise InvalidInput(
@@ -94,7 +94,7 @@ class VllmReplica(EngineChild):
     async def _call(
         self, method: str, what: str, timeout_s: float, **arguments: object
     ) -> list[dict[str, Any]]:
-        """Have the workers load `what`."""
+        """Have the workers load `what` with a method of theirs, and return their answers."""
         try:
             return await self.api.rpc(method, timeout_s, **arguments)
         except Unreachable as error:
@@ -107,7 +107,7 @@ class VllmReplica(EngineChild):
 
         Raises:
             WeightsRefused: they did not arrive.
-            Unreachable: they did not, and only the end of the child stops what goes on.
+            Unreachable: they did not, and only the end of the child stops the transfer.
         """
         assert self.receiver is not None
         limit_s = self._settings.inference_transfer_timeout_s
@@ -156,14 +156,14 @@ class VllmReplica(EngineChild):
         return direct.compare_with_manifest(source, found, self._samples, digests)
 
     async def fingerprints(self) -> list[dict[str, Any]]:
-        """Of each worker: `fingerprints` by tensor, and the names of those to be `sampled`."""
+        """Return each worker's `fingerprints` by tensor, and the names of `sampled` tensors."""
         limit_s = self._settings.inference_load_timeout_s
         return await self.api.rpc(
             "assay_fingerprints", limit_s, names=sorted(self.checkpoint.layout)
         )
 
     async def digest(self) -> WeightDigest:
-        """Compare all that it holds with what it should."""
+        """Compare all of the engine's weights with the checkpoint or the manifest."""
         assert self.receiver is not None
         started = time.perf_counter()
         found = await self.fingerprints()

@@ -1,4 +1,4 @@
-"""What is asked of vLLM's server over its socket. Token ids in and out; texts stay out of it."""
+"""Requests to vLLM's server over its socket. Token ids in and out, no texts."""
 
 import json
 from collections.abc import AsyncGenerator, AsyncIterator, Sequence
@@ -28,7 +28,7 @@ _EXCLUDED = -9999.0
 
 
 class VllmApi(ServerConnection):
-    """Implements `assay_inference.engines.child.http.ServerApi`, and what only vLLM has."""
+    """Implements `assay_inference.engines.child.http.ServerApi`, with vLLM's own routes."""
 
     def __init__(self, socket: Path) -> None:
         connector = aiohttp.UnixConnector(str(socket), limit=0, keepalive_timeout=_KEEP_ALIVE_S)
@@ -41,7 +41,7 @@ class VllmApi(ServerConnection):
         return [result or {} for result in answer["results"]]
 
     async def pause(self, timeout_s: float) -> None:
-        """Give up what may still run for clients that went away."""
+        """Give up sequences still in flight for lost clients."""
         await self.text("POST", "/pause?mode=abort", None, timeout_s)
 
     async def resume(self, timeout_s: float) -> None:
@@ -53,13 +53,13 @@ class VllmApi(ServerConnection):
             raise Unreachable("vLLM does not let go of its prefix cache")
 
     async def prompt_logprobs(self, token_ids: Sequence[int], timeout_s: float) -> list[float]:
-        """Of each id but the first, its log-probability after those before it."""
+        """Return the log-probability of each id but the first, given the ids before it."""
         return [logprob for logprob, _ in await self.read(token_ids, 0, timeout_s)]
 
     async def read(
         self, token_ids: Sequence[int], num_top: int, timeout_s: float
     ) -> list[tuple[float, TopLogprobs]]:
-        """The same, each with the `num_top` most probable ids that could have stood there."""
+        """Return the same, each with the `num_top` most probable ids in its place."""
         body: Json = {
             "model": MODEL,
             "prompt": list(token_ids),
@@ -98,7 +98,7 @@ class VllmApi(ServerConnection):
         end_ids: frozenset[int],
         timeout_s: float,
     ) -> AsyncGenerator[tuple[int, Drawn], None]:
-        """A sample's index and all of it so far, each time that it has grown."""
+        """Yield a sample's index and all of its tokens so far, each time it grows."""
         body = _generation(prompt, sampling, end_ids) | {"stream": True}
         drawn = [Drawn() for _ in range(sampling.n)]
         events = self.events("/v1/completions", body, timeout_s)
@@ -111,10 +111,10 @@ class VllmApi(ServerConnection):
 
     @asynccontextmanager
     async def _held_to(self, structure: Structure | None) -> AsyncIterator[None]:
-        """What vLLM's grammar compiler does not take, it answers with 400 or 500.
+        """Turn the 400 or 500 of vLLM's grammar compiler into an error of the caller.
 
         Raises:
-            InvalidInput: in place of those, where vLLM itself is well.
+            InvalidInput: vLLM itself is well, and does not take the form.
         """
         try:
             yield
@@ -152,7 +152,7 @@ def _generation(prompt: list[int], sampling: SamplingParams, end_ids: frozenset[
 
 
 def _rules(sampling: SamplingParams) -> Json:
-    """What is not as it is by default."""
+    """Return the parameters with other than default values."""
     return sampling.model_dump(
         mode="json",
         exclude_defaults=True,
@@ -170,7 +170,7 @@ def _rules(sampling: SamplingParams) -> Json:
 
 
 def _top_of_prompt(entry: dict[str, dict[str, Any]], num_top: int) -> TopLogprobs:
-    """The id that stands there is among them, and of any rank."""
+    """Return the most probable ids; the prompt's id is among them, with any rank."""
     ranked = [(int(i), float(one["logprob"])) for i, one in entry.items() if one["rank"] <= num_top]
     return tuple(sorted(ranked, key=lambda pair: -pair[1]))
 
@@ -185,14 +185,14 @@ def _structured_outputs(structure: Structure) -> Json:
 
 
 def _top_of_drawn(entry: dict[str, float], num_top: int) -> TopLogprobs:
-    """Ids are told as `token_id:7`; one that was excluded has a value that stands for none."""
+    """Return the most probable ids; vLLM writes `token_id:7`, with a stand-in for excluded ids."""
     ids = ((int(name.rpartition(":")[2]), value) for name, value in entry.items())
     ranked = sorted((pair for pair in ids if pair[1] > _EXCLUDED), key=lambda pair: -pair[1])
     return tuple(ranked[:num_top])
 
 
 def _add(drawn: Drawn, choice: dict[str, Any], prompt: list[int], num_top: int) -> None:
-    """Take in a whole choice or a further part of one."""
+    """Add a whole choice or a further part of it."""
     sent = choice.get("prompt_token_ids")
     if sent is not None and sent != prompt:
         raise EngineFault("vLLM read other token ids than those that were sent")

@@ -44,16 +44,16 @@ def python(settings: InferenceSettings) -> str:
 
 
 def check_version(settings: InferenceSettings) -> str:
-    """The version of vLLM in its environment.
+    """Return the version of vLLM in its environment.
 
     Raises:
-        ConfigError: there is none, or one that is not supported.
+        ConfigError: vLLM is missing, or its version is not supported.
     """
     return _SUPPORTED.check(python(settings))
 
 
 class VllmProcess(ServerProcess):
-    """It listens on `socket`, which no other user can open."""
+    """vLLM's server; it listens on `socket`, closed to other users."""
 
     def __init__(self, settings: InferenceSettings, checkpoint: Checkpoint) -> None:
         folder = new_folder("vllm")
@@ -64,7 +64,7 @@ class VllmProcess(ServerProcess):
 
 
 def _command(settings: InferenceSettings, checkpoint: Checkpoint, socket: Path) -> list[str]:
-    """What the settings add comes last, and so it holds."""
+    """Return the command; the settings' arguments come last and win."""
     return [
         *(python(settings), "-m", "vllm.entrypoints.openai.api_server"),
         *("--model", str(checkpoint.folder.resolve()), "--served-model-name", MODEL),

@@ -1,1 +1,1 @@
-"""What runs inside vLLM's own processes, in vLLM's own environment: nothing of Assay is there."""
+"""Code for vLLM's own processes, in vLLM's own environment, without Assay."""

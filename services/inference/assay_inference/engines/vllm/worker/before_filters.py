@@ -1,7 +1,7 @@
-"""Log-probabilities of vLLM's samples as they were before min-p, top-k and top-p.
+"""Log-probabilities of vLLM's samples before min-p, top-k and top-p.
 
-`processed_logprobs` alone would renormalise over what these filters leave. Runs in vLLM's
-environment; what it needs of vLLM, it is given.
+`processed_logprobs` alone would renormalise over the tokens left by these filters. Runs in vLLM's
+environment; its caller passes the needed parts of vLLM.
 """
 
 from collections.abc import Callable
@@ -23,7 +23,7 @@ class BeforeFilters(torch.nn.Module):
         self._before_min_p: torch.Tensor | None = None
 
     def note(self, logits_BV: torch.Tensor) -> None:
-        """Keep the log-probabilities of this step, which min-p is about to change."""
+        """Keep the log-probabilities of this step; min-p changes them next."""
         self._before_min_p = logits_BV.log_softmax(dim=-1, dtype=torch.float32)
 
     def forward(self, logits: Any, generators: Any, k: Any, p: Any) -> Any:
@@ -33,7 +33,7 @@ class BeforeFilters(torch.nn.Module):
             logprobs = logits.log_softmax(dim=-1, dtype=torch.float32)
         if not generators or not logits.is_cuda:
             return self._inner(logits, generators, k, p)[0], logprobs
-        from seeded_noise import sample  # type: ignore[import-not-found]  # beside this file
+        from seeded_noise import sample  # type: ignore[import-not-found]  # in the same folder
 
         probs = self._apply_top_k_top_p(logits, k, p).softmax(dim=-1, dtype=torch.float32)
         return sample(probs, generators), logprobs
@@ -42,7 +42,7 @@ class BeforeFilters(torch.nn.Module):
 def install(
     sampler: Any, inner: Any, apply_top_k_top_p: Callable[..., Any], min_p_processor: Any
 ) -> None:
-    """Have `sampler` draw through `BeforeFilters`; nothing happens where it does already."""
+    """Have `sampler` sample through `BeforeFilters`; does nothing if it already does."""
     if isinstance(sampler.topk_topp_sampler, BeforeFilters):
         return
     before = sampler.topk_topp_sampler = BeforeFilters(inner, apply_top_k_top_p)

@@ -13,7 +13,7 @@ import torch
 _MAX_THREADS = 16
 #: Each thread's buffer in the host's memory, pinned.
 _PIECE_BYTES = 32 << 20
-#: On the GPU beside the model, unless one tensor alone is larger.
+#: On the GPU with the model, unless one tensor alone is larger.
 _MAX_AHEAD_BYTES = 1 << 30
 
 

@@ -1,7 +1,7 @@
-"""Exponential noise of requests that have seeds, for all rows of a batch in one kernel.
+"""Exponential noise of seeded requests, for all rows of a batch in a single kernel.
 
-vLLM draws it with a generator for each request, one kernel launch after the other: at 256 seeded
-sequences that takes longer than a small model's forward pass. Here every number is a function of
+vLLM fills it with a generator for each request, kernel launch after kernel launch: at 256 seeded
+sequences this takes longer than a small model's forward pass. Here every number is a function of
 (seed, draw, column), by Philox (Salmon et al., 2011), so a seed gives the same tokens in any batch.
 """
 
@@ -32,10 +32,10 @@ def _fill(noise, seeds, draws, rows, num_columns, COLUMNS: tl.constexpr):  # typ
 
 
 def fill(noise_BV: torch.Tensor, seeds: Mapping[int, int], draws: Mapping[int, int]) -> None:
-    """Put exponential(1) noise, float32, into the rows that have seeds.
+    """Put exponential(1) noise, float32, into the seeded rows.
 
     Args:
-        draws: of each of these rows, how often it was drawn for before.
+        draws: number of earlier draws for each of these rows.
     """
     rows = list(seeds)
     columns = [rows, [seeds[row] for row in rows], [draws[row] for row in rows]]

@@ -1,7 +1,7 @@
-"""Methods that vLLM's workers get beside their own (`--worker-extension-cls`).
+"""Additional methods of vLLM's workers (`--worker-extension-cls`).
 
-Runs in vLLM's environment, where no other module of Assay is but the package `weight_transfer`. The
-service samples by the same module, so that both sides of the attestation look at the same entries.
+Runs in vLLM's environment, without Assay except the package `weight_transfer`. The service samples
+with the same module, so both sides of the attestation read the same entries.
 """
 
 import time
@@ -12,7 +12,7 @@ from weight_transfer.sample import Piece, SamplePlan, digest_of
 
 
 class WorkerExtension:
-    """Called through vLLM's collective RPC. Answers are dictionaries, which it passes as JSON."""
+    """Called through vLLM's collective RPC. Answers are dictionaries, passed as JSON."""
 
     def assay_alive(self) -> dict[str, Any]:
         """The engine's loop turns."""
@@ -20,7 +20,7 @@ class WorkerExtension:
 
     def assay_prepare(self) -> dict[str, Any]:
         """Have log-probabilities taken at the sampling temperature, before min-p, top-k, top-p."""
-        from before_filters import install  # type: ignore[import-not-found]  # beside this file
+        from before_filters import install  # type: ignore[import-not-found]  # in the same folder
         from vllm.v1.sample.logits_processor.builtin import MinPLogitsProcessor
         from vllm.v1.sample.ops.topk_topp_sampler import TopKTopPSampler, apply_top_k_top_p
 
@@ -38,10 +38,10 @@ class WorkerExtension:
         return str(torch.cuda.get_device_properties(device).uuid)
 
     def assay_repack(self) -> dict[str, Any]:
-        """Have kernels on the CPU take their own copy of each weight anew.
+        """Have CPU kernels copy each weight again.
 
-        vLLM's reload does so for layers that are in the checkpoint. A head tied to the embedding is
-        not, and would go on to compute with the old weights.
+        vLLM's reload does so for layers in the checkpoint. A head tied to the embedding is not in
+        the checkpoint, and would keep computing with the old weights.
         """
         model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
         stale = [
@@ -54,7 +54,7 @@ class WorkerExtension:
         return {"num_repacked": len(stale)}
 
     def assay_digests(self, names: list[str], seed: str) -> dict[str, Any]:
-        """Of each checkpoint tensor that is found here: its piece, and its sample's digests."""
+        """Return the piece and the sample's digests of each checkpoint tensor found here."""
         import torch
 
         model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
@@ -66,8 +66,9 @@ class WorkerExtension:
         return {"digests": found}
 
     def assay_fingerprints(self, names: list[str]) -> dict[str, Any]:
-        """Of each checkpoint tensor that lies here as it came: its piece, and the fingerprint of
-        every entry of it. `sampled` are those that a kernel has (also) in a layout of its own."""
+        """Return the piece and the full fingerprint of each checkpoint tensor stored here
+        unchanged. `sampled` names tensors with a kernel's own layout.
+        """
         from weight_transfer.fingerprint import as_text, fingerprint
 
         started = time.perf_counter()
@@ -84,14 +85,15 @@ class WorkerExtension:
         return {"fingerprints": found, "sampled": sampled, "took_s": took_s}
 
     def assay_read(self, folder: str, stored: list[list[Any]]) -> dict[str, Any]:
-        """Load a folder's tensors: `stored` says where each lies. By several threads where they go
-        straight into the parameters, by vLLM's own reload where not."""
+        """Load a folder's tensors; `stored` gives the place of each. Several threads copy into the
+        parameters if possible; otherwise vLLM reloads.
+        """
         model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
         in_place = _loads_in_place(model)
         if not in_place:
             self.reload_weights(weights_path=folder)  # type: ignore[attr-defined]  # the worker's
             return {"in_place": in_place}
-        from reading import Stored, read  # type: ignore[import-not-found]  # beside this file
+        from reading import Stored, read  # type: ignore[import-not-found]  # in the same folder
 
         device = self.device  # type: ignore[attr-defined]  # the worker's
         _load(self, model, read([Stored(*one) for one in stored], device), in_place=in_place)
@@ -100,9 +102,9 @@ class WorkerExtension:
     def assay_receive(self, source: dict[str, Any], seed: str, limit_s: float) -> dict[str, Any]:
         """Fetch all tensors from the trainer and load them.
 
-        What went wrong is in `failure`: then this holds a mixture, or, with `is_hung`, something
-        goes on that only the end of the process stops. `samples` are of what came, where kernels
-        keep a layout of their own.
+        An error is in `failure`: then the engine holds a mixture, or, with `is_hung`, only the end
+        of the process stops the transfer. `samples` are of the received tensors with a kernel's own
+        layout.
         """
         from weight_transfer.limit import Limit, TransferFailed
 
@@ -136,7 +138,7 @@ class WorkerExtension:
         return {"samples": arriving.samples, "in_place": in_place, **seconds}
 
     def assay_end_reload(self) -> dict[str, Any]:
-        """Give each layer that a broken reload left without parameters those that it had."""
+        """Give layers without parameters after a broken reload their old parameters."""
         from vllm.config import set_current_vllm_config
         from vllm.model_executor.model_loader import reload
 
@@ -149,7 +151,7 @@ class WorkerExtension:
         return {}
 
     def _assay_receiver(self, source: dict[str, Any]) -> Any:
-        """The one that is kept, if this is the same meeting."""
+        """Return the present receiver if this is the same meeting, else a new receiver."""
         from weight_transfer.meeting import Meeting
         from weight_transfer.receiving import Receiver
 
@@ -189,10 +191,10 @@ class _Arriving:
 
 
 def _loads_in_place(model: Any) -> bool:
-    """Whether each parameter is just what came: no kernel made anything else of it.
+    """Return True if each parameter is exactly its loaded tensor: no kernel changed it.
 
-    Then the model's own loader copies into the parameters, which takes no memory. Otherwise vLLM's
-    reload has to go through each layer, and the proof after the load tells whether this was right.
+    Then the model's own loader copies into the parameters without extra memory. Otherwise vLLM's
+    reload processes each layer, and the proof after the load checks this decision.
     """
     plain = {"UnquantizedLinearMethod", "UnquantizedEmbeddingMethod"}
     for module in model.modules():
@@ -219,7 +221,7 @@ def _load(worker: Any, model: Any, tensors: Iterator[tuple[str, Any]], *, in_pla
 
 
 class _Part:
-    """A checkpoint's tensor inside the engine, where several may be fused into one module."""
+    """A checkpoint's tensor inside the engine; several may be fused into a module."""
 
     def __init__(self, module: Any, kind: str, offset: int, piece: Piece) -> None:
         self._module = module
@@ -229,7 +231,7 @@ class _Part:
 
     @classmethod
     def find_all(cls, model: Any, names: list[str]) -> "dict[str, _Part]":
-        """Without those that this model keeps in a way that is not known here."""
+        """Return the parts found; tensors with an unknown layout are left out."""
         modules = dict(model.named_modules())
         found = {name: cls._find(model, modules, name) for name in names}
         return {name: part for name, part in found.items() if part is not None}
@@ -269,7 +271,7 @@ class _Part:
         return cls(module, kind, sum(sizes[:index]), piece)
 
     def digests(self, model: Any, plan: SamplePlan) -> list[str]:
-        """One of each copy that computes: kernels may have their own, and tied heads as well."""
+        """Return the digest of each computing copy: kernels and tied heads may have their own."""
         tensor = getattr(self._module, self._kind)
         digests = [] if tensor.numel() == 0 else [digest_of(self._read(tensor, plan))]
         packed = self.packed(model)
@@ -277,21 +279,21 @@ class _Part:
         return digests
 
     def packed(self, model: Any) -> list[Any]:
-        """Modules whose kernels keep a copy of this in a layout of their own."""
+        """Return the modules with a kernel's own copy of this tensor."""
         if self._kind != "weight" or self._module.weight.is_cuda:
             return []
         modules = [self._module, *_tied(model, self._module)]
         return [m for m in modules if hasattr(m, "cpu_linear") or m.weight.numel() == 0]
 
     def entries(self) -> Any:
-        """All of this worker's part, as it lies; None where only a kernel's own copy is left."""
+        """Return all of this worker's part as stored; None if only a kernel's own copy is left."""
         tensor = getattr(self._module, self._kind)
         if tensor.numel() == 0:
             return None
         return tensor[self._offset : self._offset + self.piece.num_rows]
 
     def sample_of(self, name: str, tensor: Any, seed: str) -> str:
-        """The digest that `digests` should find, of a whole tensor of the checkpoint."""
+        """Return the digest expected from `digests`, computed from a whole checkpoint tensor."""
         plan = SamplePlan.of(name, self.piece, seed)
         sampled = tensor[[self.piece.first_row + row for row in plan.rows]]
         if tensor.ndim == 2:
@@ -307,7 +309,7 @@ class _Part:
         return [float(value) for value in sampled.float().flatten().tolist()]
 
     def _by_unit_vectors(self, module: Any, plan: SamplePlan) -> list[float]:
-        """What `_read` gives, of a weight that a kernel keeps in a layout of its own."""
+        """Return the values `_read` gives, for a weight in a kernel's own layout."""
         import torch
 
         like = module.weight
@@ -322,7 +324,7 @@ class _Part:
 
 
 def _tied(model: Any, module: Any) -> list[Any]:
-    """Other modules that compute with the same weight."""
+    """Return the other modules computing with the same weight."""
     place = module.weight.data_ptr()
     if place == 0:
         return []
@@ -336,7 +338,7 @@ def _tied(model: Any, module: Any) -> list[Any]:
 
 
 def _places(model: Any, path: str) -> Iterator[tuple[str, int]]:
-    """Modules that may hold the tensor of `path`, and which of their fused parts it would be."""
+    """Yield the modules possibly holding the tensor of `path`, and the name of the fused part."""
     parent, _, leaf = path.rpartition(".")
     for fused, parts in getattr(model, "packed_modules_mapping", {}).items():
         if leaf in parts:
