@@ -253,7 +253,7 @@ async def test_a_name_stands_for_all_its_addresses(
     [
         ("", "'' is not an address"),
         ("http://a", "'http://a' is not an address"),
-        ("ftp://a:1", "no address"),
+        ("ftp://a:1", "not an address"),
         ("http://a:1,http://a:1/", "twice"),
     ],
 )

@@ -84,7 +84,7 @@ async def test_weights_beside_those_that_are_digested_are_refused(
     (folder / "model.safetensors").rename(folder / "dummy.safetensors")
     index = {"metadata": {}, "weight_map": {"a": f"../../{published[1].name}/model.safetensors"}}
     (folder / "model.safetensors.index.json").write_text(json.dumps(index))
-    with pytest.raises(WeightsRefused, match="only safetensors files of its own folder"):
+    with pytest.raises(WeightsRefused, match="only safetensors files in its folder"):
         await announce(policy, folder, digest)
 
 
