@@ -22,7 +22,7 @@ BANNED = re.compile(
 )
 #: Relative words per 100 words of docstrings that a package may have.
 LIMIT = 3.0
-FENCED = re.compile(r"^ *```.*?^ *```|<[^>]*>|`[^`\n]*`", re.MULTILINE | re.DOTALL)
+FENCED = re.compile(r"^ *```.*?^ *```|<[^>]*>|`[^`\n]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
 
 
 @dataclass(frozen=True)
