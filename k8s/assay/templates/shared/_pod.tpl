@@ -83,7 +83,7 @@ preStop:
   sleep: {seconds: 5}
 {{- end -}}
 
-{{/* What a service gives to requests in hand: the grace period, less the farewell and a margin. */}}
+{{/* What a service gives to requests in flight: the grace period, less the farewell and a margin. */}}
 {{- define "assay.shutdownGrace" -}}
 - name: ASSAY_SHUTDOWN_GRACE_S
   value: {{ sub (int .part.graceS) 15 | quote }}
