@@ -64,7 +64,7 @@ class GroupScore:
     ) -> None:
         self._rubric = rubric
         self._pace = pace
-        self._sitting = GroupContext(
+        self._group = GroupContext(
             request.task,
             request.answers,
             instruments,
@@ -89,33 +89,38 @@ class GroupScore:
         Raises:
             InvalidInput: the task or the request lacks data needed by a verifier.
         """
-        rubric, sitting = self._rubric, self._sitting
-        for component in rubric.components:
-            if component.kind.needs_lengths and not sitting.num_tokens:
+        self._check()
+        for gate in self._rubric.gates:
+            await self._pass_gate(gate)
+        await self._measure_components()
+        return self._response()
+
+    def _check(self) -> None:
+        """Check the task and the request for all components before any work."""
+        for component in self._rubric.components:
+            if component.kind.needs_lengths and not self._group.num_tokens:
                 raise InvalidInput(f"{component.label} needs lengths", field="num_tokens")
-            component.kind.check(sitting.task, component.parsed_options)
-            self._at_once[component.label] = most_at_once(sitting, component)
-        everyone = range(len(sitting.answers))
-        sitting.admitted = tuple(everyone)
-        for gate in rubric.gates:
-            # Measurements shared by the group cover the answers admitted by earlier gates.
-            await self._pass_all(gate)
-            sitting.admitted = tuple(index for index in everyone if index not in self._rewards)
-        await self._count_all()
+            component.kind.check(self._group.task, component.parsed_options)
+            self._at_once[component.label] = most_at_once(self._group, component)
+
+    def _response(self) -> ScoreResponse:
         return ScoreResponse(
-            rewards=tuple(self._rewards[index] for index in everyone),
-            scorer=rubric.scorer,
-            normalise=rubric.normalise,
+            rewards=tuple(self._rewards[index] for index in range(len(self._group.answers))),
+            scorer=self._rubric.scorer,
+            normalise=self._rubric.normalise,
             components=tuple(
                 ComponentReport(name=name, time_s=effort.time_s, cost=effort.cost)
                 for name, effort in self._efforts.items()
             ),
         )
 
-    async def _pass_all(self, gate: ComponentConfig) -> None:
-        """Settle the rewards of all answers rejected by the gate."""
+    async def _pass_gate(self, gate: ComponentConfig) -> None:
+        """Settle the rewards of all answers rejected by the gate.
+
+        Measurements shared by the group cover the answers admitted by earlier gates.
+        """
         waiting = []
-        for index in self._sitting.admitted:
+        for index in self._group.admitted:
             await self._pace.turn()
             started = self._start(gate, index)
             if isinstance(started, Measurement | Failure):
@@ -124,6 +129,7 @@ class GroupScore:
                 waiting.append(self._pass_later(gate, index, started))
         if waiting:
             await gather(waiting)
+        self._group.rejected.update(self._rewards)
 
     async def _pass_later(self, gate: ComponentConfig, index: int, started: Waiting) -> None:
         self._pass(gate, index, await started)
@@ -134,10 +140,10 @@ class GroupScore:
         elif gate.gate is not None and measured.value < gate.gate:
             self._settle(index, gate_failed(self._rubric, gate, measured))
 
-    async def _count_all(self) -> None:
+    async def _measure_components(self) -> None:
         """Settle the rewards of the admitted answers, at once or after pending measurements."""
         waiting = []
-        for index in self._sitting.admitted:
+        for index in self._group.admitted:
             await self._pace.turn()
             started = [self._start(component, index) for component in self._rubric.counted]
             found = [one for one in started if isinstance(one, Measurement | Failure)]
@@ -167,7 +173,7 @@ class GroupScore:
     def _start(self, component: ComponentConfig, index: int) -> Found | Waiting:
         """Return a component's finding about an answer, or a coroutine for the remaining work."""
         effort = self._efforts[component.label]
-        candidate = self._sitting.candidate(index, effort)
+        candidate = self._group.candidate(index, effort)
         effort.begin()
         try:
             found = start_measuring(candidate, component, self._at_once[component.label])

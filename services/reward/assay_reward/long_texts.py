@@ -20,12 +20,12 @@ _AT_ONCE = 2**14
 _MEASURE = "assay_reward.long_texts:measure_text"
 
 
-def most_at_once(sitting: GroupContext, component: ComponentConfig) -> float:
+def most_at_once(group: GroupContext, component: ComponentConfig) -> float:
     """Return the largest number of characters to measure on the event loop."""
     reads = component.kind.reads
     if reads is None:
         return MAX_LENGTH
-    return _AT_ONCE / max(1.0, reads(sitting, component.parsed_options))
+    return _AT_ONCE / max(1.0, reads(group, component.parsed_options))
 
 
 def start_measuring(
@@ -65,11 +65,11 @@ def measure_text(
     """Return a verifier's value, outcome and detail; runs in a worker process."""
     verifier = VERIFIERS[name]
     nobody = cast(Any, None)
-    sitting = GroupContext(
+    group = GroupContext(
         Task.model_validate(task), (text,), Instruments(nobody, nobody, _Here(0.0))
     )
     found = verifier.measure(
-        sitting.candidate(0, ComponentUsage()), verifier.options.model_validate(options)
+        group.candidate(0, ComponentUsage()), verifier.options.model_validate(options)
     )
     if not isinstance(found, Measurement | Failure):
         found = asyncio.run(cast(Coroutine[Any, Any, Measurement | Failure], found))

@@ -42,20 +42,19 @@ async def find(
     name = next(name for name, known in VERIFIERS.items() if known is verifier)
     component = ComponentConfig.model_validate({"verifier": name, "options": options or {}})
     changes: dict[str, object] = {"tests": FOUR_TESTS} | task
-    sitting = GroupContext(
+    group = GroupContext(
         make_task("t", **changes), answers, instruments, num_tokens=num_tokens, truncated=truncated
     )
-    sitting.admitted = tuple(range(len(answers)))
     chosen = component.parsed_options
-    verifier.check(sitting.task, chosen)
+    verifier.check(group.task, chosen)
     span = verifier.span(chosen)
     results: list[Measurement | Failure] = []
-    for index in sitting.admitted:
+    for index in group.admitted:
         try:
             measured = start_measuring(
-                sitting.candidate(index, ComponentUsage()),
+                group.candidate(index, ComponentUsage()),
                 component,
-                most_at_once(sitting, component),
+                most_at_once(group, component),
             )
             found = await measured if isawaitable(measured) else measured
         except (InfrastructureError, TooHard) as error:

@@ -45,7 +45,7 @@ class Choices(BaseModel):
 
 def _choice(candidate: AnswerContext, options: NoOptions) -> Measurement:
     """Return 1 for the right option, else 0; an answer with several options chooses none."""
-    choices = candidate.sitting.check("choice", Choices)
+    choices = candidate.group.check("choice", Choices)
     chosen = chosen_letter(candidate.text, choices.texts)
     right = chosen == choices.answer
     outcome = Status.ACCEPTED if right else Status.WRONG_ANSWER

@@ -42,7 +42,7 @@ class ConstraintOptions(Config):
 
 def _constraints(candidate: AnswerContext, options: ConstraintOptions) -> Measurement:
     """Return the share of followed instructions, or for `all` 1 or 0."""
-    constraints = candidate.sitting.check("constraints", Instructions).constraints
+    constraints = candidate.group.check("constraints", Instructions).constraints
     check = follows if options.mode is Mode.STRICT else follows_loosely
     missed = [one.name for one in constraints if not check(one, candidate.text)]
     share = 1 - len(missed) / len(constraints)
@@ -53,8 +53,8 @@ def _constraints(candidate: AnswerContext, options: ConstraintOptions) -> Measur
     )
 
 
-def _reads(sitting: GroupContext, options: ConstraintOptions) -> float:
-    constraints = sitting.check("constraints", Instructions).constraints
+def _reads(group: GroupContext, options: ConstraintOptions) -> float:
+    constraints = group.check("constraints", Instructions).constraints
     variants = NUM_VARIANTS if options.mode is Mode.LOOSE else 1
     return variants * sum(one.reads for one in constraints)
 

@@ -39,7 +39,7 @@ class JSONOptions(Config):
 
 def _json_schema(candidate: AnswerContext, options: JSONOptions) -> Measurement:
     """Return 1 for JSON allowed by the schema, else 0."""
-    schema = schema_of(candidate.sitting.check("json_schema", SchemaCheck).text, _FIELD)
+    schema = schema_of(candidate.group.check("json_schema", SchemaCheck).text, _FIELD)
     given = extract(candidate.text, options.extract)
     if given is None and options.extract is Extract.FENCED:
         given = candidate.text
@@ -58,8 +58,8 @@ def _wrong(why: str) -> Measurement:
     return Measurement(0.0, Status.WRONG_ANSWER, why[:200])
 
 
-def _reads(sitting: GroupContext, options: JSONOptions) -> float:
-    return schema_of(sitting.check("json_schema", SchemaCheck).text, _FIELD).reads
+def _reads(group: GroupContext, options: JSONOptions) -> float:
+    return schema_of(group.check("json_schema", SchemaCheck).text, _FIELD).reads
 
 
 def _has_schema(task: Task, options: JSONOptions) -> None:

@@ -47,13 +47,13 @@ class AskJudge:
     template: str | None = None
     criteria: tuple[Criterion, ...] = ()
 
-    async def __call__(self, sitting: GroupContext, meter: ComponentUsage) -> dict[int, Judgement]:
+    async def __call__(self, group: GroupContext, meter: ComponentUsage) -> dict[int, Judgement]:
         form = JudgeForm.GRADED if self.criteria else JudgeForm.BINARY
-        return await judge(sitting, meter, sitting.admitted, form, self)
+        return await judge(group, meter, group.admitted, form, self)
 
 
 async def judge(
-    sitting: GroupContext,
+    group: GroupContext,
     meter: ComponentUsage,
     indices: Sequence[int],
     form: JudgeForm,
@@ -65,19 +65,19 @@ async def judge(
         InvalidInput: the judge cannot be asked about this task or these answers.
         JudgeFault: the number of judgements differs from the number of answers.
     """
-    task = sitting.task
+    task = group.task
     asked = {
         "question": task.prompt,
-        "answers": tuple(sitting.candidate(index, meter).text for index in indices),
+        "answers": tuple(group.candidate(index, meter).text for index in indices),
         "reference": task.reference or task.gold,
         "form": form,
         "criteria": ask.criteria,
         "template": ask.template,
         "domain": task.tags.get("domain", ""),
-        "run": sitting.run,
+        "run": group.run,
     }
     request = validated(JudgeRequest, asked, "judge")
-    response = await sitting.instruments.judge.judge(request)
+    response = await group.instruments.judge.judge(request)
     meter.charge(response.cost)
     if len(response.judgements) != len(indices):
         raise JudgeFault(

@@ -47,7 +47,7 @@ def _language(candidate: AnswerContext, options: LanguageOptions) -> Measurement
     return _found(float(language in options.languages), f"in {language}")
 
 
-def _reads(sitting: GroupContext, options: LanguageOptions) -> float:
+def _reads(group: GroupContext, options: LanguageOptions) -> float:
     return 16.0 if options.scripts else math.inf
 
 

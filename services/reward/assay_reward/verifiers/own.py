@@ -26,14 +26,14 @@ class AskOwn:
     key: str
 
     async def __call__(
-        self, sitting: GroupContext, meter: ComponentUsage
+        self, group: GroupContext, meter: ComponentUsage
     ) -> dict[int, OwnValue | Failure]:
-        options, own = self.options, sitting.instruments.own
-        answers = [sitting.answers[index] for index in sitting.admitted]
+        options, own = self.options, group.instruments.own
+        answers = [group.answers[index] for index in group.admitted]
         if sum(sum(map(len, answer)) for answer in answers) > _LARGE:
-            question = await asyncio.to_thread(write_call, sitting.task, answers, options)
+            question = await asyncio.to_thread(write_call, group.task, answers, options)
         else:
-            question = write_call(sitting.task, answers, options)
+            question = write_call(group.task, answers, options)
         if self.function is None:
             assert self.source.url is not None
             call = own.addresses.call(self.source.url, question, timeout_s=options.timeout_s)
@@ -45,7 +45,7 @@ class AskOwn:
                 memory_bytes=options.memory_bytes,
             )
         values = read_values(str(self.source), await call, len(answers), options.span)
-        return dict(zip(sitting.admitted, values, strict=True))
+        return dict(zip(group.admitted, values, strict=True))
 
 
 def own_verifier(source: OwnSource, function: Function | None) -> Verifier[OwnOptions]:

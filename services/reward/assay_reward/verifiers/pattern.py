@@ -31,7 +31,7 @@ def _pattern(
     candidate: AnswerContext, options: PatternOptions
 ) -> Measurement | Awaitable[Measurement]:
     """Return 1 if the expression matches a part of the answer (all for `whole`), else 0."""
-    expected = candidate.sitting.check("pattern", Expected)
+    expected = candidate.group.check("pattern", Expected)
     found = finds_at_once(compiled(expected.pattern, _FIELD), candidate.text, whole=expected.whole)
     return _apart(candidate, expected, options) if found is None else _found(found)
 

@@ -26,14 +26,14 @@ class _AskForOpen:
 
     options: QAOptions
 
-    async def __call__(self, sitting: GroupContext, meter: ComponentUsage) -> dict[int, Judgement]:
-        references = references_of(sitting.task, "qa")
-        texts = {index: sitting.candidate(index, meter).text for index in sitting.admitted}
+    async def __call__(self, group: GroupContext, meter: ComponentUsage) -> dict[int, Judgement]:
+        references = references_of(group.task, "qa")
+        texts = {index: group.candidate(index, meter).text for index in group.admitted}
         is_open = [
             i for i, text in texts.items() if by_words(text, references, self.options) is None
         ]
         ask = AskJudge(self.options.template)
-        return await judge(sitting, meter, is_open, JudgeForm.BINARY, ask)
+        return await judge(group, meter, is_open, JudgeForm.BINARY, ask)
 
 
 async def _qa(candidate: AnswerContext, options: QAOptions) -> Measurement | Failure:

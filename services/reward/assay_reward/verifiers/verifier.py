@@ -57,18 +57,23 @@ class Measurement(NamedTuple):
 
 @dataclass
 class GroupContext:
-    """A group in scoring. `admitted` are the indices of the answers past all gates so far."""
+    """A group in scoring; `rejected` are the indices of the answers rejected by a gate so far."""
 
     task: Task
     answers: tuple[Answer, ...]
     instruments: Instruments
     run: str = ""
-    admitted: tuple[int, ...] = ()
+    rejected: set[int] = field(default_factory=set)
     #: As in the request: an entry for each answer, or empty.
     num_tokens: tuple[int, ...] = ()
     truncated: tuple[bool, ...] = ()
     _shared: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
     _checks: dict[str, BaseModel] = field(default_factory=dict)
+
+    @property
+    def admitted(self) -> tuple[int, ...]:
+        """The indices of the answers past all gates so far, in order."""
+        return tuple(i for i in range(len(self.answers)) if i not in self.rejected)
 
     def candidate(self, index: int, meter: ComponentUsage) -> "AnswerContext":
         return AnswerContext(self, index, meter)
@@ -91,22 +96,22 @@ class GroupContext:
 class AnswerContext:
     """An answer of a group, as seen by a component; costs are charged to `meter`."""
 
-    sitting: GroupContext
+    group: GroupContext
     index: int
     meter: ComponentUsage
 
     @property
     def task(self) -> Task:
-        return self.sitting.task
+        return self.group.task
 
     @property
     def instruments(self) -> Instruments:
-        return self.sitting.instruments
+        return self.group.instruments
 
     @property
     def turns(self) -> tuple[str, ...]:
         """All turns of the policy, oldest first."""
-        answer = self.sitting.answers[self.index]
+        answer = self.group.answers[self.index]
         return (answer,) if isinstance(answer, str) else answer
 
     @property
@@ -117,22 +122,22 @@ class AnswerContext:
     @property
     def num_characters(self) -> int:
         """The number of characters in all turns."""
-        answer = self.sitting.answers[self.index]
+        answer = self.group.answers[self.index]
         return len(answer) if isinstance(answer, str) else sum(map(len, answer))
 
     @property
     def num_tokens(self) -> int:
         """The number of sampled tokens; only for verifiers with `needs_lengths`."""
-        return self.sitting.num_tokens[self.index]
+        return self.group.num_tokens[self.index]
 
     @property
     def is_truncated(self) -> bool:
         """True if the answer is known to be cut off at its token limit."""
-        return bool(self.sitting.truncated) and self.sitting.truncated[self.index]
+        return bool(self.group.truncated) and self.group.truncated[self.index]
 
     async def once(self, measure: Callable[["AnswerContext"], Awaitable[Result]]) -> Result:
         """Return the result of `measure` for this answer, run once for all components."""
-        return await self.sitting.once((measure, self.index), lambda: measure(self))
+        return await self.group.once((measure, self.index), lambda: measure(self))
 
     async def once_for_all(
         self, measure: Callable[[GroupContext, ComponentUsage], Awaitable[dict[int, Result]]]
@@ -141,9 +146,9 @@ class AnswerContext:
 
         async def for_all() -> dict[int, Result]:
             with log_fields(sample=None):  # the work is for the group, not for a sample
-                return await measure(self.sitting, self.meter)
+                return await measure(self.group, self.meter)
 
-        results = await self.sitting.once(measure, for_all)
+        results = await self.group.once(measure, for_all)
         return results[self.index]
 
 
@@ -158,7 +163,7 @@ def _anything(task: Task, options: Any) -> None:
     return None
 
 
-def lightly(sitting: GroupContext, options: Any) -> float:
+def lightly(group: GroupContext, options: Any) -> float:
     """Return 1, for a text read only a few times; a `Verifier.reads`."""
     return 1.0
 

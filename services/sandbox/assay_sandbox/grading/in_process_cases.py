@@ -101,9 +101,9 @@ async def _run_share(
     graded: list[Graded] = []
     losses = Losses()
     while left:
-        sitting = CaseRecords(left, stop)
+        records = CaseRecords(left, stop)
         try:
-            new = await sitting.run(pair, program)
+            new = await records.run(pair, program)
         except SlotLost:
             losses.add(is_own=False)
             if losses.are_too_many:
@@ -111,11 +111,11 @@ async def _run_share(
             continue
         graded += new
         left = left[len(new) :]
-        if sitting.lost is not None:
+        if records.lost is not None:
             losses.add(is_own=True)
             if losses.are_own:
-                return graded + [Graded(sitting.lost)] * len(left)
-        if sitting.goes_inside:
+                return graded + [Graded(records.lost)] * len(left)
+        if records.goes_inside:
             left[0] = replace(left[0], plan=left[0].plan | {"inside": True})
         if stop and graded and graded[-1].result.status is not Status.ACCEPTED:
             break

@@ -20,10 +20,10 @@ from tests.support.reward.measuring import FOUR_TESTS, assert_too_hard, find, me
 async def test_dense_and_sparse_share_one_run_of_the_tests() -> None:
     sandbox = FakeSandbox()
     instruments = Instruments(sandbox, FakeJudge(), Symbolic(1.0))
-    sitting = GroupContext(make_task("t", tests=FOUR_TESTS), ("pass 1",), instruments)
+    group = GroupContext(make_task("t", tests=FOUR_TESTS), ("pass 1",), instruments)
     meters = ComponentUsage(), ComponentUsage()
     dense, sparse = [
-        await cast(Awaitable[object], verifier.measure(sitting.candidate(0, meter), CodeOptions()))
+        await cast(Awaitable[object], verifier.measure(group.candidate(0, meter), CodeOptions()))
         for verifier, meter in zip((PASS_RATIO, ACCEPTED), meters, strict=True)
     ]
     assert isinstance(dense, Measurement)
