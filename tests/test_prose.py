@@ -8,20 +8,25 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.prose import LIMIT, count_python, python_files
+from tests.support.prose import LIMIT, banned_in_page, count_python, python_files
 
 ROOT = Path(__file__).parents[1]
 PACKAGES = ("judge", "reward", "sandbox", "inference", "trainer")
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").glob("*.md"), *ROOT.glob("examples/*.md")])
+MAX_PAGE_WORDS = 2500
 #: What a model reads, word for word.
 PROMPTS = {"code_repair.py"}
-#: Counts of packages not yet rewritten: relative words per 100, and banned phrases. They only fall.
-UNFINISHED: dict[str, tuple[float, int]] = {}
 
 
 @pytest.mark.parametrize("package", ["shared", *PACKAGES])
 def test_prose_is_plain(package: str) -> None:
     folder = ROOT / "shared" if package == "shared" else ROOT / "services" / package
     counts = count_python([f for f in python_files(folder) if f.name not in PROMPTS])
-    relative, num_banned = UNFINISHED.get(package, (LIMIT, 0))
-    assert counts.relative_per_100 <= relative
-    assert len(counts.banned) <= num_banned, "\n".join(counts.banned)
+    assert counts.relative_per_100 <= LIMIT
+    assert not counts.banned, "\n".join(counts.banned)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_a_page_is_plain_and_short(page: Path) -> None:
+    assert banned_in_page(page) == []
+    assert len(page.read_text().split()) <= MAX_PAGE_WORDS
