@@ -121,6 +121,38 @@ def is_skin(path: Path) -> bool:
     ],
     ids=name,
 )
+def test_names_imported_inside_vllm_exist() -> None:
+    """mypy does not follow these imports: their modules are on the path of vLLM's workers alone."""
+    worker = ROOT / "services/inference/assay_inference/engines/vllm/worker"
+    standalone = ROOT / "shared/assay_shared/standalone"
+    missing = []
+    for path in worker.glob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if not isinstance(node, ast.ImportFrom) or not node.module:
+                continue
+            parts = node.module.split(".")
+            places = [worker.joinpath(*parts), standalone.joinpath(*parts)]
+            for file in (place.with_suffix(".py") for place in places):
+                if file.exists():
+                    names = {alias.name for alias in node.names} - defined(file)
+                    missing += [f"{path.name}: {node.module}.{one}" for one in names]
+    assert missing == []
+
+
+def defined(file: Path) -> set[str]:
+    """Return the names of a module's top level."""
+    found = set()
+    for node in ast.parse(file.read_text()).body:
+        if isinstance(node, ast.ClassDef | ast.FunctionDef):
+            found.add(node.name)
+        elif isinstance(node, ast.Assign):
+            found |= {target.id for target in node.targets if isinstance(target, ast.Name)}
+        elif isinstance(node, ast.AnnAssign) and isinstance(node.target, ast.Name):
+            found.add(node.target.id)
+    return found
+
+
+@pytest.mark.parametrize("path", MODULES, ids=name)
 def test_core_modules_know_no_transport(path: Path) -> None:
     assert not imported(path) & TRANSPORTS
 

@@ -93,10 +93,10 @@ class WorkerExtension:
         if not in_place:
             self.reload_weights(weights_path=folder)  # type: ignore[attr-defined]  # the worker's
             return {"in_place": in_place}
-        from reading import Stored, read  # type: ignore[import-not-found]  # in the same folder
+        from reading import StoredTensor, read  # type: ignore[import-not-found]  # in the same folder
 
         device = self.device  # type: ignore[attr-defined]  # the worker's
-        _load(self, model, read([Stored(*one) for one in stored], device), in_place=in_place)
+        _load(self, model, read([StoredTensor(*one) for one in stored], device), in_place=in_place)
         return {"in_place": in_place}
 
     def assay_receive(self, source: dict[str, Any], seed: str, limit_s: float) -> dict[str, Any]:
