@@ -210,7 +210,7 @@ async def test_a_difference_that_is_none_is_refused(
     with pytest.raises(WeightsRefused, match="cannot be inflated"):
         await client.put_chunk(state.id, "model.safetensors", 0, b"garbage", is_delta=True)
     bomb = zlib.compress(bytes(100 * CHUNK_BYTES))
-    with pytest.raises(WeightsRefused, match="is no difference of 65536 bytes"):
+    with pytest.raises(WeightsRefused, match="is not a difference of 65536 bytes"):
         await client.put_chunk(state.id, "model.safetensors", 0, bomb, is_delta=True)
 
 

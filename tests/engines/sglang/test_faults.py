@@ -212,7 +212,7 @@ async def test_what_it_cannot_do_is_refused_by_name(
     before = (await client.weight_status()).policy
     update = update_of(folders[0], await next_version(client, folders[0]))
     for mode in (SyncMode.RESTART, SyncMode.CONTINUE):
-        with pytest.raises(InvalidInput, match="are waited for") as raised:
+        with pytest.raises(InvalidInput, match="wait for sequences in flight") as raised:
             await client.update_weights(update.model_copy(update={"mode": mode}))
         assert raised.value.field == "mode"
     spec = TensorSpec(name="a", dtype="float32", shape=(1,), fingerprint="0" * 16)

@@ -82,7 +82,7 @@ def test_a_sound_folder_passes_and_a_changed_one_does_not(generated: Path, tmp_p
     done = assay("check", str(copy), "--processes", "1", "--engine", "highs")
     assert done.returncode == 2
     assert "type_D_easy: D-easy-0001: is_restored" in done.stderr
-    assert "the files are not those" in done.stderr
+    assert "the files differ from the digests in the manifest" in done.stderr
 
 
 def test_a_mended_model_file_is_noticed(generated: Path) -> None:
