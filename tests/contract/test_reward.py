@@ -220,3 +220,29 @@ async def test_bombs_are_wrong_and_other_answers_do_not_wait_for_them(serve: Ser
             assert values(list(response.rewards)) == [1, 0]
             assert time.monotonic() - began < 60
     assert values(await bombing) == [0, 0, 0, 0]
+
+
+@pytest.mark.slow
+@pytest.mark.promise("overload is refused, and no client starves another")
+async def test_a_batch_of_bombs_delays_no_other_request_and_ends_with_its_client(
+    serve: Serve,
+) -> None:
+    url = serve(create_reward(RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE)))
+    task = make_task("sum", rubric="math", gold="3", tests=())
+    bombs = tuple(rf"\boxed{{\sum_{{k=1}}^{{999}} \frac{{1}}{{k^{{99}}+{n}}}}}" for n in range(256))
+    slow = ScoreRequest(task=task, answers=(r"\boxed{\cos^2(2y)+\sin^2(2y)+2}",))
+    async with aiohttp.ClientSession(timeout=aiohttp.ClientTimeout(total=60)) as session:
+        body = ScoreRequest(task=task, answers=bombs).model_dump(mode="json")
+        batch = asyncio.create_task(session.post(f"{url}/v1/score", json=body))
+        await asyncio.sleep(1)
+        async with asyncio.timeout(60):  # the batch takes minutes
+            assert values(await score(url, slow)) == [1.0]
+        batch.cancel()
+        await asyncio.gather(batch, return_exceptions=True)
+
+        async with asyncio.timeout(10):
+            metrics = ""
+            while 'status="499"' not in metrics:
+                await asyncio.sleep(0.1)
+                async with session.get(f"{url}/metrics") as response:
+                    metrics = await response.text()

@@ -24,7 +24,7 @@ from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import AssayError, BudgetExceeded
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.runtime.gather import gather
-from assay_shared.telemetry.context import client
+from assay_shared.telemetry.context import client, request_id
 from assay_shared.types import (
     Abstention,
     Failure,
@@ -115,7 +115,7 @@ class JudgeChain:
         """
         if request.template is not None:
             self._templates.find(request.form, request.template)  # raises if it is unknown
-        async with self._gate.enter(client()):
+        async with self._gate.enter(client(), request_id()):
             known = await self._verify(request)
             open_answers = tuple(
                 answer

@@ -73,7 +73,7 @@ def create_app(settings: RewardSettings) -> FastAPI:
             yield
         await large_bodies.close()
 
-    app = create_service("reward", settings, lifespan)
+    app = create_service("reward", settings, lifespan, cancel_on_disconnect=True)
     large_bodies = use_json_routes(app)
     _add_scoring(app, rubrics, lambda: scorer)
     _add_environments(app, lambda: steps)

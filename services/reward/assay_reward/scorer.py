@@ -15,7 +15,7 @@ from assay_reward.rubric import Rubric, Rubrics
 from assay_shared.errors import AssayError, InvalidInput, Overloaded, to_failure
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.runtime.gather import gather
-from assay_shared.telemetry.context import client
+from assay_shared.telemetry.context import client, request_id
 from assay_shared.telemetry.metrics import LATENCY_BUCKETS_S
 from assay_shared.telemetry.tracing import span
 from assay_shared.types import (
@@ -155,7 +155,7 @@ class Scorer:
         self, request: ScoreRequest, on_reward: OnReward | None = None
     ) -> ScoreResponse:
         rubric = self._rubric(request)
-        async with self._gate.enter(client()):
+        async with self._gate.enter(client(), request_id()):
             began = time.perf_counter()
             group = GroupScore(rubric, request, self._instruments, self._pace, on_reward)
             with span("reward.score", rubric=rubric.name, answers=len(request.answers)):

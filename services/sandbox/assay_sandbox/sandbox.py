@@ -22,7 +22,7 @@ from assay_sandbox.sessions.sessions import Sessions
 from assay_sandbox.settings import SandboxSettings
 from assay_shared.errors import InvalidInput, SandboxFault, Saturated
 from assay_shared.runtime.fair_limiter import FairLimiter
-from assay_shared.telemetry.context import client
+from assay_shared.telemetry.context import client, request_id
 from assay_shared.telemetry.tracing import span
 from assay_shared.types import (
     CaseResult,
@@ -187,7 +187,7 @@ class LocalSandbox:
         try:
             # From the place in the queue to the verdict.
             with span("sandbox.run", language=request.language, isolation=self.isolation):
-                async with self._gate.enter(client()):
+                async with self._gate.enter(client(), request_id()):
                     yield await self._compiler.build(request, language)
         except Saturated:
             self._metrics.refused.inc()

@@ -2,7 +2,8 @@
 
 A call begins on a level with little processor time. A call that needs more is ended and begins
 again on the next level, in other processes of lower priority, so short calls never wait behind
-long calls. On each level clients take turns.
+long calls. On each level clients take turns, and so do the requests of a client. Once a level has
+ended several calls of a request in a row, the next calls of this request skip the level.
 """
 
 import asyncio
@@ -12,6 +13,7 @@ import signal
 import socket
 import subprocess
 import sys
+from collections import OrderedDict
 from collections.abc import Sequence
 from contextlib import suppress
 from typing import Any
@@ -19,9 +21,9 @@ from typing import Any
 from pydantic import JsonValue
 
 from assay_shared.errors import ErrorBody, InternalFault, TimedOut, TooHard, from_body
-from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.runtime.fair_limiter import FairLimiter, LimiterPlace
 from assay_shared.runtime.processes import spawn_silent
-from assay_shared.telemetry.context import client
+from assay_shared.telemetry.context import client, request_id
 
 #: Processor time of the levels before the last; niceness of the processes of each level, and their
 #: number per core. A short call waits only if all processes of the first level run long calls.
@@ -34,6 +36,8 @@ _WALL_PER_CPU_S, _MIN_WALL_S = 60.0, 60.0
 _GRACE_S = 5.0
 _MAX_WAITING, _MAX_WAIT_S = 4096, 120.0
 _PIECE_BYTES = 2**16
+#: Calls of a request that a level ends in a row before it is skipped; requests that are remembered.
+_SKIP_AFTER, _MAX_REQUESTS = 8, 1024
 #: Signals that end a process which has used up its processor time or its stack.
 _SPENT = {signal.SIGPROF: "processor time", signal.SIGSEGV: "stack"}
 _PASSED_ON = ("PATH", "HOME", "LANG", "LC_ALL", "TZ")
@@ -84,7 +88,7 @@ class Workers:
         for limit_s, level in levels[:-1]:
             if limit_s < cpu_s:
                 with suppress(TooHard):
-                    return await level.call(function, args, limit_s)
+                    return await level.call(function, args, limit_s, may_skip=True)
         return await levels[-1][1].call(function, args, cpu_s)
 
     def close(self) -> None:
@@ -142,6 +146,8 @@ class _Level:
         self._slots: list[_Slot] = []
         self._free: list[_Slot] = []
         self._gate: FairLimiter | None = None
+        #: Calls ended in a row for a client's request; the newest requests.
+        self._num_ended: OrderedDict[tuple[str, str], int] = OrderedDict()
 
     def add(self, own: socket.socket, max_reply_bytes: int) -> None:
         self._slots.append(_Slot(own, max_reply_bytes))
@@ -151,28 +157,57 @@ class _Level:
         for slot in self._slots:
             slot.close()
 
-    async def call(self, function: str, args: Sequence[JsonValue], cpu_s: float) -> JsonValue:
+    async def call(
+        self, function: str, args: Sequence[JsonValue], cpu_s: float, *, may_skip: bool = False
+    ) -> JsonValue:
         if self._gate is None:
             num = len(self._slots)
             self._gate = FairLimiter(num, _MAX_WAITING, max_wait_s=_MAX_WAIT_S)
-        # A cancelled caller does not stop the process; the process's own limit does, and only then
-        # is its slot free again.
-        work = asyncio.ensure_future(self._call(self._gate, function, args, cpu_s))
-        return await asyncio.shield(work)
-
-    async def _call(
-        self, gate: FairLimiter, function: str, args: Sequence[JsonValue], cpu_s: float
-    ) -> JsonValue:
-        async with gate.enter(client()):
-            slot = self._free.pop()
-            # A slot with an ended process goes last: forking its next process takes a while.
-            place = 0
-            try:
-                reply = await slot.ask(function, args, cpu_s)
-                place = 0 if "died" in reply else len(self._free)
-            finally:
-                self._free.insert(place, slot)
+        place = await self._gate.take(client(), request_id())
+        if may_skip and self._is_hopeless():
+            self._gate.leave(place)
+            raise TooHard("this level has ended the calls before it")
+        # A cancelled caller gives up its turn. Once a process works for it, only the process's own
+        # limit ends the work, and only then is the slot free again.
+        work = asyncio.ensure_future(self._ask(self._gate, place, function, args, cpu_s))
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is seen
+        reply = await asyncio.shield(work)
+        self._note("died" in reply)
         return _read(reply, cpu_s)
+
+    def _is_hopeless(self) -> bool:
+        """Return True if this level has ended the last calls of the current request."""
+        return self._num_ended.get((client(), request_id() or ""), 0) >= _SKIP_AFTER
+
+    def _note(self, is_ended: bool) -> None:
+        identifier = request_id()
+        if identifier is None:
+            return
+        key = (client(), identifier)
+        num_ended = self._num_ended.pop(key, 0)
+        if is_ended:
+            self._num_ended[key] = num_ended + 1
+            if len(self._num_ended) > _MAX_REQUESTS:
+                self._num_ended.popitem(last=False)
+
+    async def _ask(
+        self,
+        gate: FairLimiter,
+        place: LimiterPlace,
+        function: str,
+        args: Sequence[JsonValue],
+        cpu_s: float,
+    ) -> dict[str, Any]:
+        slot = self._free.pop()
+        # A slot with an ended process goes last: forking its next process takes a while.
+        index = 0
+        try:
+            reply = await slot.ask(function, args, cpu_s)
+            index = 0 if "died" in reply else len(self._free)
+            return reply
+        finally:
+            self._free.insert(index, slot)
+            gate.leave(place)
 
 
 def _read(reply: dict[str, Any], cpu_s: float) -> JsonValue:
@@ -200,9 +235,14 @@ class _Slot:
         self._socket.setblocking(False)
         self._number = 0
         self._unread = b""
+        self._is_busy = False
+        self._is_closing = False
 
     def close(self) -> None:
-        self._socket.close()
+        """Close the socket; a call in progress ends first, because its process has ended."""
+        self._is_closing = True
+        if not self._is_busy:
+            self._socket.close()
 
     async def ask(self, function: str, args: Sequence[JsonValue], cpu_s: float) -> dict[str, Any]:
         """Return the reply of the process, or the signal of its end as `died`."""
@@ -210,13 +250,18 @@ class _Slot:
         wall_s = max(_MIN_WALL_S, cpu_s * _WALL_PER_CPU_S)
         call = {"function": function, "args": args, "cpu_s": cpu_s, "wall_s": wall_s}
         line = json.dumps(call | {"number": self._number}).encode() + b"\n"
-        self._forget_unread()
+        self._is_busy = True
         try:
+            self._forget_unread()
             async with asyncio.timeout(wall_s + _GRACE_S + _MIN_WALL_S):
                 await asyncio.get_running_loop().sock_sendall(self._socket, line)
                 return await self._reply()
         except (TimeoutError, OSError) as error:
             raise TimedOut("a worker process does not answer") from error
+        finally:
+            self._is_busy = False
+            if self._is_closing:
+                self._socket.close()
 
     def _forget_unread(self) -> None:
         """Drop messages between two calls, such as the end of an idle process."""

@@ -6,6 +6,7 @@ from assay_reward.environments import ENVIRONMENTS
 from assay_reward.instruments import Instruments
 from assay_shared.errors import NotFound
 from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.telemetry.context import client, request_id
 from assay_shared.telemetry.metrics import LATENCY_BUCKETS_S
 from assay_shared.types import StepRequest, StepResponse
 
@@ -48,7 +49,7 @@ class Steps:
                 f"no environment is called {name:.60}", field="name", hint=f"known: {known}"
             )
         outcome = "failed"
-        async with self._gate.enter():
+        async with self._gate.enter(client(), request_id()):
             with self._seconds.labels(name).time():
                 try:
                     response = await ENVIRONMENTS[name].step(

@@ -13,6 +13,8 @@ from typing import Any
 from assay_reward.own.source import Function
 from assay_reward.own.worker import LOAD_TIMEOUT_S
 from assay_shared.errors import Overloaded, RewardFault
+from assay_shared.runtime.fair_limiter import FairLimiter
+from assay_shared.telemetry.context import client, request_id
 
 _log = logging.getLogger(__name__)
 
@@ -22,7 +24,7 @@ _ENVIRONMENT = {"PATH": "/usr/local/bin:/usr/bin:/bin", "LANG": "C.UTF-8", "OMP_
 #: Extra time for a guard to report the end of its function's process.
 _GUARD_S = 5.0
 _END_S = 2.0
-_MAX_WAIT_S = 120.0
+_MAX_WAITING, _MAX_WAIT_S = 4096, 120.0
 _BUFFER_BYTES = 2**20
 
 
@@ -66,13 +68,12 @@ class FunctionProcesses:
     async def _worker(self, function: Function, memory_bytes: int) -> AsyncIterator["_Worker"]:
         """Yield a worker to a single call; if the call is broken off, end the worker."""
         key = (function, memory_bytes)
-        bench = self._benches.setdefault(key, _Bench(asyncio.Semaphore(self._num_processes)))
+        bench = self._benches.setdefault(key, _Bench(self._open_gate()))
         try:
-            async with asyncio.timeout(_MAX_WAIT_S):
-                await bench.free.acquire()
-        except TimeoutError:
+            place = await bench.gate.take(client(), request_id())
+        except Overloaded as error:
             raise Overloaded(
-                f"all processes of {function.name} are busy", retry_after_s=_MAX_WAIT_S / 10
+                f"all processes of {function.name} are busy", retry_after_s=error.retry_after_s
             ) from None
         try:
             worker = bench.idle.pop() if bench.idle else _Worker(function, memory_bytes)
@@ -83,7 +84,15 @@ class FunctionProcesses:
                 raise
             bench.idle.append(worker)
         finally:
-            bench.free.release()
+            bench.gate.leave(place)
+
+    def _open_gate(self) -> FairLimiter:
+        return FairLimiter(
+            self._num_processes,
+            _MAX_WAITING,
+            max_wait_s=_MAX_WAIT_S,
+            retry_after_s=_MAX_WAIT_S / 10,
+        )
 
     def _end(self, worker: "_Worker") -> None:
         task = asyncio.ensure_future(worker.end())
@@ -93,9 +102,9 @@ class FunctionProcesses:
 
 @dataclass
 class _Bench:
-    """The processes of a function: the number of free places, and the idle workers."""
+    """The processes of a function: the calls take turns, and idle workers wait here."""
 
-    free: asyncio.Semaphore
+    gate: FairLimiter
     idle: list["_Worker"] = field(default_factory=list)
 
 

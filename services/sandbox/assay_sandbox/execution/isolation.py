@@ -29,7 +29,7 @@ from assay_sandbox.settings import Isolation, SandboxSettings
 from assay_sandbox.slot.daemon import FALLBACK, SlotConfig
 from assay_shared.errors import ConfigError, InvalidInput, SandboxFault, Saturated
 from assay_shared.runtime.fair_limiter import FairLimiter
-from assay_shared.telemetry.context import client
+from assay_shared.telemetry.context import client, request_id
 
 _log = logging.getLogger(__name__)
 
@@ -225,7 +225,7 @@ class Slots:
 
         if not needs_permit:
             return await pool.play(plan, on_record, tell)
-        async with self.permits.enter(client()) as place:
+        async with self.permits.enter(client(), request_id()) as place:
             return await pool.play(plan, on_record, tell, place=place)
 
     async def hold(self, profile: str, number: int) -> Slot:

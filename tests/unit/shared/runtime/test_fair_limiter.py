@@ -130,3 +130,25 @@ async def test_a_turn_that_comes_as_its_request_leaves_goes_to_the_next() -> Non
         await leaving
     async with asyncio.timeout(1), gate.enter():
         pass
+
+
+@pytest.mark.promise("overload is refused, and no client starves another")
+async def test_requests_of_a_client_take_turns_and_clients_count_once() -> None:
+    gate = FairLimiter(max_running=1, max_waiting=20)
+    served = []
+
+    async def work(client: str, request: str, number: int) -> None:
+        async with gate.enter(client, request):
+            served.append(f"{client}{request}{number}")
+            await asyncio.sleep(0)
+
+    async with gate.enter("other"):
+        names = [("a", "r", 1), ("a", "r", 2), ("a", "r", 3), ("a", "s", 1), ("a", "t", 1)]
+        names += [("b", "r", 1), ("b", "r", 2)]
+        tasks = []
+        for name in names:
+            tasks.append(asyncio.create_task(work(*name)))
+            await asyncio.sleep(0)
+    await asyncio.gather(*tasks)
+    assert served == ["ar1", "br1", "as1", "br2", "at1", "ar2", "ar3"]
+    assert gate.num_waiting == 0

@@ -7,7 +7,7 @@ import pytest
 from assay_shared.answers.formulas.symbolic import MODULES, Symbolic
 from assay_shared.errors import InternalFault, InvalidInput, TooHard
 from assay_shared.runtime.workers import Workers
-from assay_shared.telemetry.context import client_scope
+from assay_shared.telemetry.context import client_scope, request_scope
 
 
 @pytest.fixture(scope="module")
@@ -79,6 +79,35 @@ async def test_a_short_call_does_not_wait_for_anothers_long_ones(workers: Worker
     assert not any(bomb.done() for bomb in bombs[2:])
     workers.close()
     await asyncio.gather(*bombs, return_exceptions=True)
+
+
+@pytest.mark.slow
+async def test_a_request_does_not_wait_for_another_of_its_client(workers: Workers) -> None:
+    with request_scope("large"):
+        many = [
+            asyncio.ensure_future(workers.call("builtins:pow", 9, 9**9 + n, cpu_s=1.0))
+            for n in range(200)
+        ]
+    await asyncio.sleep(0)
+    with request_scope("small"):
+        async with asyncio.timeout(10):
+            assert await workers.call("builtins:len", "9" * 2, cpu_s=1.0) == 2
+    assert sum(one.done() for one in many) < 20
+    for one in many:
+        one.cancel()
+    await asyncio.gather(*many, return_exceptions=True)
+    assert await workers.call("operator:add", 1, 2, cpu_s=1.0) == 3
+
+
+@pytest.mark.slow
+async def test_a_waiting_call_of_a_cancelled_caller_is_never_begun(workers: Workers) -> None:
+    calls = [asyncio.ensure_future(workers.call("time:sleep", 0.5, cpu_s=0.05)) for _ in range(40)]
+    await asyncio.sleep(0.1)
+    for call in calls:
+        call.cancel()
+    await asyncio.gather(*calls, return_exceptions=True)
+    async with asyncio.timeout(5):  # 40 calls would take 20 s in one process, or 10 in two
+        assert await workers.call("operator:add", 1, 2, cpu_s=0.05) == 3
 
 
 @pytest.mark.slow
