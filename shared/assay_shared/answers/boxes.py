@@ -15,15 +15,32 @@ _MAX_AROUND = 24
 _MAX_STRUCK = 400
 _BRACE = re.compile(r"[{}]")
 #: Signs of a larger formula around a box: a sign or factor before, a power, factor or letter after.
+_SIGNS = "-+*/−–×·÷"
 _OPERATOR_BEFORE = re.compile(
-    r"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}])\ ?[-+*/^<>]\ ?|-|\d\.?|[_^]\{"
+    rf"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}}])\ ?[{_SIGNS}^<>]\ ?|[-−–√∛±]|\d\.?|[_^]\{{"
     r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm|log|ln|sin|cos|tan|not)\b[\ {]?"
-    r"|\\[dt]?frac\{(?:[^{}]{0,16}\}\{)?)\Z"
+    r"|\\(?:[dt]?frac\{(?:[^{}]{0,16}\}\{)?|[dt]?binom\{|(?:overline|bar)\{|[lc]floor\ ?|lceil\ ?)"
+    r")\Z"
 )
 _OPERATOR_AFTER = re.compile(
     r"\ ?(?:\\?%|°|\^\{?\\circ\}?"
-    r")|\ [-+*/]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])"
-    r"|[-+*/][\w\\(]|[a-zA-Z](?![a-zA-Z])"
+    rf")|\ [{_SIGNS}x]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])"
+    rf"|[{_SIGNS}][\w\\(]|[²³⁰¹⁴-⁹]|[a-zA-Z](?![a-zA-Z])"
+)
+#: Digits next to the digits in a box, and other values next to it: \boxed{7}0, \boxed{7},000, 8 or
+#: \boxed{7}, (\boxed{7}, 8). Then no single value is the answer.
+_DIGITS_BEFORE = re.compile(r"[\d½⅓⅔¼¾⅛][.,:]?\Z")
+_DIGITS_AFTER = re.compile(
+    r"[.,:]?\d++|[_½⅓⅔¼¾⅛₀-₉]\w?|(?:\\[,;:! ]|\{,\}|\ )\d{3}(?!\d)|\\!\d++|\\overline\{"
+)
+_NUMERAL = r"-?\d++(?:[.,/]\d++)*+"
+_OR = r"(?:or|\\lor|∨|\\text\{\s?or\s?\})"
+_VALUE_BEFORE = re.compile(
+    rf"(?<![\w.,]){_NUMERAL}(?:[\s$)]|\\[,; ])*\s?{_OR}[\s$(]*(?:[A-Za-z]\s?=[\s$]*)?\Z"
+    rf"|[(\[{{](?:\s?{_NUMERAL}\s?,)+\s?\Z"
+)
+_VALUE_AFTER = re.compile(
+    rf"\s?(?:,\s?{_NUMERAL})+\s?(?:\\?[)\]}}]|[\s$*.]*\Z)|[\s$)]*(?:\\lor|∨|\\text\{{\s?or\s?\}})\s?-?\d++"
 )
 
 
@@ -85,8 +102,11 @@ def boxes(text: str) -> Iterator[Box]:
 
 def _with_operators(text: str, start: int, end: int, content: str) -> str:
     """Return the content of a box, with the operators and words around it that change it."""
-    before = _OPERATOR_BEFORE.search(text[max(0, start - _MAX_AROUND) : start])
-    after = _OPERATOR_AFTER.match(text[end : end + _MAX_AROUND])
+    left, right = text[max(0, start - _MAX_AROUND) : start], text[end : end + _MAX_AROUND]
+    other = _values_around(left, content, right)
+    if other is not None:
+        return other
+    before, after = _OPERATOR_BEFORE.search(left), _OPERATOR_AFTER.match(right)
     left, right = before[0] if before else "", after[0] if after else ""
     left = left or changes_box(text, start)
     numeral = "" if right else numeral_behind(text, end)
@@ -94,6 +114,18 @@ def _with_operators(text: str, start: int, end: int, content: str) -> str:
         return content + numeral
     right = right or numeral
     return f"{left}({content}){right}".strip()
+
+
+def _values_around(left: str, content: str, right: str) -> str | None:
+    """Return the content of a box with the values next to it, or None if there are none."""
+    is_number = content[-1:].isdigit()
+    before = _VALUE_BEFORE.search(left) or (
+        _DIGITS_BEFORE.search(left) if content[:1].isdigit() or content[:1] == "." else None
+    )
+    after = (_DIGITS_AFTER.match(right) if is_number else None) or _VALUE_AFTER.match(right)
+    if before is None and after is None:
+        return None
+    return f"{before[0] if before else ''} {content} {after[0] if after else ''}".strip()
 
 
 def _closing(text: str, start: int, limit: int = sys.maxsize) -> int | None:

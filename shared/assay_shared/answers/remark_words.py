@@ -229,7 +229,7 @@ DENYING_VERBS = _words(
 #: A clause or sentence beginning with one of these replaces the answer before it.
 REPLACING = _words(
     "so now but rather instead actually no or hence thus therefore then should the my it it's"
-    " i'd i ultimately alternatively we is"
+    " i'd i ultimately alternatively we is otherwise else"
 )
 #: These, alone in a clause, take an answer back or make it inexact. BESIDE_REMARKS may join them.
 LONE_REMARKS = _words(
@@ -318,5 +318,5 @@ CLAIMING = _words(
     " rather say would should must be so thus hence therefore then but or make that my our"
     " actually really to get am i'm going go with choose pick new it'll now edit correction"
     " update no wait sorry in fact maybe perhaps think mean meant let's corrected better more"
-    " precisely instead ought have been option choice"
+    " precisely instead ought have been option choice otherwise else"
 )
