@@ -2,7 +2,7 @@
 
 from assay_judge.forms.forms import JudgePrompt, ParsedReply
 from assay_judge.providers.provider import JudgeCall
-from assay_shared.answers.equality import NeedsProof, settled
+from assay_shared.answers.certainty import certainly_same
 from assay_shared.answers.question import asked_for
 from assay_shared.errors import JudgeFault
 from assay_shared.types import JudgeForm, JudgeRequest, Label
@@ -68,7 +68,4 @@ def _better(request: JudgeRequest) -> ParsedReply:
 
 def _equal(request: JudgeRequest, answer: str, reference: str) -> bool:
     """Return True if answer and reference are certainly the same value or words."""
-    try:
-        return settled(answer, asked_for(reference, request.question, answer)) is True
-    except NeedsProof:
-        return False
+    return certainly_same(answer, asked_for(reference, request.question, answer))

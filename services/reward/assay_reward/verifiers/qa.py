@@ -6,9 +6,8 @@ from assay_reward.instruments import ComponentUsage
 from assay_reward.verifiers.exact_match import references_of
 from assay_reward.verifiers.judged import AskJudge, decided, judge
 from assay_reward.verifiers.verifier import AnswerContext, GroupContext, Measurement, Verifier
-from assay_shared.answers.equality import NeedsProof, settled
+from assay_shared.answers.certainty import certainly_same
 from assay_shared.answers.extraction import Extract, extract
-from assay_shared.answers.words import same_words
 from assay_shared.settings.run_file import Config
 from assay_shared.types import Failure, JudgeForm, Judgement, Status, Task
 
@@ -54,16 +53,9 @@ def by_words(text: str, references: tuple[str, ...], options: QAOptions) -> Meas
     given = extract(text, options.extract)
     if not given:
         return Measurement(0.0, Status.WRONG_ANSWER, "empty, by words")
-    if any(_surely_same(given, reference) for reference in references):
+    if any(certainly_same(given, reference) for reference in references):
         return Measurement(1.0, Status.ACCEPTED, "exact match")
     return None
-
-
-def _surely_same(given: str, reference: str) -> bool:
-    try:
-        return same_words(given, reference) or settled(given, reference) is True
-    except NeedsProof:
-        return False
 
 
 def _has_reference(task: Task, options: QAOptions) -> None:
