@@ -19,8 +19,8 @@ BESIDE_ANOTHER = (
     *(r"\{\boxed{7}, 8\}", r"\boxed{7}\text{ or }8", r"$\boxed{7} \lor 8$"),
 )
 ALONE = (
-    *(r"So \boxed{7}.", r"\boxed{7}. 5 apples are left.", r"\boxed{7}, as 8 is even", r"\boxed{7}[1]"),
-    *(r"The answer is $\boxed{7}$, not 8.", r"3. \boxed{7}", r"1) \boxed{7}"),
+    *(r"So \boxed{7}.", r"\boxed{7}. 5 apples are left.", r"\boxed{7}, as 8 is even"),
+    *(r"The answer is $\boxed{7}$, not 8.", r"3. \boxed{7}", r"1) \boxed{7}", r"\boxed{7}[1]"),
     *(r"x is 5 or more; \boxed{7}", r"2+5=\boxed{7}", r"10 - 3 = $\boxed{7}$.", r"**\boxed{7}**"),
     *(r"\[\boxed{7}\]", r"\(\boxed{7}\)", r"(that is, \boxed{7})", r"$$x = \boxed{7},$$"),
 )
