@@ -171,7 +171,8 @@ class Cost(Wire):
 
 
 class JudgeResponse(Wire):
-    """Judgements of the answers, in order; all verdicts name the same judge.
+    """Judgements of the answers, in order. Their models' verdicts name the same judge; a verdict
+    by a check names the check.
 
     `cost` is the cost of this request, all its failed attempts included.
     """

@@ -154,5 +154,3 @@ class PolicyTokenizer:
                 f"{self.max_length}, not for {sampling.max_tokens}",
                 field="sampling.max_tokens",
             )
-        if prompt and not (min(prompt) >= 0 and max(prompt) < self.size):
-            raise InvalidInput(f"ids must be between 0 and {self.size - 1}", field="token_ids")

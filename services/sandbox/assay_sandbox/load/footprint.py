@@ -14,6 +14,7 @@ from pathlib import Path
 import psutil
 
 from assay_sandbox.slot.confinement import cgroup, kernel
+from assay_shared.errors import SandboxFault
 
 _MIB = 2**20
 
@@ -56,8 +57,14 @@ class Footprint:
         """Return a sample taken now.
 
         Raises:
-            psutil.NoSuchProcess: the service has ended.
+            SandboxFault: the service has ended.
         """
+        try:
+            return self._sample()
+        except psutil.NoSuchProcess as error:
+            raise SandboxFault(f"the service (process {error.pid}) has ended") from error
+
+    def _sample(self) -> MemorySample:
         slots = []
         for daemon in self._server.children():
             self._daemons.add(daemon.pid)

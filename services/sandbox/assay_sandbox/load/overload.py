@@ -24,7 +24,7 @@ from assay_shared.settings.environment import ServiceSettings
 #: The status of a full sandbox, always sent with Retry-After.
 REFUSAL = Saturated.http_status
 OUTCOMES = ("accepted", "refused", "wrong", "late", "refused without a time", "error")
-#: Percentiles to show of the accepted runs' latencies.
+#: Percentiles to show of the right answers' latencies, late ones included.
 SHARES = (50, 95, 99, 100)
 _WORKLOAD = WORKLOADS[Format.ASSAY, LoadProgram.PRINT]
 _CAPACITY_CONCURRENCY = 16
@@ -130,4 +130,4 @@ def rows(seen: Overload) -> Iterator[list[str]]:
         yield [name, str(seen.counts[name])]
     for share in SHARES:
         value = percentile(seen.latencies_ms, share)
-        yield [f"accepted, p{share} ms", "-" if value is None else f"{value:.0f}"]
+        yield [f"answered, p{share} ms", "-" if value is None else f"{value:.0f}"]

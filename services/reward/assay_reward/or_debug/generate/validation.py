@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from assay_reward.or_debug.dataset.disguise import Disguised
 from assay_reward.or_debug.dataset.draft import Unsuitable
+from assay_reward.or_debug.episode.scores import optimality_preservation
 from assay_reward.or_debug.generate.cells import CellPlan
 from assay_reward.or_debug.models.iis import Irreducible, irreducible, is_irreducible
 from assay_reward.or_debug.models.instance import DropRow, SetColumn, apply
@@ -56,7 +57,8 @@ def validated(cell: CellPlan, disguised: Disguised) -> ValidationFindings:
         raise Unsuitable(f"the original is {best.status}")
     if abs(best.objective) < LEAST_OBJECTIVE:
         raise Unsuitable("the optimum is near 0")
-    if preserved(solve(_opened(disguised), LIMIT_S).objective, best.objective) < FAITHFUL:
+    recovered = solve(_opened(disguised), LIMIT_S).objective
+    if optimality_preservation(recovered, best.objective) < FAITHFUL:
         raise Unsuitable("taking the mistakes out changes the optimum")
     return ValidationFindings(
         original_objective=best.objective,
@@ -64,13 +66,6 @@ def validated(cell: CellPlan, disguised: Disguised) -> ValidationFindings:
         num_single_repairs=len(_repairs(disguised.broken, found)),
         num_rivals=sum(_num_rivals(disguised, name) for name in disguised.root_cause),
     )
-
-
-def preserved(recovered: float | None, original: float) -> float:
-    """Return optimality preservation, in [0, 1]; 0 without an optimum."""
-    if recovered is None:
-        return 0.0
-    return max(0.0, 1 - abs(recovered - original) / max(abs(original), 1e-9))
 
 
 def confirmed(
