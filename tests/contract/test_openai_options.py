@@ -195,7 +195,7 @@ async def test_logprobs_are_those_of_the_penalised_softmax_at_the_temperature_be
         ({"min_p": 0.5}, lambda row: row.softmax(-1) >= 0.49 * row.softmax(-1).max()),
         ({"logit_bias": {9: 100.0}}, lambda row: torch.arange(len(row)) == 9),
     ],
-    ids=str,
+    ids=["top_k", "min_p", "logit_bias"],
 )
 async def test_what_is_filtered_is_never_drawn(
     own: InferenceClient, engine: str, model: LoadedModel, options: dict[str, Any], is_left: Any

@@ -107,7 +107,6 @@ class GroupScore:
         return ScoreResponse(
             rewards=tuple(self._rewards[index] for index in range(len(self._group.answers))),
             scorer=self._rubric.scorer,
-            normalise=self._rubric.normalise,
             components=tuple(
                 ComponentReport(name=name, time_s=effort.time_s, cost=effort.cost)
                 for name, effort in self._efforts.items()

@@ -159,6 +159,13 @@ class ComponentConfig(Config):
         return ValueRange(max(own.low, self.clip[0]), min(own.high, self.clip[1]))
 
 
+class Recommendation(Config):
+    """Settings that a rubric's author recommends to trainers; they change no reward."""
+
+    #: How to turn the rewards into advantages.
+    normalise: Normalisation | None = None
+
+
 class Rubric(Config):
     """A named reward: gates first, then all other components, or no reward at all."""
 
@@ -168,8 +175,8 @@ class Rubric(Config):
     description: str
     #: How to aggregate the components' values.
     aggregate: Aggregation = Aggregation.SUM
-    #: How a trainer turns the rewards into advantages.
-    normalise: Normalisation = Normalisation.GROUP
+    #: For the trainers that use it.
+    recommend: Recommendation = Recommendation()
     #: Result for an answer whose measurement takes too much time or memory.
     too_hard: OnTooHard = OnTooHard.WRONG
     #: The components; gates are measured first.
@@ -199,8 +206,9 @@ class Rubric(Config):
                 )
             if self.aggregate is Aggregation.PRODUCT and component.span.low < 0:
                 raise ValueError(f"{component.label} can be negative: a product would flip signs")
-        if self.normalise is Normalisation.COMPONENTS and self.aggregate is not Aggregation.SUM:
-            raise ValueError("normalise: components needs aggregate: sum")
+        by_component = self.recommend.normalise is Normalisation.COMPONENTS
+        if by_component and self.aggregate is not Aggregation.SUM:
+            raise ValueError("recommend: normalise: components needs aggregate: sum")
         return self
 
     @cached_property
@@ -215,7 +223,7 @@ class Rubric(Config):
     @cached_property
     def scorer(self) -> str:
         """The rubric's name and hash; any change of the computation changes the hash."""
-        content = self.model_dump(mode="json", exclude={"description", "name"})
+        content = self.model_dump(mode="json", exclude={"description", "name", "recommend"})
         digests = [component.digest for component in self.components if component.digest]
         text = json.dumps(content | ({"functions": digests} if digests else {}), sort_keys=True)
         return f"{self.name}@{hashlib.sha256(text.encode()).hexdigest()[:12]}"
@@ -271,7 +279,7 @@ class Rubric(Config):
             name=self.name,
             scorer=self.scorer,
             description=self.description,
-            normalise=self.normalise,
+            recommended_normalise=self.recommend.normalise,
             lowest=self.reward(self.lowest_values),
             highest=self.reward([component.span.high for component in self.counted]),
             shares=self.shares(),

@@ -159,8 +159,8 @@ class GRPOConfig(Config):
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.28, gt=0)
     kl_weight: float = Field(default=0.0, ge=0)
-    #: In place of what each rubric says of itself.
-    normalise: Normalisation | None = None
+    #: From rewards to advantages; a rubric may recommend one.
+    normalise: Normalisation = Normalisation.GROUP
     #: Of one reply; a task of several turns has as many replies as it allows.
     max_tokens: int = Field(default=64, gt=0)
     temperature: float = Field(default=1.0, gt=0)

@@ -102,7 +102,7 @@ class ScoreRequest(Wire):
 
 
 class Normalisation(StrEnum):
-    """The way from a rubric's rewards to the trainer's advantages.
+    """The way from rewards to advantages; the trainer's choice.
 
     `group`: minus the group's mean, over its deviation. `batch`: over the batch's deviation.
     `none`: minus the mean alone. `components`: each component within its group, then their
@@ -136,8 +136,6 @@ class ScoreResponse(Wire):
     rewards: tuple[Reward, ...]
     #: The rubric's name and the hash of all that it computes.
     scorer: str
-    #: How a trainer turns the rewards into advantages.
-    normalise: Normalisation = Normalisation.GROUP
     #: Time and cost of each component.
     components: tuple[ComponentReport, ...] = ()
 
@@ -193,8 +191,8 @@ class RubricInfo(Wire):
     scorer: str
     #: One line for people.
     description: str
-    #: How a trainer turns its rewards into advantages.
-    normalise: Normalisation = Normalisation.GROUP
+    #: How a trainer should turn its rewards into advantages, if its author says so.
+    recommended_normalise: Normalisation | None = None
     #: The lowest reward that it can give.
     lowest: float = 0.0
     #: The highest reward that it can give.

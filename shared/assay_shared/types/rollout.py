@@ -2,7 +2,7 @@
 
 from assay_shared.types.failure import Failure
 from assay_shared.types.generation import Completion, Priority, SamplingParams
-from assay_shared.types.reward import Normalisation, Reward
+from assay_shared.types.reward import Reward
 from assay_shared.types.task import Task
 from assay_shared.types.wire import Wire
 
@@ -32,7 +32,6 @@ class ScoredGroup(Wire):
     group: Group
     rewards: tuple[Reward, ...] = ()
     scorer: str = ""
-    normalise: Normalisation = Normalisation.GROUP
     failure: Failure | None = None
     worker: str
     generate_time_s: float = 0.0

@@ -90,7 +90,7 @@ def test_the_built_in_rubrics_load() -> None:
             "unknown key in options of math",
         ),
         (
-            "name: x\ndescription: d\naggregate: product\nnormalise: components\n"
+            "name: x\ndescription: d\naggregate: product\nrecommend: {normalise: components}\n"
             "components: [{verifier: math}]",
             "needs aggregate: sum",
         ),

@@ -227,16 +227,16 @@ def prove(
     return asyncio.run(run())
 
 
-def known_rubrics(settings: ServiceSettings) -> set[str]:
-    """Return the names of the running reward service's rubrics.
+def known_rubrics(settings: ServiceSettings) -> dict[str, RubricInfo]:
+    """Return the running reward service's rubrics by name.
 
     Raises:
         InfrastructureError: it cannot be reached.
     """
 
-    async def ask() -> set[str]:
+    async def ask() -> dict[str, RubricInfo]:
         async with open_prover(settings) as client:
-            return {info.name for info in await client.rubrics()}
+            return {info.name: info for info in await client.rubrics()}
 
     return asyncio.run(ask())
 

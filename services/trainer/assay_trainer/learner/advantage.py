@@ -41,15 +41,15 @@ class GroupRewards:
         return self.components_KG if by_component else [self.rewards_G]
 
 
-def group_rewards(scored: ScoredGroup, normalise: Normalisation | None = None) -> GroupRewards:
-    """Return a stored group's rewards; `normalise` replaces the rubric's own normalisation."""
+def group_rewards(scored: ScoredGroup, normalise: Normalisation) -> GroupRewards:
+    """Return a stored group's rewards, to be normalised in this way."""
     rewards = [r if isinstance(r, Scored) else None for r in scored.rewards]
     first = next((r for r in rewards if r is not None), None)
     counted = {c.name: c.weight for c in first.components if c.weight > 0} if first else {}
     tables = [None if r is None else {c.name: c.value for c in r.components} for r in rewards]
     return GroupRewards(
         [None if r is None else r.value for r in rewards],
-        normalise or scored.normalise,
+        normalise,
         list(counted.values()),
         [[None if table is None else table[name] for table in tables] for name in counted],
     )

@@ -44,7 +44,9 @@ class TensorBatch:
     advantages_B: torch.Tensor
 
 
-def rows(groups: Sequence[ScoredGroup], normalise: Normalisation | None = None) -> list[AnswerRow]:
+def rows(
+    groups: Sequence[ScoredGroup], normalise: Normalisation = Normalisation.GROUP
+) -> list[AnswerRow]:
     """The scored samples of `groups`, with their advantages; the others are left out."""
     advantages_PG = advantages([group_rewards(group, normalise) for group in groups])
     return [

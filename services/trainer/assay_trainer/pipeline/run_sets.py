@@ -6,7 +6,7 @@ from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.runs.run_folder import write_atomically
-from assay_shared.types import Task
+from assay_shared.types import RubricInfo, Task
 from assay_trainer.checks.leaks.check import check_leaks
 from assay_trainer.checks.rewards import known_rubrics, prove
 from assay_trainer.config import Source
@@ -90,12 +90,29 @@ def validate_rewards(run: RunContext, sets: RunSets) -> None:
     with run.stage("validate", num_tasks):
         rubrics = known_rubrics(run.settings)
         for one in both:
-            one.set_aside.add_all(without_rubric(one.usable.tasks, rubrics))
+            one.set_aside.add_all(without_rubric(one.usable.tasks, set(rubrics)))
+        _tell_recommendations(run, sets, rubrics)
         tasks = [one.usable.tasks for one in both]
         found = prove(tasks, config, run.settings, run.config.seed)
         run.record("validated", **found.counts())
         found.refuse(config.max_bad_share)
         found.write(path)
+
+
+def _tell_recommendations(run: RunContext, sets: RunSets, rubrics: dict[str, RubricInfo]) -> None:
+    """Record each rubric in use that recommends another normalisation than the run's."""
+    if run.config.grpo is None:
+        return
+    used = {task.rubric for task in sets.train.usable.tasks}
+    for name, info in sorted(rubrics.items()):
+        recommended = info.recommended_normalise
+        if name in used and recommended not in (None, run.config.grpo.normalise):
+            run.record(
+                "normalise_differs",
+                rubric=name,
+                recommended=str(recommended),
+                used=run.config.grpo.normalise,
+            )
 
 
 def set_aside_too_long(

@@ -89,7 +89,6 @@ async def run_group(
         group=group,
         rewards=response.rewards,
         scorer=response.scorer,
-        normalise=response.normalise,
         worker=worker,
         generate_time_s=generated - started,
         score_time_s=time.monotonic() - generated,

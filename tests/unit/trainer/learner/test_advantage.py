@@ -137,15 +137,15 @@ def test_a_failed_sample_leaves_the_components_as_if_it_had_never_been() -> None
     assert [a for a in advantages([whole])[0] if a is not None] == advantages([without])[0]
 
 
-def test_a_stored_group_says_how_it_is_normalised() -> None:
+def test_the_rewards_of_a_stored_group_are_normalised_as_the_trainer_says() -> None:
     terms = (
         RewardComponent(name="format", value=1.0, weight=0.0),
         RewardComponent(name="right", value=0.5, weight=2.0),
     )
-    scored = make_scored_group("g", 1.0, None).model_copy(update={"normalise": COMPONENTS})
+    scored = make_scored_group("g", 1.0, None)
     reward = Scored(value=1.0, outcome=Status.WRONG_ANSWER, components=terms)
     scored = scored.model_copy(update={"rewards": (reward, scored.rewards[1])})
-    found = group_rewards(scored)
+    found = group_rewards(scored, COMPONENTS)
     assert (found.normalise, found.weights_K) == (COMPONENTS, [2.0])
     assert found.components_KG == [[0.5, None]]
     assert group_rewards(scored, NONE).normalise is NONE
