@@ -7,6 +7,7 @@ from assay_shared.answers.extraction import fenced
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.interfaces import Sandbox
 from assay_shared.settings.run_file import Config
+from assay_shared.text.reasoning import after_reasoning
 from assay_shared.types import Cost, Status, Task, TestReport, TestRequest
 
 _LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
@@ -40,6 +41,7 @@ def whole_program(task: Task, answer: str) -> str:
     If the answer defines the prefix's last function again, the prefix ends in a stub (`pass`).
     Otherwise the answer is the rest of this function.
     """
+    answer = after_reasoning(answer)
     blocks = fenced(answer)
     code = blocks[0] if blocks else answer
     if not task.code_prefix:

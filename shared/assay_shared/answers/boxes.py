@@ -17,14 +17,16 @@ _BRACE = re.compile(r"[{}]")
 #: Signs of a larger formula around a box: a sign or factor before, a power, factor or letter after.
 _SIGNS = "-+*/−–×·÷"
 _OPERATOR_BEFORE = re.compile(
-    rf"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}}])\ ?[{_SIGNS}^<>]\ ?|[-−–√∛±]|\d\.?|[_^]\{{"
+    rf"(?:(?:(?<![A-Za-z])[A-Za-z]|[\d}}])\ ?[{_SIGNS}^<>]\ ?|[-−–](?:\\[,;:!]|~)?|[√∛±]|\d\.?"
+    r"|(?<![A-Za-z])[A-Za-z]\(|[_^]\{"
     r"|\\(?:neq?|leq?|geq?|lt|gt|times|cdot|div|sqrt|pm|log|ln|sin|cos|tan|not)\b[\ {]?"
     r"|\\(?:[dt]?frac\{(?:[^{}]{0,16}\}\{)?|[dt]?binom\{|(?:overline|bar)\{|[lc]floor\ ?|lceil\ ?)"
     r")\Z"
 )
 _OPERATOR_AFTER = re.compile(
     r"\ ?(?:\\?%|°|\^\{?\\circ\}?"
-    rf")|\ [{_SIGNS}x]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d])"
+    rf")|\ [{_SIGNS}x]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d]|\}}+\ ?\^)"
+    r"|\ [<>≤≥]\ [\w\\(]|\ (?:times|plus|minus)\ [\d\\(]|'s\b"
     rf"|[{_SIGNS}][\w\\(]|[²³⁰¹⁴-⁹]|[a-zA-Z](?![a-zA-Z])"
 )
 #: Digits next to the digits in a box, and other values next to it: \boxed{7}0, \boxed{7},000, 8 or
@@ -37,10 +39,11 @@ _NUMERAL = r"-?\d++(?:[.,/]\d++)*+"
 _OR = r"(?:or|\\lor|∨|\\text\{\s?or\s?\})"
 _VALUE_BEFORE = re.compile(
     rf"(?<![\w.,]){_NUMERAL}(?:[\s$)]|\\[,; ])*\s?{_OR}[\s$(]*(?:[A-Za-z]\s?=[\s$]*)?\Z"
-    rf"|[(\[{{](?:\s?{_NUMERAL}\s?,)+\s?\Z"
+    rf"|[(\[{{\n](?:\s?{_NUMERAL}\s?,)+\s?\Z"
 )
 _VALUE_AFTER = re.compile(
-    rf"\s?(?:,\s?{_NUMERAL})+\s?(?:\\?[)\]}}]|[\s$*.]*\Z)|[\s$)]*(?:\\lor|∨|\\text\{{\s?or\s?\}})\s?-?\d++"
+    rf"\s?(?:,\s?{_NUMERAL})+\s?(?:\\?[)\]}}]|[\s$*.]*\Z)"
+    r"|[\s$)]*(?:\\lor|∨|\\text\{\s?or\s?\})\s?-?\d++"
 )
 
 
@@ -103,7 +106,7 @@ def boxes(text: str) -> Iterator[Box]:
 def _with_operators(text: str, start: int, end: int, content: str) -> str:
     """Return the content of a box, with the operators and words around it that change it."""
     left, right = text[max(0, start - _MAX_AROUND) : start], text[end : end + _MAX_AROUND]
-    other = _values_around(left, content, right)
+    other = _values_around(left if start > _MAX_AROUND else f"\n{left}", content, right)
     if other is not None:
         return other
     before, after = _OPERATOR_BEFORE.search(left), _OPERATOR_AFTER.match(right)

@@ -2,34 +2,32 @@
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
-from functools import cached_property, lru_cache, partial
+from functools import lru_cache, partial
 
 from assay_shared.answers.boxes import Box, boxes, last_box, last_tag, tags, without_struck
+from assay_shared.answers.choice_options import (
+    LETTERS,
+    MAX_OPTION,
+    WIDE_LETTERS,
+    ChoiceOptions,
+    option_key,
+    undecorated,
+)
 from assay_shared.answers.extraction import last_match, marked_answers
 from assay_shared.answers.formulas.latex import plain, words_of
 from assay_shared.answers.remarks import is_denied, is_denied_before, is_withdrawn
 from assay_shared.answers.values.quantity import parse_quantity
-from assay_shared.answers.words import words_key
+from assay_shared.text.reasoning import after_reasoning
 
-LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: A choice stands at the end of a text, or at its start; the middle is not searched.
 _MAX_SEARCHED = 8192
-_MAX_OPTION = 1000
-#: The same options come with each group of answers to a task: keys of short options are cached.
-_MAX_KEPT = 200
-_WIDE_LETTERS = "ＡＢＣＤＥＦＧＨＩＪＫＬＭＮＯＰＱＲＳＴＵＶＷＸＹＺ"
-_DECORATION = str.maketrans(f"（）．{_WIDE_LETTERS}", f"().{LETTERS}", '*`"“”')
-_DECORATED = re.compile('[（）．Ａ-Ｚ*`"“”]')
-#: The underscores around an emphasis, as opposed to an index: CO_2, H_{2}O.
-_UNDERSCORES = re.compile(r"(?<!\w)_{1,2}(?=\w)|(?<=\w)_{1,2}(?![\w{])")
 _MAX_MARKS = 16
 _BOXED = re.compile(r"boxed|</answer>", re.IGNORECASE)
 #: Characters by which another spelling may be longer than an option's text.
 _MAX_LONGER = 24
 _LABEL = re.compile(
     r"(?:(?:the )?(?:correct |final |best |right )?(?:option|choice|answer)(?: is)?[:：]? ?)?"
-    r"[(\[]?(?P<letter>[A-Za-z])[)\]]?[.:,]?"
+    r"[(\[]?(?P<letter>[A-Za-z])[)\]]?[.:,!]?"
     r"(?:(?P<rest>(?<=[)\].:,])(?: .*)?)|(?: (?:--|[-–—]) (?P<dashed>.*))?)",
     re.IGNORECASE | re.DOTALL,
 )
@@ -66,14 +64,14 @@ _SENTENCE_LEAD = re.compile(rf"[.!?]\ (?={'|'.join(_LEADING)})")
 #: "B is correct": the letter comes first.
 _CORRECT = re.compile(
     r"(?<![\w/|&])(?:option |choice |answer )?\(?(?P<letter>[A-Z])\)? (?:is|must be) (?:the )?"
-    r"(?:only |most )?(?:correct|right|best|true|appropriate)"
+    r"(?:only |most )?(?:correct|right|best|true|appropriate|answer)"
     r"(?: (?:answer|option|choice|one|statement))?"
     r"(?=[.!,;]|$| because| since)",
     re.IGNORECASE,
 )
 #: Every match of _CORRECT contains this, in lower case.
 _PRAISE = re.compile(
-    r" (?:is|must be) (?:the )?(?:only |most )?(?:correct|right|best|true|appropriate)"
+    r" (?:is|must be) (?:the )?(?:only |most )?(?:correct|right|best|true|appropriate|answer)"
 )
 #: "Bob's answer is B" is not the text's own choice.
 _SOMEONES = re.compile(r"(?<!\blet)'s\s*\Z")
@@ -89,6 +87,16 @@ _REPLACES = re.compile(
     r"|i'd say|make (?:that|it))\b\W*)+",
     re.IGNORECASE,
 )
+#: ", so C." at the end of a sentence, and "Lyon is right".
+_CONCLUDES = re.compile(
+    r"[,;:]\s(?:so|hence|thus|therefore|which makes it|making it)\s(?:it(?:'s|\sis)\s)?"
+    r"([^,;]{1,200})\Z"
+)
+_PRAISED = re.compile(
+    r"\A(.{1,200}?)\s(?:is|must be|seems|looks)\s(?:the\s)?(?:more\s|most\s)?"
+    r"(?:right|correct|best|true|likely|better)\b",
+    re.DOTALL,
+)
 _REASON = re.compile(
     r",? (?:because|since|as|for the reason|due to|which|where)\b|,? (?:is|being) correct\b"
 )
@@ -103,68 +111,6 @@ _FULL_STOP = re.compile(r"[.!](?:\s|$)")
 _BECAUSE = re.compile(r",? (?:because|since)\b")
 
 
-@dataclass(frozen=True)
-class ChoiceOptions:
-    """The texts of the options, in order."""
-
-    texts: tuple[str, ...]
-
-    @cached_property
-    def by_key(self) -> dict[str, str | None]:
-        """The letter of each option by its text; None for the same text (ignoring case) of two."""
-        found: dict[str, str | None] = {}
-        for letter, text in zip(LETTERS, self.texts, strict=False):
-            key = option_key(text)
-            for written in {key, key.casefold()}:
-                found[written] = None if written in found else letter
-        return found
-
-    @cached_property
-    def longest(self) -> int:
-        return max(map(len, self.texts))
-
-    @cached_property
-    def _letters(self) -> str:
-        return LETTERS[: len(self.texts)]
-
-    def letter(self, name: str) -> str | None:
-        upper = name.upper()
-        return upper if upper in self._letters else None
-
-
-def options_of(texts: tuple[str, ...]) -> ChoiceOptions:
-    """Return the options with these texts."""
-    return _short_options(texts) if sum(map(len, texts)) <= _MAX_OPTION else ChoiceOptions(texts)
-
-
-_short_options = lru_cache(maxsize=1024)(ChoiceOptions)
-
-
-def option_key(text: str) -> str:
-    """Return a key of an option's text, equal for different spellings of the same text."""
-    return _short_key(text) if len(text) <= _MAX_KEPT else _key(text)
-
-
-def _key(text: str) -> str:
-    return words_key(words_of(plain(_undecorated(text))), fold=False)
-
-
-_short_key = lru_cache(maxsize=4096)(_key)
-
-
-def _undecorated(text: str) -> str:
-    if not _DECORATED.search(text):
-        return text
-    bare = text.translate(_DECORATION)
-    return _UNDERSCORES.sub("", bare) if "_" in bare else bare
-
-
-def is_there_twice(texts: Sequence[str], letter: str) -> bool:
-    """Return True if another option has the same text as the option of the letter."""
-    keys = [option_key(text) for text in texts]
-    return keys.count(keys[LETTERS.index(letter)]) > 1
-
-
 def chosen_letter(text: str, options: ChoiceOptions) -> str | None:
     """Return the letter of the option chosen by a text; None unless exactly one is chosen.
 
@@ -172,7 +118,8 @@ def chosen_letter(text: str, options: ChoiceOptions) -> str | None:
     text; the last "the answer is B" or similar; the last line; the first line. Each names an option
     by its letter, by its text, or by both.
     """
-    head, text = text[:_MAX_OPTION], without_struck(text[-_MAX_SEARCHED:])
+    text = after_reasoning(text)
+    head, text = text[:MAX_OPTION], without_struck(text[-_MAX_SEARCHED:])
     box = last_box(text) or last_tag(text)
     if box is not None:
         return _boxed_option(text, box, options)
@@ -182,7 +129,7 @@ def chosen_letter(text: str, options: ChoiceOptions) -> str | None:
         end = text.rindex(marked[-1]) + len(marked[-1])
         return None if only is None or _is_withdrawn(text, end, only, options) else only
     # A lone full-width letter may be another letter of the same shape.
-    whole = named_option(text, options) if text.strip() not in _WIDE_LETTERS else None
+    whole = named_option(text, options) if text.strip() not in WIDE_LETTERS else None
     if whole is not None:
         return whole
     lines = [bare for line in text.strip().splitlines() if (bare := _bare(line))]
@@ -192,7 +139,7 @@ def chosen_letter(text: str, options: ChoiceOptions) -> str | None:
     if has_claim:
         return claimed
     if len(lines) < 2:
-        return None
+        return _with_reason(lines[0], options)
     last = named_option(lines[-1], options)
     if last is None:
         return _first_line(head, lines, options)
@@ -238,6 +185,15 @@ def _gives_other(said: str, named: str, options: ChoiceOptions) -> bool:
         other = named_option(said[replaces.end() :].strip(" .").removesuffix("instead"), options)
         if other not in (None, named):
             return True
+    concludes = last_match(_CONCLUDES, said)
+    if concludes is not None and named_option(concludes[1], options) not in (None, named):
+        return True
+    praised = _PRAISED.search(said)
+    if praised is not None:
+        text = praised[1].rpartition(": ")[2].rpartition(", ")[2]
+        lead = _REPLACES.match(text)
+        if _by_text(text[lead.end() :] if lead else text, options) not in (None, named):
+            return True
     better = _BETTER.search(said)
     if better is not None and options.letter(better["letter"]) not in (None, named):
         return True
@@ -247,6 +203,26 @@ def _gives_other(said: str, named: str, options: ChoiceOptions) -> bool:
     return (
         other not in (None, named) and claim is not None and not is_denied_before(bare, claim.end())
     )
+
+
+def _with_reason(line: str, options: ChoiceOptions) -> str | None:
+    """Return the option that begins a line, with its text or a reason: B. Paris is the capital."""
+    label = _LETTER.match(line)
+    letter = options.letter(label[1]) if label is not None and label[1].isupper() else None
+    if label is None or letter is None:
+        return None
+    end, rest = label.end(), line[label.end() :]
+    if not _REASON.match(rest):
+        between = _AFTER_LETTER.match(rest)
+        own = options.texts[LETTERS.index(letter)]
+        said = rest[between.end() :] if between is not None else ""
+        if (
+            not said.casefold().startswith(own.casefold())
+            or said[len(own) : len(own) + 1].isalnum()
+        ):
+            return None
+        end += len(rest) - len(said) + len(own)
+    return None if _is_withdrawn(line, end, letter, options) else letter
 
 
 def _first_line(head: str, lines: list[str], options: ChoiceOptions) -> str | None:
@@ -261,7 +237,7 @@ def _first_line(head: str, lines: list[str], options: ChoiceOptions) -> str | No
 @lru_cache(maxsize=1024)
 def _bare(line: str) -> str:
     """Return the line without emphasis, LaTeX and quotation marks."""
-    bare = " ".join(_undecorated(line).split()).strip("_")
+    bare = " ".join(undecorated(line).split()).strip("_")
     if "\\" not in bare and "$" not in bare:
         return bare
     return words_of(plain(bare)) + "." * bare.endswith(".")
@@ -269,7 +245,7 @@ def _bare(line: str) -> str:
 
 def named_option(text: str, options: ChoiceOptions) -> str | None:
     """Return the letter of an option given as "B", "(b)", "Option B", "B) London" or "London"."""
-    bare = _bare(text.strip()) if len(text) <= _MAX_OPTION else ""
+    bare = _bare(text.strip()) if len(text) <= MAX_OPTION else ""
     if not bare:
         return None
     by_text = _by_text(bare, options)
@@ -358,14 +334,14 @@ def _last_correct(text: str) -> re.Match[str] | None:
 def _praised(text: str, correct: re.Match[str], options: ChoiceOptions) -> str | None:
     """Return the option said to be correct; None if the words are another option's text."""
     letter = options.letter(correct["letter"])
-    line = text[correct.end("letter") :][:_MAX_OPTION].partition("\n")[0]
+    line = text[correct.end("letter") :][:MAX_OPTION].partition("\n")[0]
     return letter if _by_text(line.lstrip(")]. "), options) in (None, letter) else None
 
 
 def _said(text: str, start: int, options: ChoiceOptions) -> tuple[str | None, int]:
     """Return the option named by a claim from `start` on, and the end of the claim."""
     start += len(_BREAK.match(text, start).group())  # type: ignore[union-attr]  # it may be empty
-    line, _, _ = text[start : start + _MAX_OPTION].partition("\n")
+    line, _, _ = text[start : start + MAX_OPTION].partition("\n")
     label = _LETTER.match(line)
     if label is not None and (letter := options.letter(label[1])) is not None:
         rest = line[label.end() :]

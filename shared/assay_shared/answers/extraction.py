@@ -16,6 +16,7 @@ from assay_shared.answers.values.quantity import SCALES, SHARES, quantity_of
 from assay_shared.answers.values.structure import FORMULA_NAMES, value_of
 from assay_shared.answers.values.unit_table import UNIT_PATTERN
 from assay_shared.answers.values.values import Formula, Named, Words
+from assay_shared.text.reasoning import after_reasoning
 
 #: An answer stands at the end of a text; only this number of characters is searched.
 _MAX_SEARCHED = 16_384
@@ -53,7 +54,7 @@ _QUANTITY = re.compile(
 _LARGER = re.compile(rf"(?<![\w.,/])(?:{_NUMBER})\s?(?:{UNIT_PATTERN})(?:,?\sand\s|,?\s)\Z")
 #: Signs next to a number: the number is then part of a formula, or of a list of numbers.
 _PART_BEFORE = re.compile(
-    r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|\d[,;]?+\s|\d[,;]|\d:|\\[A-Za-z]++"
+    r"(?:[-+*/^_×·÷√<>≤≥≠≈±(\[{\\|!]|[!<>]=|\d[,;]?+\s|\d[,;]|\d:|\\[A-Za-z]++"
     r"|(?:\bor|\band|\bnot|\bto)\s)\s*+\Z|[\w})\]]\Z",
     re.IGNORECASE,
 )
@@ -96,7 +97,11 @@ class Extract(StrEnum):
 
 
 def extract(text: str, part: Extract) -> str | None:
-    """Return the part of the text, stripped of whitespace; None if the text has no such part."""
+    """Return the part of the text, stripped of whitespace; None if the text has no such part.
+
+    Reasoning between tags such as <think> is no part of an answer.
+    """
+    text = after_reasoning(text)
     match part:
         case Extract.WHOLE:
             return text.strip()
@@ -192,9 +197,10 @@ def final_answer(text: str) -> str | None:
 
     In this order: the last \\\\boxed{}, <answer></answer>, the text after the last ####, the whole
     text if it is a value, the value after "the answer is", the last formula or number standing
-    alone. An answer is ignored if the text denies, doubts, takes back or strikes it through.
+    alone. An answer is ignored if the text denies, doubts, takes back or strikes it through, and
+    so is reasoning between tags such as <think>.
     """
-    text = without_struck(text[-_MAX_SEARCHED:])
+    text = without_struck(after_reasoning(text)[-_MAX_SEARCHED:])
     box = last_box(text) or last_tag(text) or _last_mark(text)
     if box is not None:
         if text.startswith("\\boxed", box.start) and text.find("boxed", 0, box.start) >= 0:

@@ -83,6 +83,7 @@ RETRACTING_PHRASES = (
     *(" could be wrong ", " might be wrong ", " may be wrong ", " something is wrong "),
     *(" made a mistake ", " an error somewhere ", " assuming i "),
     *(" that's not ", " this is not right ", " could also be ", " might also be "),
+    *(" no valid answer ", " no valid solution "),
 )
 #: A text without any of these words has none of the retracting phrases.
 PHRASE_WORDS = _words(
@@ -90,13 +91,14 @@ PHRASE_WORDS = _words(
     " certain confident fast kidding scratch never misread mistake bad error wrong reconsider"
     " redo rethink again over back miscalculated miscounted forgot meant mean wait retract doubt"
     " not guess rather have idea know trust ignore disregard forget strike hold guessing unsure"
-    " uncertain correct fix corrected that's also"
+    " uncertain correct fix corrected that's also valid"
 )
 #: Before an answer these deny it, or make it a mere bound: anything but 7.
 LEADING_PHRASES = frozenset(
     (
         *("anything but", "all but", "far from", "other than", "rather than", "instead of"),
         *("different from", "apart from", "close to", "used to", "no longer", "no way"),
+        *("so far", "partial result", "partial answer", "intermediate result"),
     )
 )
 #: After an answer these make it inexact or uncertain.
@@ -265,7 +267,8 @@ CHANGES = APPROXIMATIONS | _words(
     " twice thrice double triple quadruple half barely within beyond near times modulo mod"
     " choose squared cubed not neither nor inverse reciprocal factorial log ln sine cosine sin"
     " cos tan sqrt root cube square opposite negation complement line item version kilo mega"
-    " giga tera milli micro nano centi deci upto"
+    " giga tera milli micro nano centi deci upto theorem lemma corollary proposition definition"
+    " appendix example article paragraph"
 )
 #: Words that keep a number the same before "of": a total of 7.
 WHOLES = _words(
@@ -288,6 +291,8 @@ NUMERALS = _words(
     " tn googol brace percent pct percents permille permil mille ppm ppb bps bp kilo mega giga"
     " tera peta milli micro nano pico deca hecto deci centi squared cubed factorial factorials"
     " fold tenth hundredth thousandth millionth inverted negated thou grand mod modulo choose"
+    " mln mrd mlrd milliard milliards millionen milliarden millones tausend dutzend milliers"
+    " тысяча тысячи тысяч миллион миллиона миллионов миллиард миллиарда миллиардов"
 )
 #: Pairs of words with the same effect.
 NUMERAL_PAIRS = frozenset(("per cent", "per mille", "per thousand", "basis points", "half dozen"))

@@ -6,15 +6,8 @@ gpt-oss writes the channels of the harmony format, and some endpoints give a lis
 
 from typing import Any, NamedTuple
 
-#: Opening and closing tags. A template may have written the opening tag into the prompt.
-_TAGS = (
-    ("<think>", "</think>"),
-    ("<thinking>", "</thinking>"),
-    ("<thought>", "</thought>"),
-    ("<reasoning>", "</reasoning>"),
-    ("<seed:think>", "</seed:think>"),
-    ("[THINK]", "[/THINK]"),
-)
+from assay_shared.text.reasoning import after_reasoning
+
 _FINAL = "<|channel|>final<|message|>"
 _CHANNEL = ("<|channel|>", "<|start|>")
 _ENDS = ("<|return|>", "<|end|>", "<|im_end|>", "<|eot_id|>")
@@ -62,11 +55,7 @@ def _read_parts(parts: list[Any]) -> Content:
 def _after_reasoning(text: str) -> str:
     if text.startswith(_CHANNEL):
         return _strip_ends(text.rpartition(_FINAL)[2]) if _FINAL in text else ""
-    for opening, closing in _TAGS:
-        if closing in text:
-            return _strip_ends(text.rpartition(closing)[2])
-        if text.startswith(opening):
-            return ""  # the reasoning never ended, so there is no content
+    text = after_reasoning(text)
     if text.startswith(_BARE_BEGIN) and _BARE_FINAL in text:
         return text.rpartition(_BARE_FINAL)[2].strip()
     return _strip_ends(text)

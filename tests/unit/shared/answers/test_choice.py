@@ -9,11 +9,11 @@ import pytest
 from assay_shared.answers.choice import (
     _CLAIM,
     _CORRECT,
-    ChoiceOptions,
     _last_claiming,
     _last_correct,
     chosen_letter,
 )
+from assay_shared.answers.choice_options import ChoiceOptions
 from assay_shared.answers.extraction import fenced, final_answer, last_match, last_tagged
 
 CITIES = ChoiceOptions(("Paris", "London", "Rome", "New York"))
@@ -136,3 +136,32 @@ def test_claims_are_found_where_a_search_of_the_whole_text_finds_them() -> None:
 
 def _span(found: re.Match[str] | None) -> tuple[int, int] | None:
     return None if found is None else found.span()
+
+
+CAPITALS = ChoiceOptions(("Berlin", "Paris", "Lyon", "Rome"))
+
+
+@pytest.mark.parametrize(
+    ("text", "letter"),
+    [
+        ("B!", "B"),
+        ("B ✅", "B"),
+        ("B. Paris is the capital of France.", "B"),
+        ("(B) Paris, since it is the capital.", "B"),
+        ("B, since Paris is the capital.", "B"),
+        ("Thus (B) is the answer.", "B"),
+        ("<think>Maybe A? No. C? No.</think>B", "B"),
+        ("<think>B is the answer.", None),
+        ("B\n\nExplanation: the capital of France is Lyon, so C.", None),
+        ("The answer is B. Explanation: Lyon is right.", None),
+        ("B. Paris, but Lyon is more likely.", None),
+        ("B. Paris is wrong.", None),
+        ("B. Paris or C. Lyon", None),
+        ("B. Parisian life", None),
+        ("B, since I guess", None),
+    ],
+)
+def test_a_letter_with_its_text_or_a_reason_is_a_choice_unless_another_follows(
+    text: str, letter: str | None
+) -> None:
+    assert chosen_letter(text, CAPITALS) == letter
