@@ -9,20 +9,26 @@ from assay_shared.answers.remark_words import (
     CHANGES,
     COUNTED,
     JOINTS,
+    MEASURES,
     NUMERAL_PAIRS,
     NUMERALS,
     OPERATIONS,
+    SHORT_WORDS,
     WHOLES,
 )
+from assay_shared.answers.values.units import parse_unit
 
 _NEAR_CHARS = 40
 _WORD = re.compile(r"[^\W\d_]++")
 _OPENING = " \t\r\n$*({[\\"
 _BEHIND = re.compile(r"(?:[ \t$)},~*-]|\\text\{|\\,){0,8}+((?:[^\W\d_]{1,20}+[ -]?){0,4}+)")
+_UNIT_LIKE = re.compile(r"(?:[ \t$)},~*]|\\text\{|\\mathrm\{|\\[,;: ])*+([^\W\d_]+(?:'[a-z]+)?)")
 _PARTS = NUMERAL_PAIRS | {"and change", "and some", "give or", "and half", "and a", "and an"}
 _BOUNDS = frozenset(("under", "over", "below", "above"))
 #: Words in "ths" other than fractions.
 _LENGTHS = frozenset(("months", "lengths", "widths", "depths", "cloths", "moths", "booths"))
+#: "Divided by 2" is no value of 2.
+_DIVIDING = frozenset(("divided", "divisible", "multiplied", "increased", "multiply", "divide"))
 _ARTICLES = frozenset(("the", "a", "an", "number"))
 
 
@@ -83,6 +89,20 @@ def numeral_behind(text: str, end: int) -> str:
     return " " + words[0]
 
 
+def has_unknown_unit(text: str, number: str) -> bool:
+    """Return True if the last `number` in a text has a word behind it that may be an unknown unit.
+
+    "5 nmi" and "3 o'clock" do; "5 in total", "5 apples" and "5 km" do not. Words of four letters
+    or more count only if they are known to measure something.
+    """
+    start = text.rfind(number)
+    found = _UNIT_LIKE.match(text, start + len(number)) if start >= 0 else None
+    if found is None or parse_unit(found[1]) is not None:
+        return False
+    word = found[1].lower()
+    return word in MEASURES or (len(word) < 4 and word not in SHORT_WORDS)
+
+
 def changes_number(before: str) -> bool:
     """Return True if the words just before a number change it: at most, inverse of."""
     words = _words_before(before, len(before))
@@ -92,6 +112,8 @@ def changes_number(before: str) -> bool:
         return False
     if words[-1] == "of":
         return len(words) > 1 and words[-2] not in WHOLES
+    if words[-1] == "by":
+        return len(words) > 1 and words[-2] in _DIVIDING
     return words[-1] in CHANGES
 
 

@@ -25,7 +25,8 @@ _OPERATOR_BEFORE = re.compile(
 )
 _OPERATOR_AFTER = re.compile(
     r"\ ?(?:\\?%|°|\^\{?\\circ\}?"
-    rf")|\ [{_SIGNS}x]\ [\d\\(]|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm)\b|!\ ?[=\d]|\}}+\ ?\^)"
+    rf")|\ [{_SIGNS}x]\ [\d\\(]"
+    r"|\ ?(?:\^|\\(?:times|cdot|div|pi|sqrt|pm|[dt]?frac)\b|!\ ?[=\d]|\}+\ ?\^)"
     r"|\ [<>≤≥]\ [\w\\(]|\ (?:times|plus|minus)\ [\d\\(]|'s\b"
     rf"|[{_SIGNS}][\w\\(]|[²³⁰¹⁴-⁹]|[a-zA-Z](?![a-zA-Z])"
 )
@@ -44,6 +45,29 @@ _VALUE_BEFORE = re.compile(
 _VALUE_AFTER = re.compile(
     rf"\s?(?:,\s?{_NUMERAL})+\s?(?:\\?[)\]}}]|[\s$*.]*\Z)"
     r"|[\s$)]*(?:\\lor|∨|\\text\{\s?or\s?\})\s?-?\d++"
+)
+
+
+#: The formula around a box reaches from one of these to one of those; words end it too.
+_MAX_FORMULA = 120
+_ARROW = (
+    r"\\(?:implies|(?:[Ll]ong)?[Rr]ightarrow|longrightarrow|to|iff|therefore|approx|equiv"
+    r"|in|q?quad|[pb]?mod)(?![A-Za-z])"
+)
+_OPENS = re.compile(rf"\$|\\[(\[]|=|&|\\\\|{_ARROW}")
+_CLOSES = re.compile(
+    rf"\$|\\[)\]]|=|&|\\\\|{_ARROW}|\\f?box|\\end\b|(?<!\\)[,;\n]|[.!?:](?=\s|\Z)|(?<![A-Za-z\\])[A-Za-z]{{2}}"
+)
+#: Parts of a formula that change no value: spaces, braces, sizes, texts, units of a letter.
+_IDLE = re.compile(
+    r"\\[,;:! ]|[\s~{}.$*]|\\\$|\\(?:left|right|displaystyle|bigg?|Bigg?)(?![A-Za-z])"
+    r"|\\(?:text|textbf|textrm|mathrm|mathbf|mbox|hspace|tag)\s?\{[^{}]*\}(?:\^\{?[23]\}?)?"
+    r"|(?<![A-Za-z\\])[mgshLKJNWVACFT](?![A-Za-z])(?:\^\{?[23]\}?)?"
+)
+_WORDS_IN = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2}")
+_WORKS = re.compile(
+    r"[\d%+\-−*/^_<>≤≥|√×·÷]|(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])|\\(?:[dt]?frac|sqrt|sin|cos|tan|log|ln"
+    r"|exp|pi|cdot|times|div|leq?|geq?|lt|gt|neq?|pm|mp|neg|lnot|[dt]?binom|theta|alpha|beta)\b"
 )
 
 
@@ -109,6 +133,9 @@ def _with_operators(text: str, start: int, end: int, content: str) -> str:
     other = _values_around(left if start > _MAX_AROUND else f"\n{left}", content, right)
     if other is not None:
         return other
+    formula = _formula_around(text, start, end, content)
+    if formula is not None:
+        return formula
     before, after = _OPERATOR_BEFORE.search(left), _OPERATOR_AFTER.match(right)
     left, right = before[0] if before else "", after[0] if after else ""
     left = left or changes_box(text, start)
@@ -116,6 +143,22 @@ def _with_operators(text: str, start: int, end: int, content: str) -> str:
     if not left and not right:
         return content + numeral
     right = right or numeral
+    return f"{left}({content}){right}".strip()
+
+
+def _formula_around(text: str, start: int, end: int, content: str) -> str | None:
+    """Return the formula in delimiters, or behind an equals sign, with more in it than the box."""
+    before = text[max(0, start - _MAX_FORMULA) : start]
+    opened = deque(_OPENS.finditer(before), maxlen=1)
+    if not opened:
+        return None
+    left = before[opened[0].end() :]
+    closed = _CLOSES.search(text, end, end + _MAX_FORMULA)
+    right = text[end : closed.start() if closed is not None else end + _MAX_FORMULA]
+    if _WORDS_IN.search(left) is not None:
+        return None
+    if _WORKS.search(_IDLE.sub("", left)) is None and _WORKS.search(_IDLE.sub("", right)) is None:
+        return None
     return f"{left}({content}){right}".strip()
 
 

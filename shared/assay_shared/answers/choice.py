@@ -212,6 +212,8 @@ def _with_reason(line: str, options: ChoiceOptions) -> str | None:
     if label is None or letter is None:
         return None
     end, rest = label.end(), line[label.end() :]
+    if _by_text(rest.lstrip(".:, "), options) not in (None, letter):
+        return None
     if not _REASON.match(rest):
         between = _AFTER_LETTER.match(rest)
         own = options.texts[LETTERS.index(letter)]

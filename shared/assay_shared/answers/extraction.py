@@ -78,6 +78,10 @@ _LEAD = re.compile(r"\A(?:so|thus|hence|then|therefore|it is|it's|is)\b[,:]? +",
 _FIGURES = re.compile(r"[\d\s().,/%$+-]*\d[\d\s().,/%$+-]*")
 #: Letters of scripts without formulas, and the check marks around an answer.
 _FOREIGN = re.compile(r"[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{2}")
+#: A matrix may be written over several lines.
+_MATRIX = re.compile(
+    r"\\begin\{[pbvBV]?matrix\}[^\\]{0,2000}(?:\\(?!end\b)[^\\]{0,2000}){0,200}\\end"
+)
 _TICKS = "✅✔☑✓🎉🎯👍\ufe0f "
 _OTHER = re.compile(rf"-?\\?[$]?\s?-?(?:{_NUMBER})")
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
@@ -201,6 +205,8 @@ def final_answer(text: str) -> str | None:
     so is reasoning between tags such as <think>.
     """
     text = without_struck(after_reasoning(text)[-_MAX_SEARCHED:])
+    if "matrix}" in text:
+        text = _MATRIX.sub(lambda found: found.group().replace("\n", " "), text)
     box = last_box(text) or last_tag(text) or _last_mark(text)
     if box is not None:
         if text.startswith("\\boxed", box.start) and text.find("boxed", 0, box.start) >= 0:

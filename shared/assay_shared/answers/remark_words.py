@@ -268,7 +268,7 @@ CHANGES = APPROXIMATIONS | _words(
     " choose squared cubed not neither nor inverse reciprocal factorial log ln sine cosine sin"
     " cos tan sqrt root cube square opposite negation complement line item version kilo mega"
     " giga tera milli micro nano centi deci upto theorem lemma corollary proposition definition"
-    " appendix example article paragraph"
+    " appendix example article paragraph base degree case"
 )
 #: Words that keep a number the same before "of": a total of 7.
 WHOLES = _words(
@@ -312,7 +312,9 @@ BOXED_JOINTS = _words("minus plus point")
 BOXED_PAIRS = frozenset(
     (
         *("and half", "below zero", "degrees below", "short of", "too many", "too few"),
-        *("too much", "away from", "a half", "a third", "a quarter"),
+        *("too much", "away from", "a half", "a third", "a quarter", "or more", "or less"),
+        *("or fewer", "at most", "at least", "at minimum", "at maximum", "and above", "and up"),
+        *("and below", "or above", "or below"),
     )
 )
 #: After a box these name counted things, or introduce the modulus of a remainder.
@@ -324,4 +326,15 @@ CLAIMING = _words(
     " actually really to get am i'm going go with choose pick new it'll now edit correction"
     " update no wait sorry in fact maybe perhaps think mean meant let's corrected better more"
     " precisely instead ought have been option choice otherwise else"
+)
+#: Measures without a conversion to the units of a reference.
+MEASURES = _words(
+    "nautical stone stones pence penny mach o'clock fathom fathoms chain chains light parsec ares"
+    " hundredweight troy slug slugs barn barns gauss bits bytes baud midnight noon"
+)
+#: Short words after a number that are no units.
+SHORT_WORDS = _words(
+    "in on at to of by as is so or and for per are was the a an if we it all too now but not far"
+    " off ago old out up he she her his its who has had can may men new two six ten one red boy"
+    " big day end yet nor i you my our us me do did be than"
 )

@@ -80,6 +80,20 @@ _ARROW = re.compile(
     r"\W*?(?:→|⇒|->|=>|\\(?:to|rightarrow|Rightarrow)\b|vs\.?|and/or)\s*", re.IGNORECASE
 )
 _UNEQUAL = re.compile(r"[\s$)}\]]*(?:≠|\\neq?\b)")
+#: Leads to a value that the text holds wrong, or has replaced.
+_MISLED = re.compile(
+    r"\b(?:an?|the|one|some)\s(?:\w+\s)?(?:careless|incorrect|wrong|na[iï]ve|flawed|erroneous"
+    r"|mistaken)\s(?:approach|solver|student|person|reader|solution"
+    r"|calculation|attempt|method|guess|answer|reading)s?\b"
+    r"|\b(?:mistake|error) (?:is|would|gives|leads)\b"
+    r"|\b(?:my|our|the)\s(?:first|earlier|initial|previous|original)\s(?:attempt|try|guess|answer)\b"
+    r"|\b(?:I|we)\s(?:had\s)?(?:earlier|previously|first|initially|originally)\s[a-z]"
+    r"|\b(?:previously|earlier|initially|originally|at first),?\s(?:I|we)\s"
+    r"|\bfor comparison\b|\bif (?:we|I|one) had\b",
+    re.IGNORECASE,
+)
+#: The last clause alone leads to the answer: my first guess was 8, but it is 7.
+_TURN = re.compile(r";|[,.]?\s(?:but|so|and|now|then|hence|thus|therefore|yet)\b")
 _INFINITE = frozenset(("be", "been", "being", "equal"))
 
 #: Returns True if a sentence or clause gives a value or option other than the answer.
@@ -109,7 +123,7 @@ def _is_denial(sentence: str) -> bool:
         sentence = _NAME.sub("", sentence)
     if "," in sentence:
         sentence = _ASIDE.sub(" ", sentence)
-    if has_sign(sentence[-_NEAR_CHARS:]):
+    if has_sign(sentence[-_NEAR_CHARS:]) or _MISLED.search(_TURN.split(sentence)[-1]):
         return True
     tokens = tokens_in(sentence)
     if tokens and tokens[-1] == ":":

@@ -10,9 +10,12 @@ from assay_reward.verifiers.verifier import (
     lightly,
     reference_of,
 )
+from assay_shared.answers.amounts import has_unknown_unit
 from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.answers.extraction import final_answer, whole_reference
+from assay_shared.answers.formulas.latex import plain
 from assay_shared.answers.question import asked_for
+from assay_shared.answers.values.quantity import quantity_of
 from assay_shared.types import Status, Task
 
 
@@ -33,7 +36,16 @@ def _math(candidate: AnswerContext, options: NoOptions) -> Measurement | Awaitab
         equal = settled(given, expected) is True
     except NeedsProof:
         return _as_formulas(candidate, given, expected)
-    return _compared(equal, given)
+    return _compared(equal and not _has_other_unit(candidate.text, given, expected), given)
+
+
+def _has_other_unit(text: str, given: str, expected: str) -> bool:
+    """Return True if the reference has a unit, and the number in the answer has an unknown one."""
+    wanted = quantity_of(plain(expected))
+    if wanted is None or wanted.unit is None or not wanted.unit.is_known:
+        return False
+    found = quantity_of(plain(given))
+    return found is not None and found.unit is None and has_unknown_unit(text, given)
 
 
 async def _as_formulas(candidate: AnswerContext, given: str, expected: str) -> Measurement:
