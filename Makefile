@@ -26,11 +26,14 @@ up: $(STAMP)  ## start all services and stay until Ctrl-C
 	$(VENV)/bin/assay up
 
 test: $(STAMP)  ## run the quick tests, and the tests of every promise
-	$(VENV)/bin/pytest -q -m "promise or not slow" tests/unit tests/contract tests/test_*.py \
+	$(VENV)/bin/pytest -n 2 --dist loadgroup -q -m "promise or not slow" tests/unit tests/contract tests/test_*.py \
 		tests/security/test_reward_hacking.py tests/integration/test_grpo_in_one_file.py
 
+# What measures latency, kills services or attacks a sandbox has the machine for itself.
 test-all: $(STAMP) $(LM_EVAL)  ## run all tests: kills, soaks, every isolation level, containers
-	$(VENV)/bin/pytest
+	$(VENV)/bin/pytest -n 2 --dist loadgroup tests/unit tests/contract tests/deploy tests/engines \
+		tests/test_*.py; first=$$?; \
+		$(VENV)/bin/pytest tests/integration tests/load tests/security && exit $$first
 
 # ASSAY_DATA names the folder with the data sets. What each writes stays in nightly/.
 nightly: $(STAMP)  ## hours: every corpus both ways, 100,000 hostile programs, an hour of soak

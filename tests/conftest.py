@@ -25,6 +25,15 @@ os.environ["ASSAY_INFERENCE_WEIGHT_ROOTS"] = "/"
 _KEPT = {"ASSAY_DATA", "ASSAY_INFERENCE_WEIGHT_ROOTS"}
 
 
+@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marker
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Keep the tests of a file in one process, and all that share the mesh of services."""
+    for item in items:
+        path = item.nodeid.partition("::")[0]
+        group = "mesh" if path.startswith("tests/integration/") else path
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
 @pytest.fixture(autouse=True)
 def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     """No setting of the developer's shell reaches a test, but for the data folder."""

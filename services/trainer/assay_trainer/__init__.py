@@ -1,1 +1,1 @@
-"""x"""
+"""The trainer: rollouts, the learner, evaluation, and runs as a service."""

@@ -27,7 +27,7 @@ _PARTS = NUMERAL_PAIRS | {"and change", "and some", "give or", "and half", "and 
 _BOUNDS = frozenset(("under", "over", "below", "above"))
 #: Words in "ths" other than fractions.
 _LENGTHS = frozenset(("months", "lengths", "widths", "depths", "cloths", "moths", "booths"))
-#: "Divided by 2" is no value of 2.
+#: A number behind "divided by" is an operand.
 _DIVIDING = frozenset(("divided", "divisible", "multiplied", "increased", "multiply", "divide"))
 _ARTICLES = frozenset(("the", "a", "an", "number"))
 

@@ -40,7 +40,7 @@ _NUMERAL = r"-?\d++(?:[.,/]\d++)*+"
 _OR = r"(?:or|\\lor|∨|\\text\{\s?or\s?\})"
 _VALUE_BEFORE = re.compile(
     rf"(?<![\w.,]){_NUMERAL}(?:[\s$)]|\\[,; ])*\s?{_OR}[\s$(]*(?:[A-Za-z]\s?=[\s$]*)?\Z"
-    rf"|[(\[{{\n](?:\s?{_NUMERAL}\s?,)+\s?\Z"
+    rf"|[(\[{{\n$](?:\s?{_NUMERAL}\s?,)+\s?\Z"
 )
 _VALUE_AFTER = re.compile(
     rf"\s?(?:,\s?{_NUMERAL})+\s?(?:\\?[)\]}}]|[\s$*.]*\Z)"
@@ -54,7 +54,7 @@ _ARROW = (
     r"\\(?:implies|(?:[Ll]ong)?[Rr]ightarrow|longrightarrow|to|iff|therefore|approx|equiv"
     r"|in|q?quad|[pb]?mod)(?![A-Za-z])"
 )
-_OPENS = re.compile(rf"\$|\\[(\[]|=|&|\\\\|{_ARROW}")
+_OPENS = re.compile(rf"\$|\\[(\[]|=|&|\\\\|(?<!\\)[,;]|\\text\{{\s?(?:and|or)\s?\}}|{_ARROW}")
 _CLOSES = re.compile(
     rf"\$|\\[)\]]|=|&|\\\\|{_ARROW}|\\f?box|\\end\b|(?<!\\)[,;\n]|[.!?:](?=\s|\Z)|(?<![A-Za-z\\])[A-Za-z]{{2}}"
 )

@@ -82,6 +82,7 @@ _FOREIGN = re.compile(r"[\u0400-\u04ff\u3040-\u30ff\u4e00-\u9fff\uac00-\ud7af]{2
 _MATRIX = re.compile(
     r"\\begin\{[pbvBV]?matrix\}[^\\]{0,2000}(?:\\(?!end\b)[^\\]{0,2000}){0,200}\\end"
 )
+_ALTERNATIVE = re.compile(r"[\s*_$]*(?:and/)?or\s(?!so\b)\S")
 _TICKS = "✅✔☑✓🎉🎯👍\ufe0f "
 _OTHER = re.compile(rf"-?\\?[$]?\s?-?(?:{_NUMBER})")
 _SEVERAL = re.compile(r"(?:\$|\\\)|\d)\s*+(?:,|;|or|and)?+\s*+(?:or|and|not)?+\s*+\Z")
@@ -103,7 +104,7 @@ class Extract(StrEnum):
 def extract(text: str, part: Extract) -> str | None:
     """Return the part of the text, stripped of whitespace; None if the text has no such part.
 
-    Reasoning between tags such as <think> is no part of an answer.
+    The answer begins after reasoning between tags such as <think>.
     """
     text = after_reasoning(text)
     match part:
@@ -134,6 +135,8 @@ def last_boxed(text: str) -> str | None:
 def _undenied(text: str, box: Box | None) -> str | None:
     """Return the marked answer of a box, unless the text around it denies it."""
     if box is None:
+        return None
+    if _ALTERNATIVE.match(text, box.end):
         return None
     first = max(0, box.start - _MAX_LEAD * 2)
     around = text[first : box.end + _MAX_SEARCHED]

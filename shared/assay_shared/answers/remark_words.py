@@ -268,7 +268,8 @@ CHANGES = APPROXIMATIONS | _words(
     " choose squared cubed not neither nor inverse reciprocal factorial log ln sine cosine sin"
     " cos tan sqrt root cube square opposite negation complement line item version kilo mega"
     " giga tera milli micro nano centi deci upto theorem lemma corollary proposition definition"
-    " appendix example article paragraph base degree case"
+    " appendix example article paragraph base degree case минус moins menos meno mehr als больше"
+    " меньше более менее примерно около ungefähr etwa höchstens mindestens environ"
 )
 #: Words that keep a number the same before "of": a total of 7.
 WHOLES = _words(
@@ -281,7 +282,7 @@ WHOLES = _words(
 OPERATIONS = _words(
     "minus negative twice thrice double triple quadruple half third quarter fifth tenth inverse"
     " reciprocal factorial logarithm root cube square opposite negation complement multiple"
-    " successor predecessor"
+    " successor predecessor near except"
 )
 #: Words after a number, changing it to another number.
 NUMERALS = _words(
@@ -332,7 +333,7 @@ MEASURES = _words(
     "nautical stone stones pence penny mach o'clock fathom fathoms chain chains light parsec ares"
     " hundredweight troy slug slugs barn barns gauss bits bytes baud midnight noon"
 )
-#: Short words after a number that are no units.
+#: Short words after a number, other than units.
 SHORT_WORDS = _words(
     "in on at to of by as is so or and for per are was the a an if we it all too now but not far"
     " off ago old out up he she her his its who has had can may men new two six ten one red boy"
