@@ -246,3 +246,12 @@ async def test_a_batch_of_bombs_delays_no_other_request_and_ends_with_its_client
                 await asyncio.sleep(0.1)
                 async with session.get(f"{url}/metrics") as response:
                     metrics = await response.text()
+
+
+def test_a_setting_that_names_no_file_is_named(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="there is no file or folder .*none") as raised:
+        create_reward(RewardSettings(reward_rubrics=tmp_path / "none"))
+    assert raised.value.field == "ASSAY_REWARD_RUBRICS"
+    with pytest.raises(ConfigError, match="there is no file .*none") as raised:
+        create_judge(JudgeSettings(judge_config=tmp_path / "none"))
+    assert raised.value.field == "ASSAY_JUDGE_CONFIG"

@@ -45,7 +45,7 @@ def test_a_gold_answer_that_is_not_right_is_found(assay: Assay, tmp_path: Path) 
 def test_a_task_that_its_rubric_cannot_score_is_found(assay: Assay, tmp_path: Path) -> None:
     lacking = make_task("lacking", rubric="choice", tests=())
     process = assay.start("validate", write(tmp_path / "tasks.jsonl", [lacking]))
-    assert "says nothing for choice" in assay.finish(process)
+    assert "has no check for choice" in assay.finish(process)
     assert process.returncode == 1
 
 

@@ -11,7 +11,7 @@ from assay_judge.config import JudgeConfig
 from assay_judge.settings import JudgeSettings
 from assay_judge.state.ledger import Spending
 from assay_judge.state.state import make_shared_state
-from assay_shared.errors import Unreachable
+from assay_shared.errors import ConfigError, Unreachable
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.service.app import create_service
 from assay_shared.service.auth import needs
@@ -32,6 +32,8 @@ def create_app(settings: JudgeSettings) -> FastAPI:
         ConfigError: the chain cannot be built; nothing is served.
     """
     path = settings.judge_config
+    if path is not None and not path.exists():
+        raise ConfigError(f"there is no file {path}", field="ASSAY_JUDGE_CONFIG")
     config = JudgeConfig() if path is None else load_config(JudgeConfig, path)
 
     @asynccontextmanager

@@ -19,7 +19,15 @@ from assay_reward.scorer import Scorer
 from assay_reward.settings import RewardSettings
 from assay_shared.answers.formulas.symbolic import MODULES, Symbolic
 from assay_shared.clients import JudgeClient, RetryBudget, SandboxClient, Timeouts
-from assay_shared.errors import Conflict, NotFound, SandboxFault, SolverFault, TimedOut, Unreachable
+from assay_shared.errors import (
+    ConfigError,
+    Conflict,
+    NotFound,
+    SandboxFault,
+    SolverFault,
+    TimedOut,
+    Unreachable,
+)
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.runtime.workers import Workers
 from assay_shared.service.app import create_service
@@ -52,7 +60,10 @@ def create_app(settings: RewardSettings) -> FastAPI:
     Raises:
         ConfigError: a rubric cannot be used; nothing is served.
     """
-    rubrics = Rubrics(settings.reward_rubrics, settings.allowed)
+    own = settings.reward_rubrics
+    if own is not None and not own.exists():
+        raise ConfigError(f"there is no file or folder {own}", field="ASSAY_REWARD_RUBRICS")
+    rubrics = Rubrics(own, settings.allowed)
     scorer: Scorer
     steps: Steps
 

@@ -199,7 +199,12 @@ def task_check(task: Task, name: str, kind: type[Check]) -> Check:
         InvalidInput: the check is missing or malformed; names the field.
     """
     if name not in task.checks:
-        raise InvalidInput(f"task {task.id} says nothing for {name}", field=f"task.checks.{name}")
+        keys = ", ".join(kind.model_fields)
+        raise InvalidInput(
+            f"task {task.id} has no check for {name}",
+            field=f"task.checks.{name}",
+            hint=f"an object with the keys {keys}",
+        )
     return validated(kind, task.checks[name], f"task.checks.{name}")
 
 

@@ -132,7 +132,7 @@ async def test_the_right_choice_scores_1() -> None:
         ({"options": ["x", "x."], "answer": "A"}, "another option says the same"),
         ({"options": ["x"], "answer": "A"}, "task.checks.choice.options: .*at least 2"),
         ({"options": ["x", "y"]}, "task.checks.choice.answer: Field required"),
-        (None, "task.checks.choice: task t says nothing for choice"),
+        (None, "task.checks.choice: task t has no check for choice"),
     ],
 )
 async def test_a_choice_that_cannot_be_made_names_the_field(check: object, message: str) -> None:
