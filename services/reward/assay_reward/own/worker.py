@@ -260,7 +260,7 @@ def _become_function_process(guard: int, output: int, memory_bytes: int) -> None
 
 def serve(file: Path, name: str, digest: str, connection: socket.socket) -> NoReturn:
     """Load the function and answer calls, in the function's process."""
-    own_id = os.getpid()
+    own_id, folder = os.getpid(), os.getcwd()
     try:
         function = load(file, name, digest)
     except BaseException as error:  # noqa: BLE001  # whatever the user's code raises
@@ -272,6 +272,7 @@ def serve(file: Path, name: str, digest: str, connection: socket.socket) -> NoRe
             while os.waitpid(-1, os.WNOHANG)[0]:
                 pass
         try:
+            os.chdir(folder)  # the last call may have left it
             reply = answer(function, json.loads(frame))
         except BaseException as error:  # noqa: BLE001  # whatever the user's code raises
             reply = {"error": describe(error, file)}

@@ -213,6 +213,24 @@ async def test_a_function_that_hangs_is_ended_in_time(score: Score, body: str) -
     assert time.monotonic() - started < 8
 
 
+async def test_each_call_begins_in_the_same_folder(own: Own, tmp_path: Path) -> None:
+    source = """
+import os
+homes = []
+def score(task, answers):
+    homes.append(os.getcwd())
+    os.chdir("/")
+    return [{"value": len(homes) / 10, "detail": " ".join(sorted(set(homes)))} for _ in answers]
+"""
+    (tmp_path / "mine.py").write_text(source)
+    rubric = rubric_in(tmp_path, {"python": "mine.py:score"}, {})
+    first, second = [(await by(rubric, own, "2"))[0] for _ in range(2)]
+    assert isinstance(first, Scored)
+    assert isinstance(second, Scored)
+    assert (first.value, second.value) == (0.1, 0.2), "one process served both calls"
+    assert first.components[0].detail == second.components[0].detail
+
+
 async def test_a_process_stays_between_calls_and_memory_in_it(own: Own, tmp_path: Path) -> None:
     source = "import os\ncalls = []\ndef score(task, answers):\n    calls.append(os.getpid())\n"
     source += (
