@@ -5,6 +5,7 @@ from collections import deque
 from enum import StrEnum
 
 from assay_shared.answers.amounts import changes_number, is_part
+from assay_shared.answers.arithmetic import result_of
 from assay_shared.answers.boxes import Box, boxes, last_box, last_tag, without_struck
 from assay_shared.answers.clauses import tokens_in
 from assay_shared.answers.formulas.latex import plain
@@ -205,8 +206,13 @@ def final_answer(text: str) -> str | None:
     In this order: the last \\\\boxed{}, <answer></answer>, the text after the last ####, the whole
     text if it is a value, the value after "the answer is", the last formula or number standing
     alone. An answer is ignored if the text denies, doubts, takes back or strikes it through, and
-    so is reasoning between tags such as <think>.
+    so is reasoning between tags such as <think>. A sum that is written out gives its result.
     """
+    answer = _last_answer(text)
+    return None if answer is None else result_of(answer)
+
+
+def _last_answer(text: str) -> str | None:
     text = without_struck(after_reasoning(text)[-_MAX_SEARCHED:])
     if "matrix}" in text:
         text = _MATRIX.sub(lambda found: found.group().replace("\n", " "), text)

@@ -260,7 +260,7 @@ def _become_function_process(guard: int, output: int, memory_bytes: int) -> None
 
 def serve(file: Path, name: str, digest: str, connection: socket.socket) -> NoReturn:
     """Load the function and answer calls, in the function's process."""
-    own_id, folder = os.getpid(), os.getcwd()
+    own_id, folder = os.getpid(), Path.cwd()
     try:
         function = load(file, name, digest)
     except BaseException as error:  # noqa: BLE001  # whatever the user's code raises
