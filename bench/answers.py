@@ -24,8 +24,8 @@ from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
-from assay_shared.answers.choice import chosen_letter
-from assay_shared.answers.choice_options import LETTERS, ChoiceOptions, is_there_twice
+from assay_shared.answers.choices.choice import chosen_letter
+from assay_shared.answers.choices.options import LETTERS, ChoiceOptions, is_there_twice
 from assay_shared.answers.equality import NeedsProof, settled
 from assay_shared.answers.extraction import final_answer, whole_reference
 from assay_shared.answers.formulas.symbolic import Symbolic

@@ -2,6 +2,7 @@
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
+from pathlib import Path
 
 from fastapi import FastAPI
 from pydantic import JsonValue
@@ -25,16 +26,19 @@ from assay_shared.types import JudgeRequest, JudgeResponse
 _GROUP_BYTES = 16 * 2**20
 
 
+def _read_config(path: Path | None) -> JudgeConfig:
+    if path is not None and not path.exists():
+        raise ConfigError(f"there is no file {path}", field="ASSAY_JUDGE_CONFIG")
+    return JudgeConfig() if path is None else load_config(JudgeConfig, path)
+
+
 def create_app(settings: JudgeSettings) -> FastAPI:
     """Return the service, with the chain of its configuration.
 
     Raises:
         ConfigError: the chain cannot be built; nothing is served.
     """
-    path = settings.judge_config
-    if path is not None and not path.exists():
-        raise ConfigError(f"there is no file {path}", field="ASSAY_JUDGE_CONFIG")
-    config = JudgeConfig() if path is None else load_config(JudgeConfig, path)
+    config = _read_config(settings.judge_config)
 
     @asynccontextmanager
     async def lifespan(app: FastAPI) -> AsyncIterator[None]:

@@ -12,8 +12,8 @@ from assay_reward.verifiers.verifier import (
     lightly,
     task_check,
 )
-from assay_shared.answers.choice import chosen_letter
-from assay_shared.answers.choice_options import LETTERS, ChoiceOptions, is_there_twice, options_of
+from assay_shared.answers.choices.choice import chosen_letter
+from assay_shared.answers.choices.options import LETTERS, ChoiceOptions, is_there_twice, options_of
 from assay_shared.types import Status, Task
 
 

@@ -144,7 +144,7 @@ def test_other_formulas_need_one() -> None:
     ("text", "answer"),
     [
         ("27", "27"),
-        ("3 + 4 = 7", "3 + 4 = 7"),
+        ("3 + 4 = 7", "7"),
         ("So 3 + 4 = 7 of them", "7"),
         ("first 12, then\n#### 1,234", "1,234"),
         (r"so \boxed{\frac{1}{2}} it is, 3", r"\frac{1}{2}"),

@@ -8,8 +8,8 @@ import time
 
 import pytest
 
-from assay_shared.answers.choice import chosen_letter
-from assay_shared.answers.choice_options import ChoiceOptions
+from assay_shared.answers.choices.choice import chosen_letter
+from assay_shared.answers.choices.options import ChoiceOptions
 from assay_shared.answers.equality import NeedsProof, equal_by_proof, settled
 from assay_shared.answers.extraction import final_answer
 from assay_shared.answers.words import same_words

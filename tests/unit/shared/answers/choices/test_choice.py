@@ -6,14 +6,14 @@ import time
 
 import pytest
 
-from assay_shared.answers.choice import (
+from assay_shared.answers.choices.choice import (
     _CLAIM,
     _CORRECT,
     _last_claiming,
     _last_correct,
     chosen_letter,
 )
-from assay_shared.answers.choice_options import ChoiceOptions
+from assay_shared.answers.choices.options import ChoiceOptions
 from assay_shared.answers.extraction import fenced, final_answer, last_match, last_tagged
 
 CITIES = ChoiceOptions(("Paris", "London", "Rome", "New York"))

@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from functools import lru_cache, partial
 
 from assay_shared.answers.boxes import Box, boxes, last_box, last_tag, tags, without_struck
-from assay_shared.answers.choice_options import (
+from assay_shared.answers.choices.options import (
     LETTERS,
     MAX_OPTION,
     WIDE_LETTERS,

@@ -1,0 +1,1 @@
+"""Answers to multiple-choice questions."""
