@@ -31,9 +31,9 @@ test: $(STAMP)  ## run the quick tests, and the tests of every promise
 
 # What measures latency, kills services or attacks a sandbox has the machine for itself.
 test-all: $(STAMP) $(LM_EVAL)  ## run all tests: kills, soaks, every isolation level, containers
-	$(VENV)/bin/pytest -n 2 --dist loadgroup tests/unit tests/contract tests/deploy tests/engines \
-		tests/test_*.py; first=$$?; \
-		$(VENV)/bin/pytest tests/integration tests/load tests/security && exit $$first
+	$(VENV)/bin/pytest -n 2 --dist loadgroup --ignore tests/unit/sandbox tests/unit tests/contract \
+		tests/deploy tests/engines tests/test_*.py; first=$$?; \
+		$(VENV)/bin/pytest tests/unit/sandbox tests/integration tests/load tests/security && exit $$first
 
 # ASSAY_DATA names the folder with the data sets. What each writes stays in nightly/.
 nightly: $(STAMP)  ## hours: every corpus both ways, 100,000 hostile programs, an hour of soak
