@@ -6,8 +6,10 @@ import json
 import os
 import re
 import shutil
+import stat
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import suppress
 from pathlib import Path
 
 from assay_shared.errors import WeightsRefused
@@ -38,6 +40,7 @@ def weight_files(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise WeightsRefused(f"there is no checkpoint folder {folder}")
+    _refuse_devices(folder)
     if not (folder / "config.json").is_file():
         raise WeightsRefused(
             f"{folder} is not a checkpoint: it has no config.json",
@@ -60,6 +63,15 @@ def weight_files(folder: Path) -> list[Path]:
             hint=f"keep {WEIGHTS} alone, or name every file in {INDEX}",
         )
     return sorted(folder / name for name in used)
+
+
+def _refuse_devices(folder: Path) -> None:
+    """Refuse a folder with a pipe, a socket or a device: reading it could take for ever."""
+    for entry in folder.iterdir():
+        with suppress(FileNotFoundError):  # a link to nothing
+            kind = entry.stat().st_mode
+            if not (stat.S_ISREG(kind) or stat.S_ISDIR(kind)):
+                raise WeightsRefused(f"{entry} is not a regular file")
 
 
 def _indexed(index: Path) -> set[str]:
@@ -170,7 +182,11 @@ def publish(folder: Path, write: Callable[[Path], Mapping[str, str]]) -> str:
     partial = folder.with_name(f".{folder.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir()
-    digests = write(partial)
+    try:
+        digests = write(partial)
+    except BaseException:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise
     for file in partial.iterdir():
         _sync(file)
     whole = _digest_of(partial, digests)

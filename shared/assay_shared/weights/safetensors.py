@@ -75,7 +75,7 @@ def read_header(file: Path) -> dict[str, TensorHeader]:
                 for name, fields in header.items()
                 if name != "__metadata__"
             }
-        except (ValueError, KeyError, TypeError, AttributeError) as error:
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
             raise WeightsRefused(f"{file} has a header that cannot be read: {error}") from error
 
 

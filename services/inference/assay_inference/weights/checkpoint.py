@@ -120,8 +120,8 @@ def _vocabulary(folder: Path, config: dict[str, object]) -> PolicyTokenizer:
     end = (_json(generation) if generation.is_file() else config).get("eos_token_id")
     ends = end if isinstance(end, list) else [end]
     sizes = {key: config.get(key) for key in ("vocab_size", "max_position_embeddings")}
-    if not all(isinstance(size, int) for size in sizes.values()):
-        raise WeightsRefused(f"{folder}/config.json does not say {', '.join(sizes)}")
+    if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
+        raise WeightsRefused(f"{folder}/config.json has no positive {' and '.join(sizes)}")
     vocabulary = PolicyTokenizer(
         tokenizer=tokenizer,
         size=int(str(sizes["vocab_size"])),

@@ -111,12 +111,19 @@ def _read(file: Path) -> dict[str, object]:
     if file.stat().st_size > _MAX_CONFIG_BYTES:
         raise WeightsRefused(f"{file} has more than {_MAX_CONFIG_BYTES} bytes")
     try:
-        config = json.loads(file.read_bytes())
+        config = json.loads(file.read_bytes(), parse_constant=_constant)
     except (ValueError, RecursionError) as error:
         raise WeightsRefused(f"{file} is not JSON: {error}") from error
     if not isinstance(config, dict):
         raise WeightsRefused(f"{file} is not a JSON object")
     return config
+
+
+def _constant(name: str) -> float:
+    """Return an infinity, which some models' configurations have; NaN is refused."""
+    if name == "NaN":
+        raise ValueError("a field is NaN")
+    return float(name)
 
 
 def _counts(layout: Mapping[str, Tensor]) -> tuple[int, int]:

@@ -13,6 +13,8 @@ from assay_inference.weights.safetensors import check_finite, read_layout
 from assay_shared.errors import Conflict, InvalidInput, WeightsRefused
 from assay_shared.weights import checkpoint
 
+#: Files taken over as they are.
+_KEPT = (".json", ".txt", ".model", ".tiktoken", ".jinja")
 _PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "OMP_NUM_THREADS")
 
 
@@ -44,9 +46,8 @@ def convert(folder: Path, into: Path, limit_s: float) -> str:
 
     def write(partial: Path) -> dict[str, str]:
         for file in folder.iterdir():
-            if file.suffix in (".json", ".txt", ".model", ".tiktoken", ".jinja") and (
-                file.name != "pytorch_model.bin.index.json"
-            ):
+            is_kept = file.suffix in _KEPT and file.name != "pytorch_model.bin.index.json"
+            if is_kept and file.is_file():
                 (partial / file.name).write_bytes(file.read_bytes())
         _run_child(folder.resolve(), partial.resolve(), limit_s)
         check_finite(read_layout(partial))

@@ -10,6 +10,7 @@ import json
 import os
 import resource
 import sys
+import zipfile
 from pathlib import Path
 
 _PR_SET_NO_NEW_PRIVS = 38
@@ -67,7 +68,9 @@ def _convert(file: Path, into: Path) -> tuple[list[str], int]:
     import torch
     from safetensors.torch import save_file
 
-    content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
+    # torch before 1.6 wrote no zip archives, and only these can be mapped.
+    is_mapped = zipfile.is_zipfile(file)
+    content = torch.load(file, map_location="cpu", weights_only=True, mmap=is_mapped)
     if not isinstance(content, dict):
         raise SystemExit(f"{file.name} holds no tensors by name")
     for name, tensor in content.items():

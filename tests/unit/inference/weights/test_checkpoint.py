@@ -1,6 +1,7 @@
 """Which checkpoints an engine takes as further versions of the model that it serves."""
 
 import json
+import math
 import shutil
 from pathlib import Path
 
@@ -61,3 +62,18 @@ def test_other_merges_are_refused(served: Checkpoint, further: Path) -> None:
     change(file, model=rules["model"] | {"merges": rules["model"]["merges"][:-1]})
     with pytest.raises(WeightsRefused, match="another tokenizer than"):
         Checkpoint.open(further, POLICY, None, served)
+
+
+@pytest.mark.parametrize(
+    ("entries", "message"),
+    [
+        ({"rms_norm_eps": math.nan}, "config.json is not JSON: a field is NaN"),
+        ({"max_position_embeddings": 0}, "has no positive vocab_size and max_position_embeddings"),
+    ],
+)
+def test_a_configuration_that_cannot_work_is_refused(
+    further: Path, entries: dict[str, object], message: str
+) -> None:
+    change(further / "config.json", **entries)
+    with pytest.raises(WeightsRefused, match=message):
+        Checkpoint.open(further, POLICY, None, None)

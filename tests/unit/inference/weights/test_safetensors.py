@@ -241,13 +241,17 @@ async def test_a_network_far_larger_than_the_weights_is_not_built(
 
 
 @pytest.mark.slow
-def test_pickled_weights_are_converted_without_a_change(folder: Path, tmp_path: Path) -> None:
+@pytest.mark.parametrize("is_zip", [True, False], ids=["zip", "as before torch 1.6"])
+def test_pickled_weights_are_converted_without_a_change(
+    folder: Path, tmp_path: Path, is_zip: bool
+) -> None:
     tensors = load_file(folder / "model.safetensors")
     (folder / "model.safetensors").unlink()
     names = sorted(tensors)
     shards = {"pytorch_model-1.bin": names[:3], "pytorch_model-2.bin": names[3:]}
     for shard, held in shards.items():
-        torch.save({name: tensors[name] for name in held}, folder / shard)
+        content = {name: tensors[name] for name in held}
+        torch.save(content, folder / shard, _use_new_zipfile_serialization=is_zip)
     placed = {name: shard for shard, held in shards.items() for name in held}
     (folder / "pytorch_model.bin.index.json").write_text(json.dumps({"weight_map": placed}))
 

@@ -2,6 +2,7 @@
 
 import hashlib
 import json
+import os
 from collections.abc import Callable
 from pathlib import Path
 
@@ -126,7 +127,7 @@ def test_a_folder_appears_whole_or_not_at_all(tmp_path: Path) -> None:
 
     with pytest.raises(OSError, match="disk full"):
         checkpoint.publish(tmp_path / "v1", fail)
-    assert not (tmp_path / "v1").exists()
+    assert list(tmp_path.iterdir()) == []
     checkpoint.publish(tmp_path / "v1", write(b"abc"))
     assert [path.name for path in tmp_path.iterdir()] == ["v1"]
 
@@ -137,3 +138,18 @@ def test_what_is_no_checkpoint_is_refused_by_name(tmp_path: Path) -> None:
     (tmp_path / "config.json").write_text("{}")
     with pytest.raises(WeightsRefused, match="is not a checkpoint"):
         checkpoint.digest(tmp_path)
+
+
+@pytest.mark.parametrize("name", ["model.safetensors", "config.json", "tokenizer.json", "notes"])
+def test_a_pipe_in_a_folder_is_refused_and_not_waited_for(folder: Path, name: str) -> None:
+    (folder / name).unlink(missing_ok=True)
+    os.mkfifo(folder / name)
+    with pytest.raises(WeightsRefused, match=f"{name} is not a regular file"):
+        checkpoint.digest(folder)
+
+
+def test_links_to_files_are_files_and_links_to_nothing_are_left_alone(folder: Path) -> None:
+    (folder / "model.safetensors").rename(folder.parent / "weights")
+    (folder / "model.safetensors").symlink_to(folder.parent / "weights")
+    (folder / "notes").symlink_to(folder.parent / "nothing")
+    assert [file.name for file in checkpoint.weight_files(folder)] == ["model.safetensors"]

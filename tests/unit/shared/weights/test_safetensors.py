@@ -48,3 +48,10 @@ def test_other_files_are_refused(tmp_path: Path, content: bytes, reason: str) ->
     file.write_bytes(content)
     with pytest.raises(WeightsRefused, match=reason):
         read_header(file)
+
+
+def test_a_header_nested_without_end_is_refused(tmp_path: Path) -> None:
+    head = b"[" * 200_000
+    (tmp_path / "d.safetensors").write_bytes(struct.pack("<Q", len(head)) + head)
+    with pytest.raises(WeightsRefused, match="header that cannot be read"):
+        read_header(tmp_path / "d.safetensors")
