@@ -40,7 +40,7 @@ def weight_files(folder: Path) -> list[Path]:
     """
     if not folder.is_dir():
         raise WeightsRefused(f"there is no checkpoint folder {folder}")
-    _refuse_devices(folder)
+    refuse_devices(folder)
     if not (folder / "config.json").is_file():
         raise WeightsRefused(
             f"{folder} is not a checkpoint: it has no config.json",
@@ -65,7 +65,7 @@ def weight_files(folder: Path) -> list[Path]:
     return sorted(folder / name for name in used)
 
 
-def _refuse_devices(folder: Path) -> None:
+def refuse_devices(folder: Path) -> None:
     """Refuse a folder with a pipe, a socket or a device: reading it could take for ever."""
     for entry in folder.iterdir():
         with suppress(FileNotFoundError):  # a link to nothing

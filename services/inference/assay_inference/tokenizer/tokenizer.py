@@ -139,6 +139,8 @@ class PolicyTokenizer:
 
     def check_fits(self, prompt: list[int], sampling: SamplingParams) -> None:
         """Raise InvalidInput if the prompt or the sampling parameters do not fit this model."""
+        if not prompt:
+            raise InvalidInput("the prompt, or what its template makes of it, has no tokens")
         self.check_ids(prompt, "token_ids")
         self.check_ids(sampling.stop_token_ids, "sampling.stop_token_ids")
         self.check_ids(sampling.logit_bias, "sampling.logit_bias")

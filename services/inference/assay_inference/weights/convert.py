@@ -41,6 +41,8 @@ def convert(folder: Path, into: Path, limit_s: float) -> str:
         raise InvalidInput(
             f"{folder} has no config.json together with pytorch_model*.bin", field="folder"
         )
+    checkpoint.refuse_devices(folder)
+    _refuse_links_out(folder.resolve())
     if into.exists():
         raise Conflict(f"{into} exists", field="into")
 
@@ -55,6 +57,16 @@ def convert(folder: Path, into: Path, limit_s: float) -> str:
         return {file.name: checkpoint.file_digest(file) for file in files}
 
     return checkpoint.publish(into, write)
+
+
+def _refuse_links_out(folder: Path) -> None:
+    """Refuse links to files elsewhere, but for those of Hugging Face's cache to its blobs."""
+    places = [folder]
+    if folder.parent.name == "snapshots":
+        places.append(folder.parent.parent / "blobs")
+    for file in folder.iterdir():
+        if not any(file.resolve().is_relative_to(place) for place in places):
+            raise WeightsRefused(f"{file} is a link out of the folder")
 
 
 def _run_child(folder: Path, into: Path, limit_s: float) -> None:

@@ -79,6 +79,7 @@ def _convert(file: Path, into: Path) -> tuple[list[str], int]:
     # Tensors may share memory in the pickle: write each as a separate copy.
     tensors = {name: tensor.detach().contiguous().clone() for name, tensor in content.items()}
     save_file(tensors, into, metadata={"format": "pt"})
+    into.chmod(0o644)  # a service of another user reads it
     return list(tensors), sum(tensor.nbytes for tensor in tensors.values())
 
 

@@ -271,3 +271,32 @@ def test_pickled_weights_are_converted_without_a_change(
         convert(folder, tmp_path / "new", limit_s=60)
     with pytest.raises(InvalidInput, match="pytorch_model"):
         convert(tmp_path / "new", tmp_path / "newer", limit_s=60)
+
+
+@pytest.mark.parametrize("kind", ["pipe", "link"])
+def test_a_pipe_or_a_link_out_of_the_folder_is_not_converted(
+    folder: Path, tmp_path: Path, kind: str
+) -> None:
+    torch.save(load_file(folder / "model.safetensors"), folder / "pytorch_model.bin")
+    other = folder / "special_tokens_map.json"
+    other.unlink(missing_ok=True)
+    if kind == "pipe":
+        os.mkfifo(other)
+    else:
+        other.symlink_to("/etc/passwd")
+    with pytest.raises(WeightsRefused, match="not a regular file|a link out of the folder"):
+        convert(folder, tmp_path / "new", limit_s=60)
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.slow
+def test_the_links_of_a_hub_cache_are_followed(folder: Path, tmp_path: Path) -> None:
+    blobs, snapshot = tmp_path / "hub/blobs", tmp_path / "hub/snapshots/abc"
+    blobs.mkdir(parents=True)
+    snapshot.mkdir(parents=True)
+    torch.save(load_file(folder / "model.safetensors"), blobs / "0")
+    (snapshot / "pytorch_model.bin").symlink_to("../../blobs/0")
+    for number, file in enumerate(folder.glob("*.json"), 1):
+        (blobs / str(number)).write_bytes(file.read_bytes())
+        (snapshot / file.name).symlink_to(f"../../blobs/{number}")
+    assert convert(snapshot, tmp_path / "new", limit_s=60) == checkpoint.digest(tmp_path / "new")
