@@ -55,6 +55,9 @@ class Checkpoint:
         layout = read_layout(folder)
         check_sizes(folder, layout)
         config = _json(folder / "config.json")
+        length = config.get("max_position_embeddings", 1)
+        if not isinstance(length, int) or length < 1:
+            raise WeightsRefused(f"{folder}/config.json has no positive max_position_embeddings")
         files = {
             name: (folder / name).read_bytes()
             for name in _TOKENIZER_FILES

@@ -68,12 +68,13 @@ def test_other_merges_are_refused(served: Checkpoint, further: Path) -> None:
     ("entries", "message"),
     [
         ({"rms_norm_eps": math.nan}, "config.json is not JSON: a field is NaN"),
-        ({"max_position_embeddings": 0}, "has no positive vocab_size and max_position_embeddings"),
+        ({"max_position_embeddings": 0}, "has no positive max_position_embeddings"),
     ],
 )
 def test_a_configuration_that_cannot_work_is_refused(
-    further: Path, entries: dict[str, object], message: str
+    served: Checkpoint, further: Path, entries: dict[str, object], message: str
 ) -> None:
     change(further / "config.json", **entries)
-    with pytest.raises(WeightsRefused, match=message):
-        Checkpoint.open(further, POLICY, None, None)
+    for before in (None, served):
+        with pytest.raises(WeightsRefused, match=message):
+            Checkpoint.open(further, POLICY, None, before)
