@@ -28,9 +28,9 @@ _KEPT = {"ASSAY_DATA", "ASSAY_INFERENCE_WEIGHT_ROOTS"}
 @pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marker
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Keep a file's tests in one process; also all that share the mesh, and all of the sandbox."""
+    groups = {"tests/integration/": "mesh", "sandbox": "sandbox"}
     for item in items:
         path = item.nodeid.partition("::")[0]
-        groups = {"tests/integration/": "mesh", "sandbox": "sandbox"}
         group = next((name for part, name in groups.items() if part in path), path)
         item.add_marker(pytest.mark.xdist_group(group))
 

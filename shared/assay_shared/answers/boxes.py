@@ -51,12 +51,13 @@ _VALUE_AFTER = re.compile(
 #: The formula around a box reaches from one of these to one of those; words end it too.
 _MAX_FORMULA = 120
 _ARROW = (
-    r"\\(?:implies|(?:[Ll]ong)?[Rr]ightarrow|longrightarrow|to|iff|therefore|approx|equiv"
+    r"\\(?:implies|(?:[Ll]ong)?[Rr]ightarrow|to|iff|therefore|approx|equiv"
     r"|in|q?quad|[pb]?mod)(?![A-Za-z])"
 )
+_LETTERS = r"(?<![A-Za-z\\])[A-Za-z]{2}"
 _OPENS = re.compile(rf"\$|\\[(\[]|=|&|\\\\|(?<!\\)[,;]|\\text\{{\s?(?:and|or)\s?\}}|{_ARROW}")
 _CLOSES = re.compile(
-    rf"\$|\\[)\]]|=|&|\\\\|{_ARROW}|\\f?box|\\end\b|(?<!\\)[,;\n]|[.!?:](?=\s|\Z)|(?<![A-Za-z\\])[A-Za-z]{{2}}"
+    rf"\$|\\[)\]]|=|&|\\\\|{_ARROW}|\\f?box|\\end\b|(?<!\\)[,;\n]|[.!?:](?=\s|\Z)|{_LETTERS}"
 )
 #: Parts of a formula that change no value: spaces, braces, sizes, texts, units of a letter.
 _IDLE = re.compile(
@@ -64,7 +65,7 @@ _IDLE = re.compile(
     r"|\\(?:text|textbf|textrm|mathrm|mathbf|mbox|hspace|tag)\s?\{[^{}]*\}(?:\^\{?[23]\}?)?"
     r"|(?<![A-Za-z\\])[mgshLKJNWVACFT](?![A-Za-z])(?:\^\{?[23]\}?)?"
 )
-_WORDS_IN = re.compile(r"(?<![A-Za-z\\])[A-Za-z]{2}")
+_WORDS_IN = re.compile(_LETTERS)
 _WORKS = re.compile(
     r"[\d%+\-−*/^_<>≤≥|√×·÷]|(?<![A-Za-z\\])[A-Za-z](?![A-Za-z])|\\(?:[dt]?frac|sqrt|sin|cos|tan|log|ln"
     r"|exp|pi|cdot|times|div|leq?|geq?|lt|gt|neq?|pm|mp|neg|lnot|[dt]?binom|theta|alpha|beta)\b"
@@ -129,20 +130,17 @@ def boxes(text: str) -> Iterator[Box]:
 
 def _with_operators(text: str, start: int, end: int, content: str) -> str:
     """Return the content of a box, with the operators and words around it that change it."""
-    left, right = text[max(0, start - _MAX_AROUND) : start], text[end : end + _MAX_AROUND]
-    other = _values_around(left if start > _MAX_AROUND else f"\n{left}", content, right)
-    if other is not None:
-        return other
-    formula = _formula_around(text, start, end, content)
-    if formula is not None:
-        return formula
-    before, after = _OPERATOR_BEFORE.search(left), _OPERATOR_AFTER.match(right)
-    left, right = before[0] if before else "", after[0] if after else ""
-    left = left or changes_box(text, start)
-    numeral = "" if right else numeral_behind(text, end)
-    if not left and not right:
-        return content + numeral
-    right = right or numeral
+    lead, rest = text[max(0, start - _MAX_AROUND) : start], text[end : end + _MAX_AROUND]
+    larger = _values_around(lead if start > _MAX_AROUND else f"\n{lead}", content, rest)
+    if larger is None:
+        larger = _formula_around(text, start, end, content)
+    if larger is not None:
+        return larger
+    before, after = _OPERATOR_BEFORE.search(lead), _OPERATOR_AFTER.match(rest)
+    left = before[0] if before else changes_box(text, start)
+    right = after[0] if after else numeral_behind(text, end)
+    if not left and not after:
+        return content + right
     return f"{left}({content}){right}".strip()
 
 

@@ -170,7 +170,8 @@ class _Level:
         # A cancelled caller gives up its turn. Once a process works for it, only the process's own
         # limit ends the work, and only then is the slot free again.
         work = asyncio.ensure_future(self._ask(self._gate, place, function, args, cpu_s))
-        work.add_done_callback(lambda done: done.cancelled() or done.exception())  # it is seen
+        # asyncio logs an error that nobody reads: the caller may be gone.
+        work.add_done_callback(lambda done: done.cancelled() or done.exception())
         reply = await asyncio.shield(work)
         self._note("died" in reply)
         return _read(reply, cpu_s)

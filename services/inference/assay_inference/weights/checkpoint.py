@@ -1,11 +1,10 @@
 """A checkpoint's files, tensors and vocabulary, for an engine in another process."""
 
-import json
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
-from assay_inference.weights.config_sizes import check_sizes
+from assay_inference.weights.config_sizes import check_sizes, read_config
 from assay_inference.weights.safetensors import Tensor, check_same_layout, read_layout
 from assay_shared.errors import WeightsRefused
 from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
@@ -54,10 +53,8 @@ class Checkpoint:
         """
         layout = read_layout(folder)
         check_sizes(folder, layout)
-        config = _json(folder / "config.json")
-        length = config.get("max_position_embeddings", 1)
-        if not isinstance(length, int) or length < 1:
-            raise WeightsRefused(f"{folder}/config.json has no positive max_position_embeddings")
+        config = read_config(folder / "config.json")
+        _size(folder, config, "max_position_embeddings")
         files = {
             name: (folder / name).read_bytes()
             for name in _TOKENIZER_FILES
@@ -120,26 +117,21 @@ def _vocabulary(folder: Path, config: dict[str, object]) -> PolicyTokenizer:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise WeightsRefused(f"{folder} has no tokenizer that can be read: {error}") from error
     generation = folder / "generation_config.json"
-    end = (_json(generation) if generation.is_file() else config).get("eos_token_id")
+    end = (read_config(generation) if generation.is_file() else config).get("eos_token_id")
     ends = end if isinstance(end, list) else [end]
-    sizes = {key: config.get(key) for key in ("vocab_size", "max_position_embeddings")}
-    if not all(isinstance(size, int) and size > 0 for size in sizes.values()):
-        raise WeightsRefused(f"{folder}/config.json has no positive {' and '.join(sizes)}")
     vocabulary = PolicyTokenizer(
         tokenizer=tokenizer,
-        size=int(str(sizes["vocab_size"])),
+        size=_size(folder, config, "vocab_size"),
         end_ids=frozenset({*ends, tokenizer.eos_token_id} - {None}),
-        max_length=int(str(sizes["max_position_embeddings"])),
+        max_length=_size(folder, config, "max_position_embeddings"),
     )
     vocabulary.check_usable(folder)
     return vocabulary
 
 
-def _json(file: Path) -> dict[str, object]:
-    try:
-        content = json.loads(file.read_bytes())
-    except ValueError as error:
-        raise WeightsRefused(f"{file} is not JSON: {error}") from error
-    if not isinstance(content, dict):
-        raise WeightsRefused(f"{file} is not a JSON object")
-    return content
+def _size(folder: Path, config: dict[str, object], key: str) -> int:
+    """Return a size in config.json; raise WeightsRefused unless it is a positive number."""
+    size = config.get(key)
+    if not isinstance(size, int) or size < 1:
+        raise WeightsRefused(f"{folder}/config.json has no positive {key}")
+    return size

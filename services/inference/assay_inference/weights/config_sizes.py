@@ -39,7 +39,7 @@ def check_sizes(folder: Path, layout: Mapping[str, Tensor]) -> None:
     Raises:
         WeightsRefused: a field is larger, or is not a number; names the field.
     """
-    config = _read(folder / "config.json")
+    config = read_config(folder / "config.json")
     num_layers, num_experts = _counts(layout)
     widest = max((side for one in layout.values() for side in one.shape), default=0)
     embeddings = {
@@ -77,7 +77,7 @@ def bounded(folder: Path, layout: Mapping[str, Tensor]) -> Iterator[None]:
     most_tensors = 2 * len(layout) + _MORE_TENSORS
     items = sum(prod(one.shape) for one in layout.values())
     # An item of packed weights holds up to 32 numbers.
-    per_item = 32 if "quantization_config" in _read(folder / "config.json") else 1
+    per_item = 32 if "quantization_config" in read_config(folder / "config.json") else 1
     most_numbers = 2 * per_item * items + _MORE_NUMBERS
     here = threading.get_ident()
     num_tensors = num_numbers = 0
@@ -107,7 +107,12 @@ def bounded(folder: Path, layout: Mapping[str, Tensor]) -> Iterator[None]:
             hook.remove()
 
 
-def _read(file: Path) -> dict[str, object]:
+def read_config(file: Path) -> dict[str, object]:
+    """Return the fields of a configuration.
+
+    Raises:
+        WeightsRefused: it is too large, or no JSON object, or a field is NaN.
+    """
     if file.stat().st_size > _MAX_CONFIG_BYTES:
         raise WeightsRefused(f"{file} has more than {_MAX_CONFIG_BYTES} bytes")
     try:
