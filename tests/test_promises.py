@@ -4,11 +4,7 @@ A test holds a promise by `@pytest.mark.promise("the promise's sentence")`. `mak
 such test, however long it takes; this file fails when the last test of a promise is gone.
 """
 
-import ast
-from collections import Counter
-from pathlib import Path
-
-ROOT = Path(__file__).parent
+from tests.support.markers import sentences
 
 PROMISES = (
     "a failure is never a score",
@@ -23,18 +19,6 @@ PROMISES = (
 )
 
 
-def promises_in(file: Path) -> list[str]:
-    """Return the sentences of all `promise` markers in a file of tests."""
-    return [
-        str(mark.args[0].value)
-        for test in ast.walk(ast.parse(file.read_text()))
-        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef)
-        for mark in test.decorator_list
-        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.promise"
-        if isinstance(mark.args[0], ast.Constant)
-    ]
-
-
 def test_each_promise_is_held_by_a_test_and_each_marker_names_a_promise() -> None:
-    held = Counter(promise for file in ROOT.rglob("test_*.py") for promise in promises_in(file))
+    held = sentences("promise")
     assert held.keys() == set(PROMISES)

@@ -4,11 +4,7 @@ An error that was made once in the field is made again. A test holds a rule by
 `@pytest.mark.rule("the rule's sentence")`; this file fails when the last test of a rule is gone.
 """
 
-import ast
-from collections import Counter
-from pathlib import Path
-
-ROOT = Path(__file__).parent
+from tests.support.markers import sentences
 
 RULES = (
     "runs are compared by unshaped outcomes on held-out tasks",
@@ -31,18 +27,6 @@ RULES = (
 )
 
 
-def rules_in(file: Path) -> list[str]:
-    """Return the sentences of all `rule` markers in a file of tests."""
-    return [
-        str(mark.args[0].value)
-        for test in ast.walk(ast.parse(file.read_text()))
-        if isinstance(test, ast.FunctionDef | ast.AsyncFunctionDef)
-        for mark in test.decorator_list
-        if isinstance(mark, ast.Call) and ast.unparse(mark.func) == "pytest.mark.rule"
-        if isinstance(mark.args[0], ast.Constant)
-    ]
-
-
 def test_each_rule_is_held_by_a_test_and_each_marker_names_a_rule() -> None:
-    held = Counter(rule for file in ROOT.rglob("test_*.py") for rule in rules_in(file))
+    held = sentences("rule")
     assert held.keys() == set(RULES)
