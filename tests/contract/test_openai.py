@@ -122,7 +122,7 @@ TEXT_REFUSED: dict[str, list[Any]] = {
     "best_of": [2],
     "echo": ["perhaps"],
     "frequency_penalty": [2.5],
-    "logit_bias": [{"5": 101}, {"x": 1}, {"100000": 1}],
+    "logit_bias": [{"5": 101}, {"x": 1}, {"1_0": 1}, {"100000": 1}],
     "logprobs": [21],
     "max_tokens": [0, 5000],
     "n": [0],
@@ -143,7 +143,7 @@ CHAT_TAKEN: dict[str, list[Any]] = {
     "frequency_penalty": [0, 1],
     "logit_bias": [{}, {"5": -3}],
     "logprobs": [True, None],
-    "max_completion_tokens": [3, None],
+    "max_completion_tokens": [4, None],
     "max_tokens": [3, None],
     "metadata": [{"a": "b"}],
     "modalities": [["text"]],
@@ -257,6 +257,12 @@ async def test_what_cannot_be_honoured_is_refused_by_name(client: openai.AsyncOp
             await create(**arguments)
         assert raised.value.status_code in (404, 422)
         assert (raised.value.param or "").partition(".")[0] == name, arguments
+
+
+async def test_two_limits_that_differ_are_refused(client: openai.AsyncOpenAI) -> None:
+    with pytest.raises(openai.UnprocessableEntityError) as refused:
+        await client.chat.completions.create(**CHAT, max_completion_tokens=5)
+    assert refused.value.param == "max_tokens"
 
 
 @pytest.mark.parametrize("option", [{"min_tokens": 2}, {"ignore_eos": True}])

@@ -7,7 +7,7 @@ ignored. Options unknown to OpenAI are vLLM's, under vLLM's names.
 
 from typing import Annotated, ClassVar, Literal, Self
 
-from pydantic import FailFast, Field, JsonValue, PlainValidator, model_validator
+from pydantic import BeforeValidator, FailFast, Field, JsonValue, PlainValidator, model_validator
 
 from assay_inference.api.openai_messages import ChatMessage, Closed, FunctionTool
 from assay_inference.tokenizer.chat_template import Turn
@@ -21,6 +21,16 @@ _MAX_PROMPTS = 256
 _MAX_MESSAGES = 10_000
 #: Name of the answer's form in an engine's errors; requests have two other names for it.
 _STRUCTURE = "sampling.structure"
+
+
+def _token_id(given: object) -> object:
+    # A key of JSON is a text; Python's `int` would read "1_0" too.
+    if isinstance(given, str) and not (given.isascii() and given.isdigit()):
+        raise ValueError("must be a token id")
+    return given
+
+
+TokenId = Annotated[int, BeforeValidator(_token_id)]
 
 
 def _stops(given: object) -> list[str]:
@@ -138,7 +148,7 @@ class SamplingFields(Closed):
     presence_penalty: float = Field(default=0.0, ge=-2, le=2)
     frequency_penalty: float = Field(default=0.0, ge=-2, le=2)
     logit_bias: Annotated[
-        dict[int, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)
+        dict[TokenId, Annotated[float, Field(ge=-100, le=100)]], Field(max_length=1024)
     ] = Field(default={})
     response_format: ResponseFormat = ResponseFormat(type="text")
     #: -1 and 0: all tokens.
@@ -280,6 +290,8 @@ class ChatRequest(SamplingFields):
         super().check()
         if self.top_logprobs and not self.logprobs:
             raise InvalidInput("goes with logprobs: true", field="top_logprobs")
+        if len({self.max_tokens, self.max_completion_tokens} - {None}) == 2:
+            raise InvalidInput("differs from max_completion_tokens", field="max_tokens")
 
     @property
     def limit(self) -> int | None:

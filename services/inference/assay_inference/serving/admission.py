@@ -1,7 +1,8 @@
 """Admission of requests to the engine: the queue, its deadlines and refusals, pauses and drains.
 
 Admission keeps the engine full: a waiting request starts as soon as fewer sequences are in flight
-than the engine takes, and fewer tokens than its cache holds.
+than the engine takes, and fewer tokens than its cache holds. A request of a client with less than
+its share in flight does not wait for larger requests of others: the engine mixes their sequences.
 """
 
 import asyncio
@@ -116,6 +117,18 @@ class Rate:
             self._num_sequences -= self._ended.popleft()[1]
 
 
+@dataclass
+class HeldRoom:
+    """What a client has in flight: sequences, and tokens of the cache."""
+
+    num_sequences: int = 0
+    num_cached: int = 0
+
+    def add(self, ticket: Ticket, times: int) -> None:
+        self.num_sequences += times * ticket.num_sequences
+        self.num_cached += times * ticket.num_cached
+
+
 class Admission:
     """The queue of all requests. Use it on a single event loop."""
 
@@ -128,6 +141,8 @@ class Admission:
         self._pause_ends: asyncio.TimerHandle | None = None
         self.num_running = 0
         self._num_cached = 0
+        #: What each client has in flight.
+        self._held: dict[str, HeldRoom] = {}
         self._wait_s = Histogram(
             "assay_inference_wait_seconds",
             "Time in the queue of a request that started.",
@@ -173,7 +188,7 @@ class Admission:
         purpose = context.purpose()
         ticket = self._ticket(num_sequences, num_tokens, num_cached)
         priority = ticket.priority
-        if self._state is Door.OPEN and self._has_room() and not self._queue.num_sequences:
+        if self._state is Door.OPEN and not self._queue.num_sequences and self._may_start(ticket):
             self._start(ticket)
             self._wait_s.labels(priority).observe(0.0)
         else:
@@ -261,19 +276,27 @@ class Admission:
     def _retry_after_s(self, num_more: int = 0) -> float:
         return self._rate.time_for(self._queue.num_sequences + self.num_running + num_more)
 
-    def _has_room(self) -> bool:
-        if self.num_running >= self._limits.capacity():
-            return False
-        most = self._limits.token_capacity()
-        return most is None or self._num_cached < most
+    def _may_start(self, ticket: Ticket) -> bool:
+        """Return True if the engine has room, or if the client has less than its share of it."""
+        capacity, most = self._limits.capacity(), self._limits.token_capacity()
+        if self.num_running < capacity and (most is None or self._num_cached < most):
+            return True
+        held = self._held.get(ticket.client, HeldRoom())
+        num_clients = len(self._held.keys() | {ticket.client})
+        return (
+            num_clients <= capacity
+            and held.num_sequences * num_clients < capacity
+            and (most is None or held.num_cached * num_clients < most)
+        )
 
     def _start(self, ticket: Ticket) -> None:
         self.num_running += ticket.num_sequences
         self._num_cached += ticket.num_cached
+        self._held.setdefault(ticket.client, HeldRoom()).add(ticket, 1)
 
     def _start_waiting(self) -> None:
-        while self._state is not Door.PAUSED and self._has_room():
-            ticket = self._queue.pop()
+        while self._state is not Door.PAUSED:
+            ticket = self._queue.pop(self._may_start)
             if ticket is None:
                 return
             if not ticket.turn.done():  # otherwise it was cancelled at the same moment
@@ -283,6 +306,10 @@ class Admission:
     def _leave(self, ticket: Ticket) -> None:
         self.num_running -= ticket.num_sequences
         self._num_cached -= ticket.num_cached
+        held = self._held[ticket.client]
+        held.add(ticket, -1)
+        if not held.num_sequences:
+            del self._held[ticket.client]
         self._rate.count(ticket.num_sequences)
         self._start_waiting()
         self._announce()

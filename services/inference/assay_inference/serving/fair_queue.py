@@ -38,6 +38,14 @@ class Ticket:
     num_cached: int = 0
 
 
+MayStart = Callable[[Ticket], bool]
+
+
+def always(_: Ticket) -> bool:
+    """Return True: any ticket may start."""
+    return True
+
+
 class WaitingLine:
     """The requests of a client's run, first come first served."""
 
@@ -52,10 +60,11 @@ class WaitingLine:
         self._tickets.append(ticket)
         self.num_sequences += ticket.num_sequences
 
-    def head(self) -> Ticket:
-        return self._tickets[0]
+    def head(self, may_start: MayStart = always) -> Ticket | None:
+        """Return the oldest ticket, or None if it may not start."""
+        return self._tickets[0] if self._tickets and may_start(self._tickets[0]) else None
 
-    def pop(self) -> Ticket:
+    def pop(self, may_start: MayStart = always) -> Ticket:
         ticket = self._tickets.popleft()
         self.num_sequences -= ticket.num_sequences
         return ticket
@@ -106,13 +115,16 @@ class FairQueue:
         flow.waiting.push(ticket)
         self.num_sequences += ticket.num_sequences
 
-    def head(self) -> Ticket:
-        """Return the next ticket; the queue must not be empty."""
-        return self._first().waiting.head()
+    def head(self, may_start: MayStart = always) -> Ticket | None:
+        """Return the next ticket that may start, or None."""
+        flow = self._first(may_start)
+        return None if flow is None else flow.waiting.head(may_start)
 
-    def pop(self) -> Ticket:
-        flow = self._first()
-        ticket = flow.waiting.pop()
+    def pop(self, may_start: MayStart = always) -> Ticket:
+        """Remove and return the next ticket that may start; there must be one."""
+        flow = self._first(may_start)
+        assert flow is not None, "the caller has looked"
+        ticket = flow.waiting.pop(may_start)
         self.num_sequences -= ticket.num_sequences
         self._now = flow.start
         flow.start += ticket.num_tokens
@@ -158,9 +170,9 @@ class FairQueue:
             return self._flows[own].waiting.greed_over(newcomer)
         return left[most] - left.get(own, 0) - newcomer.num_sequences
 
-    def _first(self) -> _Flow:
-        waiting = (flow for flow in self._flows.values() if flow.waiting)
-        return min(waiting, key=lambda flow: flow.start)
+    def _first(self, may_start: MayStart) -> _Flow | None:
+        able = (flow for flow in self._flows.values() if flow.waiting.head(may_start) is not None)
+        return min(able, key=lambda flow: flow.start, default=None)
 
     def _forget_idle(self) -> None:
         """Forget idle callers not ahead of the virtual time: they would start from it anyway."""
@@ -199,14 +211,17 @@ class PriorityQueue:
     def remove(self, ticket: Ticket) -> None:
         self._classes[ticket.priority].remove(ticket)
 
-    def pop(self) -> Ticket | None:
-        """Remove and return the next ticket, or None if the queue is empty."""
-        waiting = [priority for priority in self._order if self._classes[priority]]
-        if not waiting:
+    def pop(self, may_start: MayStart = always) -> Ticket | None:
+        """Remove and return the next ticket that may start, or None."""
+        heads = {p: queue.head(may_start) for p, queue in self._classes.items()}
+        able = {priority: head for priority, head in heads.items() if head is not None}
+        if not able:
             return None
-        due = [p for p in waiting[1:] if self._earned[p] >= self._classes[p].head().num_tokens]
-        chosen = max(due, key=self._earned.__getitem__) if due else waiting[0]
-        ticket = self._classes[chosen].pop()
+        first, *later = able
+        due = [p for p in later if self._earned[p] >= able[p].num_tokens]
+        chosen = max(due, key=self._earned.__getitem__) if due else first
+        ticket = self._classes[chosen].pop(may_start)
+        waiting = [priority for priority in self._order if self._classes[priority]] + [chosen]
         for priority in self._order:
             gain = self._share * ticket.num_tokens
             self._earned[priority] += gain if priority in waiting else -self._earned[priority]

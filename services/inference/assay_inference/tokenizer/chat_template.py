@@ -1,5 +1,6 @@
 """Conversion of conversations to token ids, through the tokenizer's chat template."""
 
+import json
 from collections.abc import Collection, Mapping, Sequence
 from functools import lru_cache
 from inspect import signature
@@ -48,11 +49,13 @@ def render_turns(
     The template gets `tools` as a list, and each of `variables` by its name.
 
     Raises:
-        InvalidInput: the model has no chat template, or the template refuses these turns or does
-            not read one of `variables`.
+        InvalidInput: the model has no chat template, or the template refuses these turns, does
+            not read one of `variables` or does not show one of `tools`.
     """
     _check_variables(tokenizer, variables or {}, tools)
-    return _rendered(tokenizer, turns, tools, variables or {})
+    text = _rendered(tokenizer, turns, tools, variables or {})
+    _check_shown(text, tools)
+    return text
 
 
 def render_further(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> str:
@@ -104,6 +107,18 @@ def _rendered(
         what = f"{type(error).__name__}: {error!s:.200}"
         raise InvalidInput(f"the chat template fails on this: {what}", field="messages") from error
     return str(text)
+
+
+def _check_shown(text: str, tools: Sequence[Turn]) -> None:
+    for index, tool in enumerate(tools):
+        function = tool["function"]
+        assert isinstance(function, dict)
+        name = str(function["name"])
+        if name not in text and json.dumps(name)[1:-1] not in text:
+            raise InvalidInput(
+                f"the model's chat template does not show the tool {name[:_MAX_SHOWN]!r}",
+                field=f"tools.{index}",
+            )
 
 
 def _check_variables(

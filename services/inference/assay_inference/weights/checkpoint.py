@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
-from assay_inference.weights.config_sizes import check_sizes, read_config
+from assay_inference.weights.config_sizes import check_layout, read_config
 from assay_inference.weights.safetensors import Tensor, check_same_layout, read_layout
 from assay_shared.errors import WeightsRefused
 from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
@@ -52,7 +52,7 @@ class Checkpoint:
             WeightsRefused: files are missing or broken, or the model differs from `served`.
         """
         layout = read_layout(folder)
-        check_sizes(folder, layout)
+        check_layout(folder, layout)
         config = read_config(folder / "config.json")
         _size(folder, config, "max_position_embeddings")
         files = {

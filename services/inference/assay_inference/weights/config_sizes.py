@@ -1,4 +1,4 @@
-"""A check of the sizes in config.json against the sizes of the weights.
+"""A check of config.json against the sizes and types of the weights.
 
 A library builds a model from config.json, and allocates its memory before it reads the weights.
 """
@@ -29,17 +29,21 @@ _WIDTHS = frozenset(
 )
 _EMBEDDING = re.compile(r"(.*\.)?(embed_tokens|wte|word_embeddings|embed_in)\.weight")
 _NUMBER = re.compile(r"(?:^|\.)(\d{1,9})(?=\.)")
+_INTEGERS = frozenset(("I64", "I32", "I16", "I8", "U64", "U32", "U16", "U8", "BOOL"))
 #: Allowed excess of a network over its weights: a tied head created twice, and tables.
 _MORE_TENSORS, _MORE_NUMBERS = 64, 2**26
 
 
-def check_sizes(folder: Path, layout: Mapping[str, Tensor]) -> None:
-    """Check that no size in config.json exceeds the weights' sizes.
+def check_layout(folder: Path, layout: Mapping[str, Tensor]) -> None:
+    """Check that no size in config.json exceeds the weights' sizes, and the weights' types.
 
     Raises:
-        WeightsRefused: a field is larger, or is not a number; names the field.
+        WeightsRefused: a field is larger, or is not a number; or a tensor has a type that only
+            quantized weights have. Names the field or the tensor.
     """
     config = read_config(folder / "config.json")
+    if "quantization_config" not in config:
+        _check_types(folder, layout)
     num_layers, num_experts = _counts(layout)
     widest = max((side for one in layout.values() for side in one.shape), default=0)
     embeddings = {
@@ -59,11 +63,22 @@ def check_sizes(folder: Path, layout: Mapping[str, Tensor]) -> None:
         raise _refused(folder, "vocab_size", size, f"{max(embeddings)} tokens")
 
 
+def _check_types(folder: Path, layout: Mapping[str, Tensor]) -> None:
+    """Refuse integers as weights: a library would cast them. Masks and positions may be so."""
+    for name, one in layout.items():
+        is_vector = len(one.shape) == 1 and name.endswith(".bias")
+        if one.dtype in _INTEGERS and (is_vector or name.endswith(".weight")):
+            raise WeightsRefused(
+                f"{folder}: {name} has the type {one.dtype}, and config.json has no "
+                "quantization_config that says what such weights mean"
+            )
+
+
 @contextmanager
 def bounded(folder: Path, layout: Mapping[str, Tensor]) -> Iterator[None]:
     """Stop building a network in the block once it is far larger than the weights.
 
-    A field unknown to `check_sizes` may decide the size as well.
+    A field unknown to `check_layout` may decide the size as well.
 
     Raises:
         WeightsRefused: the network is too large.

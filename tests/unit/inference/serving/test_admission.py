@@ -9,7 +9,7 @@ from prometheus_client import CollectorRegistry
 
 from assay_inference.serving.admission import Admission, Door, QueueLimits
 from assay_shared.errors import Conflict, NotReady, Overloaded
-from assay_shared.telemetry.context import WorkPurpose, purpose_scope
+from assay_shared.telemetry.context import WorkPurpose, client_scope, purpose_scope
 from assay_shared.types import Priority
 
 
@@ -34,13 +34,14 @@ class Desk:
         priority: str = "training",
         *,
         run: str = "a",
+        client: str = "",
         n: int = 1,
         deadline_s: float | None = None,
     ) -> asyncio.Task[None]:
         """Returns once the request has started or waits."""
 
         async def draw() -> None:
-            with purpose_scope(WorkPurpose(priority, run, deadline_s)):
+            with purpose_scope(WorkPurpose(priority, run, deadline_s)), client_scope(client):
                 async with self.admission.enter(n, 10 * n, 10 * n):
                     self.started.append(name)
                     await self._event(name).wait()
@@ -260,4 +261,32 @@ async def test_a_request_waits_while_the_cache_is_full_of_tokens_asked_for() -> 
     await desk.end("a")
     assert desk.started == ["a", "b", "c"]
     await desk.end("b", "c")
+    assert desk.admission.status.num_running == 0
+
+
+async def test_a_client_below_its_share_does_not_wait_for_the_large_requests_of_another() -> None:
+    desk = Desk(capacity=lambda: 8, max_waiting=1000, token_capacity=lambda: 100)
+    for name in ("large", "larger", "largest"):
+        await desk.ask(name, client="greedy", n=64)
+    assert desk.started == ["large"]
+    await desk.ask("first", client="modest", n=3)
+    await desk.ask("second", client="modest", n=2)  # begun below its half, ends above it
+    await desk.ask("third", client="modest", n=1)
+    assert desk.started == ["large", "first", "second"]
+    await desk.ask("other", client="third")
+    assert desk.started[3:] == ["other"]
+    await desk.end("first", "second")
+    assert desk.started[4:] == ["third"]
+    await desk.end("large", "third", "other")
+    assert desk.started[5:] == ["larger"]
+    await desk.end("larger", "largest")
+    assert desk.admission.status.num_running == 0
+
+
+async def test_more_clients_than_places_do_not_pile_up_in_the_engine() -> None:
+    desk = Desk(max_waiting=1000)
+    for number in range(10):
+        await desk.ask(str(number), client=str(number), n=4)
+    assert desk.started == ["0", "1"]
+    await desk.end(*map(str, range(10)))
     assert desk.admission.status.num_running == 0

@@ -3,7 +3,14 @@
 import pytest
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
-from assay_inference.tokenizer.chat_template import encode, encode_text, go_on, render_further
+from assay_inference.tokenizer.chat_template import (
+    Turn,
+    encode,
+    encode_text,
+    go_on,
+    render_further,
+    render_turns,
+)
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Message
 from assay_trainer.learner.model import CHAT_TEMPLATE, train_tokenizer
@@ -69,3 +76,22 @@ def test_a_template_that_hides_replies_is_refused(tokenizer: PreTrainedTokenizer
     tokenizer.chat_template = None
     with pytest.raises(InvalidInput, match="no chat template"):
         encode(tokenizer, NEXT)
+
+
+def test_a_tool_that_the_template_would_drop_is_refused(
+    tokenizer: PreTrainedTokenizerBase,
+) -> None:
+    tools: list[Turn] = [
+        {"type": "function", "function": {"name": name, "parameters": {}}}
+        for name in ("add", "größe")
+    ]
+    asked: list[Turn] = [{"role": "user", "content": "x"}]
+    shown = "{{ tools | tojson }}{% for message in messages %}{{ message.content }}{% endfor %}"
+    tokenizer.chat_template = shown
+    assert "add" in render_turns(tokenizer, asked, tools)
+    tokenizer.chat_template = shown.replace("tools |", "tools[:1] |")
+    with pytest.raises(InvalidInput, match=r"tools\.1: .* does not show the tool 'größe'"):
+        render_turns(tokenizer, asked, tools)
+    tokenizer.chat_template = "{% if tools %}{% endif %}{{ messages[0].content }}"
+    with pytest.raises(InvalidInput, match=r"tools\.0: "):
+        render_turns(tokenizer, asked, tools)

@@ -16,6 +16,7 @@ from assay_inference.engines.transformers.engine import TransformersEngine
 from assay_inference.serving.served_policy import ServedPolicy
 from assay_inference.settings import InferenceSettings
 from assay_inference.weights.checkpoint import Checkpoint
+from assay_inference.weights.config_sizes import check_layout
 from assay_inference.weights.convert import convert
 from assay_inference.weights.safetensors import check_finite, read_layout
 from assay_inference.weights.uploads import Uploads
@@ -221,6 +222,26 @@ async def test_a_config_of_more_than_the_weights_have_is_refused_by_its_field(
     version = PolicyVersion(version=1, digest=checkpoint.digest(folder))
     with pytest.raises(WeightsRefused, match=rf"config\.json: {name} is "):
         Checkpoint.open(folder, version, None, None)
+
+
+@pytest.mark.parametrize("dtype", [torch.int8, torch.int64, torch.bool])
+async def test_integers_as_weights_are_refused_unless_quantised(
+    policy: ServedPolicy, folder: Path, dtype: torch.dtype
+) -> None:
+    file = folder / "model.safetensors"
+    tensors = load_file(file)
+    masks = {"model.layers.0.self_attn.bias": torch.ones(1, 1, 4, 4, dtype=dtype)}
+    save_file(tensors | masks, file)
+    layout = read_layout(folder)
+    check_layout(folder, layout)
+    last = sorted(name for name in tensors if name.endswith(".weight"))[-1]
+    save_file(tensors | {last: torch.ones_like(tensors[last], dtype=dtype)}, file)
+    with pytest.raises(WeightsRefused, match=f"{last} has the type .* no quantization_config"):
+        await announce(policy, folder)
+    config = json.loads((folder / "config.json").read_text())
+    quantised = {"quantization_config": {"quant_method": "gptq"}}
+    (folder / "config.json").write_text(json.dumps(config | quantised))
+    check_layout(folder, read_layout(folder))
 
 
 @pytest.mark.parametrize(

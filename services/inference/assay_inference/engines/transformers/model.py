@@ -10,7 +10,7 @@ from transformers import AutoModelForCausalLM, AutoTokenizer, PreTrainedModel
 
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_inference.weights.attest import Arithmetic, compare_probe
-from assay_inference.weights.config_sizes import bounded, check_sizes
+from assay_inference.weights.config_sizes import bounded, check_layout
 from assay_inference.weights.safetensors import read_layout
 from assay_shared.errors import WeightsRefused
 from assay_shared.types import LogprobProbe, PolicyVersion
@@ -46,7 +46,7 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
     network: PreTrainedModel
     report: dict[str, Collection[object]]
     layout = read_layout(folder)
-    check_sizes(folder, layout)
+    check_layout(folder, layout)
     with _LOADING, bounded(folder, layout):
         network, report = AutoModelForCausalLM.from_pretrained(  # type: ignore[misc]
             folder,

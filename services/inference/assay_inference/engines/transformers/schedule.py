@@ -1,10 +1,12 @@
 """The engine's schedule: within its room, in order of arrival, in parts.
 
 If a request's rows do not fit at once, some of them run, and the others wait behind the later
-requests. Prompts are read in chunks, with a step of the running rows after each.
+requests. Of the free rows, a large request leaves the later requests their part. Prompts are read
+in chunks, with a step of the running rows after each.
 """
 
 import logging
+import math
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -41,6 +43,8 @@ _KNOWN_SHARE = 0.25
 #: Of the bytes in use when memory ran out, what rows may take afterwards.
 _LESS = 0.75
 _MAX_STRIKES = 2
+#: A request with this share of all rows is begun whole where it fits: reading it twice costs more.
+_WHOLE = 0.25
 
 
 @dataclass
@@ -183,7 +187,13 @@ class Schedule:
         if num == 0 and num_rows == 0:
             part.request.fail(EngineFault("there is no memory left for a single sample"))
             self.waiting.popleft()
-        return min(num, len(part.rows))
+        return min(num, len(part.rows), self._most_rows(num))
+
+    def _most_rows(self, num_free: int) -> int:
+        """Return the most rows that a request may begin at once while others wait."""
+        assert self.room is not None
+        num_waiting = sum(isinstance(job, Generate) for job in self.waiting)
+        return max(math.ceil(num_free / max(1, num_waiting)), int(_WHOLE * self.room.max_rows), 1)
 
     def _begin(self, part: _Part, num_rows: int) -> None:
         """Start some rows of the first waiting request; the rest waits behind the others."""

@@ -149,6 +149,21 @@ async def test_a_request_in_parts_lets_those_that_came_later_start_in_between(
     assert ended == ["small", "large"]
 
 
+async def test_a_request_waits_for_one_round_of_rows_behind_two_large_ones(
+    folders: list[Path],
+) -> None:
+    small = await make_engine(folders[0], inference_max_sequences=8)
+
+    async def ask(n: int, **more: object) -> int:
+        """The tokens that the engine had drawn when the answer came."""
+        await sample(small, "x", n=n, ignore_eos=True, **more)
+        return small.num_tokens
+
+    first, second, one = await asyncio.gather(ask(64), ask(64), ask(1, max_tokens=4))
+    await small.close()
+    assert one <= 8 * (24 + 4 + 2) < 2000 < min(first, second), "eight rows of 24, then its own"
+
+
 def test_room_counts_the_longest_row_for_every_row() -> None:
     room = Room(CacheCost(per_token=10, per_row=100), max_bytes=1000, max_rows=8)
     assert room.num_fitting(0, 10) == 5
