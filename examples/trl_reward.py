@@ -12,7 +12,7 @@ from assay_shared.clients.batching import score_answers
 from assay_shared.clients.labels import Label, task_from_label
 from assay_shared.errors import InvalidInput
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.types import Answer, Scored
+from assay_shared.types import AnswerText, Scored
 
 Rewards = list[float | None]
 RewardFunction = Callable[..., Rewards | Awaitable[Rewards]]
@@ -113,7 +113,7 @@ def question(prompt: Any) -> str:
     return said[-1] if said else ""
 
 
-def answer(completion: Any) -> Answer:
+def answer(completion: Any) -> AnswerText:
     """The completion's text; of a conversation, all that the policy said."""
     if isinstance(completion, str):
         return completion

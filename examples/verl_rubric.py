@@ -13,7 +13,7 @@ from assay_shared.clients.batching import score_answers
 from assay_shared.clients.labels import Label, task_from_label
 from assay_shared.errors import NotReady
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.types import Answer, Reward, Scored, Status, Task
+from assay_shared.types import AnswerText, Reward, Scored, Status, Task
 
 _RETRIES = 10_000  # time is what bounds them
 _ATTEMPT_S = 600.0
@@ -71,7 +71,7 @@ async def _score(
     reward_router_address: object = None,  # what verl passes on where a reward model runs beside
     reward_model_tokenizer: object = None,
 ) -> list[dict[str, float]]:
-    answers: list[tuple[Task, Answer]] = []
+    answers: list[tuple[Task, AnswerText]] = []
     for source, solution, truth, extra in samples:
         name = rubric.get(source) if isinstance(rubric, Mapping) else rubric
         prompt = str((extra or {}).get(question, ""))

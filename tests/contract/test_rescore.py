@@ -39,7 +39,7 @@ from assay_trainer.rescore.stored_answers import read_stored
 from assay_trainer.rollouts.rollout_log import append_rollout, mark_superseded
 from assay_trainer.service.record import create_run
 from tests.conftest import Serve
-from tests.support.fakes import FAILURE, POLICY, make_completion, make_task, scored
+from tests.support.fakes import FAILURE, POLICY, make_rollout, make_task, scored
 from tests.support.faulty_sandbox import create_faulty_sandbox
 
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
@@ -82,7 +82,7 @@ def folder(tmp_path: Path) -> RunFolder:
 
 
 def store(folder: RunFolder, key: str, task: Task, rewards: dict[str, Reward], scorer: str) -> None:
-    group = Group(key=key, task=task, completions=tuple(make_completion(text) for text in rewards))
+    group = Group(key=key, task=task, rollouts=tuple(make_rollout(text) for text in rewards))
     line = ScoredGroup(group=group, rewards=tuple(rewards.values()), scorer=scorer, worker="w")
     append_rollout(folder.rollouts, line, 1, 2**30)
 
@@ -190,9 +190,9 @@ def test_answers_that_are_not_there_or_not_whole_are_left_out(folder: RunFolder)
     game = CODE.model_copy(
         update={"id": "game", "environment": EnvironmentTask(name="game", instance={})}
     )
-    turns = tuple(Turn(start=0, end=1, text=text, policy=POLICY) for text in ("one", "two"))
-    episode = make_completion("two").model_copy(update={"turns": turns})
-    group = Group(key="g", task=game, completions=(episode, episode))
+    turns = tuple(Turn(start=0, end=1, text=text) for text in ("one", "two"))
+    episode = make_rollout("two").model_copy(update={"turns": turns})
+    group = Group(key="g", task=game, rollouts=(episode, episode))
     rewards: tuple[Reward, ...] = (scored(1.0), Unscored(failure=FAILURE))
     line = ScoredGroup(group=group, rewards=rewards, scorer="s@1", worker="w")
     append_rollout(folder.rollouts, line, 1, 2**30)
@@ -241,7 +241,7 @@ def test_a_group_that_had_no_rewards_can_get_some(folder: RunFolder) -> None:
     failure = Failure(
         failure_class=FailureClass.JUDGE, service="judge", message="down", retryable=True
     )
-    group = Group(key="a", task=CODE, completions=(make_completion("x"),))
+    group = Group(key="a", task=CODE, rollouts=(make_rollout("x"),))
     line = ScoredGroup(group=group, failure=failure, worker="w")
     append_rollout(folder.rollouts, line, 1, 2**30)
     (stored,) = read_stored(folder).groups

@@ -215,7 +215,7 @@ async def test_what_goes_on_says_who_drew_each_token(
     mixed = [completion for completion in completions if completion.versions]
     assert mixed, "some were in hand"
     for completion in mixed:
-        assert completion.policies == (before, after)
+        assert [span.policy for span in completion.spans] == [before, after]
         assert completion.policy == after
         assert len(completion.token_ids) <= NUM_TOKENS
     for answer in answers:
@@ -245,5 +245,5 @@ async def test_a_refused_version_lets_what_is_in_hand_go_on(
             await client.update_weights(update_of(folders[0], policy, mode=mode))
     for answer in await asyncio.gather(*answers):
         (completion,) = answer.completions
-        assert completion.policies == (before,)
+        assert [span.policy for span in completion.spans] == [before]
         assert explained(references, answer.prompt_token_ids, completion, 0)

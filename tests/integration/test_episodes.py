@@ -46,10 +46,10 @@ async def test_each_reply_is_sampled_in_the_very_context_that_is_trained_on(
         scored = await run_group(request, generator, rewarder, "w")
         again = await run_group(request, generator, rewarder, "w")
     said, said_again = (
-        [[turn.text for turn in c.turns] for c in one.group.completions] for one in (scored, again)
+        [[turn.text for turn in c.turns] for c in one.group.rollouts] for one in (scored, again)
     )
     assert said == said_again, "seeds make an episode repeatable"
-    for completion, given in zip(scored.group.completions, scored.rewards, strict=True):
+    for completion, given in zip(scored.group.rollouts, scored.rewards, strict=True):
         assert isinstance(given, Scored)
         assert given.value < 0.5, "noise repairs nothing"
         assert len(completion.turns) == 3
@@ -66,7 +66,7 @@ async def test_each_reply_is_sampled_in_the_very_context_that_is_trained_on(
     found = own.gather(-1, batch.completion_ids_BC[..., None])[..., 0]
     learnt = batch.loss_mask_BC.bool()
     assert learnt.sum() == sum(
-        turn.end - turn.start for c in scored.group.completions for turn in c.turns
+        turn.end - turn.start for c in scored.group.rollouts for turn in c.turns
     )
     assert (learnt < batch.completion_mask_BC.bool()).any(), "observations are read"
     torch.testing.assert_close(found[learnt], batch.logprobs_BC[learnt], rtol=0, atol=1e-3)

@@ -19,6 +19,7 @@ from assay_shared.types import (
     Group,
     PolicyVersion,
     Reward,
+    Rollout,
     Scored,
     ScoredGroup,
     ScoreRequest,
@@ -59,7 +60,7 @@ def check_statistics(rewards: tuple[Reward, ...], request: ScoreRequest) -> None
         finish_reason=FinishReason.STOP,
         policy=PolicyVersion(version=1, digest="d"),
     )
-    group = Group(key="k", task=request.task, completions=(completion,) * len(rewards))
+    group = Group(key="k", task=request.task, rollouts=(Rollout.of(completion),) * len(rewards))
     batch_rows = rows([ScoredGroup(group=group, rewards=rewards, worker="w")])
     assert [row.advantage for row in batch_rows] == got
 

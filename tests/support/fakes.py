@@ -21,6 +21,7 @@ from assay_shared.types import (
     PolicyVersion,
     Reward,
     Role,
+    Rollout,
     Scored,
     ScoredGroup,
     ScoreRequest,
@@ -56,6 +57,10 @@ def make_task(task_id: str = "t", **changes: object) -> Task:
     return Task.model_validate(values | changes)
 
 
+def make_rollout(text: str = "x", policy: PolicyVersion = POLICY) -> Rollout:
+    return Rollout.of(make_completion(text, policy))
+
+
 def make_completion(text: str = "x", policy: PolicyVersion = POLICY) -> Completion:
     return Completion(
         token_ids=(5, 6),
@@ -84,7 +89,7 @@ def make_scored_group(
             key=key,
             task=task or make_task(key),
             prompt_token_ids=(1, 2, 3),
-            completions=tuple(make_completion(policy=policy) for _ in values),
+            rollouts=tuple(make_rollout(policy=policy) for _ in values),
         ),
         rewards=make_rewards(*values),
         scorer="test@0",
@@ -125,7 +130,7 @@ class FakeRewarder:
         self.requests.append(request)
         if self.error is not None:
             raise self.error
-        values = (self.table.get(str(answer), 0.0) for answer in request.answers)
+        values = (self.table.get(str(answer.text), 0.0) for answer in request.answers)
         return ScoreResponse(rewards=make_rewards(*values), scorer="fake@0")
 
     async def step(self, request: StepRequest) -> StepResponse:

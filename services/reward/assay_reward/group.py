@@ -64,14 +64,7 @@ class GroupScore:
     ) -> None:
         self._rubric = rubric
         self._pace = pace
-        self._group = GroupContext(
-            request.task,
-            request.answers,
-            instruments,
-            request.run,
-            num_tokens=request.num_tokens,
-            truncated=request.truncated,
-        )
+        self._group = GroupContext(request.task, request.answers, instruments, request.run)
         self._on_reward = on_reward
         self._efforts = {component.label: Effort() for component in rubric.components}
         self._at_once: dict[str, float] = {}
@@ -98,10 +91,16 @@ class GroupScore:
     def _check(self) -> None:
         """Check the task and the request for all components before any work."""
         for component in self._rubric.components:
-            if component.kind.needs_lengths and not self._group.num_tokens:
-                raise InvalidInput(f"{component.label} needs lengths", field="num_tokens")
+            if component.kind.needs_lengths:
+                self._check_lengths(component.label)
             component.kind.check(self._group.task, component.parsed_options)
             self._at_once[component.label] = most_at_once(self._group, component)
+
+    def _check_lengths(self, label: str) -> None:
+        for index, answer in enumerate(self._group.answers):
+            if answer.num_tokens is None:
+                field = f"answers.{index}.num_tokens"
+                raise InvalidInput(f"{label} needs the length of each answer", field=field)
 
     def _response(self) -> ScoreResponse:
         return ScoreResponse(

@@ -11,7 +11,7 @@ from assay_reward.verifiers.verifier import AnswerContext, Found, GroupContext, 
 from assay_shared.answers.formulas.size import why_too_large
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import TooHard
-from assay_shared.types import Failure, Status, Task
+from assay_shared.types import Answer, Failure, Status, Task
 
 #: Longer answers are too hard for every verifier and are not measured.
 MAX_LENGTH = 2**20
@@ -66,7 +66,7 @@ def measure_text(
     verifier = VERIFIERS[name]
     nobody = cast(Any, None)
     group = GroupContext(
-        Task.model_validate(task), (text,), Instruments(nobody, nobody, _Here(0.0))
+        Task.model_validate(task), (Answer(text=text),), Instruments(nobody, nobody, _Here(0.0))
     )
     found = verifier.measure(
         group.candidate(0, ComponentUsage()), verifier.options.model_validate(options)

@@ -8,7 +8,7 @@ from typing import Protocol
 
 from assay_shared.errors import InvalidInput
 from assay_shared.types import (
-    Answer,
+    AnswerText,
     GroupFailed,
     Reward,
     ScoreBatch,
@@ -79,7 +79,7 @@ async def score_groups(
 
 
 async def score_answers(
-    rewarder: BatchRewarder, answers: Sequence[tuple[Task, Answer]], *, give_up_after_s: float
+    rewarder: BatchRewarder, answers: Sequence[tuple[Task, AnswerText]], *, give_up_after_s: float
 ) -> list[Reward]:
     """Score `answers` and return a reward for each, in order; a task's answers form a group.
 

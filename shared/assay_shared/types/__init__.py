@@ -45,7 +45,6 @@ from assay_shared.types.generation import (
     SamplingParams,
     Structure,
     TopLogprobs,
-    Turn,
     VersionSpan,
 )
 from assay_shared.types.judgement import (
@@ -63,6 +62,7 @@ from assay_shared.types.judgement import (
 )
 from assay_shared.types.reward import (
     Answer,
+    AnswerText,
     ComponentReport,
     EnvironmentInfo,
     GroupFailed,
@@ -80,7 +80,15 @@ from assay_shared.types.reward import (
     StepResponse,
     Unscored,
 )
-from assay_shared.types.rollout import Group, GroupRequest, ScoredGroup
+from assay_shared.types.rollout import (
+    Group,
+    GroupRequest,
+    Rollout,
+    RolloutSpan,
+    ScoredGroup,
+    Turn,
+    sampled_spans,
+)
 from assay_shared.types.session import Cell, CellResult, Session, SessionRequest
 from assay_shared.types.task import (
     AssertCase,
@@ -124,6 +132,7 @@ __all__ = [
     "Abstention",
     "AdapterWeights",
     "Answer",
+    "AnswerText",
     "AssertCase",
     "CallCase",
     "CaseResult",
@@ -180,6 +189,8 @@ __all__ = [
     "Reward",
     "RewardComponent",
     "Role",
+    "Rollout",
+    "RolloutSpan",
     "RubricInfo",
     "SamplingParams",
     "ScoreBatch",
@@ -222,4 +233,5 @@ __all__ = [
     "check_fetch_name",
     "check_names_together",
     "check_utf8",
+    "sampled_spans",
 ]

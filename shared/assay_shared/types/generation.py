@@ -144,18 +144,6 @@ class FinishReason(StrEnum):
     LENGTH = "length"
 
 
-class Turn(Wire):
-    """A reply of the policy within an episode: it has the ids from `start` up to `end`."""
-
-    start: int = Field(ge=0)
-    end: int = Field(ge=0)
-    text: str
-    #: The environment's answer; empty after the last turn.
-    observation: str = ""
-    #: The oldest version that sampled any of the reply's tokens.
-    policy: PolicyVersion
-
-
 class VersionSpan(Wire):
     """A span of `num_tokens` tokens, all sampled by the same version."""
 
@@ -168,12 +156,10 @@ TopLogprobs = tuple[tuple[int, float], ...]
 
 
 class Completion(Wire):
-    """A sampled answer, or everything after the first prompt of an episode.
+    """A sampled answer.
 
     `logprobs[t]` is the natural-log probability of `token_ids[t]` under the sampling
-    distribution's temperature, before top-p. The ending token, if any, is the last id. For an
-    episode, `text` and `finish_reason` are the last turn's, `policy` is the oldest of its turns,
-    and ids outside of `turns` are observations with `logprobs` of 0.
+    distribution's temperature, before top-p. The ending token, if any, is the last id.
 
     If new weights took over during sampling, `versions` lists in order the number of tokens that
     each version sampled. Each log-probability is then its own version's, and `policy` is the newest
@@ -185,7 +171,6 @@ class Completion(Wire):
     text: str
     finish_reason: FinishReason
     policy: PolicyVersion
-    turns: tuple[Turn, ...] = ()
     #: Empty if `policy` sampled every token.
     versions: tuple[VersionSpan, ...] = ()
     #: For each token, the most probable tokens with their log-probabilities, if requested.
@@ -198,19 +183,11 @@ class Completion(Wire):
         return self
 
     @property
-    def policies(self) -> tuple[PolicyVersion, ...]:
-        """All versions that sampled any of the tokens, oldest first."""
-        return tuple(span.policy for span in self.versions) or (self.policy,)
-
-    @property
-    def sampled_mask(self) -> tuple[bool, ...]:
-        """For each id, True if the policy sampled it: only sampled ids may enter a loss."""
-        if not self.turns:
-            return (True,) * len(self.token_ids)
-        return tuple(
-            any(turn.start <= at < turn.end for turn in self.turns)
-            for at in range(len(self.token_ids))
-        )
+    def spans(self) -> tuple[VersionSpan, ...]:
+        """The versions that sampled the tokens, in the order of the tokens."""
+        if self.versions or not self.token_ids:
+            return self.versions
+        return (VersionSpan(policy=self.policy, num_tokens=len(self.token_ids)),)
 
 
 class GenerateResponse(Wire):

@@ -3,7 +3,7 @@
 from enum import StrEnum
 from typing import Annotated, Literal
 
-from pydantic import ConfigDict, Field, FiniteFloat, JsonValue, NonNegativeInt, model_validator
+from pydantic import BeforeValidator, ConfigDict, Field, FiniteFloat, JsonValue, NonNegativeInt
 
 from assay_shared.types.execution import Status
 from assay_shared.types.failure import Failure
@@ -50,8 +50,34 @@ class Unscored(Wire):
 Reward = Annotated[Scored | Unscored, Field(discriminator="status")]
 
 
-#: A text, or the turns of an episode, oldest first.
-Answer = str | Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
+#: The text of an answer, or the turns of an episode, oldest first.
+AnswerText = str | Annotated[tuple[str, ...], Field(min_length=1, max_length=64)]
+
+
+class Answer(Wire):
+    """An answer to score, with what is known of its sampling."""
+
+    #: The text, or the turns of an episode, oldest first.
+    text: AnswerText
+    #: Number of sampled tokens, for rubrics that need lengths.
+    num_tokens: NonNegativeInt | None = None
+    #: Whether the answer was cut off at its token limit, if known.
+    truncated: bool | None = None
+
+    @property
+    def turns(self) -> tuple[str, ...]:
+        """All turns of the policy, oldest first."""
+        return (self.text,) if isinstance(self.text, str) else self.text
+
+
+def _with_text(given: object) -> object:
+    return {"text": given} if isinstance(given, str | tuple | list) else given
+
+
+#: An answer; a mere text or list of turns stands for an object with nothing but `text`.
+GivenAnswer = Annotated[
+    Answer, BeforeValidator(_with_text, json_schema_input_type=Answer | AnswerText)
+]
 
 
 class ScoreRequest(Wire):
@@ -81,24 +107,13 @@ class ScoreRequest(Wire):
     #: The task, with the reference or tests for its answers.
     task: Task
     #: The answers to score; each gets one reward, in order.
-    answers: tuple[Answer, ...] = Field(min_length=1, max_length=256)
+    answers: tuple[GivenAnswer, ...] = Field(min_length=1, max_length=256)
     #: The rubric by name; the task's own if not set.
     rubric: str | None = None
     #: The same key gets the same rewards, measured once.
     key: str | None = Field(default=None, min_length=1, max_length=512)
     #: The run to charge costs to, as well as the caller.
     run: str = ""
-    #: Number of sampled tokens of each answer, for rubrics that need lengths.
-    num_tokens: tuple[NonNegativeInt, ...] = ()
-    #: Whether each answer was cut off at its token limit, if known.
-    truncated: tuple[bool, ...] = ()
-
-    @model_validator(mode="after")
-    def _one_each(self) -> "ScoreRequest":
-        for name in ("num_tokens", "truncated"):
-            if len(getattr(self, name)) not in (0, len(self.answers)):
-                raise ValueError(f"{name} must have one entry for each answer, or none")
-        return self
 
 
 class Normalisation(StrEnum):

@@ -138,7 +138,7 @@ def test_spans_say_which_sample_it_was(played: ScoredGroup, trace: list[SeenSpan
     assert {one["assay.run"] for one in ran} == {RUN}
     assert {one["assay.step"] for one in ran} == {STEP}
     (drawn,) = (span.attributes for span in trace if span.name == "inference.draw")
-    assert drawn["assay.tokens"] == sum(len(one.token_ids) for one in played.group.completions)
+    assert drawn["assay.tokens"] == sum(len(one.token_ids) for one in played.group.rollouts)
 
 
 def lines(mesh: Launcher, part: str) -> list[dict[str, Any]]:

@@ -1,6 +1,7 @@
 """Verifiers by themselves, with neighbours that do as they are told."""
 
 from inspect import isawaitable
+from itertools import zip_longest
 from typing import Any
 
 from assay_reward.instruments import ComponentUsage, Instruments
@@ -11,7 +12,7 @@ from assay_reward.verifiers.verifier import GroupContext, Measurement, Verifier
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import InfrastructureError, TooHard, to_failure
 from assay_shared.runtime.workers import Workers
-from assay_shared.types import Answer, Failure, FailureClass, StdinCase
+from assay_shared.types import Answer, AnswerText, Failure, FailureClass, StdinCase
 from tests.support.fakes import FakeJudge, FakeSandbox, make_task
 
 #: Closed at the end of the session.
@@ -21,7 +22,7 @@ FOUR_TESTS = (StdinCase(stdin="", expected_stdout="1"),) * 4
 
 async def find(
     verifier: Verifier[Any],
-    *answers: Answer,
+    *answers: AnswerText,
     sandbox: FakeSandbox | None = None,
     judge: FakeJudge | None = None,
     symbolic: Symbolic | None = None,
@@ -42,9 +43,11 @@ async def find(
     name = next(name for name, known in VERIFIERS.items() if known is verifier)
     component = ComponentConfig.model_validate({"verifier": name, "options": options or {}})
     changes: dict[str, object] = {"tests": FOUR_TESTS} | task
-    group = GroupContext(
-        make_task("t", **changes), answers, instruments, num_tokens=num_tokens, truncated=truncated
+    given = tuple(
+        Answer(text=text, num_tokens=length, truncated=cut)
+        for text, length, cut in zip_longest(answers, num_tokens, truncated)
     )
+    group = GroupContext(make_task("t", **changes), given, instruments)
     chosen = component.parsed_options
     verifier.check(group.task, chosen)
     span = verifier.span(chosen)
@@ -65,7 +68,9 @@ async def find(
     return results
 
 
-async def measure(verifier: Verifier[Any], *answers: Answer, **given: Any) -> list[float | None]:
+async def measure(
+    verifier: Verifier[Any], *answers: AnswerText, **given: Any
+) -> list[float | None]:
     """The verifier's values for the answers; None where there is a failure."""
     found = await find(verifier, *answers, **given)
     return [one.value if isinstance(one, Measurement) else None for one in found]

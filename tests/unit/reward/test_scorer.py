@@ -25,6 +25,7 @@ from assay_shared.errors import (
 )
 from assay_shared.runtime.fair_limiter import FairLimiter
 from assay_shared.types import (
+    Answer,
     ComponentReport,
     Cost,
     FailureClass,
@@ -246,7 +247,7 @@ async def test_the_same_key_is_measured_once_and_answered_twice(make: Make) -> N
     assert first == second == await scorer.score(request)
     assert len(sandbox.requests) == 2
     with pytest.raises(Conflict, match="key: the key was used for another request"):
-        await scorer.score(request.model_copy(update={"answers": ("pass 0",)}))
+        await scorer.score(request.model_copy(update={"answers": (Answer(text="pass 0"),)}))
 
 
 async def test_a_response_with_a_failure_is_not_kept(make: Make) -> None:

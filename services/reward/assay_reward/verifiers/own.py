@@ -29,7 +29,7 @@ class AskOwn:
         self, group: GroupContext, meter: ComponentUsage
     ) -> dict[int, OwnValue | Failure]:
         options, own = self.options, group.instruments.own
-        answers = [group.answers[index] for index in group.admitted]
+        answers = [group.answers[index].text for index in group.admitted]
         if sum(sum(map(len, answer)) for answer in answers) > _LARGE:
             question = await asyncio.to_thread(write_call, group.task, answers, options)
         else:

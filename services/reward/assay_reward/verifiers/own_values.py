@@ -9,7 +9,7 @@ from pydantic import BaseModel, ConfigDict, Field, TypeAdapter, ValidationError
 from assay_reward.verifiers.verifier import ValueRange
 from assay_shared.errors import RewardFault
 from assay_shared.settings.run_file import Config
-from assay_shared.types import Answer, Failure, FailureClass, Task
+from assay_shared.types import AnswerText, Failure, FailureClass, Task
 
 _MAX_DETAIL = 500
 #: Sums of larger values might not be finite.
@@ -54,7 +54,7 @@ class OwnOptions(Config):
         return value >= (self.high if self.accepted_from is None else self.accepted_from)
 
 
-def write_call(task: Task, answers: Sequence[Answer], options: OwnOptions) -> bytes:
+def write_call(task: Task, answers: Sequence[AnswerText], options: OwnOptions) -> bytes:
     """Return the request as JSON with `task`, `answers` and `arguments`."""
     call = {
         "task": task.model_dump(),

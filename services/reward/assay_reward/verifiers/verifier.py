@@ -64,9 +64,6 @@ class GroupContext:
     instruments: Instruments
     run: str = ""
     rejected: set[int] = field(default_factory=set)
-    #: As in the request: an entry for each answer, or empty.
-    num_tokens: tuple[int, ...] = ()
-    truncated: tuple[bool, ...] = ()
     _shared: dict[Hashable, asyncio.Future[Any]] = field(default_factory=dict)
     _checks: dict[str, BaseModel] = field(default_factory=dict)
 
@@ -111,8 +108,7 @@ class AnswerContext:
     @property
     def turns(self) -> tuple[str, ...]:
         """All turns of the policy, oldest first."""
-        answer = self.group.answers[self.index]
-        return (answer,) if isinstance(answer, str) else answer
+        return self.group.answers[self.index].turns
 
     @property
     def text(self) -> str:
@@ -122,18 +118,19 @@ class AnswerContext:
     @property
     def num_characters(self) -> int:
         """The number of characters in all turns."""
-        answer = self.group.answers[self.index]
-        return len(answer) if isinstance(answer, str) else sum(map(len, answer))
+        return sum(map(len, self.turns))
 
     @property
     def num_tokens(self) -> int:
         """The number of sampled tokens; only for verifiers with `needs_lengths`."""
-        return self.group.num_tokens[self.index]
+        num_tokens = self.group.answers[self.index].num_tokens
+        assert num_tokens is not None, "checked before any work"
+        return num_tokens
 
     @property
     def is_truncated(self) -> bool:
         """True if the answer is known to be cut off at its token limit."""
-        return bool(self.group.truncated) and self.group.truncated[self.index]
+        return bool(self.group.answers[self.index].truncated)
 
     async def once(self, measure: Callable[["AnswerContext"], Awaitable[Result]]) -> Result:
         """Return the result of `measure` for this answer, run once for all components."""

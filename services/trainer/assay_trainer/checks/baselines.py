@@ -8,11 +8,11 @@ from dataclasses import dataclass, field
 from assay_shared.clients.batching import BatchRewarder
 from assay_shared.statistics.bootstrap import mean_interval
 from assay_shared.statistics.interval import Interval, wilson_interval
-from assay_shared.types import Answer, Scored, ScoreRequest, Status, Task
+from assay_shared.types import Answer, AnswerText, Scored, ScoreRequest, Status, Task
 from assay_trainer.checks.rewards import GOLD, estimated_tokens, rewards_of, score_all
 from assay_trainer.checks.wrong_answers import Corpus
 
-TrivialPolicy = Callable[[Task, Corpus], Answer]
+TrivialPolicy = Callable[[Task, Corpus], AnswerText]
 
 
 _NUM_CHOICES = 16
@@ -94,13 +94,13 @@ async def audit(
     return dict(earnings)
 
 
-def _answers(task: Task, corpus: Corpus) -> dict[str, Answer]:
-    gold: dict[str, Answer] = {} if task.gold is None else {GOLD: task.gold}
+def _answers(task: Task, corpus: Corpus) -> dict[str, AnswerText]:
+    gold: dict[str, AnswerText] = {} if task.gold is None else {GOLD: task.gold}
     return gold | {name: play(task, corpus) for name, play in policies_for(task).items()}
 
 
-def _request(task: Task, answers: dict[str, Answer], rubric: str | None) -> ScoreRequest:
-    given = tuple(answers.values())
-    texts = ("".join((one,) if isinstance(one, str) else one) for one in given)
-    lengths = tuple(map(estimated_tokens, texts))
-    return ScoreRequest(task=task, answers=given, rubric=rubric, num_tokens=lengths)
+def _request(task: Task, answers: dict[str, AnswerText], rubric: str | None) -> ScoreRequest:
+    given = tuple(
+        Answer(text=text, num_tokens=estimated_tokens("".join(text))) for text in answers.values()
+    )
+    return ScoreRequest(task=task, answers=given, rubric=rubric)

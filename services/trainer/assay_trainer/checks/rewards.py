@@ -14,6 +14,7 @@ from assay_shared.clients.batching import BatchRewarder, score_groups
 from assay_shared.errors import DatasetError, InternalFault
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import (
+    Answer,
     FailureClass,
     GroupFailed,
     Reward,
@@ -249,9 +250,8 @@ def _answers(task: Task, corpus: Corpus) -> dict[str, str]:
 
 
 def _request(task: Task, answers: dict[str, str], rubric: str | None) -> ScoreRequest:
-    texts = tuple(answers.values())
-    lengths = tuple(map(estimated_tokens, texts))
-    return ScoreRequest(task=task, answers=texts, rubric=rubric, num_tokens=lengths)
+    given = tuple(Answer(text=text, num_tokens=estimated_tokens(text)) for text in answers.values())
+    return ScoreRequest(task=task, answers=given, rubric=rubric)
 
 
 def rewards_of(response: ScoreResponse | GroupFailed, num_answers: int) -> Sequence[Reward]:

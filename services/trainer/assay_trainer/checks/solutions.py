@@ -17,7 +17,7 @@ from assay_shared.interfaces import Rewarder
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runtime.gather import gather
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.types import Reward, Scored, ScoreRequest, Status, Task
+from assay_shared.types import AnswerText, Reward, Scored, ScoreRequest, Status, Task
 from assay_trainer.data.dataset import DatasetPurpose, named_source, open_dataset
 
 CANONICAL = "canonical"
@@ -64,11 +64,11 @@ class Scoreboard:
                 found = f"{'none':<8} {_outcome(reward):<14} {reward.failure.message}"
             yield f"{task:<12} {shown:<{_WIDTH + 2}} {found}".rstrip()
 
-    def _answers(self) -> Iterator[tuple[str, int, str | tuple[str, ...], Reward]]:
+    def _answers(self) -> Iterator[tuple[str, int, AnswerText, Reward]]:
         for request, rewards in zip(self.requests, self.rewards, strict=True):
             pairs = zip(request.answers, rewards, strict=True)
             for at, (answer, reward) in enumerate(pairs):
-                yield request.task.id, at, answer, reward
+                yield request.task.id, at, answer.text, reward
 
 
 def _outcome(reward: Reward) -> str:

@@ -13,13 +13,13 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_shared.statistics.bootstrap import mean_interval, paired_difference
 from assay_shared.statistics.interval import Interval
 from assay_shared.types import (
-    Completion,
     Failure,
     FailureClass,
     GroupRequest,
     PolicyVersion,
     Priority,
     Reward,
+    Rollout,
     SamplingParams,
     Scored,
     ScoredGroup,
@@ -209,8 +209,8 @@ class Evaluator:
     def _result(self, scored: ScoredGroup) -> TaskResult:
         task = scored.group.task
         samples = [
-            _sample(completion, reward)
-            for completion, reward in zip(scored.group.completions, scored.rewards, strict=False)
+            _sample(rollout, reward)
+            for rollout, reward in zip(scored.group.rollouts, scored.rewards, strict=False)
         ]
         if scored.failure is not None:
             lost = EvaluationSample(text="", outcome=None, failure=scored.failure.message)
@@ -233,12 +233,12 @@ def only_of(policy: PolicyVersion, scored: ScoredGroup) -> ScoredGroup:
     return scored.model_copy(update={"rewards": (), "failure": failure})
 
 
-def _sample(completion: Completion, reward: Reward) -> EvaluationSample:
-    turns = [(turn.text, turn.observation) for turn in completion.turns]
+def _sample(rollout: Rollout, reward: Reward) -> EvaluationSample:
+    turns = [(turn.text, turn.observation) for turn in rollout.turns]
     if isinstance(reward, Scored):
         return EvaluationSample(
-            text=completion.text, turns=turns, outcome=reward.outcome, reward=reward.value
+            text=rollout.text, turns=turns, outcome=reward.outcome, reward=reward.value
         )
     return EvaluationSample(
-        text=completion.text, turns=turns, outcome=None, failure=reward.failure.message
+        text=rollout.text, turns=turns, outcome=None, failure=reward.failure.message
     )

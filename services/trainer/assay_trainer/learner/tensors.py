@@ -9,7 +9,7 @@ from typing import TypeVar
 
 import torch
 
-from assay_shared.types import Completion, Normalisation, PolicyVersion, ScoredGroup
+from assay_shared.types import Normalisation, PolicyVersion, Rollout, ScoredGroup
 from assay_trainer.learner.advantage import advantages, group_rewards
 
 Number = TypeVar("Number", int, float)
@@ -20,7 +20,7 @@ class AnswerRow:
     """A scored sample."""
 
     prompt_token_ids: tuple[int, ...]
-    completion: Completion
+    rollout: Rollout
     advantage: float
 
 
@@ -50,16 +50,16 @@ def rows(
     """The scored samples of `groups`, with their advantages; the others are left out."""
     advantages_PG = advantages([group_rewards(group, normalise) for group in groups])
     return [
-        AnswerRow(scored.group.prompt_token_ids, completion, advantage)
+        AnswerRow(scored.group.prompt_token_ids, rollout, advantage)
         for scored, advantages_G in zip(groups, advantages_PG, strict=True)
-        for completion, advantage in zip(scored.group.completions, advantages_G, strict=True)
+        for rollout, advantage in zip(scored.group.rollouts, advantages_G, strict=True)
         if advantage is not None
     ]
 
 
 def unweighted_rows(scored: ScoredGroup) -> list[AnswerRow]:
     """Return all samples of a group without weights, for measurement only."""
-    return [AnswerRow(scored.group.prompt_token_ids, one, 0.0) for one in scored.group.completions]
+    return [AnswerRow(scored.group.prompt_token_ids, one, 0.0) for one in scored.group.rollouts]
 
 
 def collate(
@@ -73,10 +73,13 @@ def collate(
     `policy` is the version of the trainer's weights.
     """
     prompts = [list(row.prompt_token_ids) for row in batch_rows]
-    completions = [list(row.completion.token_ids) for row in batch_rows]
-    logprobs = [list(row.completion.logprobs) for row in batch_rows]
-    learnt = [[int(own) for own in row.completion.sampled_mask] for row in batch_rows]
-    fresh = [_sampled_by(row.completion, policy) for row in batch_rows]
+    completions = [list(row.rollout.token_ids) for row in batch_rows]
+    logprobs = [list(row.rollout.logprobs) for row in batch_rows]
+    learnt = [[int(own) for own in row.rollout.sampled_mask] for row in batch_rows]
+    fresh = [
+        [int(own) for own in row.rollout.mask(lambda by: by is not None and by == policy)]
+        for row in batch_rows
+    ]
     weights = [row.advantage for row in batch_rows]
     missing = -len(batch_rows) % multiple_of
     prompts += [[pad_id]] * missing
@@ -99,22 +102,6 @@ def collate(
         logprobs_BC=torch.tensor([_right(x, completion_width, 0.0) for x in logprobs]),
         advantages_B=torch.tensor(weights),
     )
-
-
-def _sampled_by(completion: Completion, policy: PolicyVersion | None) -> list[int]:
-    """Of each id, 1 if these very weights sampled it."""
-    if completion.versions:
-        drawn = [
-            span.policy == policy for span in completion.versions for _ in range(span.num_tokens)
-        ]
-        return [int(a and b) for a, b in zip(drawn, completion.sampled_mask, strict=True)]
-    if not completion.turns:
-        return [int(completion.policy == policy)] * len(completion.token_ids)
-    own = [turn for turn in completion.turns if turn.policy == policy]
-    return [
-        int(any(turn.start <= at < turn.end for turn in own))
-        for at in range(len(completion.token_ids))
-    ]
 
 
 def _left(values: list[Number], width: int, filler: Number) -> list[Number]:

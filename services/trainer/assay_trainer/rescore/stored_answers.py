@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import RunFolder
-from assay_shared.types import Answer, Completion, Reward, Scored, ScoredGroup, Task
+from assay_shared.types import AnswerText, Reward, Scored, ScoredGroup, Task
 from assay_trainer.evaluation.evaluator import EvaluationSample, TaskEvaluation, TaskResult
 from assay_trainer.rollouts.rollout_log import read_rollouts
 
@@ -35,7 +35,7 @@ class StoredGroup:
     source: str
     key: str
     task: Task
-    answers: tuple[Answer, ...]
+    answers: tuple[AnswerText, ...]
     marks: tuple[Mark, ...]
     scorer: str
 
@@ -76,7 +76,7 @@ def read_stored(folder: RunFolder) -> StoredAnswers:
     stored = StoredAnswers()
     for trained in read_rollouts(folder.rollouts):
         if trained.superseded:  # a resumed run has done the step again
-            stored.left_out["superseded"] += len(trained.group.completions)
+            stored.left_out["superseded"] += len(trained.group.rollouts)
         else:
             _add_rollout(stored, trained)
     _add_evaluations(stored, folder)
@@ -84,9 +84,9 @@ def read_stored(folder: RunFolder) -> StoredAnswers:
 
 
 def _add_rollout(stored: StoredAnswers, scored: ScoredGroup) -> None:
-    completions, task = scored.group.completions, scored.group.task
-    rewards: list[Reward | None] = [*scored.rewards] or [None] * len(completions)
-    answers = tuple(_answer(completion) for completion in completions)
+    rollouts, task = scored.group.rollouts, scored.group.task
+    rewards: list[Reward | None] = [*scored.rewards] or [None] * len(rollouts)
+    answers = tuple(rollout.answer for rollout in rollouts)
     # An episode without a reward may have broken off: its turns are not a whole answer.
     lacks = [
         "unfinished episode" if task.environment and not isinstance(reward, Scored) else None
@@ -94,10 +94,6 @@ def _add_rollout(stored: StoredAnswers, scored: ScoredGroup) -> None:
     ]
     marks = tuple(_mark(reward) for reward in rewards)
     stored.add(StoredGroup(ROLLOUTS, scored.group.key, task, answers, marks, scored.scorer), lacks)
-
-
-def _answer(completion: Completion) -> Answer:
-    return tuple(turn.text for turn in completion.turns) if completion.turns else completion.text
 
 
 def _mark(reward: Reward | None) -> Mark:
@@ -138,7 +134,7 @@ def _add_result(stored: StoredAnswers, name: str, result: TaskResult, task: Task
     stored.add(StoredGroup(name, key, task, answers, marks, task.rubric), lacks)
 
 
-def _said(sample: EvaluationSample) -> Answer:
+def _said(sample: EvaluationSample) -> AnswerText:
     return tuple(reply for reply, _ in sample.turns) if sample.turns else sample.text
 
 

@@ -144,5 +144,5 @@ def _failed(sent: PendingGroup) -> ScoredGroup:
         f"sent {sent.attempts} times and never played; is a worker running?",
         attempts=sent.attempts,
     )
-    group = Group(key=sent.request.key, task=sent.request.task, completions=())
+    group = Group(key=sent.request.key, task=sent.request.task, rollouts=())
     return ScoredGroup(group=group, failure=to_failure(error, "worker"), worker="none")

@@ -13,10 +13,13 @@ from assay_shared.types import (
     Failure,
     GenerateRequest,
     Message,
+    Rollout,
+    RolloutSpan,
     SamplingParams,
     StepRequest,
     Task,
     Turn,
+    sampled_spans,
 )
 
 #: Seeds of one sample's turns, and of the samples of a turn, stay apart.
@@ -36,6 +39,7 @@ class Episode:
         self._index = index
         self._token_ids: list[int] = []
         self._logprobs: list[float] = []
+        self._spans: list[RolloutSpan] = []
         self._turns: list[Turn] = []
         self._last = first
         #: Why it broke off; such an episode has no reward.
@@ -93,6 +97,8 @@ class Episode:
         further = response.prompt_token_ids[len(sent) :]
         self._token_ids += further
         self._logprobs += [0.0] * len(further)
+        if further:
+            self._spans.append(RolloutSpan(policy=None, num_tokens=len(further)))
         self._add_reply(response.completions[0])
         return True
 
@@ -107,24 +113,24 @@ class Episode:
         start = len(self._token_ids)
         self._token_ids += completion.token_ids
         self._logprobs += completion.logprobs
+        self._spans += sampled_spans(completion)
         self._last = completion
         self._turns.append(
             Turn(
                 start=start,
                 end=len(self._token_ids),
                 text=completion.text,
-                policy=completion.policies[0],
             )
         )
 
     @property
-    def completion(self) -> Completion:
-        """Return everything after the prompt; its policy is the oldest of its turns."""
-        return Completion(
+    def rollout(self) -> Rollout:
+        """Return everything after the prompt."""
+        return Rollout(
             token_ids=tuple(self._token_ids),
             logprobs=tuple(self._logprobs),
             text=self._last.text,
             finish_reason=self._last.finish_reason,
-            policy=min((turn.policy for turn in self._turns), key=lambda policy: policy.version),
+            spans=tuple(self._spans),
             turns=tuple(self._turns),
         )

@@ -12,6 +12,7 @@ from assay_shared.runtime.gather import gather
 from assay_shared.telemetry.context import WorkPurpose, log_fields, purpose_scope
 from assay_shared.telemetry.tracing import span
 from assay_shared.types import (
+    Answer,
     Failure,
     FinishReason,
     GenerateRequest,
@@ -19,6 +20,7 @@ from assay_shared.types import (
     GroupRequest,
     PromptFormat,
     Reward,
+    Rollout,
     ScoredGroup,
     ScoreRequest,
     ScoreResponse,
@@ -72,7 +74,7 @@ async def run_group(
     request: GroupRequest, generator: Generator, rewarder: RewardService, worker: str
 ) -> ScoredGroup:
     """Return the group with its rewards, or with the failure in their place."""
-    empty = Group(key=request.key, task=request.task, completions=())
+    empty = Group(key=request.key, task=request.task, rollouts=())
     started = time.monotonic()
     try:
         with purpose_scope(WorkPurpose(request.priority, request.run)), span("rollout.draw"):
@@ -98,28 +100,28 @@ async def run_group(
 async def _generate(
     request: GroupRequest, generator: Generator, environment: Environment
 ) -> tuple[Group, dict[int, Failure]]:
-    """Return the completions, and by index the failures of broken-off episodes."""
+    """Return the rollouts, and by index the failures of broken-off episodes."""
     task = request.task
     if task.prompt_format is PromptFormat.RAW:
         prompt = GenerateRequest(prompt=task.prompt, sampling=request.sampling)
     else:
         prompt = GenerateRequest(messages=task.messages, sampling=request.sampling)
     response = await generator.generate(prompt)
-    completions, lost = response.completions, dict[int, Failure]()
+    rollouts, lost = tuple(map(Rollout.of, response.completions)), dict[int, Failure]()
     if task.environment is not None:
         episodes = await gather(
             Episode(task, response.prompt_token_ids, first, index).play(
                 request.sampling, generator, environment
             )
-            for index, first in enumerate(completions)
+            for index, first in enumerate(response.completions)
         )
-        completions = tuple(episode.completion for episode in episodes)
+        rollouts = tuple(episode.rollout for episode in episodes)
         lost = {i: e.failure for i, e in enumerate(episodes) if e.failure is not None}
     group = Group(
         key=request.key,
         task=task,
         prompt_token_ids=response.prompt_token_ids,
-        completions=completions,
+        rollouts=rollouts,
     )
     return group, lost
 
@@ -127,27 +129,30 @@ async def _generate(
 async def _score(
     request: GroupRequest, group: Group, lost: dict[int, Failure], rewarder: RewardService
 ) -> ScoreResponse:
-    """Return the rewards in the order of the completions; the failures of `lost` are kept."""
-    whole = [index for index in range(len(group.completions)) if index not in lost]
+    """Return the rewards in the order of the rollouts; the failures of `lost` are kept."""
+    whole = [index for index in range(len(group.rollouts)) if index not in lost]
     if not whole:
         return ScoreResponse(rewards=tuple(Unscored(failure=lost[i]) for i in lost), scorer="")
-    answers = [group.completions[index] for index in whole]
     response = await rewarder.score(
         ScoreRequest(
             task=request.task,
-            answers=tuple(
-                tuple(turn.text for turn in one.turns) if one.turns else one.text for one in answers
-            ),
+            answers=tuple(_answer(group.rollouts[index]) for index in whole),
             key=uuid4().hex,  # asked again after a lost reply, it is not measured again
             run=request.run,
-            num_tokens=tuple(sum(one.sampled_mask) for one in answers),
-            truncated=tuple(one.finish_reason is FinishReason.LENGTH for one in answers),
         )
     )
     by_index: dict[int, Reward] = dict(zip(whole, response.rewards, strict=True))
     by_index |= {index: Unscored(failure=failure) for index, failure in lost.items()}
-    rewards = tuple(by_index[index] for index in range(len(group.completions)))
+    rewards = tuple(by_index[index] for index in range(len(group.rollouts)))
     return response.model_copy(update={"rewards": rewards})
+
+
+def _answer(rollout: Rollout) -> Answer:
+    return Answer(
+        text=rollout.answer,
+        num_tokens=sum(rollout.sampled_mask),
+        truncated=rollout.finish_reason is FinishReason.LENGTH,
+    )
 
 
 def _failed(group: Group, failure: Failure, worker: str) -> ScoredGroup:

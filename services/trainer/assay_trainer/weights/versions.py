@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from assay_shared.runs.run_folder import append_line
-from assay_shared.types import Completion, PolicyVersion, ScoredGroup
+from assay_shared.types import PolicyVersion, ScoredGroup
 
 
 class VersionLog:
@@ -33,8 +33,4 @@ class VersionLog:
 
 def sampled_by(scored: ScoredGroup) -> set[PolicyVersion]:
     """Return all versions involved in sampling a group."""
-    return {policy for one in scored.group.completions for policy in _policies(one)}
-
-
-def _policies(completion: Completion) -> set[PolicyVersion]:
-    return {*completion.policies, *(turn.policy for turn in completion.turns)}
+    return {policy for rollout in scored.group.rollouts for policy in rollout.policies}

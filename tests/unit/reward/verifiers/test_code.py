@@ -11,6 +11,7 @@ from assay_reward.verifiers.math import MATH
 from assay_reward.verifiers.verifier import GroupContext, Measurement
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault
+from assay_shared.types import Answer
 from tests.support.fakes import FakeJudge, FakeSandbox, make_task
 from tests.support.reward.measuring import FOUR_TESTS, assert_too_hard, find, measure
 
@@ -20,7 +21,7 @@ from tests.support.reward.measuring import FOUR_TESTS, assert_too_hard, find, me
 async def test_dense_and_sparse_share_one_run_of_the_tests() -> None:
     sandbox = FakeSandbox()
     instruments = Instruments(sandbox, FakeJudge(), Symbolic(1.0))
-    group = GroupContext(make_task("t", tests=FOUR_TESTS), ("pass 1",), instruments)
+    group = GroupContext(make_task("t", tests=FOUR_TESTS), (Answer(text="pass 1"),), instruments)
     meters = ComponentUsage(), ComponentUsage()
     dense, sparse = [
         await cast(Awaitable[object], verifier.measure(group.candidate(0, meter), CodeOptions()))

@@ -15,7 +15,15 @@ from assay_reward.verifiers.repetition import REPETITION
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import ConfigError, InvalidInput
 from assay_shared.runtime.fair_limiter import FairLimiter
-from assay_shared.types import JudgeForm, JudgeRequest, JudgeResponse, Scored, ScoreRequest, Verdict
+from assay_shared.types import (
+    Answer,
+    JudgeForm,
+    JudgeRequest,
+    JudgeResponse,
+    Scored,
+    ScoreRequest,
+    Verdict,
+)
 from tests.support.fakes import FakeJudge, FakeSandbox, make_task
 from tests.support.reward.measuring import measure
 
@@ -43,16 +51,19 @@ async def test_a_rubric_that_needs_lengths_says_so() -> None:
         CollectorRegistry(),
     )
     task = make_task(gold="7", rubric="math.dapo")
-    with pytest.raises(InvalidInput, match="num_tokens: overlong needs lengths"):
-        await scorer.score(ScoreRequest(task=task, answers=("7",)))
-    request = ScoreRequest(task=task, answers=("7", "8"), num_tokens=(18432, 5))
+    with pytest.raises(InvalidInput, match=r"answers\.1\.num_tokens: overlong needs the length"):
+        await scorer.score(ScoreRequest(task=task, answers=(Answer(text="7", num_tokens=1), "8")))
+    answers = (Answer(text="7", num_tokens=18432), Answer(text="8", num_tokens=5))
+    request = ScoreRequest(task=task, answers=answers)
     rewards = (await scorer.score(request)).rewards
     assert [one.value for one in rewards if isinstance(one, Scored)] == [0.75, 0.0]
 
 
-def test_lengths_are_one_for_each_answer() -> None:
-    with pytest.raises(ValidationError, match="num_tokens must have one entry for each answer"):
-        ScoreRequest(task=make_task(), answers=("a", "b"), num_tokens=(1,))
+@pytest.mark.parametrize("answer", [7, None, {"text": ()}, {"turns": "a"}, {"num_tokens": 1}])
+def test_what_is_not_an_answer_is_refused_by_its_field(answer: object) -> None:
+    body = {"task": {}, "answers": ["a", {"text": ["a", "b"], "truncated": True}, answer]}
+    with pytest.raises(ValidationError, match=r"for ScoreRequest\nanswers\.2"):
+        ScoreRequest.model_validate(body)
 
 
 async def test_repeated_words_cost_their_share() -> None:

@@ -8,7 +8,7 @@ from pydantic import TypeAdapter, ValidationError
 from assay_reward.rubric import ComponentConfig
 from assay_reward.verifiers.verifier import ValueRange
 from assay_shared.errors import InternalFault
-from assay_shared.types import Criterion, RewardComponent, Scored, ScoreRequest, Status
+from assay_shared.types import Answer, Criterion, RewardComponent, Scored, ScoreRequest, Status
 from tests.support.fakes import make_task
 
 NOT_FINITE = (math.nan, math.inf, -math.inf)
@@ -43,4 +43,4 @@ def test_a_span_does_not_clip_what_is_not_a_number() -> None:
 
 def test_no_answer_has_fewer_than_no_tokens() -> None:
     with pytest.raises(ValidationError, match="num_tokens"):
-        ScoreRequest(task=make_task(), answers=("a",), num_tokens=(-5,))
+        ScoreRequest(task=make_task(), answers=(Answer(text="a", num_tokens=-5),))

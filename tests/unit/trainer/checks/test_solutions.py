@@ -4,6 +4,7 @@ from pathlib import Path
 import pytest
 
 from assay_shared.errors import DatasetError, InvalidInput
+from assay_shared.types import Answer
 from assay_trainer.checks.solutions import read_requests, score_all
 from tests.support.fakes import FakeRewarder, make_task
 
@@ -13,8 +14,8 @@ TASKS = [make_task("a", gold="A"), make_task("b", gold="B")]
 def test_canonical_solutions_are_the_gold_answers() -> None:
     requests = read_requests("canonical", TASKS, "math")
     assert [(one.task.id, one.answers, one.rubric) for one in requests] == [
-        ("a", ("A",), "math"),
-        ("b", ("B",), "math"),
+        ("a", (Answer(text="A"),), "math"),
+        ("b", (Answer(text="B"),), "math"),
     ]
     with pytest.raises(DatasetError, match="1 tasks have no canonical answer, c first"):
         read_requests("canonical", [*TASKS, make_task("c", gold=None)])
@@ -44,7 +45,7 @@ def test_without_a_dataset_a_line_is_a_request_to_score(tmp_path: Path) -> None:
     path.write_text('{"task": {"reference": "2"}, "answers": ["2", ["a", "b"]]}\n')
     (request,) = read_requests(str(path), None, "math")
     assert (request.rubric, request.task.reference) == ("math", "2")
-    assert request.answers == ("2", ("a", "b"))
+    assert request.answers == (Answer(text="2"), Answer(text=("a", "b")))
     path.write_text('{"task": {"reference": "2"}, "answers": "2"}\n')
     with pytest.raises(DatasetError, match=r"answers: .*s.jsonl:1: Input should be a list"):
         read_requests(str(path), None)

@@ -11,10 +11,9 @@ from assay_shared.types import (
     FailureClass,
     GroupRequest,
     PolicyVersion,
+    RolloutSpan,
     ScoredGroup,
-    Turn,
     Unscored,
-    VersionSpan,
 )
 from assay_trainer.config import GRPOConfig
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
@@ -57,13 +56,11 @@ def mixed(request: GroupRequest, served: int) -> ScoredGroup:
     if served < 2:
         return scored
     spans = (
-        VersionSpan(policy=policy(1), num_tokens=1),
-        VersionSpan(policy=policy(served), num_tokens=1),
+        RolloutSpan(policy=policy(1), num_tokens=1),
+        RolloutSpan(policy=policy(served), num_tokens=1),
     )
-    completions = tuple(
-        completion.model_copy(update={"versions": spans}) for completion in scored.group.completions
-    )
-    group = scored.group.model_copy(update={"completions": completions})
+    rollouts = tuple(one.model_copy(update={"spans": spans}) for one in scored.group.rollouts)
+    group = scored.group.model_copy(update={"rollouts": rollouts})
     return scored.model_copy(update={"group": group})
 
 
@@ -203,9 +200,9 @@ def test_a_run_of_mostly_unknown_weights_stops_and_says_whose() -> None:
 
 def test_one_turn_of_an_episode_under_unknown_weights_is_enough() -> None:
     foreign = PolicyVersion(version=1, digest="other")
-    turns = (
-        Turn(start=0, end=1, text="a", policy=policy(1)),
-        Turn(start=1, end=2, text="b", policy=foreign),
+    spans = (
+        RolloutSpan(policy=policy(1), num_tokens=1),
+        RolloutSpan(policy=foreign, num_tokens=1),
     )
     first = iter([True])
 
@@ -213,9 +210,9 @@ def test_one_turn_of_an_episode_under_unknown_weights_is_enough() -> None:
         scored = with_signal(request, served)
         if not next(first, False):
             return scored
-        one, other = scored.group.completions
-        changed = (one.model_copy(update={"turns": turns}), other)
-        group = scored.group.model_copy(update={"completions": changed})
+        one, other = scored.group.rollouts
+        changed = (one.model_copy(update={"spans": spans}), other)
+        group = scored.group.model_copy(update={"rollouts": changed})
         return scored.model_copy(update={"group": group})
 
     feed, rollouts = make_feed(play)

@@ -2,7 +2,7 @@ from dataclasses import replace
 
 import torch
 
-from assay_shared.types import Normalisation, PolicyVersion, Turn, VersionSpan
+from assay_shared.types import Normalisation, PolicyVersion, RolloutSpan
 from assay_trainer.learner.tensors import collate, rows
 from tests.support.fakes import POLICY, make_scored_group
 
@@ -17,8 +17,12 @@ def test_a_batch_is_padded_left_and_right() -> None:
     first, second = rows([make_scored_group("a", 1.0, 0.0)], Normalisation.NONE)
     longer = second.__class__(
         prompt_token_ids=(9,),
-        completion=second.completion.model_copy(
-            update={"token_ids": (7, 8, 9), "logprobs": (-1.0, -2.0, -3.0)}
+        rollout=second.rollout.model_copy(
+            update={
+                "token_ids": (7, 8, 9),
+                "logprobs": (-1.0, -2.0, -3.0),
+                "spans": (RolloutSpan(policy=POLICY, num_tokens=3),),
+            }
         ),
         advantage=second.advantage,
     )
@@ -40,12 +44,13 @@ def test_rows_that_fill_a_micro_batch_up_carry_nothing() -> None:
 
 def test_what_an_environment_answered_is_read_and_not_learnt() -> None:
     (one, other) = rows([make_scored_group("a", 1.0, 0.0)])
-    turns = (
-        Turn(start=0, end=2, text="a", observation="no", policy=POLICY),
-        Turn(start=4, end=5, text="b", policy=POLICY),
+    spans = (
+        RolloutSpan(policy=POLICY, num_tokens=2),
+        RolloutSpan(policy=None, num_tokens=2),
+        RolloutSpan(policy=POLICY, num_tokens=1),
     )
-    changes = {"token_ids": (5, 6, 7, 8, 9), "logprobs": (-1.0,) * 5, "turns": turns}
-    episode = replace(one, completion=one.completion.model_copy(update=changes))
+    changes = {"token_ids": (5, 6, 7, 8, 9), "logprobs": (-1.0,) * 5, "spans": spans}
+    episode = replace(one, rollout=one.rollout.model_copy(update=changes))
     batch = collate([episode, other], 0, multiple_of=3)
     assert batch.completion_mask_BC.tolist() == [[1] * 5, [1, 1, 0, 0, 0], [0] * 5]
     assert batch.loss_mask_BC.tolist() == [[1, 1, 0, 0, 1], [1, 1, 0, 0, 0], [0] * 5]
@@ -54,8 +59,8 @@ def test_what_an_environment_answered_is_read_and_not_learnt() -> None:
 def test_only_tokens_of_the_trainers_own_version_are_fresh() -> None:
     (one, other) = rows([make_scored_group("a", 1.0, 0.0)])
     old = PolicyVersion(version=0, digest="d0")
-    spans = (VersionSpan(policy=old, num_tokens=1), VersionSpan(policy=POLICY, num_tokens=1))
-    mixed = replace(one, completion=one.completion.model_copy(update={"versions": spans}))
+    spans = (RolloutSpan(policy=old, num_tokens=1), RolloutSpan(policy=POLICY, num_tokens=1))
+    mixed = replace(one, rollout=one.rollout.model_copy(update={"spans": spans}))
     assert collate([mixed, other], 0, policy=POLICY).fresh_mask_BC.tolist() == [[0, 1], [1, 1]]
     assert collate([mixed, other], 0, policy=old).fresh_mask_BC.tolist() == [[1, 0], [0, 0]]
     assert collate([mixed, other], 0).fresh_mask_BC.sum() == 0

@@ -15,7 +15,7 @@ from transformers import (
     TrainingArguments,
 )
 
-from assay_shared.types import Completion, FinishReason, ScoredGroup, Turn
+from assay_shared.types import FinishReason, Rollout, RolloutSpan, ScoredGroup
 from assay_trainer.config import GRPOConfig
 from assay_trainer.learner.model import create_policy, load_policy
 from assay_trainer.learner.tensors import TensorBatch, collate, rows
@@ -55,25 +55,24 @@ def make_groups(observed: tuple[float, ...] = ()) -> list[ScoredGroup]:
     """
     groups = []
     for number, values in enumerate([(1.0, 0.0, 0.5), (0.0, None, 1.0)]):
-        completions = tuple(make_sample(number, sample, observed) for sample in range(3))
+        rollouts = tuple(make_sample(number, sample, observed) for sample in range(3))
         scored = make_scored_group(f"g{number}", *values)
-        changes = {"prompt_token_ids": (11, 12, 13)[number:], "completions": completions}
+        changes = {"prompt_token_ids": (11, 12, 13)[number:], "rollouts": rollouts}
         groups.append(scored.model_copy(update={"group": scored.group.model_copy(update=changes)}))
     return groups
 
 
-def make_sample(number: int, sample: int, observed: tuple[float, ...]) -> Completion:
+def make_sample(number: int, sample: int, observed: tuple[float, ...]) -> Rollout:
     ids = tuple(range(20 + 7 * sample, 23 + 8 * sample + number))
     logprobs = tuple(-5.0 - 0.9 * i for i in range(len(ids)))
-    between = 2 + len(observed)
-    own = ((0, 2), (between, between + len(ids) - 2)) if observed else ()
-    return Completion(
+    numbers = (2, len(observed), len(ids) - 2)
+    spans = zip((POLICY, None, POLICY), numbers, strict=True)
+    return Rollout(
         token_ids=(*ids[:2], *range(60, 60 + len(observed)), *ids[2:]),
         logprobs=(*logprobs[:2], *observed, *logprobs[2:]),
         text="",
         finish_reason=FinishReason.STOP,
-        policy=POLICY,
-        turns=tuple(Turn(start=a, end=b, text="", policy=POLICY) for a, b in own),
+        spans=tuple(RolloutSpan(policy=by, num_tokens=num) for by, num in spans if num),
     )
 
 
@@ -180,25 +179,25 @@ def on_policy(groups: list[ScoredGroup]) -> list[ScoredGroup]:
     """The same ids with the log-probabilities that the policy itself gives them."""
     model, _ = create_policy(TINY, TEXTS, seed=0)
 
-    def own(prompt: tuple[int, ...], completion: Completion) -> Completion:
-        ids = torch.tensor([[*prompt, *completion.token_ids]])
+    def own(prompt: tuple[int, ...], rollout: Rollout) -> Rollout:
+        ids = torch.tensor([[*prompt, *rollout.token_ids]])
         with torch.no_grad():
             logits = model(input_ids=ids).logits[0, len(prompt) - 1 : -1] / TEMPERATURE
         rows = logits.log_softmax(-1)
-        found = tuple(float(r[i]) for r, i in zip(rows, completion.token_ids, strict=True))
-        return completion.model_copy(update={"logprobs": found})
+        found = tuple(float(r[i]) for r, i in zip(rows, rollout.token_ids, strict=True))
+        return rollout.model_copy(update={"logprobs": found})
 
     return [
-        with_completions(
+        with_rollouts(
             scored,
-            (own(scored.group.prompt_token_ids, one) for one in scored.group.completions),
+            (own(scored.group.prompt_token_ids, one) for one in scored.group.rollouts),
         )
         for scored in groups
     ]
 
 
-def with_completions(scored: ScoredGroup, completions: Iterable[Completion]) -> ScoredGroup:
-    group = scored.group.model_copy(update={"completions": tuple(completions)})
+def with_rollouts(scored: ScoredGroup, rollouts: Iterable[Rollout]) -> ScoredGroup:
+    group = scored.group.model_copy(update={"rollouts": tuple(rollouts)})
     return scored.model_copy(update={"group": group})
 
 
@@ -212,15 +211,20 @@ def test_what_an_environment_said_is_read_and_gets_no_gradient(tmp_path: Path) -
     assert logged["loss"] == pytest.approx(loss, abs=1e-4)
     other, _ = train_once(tmp_path / "other_values", make_groups(observed=(-9.0, -0.1, -4.0)))
     assert_same(other, found)
-    learnt, _ = train_once(tmp_path / "all_own", [without_turns(group) for group in groups])
+    learnt, _ = train_once(tmp_path / "all_own", [all_sampled(group) for group in groups])
     with pytest.raises(AssertionError):
         assert_same(learnt, found)
 
 
-def without_turns(scored: ScoredGroup) -> ScoredGroup:
+def all_sampled(scored: ScoredGroup) -> ScoredGroup:
     """The same ids as if the policy had said them all."""
-    own = (one.model_copy(update={"turns": ()}) for one in scored.group.completions)
-    return with_completions(scored, own)
+    own = (
+        one.model_copy(
+            update={"spans": (RolloutSpan(policy=POLICY, num_tokens=len(one.token_ids)),)}
+        )
+        for one in scored.group.rollouts
+    )
+    return with_rollouts(scored, own)
 
 
 @pytest.mark.parametrize("micro_batch_rows", [3, 2])

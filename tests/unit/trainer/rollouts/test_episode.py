@@ -1,9 +1,11 @@
 """Episodes of several turns, with a policy and an environment that do as they are told."""
 
 import pytest
+from pydantic import ValidationError
 
 from assay_shared.errors import AssayError, InvalidInput, NotFound, Overloaded, TimedOut
 from assay_shared.types import (
+    Answer,
     EnvironmentTask,
     FailureClass,
     GenerateRequest,
@@ -11,6 +13,8 @@ from assay_shared.types import (
     GroupRequest,
     Message,
     PolicyVersion,
+    Rollout,
+    RolloutSpan,
     SamplingParams,
     Scored,
     StepRequest,
@@ -18,7 +22,13 @@ from assay_shared.types import (
     Unscored,
 )
 from assay_trainer.rollouts.worker import run_group
-from tests.support.fakes import FakeGenerator, FakeRewarder, make_completion, make_task
+from tests.support.fakes import (
+    FakeGenerator,
+    FakeRewarder,
+    make_completion,
+    make_rollout,
+    make_task,
+)
 
 REQUEST = GroupRequest(
     key="k",
@@ -57,7 +67,7 @@ async def test_an_episode_goes_on_until_the_environment_ends_it() -> None:
     generator = TalkingGenerator(["go", "stop"], {"go": "stop"})
     rewarder = FakeRewarder({})
     scored = await run_group(REQUEST, generator, rewarder, "w")
-    long, short = scored.group.completions
+    long, short = scored.group.rollouts
     assert [turn.text for turn in long.turns] == ["go", "stop"]
     assert [turn.observation for turn in long.turns] == ["you said go", "you said stop"]
     assert long.token_ids == (5, 6, 90, 91, 5, 6)
@@ -65,7 +75,10 @@ async def test_an_episode_goes_on_until_the_environment_ends_it() -> None:
     assert long.sampled_mask == (True, True, False, False, True, True)
     assert [(turn.start, turn.end) for turn in long.turns] == [(0, 2), (4, 6)]
     assert (short.token_ids, len(short.turns)) == ((5, 6), 1)
-    assert rewarder.requests[0].answers == (("go", "stop"), ("stop",))
+    assert rewarder.requests[0].answers == (
+        Answer(text=("go", "stop"), num_tokens=4, truncated=False),
+        Answer(text=("stop",), num_tokens=2, truncated=False),
+    )
     assert rewarder.requests[0].run == "run"
     further = generator.requests[1]
     assert further.token_ids == (1, 2, 3, 5, 6), "what was sampled is sent as it was"
@@ -76,8 +89,8 @@ async def test_an_episode_goes_on_until_the_environment_ends_it() -> None:
 async def test_turns_have_a_limit_and_seeds_of_their_own() -> None:
     generator = TalkingGenerator(["go"], {"go": "go"})
     scored = await run_group(REQUEST, generator, FakeRewarder({}), "w")
-    assert [len(completion.turns) for completion in scored.group.completions] == [3, 3]
-    assert scored.group.completions[0].turns[-1].observation == ""
+    assert [len(completion.turns) for completion in scored.group.rollouts] == [3, 3]
+    assert scored.group.rollouts[0].turns[-1].observation == ""
     seeds = [request.sampling.seed for request in generator.requests]
     assert len(seeds) == len(set(seeds)) == 5
     again = TalkingGenerator(["go"], {"go": "go"})
@@ -88,7 +101,7 @@ async def test_turns_have_a_limit_and_seeds_of_their_own() -> None:
 async def test_an_episode_that_fills_the_context_ends_there_and_is_scored() -> None:
     generator = TalkingGenerator(["go"], {"go": "go"}, context=5)
     scored = await run_group(REQUEST, generator, FakeRewarder({}), "w")
-    assert [len(completion.turns) for completion in scored.group.completions] == [2, 2]
+    assert [len(completion.turns) for completion in scored.group.rollouts] == [2, 2]
     assert all(isinstance(reward, Scored) for reward in scored.rewards)
 
 
@@ -112,8 +125,8 @@ async def test_an_episode_that_breaks_off_has_no_reward_and_spoils_no_other() ->
     assert isinstance(whole, Scored)
     assert isinstance(broken, Unscored)
     assert broken.failure.failure_class is FailureClass.NETWORK
-    assert rewarder.requests[0].answers == (("stop",),)
-    assert len(scored.group.completions) == 2
+    assert [answer.text for answer in rewarder.requests[0].answers] == [("stop",)]
+    assert len(scored.group.rollouts) == 2
 
 
 async def test_a_group_of_broken_episodes_alone_asks_for_no_score() -> None:
@@ -131,7 +144,7 @@ async def test_a_task_that_can_never_be_played_fails_as_a_group() -> None:
     assert not scored.failure.retryable
 
 
-async def test_the_oldest_version_that_spoke_is_the_episodes() -> None:
+async def test_an_episode_tells_which_version_sampled_which_tokens() -> None:
     class Updated(TalkingGenerator):
         async def generate(self, request: GenerateRequest) -> GenerateResponse:
             response = await super().generate(request)
@@ -139,6 +152,16 @@ async def test_the_oldest_version_that_spoke_is_the_episodes() -> None:
             return response
 
     scored = await run_group(REQUEST, Updated(["go"], {"go": "stop"}), FakeRewarder({}), "w")
-    completion = scored.group.completions[0]
-    assert [turn.policy.version for turn in completion.turns] == [1, 2]
-    assert completion.policy.version == 1
+    spans = scored.group.rollouts[0].spans
+    assert [(span.policy and span.policy.version, span.num_tokens) for span in spans] == [
+        (1, 2),
+        (None, 2),
+        (2, 2),
+    ]
+
+
+def test_the_spans_of_a_rollout_add_up_to_its_tokens() -> None:
+    whole = make_rollout()
+    spans = (*whole.spans, RolloutSpan(policy=None, num_tokens=1))
+    with pytest.raises(ValidationError, match="the spans must add up to the tokens"):
+        Rollout.model_validate(whole.model_dump() | {"spans": spans})

@@ -7,6 +7,7 @@ import pytest
 from assay_shared.errors import InvalidInput, Overloaded, Unreachable
 from assay_shared.telemetry.context import WorkPurpose, purpose
 from assay_shared.types import (
+    Answer,
     FailureClass,
     GenerateRequest,
     GenerateResponse,
@@ -33,12 +34,12 @@ def request(key: str = "k", **task: object) -> GroupRequest:
 async def test_a_group_is_generated_scored_and_timed() -> None:
     generator, rewarder = FakeGenerator(["a", "b"]), FakeRewarder({"a": 1.0, "b": None})
     scored = await run_group(request(), generator, rewarder, "w1")
-    assert [c.text for c in scored.group.completions] == ["a", "b", "a"]
+    assert [c.text for c in scored.group.rollouts] == ["a", "b", "a"]
     assert [isinstance(r, Scored) for r in scored.rewards] == [True, False, True]
     assert generator.requests[0].messages == (Message(role="user", content="question t"),)
-    assert rewarder.requests[0].answers == ("a", "b", "a")
-    assert rewarder.requests[0].num_tokens == (2, 2, 2)
-    assert rewarder.requests[0].truncated == (False, False, False)
+    assert rewarder.requests[0].answers == tuple(
+        Answer(text=text, num_tokens=2, truncated=False) for text in ("a", "b", "a")
+    )
     assert scored.worker == "w1"
 
 
@@ -76,7 +77,7 @@ async def test_neighbours_that_fail_leave_a_typed_failure_and_no_reward() -> Non
     scored = await run_group(request(), generator, rewarder, "w")
     assert scored.failure is not None
     assert not scored.failure.retryable
-    assert scored.group.completions == ()
+    assert scored.group.rollouts == ()
 
 
 async def test_a_key_is_stored_once_however_often_it_is_delivered(valkey: TestValkey) -> None:

@@ -92,7 +92,7 @@ async def test_what_is_in_hand_comes_out_and_goes_in_again(
     await swap(engine, api, mode)
     for (completion,) in await asyncio.gather(*drawing):
         assert completion.text == text
-        assert completion.policies == policies
+        assert tuple(span.policy for span in completion.spans) == policies
 
 
 async def test_what_was_on_its_way_when_vllm_paused_is_given_up_too() -> None:

@@ -18,7 +18,15 @@ from assay_reward.pace import Pace
 from assay_reward.rubric import Rubrics
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import InvalidInput
-from assay_shared.types import Answer, FailureClass, Reward, Scored, ScoreRequest, Task, Unscored
+from assay_shared.types import (
+    AnswerText,
+    FailureClass,
+    Reward,
+    Scored,
+    ScoreRequest,
+    Task,
+    Unscored,
+)
 from tests.support.fakes import FakeJudge, FakeSandbox, make_task
 from tests.support.or_debug.planted import (
     BROKEN,
@@ -40,7 +48,7 @@ def players() -> Iterator[ReplayPool]:
 
 
 async def score(
-    players: ReplayPool, rubric: str, *answers: Answer, task: Task = TASK
+    players: ReplayPool, rubric: str, *answers: AnswerText, task: Task = TASK
 ) -> list[Reward]:
     instruments = Instruments(FakeSandbox(), FakeJudge(), Symbolic(1.0), players)
     request = ScoreRequest(task=task, answers=answers, rubric=rubric)
