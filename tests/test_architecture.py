@@ -197,6 +197,7 @@ def all_modules() -> list[str]:
     ]
 
 
+@pytest.mark.slow
 def test_importing_does_nothing() -> None:
     """In an environment where every ASSAY_ variable is nonsense, all modules still import."""
     code = f"""

@@ -51,7 +51,7 @@ def transformers_settings(**values: object) -> InferenceSettings:
     scope="module",
     params=[
         pytest.param(transformers_settings, id="transformers"),
-        pytest.param(sglang_settings, id="sglang"),
+        pytest.param(sglang_settings, id="sglang", marks=pytest.mark.slow),
         pytest.param(vllm_settings, id="vllm", marks=[NEEDS_VLLM, pytest.mark.slow]),
     ],
 )

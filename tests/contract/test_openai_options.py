@@ -70,7 +70,7 @@ ENGINES: dict[str, Settings] = {
     scope="module",
     params=[
         "transformers",
-        "sglang",
+        pytest.param("sglang", marks=pytest.mark.slow),
         pytest.param("vllm", marks=[NEEDS_VLLM, pytest.mark.slow]),
     ],
 )

@@ -1,7 +1,6 @@
 """Real programs in real processes: what they may do, and what is said of them."""
 
 import asyncio
-import os
 import shutil
 import time
 from pathlib import Path
@@ -191,14 +190,14 @@ async def test_output_that_is_no_text_is_marked(sandbox: LocalSandbox) -> None:
 
 
 def owned(word: str) -> list[int]:
-    """Processes whose command line has `word` in it."""
+    """Processes with the argument `word`."""
     found = []
     for pid in (path.name for path in Path("/proc").iterdir() if path.name.isdigit()):
         try:
             command = Path(f"/proc/{pid}/cmdline").read_bytes()
         except OSError:
             continue
-        if word.encode() in command and int(pid) != os.getpid():
+        if word.encode() in command.split(b"\0"):
             found.append(int(pid))
     return found
 

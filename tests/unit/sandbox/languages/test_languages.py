@@ -183,6 +183,7 @@ async def test_a_program_reads_and_prints(sandbox: LocalSandbox, language: str) 
 
 
 @pytest.mark.parametrize("language", BROKEN)
+@pytest.mark.slow
 async def test_text_that_is_no_program_is_told_from_one_that_fails(
     sandbox: LocalSandbox, language: str
 ) -> None:
