@@ -26,12 +26,12 @@ up: $(STAMP)  ## start all services and stay until Ctrl-C
 	$(VENV)/bin/assay up
 
 test: $(STAMP)  ## run the quick tests, and the tests of every promise
-	$(VENV)/bin/pytest -n 2 --dist loadgroup -q -m "promise or not slow" tests/unit tests/contract tests/test_*.py \
+	$(VENV)/bin/pytest -n 2 --dist loadscope -q -m "promise or not slow" tests/unit tests/contract tests/test_*.py \
 		tests/security/test_reward_hacking.py tests/integration/test_grpo_in_one_file.py
 
 # What measures latency, kills services or attacks a sandbox has the machine for itself.
 test-all: $(STAMP) $(LM_EVAL)  ## run all tests: kills, soaks, every isolation level, containers
-	$(VENV)/bin/pytest -n 2 --dist loadgroup --ignore tests/unit/sandbox tests/unit tests/contract \
+	$(VENV)/bin/pytest -n 2 --dist loadscope --ignore tests/unit/sandbox tests/unit tests/contract \
 		tests/deploy tests/engines tests/test_*.py; first=$$?; \
 		$(VENV)/bin/pytest tests/unit/sandbox tests/integration tests/load tests/security && exit $$first
 

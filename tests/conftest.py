@@ -10,11 +10,12 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import pytest
 import uvicorn
 from fastapi import FastAPI
+from xdist.scheduler import LoadScopeScheduling
 
 if TYPE_CHECKING:
     from tests.support.valkey import TestValkey
@@ -25,14 +26,17 @@ os.environ["ASSAY_INFERENCE_WEIGHT_ROOTS"] = "/"
 _KEPT = {"ASSAY_DATA", "ASSAY_INFERENCE_WEIGHT_ROOTS"}
 
 
-@pytest.hookimpl(tryfirst=True)  # before pytest-xdist reads the marker
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Keep a file's tests in one process; also all that share the mesh, and all of the sandbox."""
-    groups = {"tests/integration/": "mesh", "sandbox": "sandbox"}
-    for item in items:
-        path = item.nodeid.partition("::")[0]
-        group = next((name for part, name in groups.items() if part in path), path)
-        item.add_marker(pytest.mark.xdist_group(group))
+class Together(LoadScopeScheduling):  # type: ignore[misc]  # it publishes no types
+    """Keeps a file's tests in one process; also all that share the mesh, and all of the sandbox."""
+
+    def _split_scope(self, nodeid: str) -> str:
+        path = nodeid.partition("::")[0]
+        groups = {"tests/integration/": "mesh", "sandbox": "sandbox"}
+        return next((name for part, name in groups.items() if part in path), path)
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Together:
+    return Together(config, log)
 
 
 @pytest.fixture(autouse=True)
