@@ -1,4 +1,4 @@
-"""GRPO on real parts: TRL, weights over HTTP, an engine that samples; rewards are made up."""
+"""GRPO on real parts: weights over HTTP, an engine that samples; rewards are made up."""
 
 import asyncio
 from collections.abc import Callable
@@ -110,7 +110,6 @@ def train(
         publisher,
         config,
         retention=RetentionConfig(),
-        seed=0,
         checkpoints=folder / "checkpoints",
         resume_from=None,
         rollouts_file=folder / "rollouts.jsonl",

@@ -13,8 +13,10 @@ from assay_reward.or_debug.dataset.tasks import Shown, to_task
 from assay_reward.settings import RewardSettings
 from assay_shared.clients import InferenceClient, RewardClient
 from assay_shared.types import GroupRequest, Role, SamplingParams, Scored
+from assay_trainer.config import GRPOConfig
 from assay_trainer.learner.model import create_policy, load_policy
-from assay_trainer.learner.tensors import collate, rows
+from assay_trainer.learner.objective import Objective
+from assay_trainer.learner.packs import pack_rows, rows
 from assay_trainer.rollouts.worker import run_group
 from assay_trainer.weights.folder import publish_policy
 from tests.conftest import Serve
@@ -56,17 +58,14 @@ async def test_each_reply_is_sampled_in_the_very_context_that_is_trained_on(
         assert completion.turns[0].observation.startswith("Invalid: ")
         assert completion.turns[1].observation.endswith("Turns left: 1")
     model, _ = load_policy(policy_folder)
-    batch = collate(rows([scored]), pad_id=0)
-    ids = torch.cat([batch.prompt_ids_BP, batch.completion_ids_BC], dim=1)
-    mask = torch.cat([batch.prompt_mask_BP, batch.completion_mask_BC], dim=1)
-    with torch.no_grad():
-        logits = model(input_ids=ids, attention_mask=mask).logits.float()
-    width = batch.completion_ids_BC.shape[1]
-    own = logits[:, -width - 1 : -1].log_softmax(-1)
-    found = own.gather(-1, batch.completion_ids_BC[..., None])[..., 0]
-    learnt = batch.loss_mask_BC.bool()
-    assert learnt.sum() == sum(
-        turn.end - turn.start for c in scored.group.rollouts for turn in c.turns
-    )
-    assert (learnt < batch.completion_mask_BC.bool()).any(), "observations are read"
-    torch.testing.assert_close(found[learnt], batch.logprobs_BC[learnt], rtol=0, atol=1e-3)
+    objective = Objective.of(GRPOConfig(steps=1))
+    for row in rows([scored]):
+        (pack,) = pack_rows([row], objective, 1)
+        with torch.no_grad():
+            logits_TV = model(input_ids=pack.token_ids_T[None]).logits[0].float()
+        own_LV = logits_TV[pack.places_L - 1].log_softmax(-1)
+        found_L = own_LV.gather(-1, pack.token_ids_T[pack.places_L][:, None])[:, 0]
+        turns = row.rollout.turns
+        assert len(pack.places_L) == sum(turn.end - turn.start for turn in turns)
+        assert len(pack.places_L) < len(row.rollout.token_ids), "observations are read"
+        torch.testing.assert_close(found_L, pack.loss.old_logprobs_L, rtol=0, atol=1e-3)

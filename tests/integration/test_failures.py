@@ -28,7 +28,7 @@ from assay_shared.types import (
 )
 from assay_trainer.events import StepEvent
 from assay_trainer.learner.advantage import GroupRewards, advantages
-from assay_trainer.learner.tensors import rows
+from assay_trainer.learner.packs import rows
 from assay_trainer.rollouts.rollout_log import read_rollouts
 from tests.conftest import SandboxProcess, Serve
 from tests.integration.conftest import Assay, JudgeModel, demo_file, wait_for_event

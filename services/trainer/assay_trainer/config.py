@@ -152,12 +152,14 @@ class GRPOConfig(Config):
     learning_rate: float = Field(default=3e-4, gt=0)
     warmup_steps: int = Field(default=3, ge=0)
     max_grad_norm: float = Field(default=1.0, gt=0)
-    #: Rows of one forward and backward pass; the whole batch where it is not set.
-    micro_batch_rows: int | None = Field(default=None, gt=0)
-    #: Both are normalised by the tokens of the whole batch, so what left it leaves no trace.
-    loss: Literal["dapo", "cispo"] = "dapo"
+    #: Tokens of one forward and backward pass, prompts included; memory grows with them.
+    tokens_per_pack: int = Field(default=16_384, gt=0)
+    #: The form of the loss: see learner/objective.py.
+    loss: Literal["dapo", "grpo", "dr_grpo", "gspo", "cispo"] = "dapo"
     clip_low: float = Field(default=0.2, gt=0)
     clip_high: float = Field(default=0.28, gt=0)
+    #: The greatest ratio of a token with a negative advantage; without it, there is no bound.
+    dual_clip: float | None = Field(default=None, gt=1)
     kl_weight: float = Field(default=0.0, ge=0)
     #: From rewards to advantages; a rubric may recommend one.
     normalise: Normalisation = Normalisation.GROUP
@@ -170,6 +172,8 @@ class GRPOConfig(Config):
     sync: SyncMode = SyncMode.WAIT
     #: Ask for more groups in place of those whose rewards are all equal, up to this many a step.
     max_groups_per_step: int = Field(default=48, gt=0)
+    #: GRPO ends after this many steps in a row whose groups all have equal rewards.
+    max_flat_steps: int = Field(default=3, gt=0)
     #: A group not played in this time is sent again; after this number of attempts it has failed.
     group_timeout_s: float = Field(default=120.0, gt=0)
     group_attempts: int = Field(default=4, ge=1)
@@ -183,8 +187,12 @@ class GRPOConfig(Config):
     def _sizes_fit(self) -> Self:
         if self.max_groups_per_step < self.groups_per_step:
             raise ValueError("max_groups_per_step must be at least groups_per_step")
-        if self.groups_per_step * self.group_size % (self.micro_batch_rows or 1):
-            raise ValueError("micro_batch_rows must divide groups_per_step * group_size")
+        if self.loss == "cispo" and "clip_low" in self.model_fields_set:
+            raise ValueError("clip_low does nothing with loss cispo: leave it out")
+        if self.loss == "cispo" and self.dual_clip is not None:
+            raise ValueError("dual_clip does nothing with loss cispo: leave it out")
+        if self.dual_clip is not None and self.dual_clip <= 1 + self.clip_high:
+            raise ValueError("dual_clip must be above 1 + clip_high")
         return self
 
 

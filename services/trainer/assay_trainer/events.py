@@ -99,7 +99,23 @@ class StepEvent(BaseModel):
     loss: float
     grad_norm: float
     entropy: float
-    clip_fraction: float
+    #: Mean KL estimate of the tokens to the reference policy (k3); 0 without a KL term.
+    kl: float = 0.0
+    #: Shares of the tokens whose gradient a bound of the ratio takes away.
+    clipped_low: float = 0.0
+    clipped_high: float = 0.0
+    learning_rate: float = 0.0
+    #: Share of the weights that the update changed, in float32.
+    moved_share: float | None = None
+    #: Tokens of the trained sequences, prompts included, and of them a second of the update.
+    num_tokens: int = 0
+    tokens_per_s: float = 0.0
+    #: Tokens of a sampled answer, and the share of answers cut off at their limit.
+    length_mean: float | None = None
+    length_max: int | None = None
+    truncated_share: float | None = None
+    #: The most GPU memory in use so far; null without a GPU.
+    memory_bytes: int | None = None
     #: Null where no token of the trainer's own version was at hand.
     mismatch: Mismatch | None = None
 

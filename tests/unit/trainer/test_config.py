@@ -18,16 +18,23 @@ def test_the_demos_run_file_loads() -> None:
     ("override", "message"),
     [
         ("grpo.max_groups_per_step=3", "max_groups_per_step must be at least groups_per_step"),
-        ("grpo.micro_batch_rows=7", "micro_batch_rows must divide groups_per_step . group_size"),
+        ("grpo.dual_clip=1.2", r"dual_clip must be above 1 \+ clip_high"),
         ("evaluation.k=[1, 8]", "pass@8 needs at least 8 samples_per_task, not 4"),
         ("evaluation.k=[4]", "k must have 1 in it"),
         ("policy.folder=/x", "exactly one of policy.new and policy.folder"),
         ("policy.new.num_heads=3", "hidden_size must be a multiple of num_heads"),
         ("data.train.kind=generate", "data.train: .*'generated', 'jsonl', 'humaneval'"),
-        ("grpo.loss=grpo", "grpo.loss: .*'dapo' or 'cispo'"),
+        ("grpo.loss=ppo", "grpo.loss: .*'dapo', 'grpo', 'dr_grpo', 'gspo' or 'cispo'"),
         ("name='../escape'", "name: "),
     ],
 )
 def test_impossible_combinations_name_the_keys(override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         load_config(RunConfig, DEMO, (override,))
+
+
+@pytest.mark.parametrize("override", ["grpo.clip_low=0.1", "grpo.dual_clip=3"])
+def test_a_bound_that_cispo_does_not_have_is_refused(override: str) -> None:
+    name = override.partition("=")[0].removeprefix("grpo.")
+    with pytest.raises(ConfigError, match=f"{name} does nothing with loss cispo: leave it out"):
+        load_config(RunConfig, DEMO, ("grpo.loss=cispo", override))

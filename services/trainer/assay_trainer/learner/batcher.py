@@ -172,17 +172,20 @@ class GroupBatcher:
         return BatcherState(self._next_draw, (*self._open, *self._draws.values(), *self._again))
 
     def next_batch(self) -> GroupBatch:
-        """Return the groups of a step; fewer than requested after `max_groups_per_step` groups.
+        """Return the groups of a step; fewer after `max_groups_per_step` groups with rewards.
+
+        Groups that failed, were dropped or set aside do not count: others take their places.
 
         Raises:
-            BudgetExceeded: too many groups in a row came back without a score.
+            BudgetExceeded: too many groups in a row came back without a score, or too many of this
+                step were dropped.
             Conflict: most groups were sampled by weights never published by this run.
             DatasetError: too many tasks cannot be sampled or scored for their own reasons.
         """
         portion = GroupBatch(self._version)
         config = self._config
         while len(portion.groups) < config.groups_per_step:
-            if portion.num_played >= config.max_groups_per_step:
+            if portion.num_without_signal + len(portion.groups) >= config.max_groups_per_step:
                 break
             self._fill(len(portion.groups))
             if not self._ready:
@@ -190,6 +193,7 @@ class GroupBatcher:
                 self._while_waiting()
             if self._ready:
                 self._admit(self._ready.popleft(), portion)
+            self._watch_drops(portion)
         self._open.clear()
         return portion
 
@@ -292,6 +296,14 @@ class GroupBatcher:
                 f"weights that this run never published{named}",
                 hint="another trainer publishes to the same inference, or it was restarted "
                 "with other weights: give this run its own inference, and resume it",
+            )
+
+    def _watch_drops(self, portion: GroupBatch) -> None:
+        if portion.refused.total() >= self._config.max_groups_per_step:
+            counts = ", ".join(f"{number} {name}" for name, number in portion.refused.items())
+            raise BudgetExceeded(
+                f"a step dropped {portion.refused.total()} groups ({counts})",
+                hint="raise grpo.max_staleness, or resume once inference serves new weights",
             )
 
     def _watch_failures(self, scored: ScoredGroup) -> None:

@@ -1,4 +1,4 @@
-"""Callbacks of TRL's steps: progress, a stop between steps, and a check for a finite loss."""
+"""Callbacks of TRL's SFT: progress, a stop between steps, and a check for a finite loss."""
 
 import math
 from collections.abc import Callable
@@ -54,38 +54,6 @@ class StopBetweenSteps(TrainerCallback):
             control.should_save = True
             control.should_training_stop = True
         return control
-
-
-class AfterStep(TrainerCallback):
-    """Calls `action` after every optimiser step, before anything else is decided."""
-
-    def __init__(self, action: Callable[[int], None]) -> None:
-        self._action = action
-
-    def on_step_end(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
-    ) -> None:
-        self._action(state.global_step)
-
-
-class BeforeUpdate(TrainerCallback):
-    """Calls `action` when a step's gradient is there and nothing is updated yet."""
-
-    def __init__(self, action: Callable[[], None]) -> None:
-        self._action = action
-
-    def on_pre_optimizer_step(
-        self,
-        args: TrainingArguments,
-        state: TrainerState,
-        control: TrainerControl,
-        **_: object,
-    ) -> None:
-        self._action()
 
 
 class AfterSave(TrainerCallback):

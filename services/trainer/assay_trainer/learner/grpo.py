@@ -1,60 +1,49 @@
-"""The reinforcement stage: portions in, updates out, new weights served after each of them."""
+"""GRPO: batch, check, update, publish, until the last step."""
 
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.telemetry.context import log_fields, note_log_fields
-from assay_shared.types import PolicyVersion
+from assay_shared.types import FinishReason, PolicyVersion
 from assay_trainer.config import GRPOConfig, RetentionConfig
-from assay_trainer.events import Mismatch, StepEvent
+from assay_trainer.events import StepEvent
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatch, GroupBatcher
-from assay_trainer.learner.callbacks import (
-    AfterSave,
-    AfterStep,
-    BeforeUpdate,
-    ProgressCallback,
-    StopBetweenSteps,
-)
 from assay_trainer.learner.mismatch import check_mismatch
+from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows, unweighted_rows
 from assay_trainer.learner.retention import forget_checkpoints
-from assay_trainer.learner.tensors import TensorBatch, collate, rows, unweighted_rows
+from assay_trainer.learner.updater import UpdateFacts, Updater
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights.publisher import WeightPublisher
-
-if TYPE_CHECKING:  # only a type: TRL takes seconds to import
-    from assay_trainer.learner.trl_backend import ExternalRolloutTrainer
 
 Report = Callable[[StepEvent], None]
 
 
 class NothingToLearn(Exception):
-    """No group of a whole step can teach anything."""
+    """In all groups of several steps in a row, all rewards are equal."""
 
-    def __init__(self, portion: GroupBatch) -> None:
-        rate = "unknown" if portion.pass_rate is None else f"{portion.pass_rate:.0%}"
+    def __init__(self, batch: GroupBatch, num_steps: int) -> None:
+        rate = "unknown" if batch.pass_rate is None else f"{batch.pass_rate:.0%}"
         super().__init__(
-            f"none of {portion.num_played} groups can teach anything: in "
-            f"{portion.num_without_signal} all rewards are equal, {portion.refused.total()} are of "
-            f"weights that are too old or unknown; "
-            f"the pass rate is {rate}"
+            f"no group of {num_steps} steps in a row can teach anything: in each of the last "
+            f"{batch.num_without_signal}, all rewards are equal; the pass rate is {rate}"
         )
 
 
 @dataclass
-class Times:
-    """Durations of the parts of a step."""
+class StepTimes:
+    """Durations of the parts of a step, in seconds."""
 
     rollouts_s: float = 0.0
+    update_s: float = 0.0
     publish_s: float = 0.0
-    ended_at: float = 0.0
+    began_at: float = 0.0
 
 
 class GRPOStage:
@@ -69,7 +58,6 @@ class GRPOStage:
         config: GRPOConfig,
         *,
         retention: RetentionConfig,
-        seed: int,
         checkpoints: Path,
         resume_from: Path | None,
         rollouts_file: Path,
@@ -82,19 +70,14 @@ class GRPOStage:
         self._publisher = publisher
         self._config = config
         self._retention = retention
-        #: Of the steps since the last checkpoint.
-        self._pass_rates: list[float] = []
-        self._seed = seed
         self._checkpoints = checkpoints
+        self._resume_from = resume_from
         self._rollouts_file = rollouts_file
         self._report = report
         self._stop = stop
-        self._portion = GroupBatch(0)
-        self._times = Times()
-        self._mismatch: Mismatch | None = None
-        self._resume_from = resume_from
-        self._first_step = checkpoint.step_of(resume_from) if resume_from else 0
-        self._step = self._first_step + 1
+        #: Of the steps since the last checkpoint.
+        self._pass_rates: list[float] = []
+        self._times = StepTimes()
 
     def train(self) -> str | None:
         """Train the model in place, from the checkpoint `resume_from` if there is one.
@@ -108,122 +91,135 @@ class GRPOStage:
             Mismatched: inference does not sample from the trained weights.
             Conflict: most groups are of weights never published by this run.
         """
-        from assay_trainer.learner.trl_backend import make_grpo_trainer
-
-        trainer = make_grpo_trainer(
-            self._model,
-            self._tokenizer,
-            self._next_batch,
-            self._config,
-            seed=self._seed,
-            folder=self._checkpoints,
-            callbacks=[
-                AfterStep(self._publish),
-                ProgressCallback(self._report_step),
-                StopBetweenSteps(self._stop),
-                AfterSave(self._complete_checkpoint),
-            ],
-        )
-        trainer.add_callback(BeforeUpdate(lambda: self._check_mismatch(trainer)))
-        resume_from = str(self._resume_from) if self._resume_from else None
-        self._times = Times(ended_at=time.monotonic())
-        try:
-            with log_fields(step=self._first_step):
-                trainer.train(resume_from_checkpoint=resume_from)
-        except NothingToLearn as end:
-            return str(end)
-        except Stopped:
-            trainer.save_now()
-            raise
-        self._stop.check()
+        updater = Updater(self._model, self._config)
+        done = 0
+        if self._resume_from is not None:
+            updater.load(self._resume_from)
+            done = checkpoint.step_of(self._resume_from)
+        with log_fields(step=done):
+            self._publish(done)
+            while done < self._config.steps:
+                self._times = StepTimes(began_at=time.monotonic())
+                try:
+                    batch = self._next_batch(done + 1)
+                except NothingToLearn as end:
+                    return str(end)
+                except Stopped:
+                    self._save(updater, done)
+                    raise
+                step_rows = rows(batch.groups, self._config.normalise)
+                facts = self._update(updater, step_rows, batch, done + 1)
+                done += 1
+                self._publish(done)
+                self._report_step(done, batch, step_rows, facts)
+                if self._stop.asked or done % self._config.checkpoint_every == 0:
+                    self._save(updater, done)
+                self._stop.check()
         return None
 
-    def _next_batch(self) -> TensorBatch:
-        from assay_trainer.learner.trl_backend import num_micro_batches
+    def _next_batch(self, step: int) -> GroupBatch:
+        """Wait for a batch with signal, and keep its rollouts.
 
-        if self._feed.policy is None:
-            # TRL loads a checkpoint only inside `train`: now the model is what it should be.
-            self._publish(self._first_step)
-        started = time.monotonic()
-        self._portion = self._feed.next_batch()
-        self._times.rollouts_s = time.monotonic() - started
-        if not self._portion.groups:
-            raise NothingToLearn(self._portion)
-        for scored in self._portion.groups:
-            append_rollout(self._rollouts_file, scored, self._step, self._retention.rollouts_bytes)
-        batch_rows = rows(self._portion.groups, self._config.normalise)
-        return collate(
-            batch_rows,
-            self._pad_id,
-            multiple_of=num_micro_batches(self._config),
-            policy=self._feed.policy,
-        )
-
-    @property
-    def _pad_id(self) -> int:
-        return int(self._tokenizer.pad_token_id)
-
-    def _check_mismatch(self, trainer: "ExternalRolloutTrainer") -> None:
-        """Compare log-probabilities of the batch's current-version tokens before the update.
-
-        If workers are so far ahead that the batch has only older versions, a group of the current
-        version is ready: a forward pass over it gives the same information.
+        Raises:
+            NothingToLearn: `max_flat_steps` batches in a row have none.
         """
-        if trainer.mismatch.num_tokens == 0:
+        started = time.monotonic()
+        for _ in range(self._config.max_flat_steps):
+            batch = self._feed.next_batch()
+            if batch.groups:
+                break
+        else:
+            raise NothingToLearn(batch, self._config.max_flat_steps)
+        self._times.rollouts_s = time.monotonic() - started
+        for scored in batch.groups:
+            append_rollout(self._rollouts_file, scored, step, self._retention.rollouts_bytes)
+        return batch
+
+    def _update(
+        self, updater: Updater, step_rows: list[AnswerRow], batch: GroupBatch, step: int
+    ) -> UpdateFacts:
+        """Apply the gradient of the rows, if inference samples from the trained weights."""
+        started = time.monotonic()
+        gradient = updater.backward(self._packs(updater, step_rows))
+        if updater.mismatch.num_tokens == 0:
+            # Workers are ahead: the batch has older versions alone. A waiting group tells as much.
             spot = self._feed.newest_ready()
             if spot is not None:
-                rows_of_one = unweighted_rows(spot)
-                trainer.measure(collate(rows_of_one, self._pad_id, policy=self._feed.policy))
-        self._mismatch = trainer.mismatch.summary()
-        check_mismatch(self._mismatch, self._config.max_mismatch_nats, self._portion.version)
+                updater.measure(self._packs(updater, unweighted_rows(spot)))
+        found = updater.mismatch.summary()
+        check_mismatch(found, self._config.max_mismatch_nats, batch.version)
+        facts = updater.apply(step, gradient, found)
+        self._times.update_s = time.monotonic() - started
+        return facts
+
+    def _packs(self, updater: Updater, step_rows: list[AnswerRow]) -> list[Pack]:
+        config = self._config
+        return pack_rows(step_rows, updater.objective, config.tokens_per_pack, self._feed.policy)
 
     def _publish(self, step: int) -> None:
+        """Return once inference serves the weights after `step`."""
         started = time.monotonic()
         status = self._publisher.publish(self._model, self._tokenizer, self._config.sync)
         assert isinstance(status.policy, PolicyVersion)
-        self._step = step + 1
-        note_log_fields(step=self._step)  # what is sent from here on is for the next step
+        note_log_fields(step=step + 1)  # what is sent from here on is for the next step
         self._feed.serve(status.policy)
         self._times.publish_s = time.monotonic() - started
 
-    def _complete_checkpoint(self, step: int) -> None:
+    def _save(self, updater: Updater, step: int) -> None:
+        """Write the checkpoint of the last finished step, if there is one."""
+        if step == 0:
+            return
         rates, keep = self._pass_rates, self._retention
+        updater.save(checkpoint.folder_of(self._checkpoints, step))
         pass_rate = sum(rates) / len(rates) if rates else None
         checkpoint.complete(self._checkpoints, step, self._feed.state(), pass_rate)
         self._pass_rates = []
         forget_checkpoints(self._checkpoints, keep.checkpoints, keep_best=keep.best)
 
-    def _report_step(self, step: int, metrics: dict[str, float]) -> None:
-        now = time.monotonic()
-        portion, times = self._portion, self._times
-        if portion.pass_rate is not None:
-            self._pass_rates.append(portion.pass_rate)
-        took_s = now - times.ended_at
-        times.ended_at = now
+    def _report_step(
+        self, step: int, batch: GroupBatch, step_rows: list[AnswerRow], facts: UpdateFacts
+    ) -> None:
+        times = self._times
+        step_s = time.monotonic() - times.began_at
+        if batch.pass_rate is not None:
+            self._pass_rates.append(batch.pass_rate)
+        lengths = [sum(row.rollout.sampled_mask) for row in step_rows]
+        ends = [row.rollout.finish_reason for row in step_rows]
+        gradient = facts.gradient
         self._report(
             StepEvent(
                 step=step,
-                version=portion.version,
-                reward=portion.reward_mean,
-                pass_rate=portion.pass_rate,
-                num_groups=len(portion.groups),
-                num_played=portion.num_played,
-                num_without_signal=portion.num_without_signal,
-                num_set_aside=portion.num_set_aside,
-                refused=dict(portion.refused),
-                failures=dict(portion.failures),
-                outcomes=dict(portion.outcomes),
-                staleness_mean=_mean(portion.staleness),
-                groups_per_s=portion.num_played / took_s,
-                step_s=took_s,
+                version=batch.version,
+                reward=batch.reward_mean,
+                pass_rate=batch.pass_rate,
+                num_groups=len(batch.groups),
+                num_played=batch.num_played,
+                num_without_signal=batch.num_without_signal,
+                num_set_aside=batch.num_set_aside,
+                refused=dict(batch.refused),
+                failures=dict(batch.failures),
+                outcomes=dict(batch.outcomes),
+                staleness_mean=_mean(batch.staleness),
+                groups_per_s=batch.num_played / step_s,
+                step_s=step_s,
                 rollouts_s=times.rollouts_s,
                 publish_s=times.publish_s,
-                update_s=max(0.0, took_s - times.rollouts_s - times.publish_s),
-                loss=metrics["loss"],
-                grad_norm=metrics["grad_norm"],
-                entropy=metrics["entropy"],
-                clip_fraction=metrics.get("clip_ratio/region_mean", 0.0),
-                mismatch=self._mismatch,
+                update_s=times.update_s,
+                loss=gradient.loss,
+                grad_norm=gradient.grad_norm,
+                entropy=gradient.entropy,
+                kl=gradient.kl,
+                clipped_low=gradient.clipped_low,
+                clipped_high=gradient.clipped_high,
+                learning_rate=facts.learning_rate,
+                moved_share=facts.moved_share,
+                num_tokens=gradient.num_read,
+                tokens_per_s=gradient.num_read / times.update_s,
+                length_mean=_mean(lengths),
+                length_max=max(lengths, default=None),
+                truncated_share=_mean([int(end is FinishReason.LENGTH) for end in ends]),
+                memory_bytes=facts.memory_bytes,
+                mismatch=facts.mismatch,
             )
         )
 

@@ -18,6 +18,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared.errors import NotFound
 from assay_shared.weights import checkpoint
 from assay_trainer.config import NewPolicyConfig
+from assay_trainer.weights.served_dtype import keep_served_dtypes
 
 PAD, END = "<|pad|>", "<|end|>"
 ROLES = ("<|system|>", "<|user|>", "<|assistant|>")
@@ -86,11 +87,15 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> PreTrainedTok
 
 
 def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Model and tokenizer of a checkpoint folder."""
+    """Return model and tokenizer of a checkpoint folder.
+
+    The weights are float32, ready for training; versions are published in the folder's own type.
+    """
     if not (folder / "config.json").is_file():
         raise NotFound(f"there is no model in {folder}: it has no config.json")
     checkpoint.weight_files(folder)
     model = AutoModelForCausalLM.from_pretrained(
         folder, local_files_only=True, use_safetensors=True, dtype="auto"
     )
-    return model, AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    keep_served_dtypes(model)
+    return model.float(), AutoTokenizer.from_pretrained(folder, local_files_only=True)

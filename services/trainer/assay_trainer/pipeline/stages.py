@@ -42,6 +42,8 @@ from assay_trainer.weights.publisher import WeightPublisher
 
 _SFT_PROGRESS_EVERY = 10
 _EVALUATION_PROGRESS = 24
+#: An update that changes a smaller share of the weights is recorded as an event.
+_LEAST_MOVED = 0.5
 
 
 @dataclass(frozen=True)
@@ -158,6 +160,8 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
 
     def report(step: StepEvent) -> None:
         run.record("step", **step.model_dump(mode="json"))
+        if step.moved_share is not None and step.moved_share < _LEAST_MOVED:
+            run.record("weights_stand_still", step=step.step, moved_share=step.moved_share)
         run.set_status(step=step.step)
 
     ended_early = GRPOStage(
@@ -166,7 +170,6 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
         parts.publisher,
         config,
         retention=run.config.retention,
-        seed=run.config.seed,
         checkpoints=run.folder.checkpoints / "grpo",
         resume_from=found[0] if found else None,
         rollouts_file=run.folder.rollouts,

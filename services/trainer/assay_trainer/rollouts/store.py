@@ -1,6 +1,6 @@
 """Scored groups in Redis: stored once per key, and leased to a single worker in play.
 
-assay:group:<key>   the ScoredGroup, as JSON; the first to be stored stays
+assay:group:<key>   the ScoredGroup, as JSON; the first to be stored stays; empty once it is used
 assay:lease:<key>   the worker at work on it; expires soon after the worker's end
 """
 
@@ -12,14 +12,14 @@ from pydantic import ValidationError
 from redis.backoff import ExponentialBackoff
 from redis.retry import Retry
 
-from assay_shared.errors import Unreachable
+from assay_shared.errors import Overloaded, Unreachable
 from assay_shared.runs import dead_letters
 from assay_shared.types import ScoredGroup
 
 LEASE_S = 10.0
 #: Kept long enough to resume a run over a weekend.
 RESULT_S = 3 * 24 * 3600
-#: A group that was consumed is kept until its last redelivery must have come.
+#: The mark of a used group is kept until its last redelivery must have come.
 CONSUMED_S = 3600
 _RETRIES = 25
 _MAX_WAIT_S = 1.0
@@ -73,7 +73,7 @@ class GroupStore:
         texts = self._reach(self._redis.mget, [f"assay:group:{key}" for key in keys])
         found = {}
         for key, text in zip(keys, texts, strict=True):
-            if text is not None:
+            if text:  # a mark is empty
                 try:
                     found[key] = ScoredGroup.model_validate_json(text)
                 except ValidationError as error:
@@ -92,8 +92,8 @@ class GroupStore:
         dead_letters.bury(self._redis, queue, reason, detail, content)
 
     def consumed(self, key: str) -> None:
-        """The group was used; it may be forgotten in a while."""
-        self._reach(self._redis.expire, f"assay:group:{key}", CONSUMED_S)
+        """Forget a used group; a mark stays, so that a redelivery does not play it again."""
+        self._reach(self._redis.set, f"assay:group:{key}", "", xx=True, ex=CONSUMED_S)
 
     def lease(self, key: str, worker: str) -> bool:
         """Take the key for `worker` unless another holds it."""
@@ -126,3 +126,6 @@ class GroupStore:
             return command(*arguments, **options)
         except (redis.ConnectionError, redis.TimeoutError) as error:
             raise Unreachable(f"no Redis: {error}", service="redis") from error
+        except redis.OutOfMemoryError as error:
+            hint = "give it more (maxmemory), or let fewer groups be in flight (grpo.max_staleness)"
+            raise Overloaded(f"Redis is full: {error}", service="redis", hint=hint) from error

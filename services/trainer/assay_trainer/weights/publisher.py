@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Literal
 
 import torch
+from torch.func import functional_call
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
@@ -28,6 +29,7 @@ from assay_shared.types import (
 )
 from assay_trainer.weights.direct import DirectTransfer
 from assay_trainer.weights.folder import publish_policy
+from assay_trainer.weights.served_dtype import as_served, served_dtype
 from assay_trainer.weights.versions import VersionLog
 
 _KEPT_VERSIONS = 3
@@ -181,22 +183,20 @@ class WeightPublisher:
 
 
 def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:
-    """Return the model's own log-probabilities of a fixed sequence, in its weights' precision.
-
-    Calls the class's forward: during training on a GPU, the instance's forward computes in bf16 and
-    differs by hundredths of a nat from an engine with the same weights.
-    """
+    """Return the log-probabilities of a fixed sequence, under the weights as they are served."""
     was_training = model.training
     model.eval()
     ids_1T = torch.tensor([token_ids], device=model.device)
+    served = as_served(model, dict(model.named_parameters()))
     with torch.no_grad():
-        logits_TV = type(model).forward(model, input_ids=ids_1T).logits[0, :-1].float()
+        found = functional_call(model, served, kwargs={"input_ids": ids_1T, "use_cache": False})
+    logits_TV = found.logits[0, :-1].float()
     model.train(was_training)
     logprobs_T = logits_TV.log_softmax(dim=-1).gather(1, ids_1T[0, 1:, None])[:, 0]
     return LogprobProbe.model_validate(
         {
             "token_ids": token_ids,
             "logprobs": logprobs_T.tolist(),
-            "dtype": str(model.dtype).removeprefix("torch."),
+            "dtype": str(served_dtype(model)).removeprefix("torch."),
         }
     )

@@ -17,6 +17,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from assay_shared.errors import InvalidInput
 from assay_shared.weights.safetensors import DTYPES, write_header
+from assay_trainer.weights.served_dtype import as_served, served_dtype
 
 _SHARD_SIZE = "500MB"
 _MAX_THREADS = 32
@@ -26,7 +27,7 @@ _NAMES = {getattr(torch, dtype): name for name, dtype in DTYPES.items()}
 
 
 def save_model(model: PreTrainedModel, folder: Path) -> dict[str, str]:
-    """Write config.json, generation_config.json, the weights and their index.
+    """Write config.json, generation_config.json, the weights and their index, in the served type.
 
     Returns:
         The SHA-256 of each weight file by its name, computed from the tensors in memory.
@@ -35,7 +36,8 @@ def save_model(model: PreTrainedModel, folder: Path) -> dict[str, str]:
         InvalidInput: a tensor has a type unknown to safetensors.
     """
     model.save_pretrained(folder, state_dict={})  # all but the weights
-    tensors = revert_weight_conversion(model, named_weights(model))
+    _name_dtype(folder / "config.json", served_dtype(model))
+    tensors = revert_weight_conversion(model, as_served(model, named_weights(model)))
     plan = split_torch_state_dict_into_shards(tensors, max_shard_size=_SHARD_SIZE)
     if plan.is_sharded:
         index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
@@ -46,6 +48,13 @@ def save_model(model: PreTrainedModel, folder: Path) -> dict[str, str]:
             plan.filename_to_tensors,
         )
         return dict(zip(plan.filename_to_tensors, digests, strict=True))
+
+
+def _name_dtype(file: Path, dtype: torch.dtype) -> None:
+    """Write the type of the weights; the library writes that of the model in memory."""
+    config = json.loads(file.read_text())
+    config["dtype"] = str(dtype).removeprefix("torch.")
+    file.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 def named_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:

@@ -70,9 +70,8 @@ def test_a_group_is_as_old_as_its_oldest_token() -> None:
         serve(feed, rollouts, version)
     assert set(feed.next_batch().staleness) == {1}
     serve(feed, rollouts, 3)
-    portion = feed.next_batch()
-    assert portion.groups == []
-    assert portion.refused == {"too_old": portion.num_played}
+    with pytest.raises(BudgetExceeded, match=r"dropped 12 groups \(12 too_old\).*max_staleness"):
+        feed.next_batch()
 
 
 def with_signal(request: GroupRequest, served: int) -> ScoredGroup:
@@ -301,6 +300,24 @@ def test_a_group_in_which_every_sample_failed_counts_as_failed_too() -> None:
     serve(feed, rollouts, 1)
     with pytest.raises(BudgetExceeded, match="failed in sandbox: planted"):
         feed.next_batch()
+
+
+def test_an_outage_leaves_the_batch_whole() -> None:
+    """Six of ten groups fail and half of the others are flat: the step has all its groups."""
+    number = iter(range(1000))
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        at = next(number) % 10
+        if at < 6:
+            return failed(request)
+        return make_scored_group(request.key, 1.0, float(at % 2), policy=policy(served))
+
+    feed, rollouts = make_feed(play, max_failed_groups=7)
+    serve(feed, rollouts, 1)
+    for _ in range(5):
+        portion = feed.next_batch()
+        assert len(portion.groups) == 4
+        assert portion.num_played > 12
 
 
 def test_an_outage_that_ends_is_survived() -> None:

@@ -1,0 +1,124 @@
+"""The objective of GRPO: a sum over sampled tokens of a weight times a term.
+
+The weights are made for a whole step, so the cut into packs changes nothing. Shapes: S sequences,
+L sampled tokens of a pack, one sequence after another. Logarithms are natural.
+
+loss       term of a token                          weight of a token
+dapo       clipped ratio (arXiv 2402.03300, eq. 3)  1 / tokens of the step (2503.14476, eq. 8)
+grpo       as dapo                                  1 / (tokens of its sequence * S)
+dr_grpo    as dapo                                  1 / (S * max_tokens) (2503.20783)
+gspo       clipped ratio of the sequence            as grpo (2507.18071, eq. 5)
+cispo      truncated ratio, no clip of the gradient as dapo (2506.13585, eq. 4)
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal, Self
+
+import torch
+
+from assay_trainer.config import GRPOConfig
+
+Loss = Literal["dapo", "grpo", "dr_grpo", "gspo", "cispo"]
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The form of the loss and its bounds; ratios are clipped to 1 - clip_low, 1 + clip_high."""
+
+    loss: Loss
+    clip_low: float
+    clip_high: float
+    #: The greatest ratio of a token with a negative advantage (dual clip, arXiv 1912.09729).
+    dual_clip: float | None
+    kl_weight: float
+    #: The constant length of `dr_grpo`.
+    max_tokens: int
+
+    @classmethod
+    def of(cls, config: GRPOConfig) -> Self:
+        return cls(
+            loss=config.loss,
+            clip_low=config.clip_low,
+            clip_high=config.clip_high,
+            dual_clip=config.dual_clip,
+            kl_weight=config.kl_weight,
+            max_tokens=config.max_tokens,
+        )
+
+    def token_weights(self, lengths_S: Sequence[int]) -> list[float]:
+        """Return the weight of each token of a sequence, by sequence; `lengths_S` in tokens."""
+        num_sequences, num_tokens = len(lengths_S), sum(lengths_S)
+        match self.loss:
+            case "dapo" | "cispo":
+                return [1 / max(1, num_tokens)] * num_sequences
+            case "grpo" | "gspo":
+                return [1 / (max(1, length) * num_sequences) for length in lengths_S]
+            case "dr_grpo":
+                return [1 / (num_sequences * self.max_tokens)] * num_sequences
+
+
+@dataclass(frozen=True)
+class LossTokens:
+    """The sampled tokens of a pack, without the model's log-probabilities."""
+
+    #: Of the engine that sampled the tokens.
+    old_logprobs_L: torch.Tensor
+    #: Of the reference policy; None without a KL term.
+    reference_logprobs_L: torch.Tensor | None
+    advantages_L: torch.Tensor
+    weights_L: torch.Tensor
+    #: The index of each token's sequence in the pack, ascending.
+    sequence_L: torch.Tensor
+
+
+@dataclass(frozen=True)
+class LossSums:
+    """The loss of a pack and the sums of its tokens for the step's event."""
+
+    loss: torch.Tensor
+    num_clipped_low: torch.Tensor
+    num_clipped_high: torch.Tensor
+    #: Sum of the KL estimate k3 over the tokens; 0 without a KL term.
+    kl: torch.Tensor
+
+
+def policy_loss(objective: Objective, logprobs_L: torch.Tensor, tokens: LossTokens) -> LossSums:
+    """Return the loss of a pack: its share of the step's loss."""
+    advantages_L = tokens.advantages_L
+    log_ratio_L = logprobs_L - tokens.old_logprobs_L
+    if objective.loss == "gspo":
+        log_ratio_L = _means_of_sequences(log_ratio_L, tokens.sequence_L)
+    ratio_L = log_ratio_L.exp()
+    high_L = (ratio_L > 1 + objective.clip_high) & (advantages_L > 0)
+    low_L = (ratio_L < 1 - objective.clip_low) & (advantages_L < 0)
+    if objective.loss == "cispo":
+        low_L = torch.zeros_like(low_L)  # CISPO has no lower bound
+        capped_L = ratio_L.clamp(max=1 + objective.clip_high).detach()
+        terms_L = -capped_L * advantages_L * logprobs_L
+    else:
+        clipped_L = ratio_L.clamp(1 - objective.clip_low, 1 + objective.clip_high)
+        bounded_L = ratio_L
+        if objective.dual_clip is not None:
+            bounded_L = ratio_L.clamp(max=objective.dual_clip)
+        terms_L = -torch.minimum(bounded_L * advantages_L, clipped_L * advantages_L)
+    kl_L = torch.zeros_like(logprobs_L)
+    if tokens.reference_logprobs_L is not None:
+        gap_L = tokens.reference_logprobs_L - logprobs_L
+        kl_L = gap_L.expm1() - gap_L
+        # With the ratio, its gradient is that of the reverse KL (arXiv 2512.02556, eq. 7).
+        terms_L = terms_L + objective.kl_weight * ratio_L * kl_L
+    return LossSums(
+        (tokens.weights_L * terms_L).sum(),
+        low_L.sum().detach(),
+        high_L.sum().detach(),
+        kl_L.sum().detach(),
+    )
+
+
+def _means_of_sequences(values_L: torch.Tensor, sequence_L: torch.Tensor) -> torch.Tensor:
+    """Return for each token the mean over its sequence."""
+    num = int(sequence_L[-1]) + 1 if len(sequence_L) else 0
+    sums_S = values_L.new_zeros(num).index_add(0, sequence_L, values_L)
+    lengths_S = torch.bincount(sequence_L, minlength=num).clamp(min=1)
+    return (sums_S / lengths_S)[sequence_L]

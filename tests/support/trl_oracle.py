@@ -1,0 +1,131 @@
+"""TRL's loss, as the measure of our own: the gradient of one batch of padded rows."""
+
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+from datasets import Dataset
+from transformers import PreTrainedModel
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
+
+from assay_trainer.config import GRPOConfig
+from assay_trainer.learner.packs import AnswerRow
+
+#: TRL's names of our losses: `loss_type` and `importance_sampling_level`.
+_NAMES = {
+    "dapo": ("dapo", "token"),
+    "grpo": ("grpo", "token"),
+    "dr_grpo": ("dr_grpo", "token"),
+    "gspo": ("grpo", "sequence"),
+    "cispo": ("cispo", "token"),
+}
+
+
+def trl_gradient(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    rows: Sequence[AnswerRow],
+    config: GRPOConfig,
+    folder: Path,
+    reference: PreTrainedModel | None = None,
+) -> tuple[float, dict[str, torch.Tensor]]:
+    """Return TRL's loss and its gradient by parameter; `reference` is the policy of a KL term."""
+    trainer = _trainer(model, tokenizer, config, folder)
+    inputs = _padded(rows)
+    if reference is not None:
+        ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+        mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+        width = inputs["completion_ids"].shape[1]
+        with torch.no_grad():
+            inputs["ref_per_token_logps"] = logprobs(reference, ids, mask, width, config)
+    trainer.model.train()
+    trainer.current_gradient_accumulation_steps = 1
+    loss = trainer._compute_loss(trainer.model, inputs)
+    trainer.model.zero_grad()
+    loss.backward()
+    named = trainer.model.named_parameters()
+    return loss.item(), {n: p.grad.clone() for n, p in named if p.grad is not None}
+
+
+def logprobs(
+    model: PreTrainedModel,
+    ids_BT: torch.Tensor,
+    mask_BT: torch.Tensor,
+    width: int,
+    config: GRPOConfig,
+) -> torch.Tensor:
+    """Return the log-probabilities of the last `width` tokens of each row."""
+    logits: torch.Tensor = (
+        model(input_ids=ids_BT, attention_mask=mask_BT).logits / config.temperature
+    )
+    own: torch.Tensor = logits[:, -width - 1 : -1].log_softmax(dim=-1)
+    return own.gather(-1, ids_BT[:, -width:, None])[..., 0]
+
+
+def _trainer(
+    model: PreTrainedModel,
+    tokenizer: PreTrainedTokenizerBase,
+    config: GRPOConfig,
+    folder: Path,
+) -> Any:
+    with warnings.catch_warnings():
+        warnings.simplefilter("default")  # TRL warns of its own optional parts
+        from trl import GRPOConfig as TRLConfig
+        from trl import GRPOTrainer
+
+        loss_type, level = _NAMES[config.loss]
+        arguments = TRLConfig(
+            output_dir=str(folder),
+            per_device_train_batch_size=config.group_size,
+            num_generations=config.group_size,
+            max_completion_length=config.max_tokens,
+            temperature=config.temperature,
+            loss_type=loss_type,
+            importance_sampling_level=level,
+            epsilon=config.clip_low,
+            # For CISPO, TRL takes the bound of the ratio itself.
+            epsilon_high=config.clip_high + (1.0 if config.loss == "cispo" else 0.0),
+            delta=config.dual_clip,
+            beta=0.0,
+            use_cpu=True,
+            bf16=False,
+            gradient_checkpointing=False,
+            report_to=[],
+        )
+        trainer = GRPOTrainer(
+            model=model,
+            reward_funcs=lambda **_: [],
+            args=arguments,
+            train_dataset=Dataset.from_dict({"prompt": [""]}),
+            processing_class=tokenizer,
+        )
+    trainer.beta = config.kl_weight  # with it in the arguments, TRL would load a reference itself
+    return trainer
+
+
+def _padded(rows: Sequence[AnswerRow]) -> dict[str, torch.Tensor]:
+    prompts = [list(row.prompt_token_ids) for row in rows]
+    answers = [list(row.rollout.token_ids) for row in rows]
+    num_prompt, num_answer = max(map(len, prompts)), max(map(len, answers))
+
+    def left(values: list[int]) -> list[int]:
+        return [0] * (num_prompt - len(values)) + values
+
+    def right(values: list[Any]) -> list[Any]:
+        return values + [0] * (num_answer - len(values))
+
+    sampled = [[int(own) for own in row.rollout.sampled_mask] for row in rows]
+    return {
+        "prompt_ids": torch.tensor([left(p) for p in prompts]),
+        "prompt_mask": torch.tensor([left([1] * len(p)) for p in prompts]),
+        "completion_ids": torch.tensor([right(a) for a in answers]),
+        "completion_mask": torch.tensor([right([1] * len(a)) for a in answers]),
+        "tool_mask": torch.tensor([right(own) for own in sampled]),
+        "advantages": torch.tensor([row.advantage for row in rows]),
+        "old_per_token_logps": torch.tensor(
+            [right([float(one) for one in row.rollout.logprobs]) for row in rows]
+        ),
+        "num_items_in_batch": torch.tensor(sum(map(sum, sampled))),
+    }
