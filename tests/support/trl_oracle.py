@@ -32,8 +32,8 @@ def trl_gradient(
     reference: PreTrainedModel | None = None,
 ) -> tuple[float, dict[str, torch.Tensor]]:
     """Return TRL's loss and its gradient by parameter; `reference` is the policy of a KL term."""
-    trainer = _trainer(model, tokenizer, config, folder)
-    inputs = _padded(rows)
+    trainer = trl_trainer(model, tokenizer, config, folder)
+    inputs = padded(rows)
     if reference is not None:
         ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
         mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
@@ -64,12 +64,15 @@ def logprobs(
     return own.gather(-1, ids_BT[:, -width:, None])[..., 0]
 
 
-def _trainer(
+def trl_trainer(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
     config: GRPOConfig,
     folder: Path,
+    *,
+    on_gpu: bool = False,
 ) -> Any:
+    """Return a GRPOTrainer with the run's settings, to call its loss."""
     with warnings.catch_warnings():
         warnings.simplefilter("default")  # TRL warns of its own optional parts
         from trl import GRPOConfig as TRLConfig
@@ -89,8 +92,8 @@ def _trainer(
             epsilon_high=config.clip_high + (1.0 if config.loss == "cispo" else 0.0),
             delta=config.dual_clip,
             beta=0.0,
-            use_cpu=True,
-            bf16=False,
+            use_cpu=not on_gpu,
+            bf16=on_gpu,
             gradient_checkpointing=False,
             report_to=[],
         )
@@ -105,7 +108,8 @@ def _trainer(
     return trainer
 
 
-def _padded(rows: Sequence[AnswerRow]) -> dict[str, torch.Tensor]:
+def padded(rows: Sequence[AnswerRow]) -> dict[str, torch.Tensor]:
+    """Return the inputs of TRL's loss: prompts padded on the left, answers on the right."""
     prompts = [list(row.prompt_token_ids) for row in rows]
     answers = [list(row.rollout.token_ids) for row in rows]
     num_prompt, num_answer = max(map(len, prompts)), max(map(len, answers))
