@@ -67,7 +67,10 @@ def _attend(
         )
         return heads.transpose(1, 2).contiguous(), None
     query, key, value = (one[0].transpose(0, 1) for one in (query_1HTD, key_1HTD, value_1HTD))
-    attend = _varlen if query_1HTD.is_cuda else _padded
+    has_kernel = value.is_cuda and value.dtype in (torch.bfloat16, torch.float16)
+    attend = _varlen if has_kernel else _padded
+    # Under autocast, the rotation by positions leaves queries and keys in float32.
+    query, key = query.to(value.dtype), key.to(value.dtype)
     return attend(query, key, value, cu_seq_lens_q, max_length_q, scaling)[None], None
 
 
