@@ -24,6 +24,8 @@ RULES = (
     "leaks are sought by words, n-grams and near duplicates, with counts and samples",
     "a sandbox that fails has judged nothing",
     "no figure is given without its interval",
+    "the loss is TRL's, in every form",
+    "a released checkpoint is trained in float32 and served in its own type",
 )
 
 

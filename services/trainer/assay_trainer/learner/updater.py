@@ -73,8 +73,6 @@ class Updater:
         for one in (model, self._reference):
             if one is not None:
                 add_logprob_head(one, config.temperature)
-        if self._device.type == "cuda":
-            model.gradient_checkpointing_enable()
         self._model = model.train()
         self._config = config
         self._objective = Objective.of(config)
@@ -91,15 +89,22 @@ class Updater:
     def backward(self, packs: Sequence[Pack]) -> GradientFacts:
         """Compute the gradient of a step and clip its norm; `mismatch` is then of these packs.
 
+        If memory runs out, activations are computed twice from here on (gradient checkpointing).
+
         Raises:
             Diverged: the loss or the gradient is not finite; nothing was applied.
         """
-        self.mismatch = MismatchSums()
-        self._optimiser.zero_grad()
-        sums = torch.zeros(5, device=self._device)
+        sums = None
+        try:
+            sums = self._backward_all(packs)
+        except torch.OutOfMemoryError:
+            if self._model.is_gradient_checkpointing:
+                raise
+        if sums is None:  # not in the handler: its traceback keeps the activations
+            self._model.gradient_checkpointing_enable()
+            torch.cuda.empty_cache()
+            sums = self._backward_all(packs)
         num_sampled = sum(len(pack.places_L) for pack in packs)
-        for pack in packs:
-            sums += self._backward(_moved(pack, self._device))
         norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
         loss, entropy, kl, low, high = sums.tolist()
         for name, value in (("loss", loss), ("grad_norm", float(norm))):
@@ -157,6 +162,14 @@ class Updater:
                 parameter.copy_(weights[name])
         states = torch.load(folder / _OPTIMISER, map_location=self._device, weights_only=True)
         self._optimiser.load_state_dict(states)
+
+    def _backward_all(self, packs: Sequence[Pack]) -> torch.Tensor:
+        self.mismatch = MismatchSums()
+        self._optimiser.zero_grad()
+        sums = torch.zeros(5, device=self._device)
+        for pack in packs:
+            sums += self._backward(_moved(pack, self._device))
+        return sums
 
     def _backward(self, pack: Pack) -> torch.Tensor:
         """Add the gradient of a pack; return loss, entropy, KL and clipped tokens as sums."""

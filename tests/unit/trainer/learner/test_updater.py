@@ -13,7 +13,7 @@ from assay_shared.types import FinishReason, Rollout, RolloutSpan, ScoredGroup
 from assay_trainer.config import GRPOConfig
 from assay_trainer.learner.callbacks import Diverged
 from assay_trainer.learner.model import create_policy, load_policy
-from assay_trainer.learner.packs import AnswerRow, pack_rows, rows
+from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows
 from assay_trainer.learner.updater import GradientFacts, Updater
 from assay_trainer.weights.folder import publish_policy
 from tests.support.fakes import POLICY, make_scored_group
@@ -282,6 +282,34 @@ def test_a_resumed_update_continues_to_the_bit(tmp_path: Path) -> None:
         second.apply(step, second.backward(packs))
     pairs = zip(models[whole].parameters(), model.parameters(), strict=True)
     assert all(torch.equal(a, b) for a, b in pairs)
+
+
+def test_where_memory_runs_out_activations_are_computed_twice(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The gradient is that of enough memory; a second lack of memory ends the run."""
+    _, expected = gradient(make_model(), rows(make_groups()), make_config(), 10)
+    plain = Updater._backward
+    num_left = iter([True, False])
+
+    def scarce(self: Updater, pack: Pack) -> torch.Tensor:
+        found = plain(self, pack)
+        if not next(num_left, True) and not self._model.is_gradient_checkpointing:
+            raise torch.OutOfMemoryError("planted")
+        return found
+
+    monkeypatch.setattr(Updater, "_backward", scarce)
+    model = make_model()
+    _, found = gradient(model, rows(make_groups()), make_config(), 10)
+    assert model.is_gradient_checkpointing
+    assert distance(found, expected) < 1e-6
+
+    def never(self: Updater, pack: Pack) -> torch.Tensor:
+        raise torch.OutOfMemoryError("planted")
+
+    monkeypatch.setattr(Updater, "_backward", never)
+    with pytest.raises(torch.OutOfMemoryError):
+        gradient(make_model(), rows(make_groups()), make_config(), 40)
 
 
 def test_the_learning_rate_grows_over_the_warm_up_and_every_step_moves() -> None:
