@@ -5,6 +5,7 @@ import json
 import logging
 import time
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -143,6 +144,66 @@ async def test_wrong_requests_name_the_field(url: str) -> None:
         await score(url, ScoreRequest(task=make_task(tests=()), answers=("a",)))
     with pytest.raises(InvalidInput, match="answers: .*at least 1 item"):
         await score(url, ScoreRequest.model_construct(None, task=DOUBLE, answers=()))
+
+
+async def post(url: str, body: object) -> tuple[int, dict[str, Any]]:
+    """A request as a stranger writes it."""
+    async with (
+        aiohttp.ClientSession() as session,
+        session.post(f"{url}/v1/score", json=body) as response,
+    ):
+        return response.status, await response.json()
+
+
+async def test_an_answer_carries_its_length(serve: Serve) -> None:
+    url = serve(create_reward(RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE)))
+    answers = [{"text": "2", "num_tokens": 18432}, {"text": ["3", "2"], "num_tokens": 1}]
+    body = {"rubric": "math.dapo", "task": {"reference": "2"}, "answers": answers}
+    status, found = await post(url, body)
+    assert (status, [one["value"] for one in found["rewards"]]) == (200, [0.75, 1.0])
+    status, found = await post(url, body | {"answers": [*answers, "2"]})
+    assert (status, found["error"]["param"]) == (422, "answers.2.num_tokens")
+    assert found["error"]["message"] == "overlong needs the length of each answer"
+
+
+@pytest.mark.slow
+async def test_an_answer_tells_whether_it_was_cut_off(url: str) -> None:
+    """A program that was cut off has no reward; one that is broken on its own has the lowest."""
+    answers = ["def f(:", *({"text": "def f(:", "truncated": cut} for cut in (True, False))]
+    task = DOUBLE.model_dump(mode="json")
+    status, found = await post(url, {"rubric": "code.rltf", "task": task, "answers": answers})
+    assert (status, [one.get("value") for one in found["rewards"]]) == (200, [-1.0, None, -1.0])
+    assert found["rewards"][1]["failure"]["failure_class"] == FailureClass.BUDGET
+
+
+@pytest.mark.parametrize(
+    ("answer", "field"),
+    [
+        (7, "answers.1"),
+        ({"num_tokens": 1}, "answers.1.text"),
+        ({"text": "2", "num_tokens": -1}, "answers.1.num_tokens"),
+        ({"text": "2", "num_tokens": 1.5}, "answers.1.num_tokens"),
+        ({"text": "2", "truncated": "perhaps"}, "answers.1.truncated"),
+        ({"text": "2", "turns": ["2"]}, "answers.1.turns"),
+    ],
+)
+async def test_what_is_no_answer_is_refused_by_its_field(
+    serve: Serve, answer: object, field: str
+) -> None:
+    url = serve(create_reward(RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE)))
+    body = {"rubric": "math", "task": {"reference": "2"}, "answers": ["2", answer]}
+    status, found = await post(url, body)
+    assert (status, found["error"]["param"]) == (422, field)
+
+
+@pytest.mark.parametrize(("name", "value"), [("num_tokens", [1]), ("truncated", [False])])
+async def test_a_length_that_is_not_its_answers_is_refused(
+    serve: Serve, name: str, value: object
+) -> None:
+    url = serve(create_reward(RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE)))
+    body = {"rubric": "math", "task": {"reference": "2"}, "answers": ["2"], name: value}
+    status, found = await post(url, body)
+    assert (status, found["error"]["param"]) == (422, name)
 
 
 async def test_a_request_with_a_key_twice_is_refused_by_its_name(url: str) -> None:

@@ -20,9 +20,11 @@ from assay_shared.types import (
     StepRequest,
     StepResponse,
     Unscored,
+    VersionSpan,
 )
 from assay_trainer.rollouts.worker import run_group
 from tests.support.fakes import (
+    POLICY,
     FakeGenerator,
     FakeRewarder,
     make_completion,
@@ -158,6 +160,37 @@ async def test_an_episode_tells_which_version_sampled_which_tokens() -> None:
         (None, 2),
         (2, 2),
     ]
+
+
+async def test_two_versions_within_a_turn_stay_apart() -> None:
+    newer = PolicyVersion(version=2, digest="d2")
+    mixed = tuple(VersionSpan(policy=by, num_tokens=1) for by in (POLICY, newer))
+
+    class Updated(TalkingGenerator):
+        """New weights take over while it samples a reply."""
+
+        async def generate(self, request: GenerateRequest) -> GenerateResponse:
+            response = await super().generate(request)
+            late = {"policy": newer, "versions": mixed}
+            completions = tuple(one.model_copy(update=late) for one in response.completions)
+            return response.model_copy(update={"completions": completions})
+
+    scored = await run_group(REQUEST, Updated(["go"], {"go": "stop"}), FakeRewarder({}), "w")
+    rollout = scored.group.rollouts[0]
+    assert [(span.policy, span.num_tokens) for span in rollout.spans] == [
+        (POLICY, 1),
+        (newer, 1),
+        (None, 2),
+        (POLICY, 1),
+        (newer, 1),
+    ]
+    assert rollout.policies == {POLICY, newer}
+    assert rollout.sampled_mask == (True, True, False, False, True, True)
+    assert rollout.mask(lambda policy: policy == newer) == (
+        *(False, True),
+        *(False, False),
+        *(False, True),
+    )
 
 
 def test_the_spans_of_a_rollout_add_up_to_its_tokens() -> None:
