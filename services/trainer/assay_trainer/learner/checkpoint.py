@@ -1,4 +1,4 @@
-"""Checkpoints to resume from: TRL's folder, with the batcher's state and all digests.
+"""Checkpoints to resume from: weights, optimiser, the batcher's state and all digests.
 
 A damaged checkpoint is refused and set aside, and the one before is used.
 """
@@ -44,7 +44,7 @@ class _Facts(BaseModel):
 
 
 def folder_of(checkpoints: Path, step: int) -> Path:
-    """Return TRL's folder for the checkpoint of `step`."""
+    """Return the folder of the checkpoint of `step`."""
     return checkpoints / f"checkpoint-{step}"
 
 
