@@ -164,6 +164,8 @@ async def test_killed_in_mid_sync_it_comes_back_with_the_newest_version(
 ) -> None:
     family, engine = processes(app), app.state.engine
     policy = await next_version(client, folders[1])
+    for process in family:  # stopped, it cannot finish the load before it is killed
+        process.suspend()
     publishing = asyncio.create_task(client.update_weights(update_of(folders[1], policy)))
     while not engine.is_loading:  # noqa: ASYNC110  # it is on another thread's loop
         await asyncio.sleep(0)
