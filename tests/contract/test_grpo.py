@@ -21,6 +21,7 @@ from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.mismatch import Mismatched
 from assay_trainer.learner.model import create_policy, load_policy
+from assay_trainer.learner.ranks import Ranks
 from assay_trainer.rollouts.set_aside import SetAside
 from assay_trainer.rollouts.worker import run_group
 from assay_trainer.stop import Stop
@@ -115,6 +116,7 @@ def train(
         rollouts_file=folder / "rollouts.jsonl",
         report=steps.append,
         stop=Stop(),
+        ranks=Ranks(),
     ).train()
     return steps
 

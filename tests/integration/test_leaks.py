@@ -10,6 +10,7 @@ from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.run_file import parse_config
 from assay_shared.types import Role
 from assay_trainer.config import RunConfig
+from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.stages import execute
 from assay_trainer.service.record import create_run
@@ -33,7 +34,7 @@ def test_a_run_refuses_held_out_tasks_that_it_trains_on(valkey: TestValkey, tmp_
     }
     config = parse_config(RunConfig, {"policy": {"folder": "none"}, "data": data}, source="test")
     folder = create_run(tmp_path / "run", config)
-    run = RunContext(folder, config, ServiceSettings(redis_url=valkey.url), Stop())
+    run = RunContext(folder, config, ServiceSettings(redis_url=valkey.url), Stop(), Ranks())
     with pytest.raises(DatasetError, match="data.leaks.max_share: 1 of 1 .* exact in sum-5"):
         execute(run)
     events = list(RunFolder(folder.path).read_events())

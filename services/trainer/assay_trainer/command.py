@@ -3,6 +3,7 @@
 Each command imports its needs when it runs, so --help imports nothing heavy.
 """
 
+import os
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -149,14 +150,25 @@ def train(
     folder: Path | None = typer.Option(None, help="Run folder; RUNS/NAME-TIME without it."),
     resume: Path | None = typer.Option(None, help="Resume the run in this folder."),
     quiet: bool = typer.Option(False, help="Show nothing; events are in the run folder."),
+    gpus: str | None = typer.Option(
+        None, help="GPUs to train on, such as 0,1, with a process for each; the first without it."
+    ),
 ) -> None:
-    """Do a run in this process: SFT, GRPO, evaluation, report. The services must be up."""
+    """Do a run in this process: SFT, GRPO, evaluation, report. The services must be up.
+
+    Under torchrun or accelerate launch, the processes of the other ranks follow the first.
+    """
     from assay_shared.errors import InvalidInput
     from assay_shared.runs.run_lock import held
     from assay_shared.settings.environment import ServiceSettings, read_settings
     from assay_trainer.service.record import open_run
     from assay_trainer.stop import Stop
 
+    if int(os.environ.get("RANK", "0")) > 0:
+        from assay_trainer.learner.follower import follow
+
+        follow()
+        return
     if (file is None) == (resume is None):
         raise InvalidInput("give either a run file or --resume")
     stop = Stop()
@@ -167,7 +179,7 @@ def train(
     )
     # Before anything slow is imported: a second process is refused at once.
     with held(run_folder.path) as owner:
-        _train(run_folder, config, settings, stop, owner, quiet)
+        _train(run_folder, config, settings, stop, owner, quiet, _numbers(gpus))
 
 
 def _train(
@@ -177,6 +189,7 @@ def _train(
     stop: "Stop",
     owner: "Owner",
     quiet: bool,
+    gpus: list[int],
 ) -> None:
     from rich.console import Console
 
@@ -190,16 +203,31 @@ def _train(
     console = Console(quiet=quiet)
     try:
         with RunView(console) as view, ending(run_folder, str(owner), view.show):
+            from assay_trainer.learner.ranks import joined
             from assay_trainer.pipeline.context import RunContext
             from assay_trainer.pipeline.stages import execute
 
             quiet_transformers()
-            execute(RunContext(run_folder, config, settings, stop, view.show))
+            with joined(gpus) as ranks:
+                execute(RunContext(run_folder, config, settings, stop, ranks, view.show))
     finally:
         end_tracing()
     console.print(view.summary())
     assert view.end is not None
     console.print(f"report: {view.end.report}", highlight=False, soft_wrap=True)
+
+
+def _numbers(gpus: str | None) -> list[int]:
+    """Return the numbers in a list such as 0,1; none without a list."""
+    from assay_shared.errors import ConfigError
+
+    try:
+        numbers = [int(one) for one in gpus.split(",")] if gpus else []
+    except ValueError:
+        numbers = [-1]
+    if len(set(numbers)) < len(numbers) or min(numbers, default=0) < 0:
+        raise ConfigError(f"{gpus!r} is not a list of GPUs such as 0,1", field="--gpus")
+    return numbers
 
 
 def _new_run(

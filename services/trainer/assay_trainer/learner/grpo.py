@@ -16,8 +16,9 @@ from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatch, GroupBatcher
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows, unweighted_rows
+from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.retention import forget_checkpoints
-from assay_trainer.learner.updater import UpdateFacts, Updater
+from assay_trainer.learner.updater import UpdateFacts, Updater, make_updater
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights.publisher import WeightPublisher
@@ -63,6 +64,7 @@ class GRPOStage:
         rollouts_file: Path,
         report: Report,
         stop: Stop,
+        ranks: Ranks,
     ) -> None:
         self._model = model
         self._tokenizer = tokenizer
@@ -75,6 +77,7 @@ class GRPOStage:
         self._rollouts_file = rollouts_file
         self._report = report
         self._stop = stop
+        self._ranks = ranks
         #: Of the steps since the last checkpoint.
         self._pass_rates: list[float] = []
         self._times = StepTimes()
@@ -91,7 +94,7 @@ class GRPOStage:
             Mismatched: inference does not sample from the trained weights.
             Conflict: most groups are of weights never published by this run.
         """
-        updater = Updater(self._model, self._config)
+        updater = make_updater(self._model, self._config, self._ranks)
         done = 0
         if self._resume_from is not None:
             updater.load(self._resume_from)

@@ -1,7 +1,7 @@
 """Differences between the engine's and the trainer's log-probabilities of sampled tokens.
 
 Only tokens sampled by the current version are compared. Older tokens differ because the policy
-has been trained since. Shapes: B rows, C completion tokens.
+has been trained since.
 """
 
 import torch
@@ -15,23 +15,25 @@ class Mismatched(InternalFault):
 
 
 class MismatchSums:
-    """Sums over the tokens of a step; `summary` returns their means."""
+    """Sums over the tokens of a step, on their device; `summary` returns their means."""
 
-    def __init__(self) -> None:
-        self.num_tokens = 0
-        self._sum_abs = self._max_abs = self._sum_k1 = self._sum_k3 = 0.0
+    def __init__(self, device: torch.device | str = "cpu") -> None:
+        #: Number of tokens, then sums of |r|, k1 and k3: see `summary`.
+        self.sums_4 = torch.zeros(4, dtype=torch.float64, device=device)
+        self.max_1 = torch.zeros(1, dtype=torch.float64, device=device)
 
-    def add(self, trainer_BC: torch.Tensor, engine_BC: torch.Tensor, mask_BC: torch.Tensor) -> None:
-        """Add the log-probabilities at the positions with `mask_BC` 1."""
-        kept_BC = mask_BC.bool()
-        if not bool(kept_BC.any()):
-            return
-        ratio_N = (trainer_BC.detach().double() - engine_BC.double())[kept_BC]
-        self.num_tokens += ratio_N.numel()
-        self._sum_abs += float(ratio_N.abs().sum())
-        self._max_abs = float(ratio_N.abs().max().clamp(min=self._max_abs))
-        self._sum_k1 -= float(ratio_N.sum())
-        self._sum_k3 += float((ratio_N.expm1() - ratio_N).sum())
+    @property
+    def num_tokens(self) -> int:
+        return int(self.sums_4[0])
+
+    def add(self, trainer_N: torch.Tensor, engine_N: torch.Tensor, mask_N: torch.Tensor) -> None:
+        """Add the log-probabilities at the positions with `mask_N` 1; all have the same shape."""
+        kept_N = mask_N.bool()
+        ratio_N = (trainer_N.detach().double() - engine_N.double()).masked_fill(~kept_N, 0.0)
+        each = (kept_N, ratio_N.abs(), -ratio_N, ratio_N.expm1() - ratio_N)
+        self.sums_4 += torch.stack([one.sum(dtype=torch.float64) for one in each])
+        if ratio_N.numel():
+            self.max_1 = torch.maximum(self.max_1, ratio_N.abs().max())
 
     def summary(self) -> Mismatch | None:
         """Return the means; None if no token was measured.
@@ -40,14 +42,15 @@ class MismatchSums:
         estimates of KL(engine || trainer): k1 = -r may be negative, k3 = exp(r) - 1 - r never is
         (J. Schulman, "Approximating KL Divergence", 2020).
         """
-        if self.num_tokens == 0:
+        num_tokens, sum_abs, sum_k1, sum_k3 = self.sums_4.tolist()
+        if num_tokens == 0:
             return None
         return Mismatch(
-            num_tokens=self.num_tokens,
-            mean_abs_nats=self._sum_abs / self.num_tokens,
-            max_abs_nats=self._max_abs,
-            kl_k1_nats=self._sum_k1 / self.num_tokens,
-            kl_k3_nats=self._sum_k3 / self.num_tokens,
+            num_tokens=int(num_tokens),
+            mean_abs_nats=sum_abs / num_tokens,
+            max_abs_nats=float(self.max_1),
+            kl_k1_nats=sum_k1 / num_tokens,
+            kl_k3_nats=sum_k3 / num_tokens,
         )
 
 

@@ -4,7 +4,7 @@ Shapes: T tokens of a pack, S sequences, L sampled tokens (those of the loss).
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 
@@ -76,6 +76,28 @@ def pack_rows(
     weighted = list(zip(step_rows, weights, strict=True))
     bins = _fill([row.num_tokens for row in step_rows], tokens_per_pack)
     return [_pack([weighted[index] for index in one], policy) for one in bins]
+
+
+def shares(packs: Sequence[Pack], num_ranks: int) -> list[list[Pack]]:
+    """Return the packs of each rank: as many for all, some of them without a sampled token."""
+    largest_first = sorted(packs, key=lambda pack: -len(pack.token_ids_T))
+    found = [largest_first[rank::num_ranks] for rank in range(num_ranks)]
+    return [one + [_blank(packs[0])] * (len(found[0]) - len(one)) for one in found]
+
+
+def _blank(pack: Pack) -> Pack:
+    """Return a pack of one token that is read and never learnt."""
+    loss = {name: one[:0] for name, one in vars(pack.loss).items() if one is not None}
+    return replace(
+        pack,
+        token_ids_T=pack.token_ids_T[:1],
+        position_ids_T=pack.position_ids_T[:1],
+        bounds_S=pack.bounds_S.new_tensor([0, 1]),
+        max_length=1,
+        places_L=pack.places_L[:0],
+        loss=replace(pack.loss, **loss),
+        fresh_L=pack.fresh_L[:0],
+    )
 
 
 def _fill(sizes: Sequence[int], capacity: int) -> list[list[int]]:

@@ -1,32 +1,41 @@
 """One optimiser step over the packs of a batch.
 
 The weights and the optimiser's states are float32, whatever type the checkpoint has: at a learning
-rate of 1e-6, most updates are smaller than a step of bfloat16. A GPU computes in bfloat16.
+rate of 1e-6, most updates are smaller than a step of bfloat16. A GPU computes in bfloat16. On GPUs
+and with several ranks, the weights are shards, and a copy in the served types is published.
 
 Shapes: T tokens of a pack, L sampled tokens.
 """
 
 import math
-from collections.abc import Sequence
-from contextlib import AbstractContextManager, nullcontext
+import warnings
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors.torch import load_file, save_file
+from torch.distributed.checkpoint.state_dict import (
+    get_optimizer_state_dict,
+    set_optimizer_state_dict,
+)
+from torch.distributed.checkpoint.state_dict_loader import load
+from torch.distributed.checkpoint.state_dict_saver import save
 from transformers import PreTrainedModel
 
 from assay_trainer.config import GRPOConfig
 from assay_trainer.events import Mismatch
-from assay_trainer.learner import attention
+from assay_trainer.learner import attention, norms
 from assay_trainer.learner.callbacks import Diverged
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.objective import Objective, policy_loss
-from assay_trainer.learner.packs import Pack
+from assay_trainer.learner.packs import Pack, shares
+from assay_trainer.learner.ranks import Ranks
+from assay_trainer.learner.sharding import copy_weights, own_part, shard, whole
+from assay_trainer.weights.served_dtype import as_served
 
-_WEIGHTS, _OPTIMISER = "model.safetensors", "optimizer.pt"
 _IGNORED = -100
 #: Entries of each tensor that are compared before and after an update.
 _COMPARED = 4096
@@ -60,16 +69,29 @@ class UpdateFacts:
 
 
 class Updater:
-    """The trained model with its optimiser. A step is `backward`, then `apply`."""
+    """The trained model with its optimiser. A step is `backward`, then `apply`.
 
-    def __init__(self, model: PreTrainedModel, config: GRPOConfig) -> None:
-        """Prepare `model` in place; with a KL term, a copy of it becomes the reference policy."""
+    With several ranks, each has an updater, and every method is called on all of them, in the same
+    order. Facts are over all ranks.
+    """
+
+    def __init__(
+        self, model: PreTrainedModel, config: GRPOConfig, ranks: Ranks | None = None
+    ) -> None:
+        """Take a policy in float32; `model` has the served weights after each `apply`.
+
+        With a KL term, a copy of it becomes the reference policy.
+        """
         from assay_trainer.learner.trl_backend import add_logprob_head
 
-        self._device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
-        model.to(self._device)  # type: ignore[arg-type]  # its wrapper hides the signature
+        self._ranks = ranks or Ranks()
+        self._device = self._ranks.device
         attention.use_packed_attention(model)
+        norms.use_fused_norms(model)
         self._reference = deepcopy(model).eval() if config.kl_weight else None
+        self._served: PreTrainedModel | None = None
+        if self._ranks.is_sharded:
+            model, self._served = self._make_shards(model)
         for one in (model, self._reference):
             if one is not None:
                 add_logprob_head(one, config.temperature)
@@ -78,9 +100,12 @@ class Updater:
         self._objective = Objective.of(config)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
         self._optimiser = torch.optim.AdamW(
-            self._parameters, lr=config.learning_rate, weight_decay=0.0
+            self._parameters,
+            lr=config.learning_rate,
+            weight_decay=0.0,
+            fused=self._device.type == "cuda",
         )
-        self.mismatch = MismatchSums()
+        self.mismatch = MismatchSums(self._device)
 
     @property
     def objective(self) -> Objective:
@@ -104,16 +129,15 @@ class Updater:
             self._model.gradient_checkpointing_enable()
             torch.cuda.empty_cache()
             sums = self._backward_all(packs)
-        num_sampled = sum(len(pack.places_L) for pack in packs)
-        norm = torch.nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
-        loss, entropy, kl, low, high = sums.tolist()
-        for name, value in (("loss", loss), ("grad_norm", float(norm))):
+        clip = torch.nn.utils.clip_grad_norm_(self._parameters, self._config.max_grad_norm)
+        norm = float(whole(clip))
+        loss, entropy, kl, low, high, num_sampled, num_read = self._ranks.sum(sums).tolist()
+        for name, value in (("loss", loss), ("grad_norm", norm)):
             if not math.isfinite(value):
                 raise Diverged(f"{name} is {value}; the weights are those of the step before")
         every = max(1, num_sampled)
-        num_read = sum(len(pack.token_ids_T) for pack in packs)
         return GradientFacts(
-            loss, float(norm), entropy / every, kl / every, low / every, high / every, num_read
+            loss, norm, entropy / every, kl / every, low / every, high / every, int(num_read)
         )
 
     def apply(
@@ -131,45 +155,86 @@ class Updater:
         self._optimiser.step()
         self._optimiser.zero_grad()
         moved = sum(
-            float((_some(parameter) != was).float().mean()) * parameter.numel()
+            (_some(parameter) != was).double().sum() * own_part(parameter).numel() / was.numel()
             for parameter, was in zip(self._parameters, before, strict=True)
+            if was.numel()
         )
-        share = moved / sum(parameter.numel() for parameter in self._parameters)
+        total = sum(parameter.numel() for parameter in self._parameters)
+        moved_1 = torch.as_tensor(moved, dtype=torch.float64, device=self._device).reshape(1)
+        share = float(self._ranks.sum(moved_1)) / total
+        self._refresh_served()
         on_gpu = self._device.type == "cuda"
         memory = torch.cuda.max_memory_allocated(self._device) if on_gpu else None
         return UpdateFacts(gradient, mismatch, rate, share, memory)
 
     def measure(self, packs: Sequence[Pack]) -> None:
         """Add the fresh tokens of packs to the mismatch without training on them."""
+        self.mismatch = MismatchSums(self._device)
         for pack in packs:
             moved = _moved(pack, self._device)
             with torch.no_grad():
                 logprobs_L, _ = self._logprobs(self._model, moved)
             self.mismatch.add(logprobs_L, moved.loss.old_logprobs_L, moved.fresh_L)
+        self._sum_mismatch()
 
     def save(self, folder: Path) -> None:
-        """Write the weights in float32 and the optimiser's states."""
+        """Write the weights in float32 and the optimiser's states, each rank its shards."""
         folder.mkdir(parents=True, exist_ok=True)
-        weights = {name: one.detach().contiguous() for name, one in self._model.named_parameters()}
-        save_file(weights, folder / _WEIGHTS)
-        torch.save(self._optimiser.state_dict(), folder / _OPTIMISER)
+        with _alone_without_a_warning():
+            save(self._state(), checkpoint_id=folder)
 
     def load(self, folder: Path) -> None:
-        """Read what `save` wrote; the reference policy stays."""
-        weights = load_file(folder / _WEIGHTS)
-        with torch.no_grad():
-            for name, parameter in self._model.named_parameters():
-                parameter.copy_(weights[name])
-        states = torch.load(folder / _OPTIMISER, map_location=self._device, weights_only=True)
-        self._optimiser.load_state_dict(states)
+        """Read what `save` wrote, by any number of ranks; the reference policy stays."""
+        state = self._state()
+        with _alone_without_a_warning():
+            load(state, checkpoint_id=folder)
+        set_optimizer_state_dict(self._model, self._optimiser, state["optimiser"])
+        self._refresh_served()
+
+    def _make_shards(
+        self, model: PreTrainedModel
+    ) -> tuple[PreTrainedModel, PreTrainedModel | None]:
+        """Return the sharded model and, on rank 0, `model` itself in the served types."""
+        trained = deepcopy(model)
+        shard(trained, self._ranks)
+        if self._reference is not None:
+            shard(self._reference.requires_grad_(False), self._ranks)
+        if self._ranks.size > 1 and self._device.type == "cuda":
+            # One rank alone may run out of memory, while the others wait for it.
+            trained.gradient_checkpointing_enable()
+        if self._ranks.rank > 0:
+            return trained, None
+        for name, weight in as_served(model, dict(model.named_parameters())).items():
+            model.get_parameter(name).data = weight.detach().to(self._device)
+        model.to(self._device)  # type: ignore[arg-type]  # its wrapper hides the signature
+        return trained, model
+
+    def _refresh_served(self) -> None:
+        if self._ranks.is_sharded:
+            copy_weights(self._model, self._served)
+
+    def _state(self) -> dict[str, Any]:
+        weights = {name: one.detach() for name, one in self._model.named_parameters()}
+        return {
+            "weights": weights,
+            "optimiser": get_optimizer_state_dict(self._model, self._optimiser),
+        }
 
     def _backward_all(self, packs: Sequence[Pack]) -> torch.Tensor:
-        self.mismatch = MismatchSums()
+        """Return the sums of `_backward` over own packs, then sampled and read tokens."""
+        self.mismatch = MismatchSums(self._device)
         self._optimiser.zero_grad()
-        sums = torch.zeros(5, device=self._device)
+        sums = torch.zeros(7, dtype=torch.float64, device=self._device)
         for pack in packs:
-            sums += self._backward(_moved(pack, self._device))
+            sums[:5] += self._backward(_moved(pack, self._device))
+        sums[5] = sum(len(pack.places_L) for pack in packs)
+        sums[6] = sum(len(pack.token_ids_T) for pack in packs if len(pack.places_L))
+        self._sum_mismatch()
         return sums
+
+    def _sum_mismatch(self) -> None:
+        self._ranks.sum(self.mismatch.sums_4)
+        self._ranks.max(self.mismatch.max_1)
 
     def _backward(self, pack: Pack) -> torch.Tensor:
         """Add the gradient of a pack; return loss, entropy, KL and clipped tokens as sums."""
@@ -180,34 +245,85 @@ class Updater:
             tokens = replace(tokens, reference_logprobs_L=reference_L)
         logprobs_L, entropy_L = self._logprobs(self._model, pack)
         found = policy_loss(self._objective, logprobs_L, tokens)
-        found.loss.backward()
+        # FSDP averages the gradients of all ranks.
+        (found.loss * self._ranks.size).backward()
         self.mismatch.add(logprobs_L, tokens.old_logprobs_L, pack.fresh_L)
         sums = (entropy_L.sum(), found.kl, found.num_clipped_low, found.num_clipped_high)
-        return torch.stack([found.loss, *sums]).detach().float()
+        return torch.stack([found.loss, *sums]).detach().double()
 
     def _logprobs(self, model: PreTrainedModel, pack: Pack) -> tuple[torch.Tensor, torch.Tensor]:
         """Return the log-probability and the entropy of each sampled token, in nats."""
         labels_T = torch.full_like(pack.token_ids_T, _IGNORED)
         labels_T[pack.places_L] = pack.token_ids_T[pack.places_L]
-        with self._autocast():
-            found: Any = model(
-                input_ids=pack.token_ids_T[None],
-                position_ids=pack.position_ids_T[None],
-                labels=labels_T[None],
-                fused_lm_head=True,
-                **attention.arguments(pack.bounds_S, pack.max_length),
-            )
+        found: Any = model(
+            input_ids=pack.token_ids_T[None],
+            position_ids=pack.position_ids_T[None],
+            labels=labels_T[None],
+            fused_lm_head=True,
+            **attention.arguments(pack.bounds_S, pack.max_length),
+        )
         before_L = pack.places_L - 1
         return found.log_probs[0, before_L], found.entropy[0, before_L].detach()
 
-    def _autocast(self) -> AbstractContextManager[object]:
-        on_gpu = self._device.type == "cuda"
-        return torch.autocast("cuda", dtype=torch.bfloat16) if on_gpu else nullcontext()
+
+class LeadingUpdater(Updater):
+    """The updater of rank 0: each call reaches the updaters of the other ranks first."""
+
+    def __init__(self, model: PreTrainedModel, config: GRPOConfig, ranks: Ranks) -> None:
+        """Take a policy that was loaded from a folder: the other ranks load it too."""
+        self._ranks = ranks
+        self._send_all("begin", Path(model.name_or_path or ""), config)
+        super().__init__(model, config, ranks)
+
+    def backward(self, packs: Sequence[Pack]) -> GradientFacts:
+        own, *others = shares(packs, self._ranks.size)
+        self._send("backward", [(one,) for one in others])
+        return super().backward(own)
+
+    def measure(self, packs: Sequence[Pack]) -> None:
+        own, *others = shares(packs, self._ranks.size)
+        self._send("measure", [(one,) for one in others])
+        super().measure(own)
+
+    def apply(
+        self, step: int, gradient: GradientFacts, mismatch: Mismatch | None = None
+    ) -> UpdateFacts:
+        self._send_all("apply", step, gradient)
+        return super().apply(step, gradient, mismatch)
+
+    def save(self, folder: Path) -> None:
+        self._send_all("save", folder)
+        super().save(folder)
+
+    def load(self, folder: Path) -> None:
+        self._send_all("load", folder)
+        super().load(folder)
+
+    def _send_all(self, method: str, *arguments: object) -> None:
+        self._send(method, [arguments] * (self._ranks.size - 1))
+
+    def _send(self, method: str, arguments: Sequence[tuple[object, ...]]) -> None:
+        self._ranks.send([None, *((method, one) for one in arguments)])
+
+
+def make_updater(model: PreTrainedModel, config: GRPOConfig, ranks: Ranks) -> Updater:
+    """Return the updater of rank 0."""
+    kind = LeadingUpdater if ranks.size > 1 else Updater
+    return kind(model, config, ranks)
+
+
+@contextmanager
+def _alone_without_a_warning() -> Iterator[None]:
+    """Let torch's checkpoints be of one process without a warning."""
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+        yield
 
 
 def _some(parameter: torch.Tensor) -> torch.Tensor:
-    """Return some entries of a tensor, evenly spread: at most twice `_COMPARED`."""
-    return parameter.detach().flatten()[:: max(1, parameter.numel() // _COMPARED)]
+    """Return some entries of this rank's part, evenly spread: at most twice `_COMPARED`."""
+    own = own_part(parameter.detach()).flatten()
+    return own[:: max(1, own.numel() // _COMPARED)]
 
 
 def _moved(pack: Pack, device: torch.device) -> Pack:

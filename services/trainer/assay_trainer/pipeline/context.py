@@ -10,11 +10,12 @@ from assay_shared.runs.run_folder import Event, RunFolder
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.config import RunConfig
 from assay_trainer.events import TaskSetAside
+from assay_trainer.learner.ranks import Ranks
 from assay_trainer.stop import Stop
 
 
 class RunContext:
-    """A run's folder, configuration, settings and stop, and the record of its progress."""
+    """A run's folder, configuration, settings, stop and ranks, and the record of its progress."""
 
     def __init__(
         self,
@@ -22,12 +23,14 @@ class RunContext:
         config: RunConfig,
         settings: ServiceSettings,
         stop: Stop,
+        ranks: Ranks,
         on_event: Callable[[Event], None] = lambda _: None,
     ) -> None:
         self.folder = folder
         self.config = config
         self.settings = settings
         self.stop = stop
+        self.ranks = ranks
         self._on_event = on_event
         self._status = folder.read_status()
 

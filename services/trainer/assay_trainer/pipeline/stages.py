@@ -175,6 +175,7 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
         rollouts_file=run.folder.rollouts,
         report=report,
         stop=run.stop,
+        ranks=run.ranks,
     ).train()
     if ended_early is not None:
         run.record("grpo_ended_early", message=ended_early)

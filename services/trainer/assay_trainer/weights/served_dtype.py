@@ -20,6 +20,12 @@ def served_dtype(model: PreTrainedModel) -> torch.dtype:
     return model.dtype if kept is None else kept[0]
 
 
+def served_dtypes(model: PreTrainedModel) -> dict[str, torch.dtype]:
+    """Return the type of each published weight by name; empty if none was kept."""
+    kept = _kept(model)
+    return {} if kept is None else kept[1]
+
+
 def as_served(
     model: PreTrainedModel, weights: Mapping[str, torch.Tensor]
 ) -> dict[str, torch.Tensor]:

@@ -14,6 +14,7 @@ from assay_trainer.config import GRPOConfig
 from assay_trainer.learner.callbacks import Diverged
 from assay_trainer.learner.model import create_policy, load_policy
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows
+from assay_trainer.learner.sharding import own_part, whole
 from assay_trainer.learner.updater import GradientFacts, Updater
 from assay_trainer.weights.folder import publish_policy
 from tests.support.fakes import POLICY, make_scored_group
@@ -92,10 +93,10 @@ def gradient(
             for own, other in zip(
                 updater._reference.parameters(), reference.parameters(), strict=True
             ):
-                own.copy_(other)
+                own_part(own.detach()).copy_(other)
     facts = updater.backward(pack_rows(step_rows, updater.objective, tokens_per_pack))
-    named = model.named_parameters()
-    return facts, {name: p.grad.clone() for name, p in named if p.grad is not None}
+    named = updater._model.named_parameters()
+    return facts, {name: whole(p.grad).clone() for name, p in named if p.grad is not None}
 
 
 def distance(found: Gradient, expected: Gradient) -> float:

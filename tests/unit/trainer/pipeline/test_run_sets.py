@@ -12,6 +12,7 @@ from assay_shared.runs.run_folder import Event
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
+from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.run_sets import open_sets, validate_rewards
 from assay_trainer.service.record import create_run
@@ -58,6 +59,7 @@ def test_a_run_tells_which_rubric_recommends_another_normalisation(
         config,
         ServiceSettings(reward_url=url),
         Stop(),
+        Ranks(),
         told.append,
     )
     validate_rewards(run, open_sets(run))

@@ -1,0 +1,38 @@
+"""A process that trains under the lead of rank 0, from its first call to its last."""
+
+import signal
+from pathlib import Path
+from typing import Any
+
+from assay_trainer.config import GRPOConfig
+from assay_trainer.learner.model import load_policy
+from assay_trainer.learner.ranks import Ranks
+from assay_trainer.learner.updater import Updater
+
+
+def follow() -> None:
+    """Do what rank 0 asks until it has finished.
+
+    Signals of a terminal or a launcher are for rank 0, which ends the run between steps.
+
+    Raises:
+        Unreachable: rank 0 has ended without a word.
+    """
+    for one in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(one, signal.SIG_IGN)
+    ranks = Ranks()
+    updater: Any = None
+    while (message := ranks.receive()) is not None:
+        method, arguments = message
+        if method == "begin":
+            updater = _begin(ranks, *arguments)
+        else:
+            getattr(updater, method)(*arguments)
+
+
+def _begin(ranks: Ranks, folder: Path, config: GRPOConfig) -> Updater:
+    return Updater(load_policy(folder)[0], config, ranks)
+
+
+if __name__ == "__main__":
+    follow()

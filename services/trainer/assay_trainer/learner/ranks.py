@@ -1,0 +1,147 @@
+"""The processes that train one policy together: rank 0 leads, the others follow its calls.
+
+Every process has a shard of the weights. What rank 0 calls on its updater, the others call on
+theirs, so that all take part in each collective operation. Only GRPO's updates are shared: rank 0
+alone collects rollouts, publishes, evaluates and writes events.
+"""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch._C._distributed_c10d import HashStore
+
+from assay_shared.errors import ConfigError, Unreachable
+
+#: A follower waits for rank 0 while rollouts are drawn and policies are evaluated.
+_LONGEST_WAIT = timedelta(days=7)
+_END_WAIT_S = 30.0
+_ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
+
+
+class Ranks:
+    """This process among those of a training. Alone, every operation is trivial."""
+
+    def __init__(self, *, on_gpu: bool | None = None) -> None:
+        """Join the processes of this training, as the environment of their launcher says.
+
+        `torchrun`, `accelerate launch` and `assay train --gpus` write that environment. It is
+        taken away: libraries of other stages would wait for processes that take no part in them.
+        """
+        on_gpu = torch.cuda.is_available() if on_gpu is None else on_gpu
+        self.rank = int(os.environ.get("RANK", "0"))
+        self.size = int(os.environ.get("WORLD_SIZE", "1"))
+        gpu = int(os.environ.get("LOCAL_RANK", "0"))
+        self.device = torch.device("cuda", gpu) if on_gpu else torch.device("cpu")
+        if on_gpu:
+            torch.cuda.set_device(self.device)
+        self._group: dist.ProcessGroup | None = None
+        if self.size > 1:
+            dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
+            self._group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
+            for name in _ENVIRONMENT:
+                os.environ.pop(name, None)
+        elif on_gpu and not dist.is_initialized():
+            # FSDP needs a group, also of one.
+            dist.init_process_group("nccl", store=HashStore(), rank=0, world_size=1)
+
+    @property
+    def is_sharded(self) -> bool:
+        """Return True if the trained weights are shards, which are not what is served."""
+        return self.size > 1 or self.device.type == "cuda"
+
+    def send(self, messages: Sequence[object]) -> None:
+        """Send a message to each rank, by rank; for rank 0.
+
+        Raises:
+            Unreachable: a rank has ended.
+        """
+        if self._group is None:
+            return
+        try:
+            dist.scatter_object_list([None], list(messages), src=0, group=self._group)
+        except RuntimeError as error:
+            raise Unreachable(
+                f"a process of this training has ended: {error}",
+                service="trainer",
+                hint="its own messages say why; resume the run",
+            ) from None
+
+    def receive(self) -> Any:
+        """Wait for this rank's message from rank 0.
+
+        Raises:
+            Unreachable: rank 0 has ended.
+        """
+        found: list[object] = [None]
+        try:
+            dist.scatter_object_list(found, None, src=0, group=self._group)
+        except RuntimeError as error:
+            message = f"rank 0 of this training has ended: {error}"
+            raise Unreachable(message, service="trainer") from None
+        return found[0]
+
+    def sum(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the sum over all ranks; every rank calls this."""
+        if self.size > 1:
+            dist.all_reduce(value)
+        return value
+
+    def max(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the maximum over all ranks; every rank calls this."""
+        if self.size > 1:
+            dist.all_reduce(value, op=dist.ReduceOp.MAX)
+        return value
+
+
+@contextmanager
+def joined(gpus: Sequence[int] = ()) -> Iterator[Ranks]:
+    """Yield the ranks of a run in the block; at its end, the followers end.
+
+    With `gpus`, these GPUs alone are used: by this process the first, and by a process of its own
+    each other.
+
+    Raises:
+        ConfigError: a GPU is not there.
+    """
+    processes = _start_followers(gpus) if gpus else []
+    try:
+        ranks = Ranks()
+        yield ranks
+        ranks.send([None] * ranks.size)
+    finally:
+        for process in processes:
+            try:
+                process.wait(_END_WAIT_S)
+            except subprocess.TimeoutExpired:
+                process.kill()
+
+
+def _start_followers(gpus: Sequence[int]) -> list[subprocess.Popen[bytes]]:
+    number = torch.cuda.device_count()
+    for gpu in gpus:
+        if gpu >= number:
+            raise ConfigError(f"there is no GPU {gpu}: this machine has {number}", field="--gpus")
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    os.environ |= {
+        "CUDA_VISIBLE_DEVICES": ",".join(map(str, gpus)),
+        "MASTER_ADDR": "127.0.0.1",
+        "MASTER_PORT": str(port),
+        "WORLD_SIZE": str(len(gpus)),
+        "RANK": "0",
+        "LOCAL_RANK": "0",
+    }
+    command = [sys.executable, "-m", "assay_trainer.learner.follower"]
+    return [
+        subprocess.Popen(command, env=os.environ | {"RANK": str(rank), "LOCAL_RANK": str(rank)})
+        for rank in range(1, len(gpus))
+    ]

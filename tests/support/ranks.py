@@ -1,0 +1,49 @@
+"""Several processes that train one policy on this machine's CPU."""
+
+import os
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+
+FOLLOW = (sys.executable, "-m", "assay_trainer.learner.follower")
+
+
+def environments(size: int) -> list[dict[str, str]]:
+    """Return the variables of each rank, as torchrun writes them."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    return [
+        {
+            "MASTER_ADDR": "127.0.0.1",
+            "MASTER_PORT": str(port),
+            "WORLD_SIZE": str(size),
+            "RANK": str(rank),
+            "LOCAL_RANK": "0",
+            "OMP_NUM_THREADS": "1",
+        }
+        for rank in range(size)
+    ]
+
+
+@contextmanager
+def processes(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Popen[str]]]:
+    """Yield a process for each command, rank by rank; at the end none is left."""
+    started = [
+        subprocess.Popen(
+            command,
+            env=os.environ | one,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+        )
+        for command, one in zip(commands, environments(len(commands)), strict=True)
+    ]
+    try:
+        yield started
+    finally:
+        for process in started:
+            process.kill()
+            process.communicate()

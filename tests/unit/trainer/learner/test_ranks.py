@@ -1,0 +1,142 @@
+"""Two ranks have the gradient of one, in every form, and each other's checkpoints."""
+
+import os
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from assay_shared.errors import Unreachable
+from assay_trainer.config import GRPOConfig
+from assay_trainer.learner.model import create_policy, load_policy
+from assay_trainer.learner.packs import pack_rows, rows
+from assay_trainer.learner.ranks import Ranks
+from assay_trainer.learner.updater import LeadingUpdater, Updater, make_updater
+from assay_trainer.weights.folder import publish_policy
+from tests.support.fakes import POLICY
+from tests.support.policies import TEXTS, TINY
+from tests.support.ranks import FOLLOW, processes
+from tests.unit.trainer.learner.test_updater import FORMS, make_config, make_groups
+
+#: Packs of one to three rows, of which a rank has one more than the other.
+TOKENS_PER_PACK = 20
+STEPS = (1, 2)
+
+
+def config_of(form: str) -> GRPOConfig:
+    return make_config(**FORMS[form], learning_rate=0.01)
+
+
+def train(updater: Updater, folder: Path) -> dict[str, Any]:
+    """Do two updates, with a checkpoint after the first; return their facts."""
+    found: dict[str, Any] = {}
+    for step in STEPS:
+        groups = make_groups((0.0, 0.0))
+        packs = pack_rows(rows(groups), updater.objective, TOKENS_PER_PACK, POLICY)
+        assert len(packs) == 3
+        facts = updater.apply(step, updater.backward(packs), updater.mismatch.summary())
+        found[str(step)] = facts
+        if step == 1:
+            updater.save(folder)
+    return found
+
+
+def lead(policy: Path, output: Path) -> None:
+    """Be rank 0: train in every form, and keep facts, checkpoints and served weights."""
+    ranks = Ranks()
+    facts = {}
+    for form in FORMS:
+        model, tokenizer = load_policy(policy)
+        updater = make_updater(model, config_of(form), ranks)
+        assert isinstance(updater, LeadingUpdater)
+        facts[form] = train(updater, output / form / "two")
+        publish_policy(model, tokenizer, output / form / "served")
+    updater.load(output / "dapo" / "one")
+    publish_policy(model, tokenizer, output / "loaded")
+    ranks.send([None, None])
+    torch.save(facts, output / "facts.pt")
+
+
+def first_moments(policy: Path, checkpoint: Path, form: str) -> torch.Tensor:
+    """Return AdamW's first moments after a step from zero: the gradient times 0.1."""
+    updater = Updater(load_policy(policy)[0], config_of(form))
+    updater.load(checkpoint)
+    states = updater._optimiser.state_dict()["state"]
+    return torch.cat([states[at]["exp_avg"].flatten() for at in sorted(states)])
+
+
+def test_two_ranks_do_the_updates_of_one(tmp_path: Path) -> None:
+    policy = tmp_path / "policy"
+    publish_policy(*create_policy(TINY, TEXTS, seed=0), policy)
+    alone: dict[str, Any] = {}
+    models = {form: load_policy(policy)[0] for form in FORMS}
+    for form, model in models.items():
+        alone[form] = train(Updater(model, config_of(form)), tmp_path / form / "one")
+    leader = (sys.executable, __file__, str(policy), str(tmp_path))
+    with processes([leader, FOLLOW]) as (first, second):
+        said = first.communicate(timeout=120)[0] + second.communicate(timeout=30)[0]
+    assert (first.returncode, second.returncode) == (0, 0), said
+    facts = torch.load(tmp_path / "facts.pt", weights_only=False)
+    for form, model in models.items():
+        for step in map(str, STEPS):
+            one, two = alone[form][step], facts[form][step]
+            assert vars(two.gradient) == pytest.approx(vars(one.gradient), rel=1e-3, abs=1e-5)
+            assert two.moved_share == pytest.approx(one.moved_share, abs=0.01)
+            assert two.mismatch.num_tokens == one.mismatch.num_tokens
+            assert two.mismatch.max_abs_nats == pytest.approx(one.mismatch.max_abs_nats, rel=1e-4)
+        one_N, two_N = (
+            first_moments(policy, tmp_path / form / name, form) for name in ("one", "two")
+        )
+        assert float((one_N - two_N).norm() / one_N.norm()) < 1e-5
+        served = load_policy(tmp_path / form / "served")[0]
+        for name, weight in model.named_parameters():
+            assert torch.allclose(served.get_parameter(name), weight, atol=2e-3), (form, name)
+    once = Updater(again := load_policy(policy)[0], config_of("dapo"))
+    once.load(tmp_path / "dapo" / "one")
+    loaded = load_policy(tmp_path / "loaded")[0]
+    for name, weight in again.named_parameters():
+        assert torch.equal(loaded.get_parameter(name), weight), "a checkpoint of one, read by two"
+
+
+def wait_for_death(policy: Path) -> None:
+    """Be rank 0 whose follower dies between two updates."""
+    ranks = Ranks()
+    updater = make_updater(load_policy(policy)[0], config_of("dapo"), ranks)
+    packs = pack_rows(rows(make_groups()), updater.objective, TOKENS_PER_PACK)
+    updater.backward(packs)
+    sys.stdout.write("ready\n")
+    sys.stdout.flush()
+    try:
+        for _ in range(10_000):
+            updater.backward(packs)
+    except Unreachable as error:
+        sys.stdout.write(error.message)
+        sys.exit(3)
+
+
+@pytest.mark.parametrize("victim", [0, 1])
+def test_no_rank_waits_for_one_that_has_ended(tmp_path: Path, victim: int) -> None:
+    policy = tmp_path / "policy"
+    publish_policy(*create_policy(TINY, TEXTS, seed=0), policy)
+    with processes([(sys.executable, __file__, str(policy)), FOLLOW]) as both:
+        assert both[0].stdout is not None
+        for line in both[0].stdout:
+            if line == "ready\n":
+                break
+        began = time.monotonic()
+        os.kill(both[victim].pid, signal.SIGKILL)
+        said = both[1 - victim].communicate(timeout=30)[0]
+    assert time.monotonic() - began < 10
+    assert both[1 - victim].returncode not in (0, -signal.SIGKILL)
+    assert "of this training has ended" in said
+
+
+if __name__ == "__main__":
+    if len(sys.argv) > 2:
+        lead(Path(sys.argv[1]), Path(sys.argv[2]))
+    else:
+        wait_for_death(Path(sys.argv[1]))
