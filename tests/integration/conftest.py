@@ -96,13 +96,13 @@ class Assay:
         self.mesh = mesh
         self.environment = os.environ | mesh.environment
 
-    def start(self, *arguments: str) -> "subprocess.Popen[str]":
+    def start(self, *arguments: str, **environment: str) -> "subprocess.Popen[str]":
         return subprocess.Popen(
             [sys.executable, "-m", "assay_shared.cli", *arguments],
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
-            env=self.environment,
+            env=self.environment | environment,
         )
 
     def run(self, *arguments: str, timeout_s: float = 300) -> str:

@@ -13,6 +13,7 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.events import StepEvent
 from assay_trainer.rollouts.rollout_log import read_rollouts
 from tests.integration.conftest import Assay, demo_file, wait_for_event
+from tests.support.ranks import environments
 from tests.support.runs import LOOKUP, QUICK
 
 #: Long enough steps to be in the middle of one.
@@ -107,6 +108,27 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
     report = json.loads((folder / "report.json").read_text())
     assert report["training"]["num_steps"] == 4
     assert set(report["evaluations"]) == {"before", "after"}
+
+
+def test_a_run_of_two_ranks_of_which_each_is_killed_loses_and_repeats_nothing(
+    assay: Assay, mesh: Launcher, warm: tuple[str, ...], tmp_path: Path
+) -> None:
+    folder = tmp_path / "ranks"
+    settings = (*warm, *SLOWER, "grpo.checkpoint_every=1")
+    asked: tuple[str, ...] = (demo_file(), *settings, "--folder", str(folder))
+    for victim, step in ((1, 1), (0, 2)):
+        ranks = [assay.start("train", *asked, **one) for one in environments(2)]
+        wait_for_event(folder, "step", meanwhile=mesh.watch, step=step)
+        ranks[victim].kill()
+        said = [assay.finish(rank) for rank in ranks]
+        assert ranks[1 - victim].returncode == 1, said
+        assert "of this training has ended" in said[1 - victim]
+        asked = ("--resume", str(folder))
+    first, second = (assay.start("train", *asked, **one) for one in environments(2))
+    said = [assay.finish(rank) for rank in (first, second)]
+    assert (first.returncode, second.returncode) == (0, 0), said
+    assert RunFolder(folder).read_status().state == "finished"
+    check_groups(mesh, folder, 3)
 
 
 def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(

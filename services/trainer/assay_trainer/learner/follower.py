@@ -18,9 +18,9 @@ def follow() -> None:
     Raises:
         Unreachable: rank 0 has ended without a word.
     """
+    ranks = Ranks()
     for one in (signal.SIGINT, signal.SIGTERM):
         signal.signal(one, signal.SIG_IGN)
-    ranks = Ranks()
     updater: Any = None
     while (message := ranks.receive()) is not None:
         method, arguments = message
