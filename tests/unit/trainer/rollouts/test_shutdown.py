@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 import pytest
 
-from assay_shared.telemetry.context import log_fields, current_log_fields
+from assay_shared.telemetry.context import current_log_fields, log_fields
 from assay_trainer.rollouts.shutdown import Requeued, WorkLoop
 
 
