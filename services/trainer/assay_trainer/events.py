@@ -86,6 +86,9 @@ class StepEvent(BaseModel):
     num_without_signal: int
     #: Groups whose task was set aside.
     num_set_aside: int = 0
+    #: Sampled tokens of an answer: of the groups trained on, and of those refused as too old.
+    kept_length_mean: float | None = None
+    dropped_length_mean: float | None = None
     #: Groups by why they were refused: too_old, unknown_version.
     refused: dict[str, int] = {}
     failures: dict[str, int]
