@@ -66,7 +66,7 @@ class Objective:
             case "grpo" | "gspo":
                 return [1 / (max(1, length) * num_sequences) for length in lengths_S]
             case "dr_grpo":
-                return [1 / (num_sequences * self.max_tokens)] * num_sequences
+                return [1 / (max(1, num_sequences) * self.max_tokens)] * num_sequences
 
 
 @dataclass(frozen=True)

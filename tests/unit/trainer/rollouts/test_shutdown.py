@@ -89,7 +89,8 @@ def test_nothing_is_begun_after_that(work: WorkLoop) -> None:
 
 
 def test_the_end_of_the_loop_cancels_work_and_leaves_what_was_entered() -> None:
-    left, ended = [], []
+    left: list[object] = []
+    ended: list[int] = []
 
     @asynccontextmanager
     async def client() -> AsyncIterator[str]:
@@ -98,14 +99,14 @@ def test_the_end_of_the_loop_cancels_work_and_leaves_what_was_entered() -> None:
 
     def play() -> None:
         with pytest.raises(Requeued):
-            work.run(asyncio.sleep(60))
+            own.run(asyncio.sleep(60))
         ended.append(1)
 
-    with WorkLoop() as work:
-        assert work.enter(client()) == "client"
+    with WorkLoop() as own:
+        assert own.enter(client()) == "client"
         thread = threading.Thread(target=play)
         thread.start()
-        work.run(asyncio.sleep(0.05))
+        own.run(asyncio.sleep(0.05))
         assert (left, ended) == ([], [])
     thread.join(10)
     assert (len(left), ended) == (1, [1])

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -16,12 +17,13 @@ from assay_shared.types import (
     GenerateResponse,
     GroupRequest,
     SamplingParams,
+    ScoredGroup,
     ScoreRequest,
     ScoreResponse,
 )
 from assay_trainer.rollouts.dispatcher import RolloutDispatcher
 from assay_trainer.rollouts.store import GroupStore
-from tests.conftest import Serve, wait_until
+from tests.conftest import Serve
 from tests.support.fakes import make_completion, make_rewards, make_task
 from tests.support.valkey import TestValkey
 
@@ -81,8 +83,11 @@ def test_a_worker_keeps_512_sequences_in_flight_over_kept_connections(
         task = make_task(f"{run} {number}")
         sampling = SamplingParams(n=8)
         rollouts.send(GroupRequest(key=f"g{number}", run=run, task=task, sampling=sampling))
-    found = []
-    wait_until(lambda: found.extend(rollouts.collect(0.1)) or len(found) == 256, "all groups")
+    found: list[ScoredGroup] = []
+    deadline = time.monotonic() + 60
+    while rollouts.num_in_flight and time.monotonic() < deadline:
+        found += rollouts.collect(0.1)
+    assert len(found) == 256
     assert [one.failure for one in found if one.failure is not None] == []
     assert neighbours.most == 512
     assert len(neighbours.ports) <= 2 * 64, "connections are kept from group to group"
