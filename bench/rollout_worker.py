@@ -26,7 +26,15 @@ import redis
 
 from assay_shared.runs.queue import make_celery
 from assay_shared.runtime.processes import end, spawn
-from assay_shared.types import GenerateResponse, GroupRequest, SamplingParams, ScoreResponse
+from assay_shared.types import (
+    GenerateResponse,
+    Group,
+    GroupRequest,
+    Rollout,
+    SamplingParams,
+    ScoredGroup,
+    ScoreResponse,
+)
 from assay_trainer.rollouts.dispatcher import RolloutDispatcher
 from assay_trainer.rollouts.store import GroupStore
 from tests.support.fakes import make_completion, make_rewards, make_task
@@ -87,6 +95,37 @@ def used_bytes(url: str) -> int:
         return int(client.info("memory")["used_memory"])
 
 
+def redis_after(num_steps: int) -> list[dict[str, Any]]:
+    """Return Redis's bytes after each tenth of the steps, with all groups stored, read and used."""
+    drawn, scored = replies()
+    group = Group(
+        key="",
+        task=make_task("t"),
+        prompt_token_ids=(7,) * 64,
+        rollouts=tuple(
+            map(Rollout.of, GenerateResponse.model_validate_json(drawn).completions),
+        ),
+    )
+    rewards = ScoreResponse.model_validate_json(scored).rewards
+    valkey, rows = TestValkey(), []
+    store = GroupStore(valkey.url)
+    for step in range(1, num_steps + 1):
+        keys = [f"run/{step}/{index}" for index in range(_GROUPS)]
+        for key in keys:
+            whole = group.model_copy(update={"key": key})
+            store.put_once(ScoredGroup(group=whole, rewards=rewards, worker="w"))
+        most = used_bytes(valkey.url)
+        assert len(store.fetch(keys)) == _GROUPS
+        for key in keys:
+            store.consumed(key)
+        if step % max(1, num_steps // 10) == 0:
+            rows.append({"step": step, "before": most, "after": used_bytes(valkey.url)})
+            print(json.dumps(rows[-1]), flush=True)
+    store.close()
+    valkey.stop()
+    return rows
+
+
 def measure(concurrency: int | None, delay_ms: float, num_steps: int) -> dict[str, Any]:
     """Return the facts of one worker with this number of slots; None is its own default."""
     drawn, scored = replies()
@@ -126,9 +165,12 @@ def main() -> None:
     parser.add_argument("--slots", type=int, help="the worker's own default without it")
     parser.add_argument("--delay-ms", type=float, nargs="+", default=[0.0, 2000.0])
     parser.add_argument("--steps", type=int, default=10, help="of 64 groups")
+    parser.add_argument("--redis-steps", type=int, help="measure Redis's memory alone")
     parser.add_argument("--output", type=Path)
     asked = parser.parse_args()
-    rows = []
+    rows = [] if asked.redis_steps is None else redis_after(asked.redis_steps)
+    if rows:
+        asked.delay_ms = []
     for delay_ms in asked.delay_ms:
         num_steps = asked.steps if delay_ms == 0 else max(2, asked.steps // 5)
         rows.append(measure(asked.slots, delay_ms, num_steps))

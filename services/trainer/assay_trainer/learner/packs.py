@@ -122,31 +122,33 @@ def _pack(
 ) -> Pack:
     lengths = [row.num_tokens for row, _, _ in weighted]
     bounds_S = torch.tensor([0, *lengths]).cumsum(0)
-    ids, places, old, fresh = list[int](), list[int](), list[float](), list[bool]()
-    advantages_L, weights_L, sequence_L = list[float](), list[float](), list[int]()
+    ids, old = list[int](), list[float]()
+    places, spans = list[torch.Tensor](), list[tuple[int, float, float, bool]]()
     for index, (row, parts, weight) in enumerate(weighted):
         ids += (*row.prompt_token_ids, *row.rollout.token_ids)
         start = int(bounds_S[index]) + len(row.prompt_token_ids)
         for part, sampled_by in parts:
-            num = len(part)
-            places += range(start + part.start, start + part.stop)
             old += row.rollout.logprobs[part.start : part.stop]
-            fresh += [sampled_by == policy] * num
-            advantages_L += [row.advantage] * num
-            weights_L += [weight] * num
-            sequence_L += [index] * num
+            places.append(torch.arange(start + part.start, start + part.stop))
+            spans.append((index, row.advantage, weight, sampled_by == policy))
+    sequence, advantages_N, weights_N, fresh = zip(*spans, strict=True)
+    sizes_N = torch.tensor([len(one) for one in places])
+
+    def spread(values_N: Sequence[float], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.tensor(values_N, dtype=dtype).repeat_interleave(sizes_N)
+
     return Pack(
         token_ids_T=torch.tensor(ids, dtype=torch.long),
         position_ids_T=torch.cat([torch.arange(length) for length in lengths]),
         bounds_S=bounds_S.int(),
         max_length=max(lengths),
-        places_L=torch.tensor(places, dtype=torch.long),
+        places_L=torch.cat(places),
         loss=LossTokens(
             old_logprobs_L=torch.tensor(old),
             reference_logprobs_L=None,
-            advantages_L=torch.tensor(advantages_L),
-            weights_L=torch.tensor(weights_L),
-            sequence_L=torch.tensor(sequence_L, dtype=torch.long),
+            advantages_L=spread(advantages_N),
+            weights_L=spread(weights_N),
+            sequence_L=spread(sequence, torch.long),
         ),
-        fresh_L=torch.tensor(fresh, dtype=torch.bool),
+        fresh_L=spread(fresh, torch.bool),
     )

@@ -130,7 +130,7 @@ def test_tokens_beyond_max_staleness_are_read_and_not_learnt(
 
 
 def test_a_million_tokens_of_many_turns_are_packed_in_seconds() -> None:
-    """The cost is by spans: with one by tokens and turns, this took half a minute."""
+    """Python's part is by spans, not by tokens times turns."""
     (row, _) = rows([make_scored_group("a", 1.0, 0.0)])
     observed = (
         RolloutSpan(policy=None, num_tokens=100),
