@@ -143,6 +143,8 @@ class SFTConfig(Config):
     checkpoint_every: int = Field(default=100, gt=0)
 
 
+#: Texts that end a reply and are not part of it: the first line after a function, say.
+Stops = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=8)]
 _CLIPS = ("clip_low", "clip_high", "dual_clip")
 #: The losses that clip a token's ratio, or truncate it.
 _CLIPPED = ("dapo", "grpo", "dr_grpo")
@@ -170,6 +172,7 @@ class GRPOConfig(Config):
     normalise: Normalisation = Normalisation.GROUP
     #: Of one reply; a task of several turns has as many replies as it allows.
     max_tokens: int = Field(default=64, gt=0)
+    stop: Stops = ()
     temperature: float = Field(default=1.0, gt=0)
     #: How many versions behind the weights that are updated a learnt token may be.
     max_staleness: int = Field(default=1, ge=0)
@@ -233,6 +236,7 @@ class EvaluationConfig(Config):
     k: tuple[int, ...] = (1, 4)
     temperature: float = Field(default=1.0, ge=0)
     max_tokens: int = Field(default=64, gt=0)
+    stop: Stops = ()
     confidence: float = Field(default=0.95, gt=0, lt=1)
     groups_in_flight: int = Field(default=64, gt=0)
     group_timeout_s: float = Field(default=120.0, gt=0)

@@ -253,6 +253,7 @@ class GroupBatcher:
             n=self._config.group_size,
             max_tokens=self._config.max_tokens,
             temperature=self._config.temperature,
+            stop=self._config.stop,
             seed=self._seed * _SEED_STRIDE + draw,
         )
         self._rollouts.send(GroupRequest(key=key, run=self._run, task=task, sampling=sampling))

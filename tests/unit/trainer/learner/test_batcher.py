@@ -512,9 +512,10 @@ def test_what_a_broken_off_portion_holds_is_played_again() -> None:
 
 
 def test_keys_and_seeds_are_of_run_draw_task_version_and_rubric() -> None:
-    feed, rollouts = make_feed(with_signal)
+    feed, rollouts = make_feed(with_signal, stop=["\n\n"])
     serve(feed, rollouts, 2)
     request = rollouts.sent[1]
+    assert request.sampling.stop == ("\n\n",)
     assert request.key == f"run/1/{request.task.id}/v2/code.dense"
     assert len({r.key for r in rollouts.sent}) == len({r.sampling.seed for r in rollouts.sent}) == 8
 
