@@ -86,9 +86,6 @@ class StepEvent(BaseModel):
     num_without_signal: int
     #: Groups whose task was set aside.
     num_set_aside: int = 0
-    #: Sampled tokens of an answer: of the groups trained on, and of those refused as too old.
-    kept_length_mean: float | None = None
-    dropped_length_mean: float | None = None
     #: Groups by why they were refused: too_old, unknown_version.
     refused: dict[str, int] = {}
     failures: dict[str, int]
@@ -115,6 +112,8 @@ class StepEvent(BaseModel):
     tokens_per_s: float = 0.0
     #: Tokens of a sampled answer, and the share of answers cut off at their limit.
     length_mean: float | None = None
+    #: The same of groups refused as too old: a greater mean tells of a bias against long answers.
+    dropped_length_mean: float | None = None
     length_max: int | None = None
     truncated_share: float | None = None
     #: The most GPU memory in use so far; null without a GPU.

@@ -73,21 +73,10 @@ class GroupBatch:
     outcomes: Counter[str] = field(default_factory=Counter)
     values: list[float] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
-    #: Sampled tokens of each answer, of the groups trained on and of those dropped as too old.
-    kept_lengths: list[int] = field(default_factory=list)
+    #: Sampled tokens of each answer of the groups dropped as too old.
     dropped_lengths: list[int] = field(default_factory=list)
     generate_time_s: float = 0.0
     score_time_s: float = 0.0
-
-    def keep(self, scored: ScoredGroup, age: int) -> None:
-        """Add a group to train on, with the age of its oldest token in versions."""
-        self.groups.append(scored)
-        self.staleness.append(age)
-        self.kept_lengths += _lengths(scored)
-
-    @property
-    def kept_length_mean(self) -> float | None:
-        return _mean(self.kept_lengths)
 
     @property
     def dropped_length_mean(self) -> float | None:
@@ -112,7 +101,7 @@ class GroupBatch:
         if refusal is not None:
             self.refused[refusal] += 1
         if refusal is DropReason.TOO_OLD:
-            self.dropped_lengths += _lengths(scored)
+            self.dropped_lengths += [one.num_sampled for one in scored.group.rollouts]
         if refusal is DropReason.UNKNOWN_VERSION:
             return
         self.generate_time_s += scored.generate_time_s
@@ -125,10 +114,6 @@ class GroupBatch:
                 self.outcomes[reward.outcome] += 1
             else:
                 self.failures[reward.failure.failure_class] += 1
-
-
-def _lengths(scored: ScoredGroup) -> list[int]:
-    return [rollout.num_sampled for rollout in scored.group.rollouts]
 
 
 def _mean(values: Sequence[float]) -> float | None:
@@ -290,7 +275,8 @@ class GroupBatcher:
         if not group_rewards(scored, self._config.normalise).has_signal:
             portion.num_without_signal += 1
         else:
-            portion.keep(scored, self._age(scored))
+            portion.staleness.append(self._age(scored))
+            portion.groups.append(scored)
 
     def _refusal(self, scored: ScoredGroup) -> DropReason | None:
         if not sampled_by(scored) <= self._known:
