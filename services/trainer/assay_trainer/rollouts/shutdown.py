@@ -21,7 +21,7 @@ class Requeued(NotReady):
 
 
 class WorkLoop:
-    """An event loop in a thread of its own, for work of many threads. Use as `with`."""
+    """An event loop in its own thread, for the work of many threads. Use as `with`."""
 
     def __init__(self) -> None:
         self._loop = asyncio.new_event_loop()
@@ -59,7 +59,7 @@ class WorkLoop:
         return self.run(self._entered.enter_async_context(manager))
 
     def run(self, work: Coroutine[Any, Any, Answer]) -> Answer:
-        """Return the result of `work`, which the loop does in this thread's context.
+        """Do `work` on the loop, in this thread's context, and return its result.
 
         Raises:
             Requeued: `hand_back` came first; the work was cancelled and has cleaned up.
