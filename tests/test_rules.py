@@ -25,6 +25,7 @@ RULES = (
     "a sandbox that fails has judged nothing",
     "no figure is given without its interval",
     "the loss is TRL's, in every form",
+    "what is trained on is as long as what was sampled",
     "a released checkpoint is trained in float32 and served in its own type",
 )
 

@@ -16,18 +16,23 @@ from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
 from assay_shared.clients import InferenceClient
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.errors import ConfigError, WeightsRefused
+from assay_shared.errors import ConfigError, InvalidInput, WeightsRefused
 from assay_shared.runtime.processes import spawn
+from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import (
     GenerateRequest,
     GenerateResponse,
     PolicyVersion,
     SamplingParams,
+    SyncMode,
     WeightStatus,
 )
 from assay_shared.weights import checkpoint
+from assay_trainer.learner.model import create_policy
+from assay_trainer.weights.direct import DirectTransfer
+from assay_trainer.weights.publisher import WeightPublisher
 from tests.conftest import Serve, wait_until
-from tests.support.policies import make_policy_folders, update_of
+from tests.support.policies import TEXTS, TINY, make_policy_folders, update_of
 
 pytestmark = pytest.mark.timeout(900)
 
@@ -222,6 +227,33 @@ async def test_one_prompts_requests_stay_on_one_replica(
 
 
 @pytest.mark.slow
+def test_what_several_engines_cannot_do_is_told_with_its_reason(
+    serve: Serve, replica_urls: list[str], tmp_path: Path
+) -> None:
+    """A trainer told to send weights directly, or to let sequences in flight continue."""
+    settings = ServiceSettings(inference_url=serve(create_app(router_settings(*replica_urls[:2]))))
+    told: list[tuple[int, str]] = []
+
+    def connect() -> InferenceClient:
+        return InferenceClient.from_settings(settings, retry=NO_RETRY)
+
+    publisher = WeightPublisher(
+        tmp_path,
+        connect,
+        [1, 2, 3],
+        direct=DirectTransfer(settings, connect),
+        on_fallback=lambda version, reason: told.append((version, reason)),
+    )
+    policy = create_policy(TINY, TEXTS, seed=0)
+    publisher.publish(*policy)
+    assert told == [], "the first version starts engines, and goes by a folder everywhere"
+    publisher.publish(*policy)
+    reason = "inference is 2 engines behind one address: they take folders"
+    assert told == [(2, reason)]
+    with pytest.raises(InvalidInput, match="continue does not.*grpo.sync"):
+        publisher.publish(*policy, SyncMode.CONTINUE)
+
+
 async def test_a_version_that_no_replica_takes_is_refused_and_the_old_one_serves(
     client: InferenceClient, folders: list[Path], tmp_path: Path
 ) -> None:

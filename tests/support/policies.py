@@ -3,12 +3,14 @@
 from pathlib import Path
 
 import torch
+from tokenizers.processors import TemplateProcessing
+from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_inference.engines.engine import ResolvedUpdate
 from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import FolderWeights, LogprobProbe, PolicyVersion, SyncMode
 from assay_trainer.config import NewPolicyConfig
-from assay_trainer.learner.model import create_policy
+from assay_trainer.learner.model import create_policy, train_tokenizer
 from assay_trainer.weights.folder import publish_policy
 
 TEXTS = [
@@ -26,6 +28,16 @@ TINY = NewPolicyConfig(
 )
 #: Heads of 64, the least that every engine takes.
 SERVABLE = TINY.model_copy(update={"hidden_size": 128})
+
+
+def make_llama_tokenizer() -> PreTrainedTokenizerBase:
+    """A tokenizer that puts a token before each text, as that of Llama 3 does."""
+    tokenizer = train_tokenizer(TEXTS, 320)
+    tokenizer.add_special_tokens({"bos_token": "<s>"})
+    pair = (tokenizer.bos_token, tokenizer.bos_token_id)
+    rules = tokenizer.backend_tokenizer
+    rules.post_processor = TemplateProcessing(single="<s> $A", special_tokens=[pair])
+    return tokenizer
 
 
 def make_policy_folder(

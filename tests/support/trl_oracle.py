@@ -40,6 +40,8 @@ def trl_gradient(
         width = inputs["completion_ids"].shape[1]
         with torch.no_grad():
             inputs["ref_per_token_logps"] = logprobs(reference, ids, mask, width, config)
+    if config.truncate is not None:
+        _correct(trainer, inputs, config.truncate)
     trainer.model.train()
     trainer.current_gradient_accumulation_steps = 1
     loss = trainer._compute_loss(trainer.model, inputs)
@@ -49,12 +51,24 @@ def trl_gradient(
     return loss.item(), {n: p.grad.clone() for n, p in named if p.grad is not None}
 
 
+def _correct(trainer: Any, inputs: dict[str, torch.Tensor], most: float) -> None:
+    """Have TRL weigh each token as it does the samples of a vLLM that is behind."""
+    ids = torch.cat([inputs["prompt_ids"], inputs["completion_ids"]], dim=1)
+    mask = torch.cat([inputs["prompt_mask"], inputs["completion_mask"]], dim=1)
+    width = inputs["completion_ids"].shape[1]
+    with torch.no_grad():
+        own = logprobs(trainer.model, ids, mask, width, trainer.args)
+    ratio = (own - inputs["old_per_token_logps"]).exp().clamp(max=most)
+    inputs |= {"old_per_token_logps": own, "importance_sampling_ratio": ratio}
+    trainer.use_vllm = trainer.vllm_importance_sampling_correction = True
+
+
 def logprobs(
     model: PreTrainedModel,
     ids_BT: torch.Tensor,
     mask_BT: torch.Tensor,
     width: int,
-    config: GRPOConfig,
+    config: Any,
 ) -> torch.Tensor:
     """Return the log-probabilities of the last `width` tokens of each row."""
     logits: torch.Tensor = (

@@ -129,7 +129,7 @@ def show_dead_letters(
 
 
 def worker(
-    concurrency: int = typer.Option(8, min=1, help="Groups played at once."),
+    concurrency: int = typer.Option(64, min=1, max=1024, help="Groups played at once."),
     ping: bool = typer.Option(False, "--ping", help="Ask this host's worker for a sign of life."),
 ) -> None:
     """Play rollouts: take groups off the queue, generate, score, store."""

@@ -1,7 +1,7 @@
 """The run file: policy, data, training, and evaluation."""
 
 from pathlib import Path
-from typing import Annotated, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import Field, model_validator
 
@@ -143,6 +143,13 @@ class SFTConfig(Config):
     checkpoint_every: int = Field(default=100, gt=0)
 
 
+#: Texts that end a reply and are not part of it: the first line after a function, say.
+Stops = Annotated[tuple[Annotated[str, Field(min_length=1)], ...], Field(max_length=8)]
+_CLIPS = ("clip_low", "clip_high", "dual_clip")
+#: The losses that clip a token's ratio, or truncate it.
+_CLIPPED = ("dapo", "grpo", "dr_grpo")
+
+
 class GRPOConfig(Config):
     """Group-relative policy optimisation (arXiv 2402.03300) with DAPO's choices (2503.14476)."""
 
@@ -165,16 +172,25 @@ class GRPOConfig(Config):
     normalise: Normalisation = Normalisation.GROUP
     #: Of one reply; a task of several turns has as many replies as it allows.
     max_tokens: int = Field(default=64, gt=0)
+    stop: Stops = ()
     temperature: float = Field(default=1.0, gt=0)
-    #: How many versions behind the weights that are updated a group may be.
+    #: How many versions behind the weights that are updated a learnt token may be.
     max_staleness: int = Field(default=1, ge=0)
+    #: A group with a token of more versions behind is dropped. Up to here, its tokens beyond
+    #: `max_staleness` are left out of the loss.
+    hard_staleness: int = Field(default=8, ge=0)
+    #: The greatest importance weight of a token; the clip of the ratio is off then. Without it,
+    #: the ratio to the engine that sampled is clipped. Where a run file has neither this nor a
+    #: clip, it is 2 for `max_staleness` above 1.
+    truncate: float | None = Field(default=None, ge=1)
     #: What becomes of what inference draws while new weights come.
     sync: SyncMode = SyncMode.WAIT
     #: Ask for more groups in place of those whose rewards are all equal, up to this many a step.
     max_groups_per_step: int = Field(default=48, gt=0)
     #: GRPO ends after this many steps in a row whose groups all have equal rewards.
     max_flat_steps: int = Field(default=3, gt=0)
-    #: A group not played in this time is sent again; after this number of attempts it has failed.
+    #: A group that no worker plays in this time is sent again; after this number of attempts it has
+    #: failed. Time in the queue behind other groups does not count.
     group_timeout_s: float = Field(default=120.0, gt=0)
     group_attempts: int = Field(default=4, ge=1)
     #: This number of groups in a row without a score stops the run: something is down.
@@ -183,14 +199,31 @@ class GRPOConfig(Config):
     max_mismatch_nats: float = Field(default=0.3, gt=0)
     checkpoint_every: int = Field(default=10, gt=0)
 
+    @model_validator(mode="before")
+    @classmethod
+    def _old_tokens_are_corrected(cls, values: Any) -> Any:
+        """Fill in `truncate`, so that the run's own config.json has it."""
+        if not isinstance(values, dict) or {"truncate", *_CLIPS} & values.keys():
+            return values
+        staleness, loss = values.get("max_staleness", 1), values.get("loss", "dapo")
+        if loss in _CLIPPED and isinstance(staleness, int) and staleness > 1:
+            return values | {"truncate": 2.0}
+        return values
+
     @model_validator(mode="after")
     def _sizes_fit(self) -> Self:
         if self.max_groups_per_step < self.groups_per_step:
             raise ValueError("max_groups_per_step must be at least groups_per_step")
-        if self.loss == "cispo" and "clip_low" in self.model_fields_set:
-            raise ValueError("clip_low does nothing with loss cispo: leave it out")
-        if self.loss == "cispo" and self.dual_clip is not None:
-            raise ValueError("dual_clip does nothing with loss cispo: leave it out")
+        if self.hard_staleness < self.max_staleness:
+            raise ValueError("hard_staleness must be at least max_staleness")
+        if self.truncate is not None and self.loss not in _CLIPPED:
+            raise ValueError(f"truncate goes with {', '.join(_CLIPPED)}, not with {self.loss}")
+        for name in _CLIPS:
+            is_set = getattr(self, name) != type(self).model_fields[name].default
+            if is_set and self.loss == "cispo" and name != "clip_high":
+                raise ValueError(f"{name} does nothing with loss cispo: leave it out")
+            if is_set and self.truncate is not None:
+                raise ValueError(f"{name} does nothing with truncate: leave one of them out")
         if self.dual_clip is not None and self.dual_clip <= 1 + self.clip_high:
             raise ValueError("dual_clip must be above 1 + clip_high")
         return self
@@ -203,6 +236,7 @@ class EvaluationConfig(Config):
     k: tuple[int, ...] = (1, 4)
     temperature: float = Field(default=1.0, ge=0)
     max_tokens: int = Field(default=64, gt=0)
+    stop: Stops = ()
     confidence: float = Field(default=0.95, gt=0, lt=1)
     groups_in_flight: int = Field(default=64, gt=0)
     group_timeout_s: float = Field(default=120.0, gt=0)

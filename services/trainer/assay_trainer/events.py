@@ -112,6 +112,8 @@ class StepEvent(BaseModel):
     tokens_per_s: float = 0.0
     #: Tokens of a sampled answer, and the share of answers cut off at their limit.
     length_mean: float | None = None
+    #: The same of groups refused as too old: a greater mean tells of a bias against long answers.
+    dropped_length_mean: float | None = None
     length_max: int | None = None
     truncated_share: float | None = None
     #: The most GPU memory in use so far; null without a GPU.

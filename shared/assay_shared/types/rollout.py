@@ -78,6 +78,11 @@ class Rollout(Wire):
         """For each id, True if the policy sampled it: only sampled ids may enter a loss."""
         return self.mask(lambda policy: policy is not None)
 
+    @property
+    def num_sampled(self) -> int:
+        """The number of tokens that the policy sampled."""
+        return sum(span.num_tokens for span in self.spans if span.policy is not None)
+
     def mask(self, holds: Callable[[PolicyVersion | None], bool]) -> tuple[bool, ...]:
         """For each id, return `holds` of the version that sampled it; None is an observation."""
         return tuple(

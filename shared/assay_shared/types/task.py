@@ -84,7 +84,10 @@ TestCase = Annotated[StdinCase | CallCase | AssertCase, Field(discriminator="kin
 
 
 class PromptFormat(StrEnum):
-    """The way from a prompt to token ids: through the chat template, or exactly as it stands."""
+    """The way from a prompt to token ids: through the chat template, or as it stands.
+
+    A raw prompt begins with the model's first token (BOS) if its tokenizer puts one before texts.
+    """
 
     CHAT = "chat"
     RAW = "raw"

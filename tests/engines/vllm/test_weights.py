@@ -214,6 +214,8 @@ async def test_killed_in_mid_sync_it_comes_back_with_the_newest_version(
 ) -> None:
     processes = engine_processes(app)
     engine = app.state.engine
+    for process in processes:  # stopped, they cannot finish the load before they are killed
+        process.suspend()
     publishing = asyncio.create_task(trainer.publish(versions[7]))
     while not engine.is_loading:  # noqa: ASYNC110  # it is on another thread's loop
         await asyncio.sleep(0)

@@ -3,7 +3,7 @@ from pathlib import Path
 import pytest
 
 from assay_shared.errors import ConfigError
-from assay_shared.settings.run_file import load_config
+from assay_shared.settings.run_file import load_config, parse_config
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 
@@ -38,3 +38,45 @@ def test_a_bound_that_cispo_does_not_have_is_refused(override: str) -> None:
     name = override.partition("=")[0].removeprefix("grpo.")
     with pytest.raises(ConfigError, match=f"{name} does nothing with loss cispo: leave it out"):
         load_config(RunConfig, DEMO, ("grpo.loss=cispo", override))
+
+
+GRPO = {"grpo.loss": ("dapo", "grpo", "dr_grpo", "gspo", "cispo"), "grpo.max_staleness": (1, 4)}
+
+
+@pytest.mark.parametrize("loss", GRPO["grpo.loss"])
+@pytest.mark.parametrize("staleness", GRPO["grpo.max_staleness"])
+def test_a_runs_own_configuration_reads_back_as_it_was(loss: str, staleness: int) -> None:
+    """A resume reads config.json, which names every key."""
+    changes = (f"grpo.loss={loss}", f"grpo.max_staleness={staleness}")
+    config = load_config(RunConfig, DEMO, changes)
+    values = config.model_dump(mode="json")
+    assert parse_config(RunConfig, values, source="config.json") == config
+
+
+def test_old_tokens_have_truncated_weights_unless_the_run_file_clips() -> None:
+    def truncate(*changes: str) -> float | None:
+        grpo = load_config(RunConfig, DEMO, changes).grpo
+        assert grpo is not None
+        return grpo.truncate
+
+    stale = "grpo.max_staleness=2"
+    assert truncate() is None
+    assert truncate(stale) == 2.0
+    assert truncate(stale, "grpo.truncate=null") is None
+    assert truncate(stale, "grpo.clip_high=0.3") is None
+    assert truncate(stale, "grpo.loss=gspo") is None
+    assert truncate("grpo.truncate=1.5") == 1.5
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("grpo.clip_low=0.1", "clip_low does nothing with truncate: leave one of them out"),
+        ("grpo.dual_clip=3", "dual_clip does nothing with truncate: leave one of them out"),
+        ("grpo.loss=cispo", "truncate goes with dapo, grpo, dr_grpo, not with cispo"),
+        ("grpo.hard_staleness=0", "hard_staleness must be at least max_staleness"),
+    ],
+)
+def test_a_switch_that_truncation_turns_off_is_refused(change: str, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        load_config(RunConfig, DEMO, ("grpo.truncate=2", change))

@@ -21,6 +21,7 @@ from assay_inference.tokenizer.chat_template import Turn
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_shared.errors import InvalidInput, TooHard
 from assay_shared.runtime.workers import Workers
+from assay_shared.text.first_token import with_first_token
 from assay_shared.types import Message
 
 if TYPE_CHECKING:  # only a type: it takes seconds to import
@@ -69,13 +70,14 @@ class Texts:
                 await self._change(vocabulary)
 
     async def encode(self, vocabulary: PolicyTokenizer, texts: Sequence[str]) -> list[list[int]]:
-        """Return the ids of each text, without added special tokens.
+        """Return the ids of each raw text, after the model's first token if it has one.
 
         Raises:
             InvalidInput: a text is longer than the context, or takes too much time or memory.
             Overloaded: too many texts of this client wait already.
         """
-        return await self._encode(vocabulary, texts, "prompt")
+        found = await self._encode(vocabulary, texts, "prompt")
+        return [with_first_token(vocabulary.tokenizer, ids) for ids in found]
 
     async def encode_turns(
         self,

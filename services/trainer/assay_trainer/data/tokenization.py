@@ -10,6 +10,7 @@ from jinja2 import TemplateError
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.errors import DatasetError
+from assay_shared.text.first_token import with_first_token
 from assay_shared.types import PromptFormat, Task
 
 #: A chat template may add this number of tokens to the texts of a task.
@@ -18,10 +19,11 @@ _TEMPLATE_TOKENS = 1024
 
 def prompt_token_ids(task: Task, tokenizer: PreTrainedTokenizerBase) -> list[int]:
     """Return the prompt as the policy sees it, up to the start of its answer."""
-    text = task.prompt
-    if task.prompt_format is PromptFormat.CHAT:
-        turns = [message.model_dump() for message in task.messages]
-        text = str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
+    if task.prompt_format is PromptFormat.RAW:
+        ids = list(tokenizer.encode(task.prompt, add_special_tokens=False))
+        return with_first_token(tokenizer, ids)
+    turns = [message.model_dump() for message in task.messages]
+    text = str(tokenizer.apply_chat_template(turns, tokenize=False, add_generation_prompt=True))
     return list(tokenizer.encode(text, add_special_tokens=False))
 
 

@@ -194,6 +194,7 @@ class Evaluator:
                 n=config.samples_per_task,
                 max_tokens=config.max_tokens,
                 temperature=config.temperature,
+                stop=config.stop,
                 seed=self._seed * _SEED_STRIDE + index,
             ),
         )

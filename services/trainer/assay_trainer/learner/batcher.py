@@ -2,12 +2,14 @@
 
 Consumes tasks; waits for workers; unblocked by the groups they store. At most
 (max_staleness + 1) steps' worth of groups are in flight or ready, so waiting alone makes no group
-older than `max_staleness` versions. An older group is dropped.
+older than `max_staleness` versions. With `sync: continue`, long answers go through more versions.
+Their older tokens are masked (`packs`); a group is dropped only if none of its tokens may be learnt
+or one is beyond `hard_staleness`. Otherwise the longest answers would be dropped most.
 """
 
 import random
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 
@@ -71,12 +73,18 @@ class GroupBatch:
     outcomes: Counter[str] = field(default_factory=Counter)
     values: list[float] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
+    #: Sampled tokens of each answer of the groups dropped as too old.
+    dropped_lengths: list[int] = field(default_factory=list)
     generate_time_s: float = 0.0
     score_time_s: float = 0.0
 
     @property
+    def dropped_length_mean(self) -> float | None:
+        return _mean(self.dropped_lengths)
+
+    @property
     def reward_mean(self) -> float | None:
-        return sum(self.values) / len(self.values) if self.values else None
+        return _mean(self.values)
 
     @property
     def pass_rate(self) -> float | None:
@@ -92,6 +100,8 @@ class GroupBatch:
         self.num_played += 1
         if refusal is not None:
             self.refused[refusal] += 1
+        if refusal is DropReason.TOO_OLD:
+            self.dropped_lengths += [one.num_sampled for one in scored.group.rollouts]
         if refusal is DropReason.UNKNOWN_VERSION:
             return
         self.generate_time_s += scored.generate_time_s
@@ -104,6 +114,10 @@ class GroupBatch:
                 self.outcomes[reward.outcome] += 1
             else:
                 self.failures[reward.failure.failure_class] += 1
+
+
+def _mean(values: Sequence[float]) -> float | None:
+    return sum(values) / len(values) if values else None
 
 
 @dataclass(frozen=True)
@@ -146,9 +160,9 @@ class GroupBatcher:
         self._while_waiting = while_waiting
         self._next_draw = state.next_draw
         self._again = deque(state.unfinished)
-        self._draws: dict[str, int] = {}
+        self._draws: dict[str, int] = {}  # by key, the oldest request first
         self._open: list[int] = []  # admitted to a portion that is not complete
-        self._ready: deque[ScoredGroup] = deque()
+        self._ready: dict[str, ScoredGroup] = {}
         self._known = set(published)
         self.policy: PolicyVersion | None = None
         self._failed_in_a_row = 0
@@ -189,18 +203,23 @@ class GroupBatcher:
                 break
             self._fill(len(portion.groups))
             if not self._ready:
-                self._ready.extend(self._rollouts.collect(_WAIT_S))
+                self._collect(_WAIT_S)
                 self._while_waiting()
             if self._ready:
-                self._admit(self._ready.popleft(), portion)
+                oldest = next(key for key in self._draws if key in self._ready)
+                self._admit(self._ready.pop(oldest), portion)
             self._watch_drops(portion)
         self._open.clear()
         return portion
 
     def newest_ready(self) -> ScoredGroup | None:
         """Return a waiting group sampled only by the newest weights; it keeps waiting."""
-        self._ready.extend(self._rollouts.collect(0.0))
-        return next((one for one in self._ready if sampled_by(one) == {self.policy}), None)
+        self._collect(0.0)
+        waiting = self._ready.values()
+        return next((one for one in waiting if sampled_by(one) == {self.policy}), None)
+
+    def _collect(self, wait_s: float) -> None:
+        self._ready |= {one.group.key: one for one in self._rollouts.collect(wait_s)}
 
     def _fill(self, num_taken: int) -> None:
         """Send until in flight, ready and taken are as many as may be sent under this version."""
@@ -219,6 +238,7 @@ class GroupBatcher:
             n=self._config.group_size,
             max_tokens=self._config.max_tokens,
             temperature=self._config.temperature,
+            stop=self._config.stop,
             seed=self._seed * _SEED_STRIDE + draw,
         )
         self._rollouts.send(GroupRequest(key=key, run=self._run, task=task, sampling=sampling))
@@ -261,7 +281,10 @@ class GroupBatcher:
     def _refusal(self, scored: ScoredGroup) -> DropReason | None:
         if not sampled_by(scored) <= self._known:
             return DropReason.UNKNOWN_VERSION
-        return DropReason.TOO_OLD if self._age(scored) > self._config.max_staleness else None
+        versions = [policy.version for policy in sampled_by(scored)]
+        is_old = self._age(scored) > self._config.hard_staleness
+        has_none = max(versions, default=self._version) < self._version - self._config.max_staleness
+        return DropReason.TOO_OLD if is_old or has_none else None
 
     def _age(self, scored: ScoredGroup) -> int:
         """Versions between the oldest token and now."""
@@ -303,7 +326,8 @@ class GroupBatcher:
             counts = ", ".join(f"{number} {name}" for name, number in portion.refused.items())
             raise BudgetExceeded(
                 f"a step dropped {portion.refused.total()} groups ({counts})",
-                hint="raise grpo.max_staleness, or resume once inference serves new weights",
+                hint="raise grpo.max_staleness or grpo.hard_staleness, or resume once inference "
+                "serves new weights",
             )
 
     def _watch_failures(self, scored: ScoredGroup) -> None:

@@ -9,6 +9,11 @@ grpo       as dapo                                  1 / (tokens of its sequence 
 dr_grpo    as dapo                                  1 / (S * max_tokens) (2503.20783)
 gspo       clipped ratio of the sequence            as grpo (2507.18071, eq. 5)
 cispo      truncated ratio, no clip of the gradient as dapo (2506.13585, eq. 4)
+
+With `truncate`, the first three are decoupled (arXiv 2110.00641, 2505.24298): the ratio is to a
+proximal policy, and each term has the importance weight min(pi_proximal / pi_engine, truncate), as
+in V-trace (1802.01561). A batch has one update, so the proximal policy is that of the forward pass:
+the ratio is 1, its gradient that of the log-probability, and a clip would never act.
 """
 
 from collections.abc import Sequence
@@ -32,8 +37,12 @@ class Objective:
     #: The greatest ratio of a token with a negative advantage (dual clip, arXiv 1912.09729).
     dual_clip: float | None
     kl_weight: float
+    #: The greatest importance weight of a token; None clips the ratio in its place.
+    truncate: float | None
     #: The constant length of `dr_grpo`.
     max_tokens: int
+    #: Tokens of older versions than this many before the trainer's are not learnt.
+    max_staleness: int
 
     @classmethod
     def of(cls, config: GRPOConfig) -> Self:
@@ -43,7 +52,9 @@ class Objective:
             clip_high=config.clip_high,
             dual_clip=config.dual_clip,
             kl_weight=config.kl_weight,
+            truncate=config.truncate,
             max_tokens=config.max_tokens,
+            max_staleness=config.max_staleness,
         )
 
     def token_weights(self, lengths_S: Sequence[int]) -> list[float]:
@@ -55,7 +66,7 @@ class Objective:
             case "grpo" | "gspo":
                 return [1 / (max(1, length) * num_sequences) for length in lengths_S]
             case "dr_grpo":
-                return [1 / (num_sequences * self.max_tokens)] * num_sequences
+                return [1 / (max(1, num_sequences) * self.max_tokens)] * num_sequences
 
 
 @dataclass(frozen=True)
@@ -85,6 +96,8 @@ class LossSums:
 
 def policy_loss(objective: Objective, logprobs_L: torch.Tensor, tokens: LossTokens) -> LossSums:
     """Return the loss of a pack: its share of the step's loss."""
+    if objective.truncate is not None:
+        return _truncated_loss(objective, objective.truncate, logprobs_L, tokens)
     advantages_L = tokens.advantages_L
     log_ratio_L = logprobs_L - tokens.old_logprobs_L
     if objective.loss == "gspo":
@@ -102,18 +115,39 @@ def policy_loss(objective: Objective, logprobs_L: torch.Tensor, tokens: LossToke
         if objective.dual_clip is not None:
             bounded_L = ratio_L.clamp(max=objective.dual_clip)
         terms_L = -torch.minimum(bounded_L * advantages_L, clipped_L * advantages_L)
-    kl_L = torch.zeros_like(logprobs_L)
-    if tokens.reference_logprobs_L is not None:
-        gap_L = tokens.reference_logprobs_L - logprobs_L
-        kl_L = gap_L.expm1() - gap_L
-        # With the ratio, its gradient is that of the reverse KL (arXiv 2512.02556, eq. 7).
-        terms_L = terms_L + objective.kl_weight * ratio_L * kl_L
+    kl_L = _kl(tokens, logprobs_L)
+    # With the ratio, its gradient is that of the reverse KL (arXiv 2512.02556, eq. 7).
+    terms_L = terms_L + objective.kl_weight * ratio_L * kl_L
     return LossSums(
         (tokens.weights_L * terms_L).sum(),
         low_L.sum().detach(),
         high_L.sum().detach(),
         kl_L.sum().detach(),
     )
+
+
+def _truncated_loss(
+    objective: Objective, most: float, logprobs_L: torch.Tensor, tokens: LossTokens
+) -> LossSums:
+    proximal_L = logprobs_L.detach()
+    weight_L = (proximal_L - tokens.old_logprobs_L).exp()
+    ratio_L = (logprobs_L - proximal_L).exp()
+    kl_L = _kl(tokens, logprobs_L)
+    terms_L = ratio_L * (objective.kl_weight * kl_L - tokens.advantages_L)
+    return LossSums(
+        (tokens.weights_L * weight_L.clamp(max=most) * terms_L).sum(),
+        torch.zeros((), device=logprobs_L.device),
+        (weight_L > most).sum(),
+        kl_L.sum().detach(),
+    )
+
+
+def _kl(tokens: LossTokens, logprobs_L: torch.Tensor) -> torch.Tensor:
+    """Return the estimate k3 of each token's KL to the reference policy; 0 without one."""
+    if tokens.reference_logprobs_L is None:
+        return torch.zeros_like(logprobs_L)
+    gap_L = tokens.reference_logprobs_L - logprobs_L
+    return gap_L.expm1() - gap_L
 
 
 def _means_of_sequences(values_L: torch.Tensor, sequence_L: torch.Tensor) -> torch.Tensor:

@@ -5,6 +5,7 @@ Shapes: T tokens of a pack, S sequences, L sampled tokens (those of the loss).
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 
 import torch
 
@@ -28,7 +29,11 @@ class AnswerRow:
 
 @dataclass(frozen=True)
 class Pack:
-    """Sequences of one forward pass. An environment's observation is read, but never learnt."""
+    """Sequences of one forward pass.
+
+    An environment's observation and a token of a version beyond `max_staleness` are read, but never
+    learnt.
+    """
 
     token_ids_T: torch.Tensor
     #: The position of each token in its sequence.
@@ -37,7 +42,7 @@ class Pack:
     bounds_S: torch.Tensor
     #: The number of tokens of the longest sequence.
     max_length: int
-    #: The place of each sampled token in T, ascending.
+    #: The place of each learnt token in T, ascending.
     places_L: torch.Tensor
     loss: LossTokens
     #: True at tokens that the trainer's current version sampled.
@@ -70,11 +75,15 @@ def pack_rows(
 ) -> list[Pack]:
     """Return the rows of a step as packs of at most `tokens_per_pack` tokens.
 
-    A longer row is alone in a pack. `policy` is the version of the trainer's weights.
+    A longer row is alone in a pack; a row without a token to learn is left out. `policy` is the
+    version of the trainer's weights; without it, every sampled token is learnt.
     """
-    weights = objective.token_weights([sum(row.rollout.sampled_mask) for row in step_rows])
-    weighted = list(zip(step_rows, weights, strict=True))
-    bins = _fill([row.num_tokens for row in step_rows], tokens_per_pack)
+    oldest = 0 if policy is None else policy.version - objective.max_staleness
+    learnt = [(row, _learnt(row.rollout, oldest)) for row in step_rows]
+    learnt = [(row, parts) for row, parts in learnt if parts]
+    weights = objective.token_weights([sum(len(part) for part, _ in parts) for _, parts in learnt])
+    weighted = [(*one, weight) for one, weight in zip(learnt, weights, strict=True)]
+    bins = _fill([row.num_tokens for row, _ in learnt], tokens_per_pack)
     return [_pack([weighted[index] for index in one], policy) for one in bins]
 
 
@@ -116,34 +125,52 @@ def _fill(sizes: Sequence[int], capacity: int) -> list[list[int]]:
     return bins
 
 
-def _pack(weighted: Sequence[tuple[AnswerRow, float]], policy: PolicyVersion | None) -> Pack:
-    lengths = [row.num_tokens for row, _ in weighted]
+#: The parts of an answer to learn, each with the version that sampled it.
+_Parts = list[tuple[range, PolicyVersion]]
+
+
+def _learnt(rollout: Rollout, oldest: int) -> _Parts:
+    """Return the parts sampled by the version `oldest` or a later one."""
+    ends = accumulate(span.num_tokens for span in rollout.spans)
+    return [
+        (range(end - span.num_tokens, end), span.policy)
+        for end, span in zip(ends, rollout.spans, strict=True)
+        if span.policy is not None and span.policy.version >= oldest
+    ]
+
+
+def _pack(
+    weighted: Sequence[tuple[AnswerRow, _Parts, float]], policy: PolicyVersion | None
+) -> Pack:
+    lengths = [row.num_tokens for row, _, _ in weighted]
     bounds_S = torch.tensor([0, *lengths]).cumsum(0)
-    places, old, fresh = list[int](), list[float](), list[bool]()
-    advantages_L, weights_L, sequence_L = list[float](), list[float](), list[int]()
-    for index, (row, weight) in enumerate(weighted):
+    ids, old = list[int](), list[float]()
+    places, spans = list[torch.Tensor](), list[tuple[int, float, float, bool]]()
+    for index, (row, parts, weight) in enumerate(weighted):
+        ids += (*row.prompt_token_ids, *row.rollout.token_ids)
         start = int(bounds_S[index]) + len(row.prompt_token_ids)
-        sampled = [at for at, own in enumerate(row.rollout.sampled_mask) if own]
-        is_fresh = row.rollout.mask(lambda by: by is not None and by == policy)
-        places += [start + at for at in sampled]
-        old += [row.rollout.logprobs[at] for at in sampled]
-        fresh += [is_fresh[at] for at in sampled]
-        advantages_L += [row.advantage] * len(sampled)
-        weights_L += [weight] * len(sampled)
-        sequence_L += [index] * len(sampled)
-    ids = [one for row, _ in weighted for one in (*row.prompt_token_ids, *row.rollout.token_ids)]
+        for part, sampled_by in parts:
+            old += row.rollout.logprobs[part.start : part.stop]
+            places.append(torch.arange(start + part.start, start + part.stop))
+            spans.append((index, row.advantage, weight, sampled_by == policy))
+    sequence, advantages_N, weights_N, fresh = zip(*spans, strict=True)
+    sizes_N = torch.tensor([len(one) for one in places])
+
+    def spread(values_N: Sequence[float], dtype: torch.dtype = torch.float32) -> torch.Tensor:
+        return torch.tensor(values_N, dtype=dtype).repeat_interleave(sizes_N)
+
     return Pack(
-        token_ids_T=torch.tensor(ids),
+        token_ids_T=torch.tensor(ids, dtype=torch.long),
         position_ids_T=torch.cat([torch.arange(length) for length in lengths]),
         bounds_S=bounds_S.int(),
         max_length=max(lengths),
-        places_L=torch.tensor(places, dtype=torch.long),
+        places_L=torch.cat(places),
         loss=LossTokens(
             old_logprobs_L=torch.tensor(old),
             reference_logprobs_L=None,
-            advantages_L=torch.tensor(advantages_L),
-            weights_L=torch.tensor(weights_L),
-            sequence_L=torch.tensor(sequence_L, dtype=torch.long),
+            advantages_L=spread(advantages_N),
+            weights_L=spread(weights_N),
+            sequence_L=spread(sequence, torch.long),
         ),
-        fresh_L=torch.tensor(fresh, dtype=torch.bool),
+        fresh_L=spread(fresh, torch.bool),
     )

@@ -5,7 +5,7 @@ dispatcher sends lost groups again (a killed worker, a restarted broker).
 """
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 from celery import Celery
@@ -21,6 +21,10 @@ from assay_trainer.rollouts.store import GroupStore
 _POLL_S = 0.02
 #: How often leases and the broker's identity are checked.
 _CHECK_S = 1.0
+#: A worker's control thread answers in this time, however many groups it plays.
+_ANSWER_S = 5.0
+#: The longest wait of a group in the queue.
+_MAX_QUEUED_S = 12 * 3600.0
 
 
 @dataclass
@@ -31,6 +35,8 @@ class PendingGroup:
     attempts: int = 1
     was_leased: bool = False
     sent_at: float = field(default_factory=time.monotonic)
+    #: When it was last known to be sent or to wait behind other groups.
+    queued_at: float = field(default_factory=time.monotonic)
     #: From here until it is back: the trace that all its work belongs to.
     span: tracing.TraceSpan = field(default_factory=tracing.TraceSpan)
 
@@ -41,6 +47,13 @@ class RolloutDispatcher:
     def __init__(
         self, celery: Celery, store: GroupStore, *, timeout_s: float, attempts: int
     ) -> None:
+        """Start with no group in flight.
+
+        Args:
+            timeout_s: time in which a group that nobody plays is sent again. Time in the queue
+                behind other groups does not count, up to half a day in total.
+            attempts: how often a group is sent before it has failed.
+        """
         self._celery = celery
         self._store = store
         self._timeout_s = timeout_s
@@ -99,28 +112,49 @@ class RolloutDispatcher:
 
     def _lost(self, now: float) -> list[PendingGroup]:
         leased = self._store.leased(list(self._sent))
-        is_lost = self._broker_test() or (lambda sent: self._is_overdue(sent, now, leased))
-        lost = [sent for sent in self._sent.values() if is_lost(sent)]
+        if self._broker_was_restarted():
+            lost = list(self._sent.values())
+        else:
+            lost = [sent for sent in self._sent.values() if self._is_overdue(sent, now, leased)]
+            lost = self._without_queued(lost, now, leased)
         # Stored since the last look: not lost at all.
         stored = self._store.fetch([sent.request.key for sent in lost])
         for sent in self._sent.values():
             sent.was_leased = sent.request.key in leased
         return [sent for sent in lost if sent.request.key not in stored]
 
-    def _broker_test(self) -> Callable[[PendingGroup], bool] | None:
-        """After a restart, everything in flight counts as lost."""
+    def _broker_was_restarted(self) -> bool:
+        """Return True after a restart: everything in flight counts as lost."""
         server, self._server = self._server, self._store.server()
-        return (lambda _: True) if server != self._server else None
+        return server != self._server
 
     def _is_overdue(self, sent: PendingGroup, now: float, leased: set[str]) -> bool:
         if sent.request.key in leased:
             return False  # a living worker is at it, and has its own time limits
-        return sent.was_leased or now - sent.sent_at > self._timeout_s
+        return sent.was_leased or now - sent.queued_at > self._timeout_s
+
+    def _without_queued(
+        self, lost: list[PendingGroup], now: float, leased: set[str]
+    ) -> list[PendingGroup]:
+        """Return the groups that do more than wait behind others in the queue of a worker."""
+        found = [one for one in lost if one.was_leased or now - one.sent_at > _MAX_QUEUED_S]
+        if len(found) == len(lost) or not self._store.num_queued() or not self._worker_answers():
+            return lost
+        for one in self._sent.values():
+            if one.request.key not in leased:
+                one.queued_at = now
+        return found
+
+    def _worker_answers(self) -> bool:
+        try:
+            return bool(self._celery.control.ping(timeout=_ANSWER_S, limit=1))
+        except OperationalError as error:
+            raise Unreachable(f"no broker: {error}", service="redis") from error
 
     def _send_again(self, sent: PendingGroup) -> None:
         sent.attempts += 1
         sent.was_leased = False
-        sent.sent_at = time.monotonic()
+        sent.sent_at = sent.queued_at = time.monotonic()
         self.num_resent += 1
         sent.span.note(attempts=sent.attempts)
         self._publish(sent)

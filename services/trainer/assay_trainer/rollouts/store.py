@@ -14,6 +14,7 @@ from redis.retry import Retry
 
 from assay_shared.errors import Overloaded, Unreachable
 from assay_shared.runs import dead_letters
+from assay_shared.runs.queue import ROLLOUT_QUEUE
 from assay_shared.types import ScoredGroup
 
 LEASE_S = 10.0
@@ -112,6 +113,10 @@ class GroupStore:
             return set()
         holders = self._reach(self._redis.mget, [f"assay:lease:{key}" for key in keys])
         return {key for key, holder in zip(keys, holders, strict=True) if holder is not None}
+
+    def num_queued(self) -> int:
+        """Return the number of groups that no worker has taken, of all runs."""
+        return int(self._reach(self._redis.llen, ROLLOUT_QUEUE))
 
     def close(self) -> None:
         self._redis.close()

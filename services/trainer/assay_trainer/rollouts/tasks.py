@@ -13,26 +13,38 @@ from pydantic import ValidationError
 from assay_shared.clients import InferenceClient, RetryBudget, RewardClient
 from assay_shared.runs.queue import ROLLOUT_QUEUE, RUN_GROUP_TASK, make_celery
 from assay_shared.runs.screened_queue import make_screened_celery
+from assay_shared.runtime.processes import raise_descriptor_limit
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.settings.validation import message_of
 from assay_shared.telemetry import propagation
 from assay_shared.telemetry.tracing import end_tracing, serving, set_up_tracing
 from assay_shared.types import GroupRequest
-from assay_trainer.rollouts.shutdown import InFlight, Requeued
+from assay_trainer.rollouts.shutdown import Requeued, WorkLoop
 from assay_trainer.rollouts.store import GroupStore
 from assay_trainer.rollouts.worker import run_once
 
 #: Long enough for a neighbour to be restarted; what is left then is a typed failure.
 _RETRY = RetryBudget(attempts=20, total_s=45.0)
+#: The samples of episodes are asked for one by one.
+_MAX_CONNECTIONS = 1024
 
 
-def make_worker(settings: ServiceSettings) -> Celery:
-    """Return the Celery app of a rollout worker."""
+class _Inference(InferenceClient):
+    max_connections = _MAX_CONNECTIONS
+
+
+class _Reward(RewardClient):
+    max_connections = _MAX_CONNECTIONS
+
+
+def make_worker(settings: ServiceSettings, work: WorkLoop) -> Celery:
+    """Return the Celery app of a rollout worker. Its threads wait for groups played on `work`."""
     store = GroupStore(settings.redis_url)
     celery = make_screened_celery(settings.redis_url, ROLLOUT_QUEUE, RUN_GROUP_TASK, store.bury)
     worker = f"{socket.gethostname()}:{os.getpid()}"
 
-    in_hand = InFlight()
+    generator = work.enter(_Inference.from_settings(settings, retry=_RETRY))
+    rewarder = work.enter(_Reward.from_settings(settings, retry=_RETRY))
 
     @celery.task(name=RUN_GROUP_TASK, bind=True)  # type: ignore[untyped-decorator]  # Celery has no types
     def play(task: Any, request: dict[str, Any]) -> None:
@@ -51,27 +63,21 @@ def make_worker(settings: ServiceSettings) -> Celery:
             serving("rollout.run_once", sent),
         ):
             try:
-                in_hand.run(_play(group))
+                work.run(run_once(group, store, generator, rewarder, worker))
             except Requeued as error:
                 raise Reject(error, requeue=True) from None
 
     # Celery itself keeps no reference to a receiver that is closed over.
     @worker_shutting_down.connect(weak=False)  # type: ignore[untyped-decorator]
     def begin_stop(**_: object) -> None:
-        in_hand.hand_back_in(settings.shutdown_grace_s)
-
-    async def _play(request: GroupRequest) -> None:
-        async with (
-            InferenceClient.from_settings(settings, retry=_RETRY) as generator,
-            RewardClient.from_settings(settings, retry=_RETRY) as rewarder,
-        ):
-            await run_once(request, store, generator, rewarder, worker)
+        work.hand_back_in(settings.shutdown_grace_s)
 
     return celery
 
 
 def run_worker(settings: ServiceSettings, concurrency: int) -> None:
     """Run groups until SIGTERM; requeue the groups unfinished after the grace period."""
+    raise_descriptor_limit()
     set_up_tracing("worker", settings)
     options = [
         "--pool=threads",
@@ -83,7 +89,8 @@ def run_worker(settings: ServiceSettings, concurrency: int) -> None:
         f"--loglevel={settings.log_level}",
     ]
     try:
-        make_worker(settings).worker_main(["worker", *options])
+        with WorkLoop() as work:
+            make_worker(settings, work).worker_main(["worker", *options])
     finally:
         end_tracing()
 

@@ -150,7 +150,7 @@ async def _score(
 def _answer(rollout: Rollout) -> Answer:
     return Answer(
         text=rollout.answer,
-        num_tokens=sum(rollout.sampled_mask),
+        num_tokens=rollout.num_sampled,
         truncated=rollout.finish_reason is FinishReason.LENGTH,
     )
 

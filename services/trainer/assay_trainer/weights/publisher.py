@@ -23,7 +23,6 @@ from assay_shared.types import (
     PolicyVersion,
     SyncMode,
     UploadedWeights,
-    WeightReceiver,
     WeightStatus,
     WeightUpdate,
 )
@@ -94,7 +93,7 @@ class WeightPublisher:
         served_version = served.policy.version if served.policy else 0
         version = max(self.published.newest, served_version) + 1
         proof = probe(model, self._probe_ids)
-        status = self._publish_directly(model, served.receiver, version, proof, mode=mode)
+        status = self._publish_directly(model, served, version, proof, mode=mode)
         if status is not None:
             self._model = model, tokenizer
             return status
@@ -118,7 +117,7 @@ class WeightPublisher:
         if self._model is not None:
             model, proof = self._model[0], self._last.probe
             assert proof is not None
-            if self._publish_directly(model, status.receiver, policy.version, proof, policy.digest):
+            if self._publish_directly(model, status, policy.version, proof, policy.digest):
                 return
             self._last = self._write(*self._model, policy.version, proof, policy)
             self._model = None
@@ -127,18 +126,22 @@ class WeightPublisher:
     def _publish_directly(
         self,
         model: PreTrainedModel,
-        receiver: WeightReceiver | None,
+        served: WeightStatus,
         version: int,
         proof: LogprobProbe,
         digest: str | None = None,
         mode: SyncMode = SyncMode.WAIT,
     ) -> WeightStatus | None:
         """Return the status after a direct transfer; None if a folder is needed."""
-        if self._direct is None or receiver is None:
+        if self._direct is None:
+            return None
+        if served.receiver is None:
+            if served.policy is not None:  # else no engine has started yet
+                self._on_fallback(version, _why_by_folder(served))
             return None
         try:
             self._last, status = self._direct.publish(
-                model, receiver, version, proof, digest, self.published.add, mode
+                model, served.receiver, version, proof, digest, self.published.add, mode
             )
         except (InfrastructureError, InvalidInput) as error:
             self._on_fallback(version, str(error))
@@ -180,6 +183,12 @@ class WeightPublisher:
         """An engine may need the newest folders to come back to, however old they are."""
         for folder in sorted(self._folder.glob("v*"))[:-_KEPT_VERSIONS]:
             shutil.rmtree(folder)
+
+
+def _why_by_folder(served: WeightStatus) -> str:
+    if served.replicas:
+        return f"inference is {len(served.replicas)} engines behind one address: they take folders"
+    return "inference's engine takes folders only"
 
 
 def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:

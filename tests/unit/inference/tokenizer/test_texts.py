@@ -12,8 +12,10 @@ from assay_inference.tokenizer import chat_template
 from assay_inference.tokenizer.texts import MAX_CHARS_PER_TOKEN, Texts
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_shared.errors import InvalidInput
-from assay_shared.types import Message
-from tests.support.policies import make_policy_folder
+from assay_shared.types import Message, PromptFormat
+from assay_trainer.data.tokenization import prompt_token_ids
+from tests.support.fakes import make_task
+from tests.support.policies import make_llama_tokenizer, make_policy_folder
 
 CONTEXT = 4096
 TURNS: list[chat_template.Turn] = [{"role": "user", "content": "Return x plus 1. é " * 50}]
@@ -124,3 +126,19 @@ async def test_the_same_tokenizer_in_another_version_keeps_its_processes(
     other = PolicyTokenizer(again, len(again), vocabulary.end_ids, CONTEXT)
     assert await texts.encode_turns(other, TURNS) == vocabulary.encode(str(TURNS[0]["content"]))
     assert texts._workers is not before
+
+
+async def test_a_raw_text_begins_with_the_models_first_token_and_a_template_as_it_is(
+    texts: Texts,
+) -> None:
+    tokenizer = make_llama_tokenizer()
+    vocabulary = PolicyTokenizer(tokenizer, len(tokenizer), frozenset(), CONTEXT)
+    first = tokenizer.bos_token_id
+    task = make_task(prompt="solve(x)", prompt_format=PromptFormat.RAW)
+    (ids,) = await texts.encode(vocabulary, [task.prompt])
+    assert ids == [first, *vocabulary.encode("solve(x)")]
+    assert ids == prompt_token_ids(task, tokenizer), "the trainer's are the same"
+    turns = await texts.encode_turns(vocabulary, TURNS)
+    assert first not in turns
+    chat = make_task(prompt=str(TURNS[0]["content"]))
+    assert turns == prompt_token_ids(chat, tokenizer)

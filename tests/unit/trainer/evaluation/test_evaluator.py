@@ -1,8 +1,10 @@
-"""What an evaluation takes for a sample of the weights that it measures."""
+"""What an evaluation asks for, and takes for a sample of the weights that it measures."""
 
-from assay_shared.types import PolicyVersion
-from assay_trainer.evaluation.evaluator import only_of
-from tests.support.fakes import POLICY, make_scored_group
+from assay_shared.types import GroupRequest, PolicyVersion, ScoredGroup
+from assay_trainer.config import EvaluationConfig
+from assay_trainer.evaluation.evaluator import Evaluator, only_of
+from assay_trainer.rollouts.set_aside import SetAside
+from tests.support.fakes import POLICY, make_scored_group, make_task
 
 
 def test_only_samples_of_the_measured_weights_count() -> None:
@@ -14,3 +16,38 @@ def test_only_samples_of_the_measured_weights_count() -> None:
         assert refused.failure is not None
         message = f"sampled by version 1 where version {other.version} is measured"
         assert refused.failure.message == message
+
+
+class Rollouts:
+    """Plays each request at once: all right."""
+
+    def __init__(self) -> None:
+        self.sent: list[GroupRequest] = []
+        self.num_in_flight = 0
+
+    def send(self, request: GroupRequest) -> None:
+        self.sent.append(request)
+        self.num_in_flight += 1
+
+    def collect(self, wait_s: float) -> list[ScoredGroup]:
+        asked, self.num_in_flight = self.sent[-self.num_in_flight :], 0
+        return [make_scored_group(one.key, 1.0, task=one.task) for one in asked]
+
+
+def test_samples_end_at_the_run_files_texts() -> None:
+    rollouts = Rollouts()
+    stop = ("\ndef ", "\nclass ")
+    config = EvaluationConfig(samples_per_task=1, k=(1,), stop=stop, max_tokens=99)
+    evaluator = Evaluator(
+        rollouts,  # type: ignore[arg-type]  # a stand-in of the same shape
+        config,
+        run="r",
+        seed=0,
+        set_aside=SetAside("held-out", 2, 0.0, lambda _: None),
+        on_progress=lambda done, of: None,
+        while_waiting=lambda: None,
+    )
+    found = evaluator.evaluate("before", [make_task("a"), make_task("b")], POLICY)
+    assert len(found.results) == 2
+    assert {one.sampling.stop for one in rollouts.sent} == {stop}
+    assert {one.sampling.max_tokens for one in rollouts.sent} == {99}

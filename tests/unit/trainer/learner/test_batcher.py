@@ -1,7 +1,9 @@
 """The feed on scripted workers: staleness, replacements, failures, resuming."""
 
+import random
 from collections.abc import Callable, Iterable
 from pathlib import Path
+from statistics import fmean
 
 import pytest
 
@@ -19,7 +21,7 @@ from assay_trainer.config import GRPOConfig
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.rollouts.set_aside import SetAside
 from assay_trainer.weights.versions import VersionLog
-from tests.support.fakes import make_rewards, make_scored_group, make_task
+from tests.support.fakes import make_rewards, make_rollout, make_scored_group, make_task
 
 TASKS = [make_task(f"t{i}") for i in range(5)]
 Play = Callable[[GroupRequest, int], ScoredGroup]
@@ -70,8 +72,106 @@ def test_a_group_is_as_old_as_its_oldest_token() -> None:
         serve(feed, rollouts, version)
     assert set(feed.next_batch().staleness) == {1}
     serve(feed, rollouts, 3)
-    with pytest.raises(BudgetExceeded, match=r"dropped 12 groups \(12 too_old\).*max_staleness"):
+    assert set(feed.next_batch().staleness) == {2}, "its newest token may be learnt"
+    serve(feed, rollouts, 10)
+    with pytest.raises(BudgetExceeded, match=r"dropped 12 groups \(12 too_old\).*hard_staleness"):
         feed.next_batch()
+
+
+def test_a_group_without_a_token_to_learn_is_too_old() -> None:
+    feed, rollouts = make_feed(lambda request, _: with_signal(request, 1))
+    for version in (1, 3):
+        serve(feed, rollouts, version)
+    with pytest.raises(BudgetExceeded, match=r"dropped 12 groups \(12 too_old\)"):
+        feed.next_batch()
+
+
+def test_of_what_is_ready_the_oldest_request_comes_first() -> None:
+    feed, rollouts = make_feed(with_signal, groups_per_step=2, max_staleness=3)
+    rollouts.collect = lambda wait_s: [  # type: ignore[method-assign]  # all, the newest first
+        rollouts.play(rollouts.waiting.pop(), rollouts.served) for _ in rollouts.waiting[:]
+    ]
+    taken = []
+    for version in range(1, 7):
+        serve(feed, rollouts, version)
+        taken += [one.group.key for one in feed.next_batch().groups]
+    assert taken == [request.key for request in rollouts.sent][: len(taken)]
+
+
+class StreamingRollouts(ScriptedRollouts):
+    """Inference with `sync: continue`: each tick samples a token of all answers in flight."""
+
+    def __init__(self) -> None:
+        super().__init__(with_signal)
+        self._random = random.Random(0)
+        self.spans: dict[str, list[int]] = {}
+        self.lengths: dict[str, int] = {}
+        self.drawn: list[int] = []
+
+    def send(self, request: GroupRequest) -> None:
+        super().send(request)
+        self.spans[request.key] = []
+        self.lengths[request.key] = min(40, round(self._random.lognormvariate(1.5, 1.0)) + 1)
+
+    def tick(self) -> None:
+        for request in self.waiting:
+            if len(self.spans[request.key]) < self.lengths[request.key]:
+                self.spans[request.key].append(self.served)
+
+    def collect(self, wait_s: float) -> list[ScoredGroup]:
+        if wait_s:
+            self.tick()
+        done = [r for r in self.waiting if len(self.spans[r.key]) == self.lengths[r.key]]
+        self.waiting = [request for request in self.waiting if request not in done]
+        self.drawn += [self.lengths[request.key] for request in done]
+        return [self._whole(request) for request in done]
+
+    def _whole(self, request: GroupRequest) -> ScoredGroup:
+        versions = self.spans[request.key]
+        rollout = make_rollout().model_copy(
+            update={
+                "token_ids": (5,) * len(versions),
+                "logprobs": (-0.5,) * len(versions),
+                "spans": tuple(RolloutSpan(policy=policy(v), num_tokens=1) for v in versions),
+            }
+        )
+        scored = with_signal(request, 1)
+        group = scored.group.model_copy(update={"rollouts": (rollout,) * 2})
+        return scored.model_copy(update={"group": group})
+
+
+@pytest.mark.rule("what is trained on is as long as what was sampled")
+@pytest.mark.parametrize(("hard_staleness", "is_biased"), [(8, False), (2, True)])
+def test_long_answers_are_trained_on_as_often_as_they_are_sampled(
+    hard_staleness: int, *, is_biased: bool
+) -> None:
+    """Answers go through many versions; a bound at `max_staleness` would drop the longest ones."""
+    rollouts = StreamingRollouts()
+    feed, _ = make_feed(
+        with_signal,
+        rollouts=rollouts,
+        groups_per_step=8,
+        max_staleness=2,
+        hard_staleness=hard_staleness,
+        max_groups_per_step=48,
+        group_attempts=1,
+    )
+    kept, dropped = list[int](), list[int]()
+    for version in range(1, 120):
+        serve(feed, rollouts, version)
+        portion = feed.next_batch()
+        assert len(portion.groups) == 8
+        kept += [one.num_sampled for g in portion.groups for one in g.group.rollouts]
+        dropped += portion.dropped_lengths
+        assert (portion.dropped_length_mean is None) is (not portion.dropped_lengths)
+        for _ in range(4):  # the trainer updates
+            rollouts.tick()
+    bias = fmean(kept) / fmean(rollouts.drawn) - 1
+    assert (bias < -0.05) is is_biased, bias
+    assert abs(bias) < 0.05 or is_biased
+    assert bool(dropped) is is_biased
+    if dropped:
+        assert fmean(dropped) > 2 * fmean(kept), "what a hard bound would cost is reported"
 
 
 def with_signal(request: GroupRequest, served: int) -> ScoredGroup:
@@ -83,6 +183,7 @@ def make_feed(
     play: Play,
     state: BatcherState | None = None,
     published: Iterable[PolicyVersion] = (),
+    rollouts: ScriptedRollouts | None = None,
     **changes: object,
 ) -> tuple[GroupBatcher, ScriptedRollouts]:
     values = {
@@ -93,7 +194,7 @@ def make_feed(
         "max_groups_per_step": 12,
         "max_failed_groups": 6,
     } | changes
-    rollouts = ScriptedRollouts(play)
+    rollouts = rollouts or ScriptedRollouts(play)
     feed = GroupBatcher(
         rollouts,  # type: ignore[arg-type]  # a scripted stand-in of the same shape
         TaskOrder(TASKS, seed=0),
@@ -411,9 +512,10 @@ def test_what_a_broken_off_portion_holds_is_played_again() -> None:
 
 
 def test_keys_and_seeds_are_of_run_draw_task_version_and_rubric() -> None:
-    feed, rollouts = make_feed(with_signal)
+    feed, rollouts = make_feed(with_signal, stop=["\n\n"])
     serve(feed, rollouts, 2)
     request = rollouts.sent[1]
+    assert request.sampling.stop == ("\n\n",)
     assert request.key == f"run/1/{request.task.id}/v2/code.dense"
     assert len({r.key for r in rollouts.sent}) == len({r.sampling.seed for r in rollouts.sent}) == 8
 

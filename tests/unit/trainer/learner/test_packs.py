@@ -1,5 +1,6 @@
 """Rows and packs: what is read, what is learnt, and with which weight."""
 
+import time
 from dataclasses import replace
 
 import pytest
@@ -93,3 +94,51 @@ def test_only_tokens_of_the_trainers_own_version_are_fresh() -> None:
     assert fresh(POLICY) == [False, True, True, True]
     assert fresh(old) == [True, False, False, False]
     assert fresh(None) == [False] * 4
+
+
+def with_versions(row: AnswerRow, *versions: int) -> AnswerRow:
+    """The answer's two tokens as sampled by these versions."""
+    spans = tuple(
+        RolloutSpan(policy=PolicyVersion(version=v, digest=f"d{v}"), num_tokens=1) for v in versions
+    )
+    return replace(row, rollout=row.rollout.model_copy(update={"spans": spans}))
+
+
+@pytest.mark.parametrize(
+    ("loss", "weights"),
+    [("dapo", [1 / 3] * 3), ("grpo", [1 / 2, 1 / 4, 1 / 4]), ("dr_grpo", [1 / 128] * 3)],
+)
+def test_tokens_beyond_max_staleness_are_read_and_not_learnt(
+    loss: str, weights: list[float]
+) -> None:
+    """A row of old tokens alone counts as no sequence: its share would weaken the others."""
+    first, second, third = rows([make_scored_group("a", 1.0, 0.0, 0.5)], Normalisation.NONE)
+    step_rows = [
+        with_versions(first, 5, 7),
+        with_versions(second, 7, 9),
+        with_versions(third, 1, 6),
+    ]
+    config = GRPOConfig.model_validate({"steps": 1, "loss": loss, "max_staleness": 2})
+    now = PolicyVersion(version=9, digest="d9")
+    (pack,) = pack_rows(step_rows, Objective.of(config), 100, now)
+    assert pack.token_ids_T.tolist() == [1, 2, 3, 5, 6] * 2
+    assert pack.places_L.tolist() == [4, 8, 9]
+    assert pack.loss.weights_L.tolist() == pytest.approx(weights)
+    assert pack.loss.old_logprobs_L.tolist() == [-0.25, -0.5, -0.25]
+    assert pack.fresh_L.tolist() == [False, False, True]
+    assert pack_rows([step_rows[2]], Objective.of(config), 100, now) == []
+
+
+def test_a_million_tokens_of_many_turns_are_packed_in_seconds() -> None:
+    """Python's part is by spans, not by tokens times turns."""
+    (row, _) = rows([make_scored_group("a", 1.0, 0.0)])
+    observed = (
+        RolloutSpan(policy=None, num_tokens=100),
+        RolloutSpan(policy=POLICY, num_tokens=700),
+    )
+    changes = {"token_ids": (7,) * 16_000, "logprobs": (-0.5,) * 16_000, "spans": observed * 20}
+    long = replace(row, rollout=row.rollout.model_copy(update=changes))
+    began = time.process_time()
+    packs = pack_rows([long] * 64, DAPO, 32_768, POLICY)
+    assert time.process_time() - began < 5
+    assert sum(len(pack.places_L) for pack in packs) == 64 * 14_000

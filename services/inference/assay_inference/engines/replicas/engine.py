@@ -227,7 +227,11 @@ class ReplicaEngine:
 
     async def load(self, update: ResolvedUpdate) -> Loaded:
         if update.mode is not SyncMode.WAIT:
-            raise InvalidInput("over several replicas, sequences are waited for", field="mode")
+            raise InvalidInput(
+                f"several replicas finish the sequences in flight; {update.mode} does not",
+                field="mode",
+                hint="publish with mode wait; a run sets it by grpo.sync",
+            )
         folder = folder_of(update)
         started = time.perf_counter()
         with suppress(Unreachable):  # those known before are enough
