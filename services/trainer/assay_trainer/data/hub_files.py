@@ -15,7 +15,7 @@ import yaml
 
 from assay_shared.errors import DatasetError
 from assay_trainer.data.tables import TABLES
-from assay_trainer.hub import Repository, Report, download, list_files
+from assay_trainer.hub import Report, Repository, download, list_files
 from assay_trainer.table_source import HubSource
 
 CARD = "README.md"
@@ -83,7 +83,7 @@ def _one_of(kind: str, found: dict[str, Any], name: str | None) -> Any:
 
 def _wanted(config: str | None, configs: dict[str, Splits]) -> str | None:
     """Return the configuration's name: the one asked for, the default, or the only one."""
-    if config is not None or len(configs) > 1 and "default" not in configs:
+    if config is not None or (len(configs) > 1 and "default" not in configs):
         return config
     return "default" if "default" in configs else next(iter(configs))
 

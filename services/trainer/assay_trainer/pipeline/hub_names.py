@@ -9,7 +9,7 @@ from assay_shared.errors import InvalidInput
 from assay_shared.runs.run_folder import write_json
 from assay_trainer.config import RunConfig
 from assay_trainer.data.hub_files import split_files
-from assay_trainer.hub import Repository, Report, download, list_files, model_files, resolve
+from assay_trainer.hub import Report, Repository, download, list_files, model_files, resolve
 from assay_trainer.learner import checkpoint
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.table_source import HubSource
