@@ -45,6 +45,12 @@ MODEL_FILES = {
     "vocab.json",
     "vocab.txt",
 }
+_NO_CONNECTION = (
+    httpx2.HTTPError,
+    CachedRepoTreeNotFoundError,
+    OfflineModeIsEnabled,
+    XetDownloadError,
+)
 _OUR_BAR = "huggingface_hub.snapshot_download"
 #: Gets the bytes so far and the bytes in all.
 Report = Callable[[int, int], None]
@@ -86,13 +92,8 @@ def list_files(repository: Repository) -> dict[str, int]:
         try:
             found = get_cached_repo_tree(repository.name, **named)
         except CachedRepoTreeNotFoundError:
-            # The listing goes into the cache with the first snapshot, be it without a file.
-            snapshot_download(
-                repository.name,
-                allow_patterns=[],
-                tqdm_class=_silent(None, threading.Lock()),
-                **named,
-            )
+            # A snapshot of any file writes the listing into the cache.
+            download(repository, ["README.md"])
             found = get_cached_repo_tree(repository.name, **named)
     return {file.path: file.size for file in found}
 
@@ -169,7 +170,7 @@ def _told(repository: Repository, files: Sequence[str] = ()) -> Iterator[None]:
         raise InvalidInput(f"{repository.name!r} is not the name of a repository") from None
     except (HfHubHTTPError, EntryNotFoundError, RevisionResolutionError) as error:
         raise _error(repository, files, error) from None
-    except (httpx2.HTTPError, OfflineModeIsEnabled, XetDownloadError) as error:
+    except _NO_CONNECTION as error:
         raise _unreachable(repository, files, error) from None
 
 

@@ -1,4 +1,4 @@
-"""Opening datasets: the generated set, JSONL, HumanEval, GSM8K; roles are enforced here.
+"""Opening datasets of every kind of source; roles are enforced here.
 
 A row of HumanEval's file, for the reader of `_human_eval_task`:
     {"task_id": "HumanEval/10", "prompt": "def is_palindrome(...", "entry_point": "make_palindrome",
@@ -7,7 +7,7 @@ A row of HumanEval's file, for the reader of `_human_eval_task`:
 
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -18,8 +18,12 @@ from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role, Task
 from assay_trainer.config import GeneratedSource, Gsm8kSource, HumanEvalSource, JsonlSource, Source
 from assay_trainer.data.gsm8k import gsm8k_task
+from assay_trainer.data.hub_files import download_split
 from assay_trainer.data.humaneval import _human_eval_task, human_eval_path
 from assay_trainer.data.synthetic import generate
+from assay_trainer.data.tables import JSON_LINES, TABLES, read_columns, row_parser
+from assay_trainer.hub import resolve
+from assay_trainer.table_source import HubSource, RowMap, TableSource
 
 #: It stands in every event and every record about the task.
 _MAX_ID_CHARACTERS = 1000
@@ -94,7 +98,11 @@ def open_dataset(
     if purpose is DatasetPurpose.TRAIN:
         for task in dataset.tasks:
             if task.role is not Role.TRAIN:
-                raise RoleError(f"task {task.id} is for {task.role} only; it cannot be trained on")
+                says_otherwise = isinstance(source, HubSource | TableSource)
+                raise RoleError(
+                    f"task {task.id} is for {task.role} only; it cannot be trained on",
+                    hint="role: train in the source says otherwise" if says_otherwise else None,
+                )
     return dataset
 
 
@@ -109,6 +117,12 @@ def _read(
         return Dataset(wanted)
     if isinstance(source, Gsm8kSource):
         return _gsm8k(source, purpose, data_folder)
+    if isinstance(source, TableSource):
+        name = source.path.name.partition(".")[0]
+        return _tables([source.path], source.map, name, source.role, takes_half_characters)
+    if isinstance(source, HubSource):
+        files = download_split(source, resolve("dataset", source.name, source.revision))
+        return _tables(files, source.map, source.name, source.permitted_use, takes_half_characters)
     return _of_file(
         human_eval_path(source, data_folder), _human_eval_task, takes_half_characters=False
     )
@@ -137,6 +151,23 @@ def _of_file(
         return task
 
     return Dataset(list(read_json_lines(path, checked, lambda task: task.id)))
+
+
+def _tables(
+    files: Sequence[Path], row_map: RowMap, name: str, role: Role, takes_half_characters: bool
+) -> Dataset:
+    """Return the rows of files as tasks, numbered through all of them."""
+    parse = row_parser(row_map, name, role)
+    tasks: list[Task] = []
+    for path in files:
+        if path.name.endswith(JSON_LINES):
+            of_file = _of_file(path, parse, takes_half_characters=takes_half_characters)
+            tasks += of_file.tasks
+        elif path.name.endswith(TABLES):
+            tasks += read_columns(path, row_map, parse)
+        else:
+            raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
+    return Dataset(tasks)
 
 
 def _generated(source: GeneratedSource, role: Role) -> Dataset:
