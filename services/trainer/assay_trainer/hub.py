@@ -25,7 +25,7 @@ from huggingface_hub.errors import (
     RevisionResolutionError,
     XetDownloadError,
 )
-from huggingface_hub.utils import tqdm
+from huggingface_hub.utils.tqdm import tqdm
 
 from assay_shared.errors import AssayError, Forbidden, InvalidInput, NotFound, Unreachable
 
@@ -93,7 +93,7 @@ def list_files(repository: Repository) -> dict[str, int]:
             found = get_cached_repo_tree(repository.name, **named)
         except CachedRepoTreeNotFoundError:
             # A snapshot of any file writes the listing into the cache.
-            download(repository, ["README.md"])
+            download(repository, [".gitattributes"])
             found = get_cached_repo_tree(repository.name, **named)
     return {file.path: file.size for file in found}
 
@@ -146,11 +146,11 @@ def _silent(report: Report | None, lock: threading.Lock) -> type[tqdm]:
     Downloads run in threads: `lock` lets one report at a time.
     """
 
-    class Bar(tqdm):  # type: ignore[misc]  # tqdm publishes no types
+    class Bar(tqdm):
         def __init__(self, *args: Any, **kwargs: Any) -> None:
             self._num_bytes = 0
             self._is_ours = kwargs.get("name") == _OUR_BAR
-            super().__init__(*args, **kwargs | {"disable": True})
+            super().__init__(*args, **kwargs | {"disable": True})  # type: ignore[no-untyped-call]
 
         def update(self, n: float | None = 1) -> None:
             if report is not None and self._is_ours:

@@ -47,10 +47,14 @@ class Demonstration:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Tasks and, if known, the wrong answers for demonstrations."""
+    """Tasks and, if known, the wrong answers for demonstrations.
+
+    `unusable` has the reason for each task whose row has a bad value, by its id.
+    """
 
     tasks: list[Task]
     mistakes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
     def demonstrations(self, per_task: int, mistake_rate: float, seed: int) -> list[Demonstration]:
         """Return `per_task` demonstrations per task with a gold answer; a share has mistakes."""
@@ -85,8 +89,8 @@ def open_dataset(
     """Return the tasks of `source`.
 
     Args:
-        takes_half_characters: keep rows with a lone surrogate for a caller able to set them aside;
-            an id never has a lone surrogate.
+        takes_half_characters: keep rows with a lone surrogate, or of a table with a bad value, for
+            a caller able to set them aside; an id never has a lone surrogate.
 
     Raises:
         RoleError: a task for another purpose was opened for training.
@@ -154,20 +158,26 @@ def _of_file(
 
 
 def _tables(
-    files: Sequence[Path], row_map: RowMap, name: str, role: Role, takes_half_characters: bool
+    files: Sequence[Path], row_map: RowMap, name: str, role: Role, takes_unusable: bool
 ) -> Dataset:
     """Return the rows of files as tasks, numbered through all of them."""
-    parse = row_parser(row_map, name, role)
     tasks: list[Task] = []
+    numbers = itertools.count()
+    reasons: dict[str, str] = {}
     for path in files:
+        unusable: dict[str, str] | None = {} if takes_unusable else None
+        first = len(tasks)
+        parse = row_parser(row_map, name, role, numbers, unusable)
         if path.name.endswith(JSON_LINES):
-            of_file = _of_file(path, parse, takes_half_characters=takes_half_characters)
-            tasks += of_file.tasks
+            tasks += _of_file(path, parse, takes_half_characters=takes_unusable).tasks
         elif path.name.endswith(TABLES):
             tasks += read_columns(path, row_map, parse)
         else:
             raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
-    return Dataset(tasks)
+        for row, task in enumerate(tasks[first:] if unusable else (), start=1):
+            if unusable and task.id in unusable:
+                reasons[task.id] = f"{path.name}, row {row}: {unusable[task.id]}"
+    return Dataset(tasks, unusable=reasons)
 
 
 def _generated(source: GeneratedSource, role: Role) -> Dataset:

@@ -25,35 +25,56 @@ _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 _CALCULATION = re.compile(r"<<[^<>]*>>")
 
 
-def row_parser(row_map: RowMap, dataset: str, role: Role) -> Callable[[object], Task]:
-    """Return a function from rows to tasks, whose ids number the rows from 0.
+class _BadValue(DatasetError):
+    """A value of one row: others may be good."""
 
-    The function raises DatasetError, with the column, for a row that makes no task.
+
+def row_parser(
+    row_map: RowMap,
+    dataset: str,
+    role: Role,
+    numbers: Iterator[int],
+    unusable: dict[str, str] | None,
+) -> Callable[[object], Task]:
+    """Return a function from rows to tasks, whose ids have the next of `numbers`.
+
+    The function raises DatasetError, with the column, for a row that makes no task. With
+    `unusable`, a bad value there adds the reason under the task's id instead: such a task has no
+    prompt.
     """
-    numbers = itertools.count()
     templates = {name: list(template_parts(text)) for name, text in row_map.templates.items()}
 
     def parse(row: object) -> Task:
         if not isinstance(row, Mapping):
             raise DatasetError(f"a row must be an object, not {type(row).__name__}")
-        texts = {
-            name: "".join(
-                literal + ("" if column is None else _text(row, column, extractor))
-                for literal, column, extractor in parts
-            )
-            for name, parts in templates.items()
-        }
+        name = f"{dataset}/{role}/{next(numbers)}"
+        try:
+            texts = {field: _filled(parts, row) for field, parts in templates.items()}
+        except _BadValue as error:
+            if unusable is None:
+                raise
+            unusable[name], texts = str(error), {}
         return Task(
-            id=f"{dataset}/{role}/{next(numbers)}",
+            id=name,
             dataset=dataset,
             role=role,
-            prompt=texts["prompt"],
+            prompt=texts.get("prompt", ""),
             rubric=row_map.rubric,
             gold=texts.get("gold"),
             reference=texts.get("reference"),
         )
 
     return parse
+
+
+def _filled(
+    parts: Iterable[tuple[str, str | None, Extractor | None]], row: Mapping[str, Any]
+) -> str:
+    """Return a template with the values of a row."""
+    return "".join(
+        literal + ("" if column is None else _text(row, column, extractor))
+        for literal, column, extractor in parts
+    )
 
 
 def read_columns(path: Path, row_map: RowMap, parse: Callable[[object], Task]) -> Iterator[Task]:
@@ -106,7 +127,7 @@ def _csv_batches(path: Path, columns: Iterable[str]) -> Iterator[pyarrow.RecordB
 
 def _needed(columns: Iterable[str], there: list[str], path: Path) -> list[str]:
     """Return the file's columns that `columns` name, each once."""
-    needed = {}
+    needed: dict[str, None] = {}
     for column in columns:
         top = column if column in there else column.partition(".")[0]
         if top not in there:
@@ -124,21 +145,21 @@ def _text(row: Mapping[str, Any], column: str, extractor: Extractor | None) -> s
     """Return the text of a column, or the part of it that the extractor takes."""
     value = _value(row, column)
     if value is None:
-        raise DatasetError("is null", field=column)
+        raise _BadValue("is null", field=column)
     if extractor is Extractor.LETTERED:
         if not isinstance(value, list) or len(value) > len(_LETTERS):
-            raise DatasetError(f"lettered takes a list of at most {len(_LETTERS)}", field=column)
+            raise _BadValue(f"lettered takes a list of at most {len(_LETTERS)}", field=column)
         lines = zip(_LETTERS, value, strict=False)
         return "\n".join(f"{letter}. {choice}" for letter, choice in lines)
     if isinstance(value, bool) or not isinstance(value, str | int | float):
-        raise DatasetError(
+        raise _BadValue(
             f"must be a text or a number, not {type(value).__name__}; column.field and column.0 "
             "name a part",
             field=column,
         )
     found = str(value) if extractor is None else _extracted(str(value), extractor)
     if found is None:
-        raise DatasetError(f"{extractor} finds nothing in {str(value)[-100:]!r}", field=column)
+        raise _BadValue(f"{extractor} finds nothing in {str(value)[-100:]!r}", field=column)
     return found
 
 
