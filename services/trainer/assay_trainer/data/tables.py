@@ -18,6 +18,7 @@ from assay_trainer.table_source import Extractor, RowMap, columns_of, template_p
 JSON_LINES = (".jsonl", ".jsonl.gz")
 TABLES = (".parquet", ".csv", *JSON_LINES)
 _BATCH_ROWS = 1024
+_BUFFER_BYTES = 2**20
 _CSV_BLOCK_BYTES = 2**22
 _MAX_COLUMNS_SHOWN = 40
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
@@ -107,7 +108,8 @@ def _parsed(row: object, parse: Callable[[object], Task], where: str) -> Task:
 
 
 def _parquet_batches(path: Path, columns: Iterable[str]) -> Iterator[pyarrow.RecordBatch]:
-    with pyarrow.parquet.ParquetFile(path) as file:
+    # Without these two, all that was read so far stays in memory.
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
         needed = _needed(columns, file.schema_arrow.names, path)
         yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=needed)
 
