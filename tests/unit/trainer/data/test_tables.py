@@ -124,35 +124,37 @@ def test_a_wrong_column_is_named_with_the_columns_there_are(tmp_path: Path, suff
 
 @pytest.mark.parametrize("suffix", ["parquet", "jsonl"])
 @pytest.mark.parametrize(
-    ("template", "value", "message"),
+    ("template", "good", "bad", "message"),
     [
-        ("{x}", None, "is null"),
-        ("{x}", ["a"], "must be a text or a number, not list"),
-        ("{x:boxed}", "no box", "boxed finds nothing in 'no box'"),
-        ("{x:after_hashes}", "#### ", "after_hashes finds nothing"),
-        ("{x:letter}", 26, "letter finds nothing"),
-        ("{x:lettered}", "a", "lettered takes a list"),
+        ("{x}", "a", None, "is null"),
+        ("{x.0}", ["a"], [None], "is null"),
+        ("{x:boxed}", r"\boxed{1}", "no box", "boxed finds nothing in 'no box'"),
+        ("{x:after_hashes}", "#### 1", "#### ", "after_hashes finds nothing"),
+        ("{x:letter}", 1, 26, "letter finds nothing"),
+        ("{x:lettered}", ["a"], ["a"] * 27, "lettered takes a list of at most 26"),
     ],
 )
 def test_a_bad_value_is_refused_with_file_row_and_column_and_set_aside_in_a_run(
-    tmp_path: Path, suffix: str, template: str, value: object, message: str
+    tmp_path: Path, suffix: str, template: str, good: object, bad: object, message: str
 ) -> None:
-    good = {"[": ["a"], "l": 1}.get(template[3:4] if "letter" in template else "", "#### 1")
-    if template == "{x:lettered}":
-        rows = [{"q": "a", "x": value}]
-    else:
-        good = 1 if value == 26 else r"#### \boxed{1}"
-        rows = [{"q": "a", "x": value}] if value in (None, ["a"]) else [{"q": "a", "x": good}]
-        rows += [] if value in (None, ["a"]) else [{"q": "b", "x": value}]
-    source = table(write(tmp_path / f"t.{suffix}", rows), prompt="{q}", gold=template, rubric="m")
-    number = len(rows)
-    with pytest.raises(DatasetError, match=rf"x: .*t\.{suffix}:{number}: {message}"):
+    path = write(tmp_path / f"t.{suffix}", [{"q": "a", "x": good}, {"q": "b", "x": bad}])
+    source = table(path, prompt="{q}", gold=template, rubric="m")
+    with pytest.raises(DatasetError, match=rf"x.*: .*t\.{suffix}:2: {message}"):
         open_dataset(source, DatasetPurpose.TRAIN, None)
     told: list[TaskSetAside] = []
-    if number == 2:
-        opened = open_set("training", source, DatasetPurpose.TRAIN, None, 0.5, told.append)
-        assert [task.id for task in opened.dataset.tasks] == ["t/train/0"]
-        assert f"t.{suffix}, row 2: x: {message[:7]}" in told[0].reason
+    opened = open_set("training", source, DatasetPurpose.TRAIN, None, 0.5, told.append)
+    assert [task.id for task in opened.dataset.tasks] == ["t/train/0"]
+    assert told[0].task == "t/train/1"
+    assert f"t.{suffix}, row 2: x" in told[0].reason
+    assert message in told[0].reason
+    with pytest.raises(DatasetError, match="at most 0 may be set aside"):
+        open_set("training", source, DatasetPurpose.TRAIN, None, 0, told.append)
+
+
+def test_a_list_is_no_text(tmp_path: Path) -> None:
+    path = write(tmp_path / "t.parquet", [{"x": ["a"]}])
+    with pytest.raises(DatasetError, match=r"x: .*must be a text or a number, not list; column"):
+        open_dataset(table(path, prompt="{x}", rubric="m"), DatasetPurpose.TRAIN, None)
 
 
 def test_what_is_for_tests_is_not_trained_on(tmp_path: Path) -> None:
