@@ -51,15 +51,28 @@ def download_policy(name: str, revision: str | None) -> Path:
         AssayError: see `assay_trainer.hub.resolve`.
     """
     repository = resolve("model", name, revision)
-    folder = download(repository, model_files(list(list_files(repository)), repository))
-    kind = json.loads((folder / "config.json").read_text()).get("model_type")
+    return download(repository, list(_model_files(repository)))
+
+
+def _model_files(repository: Repository) -> dict[str, int]:
+    """Return the sizes in bytes of the files that a model is loaded from, by path.
+
+    Raises:
+        InvalidInput: see `download_policy`.
+    """
+    sizes = list_files(repository)
+    files = {name: sizes[name] for name in model_files(list(sizes), repository)}
+    if "config.json" not in files:
+        raise InvalidInput(f"{repository} has no config.json", field="policy.hub")
+    text = (download(repository, ["config.json"]) / "config.json").read_text()
+    kind = json.loads(text).get("model_type")
     if kind not in CONFIG_MAPPING:
         raise InvalidInput(
             f"{repository} has the model type {kind}, which transformers does not know; code from "
             "a hub is never run",
             field="policy.hub",
         )
-    return folder
+    return files
 
 
 def _hub_sources(config: RunConfig) -> list[tuple[str, HubSource]]:
@@ -93,8 +106,7 @@ def _wanted(run: RunContext) -> list[tuple[Repository, dict[str, int]]]:
     policy = run.config.policy
     if policy.hub is not None and not checkpoint.is_sealed(run.folder.path / "models" / "initial"):
         model = resolve("model", policy.hub, policy.revision)
-        sizes = list_files(model)
-        wanted.append((model, {name: sizes[name] for name in model_files(list(sizes), model)}))
+        wanted.append((model, _model_files(model)))
     for _, source in _hub_sources(run.config):
         dataset = resolve("dataset", source.name, source.revision)
         wanted.append((dataset, split_files(source, dataset)))
