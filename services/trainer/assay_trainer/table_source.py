@@ -89,7 +89,7 @@ class HubSource(Config):
 
     kind: Literal["hub"]
     name: str = Field(pattern=REPOSITORY)
-    #: One of the dataset's configurations; may be left out where there is one alone or a default.
+    #: One of the dataset's configurations; not needed where there is only one, or a default.
     config: str | None = None
     split: str = Field(min_length=1)
     map: RowMap

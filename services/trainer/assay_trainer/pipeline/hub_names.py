@@ -47,7 +47,7 @@ def download_policy(name: str, revision: str | None) -> Path:
     """Return the folder of a hub's model: weights in safetensors, configuration, tokenizer.
 
     Raises:
-        InvalidInput: it has no such weights, or is a model only with code of its own.
+        InvalidInput: it has no such weights, or needs its own code.
         AssayError: see `assay_trainer.hub.resolve`.
     """
     repository = resolve("model", name, revision)
