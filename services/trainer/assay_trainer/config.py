@@ -8,6 +8,7 @@ from pydantic import Field, model_validator
 from assay_shared.runs.run_folder import RUN_NAME
 from assay_shared.settings.run_file import Config
 from assay_shared.types import Normalisation, Role, SyncMode
+from assay_trainer.table_source import REPOSITORY, REVISION, HubSource, TableSource
 
 
 class NewPolicyConfig(Config):
@@ -28,15 +29,20 @@ class NewPolicyConfig(Config):
 
 
 class PolicyConfig(Config):
-    """Exactly a new model or the folder of an existing model."""
+    """Exactly a new model, the folder of a model, or the name of a hub's model."""
 
     new: NewPolicyConfig | None = None
     folder: Path | None = None
+    hub: str | None = Field(default=None, pattern=REPOSITORY)
+    #: Of `hub`. A run pins it to the commit that it finds.
+    revision: str | None = Field(default=None, pattern=REVISION)
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:
-        if (self.new is None) == (self.folder is None):
-            raise ValueError("give exactly one of policy.new and policy.folder")
+        if [self.new, self.folder, self.hub].count(None) != 2:
+            raise ValueError("give exactly one of policy.new, policy.folder and policy.hub")
+        if self.revision is not None and self.hub is None:
+            raise ValueError("revision goes with policy.hub")
         return self
 
 
@@ -80,7 +86,8 @@ class Gsm8kSource(Config):
 
 
 Source = Annotated[
-    GeneratedSource | JsonlSource | HumanEvalSource | Gsm8kSource, Field(discriminator="kind")
+    GeneratedSource | JsonlSource | HumanEvalSource | Gsm8kSource | TableSource | HubSource,
+    Field(discriminator="kind"),
 ]
 
 

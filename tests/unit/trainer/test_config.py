@@ -21,7 +21,7 @@ def test_the_demos_run_file_loads() -> None:
         ("grpo.dual_clip=1.2", r"dual_clip must be above 1 \+ clip_high"),
         ("evaluation.k=[1, 8]", "pass@8 needs at least 8 samples_per_task, not 4"),
         ("evaluation.k=[4]", "k must have 1 in it"),
-        ("policy.folder=/x", "exactly one of policy.new and policy.folder"),
+        ("policy.folder=/x", "exactly one of policy.new, policy.folder and policy.hub"),
         ("policy.new.num_heads=3", "hidden_size must be a multiple of num_heads"),
         ("data.train.kind=generate", "data.train: .*'generated', 'jsonl', 'humaneval'"),
         ("grpo.loss=ppo", "grpo.loss: .*'dapo', 'grpo', 'dr_grpo', 'gspo' or 'cispo'"),

@@ -1,4 +1,4 @@
-"""Opening datasets: the generated set, JSONL, HumanEval, GSM8K; roles are enforced here.
+"""Opening datasets of every kind of source; roles are enforced here.
 
 A row of HumanEval's file, for the reader of `_human_eval_task`:
     {"task_id": "HumanEval/10", "prompt": "def is_palindrome(...", "entry_point": "make_palindrome",
@@ -7,7 +7,7 @@ A row of HumanEval's file, for the reader of `_human_eval_task`:
 
 import itertools
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
@@ -18,8 +18,12 @@ from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role, Task
 from assay_trainer.config import GeneratedSource, Gsm8kSource, HumanEvalSource, JsonlSource, Source
 from assay_trainer.data.gsm8k import gsm8k_task
+from assay_trainer.data.hub_files import download_split
 from assay_trainer.data.humaneval import _human_eval_task, human_eval_path
 from assay_trainer.data.synthetic import generate
+from assay_trainer.data.tables import JSON_LINES, TABLES, read_columns, row_parser
+from assay_trainer.hub import resolve
+from assay_trainer.table_source import HubSource, RowMap, TableSource
 
 #: It stands in every event and every record about the task.
 _MAX_ID_CHARACTERS = 1000
@@ -43,10 +47,14 @@ class Demonstration:
 
 @dataclass(frozen=True)
 class Dataset:
-    """Tasks and, if known, the wrong answers for demonstrations."""
+    """Tasks and, if known, the wrong answers for demonstrations.
+
+    `unusable` has the reason for each task whose row has a bad value, by its id.
+    """
 
     tasks: list[Task]
     mistakes: Mapping[str, Mapping[str, str]] = field(default_factory=dict)
+    unusable: Mapping[str, str] = field(default_factory=dict)
 
     def demonstrations(self, per_task: int, mistake_rate: float, seed: int) -> list[Demonstration]:
         """Return `per_task` demonstrations per task with a gold answer; a share has mistakes."""
@@ -81,8 +89,8 @@ def open_dataset(
     """Return the tasks of `source`.
 
     Args:
-        takes_half_characters: keep rows with a lone surrogate for a caller able to set them aside;
-            an id never has a lone surrogate.
+        takes_half_characters: keep rows with a lone surrogate, or of a table with a bad value, for
+            a caller able to set them aside; an id never has a lone surrogate.
 
     Raises:
         RoleError: a task for another purpose was opened for training.
@@ -94,7 +102,11 @@ def open_dataset(
     if purpose is DatasetPurpose.TRAIN:
         for task in dataset.tasks:
             if task.role is not Role.TRAIN:
-                raise RoleError(f"task {task.id} is for {task.role} only; it cannot be trained on")
+                says_otherwise = isinstance(source, HubSource | TableSource)
+                raise RoleError(
+                    f"task {task.id} is for {task.role} only; it cannot be trained on",
+                    hint="role: train in the source says otherwise" if says_otherwise else None,
+                )
     return dataset
 
 
@@ -109,6 +121,12 @@ def _read(
         return Dataset(wanted)
     if isinstance(source, Gsm8kSource):
         return _gsm8k(source, purpose, data_folder)
+    if isinstance(source, TableSource):
+        name = source.path.name.partition(".")[0]
+        return _tables([source.path], source.map, name, source.role, takes_half_characters)
+    if isinstance(source, HubSource):
+        files = download_split(source, resolve("dataset", source.name, source.revision))
+        return _tables(files, source.map, source.name, source.permitted_use, takes_half_characters)
     return _of_file(
         human_eval_path(source, data_folder), _human_eval_task, takes_half_characters=False
     )
@@ -137,6 +155,29 @@ def _of_file(
         return task
 
     return Dataset(list(read_json_lines(path, checked, lambda task: task.id)))
+
+
+def _tables(
+    files: Sequence[Path], row_map: RowMap, name: str, role: Role, takes_unusable: bool
+) -> Dataset:
+    """Return the rows of files as tasks, numbered through all of them."""
+    tasks: list[Task] = []
+    numbers = itertools.count()
+    reasons: dict[str, str] = {}
+    for path in files:
+        unusable: dict[str, str] | None = {} if takes_unusable else None
+        first = len(tasks)
+        parse = row_parser(row_map, name, role, numbers, unusable)
+        if path.name.endswith(JSON_LINES):
+            tasks += _of_file(path, parse, takes_half_characters=takes_unusable).tasks
+        elif path.name.endswith(TABLES):
+            tasks += read_columns(path, row_map, parse)
+        else:
+            raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
+        for row, task in enumerate(tasks[first:] if unusable else (), start=1):
+            if unusable and task.id in unusable:
+                reasons[task.id] = f"{path.name}, row {row}: {unusable[task.id]}"
+    return Dataset(tasks, unusable=reasons)
 
 
 def _generated(source: GeneratedSource, role: Role) -> Dataset:

@@ -40,6 +40,8 @@ def open_set(
     """
     dataset = open_dataset(source, purpose, folder, takes_half_characters=True)
     set_aside = SetAside(name, len(dataset.tasks), max_share, report)
+    bad_rows = dataset.unusable
+    set_aside.add_all([(t, bad_rows[t.id]) for t in dataset.tasks if t.id in bad_rows])
     set_aside.add_all(unreadable(dataset.tasks))
     set_aside.refuse_if_all()
     return RunSet(RunSet(dataset, set_aside).usable, set_aside)

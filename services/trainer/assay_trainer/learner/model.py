@@ -95,7 +95,10 @@ def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]
         raise NotFound(f"there is no model in {folder}: it has no config.json")
     checkpoint.weight_files(folder)
     model = AutoModelForCausalLM.from_pretrained(
-        folder, local_files_only=True, use_safetensors=True, dtype="auto"
+        folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype="auto"
     )
     keep_served_dtypes(model)
-    return model.float(), AutoTokenizer.from_pretrained(folder, local_files_only=True)
+    tokenizer = AutoTokenizer.from_pretrained(
+        folder, local_files_only=True, trust_remote_code=False
+    )
+    return model.float(), tokenizer

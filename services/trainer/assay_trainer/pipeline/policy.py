@@ -14,6 +14,7 @@ from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState
 from assay_trainer.learner.model import create_policy, load_policy
 from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.hub_names import download_policy
 from assay_trainer.pipeline.run_sets import RunSets
 from assay_trainer.weights.direct import DirectTransfer
 from assay_trainer.weights.folder import publish_policy
@@ -51,8 +52,10 @@ def newest_checkpoint(run: RunContext, stage: str) -> tuple[Path, BatcherState] 
 
 
 def initial_policy(run: RunContext, sets: RunSets) -> Policy:
-    """Return the policy of the run file: loaded from its folder, or made from scratch."""
+    """Return the policy of the run file: of its folder or a hub, or made from scratch."""
     config = run.config.policy
+    if config.hub is not None:
+        return load_policy(download_policy(config.hub, config.revision))
     if config.new is None:
         assert config.folder is not None
         return load_policy(config.folder)

@@ -1,6 +1,6 @@
 """A run from its data to its report. A stage with an existing file is skipped.
 
-data -> leaks -> validate -> policy -> sft -> evaluate "before" -> grpo
+download -> data -> leaks -> validate -> policy -> sft -> evaluate "before" -> grpo
 -> evaluate "after" -> report
 """
 
@@ -21,6 +21,7 @@ from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.sft import train_sft
 from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.hub_names import fetch_hub_names
 from assay_trainer.pipeline.policy import (
     Policy,
     initial_policy,
@@ -77,6 +78,7 @@ def execute(run: RunContext) -> None:
     """
     with closing(GroupStore(run.settings.redis_url)) as store, log_fields(run=run.name):
         run.set_status(state="running")
+        fetch_hub_names(run)
         facts = _stages(run, store)
         gain = facts["differences"].get("pass_at_1")
         run.record("run_finished", report=str(run.folder.path / "report.html"), gain=gain)

@@ -28,6 +28,7 @@ _STEPS_PER_LINE = 10
 _UNITS_PER_LINE = 100
 
 TITLES = {
+    "download": "download, MB",
     "data": "make tasks",
     "leaks": "look for leaks",
     "validate": "prove rewards",

@@ -1,0 +1,191 @@
+"""Rows of Parquet, CSV and JSONL files as tasks, by the map of the run file."""
+
+import itertools
+import re
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import pyarrow
+import pyarrow.csv
+import pyarrow.parquet
+
+from assay_shared.answers.extraction import last_boxed
+from assay_shared.errors import DatasetError
+from assay_shared.types import Role, Task
+from assay_trainer.table_source import Extractor, RowMap, columns_of, template_parts
+
+JSON_LINES = (".jsonl", ".jsonl.gz")
+TABLES = (".parquet", ".csv", *JSON_LINES)
+_BATCH_ROWS = 1024
+_BUFFER_BYTES = 2**20
+_CSV_BLOCK_BYTES = 2**22
+_MAX_COLUMNS_SHOWN = 40
+_LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
+#: What GSM8K's authors asked a calculator while they wrote an answer; no part of its text.
+_CALCULATION = re.compile(r"<<[^<>]*>>")
+
+
+class _BadValue(DatasetError):
+    """A value of one row: others may be good."""
+
+
+def row_parser(
+    row_map: RowMap,
+    dataset: str,
+    role: Role,
+    numbers: Iterator[int],
+    unusable: dict[str, str] | None,
+) -> Callable[[object], Task]:
+    """Return a function from rows to tasks, whose ids have the next of `numbers`.
+
+    The function raises DatasetError, with the column, for a row that makes no task. With
+    `unusable`, a bad value there adds the reason under the task's id instead: such a task has no
+    prompt.
+    """
+    templates = {name: list(template_parts(text)) for name, text in row_map.templates.items()}
+
+    def parse(row: object) -> Task:
+        if not isinstance(row, Mapping):
+            raise DatasetError(f"a row must be an object, not {type(row).__name__}")
+        name = f"{dataset}/{role}/{next(numbers)}"
+        try:
+            texts = {field: _filled(parts, row) for field, parts in templates.items()}
+        except _BadValue as error:
+            if unusable is None:
+                raise
+            unusable[name], texts = str(error), {}
+        return Task(
+            id=name,
+            dataset=dataset,
+            role=role,
+            prompt=texts.get("prompt", ""),
+            rubric=row_map.rubric,
+            gold=texts.get("gold"),
+            reference=texts.get("reference"),
+        )
+
+    return parse
+
+
+def _filled(
+    parts: Iterable[tuple[str, str | None, Extractor | None]], row: Mapping[str, Any]
+) -> str:
+    """Return a template with the values of a row."""
+    return "".join(
+        literal + ("" if column is None else _text(row, column, extractor))
+        for literal, column, extractor in parts
+    )
+
+
+def read_columns(path: Path, row_map: RowMap, parse: Callable[[object], Task]) -> Iterator[Task]:
+    """Yield the tasks of a Parquet or CSV file; a batch of rows is in memory at a time.
+
+    Raises:
+        DatasetError: the file cannot be read, lacks a column, or a row makes no task; names the
+            file, the row from 1, and the column.
+    """
+    columns = [one for text in row_map.templates.values() for one in columns_of(text)]
+    batches = _parquet_batches if path.suffix == ".parquet" else _csv_batches
+    number = 0
+    try:
+        for batch in batches(path, columns):
+            for row in batch.to_pylist():
+                number += 1
+                yield _parsed(row, parse, f"{path}:{number}")
+    except FileNotFoundError:
+        raise DatasetError(f"there is no file {path}") from None
+    except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
+        reason = " ".join(str(error).split())[:300]
+        raise DatasetError(f"{path} cannot be read after row {number}: {reason}") from None
+
+
+def _parsed(row: object, parse: Callable[[object], Task], where: str) -> Task:
+    try:
+        return parse(row)
+    except DatasetError as error:
+        raise DatasetError(f"{where}: {error.message}", field=error.field) from None
+
+
+def _parquet_batches(path: Path, columns: Iterable[str]) -> Iterator[pyarrow.RecordBatch]:
+    # Without these two, all that was read so far stays in memory.
+    with pyarrow.parquet.ParquetFile(path, pre_buffer=False, buffer_size=_BUFFER_BYTES) as file:
+        needed = _needed(columns, file.schema_arrow.names, path)
+        yield from file.iter_batches(batch_size=_BATCH_ROWS, columns=needed)
+
+
+def _csv_batches(path: Path, columns: Iterable[str]) -> Iterator[pyarrow.RecordBatch]:
+    """Yield a CSV file's rows as texts: a number stays as it is written."""
+    parse = pyarrow.csv.ParseOptions(newlines_in_values=True)
+    read = pyarrow.csv.ReadOptions(block_size=_CSV_BLOCK_BYTES)
+    with pyarrow.csv.open_csv(path, read_options=read, parse_options=parse) as opened:
+        needed = _needed(columns, opened.schema.names, path)
+    convert = pyarrow.csv.ConvertOptions(
+        column_types={name: pyarrow.string() for name in needed}, include_columns=needed
+    )
+    with pyarrow.csv.open_csv(path, read, parse, convert) as opened:
+        yield from opened
+
+
+def _needed(columns: Iterable[str], there: list[str], path: Path) -> list[str]:
+    """Return the file's columns that `columns` name, each once."""
+    needed: dict[str, None] = {}
+    for column in columns:
+        top = column if column in there else column.partition(".")[0]
+        if top not in there:
+            raise _no_column(column, there, f"{path}: ")
+        needed[top] = None
+    return list(needed)
+
+
+def _no_column(column: str, there: Iterable[str], where: str = "") -> DatasetError:
+    names = ", ".join(itertools.islice(map(str, there), _MAX_COLUMNS_SHOWN))
+    return DatasetError(f"{where}there is no such column. There are: {names}", field=column)
+
+
+def _text(row: Mapping[str, Any], column: str, extractor: Extractor | None) -> str:
+    """Return the text of a column, or the part of it that the extractor takes."""
+    value = _value(row, column)
+    if value is None:
+        raise _BadValue("is null", field=column)
+    if extractor is Extractor.LETTERED:
+        if not isinstance(value, list) or len(value) > len(_LETTERS):
+            raise _BadValue(f"lettered takes a list of at most {len(_LETTERS)}", field=column)
+        lines = zip(_LETTERS, value, strict=False)
+        return "\n".join(f"{letter}. {choice}" for letter, choice in lines)
+    if isinstance(value, bool) or not isinstance(value, str | int | float):
+        raise _BadValue(
+            f"must be a text or a number, not {type(value).__name__}; column.field and column.0 "
+            "name a part",
+            field=column,
+        )
+    found = str(value) if extractor is None else _extracted(str(value), extractor)
+    if found is None:
+        raise _BadValue(f"{extractor} finds nothing in {str(value)[-100:]!r}", field=column)
+    return found
+
+
+def _value(row: Mapping[str, Any], column: str) -> Any:
+    """Return a column, or a part of it: `reward_model.ground_truth`, `messages.0.content`."""
+    if column in row:
+        return row[column]
+    value: Any = row
+    for part in column.split("."):
+        if isinstance(value, Mapping) and part in value:
+            value = value[part]
+        elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
+            value = value[int(part)]
+        else:
+            raise _no_column(column, value if isinstance(value, Mapping) else row)
+    return value
+
+
+def _extracted(text: str, extractor: Extractor) -> str | None:
+    """Return the part of `text` that the extractor takes; None if it is not there."""
+    if extractor is Extractor.AFTER_HASHES:
+        return text.rpartition("####")[2].strip() or None if "####" in text else None
+    if extractor is Extractor.BOXED:
+        return last_boxed(text)
+    if extractor is Extractor.NO_CALCULATOR:
+        return _CALCULATION.sub("", text)
+    return _LETTERS[int(text)] if text.isdecimal() and int(text) < len(_LETTERS) else None

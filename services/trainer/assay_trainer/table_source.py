@@ -1,0 +1,109 @@
+"""Sources of the run file whose rows are not tasks yet: local tables, datasets of a hub."""
+
+import string
+from collections.abc import Iterator
+from enum import StrEnum
+from pathlib import Path
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from assay_shared.settings.run_file import Config
+from assay_shared.types import Role
+
+#: A repository of a hub: owner/name, or the name alone.
+REPOSITORY = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
+#: A branch, a tag or a commit hash.
+REVISION = r"^[\w./-]+$"
+
+
+class Extractor(StrEnum):
+    """The part of a column's value that a template takes, as in `{answer:after_hashes}`."""
+
+    AFTER_HASHES = "after_hashes"
+    BOXED = "boxed"
+    NO_CALCULATOR = "no_calculator"
+    LETTER = "letter"
+    LETTERED = "lettered"
+
+
+def template_parts(template: str) -> Iterator[tuple[str, str | None, Extractor | None]]:
+    """Yield a template's parts: a literal text, and the column after it with its extractor.
+
+    Raises:
+        ValueError: a brace is not closed, a column has no name, or there is no such extractor.
+    """
+    for literal, column, extractor, conversion in string.Formatter().parse(template):
+        if column == "" or conversion:
+            raise ValueError("braces hold a column's name, as in {question}; {{ and }} are braces")
+        if extractor and extractor not in set(Extractor):
+            raise ValueError(f"there is no extractor {extractor}; there are {', '.join(Extractor)}")
+        yield literal, column, Extractor(extractor) if extractor else None
+
+
+def columns_of(template: str) -> list[str]:
+    """Return the columns that a template names."""
+    return [column for _, column, _ in template_parts(template) if column is not None]
+
+
+def _names_a_column(template: str) -> str:
+    if not columns_of(template):
+        raise ValueError("names no column: write {question} for the column question")
+    return template
+
+
+#: Text with columns in braces: "{question} Answer in \\boxed{{}}."
+Template = Annotated[str, AfterValidator(_names_a_column)]
+
+
+class RowMap(Config):
+    """How a row becomes a task."""
+
+    prompt: Template
+    #: The rubric's name, the same for each row.
+    rubric: str = Field(min_length=1)
+    #: A right answer, in the form a policy would give it.
+    gold: Template | None = None
+    #: What an answer is compared with; without it, `gold` is.
+    reference: Template | None = None
+
+    @property
+    def templates(self) -> dict[str, str]:
+        """Return the templates by the task's field that they make."""
+        found = {"prompt": self.prompt, "gold": self.gold, "reference": self.reference}
+        return {name: template for name, template in found.items() if template is not None}
+
+
+class TableSource(Config):
+    """A local file with a row per task: .parquet, .csv, .jsonl or .jsonl.gz."""
+
+    kind: Literal["table"]
+    path: Path
+    map: RowMap
+    #: The permitted use of the rows.
+    role: Role
+
+
+class HubSource(Config):
+    """A dataset of a hub, by name: its Parquet, CSV and JSONL files."""
+
+    kind: Literal["hub"]
+    name: str = Field(pattern=REPOSITORY)
+    #: One of the dataset's configurations; not needed where there is only one, or a default.
+    config: str | None = None
+    split: str = Field(min_length=1)
+    map: RowMap
+    #: The permitted use of the rows, in place of what the split's name says.
+    role: Role | None = None
+    #: A run pins it to the commit that it finds.
+    revision: str | None = Field(default=None, pattern=REVISION)
+
+    @property
+    def permitted_use(self) -> Role:
+        """Return `role`, or the split's by its name: one that is not known is for tests."""
+        if self.role is not None:
+            return self.role
+        name = self.split.lower()
+        if name.startswith("train"):
+            return Role.TRAIN
+        return Role.VALIDATION if name.startswith(("val", "dev")) else Role.TEST
