@@ -28,7 +28,7 @@ from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import PolicyVersion, UploadedWeights, WeightUpdate
 from assay_shared.weights import checkpoint
 from assay_trainer.config import NewPolicyConfig
-from assay_trainer.learner.model import create_policy
+from assay_trainer.learner.network.model import create_policy
 
 _STEPS = 8
 _TEXTS = [f"Return {n} plus {n}." for n in range(100)]

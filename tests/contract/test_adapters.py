@@ -26,7 +26,7 @@ from assay_shared.types import (
     WeightUpdate,
 )
 from assay_shared.weights import checkpoint
-from assay_trainer.learner.model import load_policy
+from assay_trainer.learner.network.model import load_policy
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, settings  # noqa: F401  # a fixture
 from tests.support.policies import SERVABLE, make_policy_folder, update_of

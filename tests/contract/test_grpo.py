@@ -20,7 +20,7 @@ from assay_trainer.events import StepEvent
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.mismatch import Mismatched
-from assay_trainer.learner.model import create_policy, load_policy
+from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.rollouts.set_aside import SetAside
 from assay_trainer.rollouts.worker import run_group

@@ -22,7 +22,7 @@ from assay_shared.errors import InvalidInput
 from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import GenerateRequest, SamplingParams, Structure
 from assay_trainer.config import NewPolicyConfig
-from assay_trainer.learner.model import create_policy
+from assay_trainer.learner.network.model import create_policy
 from assay_trainer.weights.folder import publish_policy
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, transformers_settings

@@ -25,7 +25,7 @@ from assay_shared.types import (
     SamplingParams,
 )
 from assay_shared.weights import checkpoint
-from assay_trainer.learner.model import create_policy
+from assay_trainer.learner.network.model import create_policy
 from assay_trainer.weights.folder import publish_policy
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, transformers_settings

@@ -28,7 +28,7 @@ from assay_shared.types import (
     WeightStatus,
 )
 from assay_shared.weights import checkpoint
-from assay_trainer.learner.model import create_policy
+from assay_trainer.learner.network.model import create_policy
 from assay_trainer.weights.direct import DirectTransfer
 from assay_trainer.weights.publisher import WeightPublisher
 from tests.conftest import Serve, wait_until

@@ -28,7 +28,7 @@ from assay_shared.types import (
     WeightUpdate,
 )
 from assay_shared.weights import checkpoint
-from assay_trainer.learner.model import load_policy
+from assay_trainer.learner.network.model import load_policy
 from assay_trainer.weights.publisher import WeightPublisher
 from tests.conftest import Serve
 from tests.contract.test_inference import Settings, settings, transformers_settings  # noqa: F401

@@ -10,7 +10,7 @@ from assay_inference.engines.engine import ResolvedUpdate
 from assay_shared.telemetry.logs import quiet_transformers
 from assay_shared.types import FolderWeights, LogprobProbe, PolicyVersion, SyncMode
 from assay_trainer.config import NewPolicyConfig
-from assay_trainer.learner.model import create_policy, train_tokenizer
+from assay_trainer.learner.network.model import create_policy, train_tokenizer
 from assay_trainer.weights.folder import publish_policy
 
 TEXTS = [

@@ -89,7 +89,7 @@ class HubSource(Config):
 
     kind: Literal["hub"]
     name: str = Field(pattern=REPOSITORY)
-    #: One of the dataset's configurations; not needed where there is only one, or a default.
+    #: One of the dataset's configurations; needed if there are several without a default.
     config: str | None = None
     split: str = Field(min_length=1)
     map: RowMap

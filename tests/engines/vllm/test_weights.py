@@ -36,7 +36,7 @@ from assay_shared.types import (
     WeightStatus,
 )
 from assay_shared.weights import checkpoint
-from assay_trainer.learner.model import create_policy
+from assay_trainer.learner.network.model import create_policy
 from assay_trainer.weights.folder import publish_policy
 from tests.conftest import Serve, wait_until
 from tests.support.policies import SERVABLE, TEXTS, make_policy_folder, update_of

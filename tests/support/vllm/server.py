@@ -8,7 +8,7 @@ import httpx
 
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_trainer.config import NewPolicyConfig
-from assay_trainer.learner.model import create_policy
+from assay_trainer.learner.network.model import create_policy
 from assay_trainer.weights.folder import publish_policy
 from tests.conftest import wait_until
 

@@ -7,7 +7,7 @@ import pytest
 
 from assay_inference.compare_engines import declared_ends, disagreements
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
-from assay_trainer.learner.model import load_policy
+from assay_trainer.learner.network.model import load_policy
 from tests.support.policies import make_policy_folder
 
 

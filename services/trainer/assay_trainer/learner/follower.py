@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_trainer.config import GRPOConfig
-from assay_trainer.learner.model import load_policy
+from assay_trainer.learner.network.model import load_policy
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.updater import Updater
 

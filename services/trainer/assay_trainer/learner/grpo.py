@@ -186,7 +186,7 @@ class GRPOStage:
         step_s = time.monotonic() - times.began_at
         if batch.pass_rate is not None:
             self._pass_rates.append(batch.pass_rate)
-        lengths = [sum(row.rollout.sampled_mask) for row in step_rows]
+        lengths = [row.rollout.num_sampled for row in step_rows]
         ends = [row.rollout.finish_reason for row in step_rows]
         gradient = facts.gradient
         self._report(
@@ -220,6 +220,7 @@ class GRPOStage:
                 tokens_per_s=gradient.num_read / times.update_s,
                 length_mean=_mean(lengths),
                 length_max=max(lengths, default=None),
+                dropped_length_mean=batch.dropped_length_mean,
                 truncated_share=_mean([int(end is FinishReason.LENGTH) for end in ends]),
                 memory_bytes=facts.memory_bytes,
                 mismatch=facts.mismatch,

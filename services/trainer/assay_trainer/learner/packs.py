@@ -89,6 +89,8 @@ def pack_rows(
 
 def shares(packs: Sequence[Pack], num_ranks: int) -> list[list[Pack]]:
     """Return the packs of each rank: as many for all, some of them without a sampled token."""
+    if not packs:
+        return [[] for _ in range(num_ranks)]
     largest_first = sorted(packs, key=lambda pack: -len(pack.token_ids_T))
     found = [largest_first[rank::num_ranks] for rank in range(num_ranks)]
     return [one + [_blank(packs[0])] * (len(found[0]) - len(one)) for one in found]

@@ -105,8 +105,8 @@ class Ranks:
 def joined(gpus: Sequence[int] = ()) -> Iterator[Ranks]:
     """Yield the ranks of a run in the block; at its end, the followers end.
 
-    With `gpus`, these GPUs alone are used: by this process the first, and by a process of its own
-    each other.
+    With `gpus`, only these GPUs are used: this process takes the first, and a new process takes
+    each further one.
 
     Raises:
         ConfigError: a GPU is not there.

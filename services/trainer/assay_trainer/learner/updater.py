@@ -27,13 +27,13 @@ from transformers import PreTrainedModel
 
 from assay_trainer.config import GRPOConfig
 from assay_trainer.events import Mismatch
-from assay_trainer.learner import attention, norms
-from assay_trainer.learner.callbacks import Diverged
+from assay_trainer.learner.given_rows.callbacks import Diverged
 from assay_trainer.learner.mismatch import MismatchSums
+from assay_trainer.learner.network import attention, norms
+from assay_trainer.learner.network.sharding import copy_weights, own_part, shard, whole
 from assay_trainer.learner.objective import Objective, policy_loss
 from assay_trainer.learner.packs import Pack, shares
 from assay_trainer.learner.ranks import Ranks
-from assay_trainer.learner.sharding import copy_weights, own_part, shard, whole
 from assay_trainer.weights.served_dtype import as_served
 
 _IGNORED = -100

@@ -12,7 +12,7 @@ from assay_shared.clients.http import NO_RETRY
 from assay_trainer.data.tokenization import answered_token_ids
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState
-from assay_trainer.learner.model import create_policy, load_policy
+from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import download_policy
 from assay_trainer.pipeline.run_sets import RunSets

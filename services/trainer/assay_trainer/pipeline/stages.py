@@ -18,8 +18,8 @@ from assay_trainer.evaluation.report import write_report
 from assay_trainer.events import Evaluated, StepEvent
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.grpo import GRPOStage
-from assay_trainer.learner.sft import train_sft
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import fetch_hub_names
 from assay_trainer.pipeline.policy import (

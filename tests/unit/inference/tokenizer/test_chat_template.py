@@ -13,7 +13,7 @@ from assay_inference.tokenizer.chat_template import (
 )
 from assay_shared.errors import InvalidInput
 from assay_shared.types import Message
-from assay_trainer.learner.model import CHAT_TEMPLATE, train_tokenizer
+from assay_trainer.learner.network.model import CHAT_TEMPLATE, train_tokenizer
 from tests.support.policies import TEXTS
 
 #: As Qwen's: a line break stands after the token that ends a turn.

@@ -5,7 +5,7 @@ from tokenizers.processors import TemplateProcessing
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.text.first_token import with_first_token
-from assay_trainer.learner.model import train_tokenizer
+from assay_trainer.learner.network.model import train_tokenizer
 from tests.support.policies import TEXTS, make_llama_tokenizer
 
 

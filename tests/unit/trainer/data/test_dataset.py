@@ -10,7 +10,7 @@ from assay_trainer.config import GeneratedSource, HumanEvalSource, JsonlSource
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.data.synthetic import DOMAINS, generate
 from assay_trainer.data.tokenization import answered_token_ids, prompt_token_ids
-from assay_trainer.learner.model import train_tokenizer
+from assay_trainer.learner.network.model import train_tokenizer
 from tests.support.fakes import make_task
 from tests.support.policies import TEXTS
 

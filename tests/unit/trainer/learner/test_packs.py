@@ -9,7 +9,7 @@ import torch
 from assay_shared.types import Normalisation, PolicyVersion, RolloutSpan
 from assay_trainer.config import GRPOConfig
 from assay_trainer.learner.objective import Objective
-from assay_trainer.learner.packs import AnswerRow, pack_rows, rows
+from assay_trainer.learner.packs import AnswerRow, pack_rows, rows, shares
 from tests.support.fakes import POLICY, make_scored_group
 
 DAPO = Objective.of(GRPOConfig(steps=1))
@@ -142,3 +142,19 @@ def test_a_million_tokens_of_many_turns_are_packed_in_seconds() -> None:
     packs = pack_rows([long] * 64, DAPO, 32_768, POLICY)
     assert time.process_time() - began < 5
     assert sum(len(pack.places_L) for pack in packs) == 64 * 14_000
+
+
+def test_every_rank_has_as_many_packs_and_each_token_is_learnt_once() -> None:
+    packs = pack_rows(two_rows(), DAPO, 6)
+    assert len(packs) == 2
+    found = shares(packs, 3)
+    assert [len(one) for one in found] == [1, 1, 1]
+    learnt = [len(pack.places_L) for one in found for pack in one]
+    assert sorted(learnt) == sorted([0, *(len(pack.places_L) for pack in packs)])
+
+
+def test_a_step_without_a_token_to_learn_has_no_packs() -> None:
+    stale = POLICY.model_copy(update={"version": POLICY.version + 50})
+    packs = pack_rows(two_rows(), DAPO, 100, stale)
+    assert packs == []
+    assert shares(packs, 2) == [[], []]

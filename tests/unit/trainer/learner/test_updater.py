@@ -11,10 +11,10 @@ from transformers import PreTrainedModel
 
 from assay_shared.types import FinishReason, Rollout, RolloutSpan, ScoredGroup
 from assay_trainer.config import GRPOConfig
-from assay_trainer.learner.callbacks import Diverged
-from assay_trainer.learner.model import create_policy, load_policy
+from assay_trainer.learner.given_rows.callbacks import Diverged
+from assay_trainer.learner.network.model import create_policy, load_policy
+from assay_trainer.learner.network.sharding import own_part, whole
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows
-from assay_trainer.learner.sharding import own_part, whole
 from assay_trainer.learner.updater import GradientFacts, Updater
 from assay_trainer.weights.folder import publish_policy
 from tests.support.fakes import POLICY, make_scored_group

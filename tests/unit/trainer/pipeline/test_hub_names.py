@@ -13,6 +13,7 @@ from assay_shared.runs.run_folder import Event
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
+from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import fetch_hub_names
 from assay_trainer.pipeline.policy import initial_policy
@@ -57,7 +58,7 @@ def run_in(folder: Path, told: list[Event]) -> RunContext:
             "held_out": {"kind": "hub", "name": DATA, "split": "test", "map": MAP},
         }
         create_run(folder, RunConfig.model_validate(values))
-    return RunContext(*open_run(folder), ServiceSettings(), Stop(), told.append)
+    return RunContext(*open_run(folder), ServiceSettings(), Stop(), Ranks(), told.append)
 
 
 def test_a_resumed_run_reads_the_commits_that_it_began_with(

@@ -18,7 +18,7 @@ from assay_trainer.config import EvaluationConfig
 from assay_trainer.data.tokenization import too_long
 from assay_trainer.evaluation.evaluator import Evaluator, TaskEvaluation
 from assay_trainer.events import TaskSetAside
-from assay_trainer.learner.model import train_tokenizer
+from assay_trainer.learner.network.model import train_tokenizer
 from assay_trainer.rollouts.set_aside import SetAside, unreadable, without_rubric
 from tests.support.fakes import POLICY, make_scored_group, make_task
 from tests.support.policies import TEXTS

@@ -5,7 +5,7 @@ import torch
 
 from assay_shared.standalone.weight_transfer.fingerprint import as_text, fingerprint
 from assay_shared.types import WeightReceiver
-from assay_trainer.learner.model import create_policy
+from assay_trainer.learner.network.model import create_policy
 from assay_trainer.weights.direct import manifest_of, transport_to
 from assay_trainer.weights.publisher import probe
 from assay_trainer.weights.safetensors_writer import named_weights

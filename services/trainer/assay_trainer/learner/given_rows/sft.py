@@ -11,7 +11,7 @@ from assay_trainer.config import SFTConfig
 from assay_trainer.data.dataset import Demonstration
 from assay_trainer.data.tokenization import answered_token_ids
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.callbacks import AfterSave, ProgressCallback, StopBetweenSteps
+from assay_trainer.learner.given_rows.callbacks import AfterSave, ProgressCallback, StopBetweenSteps
 from assay_trainer.learner.retention import forget_checkpoints
 from assay_trainer.stop import Stop
 

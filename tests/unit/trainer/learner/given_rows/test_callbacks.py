@@ -2,7 +2,7 @@ import signal
 
 import pytest
 
-from assay_trainer.learner.callbacks import Diverged, ProgressCallback
+from assay_trainer.learner.given_rows.callbacks import Diverged, ProgressCallback
 from assay_trainer.stop import Stop, Stopped
 
 

@@ -12,7 +12,7 @@ from transformers import (
     PreTrainedModel,
 )
 
-from assay_trainer.learner.attention import arguments, use_packed_attention
+from assay_trainer.learner.network.attention import arguments, use_packed_attention
 
 SIZES: dict[str, Any] = {
     "vocab_size": 64,

@@ -1,0 +1,1 @@
+"""Training on rows that are given, not sampled: supervised fine-tuning."""
