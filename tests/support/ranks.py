@@ -6,7 +6,9 @@ import subprocess
 import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 FOLLOW = (sys.executable, "-m", "assay_trainer.learner.follower")
 
 
@@ -34,6 +36,7 @@ def processes(commands: Sequence[Sequence[str]]) -> Iterator[list[subprocess.Pop
     started = [
         subprocess.Popen(
             command,
+            cwd=ROOT,
             env=os.environ | one,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,

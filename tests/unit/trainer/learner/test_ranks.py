@@ -22,6 +22,7 @@ from tests.support.policies import TEXTS, TINY
 from tests.support.ranks import FOLLOW, processes
 from tests.unit.trainer.learner.test_updater import FORMS, make_config, make_groups
 
+LEAD = (sys.executable, "-m", __name__)
 #: Packs of one to three rows, of which a rank has one more than the other.
 TOKENS_PER_PACK = 20
 STEPS = (1, 2)
@@ -76,7 +77,7 @@ def test_two_ranks_do_the_updates_of_one(tmp_path: Path) -> None:
     models = {form: load_policy(policy)[0] for form in FORMS}
     for form, model in models.items():
         alone[form] = train(Updater(model, config_of(form)), tmp_path / form / "one")
-    leader = (sys.executable, __file__, str(policy), str(tmp_path))
+    leader = (*LEAD, str(policy), str(tmp_path))
     with processes([leader, FOLLOW]) as (first, second):
         said = first.communicate(timeout=120)[0] + second.communicate(timeout=30)[0]
     assert (first.returncode, second.returncode) == (0, 0), said
@@ -122,7 +123,7 @@ def wait_for_death(policy: Path) -> None:
 def test_no_rank_waits_for_one_that_has_ended(tmp_path: Path, victim: int) -> None:
     policy = tmp_path / "policy"
     publish_policy(*create_policy(TINY, TEXTS, seed=0), policy)
-    with processes([(sys.executable, __file__, str(policy)), FOLLOW]) as both:
+    with processes([(*LEAD, str(policy)), FOLLOW]) as both:
         assert both[0].stdout is not None
         for line in both[0].stdout:
             if line == "ready\n":
