@@ -1,4 +1,4 @@
-"""The documents and example files say what is there."""
+"""The documents and example files are true."""
 
 import json
 import re
@@ -72,7 +72,7 @@ def test_links_lead_somewhere_and_json_is_json(path: Path) -> None:
 
 
 def test_the_built_in_rubrics_are_listed_with_what_they_count_for() -> None:
-    """The table says what `assay reward rubrics` shows."""
+    """The table equals the output of `assay reward rubrics`."""
     text = (ROOT / "docs" / "reward.md").read_text()
     rows = re.findall(r"^\| `([a-z_.]+)` \| (.+) \| (\S+ to \S+) \| (.+%) \|$", text, re.MULTILINE)
     expected = []
@@ -130,7 +130,7 @@ PACKAGES = [*ROOT.glob("services/*"), *ROOT.glob("services/*/assay_*"), ROOT / "
 
 
 def folder_of_files(text: str) -> list[Path]:
-    """Return the folders that a page's component table begins in."""
+    """Return the folders to start a page's component table from."""
     named = re.search(r"^Files are in `([\w/]+)`", text, re.MULTILINE)
     return [ROOT / named[1]] if named else PACKAGES
 
