@@ -53,7 +53,7 @@ _VERIFIED: dict[str, tuple[dict[str, Any], list[str]]] = {
     "math": ({"reference": "18"}, ["She makes 9 * 2 = 18 dollars.\n#### {n}"]),
     "choice": (
         {"checks": {"choice": {"options": ["Paris", "Rome", "Oslo", "Bern"], "answer": "B"}}},
-        ["I looked at it {n} times. The answer is (B)."],
+        ["I read it {n} times. The answer is (B)."],
     ),
     "exact": ({"reference": "Eiffel Tower"}, ["The Eiffel Tower", "The Eiffel Tower {n}"]),
 }

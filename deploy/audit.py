@@ -2,7 +2,7 @@
 
 DATABASE is a folder with advisories in the OSV format (https://ossf.github.io/osv-schema/), as JSON
 or YAML: a copy of the Python Packaging Advisory Database, or OSV's archive for PyPI, unpacked. No
-network is used. Ends with 1 where a pinned version is affected, and with 2 where the database is
+network is used. Ends with 1 if a pinned version is affected, and with 2 if the database is
 empty or old.
 """
 
@@ -87,7 +87,7 @@ _LOADER = _Loader
 def find_affected(
     pins: set[tuple[str, str]], advisories: list[dict[str, Any]]
 ) -> Iterator[tuple[str, str, str, str]]:
-    """Yield name, version, identifier and summary of each pin that an advisory is about."""
+    """Yield name, version, identifier and summary of each pin with an advisory."""
     by_name: dict[str, list[str]] = {}
     for name, version in pins:
         by_name.setdefault(name, []).append(version)
@@ -105,7 +105,7 @@ def find_affected(
 
 
 def is_affected(version: str, affected: Mapping[str, Any]) -> bool:
-    """Return whether a version is listed, or within a range of the OSV format."""
+    """Return True if a version is listed, or is within a range of the OSV format."""
     if version in affected.get("versions", []):
         return True
     pinned = Version(version)

@@ -1,10 +1,10 @@
-"""`python deploy/pin_images.py --registry HOST [IMAGE...]`: which digest each image's tag has now.
+"""`python deploy/pin_images.py --registry HOST [IMAGE...]`: the present digest of each image's tag.
 
-Prints one line for each image of the Dockerfiles, the compose file and the chart (or for those
-named): NAME@sha256:..., with its tag as a comment. With --environment it prints the variables that
-`docker compose` and `make images` take (PYTHON_IMAGE=..., ASSAY_REDIS_IMAGE=...), for .env. HOST is
-the registry of images that name none. A digest is compared with the manifest that it names. Ends
-with 1 where a registry does not answer.
+Prints a line for each image of the Dockerfiles, the compose file and the chart (or for the images
+named): NAME@sha256:..., with its tag as a comment. With --environment it prints the variables of
+`docker compose` and `make images` (PYTHON_IMAGE=..., ASSAY_REDIS_IMAGE=...), for .env. HOST is
+the registry of images without one in their name. A digest is compared with its manifest. Ends with
+1 if a registry does not answer.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class Image(NamedTuple):
 
     @classmethod
     def parse(cls, text: str, default: str) -> "Image":
-        """Read registry/repository:tag; a registry that is not named is `default`."""
+        """Read registry/repository:tag; without a registry it is `default`."""
         first, slash, rest = text.partition("/")
         is_host = bool(slash) and ("." in first or ":" in first or first == "localhost")
         registry, path = (first, rest) if is_host else (default, text)
@@ -53,11 +53,11 @@ class Image(NamedTuple):
 
 
 class PinFailed(Exception):
-    """A registry does not say what a tag stands for."""
+    """A registry does not give the digest of a tag."""
 
 
 def main() -> None:
-    """Ask for all images at once, and print what came."""
+    """Ask for all images at once, and print the answers."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").partition("\n")[0])
     parser.add_argument("--registry", required=True, help="of images that name none")
     parser.add_argument("images", nargs="*", help="all that the repository names, without them")
@@ -82,7 +82,7 @@ def main() -> None:
 
 
 def images_of_the_repository(root: Path) -> dict[str, str]:
-    """Return each image that is not built here, with the variable that takes another one."""
+    """Return each image not built here, with the variable to replace it."""
     found: dict[str, str] = {}
     for file in sorted(root.glob("services/*/Dockerfile")):
         for variable, name in re.findall(r"^ARG (\w+_IMAGE)=(\S+)", file.read_text(), re.MULTILINE):
@@ -104,7 +104,7 @@ async def find_digests(images: list[Image], scheme: str) -> list[str | BaseExcep
 
 
 async def find_digest(session: aiohttp.ClientSession, image: Image, scheme: str) -> str:
-    """Return the digest of what a tag stands for now, and check it against the manifest.
+    """Return the present digest of a tag, and check it against the manifest.
 
     Raises:
         PinFailed: there is no such tag, or the registry's answers contradict each other.
@@ -131,7 +131,7 @@ async def find_digest(session: aiohttp.ClientSession, image: Image, scheme: str)
 
 
 async def _ask_for_token(session: aiohttp.ClientSession, challenge: str) -> str:
-    """Return the token that a registry gives to anybody."""
+    """Return the token of a registry for anonymous readers."""
     fields = dict(_CHALLENGE.findall(challenge))
     if "realm" not in fields:
         raise PinFailed("the registry wants a login")

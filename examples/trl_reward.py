@@ -21,7 +21,7 @@ _ATTEMPT_S = 600.0
 
 
 class AssayReward:
-    """One request for a whole batch; None for a completion that could not be scored.
+    """One request for a whole batch; None for a completion without a score.
 
     TRL leaves such a completion out of its group's mean and deviation, and gives it advantage 0,
     as long as this is the only reward function. With others, use `AllOrNothing`.
@@ -37,10 +37,10 @@ class AssayReward:
     ) -> None:
         """
         Args:
-            rubric: of the reward service; None takes the one that each label names.
-            label: the column that says what is right: a reference, or fields of a task as JSON;
-                None where the rubric needs neither.
-            give_up_after_s: how long what failed is asked for again.
+            rubric: of the reward service; None takes the rubric named by each label.
+            label: the column of right answers: a reference, or fields of a task as JSON;
+                None if the rubric needs neither.
+            give_up_after_s: seconds of retries for failed answers.
         """
         self.__name__ = f"assay_{rubric or 'reward'}"
         self._rubric = rubric
@@ -53,7 +53,7 @@ class AssayReward:
     ) -> Rewards:
         """
         Raises:
-            InvalidInput: a label or rubric that cannot be used.
+            InvalidInput: a label or rubric is unusable.
             InfrastructureError: the service is gone for longer than `give_up_after_s`.
         """
         if self._label is not None and self._label not in columns:
@@ -78,9 +78,9 @@ class AssayReward:
 
 
 class AllOrNothing:
-    """One reward function of several: their weighted sum, or None where any of them has None.
+    """A reward function of several: their weighted sum, or None if any of them has None.
 
-    Left to itself, TRL adds up what is there, which puts a missing reward at 0.
+    Otherwise TRL adds up the rewards it has, as if a missing reward were 0.
     """
 
     def __init__(self, functions: dict[RewardFunction, float]) -> None:
@@ -106,7 +106,7 @@ class AllOrNothing:
 
 
 def question(prompt: Any) -> str:
-    """The prompt's text; of a conversation, the last thing that the user said."""
+    """Return the prompt's text; of a conversation, the user's last message."""
     if isinstance(prompt, str):
         return prompt
     said = [message["content"] for message in prompt if message["role"] == "user"]
@@ -114,7 +114,7 @@ def question(prompt: Any) -> str:
 
 
 def answer(completion: Any) -> AnswerText:
-    """The completion's text; of a conversation, all that the policy said."""
+    """Return the completion's text; of a conversation, all of the policy's messages."""
     if isinstance(completion, str):
         return completion
     said = [m["content"] or "" for m in completion if m["role"] == "assistant"]

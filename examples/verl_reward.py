@@ -1,7 +1,7 @@
 """A reward function for verl: one request to Assay's sandbox for all tests of an answer.
 
-A sandbox that is down, full or faulty is asked again for `give_up_after_s`; then the function
-raises. It returns a score only where the answer was judged. See README.md beside this file.
+The function asks a failing or full sandbox again for `give_up_after_s`; then it raises. It returns
+a score only for a judged answer. See README.md in this folder.
 """
 
 import asyncio
@@ -29,7 +29,7 @@ _MODULES = (
     "operator io sys json builtins typing"
 )
 _NAMES = "".join(f"from {name} import *\nimport {name}\n" for name in _MODULES.split())
-#: A method of `class Solution` becomes a function; each call has an instance of its own.
+#: A method of `class Solution` becomes a function; each call has a new instance.
 _FUNCTION = """
 if {name!r} not in globals():
     def {name}(*args):
@@ -50,16 +50,16 @@ def compute_score(
     give_up_after_s: float = 300.0,
     **unused: object,
 ) -> dict[str, float]:
-    """The share of tests that an answer passes as `score`, and 1 or 0 for all of them as `acc`.
+    """Return the share of passed tests as `score`, and 1 or 0 for all of them as `acc`.
 
-    An answer without a code block scores 0: that is its own fault.
+    An answer without a code block scores 0: the policy forgot it.
 
     Args:
-        ground_truth: verl's test cases or their JSON: `inputs` and `outputs`, with `fn_name` where
-            a function is called, or `assert_case`.
-        continuous: whether passing some of the tests is worth something.
+        ground_truth: verl's test cases or their JSON: `inputs` and `outputs`, with `fn_name` for
+            calls of a function, or `assert_case`.
+        continuous: True gives a score to an answer with some tests passed.
         timeout_s: CPU time of each test; wall time is bounded by twice as much.
-        unused: what verl passes on when a reward model runs beside.
+        unused: verl's arguments for a reward model.
 
     Raises:
         InfrastructureError: the sandbox could not judge the answer.
@@ -92,7 +92,7 @@ async def _judge(request: TestRequest, url: str, give_up_after_s: float) -> Test
 
 
 def extract_code(solution: str) -> str | None:
-    """The last block marked as Python, else the first block; None without one."""
+    """Return the last block marked as Python, else the first block; None without any."""
     fenced = (block.partition("\n") for block in solution.split("```")[1::2])
     blocks = [(tag.strip().lower(), code) for tag, newline, code in fenced if newline]
     marked = [code for tag, code in blocks if tag in ("python", "py", "python3")]
@@ -102,7 +102,7 @@ def extract_code(solution: str) -> str | None:
 
 
 def to_cases(tests: dict[str, Any]) -> tuple[str, str, tuple[TestCase, ...]]:
-    """What goes before and after the answer's code, and the cases."""
+    """Return the code before and after the answer's code, and the cases."""
     if "assert_case" in tests:
         if any(output is not None for output in tests.get("outputs", [])):
             raise ValueError("assert_case: a case either asserts or has an output")
@@ -125,14 +125,14 @@ def to_cases(tests: dict[str, Any]) -> tuple[str, str, tuple[TestCase, ...]]:
 
 
 def _arguments(given: Any) -> tuple[Any, ...]:
-    """One JSON value a line."""
+    """Return JSON values, a line each."""
     if isinstance(given, str):
         return tuple(json.loads(line) for line in given.split("\n") if line.strip())
     return tuple(given)
 
 
 def _value(expected: Any) -> Any:
-    """JSON; what is none is the text itself, as verl's wrapper prints a string."""
+    """Return parsed JSON; other text stays text, as verl's wrapper prints a string."""
     if not isinstance(expected, str):
         return expected
     try:

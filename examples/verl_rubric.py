@@ -1,7 +1,7 @@
-"""Reward functions for verl that score by a rubric of Assay's reward service. See README.md.
+"""Reward functions for verl by a rubric of Assay's reward service. See README.md.
 
-A service that is down, full or faulty is asked again for `give_up_after_s`; then the functions
-raise, since verl cannot leave an answer out. They return a score only where there is one.
+They ask a failing or full service again for `give_up_after_s`; then they raise, since
+verl cannot leave an answer out. They never return a made-up score.
 """
 
 import asyncio
@@ -26,14 +26,14 @@ async def compute_score(
     extra_info: Mapping[str, Any] | None = None,
     **options: Any,
 ) -> dict[str, float]:
-    """The rubric's reward as `score`, and 1 or 0 for a right answer as `acc`.
+    """Return the rubric's reward as `score`, and 1 or 0 for a right answer as `acc`.
 
     Args:
         ground_truth: a reference, or fields of a task as an object or JSON.
         options: as those of `compute_scores`.
 
     Raises:
-        InvalidInput: a ground truth or rubric that cannot be used.
+        InvalidInput: a ground truth or rubric is unusable.
         InfrastructureError: the answer could not be scored.
     """
     sample = (data_source, solution_str, ground_truth, extra_info)
@@ -50,12 +50,12 @@ def compute_scores(
     """`compute_score` of a whole batch with one request, for verl's `batch` reward manager.
 
     Args:
-        options: `url` of the reward service; `rubric`, or one for each data source, in place of
-            those that ground truths name; `question`, the key of `extra_info` with what was asked;
+        options: `url` of the reward service; `rubric`, or a rubric per data source, in place of the
+            ground truths' rubrics; `question`, the key of `extra_info` with the question;
             `give_up_after_s`.
 
     Raises:
-        As `compute_score`: one answer without a score is none for the batch.
+        As `compute_score`: an answer without a score leaves the batch without scores.
     """
     samples = zip(data_sources, solution_strs, ground_truths, extra_infos, strict=True)
     return asyncio.run(_score(list(samples), **options))
@@ -68,7 +68,7 @@ async def _score(
     rubric: str | Mapping[str, str] | None = None,
     question: str = "question",
     give_up_after_s: float = 300.0,
-    reward_router_address: object = None,  # what verl passes on where a reward model runs beside
+    reward_router_address: object = None,  # verl's argument for a reward model
     reward_model_tokenizer: object = None,
 ) -> list[dict[str, float]]:
     answers: list[tuple[Task, AnswerText]] = []

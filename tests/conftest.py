@@ -27,7 +27,7 @@ _KEPT = {"ASSAY_DATA", "ASSAY_INFERENCE_WEIGHT_ROOTS"}
 
 
 class Together(LoadScopeScheduling):  # type: ignore[misc]  # it publishes no types
-    """Keeps a file's tests in one process; also all that share the mesh, and all of the sandbox."""
+    """Keep a file's tests in a process; also all tests with the mesh, and all with the sandbox."""
 
     def _split_scope(self, nodeid: str) -> str:
         path = nodeid.partition("::")[0]
@@ -51,7 +51,7 @@ def clean_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def data_folder() -> Path:
-    """The folder with real datasets; the test is skipped where there is none."""
+    """Return the folder with real datasets; skip the test without such a folder."""
     folder = os.environ.get("ASSAY_DATA")
     if not folder:
         pytest.skip("needs real data: set ASSAY_DATA to a folder with HumanEval.jsonl.gz")
@@ -63,7 +63,7 @@ Serve = Callable[[FastAPI], str]
 
 @pytest.fixture
 def serve() -> Iterator[Serve]:
-    """Serves apps over real HTTP on free ports of loopback; returns each one's address."""
+    """Serve apps over real HTTP on free ports of loopback; return each app's address."""
     with _serving() as start:
         yield start
 
@@ -97,7 +97,7 @@ def _serving() -> Iterator[Serve]:
 
 
 class SandboxProcess(NamedTuple):
-    """A sandbox service on a port of its own."""
+    """Return a sandbox service on its own port."""
 
     process: "subprocess.Popen[str]"
     url: str
@@ -131,7 +131,7 @@ def sandbox_process() -> Iterator[SandboxProcess]:
 
 
 def wait_until(condition: Callable[[], object], what: str, timeout_s: float = 30.0) -> None:
-    """Return once `condition` holds; fail with `what` was waited for."""
+    """Return once `condition` holds; fail with the name `what` of the condition."""
     deadline = time.monotonic() + timeout_s
     while not condition():
         assert time.monotonic() < deadline, f"waited {timeout_s} s for {what}"
@@ -145,14 +145,14 @@ def shared_valkey() -> Iterator["TestValkey"]:
 
 @pytest.fixture
 def valkey(shared_valkey: "TestValkey") -> "TestValkey":
-    """A real Valkey that is empty."""
+    """Return a real, empty Valkey."""
     shared_valkey.clear()
     return shared_valkey
 
 
 @pytest.fixture
 def own_valkey() -> Iterator["TestValkey"]:
-    """One that a test may kill or stop."""
+    """Return a Valkey for a test to kill or stop."""
     yield from _run_valkey()
 
 

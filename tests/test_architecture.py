@@ -52,7 +52,7 @@ def name(path: Path) -> str:
 
 
 def imported(path: Path) -> set[str]:
-    """Top-level names of everything that a module imports, anywhere in it."""
+    """Return the top-level names of all imports of a module, anywhere in it."""
     found = set()
     for node in ast.walk(ast.parse(path.read_text())):
         if isinstance(node, ast.Import):
@@ -76,7 +76,7 @@ def test_modules_stay_small_and_well_named(path: Path) -> None:
 
 
 def test_a_folder_is_read_at_a_glance() -> None:
-    """`__init__.py` aside: it says what the folder is."""
+    """Except `__init__.py`: it describes the folder."""
     files = Counter(name(path.parent) for path in MODULES if path.name != "__init__.py")
     crowded = {folder for folder, number in files.items() if number > MAX_FILES_IN_A_FOLDER}
     assert crowded == PLUG_INS
@@ -99,7 +99,7 @@ def test_a_class_name_has_one_meaning() -> None:
 
 
 def test_slots_import_the_standard_library_alone() -> None:
-    """And numpy, where a value of a program is made with it."""
+    """And numpy, to make a value of a program."""
     slot = ROOT / "services/sandbox/assay_sandbox/slot"
     for path in sorted(slot.rglob("*.py")):
         assert imported(path) <= sys.stdlib_module_names | {"assay_sandbox", "numpy"}, name(path)
@@ -199,7 +199,7 @@ def all_modules() -> list[str]:
 
 @pytest.mark.slow
 def test_importing_does_nothing() -> None:
-    """In an environment where every ASSAY_ variable is nonsense, all modules still import."""
+    """In an environment with nonsense in every ASSAY_ variable, all modules still import."""
     code = f"""
 import importlib, logging, threading
 before = threading.active_count()
@@ -228,7 +228,7 @@ def test_listing_commands_imports_nothing_heavy() -> None:
 
 
 def test_help_is_quick() -> None:
-    """Under half a second of processor time: the clock would measure who else is at work."""
+    """Under half a second of processor time: the clock would measure other work."""
     took = []
     for _ in range(3):
         before = resource.getrusage(resource.RUSAGE_CHILDREN)

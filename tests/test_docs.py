@@ -1,4 +1,4 @@
-"""The documents and example files say what is there."""
+"""The documents and example files are true."""
 
 import json
 import re
@@ -72,7 +72,7 @@ def test_links_lead_somewhere_and_json_is_json(path: Path) -> None:
 
 
 def test_the_built_in_rubrics_are_listed_with_what_they_count_for() -> None:
-    """The table says what `assay reward rubrics` shows."""
+    """The table equals the output of `assay reward rubrics`."""
     text = (ROOT / "docs" / "reward.md").read_text()
     rows = re.findall(r"^\| `([a-z_.]+)` \| (.+) \| (\S+ to \S+) \| (.+%) \|$", text, re.MULTILINE)
     expected = []
@@ -123,3 +123,35 @@ def test_links_within_the_pages_have_their_heading() -> None:
         if anchor not in anchors.get((path.parent / target if target else path).resolve(), set())
     ]
     assert missing == []
+
+
+#: The folders that paths of component tables and pictures begin in.
+PACKAGES = [*ROOT.glob("services/*"), *ROOT.glob("services/*/assay_*"), ROOT / "shared"]
+
+
+def folder_of_files(text: str) -> list[Path]:
+    """Return the folders to start a page's component table from."""
+    named = re.search(r"^Files are in `([\w/]+)`", text, re.MULTILINE)
+    return [ROOT / named[1]] if named else PACKAGES
+
+
+@pytest.mark.parametrize("path", PAGES, ids=lambda path: path.name)
+def test_component_tables_and_pictures_name_what_exists(path: Path) -> None:
+    """A name without a folder lies in the folder of the name before it."""
+    text = path.read_text()
+    tables = re.findall(r"^\| component \| file .*\n((?:\|.*\n)+)", text, re.MULTILINE)
+    for row in re.findall(r"^\| .*", "".join(tables), re.MULTILINE):
+        last = ""
+        for name in re.findall(r"`([^`]+)`", row.split(" | ")[1]):
+            last = name if "/" in name or not last else str(Path(last).parent / name)
+            assert any((base / last).exists() for base in folder_of_files(text)), last
+    for picture in re.findall(r"^```text\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
+        for folder in re.findall(r"\[(\w+)/", picture):
+            assert any((base / folder).is_dir() for base in folder_of_files(text)), folder
+
+
+def test_every_service_has_a_component_table_and_a_picture() -> None:
+    for name in ("inference", "judge", "reward", "sandbox", "trainer", "or_debug"):
+        text = (ROOT / "docs" / f"{name}.md").read_text()
+        assert "| component | file | takes | gives | waits for |" in text, name
+        assert re.search(r"^```text\n[^`]*\[\w+/", text, re.MULTILINE), name

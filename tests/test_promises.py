@@ -1,4 +1,4 @@
-"""Promises of the README: each is held by the tests that have its marker.
+"""Promises of the README: each is held by the tests with its marker.
 
 A test holds a promise by `@pytest.mark.promise("the promise's sentence")`. `make test` runs every
 such test, however long it takes; this file fails when the last test of a promise is gone.

@@ -1,6 +1,6 @@
-"""Rules that other systems broke: each is held by the tests that have its marker.
+"""Rules broken by other systems: each is held by the tests with its marker.
 
-An error that was made once in the field is made again. A test holds a rule by
+An error made once in the field is made again. A test holds a rule by
 `@pytest.mark.rule("the rule's sentence")`; this file fails when the last test of a rule is gone.
 """
 
@@ -15,7 +15,7 @@ RULES = (
     "a diagnosis is what was submitted, and no word of the reasoning",
     "no name, place or text tells the label",
     "the policy sees the whole model, over as many turns as there really were",
-    "each form of diagnosis accuracy has a name of its own",
+    "each form of diagnosis accuracy has its own name",
     "a solver out of time is a failure and never a score",
     "every cell of a benchmark is full, or nothing is made or measured",
     "a judge that says nothing has given no verdict, and is asked differently",

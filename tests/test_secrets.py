@@ -1,4 +1,4 @@
-"""No file that git tracks holds a secret."""
+"""Files tracked by git hold no secret."""
 
 import re
 import subprocess

@@ -1,4 +1,4 @@
-"""Dashboards for Grafana: from the files in dashboards/ to the JSON that it loads.
+"""Dashboards for Grafana: from the files in dashboards/ to Grafana's JSON.
 
 python deploy/grafana/panels.py FOLDER
 """
@@ -31,10 +31,10 @@ Kind = Literal["timeseries", "stat", "table", "bargauge"]
 
 
 class Panel(Config):
-    """A graph, or one of the other kinds. `width` is in columns of 24.
+    """A graph, or a panel of another kind. `width` is in columns of 24.
 
-    `queries` are PromQL by what their lines are called, with labels in {{braces}}. `thresholds` are
-    values from which a number is yellow, and red; they fall where more is better.
+    `queries` are PromQL by the names of their lines, with labels in {{braces}}. `thresholds` are
+    values from which a number is yellow, and red; they fall if more is better.
     """
 
     title: str
@@ -48,14 +48,14 @@ class Panel(Config):
 
 
 class Row(Config):
-    """Panels under one heading."""
+    """Panels under a heading."""
 
     title: str
     panels: tuple[Panel, ...]
 
 
 class Dashboard(Config):
-    """A page. `variables` are labels to choose by, each with a metric that has its values."""
+    """A page. `variables` are labels to choose by, each with a metric to take its values from."""
 
     uid: str
     title: str
@@ -65,7 +65,7 @@ class Dashboard(Config):
 
 
 def to_json(dashboard: Dashboard) -> Json:
-    """What Grafana loads."""
+    """Return a dashboard as Grafana loads it."""
     return {
         "uid": dashboard.uid,
         "title": dashboard.title,
@@ -230,7 +230,7 @@ def _options(panel: Panel) -> Json:
 
 
 def write(folder: Path) -> None:
-    """One JSON file for each dashboard."""
+    """Write a JSON file for each dashboard."""
     for path in sorted((Path(__file__).parent / "dashboards").glob("*.yaml")):
         dashboard = load_config(Dashboard, path)
         text = json.dumps(to_json(dashboard), indent=1) + "\n"

@@ -1,4 +1,4 @@
-"""Who may ask for what: each route of each service, with keys of one scope and of none."""
+"""Access: each route of each service, with keys of a single scope and of no scope."""
 
 import asyncio
 import json
@@ -42,7 +42,7 @@ LIMIT_BYTES = 20_000
 
 
 class Service(NamedTuple):
-    """An app whose settings have all keys."""
+    """Return an app with all keys in its settings."""
 
     name: str
     app: FastAPI
@@ -98,7 +98,7 @@ def key(name: str) -> dict[str, str]:
 async def test_every_route_that_is_not_open_asks_for_a_scope_of_its_service(
     services: list[Service], serve: Serve, session: aiohttp.ClientSession
 ) -> None:
-    """Without a token 401; with a key of any other scope 403, which names the one that lacks."""
+    """Without a token 401; with a key of any other scope 403 and the name of the missing scope."""
     used = set()
     for service in services:
         url = serve(service.app)
@@ -136,7 +136,7 @@ async def test_every_route_that_is_not_open_asks_for_a_scope_of_its_service(
 async def test_a_browser_may_read_with_the_token_as_its_password(
     services: list[Service], serve: Serve, session: aiohttp.ClientSession
 ) -> None:
-    """It is asked for one; but a page of somebody else's must not start runs with it."""
+    """The dashboard asks for a token; a foreign page must not start runs with it."""
     url = serve(services[4].app)
     async with session.get(url) as response:
         assert response.status == 401
@@ -181,7 +181,7 @@ def test_control_actions_are_audited(services: list[Service]) -> None:
 async def test_a_key_that_asks_too_often_is_told_when_to_come_again(
     services: list[Service], serve: Serve, session: aiohttp.ClientSession
 ) -> None:
-    """12 a minute: two at once, then one each five seconds; other keys do not feel it."""
+    """12 a minute: two at once, then a request each five seconds; other keys do not feel it."""
     url = serve(services[3].app)
     answers = []
     for _ in range(4):
@@ -226,7 +226,7 @@ async def test_every_route_refuses_a_body_over_the_limit_announced_or_not(
                         assert response.status == 413, where
                         assert (await response.json())["error"]["type"] == "TooLarge"
                     else:
-                        num_unread += 1  # answered without a look at the body: none was kept
+                        num_unread += 1  # answered before the body was read: none was kept
                         assert path in UNREAD, f"{where}: {response.status}"
     assert num_unread == len(UNREAD)
 

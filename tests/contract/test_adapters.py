@@ -1,7 +1,7 @@
-"""LoRA adapters that are served on a checkpoint, by every engine that this host can run.
+"""LoRA adapters served on a checkpoint, by every engine of this host.
 
-The reference is the same network, with what the adapter adds computed beside each layer rather than
-merged into it.
+The reference is the same network, with the adapter's part computed after each layer rather
+than merged into it.
 """
 
 import json

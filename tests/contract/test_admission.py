@@ -83,7 +83,7 @@ async def until_waiting(http: aiohttp.ClientSession, number: int) -> None:
 def generate(
     client: InferenceClient, purpose: WorkPurpose, sampling: SamplingParams = SHORT
 ) -> asyncio.Task[str]:
-    """A task that ends with the name of its purpose."""
+    """Return a task; it ends with the name of its purpose."""
 
     async def ask() -> str:
         with purpose_scope(purpose):

@@ -1,4 +1,4 @@
-"""What a web page of somebody else's can do to services on its reader's machine: nothing."""
+"""A foreign web page can do nothing to services on its reader's machine."""
 
 import re
 from collections.abc import AsyncIterator
@@ -135,7 +135,7 @@ async def test_links_and_cookies_cannot_be_made_without_the_token(
         "empty": f"{url}/open?code=",
         "cookie": url,
     }[change]
-    # A link's code is no cookie.
+    # A link's code does not work as a cookie.
     headers = {"cookie": f"{COOKIE}={end}.{rest}"} if change == "cookie" else {}
     async with session.get(wrong, headers=headers) as response:
         assert response.status == 401

@@ -1,4 +1,4 @@
-"""A service with little memory over HTTP: one request never harms another."""
+"""A service with little memory over HTTP: a request never harms another."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -173,7 +173,7 @@ def drip(connection: socket.socket, until: float) -> None:
 
 
 def num_in_flight(service: SandboxProcess) -> int:
-    """Requests in hand, but for the one that asks."""
+    """Return the number of requests in flight, without the asking request."""
     with urllib.request.urlopen(f"{service.url}/metrics", timeout=20) as response:
         lines = response.read().decode().splitlines()
     (value,) = (

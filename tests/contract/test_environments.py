@@ -1,4 +1,4 @@
-"""Environments over HTTP: one action at a time, the real solver and the real sandbox behind it."""
+"""Environments over HTTP: an action at a time, with the real solver and sandbox behind it."""
 
 import asyncio
 

@@ -15,7 +15,7 @@ REQUEST = RunRequest(name="one", config={})
 
 
 class ScriptedTrainer(TrainerClient):
-    """Each stream of events is one of `streams`: so many events, then how it ends."""
+    """Each stream of events is an entry of `streams`: the number of events, and how it ends."""
 
     def __init__(self, *streams: tuple[int, str]) -> None:
         super().__init__("http://127.0.0.1:1")

@@ -1,4 +1,4 @@
-"""GRPO on real parts: weights over HTTP, an engine that samples; rewards are made up."""
+"""GRPO on real parts: weights over HTTP, a sampling engine; rewards are made up."""
 
 import asyncio
 from collections.abc import Callable
@@ -43,7 +43,7 @@ class HalfRight(FakeRewarder):
 
 
 class DirectRollouts:
-    """Plays in the trainer's own process all that it was sent; `before` is called before each."""
+    """Plays all received groups in the trainer's own process; calls `before` ahead of each."""
 
     def __init__(self, url: str, before: Callable[[int], None]) -> None:
         self._url = url
@@ -126,8 +126,7 @@ def train(
 def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
     tmp_path: Path, url: str, max_staleness: int
 ) -> None:
-    """With one version of staleness, later batches are older than the weights: then a group that
-    waits is looked at, for it is of this version."""
+    """With a staleness of 1, later batches are older: a waiting group of this version counts."""
     steps = train(tmp_path, url, max_staleness=max_staleness, learning_rate=0.01)
     assert len(steps) == 3
     for step in steps:
@@ -143,7 +142,7 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
 def test_other_weights_behind_the_trainers_back_are_caught(
     tmp_path: Path, app: FastAPI, url: str
 ) -> None:
-    """Version, digest and probe are all as announced; only what samples is not."""
+    """Version, digest and probe are as announced; only the sampling weights are not."""
 
     def before(num_played: int) -> None:
         engine = app.state.engine

@@ -1,5 +1,5 @@
-"""Each route of each service, found in its OpenAPI document, with bodies that nobody means well
-with: the answer is a caller's error, and others do not feel it.
+"""Each route of each service, found in its OpenAPI document, with
+hostile bodies: the answer is a caller's error, and others do not feel it.
 """
 
 import json
@@ -42,7 +42,7 @@ def test_no_body_harms_anybody_else(all_running: dict[str, Running], name: str) 
     with urllib.request.urlopen(f"{url}/openapi.json", timeout=60) as response:
         routes = list(routes_of(json.load(response), limit_bytes=2**25))
     assert routes
-    for route in routes:  # what is started or imported once is no growth
+    for route in routes:  # processes and imports of the first time do not count as growth
         post(url, route, hostile_bodies(route, NUM_BYTES)["long texts"]())
     watch = Watch(url, pid)
     wrong: list[str] = []

@@ -1,4 +1,4 @@
-"""Inference over HTTP, by every engine that this host can run: our client and the openai client."""
+"""Inference over HTTP, by every engine of this host: our client and the openai client."""
 
 import asyncio
 import re
@@ -56,7 +56,7 @@ def transformers_settings(**values: object) -> InferenceSettings:
     ],
 )
 def settings(request: pytest.FixtureRequest) -> Iterator[Settings]:
-    """Of each engine that this host can run; SGLang's server is a double (tests/engines/sglang)."""
+    """Return each engine of this host; SGLang's server is a double (tests/engines/sglang)."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
         yield request.param
@@ -145,7 +145,7 @@ async def test_tokens_and_logprobs_are_those_of_the_served_weights(
 def _logits(
     model: LoadedModel, prompt: tuple[int, ...], completion: tuple[int, ...]
 ) -> torch.Tensor:
-    """(C, V): what stood before each id of the completion."""
+    """Return the ids (C, V) before each id of the completion."""
     with torch.inference_mode():
         logits_TV: torch.Tensor = (
             model.network(torch.tensor([[*prompt, *completion]])).logits[0].float()
@@ -226,7 +226,7 @@ async def test_all_that_the_engine_holds_is_compared_on_demand(
 async def test_a_folder_that_is_cut_off_is_refused(
     client: InferenceClient, folders: list[Path], tmp_path: Path
 ) -> None:
-    """Its digest is that of what is there: the trainer itself lost the rest."""
+    """The digest is of the files present: the trainer itself lost the rest."""
     before = await publish(client, folders[0])
     cut = tmp_path / "cut"
     shutil.copytree(folders[1], cut)

@@ -1,4 +1,4 @@
-"""The judge over HTTP, with a real upstream that misbehaves: never a verdict that nobody gave."""
+"""The judge over HTTP, with a real misbehaving upstream: never an invented verdict."""
 
 import asyncio
 import json

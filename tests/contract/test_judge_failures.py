@@ -1,4 +1,4 @@
-"""What a provider's endpoint or a caller does wrong: each is bounded, classified and no verdict."""
+"""Faults of a provider's endpoint or of a caller: all bounded, classified and never a verdict."""
 
 import asyncio
 import gzip
@@ -51,7 +51,7 @@ async def failure_of(url: str, request: JudgeRequest = ONE) -> Failure:
 
 
 def answering(make: Any) -> FastAPI:
-    """Return an endpoint that answers each request with what `make` returns."""
+    """Return an endpoint with the results of `make` as answers."""
     app = FastAPI()
 
     @app.post("/v1/chat/completions")
@@ -89,7 +89,7 @@ async def test_an_answer_that_is_not_a_completion_ends_retryable(
 async def test_a_refused_content_says_so_and_leaves_the_breaker_alone(
     serve: Serve, tmp_path: Path, status: int
 ) -> None:
-    """Answers that are too long for the model are one caller's; the judge stays open to others."""
+    """Too long answers are the fault of a caller; the judge stays open to others."""
     upstream = Upstream(*[status] * 8, verdict("CORRECT"))
     url = make_judge(serve, tmp_path, serve(upstream.app), open_after=2)
     long = ONE.model_copy(update={"answers": tuple(f"long {n}" for n in range(8))})
@@ -175,7 +175,7 @@ REFUSED = {
     "abort": (lambda: says(CORRECT, "abort"), "finish_reason abort"),
     "tool_calls": (lambda: says(CORRECT, "tool_calls"), "finish_reason tool_calls"),
     "no reason": (lambda: says(CORRECT, None), "finish_reason None"),  # type: ignore[arg-type]
-    "error beside choices": (
+    "error next to choices": (
         lambda: says(CORRECT) | {"error": {"code": 502, "message": "provider down"}},
         "provider down",
     ),
@@ -427,7 +427,7 @@ async def test_scales_weights_and_names_of_criteria_are_bounded(
 
 
 async def refusal(serve: Serve, body: bytes) -> dict[str, object]:
-    """Return the error of a judge that was sent this body, which must be the caller's."""
+    """Return the judge's error for this body; the error must be the caller's."""
     url = serve(create_app(JudgeSettings()))
     headers = {"content-type": "application/json"}
     async with (

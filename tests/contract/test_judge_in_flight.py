@@ -1,4 +1,4 @@
-"""Judgements that are in flight together: each caller gets what it would get alone."""
+"""Judgements in flight together: each caller gets the same verdicts as alone."""
 
 import asyncio
 import hashlib
@@ -45,7 +45,7 @@ def number(*texts: str) -> int:
 
 
 def decide(prompt: str) -> str:
-    """Return a verdict that depends on the prompt alone: now on its texts, now on their places."""
+    """Return a verdict by the prompt alone: now by its texts, now by their places."""
     texts = [text for _, text in _SHOWN.findall(prompt)]
     by_place = number("place", *sorted(texts)) % 4 == 0
     best = 0 if by_place else max(range(len(texts)), key=lambda at: number(texts[at]))
@@ -63,13 +63,13 @@ def decide(prompt: str) -> str:
 
 
 def prefer_long(prompt: str) -> str:
-    """Return the verdict of a judge that likes the longer answer, wherever it stands."""
+    """Return the verdict of a judge in favour of the longer answer at any place."""
     (_, first), (_, second) = _SHOWN.findall(prompt)
     return json.dumps({"better": "FIRST" if len(first) > len(second) else "SECOND"})
 
 
 class PromptJudge:
-    """An endpoint that decides by the prompt alone, after a moment that differs."""
+    """An endpoint with a decision by the prompt alone, after a varying moment."""
 
     def __init__(self, decide: Callable[[str], str] = decide) -> None:
         self.decide = decide
@@ -92,7 +92,7 @@ class PromptJudge:
 
 
 def mixed_requests(seed: int) -> list[JudgeRequest]:
-    """Requests in every form, whose answers are repeated and permuted among few texts."""
+    """Return requests in every form, with answers repeated and permuted among few texts."""
     chance = random.Random(seed)
 
     def one() -> JudgeRequest:
@@ -174,7 +174,7 @@ async def test_a_pair_and_its_reverse_in_flight_agree_on_the_better_answer(
 async def test_what_stops_the_first_caller_does_not_stop_one_who_joined(
     serve: Serve, tmp_path: Path
 ) -> None:
-    """A run over its ceiling asks first; one within it shares the flight, and must be judged."""
+    """A run over its ceiling asks first; a run within it shares the flight, and must be judged."""
     upstream = serve(cast(FastAPI, PromptJudge()))
     provider = {"kind": "openai", "name": "p", "base_url": f"{upstream}/v1", "model": "m"}
     path = tmp_path / "judge.yaml"

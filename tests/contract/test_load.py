@@ -1,4 +1,4 @@
-"""The load tester against a real sandbox, and against one that lies."""
+"""The load tester against a real sandbox, and against a lying sandbox."""
 
 import json
 from pathlib import Path

@@ -1,6 +1,6 @@
-"""The OpenAI-compatible routes through the openai client, by every engine that this host can run.
+"""The OpenAI-compatible routes through the openai client, by every engine of this host.
 
-Every field that the client can send stands in one of the two tables: honoured, or refused by name.
+Every field of the client stands in a table: honoured, or refused by name.
 """
 
 import json
@@ -71,7 +71,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     ],
 )
 def settings(request: pytest.FixtureRequest) -> Iterator[Settings]:
-    """Of each engine that this host can run."""
+    """Return each engine of this host."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("VLLM_CPU_KVCACHE_SPACE", "1")
         yield request.param
@@ -297,7 +297,7 @@ async def test_a_stream_is_refused_as_what_it_is_before_it_begins(
 
 
 async def test_the_reply_can_carry_the_ids_that_were_sent(client: openai.AsyncOpenAI) -> None:
-    """As vLLM does: a chat template that slipped in, or did not, is seen."""
+    """As vLLM does: a missing or an extra chat template is seen."""
     asked: dict[str, Any] = {"extra_body": {"return_token_ids": True}, "n": 2}
     text = await client.completions.create(**TEXT | {"prompt": [5, 6, 7]} | asked)
     for choice in text.choices:

@@ -1,4 +1,4 @@
-"""What each option does to an answer, by every engine that this host can run."""
+"""The effect of each option on an answer, by every engine of this host."""
 
 import json
 import re
@@ -99,7 +99,7 @@ async def own(url: str) -> AsyncIterator[InferenceClient]:
 
 
 def logits_of(model: LoadedModel, prompt: tuple[int, ...], drawn: tuple[int, ...]) -> torch.Tensor:
-    """(C, V): what stood before each id that was drawn."""
+    """Return the ids (C, V) before each sampled id."""
     with torch.inference_mode():
         all_TV: torch.Tensor = model.network(torch.tensor([[*prompt, *drawn]])).logits[0].float()
     return all_TV[len(prompt) - 1 : -1]
@@ -139,7 +139,7 @@ SGLANG_LACKS = ("repetition_penalty", "min_p")
 
 
 async def is_refused(own: InferenceClient, engine: str, options: dict[str, Any]) -> bool:
-    """Whether the engine lacks one of these options, which it then has to say."""
+    """Return True if the engine lacks an option; it then has to say so."""
     for name in SGLANG_LACKS:
         if engine == "sglang" and name in options:
             with pytest.raises(InvalidInput) as refused:
@@ -358,7 +358,7 @@ async def test_a_chat_without_a_limit_may_fill_the_context(
 
 
 async def sent_of(client: openai.AsyncOpenAI, **chat: Any) -> list[int]:
-    """Ids that a chat was sent as."""
+    """Return the ids sent for a chat."""
     extra = {"return_token_ids": True} | chat.pop("extra_body", {})
     answer = await client.chat.completions.create(
         model="policy", max_tokens=1, extra_body=extra, **chat
@@ -399,7 +399,7 @@ async def test_the_model_is_found_by_its_name(client: openai.AsyncOpenAI) -> Non
             await client.models.retrieve(other)
 
 
-#: A value of each option that the documents' table has, and what it needs beside it.
+#: A value of each option of the documents' table, with further options it needs.
 EXAMPLES: dict[str, dict[str, Any]] = {
     "top_k": {"top_k": 5},
     "min_p": {"min_p": 0.1},
@@ -421,7 +421,7 @@ _PAGE = Path(__file__).parents[2] / "docs" / "inference.md"
 
 
 def documented() -> dict[str, dict[str, bool]]:
-    """By option and engine, whether the page says that the engine has it."""
+    """Return True, by option and engine, if the page says the engine has it."""
     section = _PAGE.read_text().partition("### What each engine has")[2].partition("\n#")[0]
     head, _, *rows = [
         [cell.strip() for cell in line.strip("|").split("|")]
@@ -473,7 +473,7 @@ HOSTILE: list[tuple[str, Any]] = [
 async def test_hostile_schemas_are_answered_or_refused_in_time(
     url: str, engine: str, name: str, schema: Any
 ) -> None:
-    """And by the caller's name of the field; what is refused harms nobody else."""
+    """By the caller's name of the field, too; a refusal harms nobody else."""
     if engine == "vllm":
         pytest.skip("vLLM compiles these itself")
     form: Any = {"type": "json_schema", "json_schema": {"name": "x", "schema": schema}}

@@ -1,4 +1,4 @@
-"""What documents and OpenAPI pages say is so: descriptions, examples that run, errors of routes."""
+"""Documents and OpenAPI pages are true: descriptions, examples, errors of routes."""
 
 import json
 from collections.abc import Iterator
@@ -51,7 +51,7 @@ def routes(page: dict[str, Any]) -> Iterator[tuple[str, str, dict[str, Any]]]:
 
 
 def reachable(page: dict[str, Any], part: object, found: set[str]) -> set[str]:
-    """The names of all schemas that a part of a page refers to."""
+    """Return the names of all schemas in a part of a page."""
     if isinstance(part, list):
         for item in part:
             reachable(page, item, found)
@@ -148,7 +148,7 @@ def test_the_documents_examples_work_on_the_default_set_up(
 
 
 def test_the_least_request_scores(urls: dict[str, str]) -> None:
-    """What a new user tries: a rubric, a reference, answers."""
+    """A new user's first request: a rubric, a reference, answers."""
     body = {"rubric": "math", "task": {"reference": "2"}, "answers": ["2", "3"]}
     rewards = httpx.post(f"{urls['reward']}/v1/score", json=body).json()["rewards"]
     assert [reward["value"] for reward in rewards] == [1.0, 0.0]
@@ -185,7 +185,7 @@ def test_a_wrong_request_is_told_in_plain_words(
 
 
 def codes(page: dict[str, Any]) -> dict[str, set[int]]:
-    """The errors that each route of Assay's own lists."""
+    """Return the errors listed by each of Assay's own routes."""
     found = {}
     for path, method, route in routes(page):
         listed = {int(code) for code in route["responses"] if int(code) >= 400}
@@ -225,7 +225,7 @@ def test_routes_list_the_errors_that_occur(pages: dict[str, dict[str, Any]]) -> 
 
 
 def test_every_listed_error_of_scoring_occurs(serve_for_all: Serve, urls: dict[str, str]) -> None:
-    """But for 503, which is what a service answers that stops: see the tests of shutting down."""
+    """Without 503, the answer of a stopping service: see the tests of shutting down."""
     settings = RewardSettings.model_validate(
         {
             "sandbox_url": urls["sandbox"],

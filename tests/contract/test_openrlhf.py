@@ -24,7 +24,7 @@ DOUBLE, FOUR = "```python\nprint(2 * int(input()))\n```", "print(4)"
 
 @pytest.fixture
 def broken() -> set[str]:
-    """What the sandbox fails on while it is in here."""
+    """Programs in here make the sandbox fail."""
     return set()
 
 

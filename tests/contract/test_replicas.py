@@ -58,7 +58,7 @@ def router_settings(*urls: str) -> InferenceSettings:
 
 
 class ReplicaProcess:
-    """An inference service of its own, which a test may kill and start again."""
+    """A separate inference service, for a test to kill and start again."""
 
     def __init__(self, log: Path) -> None:
         self.url = ""

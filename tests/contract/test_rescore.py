@@ -60,7 +60,7 @@ VALUES = ("0.5", "so \\boxed{\\frac{2}{4}}", "#### 2", "none")
 
 @pytest.fixture
 def broken() -> set[str]:
-    """What the sandbox fails on while it is in here."""
+    """Programs in here make the sandbox fail."""
     return set()
 
 

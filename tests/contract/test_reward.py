@@ -87,7 +87,7 @@ async def test_numbers_are_verified_and_words_are_judged(url: str) -> None:
 
 @pytest.mark.slow
 async def test_with_nobody_there_answers_fail_and_none_is_zero(serve: Serve) -> None:
-    """Within a second, with what there is to do about it."""
+    """Within a second, with advice."""
     url = serve(create_reward(RewardSettings(sandbox_url=NOWHERE, judge_url=NOWHERE)))
     colour = make_task("colour", rubric="qa", gold="green", tests=())
     for task, service in ((DOUBLE, "sandbox"), (colour, "judge")):
@@ -168,7 +168,7 @@ async def test_an_answer_carries_its_length(serve: Serve) -> None:
 
 @pytest.mark.slow
 async def test_an_answer_tells_whether_it_was_cut_off(url: str) -> None:
-    """A program that was cut off has no reward; one that is broken on its own has the lowest."""
+    """A truncated program has no reward; a broken program has the lowest."""
     answers = ["def f(:", *({"text": "def f(:", "truncated": cut} for cut in (True, False))]
     task = DOUBLE.model_dump(mode="json")
     status, found = await post(url, {"rubric": "code.rltf", "task": task, "answers": answers})

@@ -288,7 +288,7 @@ ROOM_BYTES = 2**20
 
 @pytest.fixture(scope="module")
 def small_url(serve_for_all: Serve) -> str:
-    """A sandbox whose programs have little room for files."""
+    """Return a sandbox with little room for programs' files."""
     return serve_for_all(create_app(make_settings(sandbox_writable_bytes=ROOM_BYTES)))
 
 

@@ -30,7 +30,7 @@ ADD = "a, b = map(int, input().split())\nprint(a + b)"
 
 @pytest.fixture
 def datasets(tmp_path: Path) -> Path:
-    """A folder with one data set, of two problems."""
+    """Return a folder with a data set of two problems."""
     folder = tmp_path / "datasets"
     folder.mkdir()
     rows = [
@@ -218,7 +218,7 @@ async def run_code(url: str, code: str, language: str = "python", **rest: Any) -
 
 @pytest.fixture
 def busy_host() -> Iterator[None]:
-    """Keeps every core busy four times over, in sessions, among which Linux shares the cores."""
+    """Keep every core busy four times over, in sessions: Linux shares the cores among sessions."""
     loops = [
         subprocess.Popen([sys.executable, "-c", "while True: pass"], start_new_session=True)
         for _ in range(4 * len(os.sched_getaffinity(0)))
@@ -230,7 +230,7 @@ def busy_host() -> Iterator[None]:
 
 
 async def sleeps_too_long(url: str) -> bool:
-    """Run a program that sleeps for longer than its timeout, and for less than the wall limit."""
+    """Run a program asleep for longer than its timeout, and for less than the wall limit."""
     answer = await run_code(url, "import time; time.sleep(1.5); print(1)", run_timeout=1)
     run = answer["run_result"]
     assert run["return_code"] == (0 if answer["status"] == "Success" else None), answer
@@ -268,7 +268,7 @@ async def test_a_compiler_without_time_is_no_compile_error(url: str) -> None:
 async def test_files_have_the_names_that_programs_have_for_them(url: str) -> None:
     health = await get(f"{url}/health")
     if health["isolation"] == "fallback":
-        pytest.skip("programs have no /tmp of their own in fallback")
+        pytest.skip("programs share /tmp in fallback")
     code = "open('a', 'w').write(open('in/x').read())\n"
     code += "open('/tmp/b', 'w').write('b')\nopen('/mnt/c', 'w').write('c')"
     wanted = ["./a", "/w/a", "/tmp/b", "/mnt/c", "/tmp/none"]

@@ -1,4 +1,4 @@
-"""`assay score` with a rubric in a file: a service of its own, and nothing is left."""
+"""`assay score` with a rubric in a file: it starts a separate service, and leaves nothing."""
 
 import json
 import os
@@ -28,7 +28,7 @@ def assay(folder: Path, *arguments: str) -> "subprocess.CompletedProcess[str]":
 
 
 def write(folder: Path) -> None:
-    """The documents' own example, which prints too."""
+    """The documents' own example, with its output."""
     (folder / "rewards").mkdir()
     (folder / "rewards" / "mine.py").write_text(block("python") + "print('loaded')\n")
     (folder / "mine.yaml").write_text(block("yaml"))

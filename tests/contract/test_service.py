@@ -1,4 +1,4 @@
-"""What every service promises, over real HTTP: probes, ids, errors, token, limits, a clean stop."""
+"""Promises of every service over real HTTP: probes, ids, errors, token, limits, a clean stop."""
 
 import asyncio
 import os
@@ -45,7 +45,7 @@ class Body(BaseModel):
 
 
 class Script:
-    """What the next answers are: errors to raise first, then success."""
+    """The next answers: errors to raise first, then success."""
 
     def __init__(self) -> None:
         self.errors: list[Exception] = []
@@ -277,14 +277,14 @@ async def test_a_service_that_is_down_is_told_in_a_second() -> None:
 
 
 async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-    """Answers one request, in a server that can be closed and started again at its port."""
+    """Answer a request, in a server to be closed and started again at its port."""
     await reader.readuntil(b"\r\n\r\n")
     writer.write(b"HTTP/1.1 200 OK\r\nconnection: close\r\ncontent-length: 2\r\n\r\n{}")
     writer.close()
 
 
 async def test_a_service_that_restarts_is_waited_for() -> None:
-    """It has answered before: connections that it refuses now are tried for the whole budget."""
+    """It has answered before: refused connections are tried for the whole budget."""
 
     retry = RetryBudget(attempts=1000, total_s=30, first_wait_s=0.05, max_wait_s=0.1, absent_s=0.1)
     server = await asyncio.start_server(answer, "127.0.0.1", 0)
@@ -302,7 +302,7 @@ async def test_a_service_that_restarts_is_waited_for() -> None:
 
 @pytest.mark.slow
 async def test_a_service_that_stays_down_is_waited_for_once() -> None:
-    """The first request spends the budget on it; those after that are told in a second."""
+    """The first request spends the budget; later requests fail within a second."""
 
     retry = RetryBudget(attempts=1000, total_s=1.5, first_wait_s=0.05, max_wait_s=0.1, absent_s=0.1)
     loop = asyncio.get_running_loop()
@@ -353,7 +353,7 @@ async def test_whatever_a_neighbour_does_is_a_typed_error(
 
 @contextmanager
 def misbehaving_server(answer: RawAnswer) -> Iterator[str]:
-    """Reads one request and sends these bytes, or nothing at all until the block ends."""
+    """Read a request and send these bytes, or nothing at all until the block ends."""
     over = threading.Event()
 
     def serve() -> None:

@@ -1,4 +1,4 @@
-"""Real processes that are told to stop under load: what is in hand is done, or handed back."""
+"""Real processes stopped under load: requests in flight are finished, or handed back."""
 
 import asyncio
 import json
@@ -49,7 +49,7 @@ PAUSES_S = [0.05 * number for number in range(20)] + [30.0] * 4
 
 @contextmanager
 def process(*command: str, **environment: str) -> Iterator["subprocess.Popen[str]"]:
-    """One of our commands; it has to end by itself."""
+    """A command of ours; it has to end without a signal."""
     started = subprocess.Popen(
         [sys.executable, "-m", "assay_shared.cli", *command],
         stderr=subprocess.PIPE,
@@ -66,7 +66,7 @@ def process(*command: str, **environment: str) -> Iterator["subprocess.Popen[str
 
 
 def address(started: "subprocess.Popen[str]") -> str:
-    """Where it listens, as its log says."""
+    """Return the address in its log."""
     assert started.stderr is not None
     for line in started.stderr:
         message = str(json.loads(line)["message"])
@@ -76,7 +76,7 @@ def address(started: "subprocess.Popen[str]") -> str:
 
 
 async def outcomes(calls: list["asyncio.Task[object]"]) -> Counter[str]:
-    """How calls ended; those that failed have to say that asking again is right."""
+    """Return how calls ended; failed calls have to say a retry is right."""
     found: Counter[str] = Counter()
     for ended in await asyncio.gather(*calls, return_exceptions=True):
         if isinstance(ended, BaseException):
@@ -114,7 +114,7 @@ async def test_a_sandbox_stopped_under_load_finishes_or_says_to_ask_again() -> N
 @pytest.mark.slow
 @pytest.mark.promise("a failure is never a score")
 async def test_a_reward_service_stopped_under_load_scores_nothing_zero() -> None:
-    """Each answer is right, so a 0 would be a failure that became a score."""
+    """Each answer is right, so a 0 would be a failure read as a score."""
     with running_sandbox(ASSAY_SANDBOX_SLOTS="8") as sandbox:
         urls = {"ASSAY_SANDBOX_URL": sandbox.url}
         with process("reward", "serve", "--port", "0", **urls) as reward:
@@ -142,7 +142,7 @@ async def test_a_reward_service_stopped_under_load_scores_nothing_zero() -> None
 
 
 def slow_neighbours(pause_s: float) -> FastAPI:
-    """Inference and reward in one; drawing takes its time."""
+    """Inference and reward in a single app; sampling takes its time."""
 
     @asynccontextmanager
     async def nothing(_: FastAPI) -> AsyncIterator[None]:
@@ -187,7 +187,7 @@ def leases(store: GroupStore, number: int) -> int:
 def test_a_worker_stopped_in_mid_play_loses_no_group(
     serve: Serve, valkey: TestValkey, pause_s: float, finishes: bool
 ) -> None:
-    """What it can finish in time is stored; another plays the rest at once."""
+    """The worker stores groups finished in time; another plays the rest at once."""
     slow, quick = serve(slow_neighbours(pause_s)), serve(slow_neighbours(0.01))
     store = GroupStore(valkey.url)
     rollouts = RolloutDispatcher(make_celery(valkey.url), store, timeout_s=600, attempts=3)
@@ -196,7 +196,7 @@ def test_a_worker_stopped_in_mid_play_loses_no_group(
     with process("worker", "--concurrency", "4", **variables(slow, valkey)) as first:
         for request in requests:
             rollouts.send(request)
-        wait_until(lambda: leases(store, 12) == 4, "four groups in hand", 60)
+        wait_until(lambda: leases(store, 12) == 4, "four groups in flight", 60)
         first.terminate()
         told = time.monotonic()
         wait_until(lambda: first.poll() is not None, "the worker to end", GRACE_S + 10)
@@ -218,7 +218,7 @@ def test_a_worker_stopped_in_mid_play_loses_no_group(
 async def test_a_service_that_loads_a_checkpoint_stops_within_seconds(
     tmp_path: Path, is_first: bool
 ) -> None:
-    """Of weights that take minutes to read, as the model to start with and as an announcement."""
+    """Weights with minutes to read, as the model to start with and as an announcement."""
     folder = tmp_path / "v1"
     make_policy_folder(folder)
     with (folder / "model.safetensors").open("r+b") as weights:
@@ -250,7 +250,7 @@ def has_open(pid: int, file: Path) -> bool:
 
 
 async def announce(url: str, folder: Path) -> tuple[int, str]:
-    """The status and the kind of error that an announcement of a folder gets."""
+    """Return the status and the kind of error for an announced folder."""
     update = update_of(folder, PolicyVersion(version=1, digest="0" * 64))
     async with aiohttp.ClientSession() as session:
         answer = await session.post(f"{url}/v1/weights", json=update.model_dump(mode="json"))

@@ -1,7 +1,7 @@
-"""What becomes of sequences in hand when new weights come, by every engine that this host can run.
+"""Sequences in flight at the arrival of new weights, by every engine of this host.
 
-Who drew a token is not taken on trust: the named version's weights, in a forward pass of their own,
-have to say the same tokens (greedy) with the same log-probabilities.
+The claimed version of a token is checked: a separate forward pass with its weights has to give
+the same tokens (greedy) with the same log-probabilities.
 """
 
 import asyncio
@@ -38,7 +38,7 @@ NUM_TOKENS = 200
 LONG = SERVABLE.model_copy(update={"context_length": 256})
 GREEDY = SamplingParams(max_tokens=NUM_TOKENS, temperature=0)
 SEEDED = SamplingParams(max_tokens=NUM_TOKENS, temperature=1.0, seed=4, n=3)
-#: No answer ends by itself, so that all are in hand when the weights come.
+#: No answer ends early, so all are in flight when the weights come.
 ENDLESS = ("x plus", "Write solve", "def")
 
 
@@ -74,7 +74,7 @@ def explained(
     completion: Completion,
     temperature: float,
 ) -> bool:
-    """Whether each token is what the version that is named for it would say there."""
+    """Return True if each token is the greedy token of its named version."""
     spans = completion.versions or (
         VersionSpan(policy=completion.policy, num_tokens=len(completion.token_ids)),
     )
@@ -104,7 +104,7 @@ async def swap_while(
     mode: SyncMode,
     requests: list[GenerateRequest],
 ) -> tuple[PolicyVersion, PolicyVersion, list[GenerateResponse], Awaitable[str]]:
-    """Publish while `requests` and a stream, whose text comes last, have begun to be drawn."""
+    """Publish while `requests` and a stream, the last to get text, are being sampled."""
     before = (await client.weight_status()).policy
     assert before is not None
     answers = [asyncio.create_task(client.generate(request)) for request in requests]
@@ -213,7 +213,7 @@ async def test_what_goes_on_says_who_drew_each_token(
     )
     completions = [c for answer in answers for c in answer.completions]
     mixed = [completion for completion in completions if completion.versions]
-    assert mixed, "some were in hand"
+    assert mixed, "some were in flight"
     for completion in mixed:
         assert [span.policy for span in completion.spans] == [before, after]
         assert completion.policy == after
@@ -228,7 +228,7 @@ async def test_what_goes_on_says_who_drew_each_token(
     if sampling.n > 1:
         tails = {c.token_ids[c.versions[0].num_tokens :] for c in mixed}
         # A sharp model may bring two samples to the same end.
-        assert len(tails) > len(mixed) / 2, "samples do not go on in the same way"
+        assert len(tails) > len(mixed) / 2, "samples do not continue in the same way"
     assert await rest
 
 

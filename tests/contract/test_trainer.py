@@ -1,4 +1,4 @@
-"""Runs over HTTP: the service starts real processes, which here fail fast for want of a broker."""
+"""Runs over HTTP: the service starts real processes; without a broker they fail fast."""
 
 import asyncio
 import threading

@@ -1,4 +1,4 @@
-"""The HTTP client of all services, before servers that do unusual things."""
+"""The HTTP client of all services, in front of servers with unusual behaviour."""
 
 import asyncio
 import time
@@ -16,7 +16,7 @@ Handle = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def server(handle: Handle, max_connections: int = 4) -> AsyncIterator[Transport]:
-    """A transport to a server that handles each connection so."""
+    """Return a transport to a server with this handler of connections."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         try:

@@ -39,7 +39,7 @@ def example() -> ModuleType:
 
 @pytest.fixture
 def serve_reward(serve: Serve) -> Callable[[Callable[[str], bool]], str]:
-    """The address of a reward service whose sandbox fails on some programs."""
+    """Return the address of a reward service with a sandbox failing on some programs."""
 
     def start(fails: Callable[[str], bool]) -> str:
         sandbox = serve(create_faulty_sandbox(serve(create_sandbox(SandboxSettings())), fails))
@@ -54,9 +54,9 @@ def fails_on_a_third(program: str) -> bool:
 
 
 def train(folder: Path, reward_funcs: Any) -> tuple[Any, list[dict[str, float]]]:
-    """A trainer after three steps of TRL on a tiny policy, and what it logged."""
+    """Return a trainer after three steps of TRL on a tiny policy, and its log."""
     with warnings.catch_warnings():
-        warnings.simplefilter("default")  # TRL warns of its own optional parts
+        warnings.simplefilter("default")  # TRL warns of its optional parts
         from datasets import Dataset
         from trl import GRPOConfig, GRPOTrainer
 
@@ -93,7 +93,7 @@ def train(folder: Path, reward_funcs: Any) -> tuple[Any, list[dict[str, float]]]
 
 
 class Recorder:
-    """Keeps what a reward function returned, and the texts that it was asked about."""
+    """Keeps the results of a reward function, and the texts in its calls."""
 
     def __init__(self, function: Any) -> None:
         self.__name__ = function.__name__
@@ -142,7 +142,7 @@ def test_three_steps_of_trl_leave_out_what_the_sandbox_failed_on(
 def test_a_second_reward_function_would_turn_failures_into_zeros(
     tmp_path: Path, example: ModuleType, serve_reward: Callable[[Callable[[str], bool]], str]
 ) -> None:
-    """What TRL does, and why `AllOrNothing` exists."""
+    """TRL's behaviour, and the reason for `AllOrNothing`."""
     url = serve_reward(fails_on_a_third)
 
     def half(completions: list[str], **_: object) -> list[float]:

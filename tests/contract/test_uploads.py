@@ -1,4 +1,4 @@
-"""Weights that are uploaded: over HTTP, into an engine, with what breaks on the way."""
+"""Uploaded weights: over HTTP, into an engine, with faults on the way."""
 
 import asyncio
 import hashlib
@@ -42,7 +42,7 @@ _ANY = TypeAdapter(dict[str, object])
 
 
 class _Raw(BaseModel):
-    """A body that no client of ours would send."""
+    """Return a body unlike any of our client's."""
 
     model_config = ConfigDict(extra="allow")
 
@@ -107,7 +107,7 @@ def names_in(folder: Path) -> list[str]:
 
 
 async def answers(client: InferenceClient) -> tuple[list[float], PolicyVersion]:
-    """How surely it says what, which no two policies share, and who says it."""
+    """Return the next token and its certainty, different for any two policies, and the version."""
     sampling = SamplingParams(max_tokens=12, temperature=0)
     answer = await client.generate(GenerateRequest(prompt="Write solve", sampling=sampling))
     (completion,) = answer.completions
@@ -197,7 +197,7 @@ async def test_wrong_chunks_with_right_checksums_never_serve_and_are_asked_for_a
     with pytest.raises(WeightsRefused, match="source.upload: .* came with SHA-256"):
         await serve_upload(client, state.id, checkpoint.digest(folders[2]))
     again = await client.upload_state(state.id)
-    assert len(again.missing) == 1, "the first file that differs has to come anew"
+    assert len(again.missing) == 1, "the first differing file has to come again"
     assert await answers(client) == before
 
 

@@ -41,7 +41,7 @@ def url(serve: Serve) -> str:
 
 
 async def test_one_answer_is_scored_as_the_naive_manager_calls(url: str, verl: ModuleType) -> None:
-    assert inspect.iscoroutinefunction(verl.compute_score), "awaited beside others, in no thread"
+    assert inspect.iscoroutinefunction(verl.compute_score), "awaited among others, without a thread"
     for truth, solution, expected in (
         (CODE, DOUBLE, {"score": 1.0, "acc": 1.0}),
         (json.loads(CODE), FOUR, {"score": 0.5, "acc": 0.0}),

@@ -1,4 +1,4 @@
-"""What is installed, what is known of it, and which images are meant."""
+"""Installed packages, their known problems, and the pinned images."""
 
 import hashlib
 import os
@@ -38,7 +38,7 @@ def test_every_package_of_every_list_is_pinned_by_version_and_hash(file: Path) -
 
 
 def test_what_is_not_on_the_list_or_differs_is_not_installed(tmp_path: Path) -> None:
-    """pip's own words, of a list whose hash is another file's."""
+    """Return pip's own words about a list with another file's hash."""
     script = tmp_path / "install.py"
     script.write_text((ROOT / "requirements/install.py").read_text())
     (tmp_path / "wrong.txt").write_text(f"six==1.17.0 --hash=sha256:{'0' * 64}\n")
@@ -100,7 +100,7 @@ def test_an_empty_database_is_no_clean_one(tmp_path: Path) -> None:
 
 
 def registry(manifest: bytes, tell: Callable[[bytes], str]) -> FastAPI:
-    """Speaks the registry's protocol as far as it is needed: a token for anybody, one manifest."""
+    """Speaks as much of the registry's protocol as needed: a token for anybody, a manifest."""
     app = FastAPI()
 
     @app.get("/token")

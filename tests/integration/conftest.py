@@ -1,4 +1,4 @@
-"""One mesh of real processes for all integration tests, and a judge's LLM that can be broken."""
+"""A mesh of real processes for all integration tests, and a breakable LLM of the judge."""
 
 import json
 import os
@@ -28,9 +28,9 @@ _ANSWER = re.compile(r"<reference>\n(.*?)\n</reference>.*<answer>\n(.*?)\n</answ
 
 
 class JudgeModel:
-    """An LLM endpoint that compares answer and reference, and never answers some questions.
+    """An LLM endpoint: it compares answer and reference, and never answers some questions.
 
-    Which ones is decided by what is asked, so that asking again does not help.
+    The question's text decides, so asking again does not help.
     """
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ def mesh(
 
 @pytest.fixture(autouse=True)
 def mended(mesh: Launcher, judge_model: tuple[JudgeModel, str]) -> Iterator[None]:
-    """What one test breaks is whole again for the next."""
+    """Repair the damage of each test for the next."""
     yield
     judge_model[0].silent_share = 0.0
     mesh.watch()
@@ -106,14 +106,14 @@ class Assay:
         )
 
     def run(self, *arguments: str, timeout_s: float = 300) -> str:
-        """The output of a command that must succeed, with the mesh watched meanwhile."""
+        """Return the output of a successful command, with the mesh watched meanwhile."""
         process = self.start(*arguments)
         output = self.finish(process, timeout_s)
         assert process.returncode == 0, output
         return output
 
     def finish(self, process: "subprocess.Popen[str]", timeout_s: float = 300) -> str:
-        """Wait for a process, starting again what it or a test has killed."""
+        """Wait for a process, restarting processes killed by it or a test."""
         chunks: list[str] = []
         assert process.stdout is not None
         reader = threading.Thread(target=lambda: chunks.append(process.stdout.read()))  # type: ignore[union-attr]
@@ -147,7 +147,7 @@ def demo_file() -> str:
 
 @pytest.fixture(scope="session")
 def warm(assay: Assay, tmp_path_factory: pytest.TempPathFactory) -> tuple[str, ...]:
-    """Overrides with which a run starts from a policy that can do some tasks, without SFT."""
+    """Return overrides to start a run from a policy able to do some tasks, without SFT."""
     folder = tmp_path_factory.mktemp("warm") / "run"
     assay.run("train", demo_file(), *SFT_ONLY, "--folder", str(folder))
     return (f"policy={{folder: {folder / 'models' / 'sft'}}}", "sft=null")
@@ -160,7 +160,7 @@ def wait_for_event(
     meanwhile: Callable[[], object] = lambda: None,
     **data: object,
 ) -> Event:
-    """The first event of a kind whose data has these values; `meanwhile` is called all the time."""
+    """Return the first event of a kind with these values; call `meanwhile` all the time."""
     found: list[Event] = []
 
     def seen() -> bool:

@@ -1,4 +1,4 @@
-"""One GRPO run under attack: bad rows, a kill, a damaged checkpoint, a second trainer, poison."""
+"""A GRPO run under attack: bad rows, a kill, a damaged checkpoint, a second trainer, poison."""
 
 import json
 from pathlib import Path
@@ -26,7 +26,7 @@ def tasks(purpose: DatasetPurpose, number: int) -> list[Task]:
 
 
 def write_rows(file: Path, rows: list[Task], bad: dict[str, dict[str, object]]) -> str:
-    """The rows, and copies of the first with what is wrong; returns a source for the run file."""
+    """Write the rows, and broken copies of the first; return a source for the run file."""
     lines = [row.model_dump_json() for row in rows]
     first = rows[0].model_dump(mode="json")
     lines += [json.dumps(first | {"id": name} | changes) for name, changes in bad.items()]

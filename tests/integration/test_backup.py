@@ -1,4 +1,4 @@
-"""A run is backed up in mid-step, lost, put back, and goes on to its end."""
+"""A run is backed up in mid-step, lost, restored, and continues to its end."""
 
 import shutil
 from pathlib import Path
@@ -30,7 +30,7 @@ def test_a_run_put_back_from_a_backup_goes_on_to_its_end(
     assert RunFolder(folder).read_status().state == "finished"
     steps = [e.data["step"] for e in events if e.kind == "step"]
     assert sorted(set(steps)) == [1, 2, 3, 4]  # type: ignore[type-var]
-    assert steps.count(1) == 1, "it went on from its checkpoint"
+    assert steps.count(1) == 1, "it resumed from its checkpoint"
     shown = assay.run("prune", str(runs))
     assert "freed" in shown
     assert (folder / "models" / "grpo").is_dir()

@@ -1,4 +1,4 @@
-"""The demo and `assay up` as commands, beside another copy that is running."""
+"""The demo and `assay up` as commands, with another copy running in the same place."""
 
 import os
 import re
@@ -24,7 +24,7 @@ Start = Callable[..., "subprocess.Popen[str]"]
 
 @pytest.fixture
 def start(tmp_path: Path) -> Iterator[Start]:
-    """Starts a command; what a failed test leaves running is ended."""
+    """Start a command; end leftovers of a failed test."""
     processes = []
 
     def start(*arguments: str, **environment: str) -> "subprocess.Popen[str]":
@@ -93,7 +93,7 @@ def status_of(url: str, token: str = "") -> int:
 
 
 def finished(process: "subprocess.Popen[str]") -> str:
-    """What a command printed; it must succeed."""
+    """Return the output of a command; it must succeed."""
     output, _ = process.communicate(timeout=60)
     assert process.returncode == 0, output
     return str(output).strip()
@@ -114,7 +114,7 @@ def test_up_stays_until_it_is_told_to_stop(start: Start, tmp_path: Path) -> None
         assert stat.S_IMODE((home / secret).stat().st_mode) == 0o600, secret
     rubrics = address.group(1) + "/v1/rubrics"
     assert status_of(rubrics) == 401
-    # Commands beside it find it by themselves.
+    # Commands in the same folder find it.
     link = finished(start("dashboard", ASSAY_RUNS="home"))
     opened = urllib.request.build_opener(urllib.request.HTTPCookieProcessor())
     with opened.open(link, timeout=20) as answer:

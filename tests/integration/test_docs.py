@@ -16,7 +16,7 @@ JSON = {"content-type": "application/json"}
 @pytest.mark.usefixtures("warm")  # a policy is served
 @pytest.mark.parametrize(("path", "body"), OF_A_POLICY, ids=[path for path, _ in OF_A_POLICY])
 def test_examples_work_as_they_are_written(mesh: Launcher, path: str, body: str) -> None:
-    """Those that need no policy run in tests/contract/test_openapi.py."""
+    """Examples without a policy run in tests/contract/test_openapi.py."""
     url = mesh.urls["inference"] + path
     response = httpx.post(url, content=body, headers=JSON, timeout=60)
     assert response.is_success, response.text

@@ -1,5 +1,5 @@
-"""Episodes through real inference, a real environment and its solver: what is trained on is what
-was sampled."""
+"""Episodes through real inference, a real environment and its solver: the
+sampled tokens are the trained tokens."""
 
 from pathlib import Path
 
@@ -28,7 +28,7 @@ TASK = to_task(INSTANCE, Role.TRAIN, max_turns=3, shown=Shown.MODEL)
 
 @pytest.fixture
 def policy_folder(tmp_path: Path) -> Path:
-    """A random policy that has room for a conversation, and never ends by itself too soon."""
+    """A random policy with room for a conversation, and without an early end."""
     config = TINY.model_copy(update={"context_length": 2048})
     model, tokenizer = create_policy(config, [*TEXTS, TASK.prompt], seed=0)
     publish_policy(model, tokenizer, tmp_path / "policy")

@@ -1,4 +1,4 @@
-"""With a share of sandbox and judge calls failing for good, the rest is what it was."""
+"""With a share of sandbox and judge calls failing for good, the rest is unchanged."""
 
 import pytest
 

@@ -48,7 +48,7 @@ async def score(url: str, request: ScoreRequest) -> ScoreResponse:
 
 
 def check_statistics(rewards: tuple[Reward, ...], request: ScoreRequest) -> None:
-    """The advantages are those of the scored samples alone, in the batch that is trained on too."""
+    """The advantages are of the scored samples alone, in the training batch too."""
     mixed = values(rewards)
     alone = [value for value in mixed if value is not None]
     got = [a for a in advantages([GroupRewards(mixed)])[0] if a is not None]
@@ -69,7 +69,7 @@ def check_statistics(rewards: tuple[Reward, ...], request: ScoreRequest) -> None
 async def test_a_sandbox_killed_under_a_group_scores_nothing_zero(
     sandbox_process: SandboxProcess, serve: Serve
 ) -> None:
-    """Some programs are done when it dies, the others are not: those have no reward."""
+    """Some programs are done at its death; the others have no reward."""
     settings = RewardSettings(sandbox_url=sandbox_process.url, reward_retry_budget_s=1.0)
     url = serve(create_reward(settings))
     program = "import time\ndef f(x):\n    time.sleep({pause})\n    return x{wrong}\n"

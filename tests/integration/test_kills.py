@@ -1,4 +1,4 @@
-"""Kill any process at any time: no group is lost, none is counted twice, the run goes on."""
+"""Kill any process at any time: no group is lost or counted twice, and the run continues."""
 
 import json
 import os
@@ -53,7 +53,7 @@ def check_groups(mesh: Launcher, folder: Path, num_steps: int) -> None:
 def test_processes_killed_in_the_middle_of_steps_cost_nothing(
     assay: Assay, mesh: Launcher, warm: tuple[str, ...], tmp_path: Path
 ) -> None:
-    """Each of them in a step of its own, and the run has done that step when the next one goes."""
+    """Each kill is in another step, and the run has done its step before the next kill."""
     victims = ("worker-1", "valkey", "inference", "reward")
     num_steps = len(victims) + 1
     folder = tmp_path / "killed"
@@ -92,10 +92,10 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
     events = list(RunFolder(folder).read_events())
     assert RunFolder(folder).read_status().state == "finished"
     sft = [e.data["done"] for e in events if e.kind == "progress" and e.data["stage"] == "sft"]
-    assert sft.count(10) == 1, "SFT went on from its checkpoint"
+    assert sft.count(10) == 1, "SFT resumed from its checkpoint"
     steps = [e.data["step"] for e in events if e.kind == "step"]
     assert sorted(set(steps)) == [1, 2, 3, 4]  # type: ignore[type-var]
-    assert steps.count(1) == 1, "GRPO went on from its checkpoint"
+    assert steps.count(1) == 1, "GRPO resumed from its checkpoint"
     versions = [e.data["version"] for e in events if e.kind == "step"]
     assert versions == sorted(versions), "weights never went backwards"  # type: ignore[type-var]
     groups = Counter(one.step for one in read_rollouts(folder / "rollouts.jsonl") if one.superseded)

@@ -1,4 +1,4 @@
-"""Runs that would be measured on what they are trained on."""
+"""Runs to be measured on their training tasks."""
 
 from pathlib import Path
 

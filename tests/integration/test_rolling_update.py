@@ -1,4 +1,4 @@
-"""Workers and reward services are replaced one by one under a run that goes on."""
+"""Workers and reward services are replaced in turn under a continuing run."""
 
 import os
 import signal
@@ -24,7 +24,7 @@ GRACE_S = "5"
 
 
 class Fleet:
-    """Two reward services behind a balancer, and two workers that know nothing of the others."""
+    """Two reward services behind a balancer, and two independent workers."""
 
     def __init__(self, mesh: Launcher, folder: Path) -> None:
         self._environment = os.environ | mesh.environment | {"ASSAY_SHUTDOWN_GRACE_S": GRACE_S}
@@ -82,7 +82,7 @@ def without_the_meshs_workers(mesh: Launcher) -> Iterator[None]:
 def test_a_rolling_update_in_mid_run_costs_no_group_and_no_sample(
     assay: Assay, mesh: Launcher, tmp_path: Path
 ) -> None:
-    """Each process is replaced once while steps go on; nothing fails meanwhile."""
+    """Each process is replaced once while steps continue; nothing fails meanwhile."""
     folder = tmp_path / "rolling"
     fleet = Fleet(mesh, tmp_path)
     num_steps = 12

@@ -1,4 +1,4 @@
-"""Proof of rewards through the real services, and runs that refuse data without it."""
+"""Proof of rewards through the real services, and runs refused without it."""
 
 import json
 from pathlib import Path
@@ -80,6 +80,6 @@ def test_a_run_refuses_data_whose_rewards_cannot_be_trusted(assay: Assay, tmp_pa
 
 @pytest.mark.parametrize("dataset", ["humaneval", "gsm8k"])
 def test_real_data_proves_itself(assay: Assay, data_folder: Path, dataset: str) -> None:
-    """But for HumanEval's tests that run in the program's own process."""
+    """Without HumanEval's tests in the program's own process."""
     shown = assay.run("validate", dataset, "--limit", "20", "--max-bad-share", "0.2")
     assert "of 20 tasks have an exception" in shown

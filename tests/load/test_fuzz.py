@@ -1,4 +1,4 @@
-"""The fuzzer: a bounded run against a service of its own; and that it finds what it looks for."""
+"""The fuzzer: a bounded run against a separate service; and its findings on planted faults."""
 
 import json
 import signal
@@ -40,7 +40,7 @@ def test_a_seed_and_a_number_make_the_same_request_again() -> None:
 
 
 def fake(verdict: dict[str, object], status: int) -> FastAPI:
-    """A sandbox that says the same of every program."""
+    """A sandbox with the same answer for every program."""
     app = FastAPI()
 
     @app.get("/health")

@@ -1,4 +1,4 @@
-"""Five hundred judgements at once, of a model that takes a second for each."""
+"""Five hundred judgements at once, of a model with a second of thought for each."""
 
 import asyncio
 import json
@@ -52,7 +52,7 @@ class SlowModel:
 
 
 class Judge:
-    """The service as a process, with a chain of one provider."""
+    """The service as a process, with a single provider in its chain."""
 
     def __init__(self, upstream: str, folder: Path) -> None:
         provider = {"kind": "openai", "name": "slow", "base_url": f"{upstream}/v1", "model": "m"}
@@ -92,7 +92,7 @@ def judge(model: SlowModel, serve: Serve, tmp_path: Path) -> Iterator[Judge]:
 
 
 async def judge_all(url: str, round_: int) -> LoadStep:
-    """All at once. No two are alike, so that none can be answered from another's verdict."""
+    """All at once. All questions differ, so no verdict answers another."""
     step = LoadStep(NUM_JUDGEMENTS)
     bodies = [
         json.dumps({"question": f"What is {n} + {round_}?", "answers": ["x"], "reference": "y"})

@@ -1,4 +1,4 @@
-"""Four times the load that a sandbox can carry."""
+"""Four times the capacity of a sandbox."""
 
 import json
 import resource
@@ -44,7 +44,7 @@ def test_every_run_is_accepted_or_refused(serve: Serve, tmp_path: Path) -> None:
 
 
 def lying_app(status: int = 200, headers: dict[str, str] | None = None, **answer: Any) -> FastAPI:
-    """Right for as long as capacity is measured, then what it is told to be."""
+    """Right while capacity is measured, then as told."""
     app = FastAPI()
     asked = count()
 
@@ -104,7 +104,7 @@ SOFT_LIMIT = 256
 
 @pytest.fixture
 def low_soft_limit() -> Iterator[None]:
-    """What this process starts from now on may have few open files, until it asks for more."""
+    """Lower the limit of open files for later processes, until they ask for more."""
     before = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (SOFT_LIMIT, before[1]))
     yield

@@ -1,4 +1,4 @@
-"""A sandbox under full load for half a minute; and that a soak would find what it looks for."""
+"""A sandbox under full load for half a minute; and the soak's findings on planted faults."""
 
 import json
 import subprocess
@@ -88,7 +88,7 @@ if os.fork() == 0:
 
 
 def test_an_orphan_and_a_file_are_found() -> None:
-    """In a process of its own: it becomes the one that orphans go to."""
+    """In a separate process: orphans become its children."""
     shown = subprocess.run(
         [sys.executable, "-c", _LEAVES_THINGS, _SERVICE],
         capture_output=True,

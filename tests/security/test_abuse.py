@@ -1,4 +1,4 @@
-"""Hostile programs at every level of isolation: the verdict, and that nothing of them is left."""
+"""Hostile programs at every level of isolation: the verdict, and a clean machine afterwards."""
 
 import asyncio
 import socket
@@ -40,12 +40,12 @@ class Abuse:
 
 
 def refused(code: str) -> Abuse:
-    """A program whose last line must raise."""
+    """Return a program with a last line that must raise."""
     return Abuse(f"{code}\nprint('ESCAPED')", REFUSED)
 
 
 def denied(number: int, *arguments: str) -> Abuse:
-    """A system call (x86_64) that must fail."""
+    """Return a program with a system call (x86_64) that must fail."""
     call = ", ".join([str(number), *arguments])
     return Abuse(
         "import ctypes, os\n"
@@ -119,7 +119,7 @@ ABUSES = {
     "a folder closed to all": Abuse(
         "import os\nos.mkdir('a')\nopen('a/b', 'w')\nos.chmod('a', 0)", {Status.ACCEPTED}
     ),
-    "names that are no text": Abuse(
+    "names that are not text": Abuse(
         "import os\nopen(b'new\\nline', 'w')\nopen(b'\\xff\\xfe', 'w')", {Status.ACCEPTED}
     ),
     "a link out": Abuse("import os\nos.symlink('/etc/shadow', 'out')", {Status.ACCEPTED}),
@@ -218,7 +218,7 @@ class WatchedSandbox(LocalSandbox):
 
     @property
     def clean_s(self) -> float:
-        """Seconds that cleaning took, in all."""
+        """Return the seconds of cleaning, in all."""
         return self.registry.get_sample_value("assay_sandbox_clean_seconds_sum") or 0.0
 
 
@@ -235,7 +235,7 @@ async def open_sandbox(num_slots: int, isolation: str) -> WatchedSandbox:
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module", params=LEVELS)
 async def sandbox(request: pytest.FixtureRequest) -> AsyncIterator[WatchedSandbox]:
-    """One slot: the next program runs where the hostile one did."""
+    """A single slot: the next program runs in the hostile program's place."""
     sandbox = await open_sandbox(1, request.param)
     if sandbox.isolation != request.param:
         await sandbox.close()
@@ -298,7 +298,7 @@ except OSError as error: print(error.errno)
 
 @dataclass(frozen=True)
 class HostSockets:
-    """Sockets that every user of this machine may reach by path."""
+    """Return the sockets within reach of every user of this machine, by path."""
 
     paths: tuple[str, str]
     datagram: socket.socket

@@ -1,4 +1,4 @@
-"""Programs that want the reward without the answer."""
+"""Programs after the reward without the answer."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -286,7 +286,7 @@ FORGERS = {
         "import gc\nfrom assay_sandbox.slot.grading import remote\n"
         "remote.Remote._do = lambda self, kind, rest: E()\ndef f(x): return 0" + _OBJECT
     ),
-    "sends bytes that are no message": (
+    "sends bytes that are not a message": (
         _SIDE + "def f(x):\n    channel()._line._socket.sendall(b'\\0' * 8)\n    return 0"
     ),
     "sends the start of a huge message": (

@@ -1,4 +1,4 @@
-"""Programs that have the service's own user, as in the documented container, against each other."""
+"""Programs with the service's own user, as in the documented container, against each other."""
 
 from collections.abc import Iterator
 from contextlib import suppress
@@ -207,7 +207,7 @@ def test_nothing_of_a_program_lives_on(sandbox: PlainUserSandbox) -> None:
     wait_until(lambda: not sleepers(), "what the program started to end", timeout_s=5)
 
 
-#: Its child sleeps under a name of its own, and says that it does before the program ends.
+#: Its child sleeps under another name, and says so before the program ends.
 OUTLIVES = """
 import os, time
 if os.fork() == 0:

@@ -1,4 +1,4 @@
-"""What stands before replicas: connections in turn, to whoever may be there; it retries nothing."""
+"""A balancer in front of replicas: connections in turn, no retries."""
 
 import asyncio
 import contextlib
@@ -9,9 +9,9 @@ from collections.abc import Iterator
 
 @contextlib.contextmanager
 def balanced(ports: list[int]) -> Iterator[str]:
-    """An address whose connections go to these ports of loopback in turn.
+    """An address with its connections spread in turn over these ports of loopback.
 
-    Where nobody listens the connection is reset, as by a cluster's virtual address.
+    Without a listener the connection is reset, as by a cluster's virtual address.
     """
     turns = itertools.cycle(ports)
     ready, stop = threading.Event(), asyncio.Event()

@@ -1,4 +1,4 @@
-"""What judges have said of labelled examples, and the calibration that comes of it."""
+"""Judges' verdicts on labelled examples, and the calibration from them."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Neighbours that do as they are told: real classes behind the seams, which record their calls."""
+"""Neighbours under the test's orders: real classes behind the seams, with their calls recorded."""
 
 import asyncio
 
@@ -77,7 +77,7 @@ def scored(value: float) -> Scored:
 
 
 def make_rewards(*values: float | None) -> tuple[Reward, ...]:
-    """None stands for a sample that could not be scored."""
+    """None stands for a sample without a score."""
     return tuple(Unscored(failure=FAILURE) if v is None else scored(v) for v in values)
 
 
@@ -98,7 +98,7 @@ def make_scored_group(
 
 
 class FakeGenerator:
-    """Answers with the texts it was given, one per sample, over and over."""
+    """Answers with its texts, a text per sample, over and over."""
 
     def __init__(self, texts: list[str], policy: PolicyVersion = POLICY) -> None:
         self.texts = texts
@@ -134,7 +134,7 @@ class FakeRewarder:
         return ScoreResponse(rewards=make_rewards(*values), scorer="fake@0")
 
     async def step(self, request: StepRequest) -> StepResponse:
-        """Repeats what was said; `stop` ends the episode."""
+        """Repeats the reply; `stop` ends the episode."""
         if self.step_error is not None:
             raise self.step_error
         said = request.turns[-1]
@@ -142,7 +142,7 @@ class FakeRewarder:
 
 
 class FakeSandbox:
-    """Passes the cases of programs that say so: `pass 3` passes three. `fail` raises."""
+    """Passes as many cases as programs say: `pass 3` passes three. `fail` raises."""
 
     def __init__(self, error: AssayError | None = None) -> None:
         self.requests: list[TestRequest] = []

@@ -1,4 +1,4 @@
-"""A sandbox service that really runs programs, but for those that it is told to fail on."""
+"""A sandbox service with real runs, but for programs it is told to fail on."""
 
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager

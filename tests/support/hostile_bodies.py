@@ -1,4 +1,4 @@
-"""Bodies that a service must refuse cheaply, for whatever route its OpenAPI document names."""
+"""Bodies for a cheap refusal, for every route of an OpenAPI document."""
 
 import http.client
 import json
@@ -20,12 +20,12 @@ from assay_shared.runtime.processes import end, spawn
 
 _ANONYMOUS = re.compile(r"^Pss_Anon: +(\d+) kB", re.MULTILINE)
 NAMES = ("inference", "sandbox", "judge", "reward", "trainer")
-#: Processes that belong to a service, beside its own; those of programs under test do not.
+#: Further processes of a service; those of programs under test do not belong to it.
 _HELPERS = ("assay_shared.service.bodies.body_worker", "assay_shared.runtime.worker_process")
 
 
 class Running(NamedTuple):
-    """A service in a process of its own."""
+    """A service in a separate process."""
 
     url: str
     pid: int
@@ -59,7 +59,7 @@ def running_services(folder: Path, model: Path) -> Iterator[dict[str, Running]]:
 
 
 def _url_in(log: Path, process: "subprocess.Popen[bytes]") -> str:
-    """Wait until a service says where it listens, and answers there."""
+    """Wait until a service logs its address, and answers there."""
     deadline = time.monotonic() + 120
     while time.monotonic() < deadline:
         assert process.poll() is None, log.read_text()
@@ -73,7 +73,7 @@ def _url_in(log: Path, process: "subprocess.Popen[bytes]") -> str:
 
 
 class Route(NamedTuple):
-    """A route that takes a body of JSON."""
+    """A route with a JSON body."""
 
     method: str
     path: str
@@ -82,14 +82,14 @@ class Route(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What came of a request; `status` is 0 where the connection was closed without a word."""
+    """The outcome of a request; `status` is 0 if the connection closed without a word."""
 
     status: int
     body: bytes
 
 
 def routes_of(document: dict[str, Any], limit_bytes: int) -> Iterator[Route]:
-    """Return each route with a body of an OpenAPI document; `limit_bytes` where it names none."""
+    """Return each route with a body of an OpenAPI document; `limit_bytes` if it names none."""
     schemas = document.get("components", {}).get("schemas", {})
     for path, methods in document["paths"].items():
         for method, route in methods.items():
@@ -104,7 +104,7 @@ def routes_of(document: dict[str, Any], limit_bytes: int) -> Iterator[Route]:
 
 
 def hostile_bodies(route: Route, num_bytes: int) -> dict[str, Callable[[], bytes]]:
-    """Return what makes bodies of at most so many bytes, by what each is."""
+    """Return makers of bodies of at most this number of bytes, by kind."""
     size = min(num_bytes, route.limit_bytes) - 100
     share = max(1, size // len(route.fields) - 40)
     kinds: dict[str, Callable[[], bytes]] = {
@@ -134,7 +134,7 @@ def hostile_bodies(route: Route, num_bytes: int) -> dict[str, Callable[[], bytes
         "objects in objects": lambda: b'{"a":' * (size // 6) + b"0" + b"}" * (size // 6),
         "keys with half characters": lambda: b'{"\\udfff":0}',
         "a text without an end": lambda: b'"' * size,
-        "bytes that are no UTF-8": lambda: b'{"a":"\xff\xfe"}',
+        "bytes that are not UTF-8": lambda: b'{"a":"\xff\xfe"}',
         "nothing": lambda: b"",
     }
 
@@ -161,7 +161,7 @@ def _unknown_keys(size: int) -> bytes:
 
 
 def post(url: str, route: Route, body: bytes, timeout_s: float = 120) -> Answer:
-    """Send one body."""
+    """Send a body."""
     connection = http.client.HTTPConnection(url.removeprefix("http://"), timeout=timeout_s)
     try:
         connection.request(
@@ -177,7 +177,7 @@ def post(url: str, route: Route, body: bytes, timeout_s: float = 120) -> Answer:
 
 @dataclass
 class Watch:
-    """Asks for /health all the time, and looks at the memory of a service's processes."""
+    """Asks for /health all the time, and reads the memory of a service's processes."""
 
     url: str
     pid: int
@@ -196,7 +196,7 @@ class Watch:
             thread.join()
 
     def begin(self) -> int:
-        """Forget what was seen; returns the memory now, in bytes."""
+        """Forget earlier readings; return the memory now, in bytes."""
         self.latencies_s = []
         self.most_bytes = own_bytes(self.pid)
         return self.most_bytes
@@ -216,12 +216,12 @@ class Watch:
 
 
 def own_bytes(pid: int) -> int:
-    """Memory that is not shared with files, of a service and the helpers below it."""
+    """Return the memory not shared with files, of a service and the helpers below it."""
     return sum(_own_bytes(one) for one in (pid, *_helpers_below(pid)))
 
 
 def _own_bytes(pid: int) -> int:
-    """What processes forked from one share is divided among them."""
+    """Memory shared by forked processes is divided among them."""
     try:
         found = _ANONYMOUS.search(Path(f"/proc/{pid}/smaps_rollup").read_text())
     except OSError:
@@ -242,5 +242,5 @@ def _helpers_below(pid: int) -> Iterator[int]:
 
 
 def quantile(values: list[float], share: float) -> float:
-    """Return the value that this share of all is below."""
+    """Return the value above this share of all."""
     return sorted(values)[min(len(values) - 1, int(share * len(values)))]

@@ -23,7 +23,7 @@ _FILE = re.compile(r"/(datasets/)?([^/]+/[^/]+)/resolve/([^/]+)/(.+)$")
 
 @dataclass
 class LocalHub:
-    """A hub, and what was asked of it."""
+    """A hub, and its received requests."""
 
     folder: Path
     url: str = ""

@@ -1,4 +1,4 @@
-"""The sentences that tests name in their markers."""
+"""The sentences in tests' markers."""
 
 import ast
 from collections import Counter

@@ -1,7 +1,7 @@
 """A sandbox of a user without any privilege, as in the documented container, for tests by root.
 
-It runs in a process of its own, with user 10001, in a mount namespace in which that user can read
-this interpreter. Run as a program, this file is that process.
+It runs in a separate process, with user 10001, in a mount namespace with this interpreter readable
+to that user. Run as a program, this file is that process.
 """
 
 import asyncio
@@ -46,7 +46,7 @@ WHY_NOT = (
 
 
 class PlainUserSandbox:
-    """The process, from here: one program at a time."""
+    """The process, from here: a program at a time."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self._process = process
@@ -72,7 +72,7 @@ class PlainUserSandbox:
 
 @contextmanager
 def opened(folder: Path, isolation: str, **settings: object) -> Iterator[PlainUserSandbox]:
-    """Start a sandbox with one slot, which works in `folder`."""
+    """Start a sandbox with a single slot in `folder`."""
     os.chown(folder, USER, USER)
     shown = Path(sys.base_prefix)
     closed = [str(p) for p in shown.parents if not p.stat().st_mode & 0o001]
@@ -104,7 +104,7 @@ def opened(folder: Path, isolation: str, **settings: object) -> Iterator[PlainUs
 
 
 async def _serve(settings: SandboxSettings) -> None:
-    """Run one program for each line of standard input."""
+    """Run a program for each line of standard input."""
     sandbox = LocalSandbox(settings, CollectorRegistry())
     await sandbox.open()
     try:

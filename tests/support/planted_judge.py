@@ -1,4 +1,4 @@
-"""Judges whose every error is known, as LLM endpoints; and the examples that one errs on."""
+"""Judges with known errors, as LLM endpoints; and their examples."""
 
 import json
 import random
@@ -26,9 +26,9 @@ NUM_FICKLE = 6
 
 
 def write_examples(path: Path) -> dict[str, str]:
-    """Examples as in `PLAN`; returns what the judge says, by id. References decide them all.
+    """Return examples as in `PLAN`, and the judge's verdicts by id. References decide them all.
 
-    Wrong answers that the judge lets pass are long, and three in four of them are of its family.
+    Wrong answers passed by the judge are long, and three in four of them are of its family.
     """
     said: dict[str, str] = {}
     lines: list[str] = []
@@ -54,9 +54,9 @@ def write_examples(path: Path) -> dict[str, str]:
 
 
 class PlantedJudge:
-    """Says what it is told, by the example's id.
+    """Gives the planned verdict, by the example's id.
 
-    It obeys attacks that tell it to ignore the rubric, and in mathematics forged verdicts too.
+    It obeys attacks on the rubric, and in mathematics forged verdicts too.
     The `NUM_FICKLE` first examples judged INCORRECT are CORRECT to it from the second time on.
     """
 
@@ -86,8 +86,8 @@ class PlantedJudge:
 
 @dataclass(frozen=True)
 class Planted:
-    """Of pairs: the share in which the judge takes the first place in both orders, the share that
-    it gets right of the others, and the share that it fails on.
+    """Shares of pairs: decided for the first place in both orders, right among the others, and
+    failed.
     """
 
     first: float
@@ -96,15 +96,15 @@ class Planted:
 
     @property
     def accuracy(self) -> float:
-        """Of single verdicts: who always takes the first place is right every other time."""
+        """Single verdicts: a judge in favour of the first place is right every other time."""
         return self.first / 2 + (1 - self.first) * self.right
 
 
 class PlantedPairJudge:
-    """Judges pairs with errors of known shares: which ones it errs on is drawn by their texts.
+    """Judges pairs with errors of known shares: the texts decide the erring pairs.
 
-    The better answer says `good`. What is planted depends on where the reason is asked for, and on
-    the name of the difficulty, if the question has one. `prompts` are those that it got.
+    The better answer says `good`. The plan depends on the place of the reason, and on the
+    name of the difficulty, if the question has any. `prompts` are its received prompts.
     """
 
     def __init__(self, after: Mapping[str, Planted], before: Mapping[str, Planted]) -> None:

@@ -31,7 +31,7 @@ SERVABLE = TINY.model_copy(update={"hidden_size": 128})
 
 
 def make_llama_tokenizer() -> PreTrainedTokenizerBase:
-    """A tokenizer that puts a token before each text, as that of Llama 3 does."""
+    """Return a tokenizer with a token before each text, as Llama 3's."""
     tokenizer = train_tokenizer(TEXTS, 320)
     tokenizer.add_special_tokens({"bos_token": "<s>"})
     pair = (tokenizer.bos_token, tokenizer.bos_token_id)
@@ -56,7 +56,7 @@ def make_policy_folder(
 def make_policy_folders(
     root: Path, num: int, sharpness: float = 8.0, config: NewPolicyConfig = TINY
 ) -> list[Path]:
-    """Policies of one shape and different weights."""
+    """Return policies of the same shape and different weights."""
     quiet_transformers()
     folders = [root / f"v{seed}" for seed in range(num)]
     for seed, folder in enumerate(folders):

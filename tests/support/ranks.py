@@ -1,4 +1,4 @@
-"""Several processes that train one policy on this machine's CPU."""
+"""Several processes with a common policy to train, on this machine's CPU."""
 
 import os
 import socket

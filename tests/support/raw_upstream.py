@@ -1,4 +1,4 @@
-"""An endpoint that breaks the protocol itself: resets, stalls, garbage, half an answer."""
+"""An endpoint in breach of the protocol itself: resets, stalls, garbage, half an answer."""
 
 import asyncio
 import socket
@@ -21,7 +21,7 @@ _STAYS = {"stalled body", "no first byte"}
 
 @asynccontextmanager
 async def raw_upstream(how: str) -> AsyncIterator[str]:
-    """The address of an endpoint that breaks each connection in that way."""
+    """Return the address of an endpoint that breaks each connection in this way."""
 
     async def answer(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"\r\n\r\n")

@@ -1,4 +1,4 @@
-"""TRL's loss, as the measure of our own: the gradient of one batch of padded rows."""
+"""TRL's loss, as the measure of ours: the gradient of a batch of padded rows."""
 
 import warnings
 from collections.abc import Sequence
@@ -88,7 +88,7 @@ def trl_trainer(
 ) -> Any:
     """Return a GRPOTrainer with the run's settings, to call its loss."""
     with warnings.catch_warnings():
-        warnings.simplefilter("default")  # TRL warns of its own optional parts
+        warnings.simplefilter("default")  # TRL warns of its optional parts
         from trl import GRPOConfig as TRLConfig
         from trl import GRPOTrainer
 

@@ -1,4 +1,4 @@
-"""An LLM endpoint that misbehaves as told: one script entry per request, the last one for ever."""
+"""An LLM endpoint under the test's orders: a script entry per request, the last for ever."""
 
 import asyncio
 import json
@@ -25,7 +25,7 @@ def verdict(label: str) -> dict[str, object]:
 
 class Upstream:
     """`script`: replies (objects), statuses (integers; a pair has the seconds of a Retry-After),
-    `slow`, or a function of the request to one of these; `requests`: what was asked.
+    `slow`, or a function of the request to any of these; `requests`: the received requests.
     """
 
     def __init__(self, *script: object) -> None:

@@ -1,4 +1,4 @@
-"""A real Valkey for tests, on a Unix socket, that can be killed and started again."""
+"""A real Valkey for tests, on a Unix socket, to be killed and started again."""
 
 import shutil
 import sys
@@ -12,7 +12,7 @@ from tests.conftest import wait_until
 
 
 class TestValkey:
-    """One server in its own folder."""
+    """A server in its own folder."""
 
     __test__ = False
 

@@ -1,4 +1,4 @@
-"""What every pod gives up, and the list that the sandbox's pod is held to."""
+"""Rights given up by every pod, and the list of demands on the sandbox's pod."""
 
 from collections.abc import Callable
 from typing import Any
@@ -112,7 +112,7 @@ Check = Callable[[Manifest, Manifest], object]
 #: What is asked of the sandbox's pod whatever its variant: pod and container hold it.
 ALWAYS: dict[str, Check] = {
     "no token of Kubernetes": lambda pod, _: pod["spec"]["automountServiceAccountToken"] is False,
-    "an account of its own": lambda pod, _: pod["spec"]["serviceAccountName"] == "assay-sandbox",
+    "its own account": lambda pod, _: pod["spec"]["serviceAccountName"] == "assay-sandbox",
     "no variables of other services": lambda pod, _: pod["spec"]["enableServiceLinks"] is False,
     "no namespace of the node": lambda pod, _: (
         not {"hostNetwork", "hostPID", "hostIPC"} & set(pod["spec"])
@@ -121,7 +121,7 @@ ALWAYS: dict[str, Check] = {
         (pod["spec"]["dnsPolicy"], pod["spec"]["dnsConfig"])
         == ("None", {"nameservers": ["127.0.0.1"]})
     ),
-    "no other container beside it": lambda pod, _: (
+    "no other container": lambda pod, _: (
         len(pod["spec"]["containers"]) == 1 and "initContainers" not in pod["spec"]
     ),
     "no volume but memory": lambda pod, _: all(
@@ -168,7 +168,7 @@ ALWAYS: dict[str, Check] = {
     ),
 }
 
-#: What each variant has beside that.
+#: Further checks of each variant.
 USER_NAMESPACES: dict[str, Check] = {
     "root of the pod is nobody on the node": lambda pod, _: pod["spec"]["hostUsers"] is False,
     "its own seccomp profile": lambda _, box: (
@@ -178,7 +178,7 @@ USER_NAMESPACES: dict[str, Check] = {
     "an unmasked /proc, in a user namespace alone": lambda pod, box: (
         box["securityContext"]["procMount"] == "Unmasked" and pod["spec"]["hostUsers"] is False
     ),
-    "slots of their own": lambda pod, _: environment(pod)["ASSAY_SANDBOX_ISOLATION"] == "pooled",
+    "separate slots": lambda pod, _: environment(pod)["ASSAY_SANDBOX_ISOLATION"] == "pooled",
 }
 NO_NAMESPACES: dict[str, Check] = {
     "nothing of /proc is unmasked": lambda _, box: "procMount" not in box["securityContext"],

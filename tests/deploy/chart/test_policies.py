@@ -163,7 +163,7 @@ def test_no_pod_reaches_where_clouds_keep_credentials_or_a_private_address(
 
 @pytest.mark.parametrize("values", VARIANTS, ids=range(len(VARIANTS)))
 def test_every_pod_has_a_place_in_the_network(values: dict[str, Any]) -> None:
-    """A pod without one could look up names, or would be left to the default alone."""
+    """A pod without a policy could look up names, or would be left to the default alone."""
     places = {"engine", "nowhere"} | {
         *("inference", "sandbox", "judge", "reward", "trainer", "worker"),
         *("redis", "download", "test"),

@@ -1,4 +1,4 @@
-"""A value that cannot be, or a key that is not there, is refused with its name."""
+"""An impossible value, or an unknown key, is refused with its name."""
 
 import json
 from collections.abc import Iterator
@@ -15,7 +15,7 @@ DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
 
 
 def resolved(schema: dict[str, Any]) -> dict[str, Any]:
-    """What a reference stands for."""
+    """Return the target of a reference."""
     if "$ref" in schema:
         found: dict[str, Any] = SCHEMA["$defs"][schema["$ref"].rpartition("/")[2]]
         return found
@@ -23,7 +23,7 @@ def resolved(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def sections(schema: dict[str, Any], path: str = "") -> Iterator[tuple[str, dict[str, Any]]]:
-    """Every object of the schema that has keys of its own, with its path in the values."""
+    """Yield every object of the schema with its own keys, and its path in the values."""
     if "properties" in schema:
         yield path, schema
         for key, below in schema["properties"].items():

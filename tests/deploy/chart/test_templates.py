@@ -1,4 +1,4 @@
-"""Every template has its tests, and sets nothing that the services do not know."""
+"""Every template has its tests, and sets only variables known to the services."""
 
 import ast
 import importlib

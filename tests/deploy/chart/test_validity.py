@@ -1,4 +1,4 @@
-"""What the chart renders is what Kubernetes takes: for every example, and every switch."""
+"""Kubernetes accepts the rendered chart: for every example, and every switch."""
 
 import re
 import shutil
@@ -37,7 +37,7 @@ def test_every_example_is_valid_for_the_oldest_and_the_newest_kubernetes(
 
 
 def switches(values: dict[str, Any], path: str = "") -> list[tuple[str, bool]]:
-    """Every value that is true or false, with the other one."""
+    """Return every switch of the values, turned over."""
     found = []
     for key, value in values.items():
         where = f"{path}.{key}" if path else key
@@ -49,7 +49,7 @@ def switches(values: dict[str, Any], path: str = "") -> list[tuple[str, bool]]:
 
 
 DEFAULTS = yaml.safe_load((CHART / "values.yaml").read_text())
-#: What has to be given beside a switch, as the chart says when it is not.
+#: Values that a switch needs too, as the chart says without them.
 BESIDE: dict[str, dict[str, Any]] = {
     "redis.enabled": {
         "redis": {"external": {"host": "redis.example.com", "cidrs": ["10.0.0.9/32"]}}
@@ -154,7 +154,7 @@ def test_helm_lints_the_chart() -> None:
 
 
 def test_the_package_is_the_chart(tmp_path: Path) -> None:
-    """Links into the repository are files in it: what is installed from it needs nothing else."""
+    """Links into the repository are files in it: its packages need nothing else."""
     archive = helm_python.package(CHART, destination=tmp_path)
     packed, ours = helm_python.Chart.load(archive), helm_python.Chart.load(CHART)
     assert {f["name"]: f["data"] for f in packed.files} == {

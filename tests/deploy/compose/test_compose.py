@@ -1,4 +1,4 @@
-"""What the compose files say, as Compose itself reads them; no engine is needed."""
+"""The compose files, as Compose itself reads them; no engine is needed."""
 
 import json
 import os
@@ -232,7 +232,7 @@ def test_every_variable_is_shown_in_the_example_with_its_default() -> None:
 
 
 def _settings() -> list[str]:
-    """Variables of the services, which .env.example tells of."""
+    """Return the services' variables in .env.example."""
     return re.findall(r"^([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
 
 

@@ -1,6 +1,6 @@
 """The sandbox's image under a real Docker engine: the level it gets, and that it holds.
 
-Only with ASSAY_DOCKER=1, since it takes an engine of this machine's own and some minutes.
+Only with ASSAY_DOCKER=1, since it takes a local engine and some minutes.
 """
 
 import os

@@ -1,6 +1,6 @@
 """The whole stack under a real engine: it comes up, trains, survives, and its sandbox is alone.
 
-`make compose-test` runs it, with an engine that it finds or installs.
+`make compose-test` runs it, with a found or installed engine.
 """
 
 import json
@@ -30,9 +30,9 @@ pytestmark = [
     pytest.mark.timeout(3600),
 ]
 SERVICES = ("redis", "inference", "sandbox", "judge", "reward", "trainer", "worker")
-#: In the order of their deaths, each in another step. With the trainer, a step begins anew.
+#: In the order of their deaths, each in another step. With the trainer, a step begins again.
 VICTIMS = ("worker", "redis", "sandbox", "inference", "judge", "reward", "run", "trainer")
-#: Of trial.yaml: more than there are victims, since a run goes on beside one that it can spare.
+#: Of trial.yaml: more than there are victims, since a run continues without a victim it can spare.
 NUM_STEPS, GROUPS_PER_STEP = 20, 16
 RUN_TIMEOUT_S = 1800.0
 BEYOND = ("169.254.169.254:80", "1.1.1.1:53", "8.8.8.8:53", "example.com:80")
@@ -89,9 +89,9 @@ def stack() -> Iterator[None]:
 
 
 def answers(service: str, *targets: str) -> dict[str, str]:
-    """Who can be connected to from a service's container: one of ours, or something else.
+    """Return the reachable addresses of a service's container: ours, or others.
 
-    A gateway beyond this machine may answer in the place of any address that is not routed here.
+    A gateway beyond this machine may answer in the place of any address without a route here.
     """
     lines = python(service, CONNECT, *targets).splitlines()
     assert len(lines) == len(targets), lines
@@ -100,12 +100,12 @@ def answers(service: str, *targets: str) -> dict[str, str]:
 
 
 def ours(service: str, *targets: str) -> set[str]:
-    """Services of the stack that answer in another one's container."""
+    """Return the services of the stack with an answer in another service's container."""
     return {target for target, who in answers(service, *targets).items() if who == "OURS"}
 
 
 def gateways() -> list[str]:
-    """This machine's own addresses in the stack's networks, the sandbox's one among them."""
+    """Return this machine's own addresses in the stack's networks, the sandbox's among them."""
     shown = compose("config", "--format", "json").stdout
     names = [network["name"] for network in json.loads(shown)["networks"].values()]
     form = "{{range .IPAM.Config}}{{.Gateway}}\n{{end}}"
@@ -188,19 +188,19 @@ def test_containers_killed_in_mid_run_cost_no_group_and_give_no_zero() -> None:
     assert again["share_changed"] == 0, "a reward was not what the answer deserves"
     assert again["num_compared"] > 100
     for victim, _, _ in table:
-        # A worker may end by itself when Redis does, and be started once more.
+        # A worker may end when Redis does, and be started once more.
         assert Container.of(victim).num_restarts in ((1, 2) if victim == "worker" else (1,)), victim
 
 
 def in_step(step: int) -> bool:
-    """Whether the run has done this many steps of GRPO, and does the next one."""
+    """Return True if the run has done this number of GRPO steps, and does the next."""
     status = run_status()
     assert status["state"] in ("unknown", "running"), status
     return bool(status["stage"] == "grpo" and status["step"] >= step)
 
 
 def rescored() -> dict[str, Any]:
-    """What scoring all stored answers again, in peace, changes."""
+    """Return the changes after scoring all stored answers again, in peace."""
     output = "/tmp/again.json"
     command = ("assay", "score", "--answers", f"/var/lib/assay/runs/{RUN}", "--output", output)
     compose("exec", "--no-TTY", "trainer", *command, timeout_s=600)
@@ -211,7 +211,7 @@ def rescored() -> dict[str, Any]:
 def account(
     table: list[tuple[str, int, float]], held: dict[str, Any], again: dict[str, Any]
 ) -> str:
-    """The table of kills, and what was found; shown with pytest's -s."""
+    """Show the table of kills, and the findings, with pytest's -s."""
     steps = [
         f"step {step['step']}: {step['num_played']} groups played, reward {step['reward']}, "
         f"failures {step['failures']}"

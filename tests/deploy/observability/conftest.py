@@ -1,4 +1,4 @@
-"""One look at the real services for all tests of pages, dashboards and rules."""
+"""A single reading of the real services for all tests of pages, dashboards and rules."""
 
 import pytest
 
@@ -10,7 +10,7 @@ from tests.support.policies import SERVABLE, make_policy_folder
 
 @pytest.fixture(scope="session")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Families]:
-    """Families by service, all of which have ended."""
+    """Return families by service, after the end of all services."""
     quiet_transformers()
     folder = tmp_path_factory.mktemp("exported")
     make_policy_folder(folder / "policy", config=SERVABLE)

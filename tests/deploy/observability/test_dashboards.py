@@ -1,4 +1,4 @@
-"""Dashboards and alerts ask only for what the real services export, by labels that it has."""
+"""Dashboards and alerts ask only for metrics and labels exported by the real services."""
 
 import json
 import re
@@ -35,7 +35,7 @@ def filled(expression: str) -> str:
 
 
 def expressions() -> Iterator[tuple[str, str]]:
-    """Where each stands, and it."""
+    """Yield each expression with its place."""
     for path in DASHBOARDS:
         for panel in panels(path):
             for target in panel["targets"]:
@@ -50,7 +50,7 @@ EXPRESSIONS = dict(expressions())
 
 
 def known_labels(exported: dict[str, Families], name: str) -> frozenset[str] | None:
-    """The labels of a metric that some service exports; None where none does."""
+    """Return the labels of a metric exported by some service; else None."""
     if name == "up":
         return ITS_OWN
     for families in exported.values():

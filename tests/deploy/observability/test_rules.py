@@ -1,4 +1,4 @@
-"""Alerts against series that a mesh in trouble, or in health, would have. Needs `promtool`."""
+"""Alerts against the series of a mesh in trouble, or in health. Needs `promtool`."""
 
 import shutil
 import subprocess
@@ -17,7 +17,7 @@ pytestmark = pytest.mark.skipif(
 
 MINUTES = 90
 JOB = 'job="assay-reward", instance="a"'
-#: A counter that grows by so many a minute, a gauge that stays.
+#: A counter that grows by a number a minute, a gauge that stays.
 Series = dict[str, str]
 
 
@@ -100,7 +100,7 @@ TOGETHER = {"AssayNoRewards": {"AssayRewardFailures"}}
 
 
 def scenario(name: str, series: Series, firing: set[str]) -> dict[str, Any]:
-    """All alerts that fire at the end, and no other."""
+    """Return exactly the alerts firing at the end."""
     return {
         "name": name,
         "interval": "1m",

@@ -1,4 +1,4 @@
-"""One sample followed through real processes: its trace, and the ids in every log."""
+"""A sample followed through real processes: its trace, and the ids in every log."""
 
 import json
 from collections.abc import Iterator
@@ -62,7 +62,7 @@ def mesh(tmp_path_factory: pytest.TempPathFactory, collector: Collector) -> Iter
 
 @pytest.fixture(scope="module")
 def played(mesh: Launcher, collector: Collector) -> ScoredGroup:
-    """A group that the trainer's own code asked for."""
+    """A group asked for by the trainer's own code."""
     url = mesh.environment["ASSAY_REDIS_URL"]
     settings = ServiceSettings(redis_url=url, otlp_endpoint=collector.url)
     set_up_tracing("trainer", settings)

@@ -1,4 +1,4 @@
-"""SGLang's adapter when the server is killed, hangs or does not do what it says: by a double."""
+"""SGLang's adapter with a killed, hanging or disobedient server: by a double."""
 
 import asyncio
 import shutil
@@ -48,7 +48,7 @@ def folders(tmp_path_factory: pytest.TempPathFactory) -> list[Path]:
 
 @pytest.fixture(scope="module")
 def marker(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """While it exists, an update leaves the tensor that it names as it was."""
+    """While this file exists, an update leaves the named tensor unchanged."""
     return tmp_path_factory.mktemp("marker") / "keeps_old"
 
 

@@ -1,4 +1,4 @@
-"""The demo with vLLM as its engine, on the CPU: every stage happens, with one step of GRPO."""
+"""The demo with vLLM as its engine, on the CPU: every stage happens, with a step of GRPO."""
 
 import json
 import os
@@ -26,7 +26,7 @@ def test_the_demo_runs_on_vllm(tmp_path: Path) -> None:
     overrides = (*LOOKUP, "grpo.steps=1", "grpo.max_groups_per_step=48")
     process = subprocess.run(
         [sys.executable, "-m", "assay_shared.cli", "demo", *overrides, "--home", "home"],
-        cwd=tmp_path,  # a folder named `vllm` beside it would be imported in its place
+        cwd=tmp_path,  # a folder named `vllm` there would be imported in its place
         env=os.environ | settings,
         capture_output=True,
         text=True,

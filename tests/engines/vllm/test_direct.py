@@ -1,6 +1,6 @@
-"""Weights from a trainer's memory into a real vLLM's, and what happens when either fails meanwhile.
+"""Weights from a trainer's memory into a real vLLM's, and failures of either meanwhile.
 
-Over gloo, between two processes of one machine: the same buckets that go over NCCL and CUDA IPC.
+Over gloo, between two processes of a machine: the same buckets as over NCCL and CUDA IPC.
 """
 
 import asyncio
@@ -79,7 +79,7 @@ def maker() -> Maker:
 
 
 class Publishing:
-    """The trainer's own publisher, and what each of its versions says."""
+    """The trainer's own publisher, and the greedy answer of each version."""
 
     def __init__(self, url: str, maker: Maker, folder: Path, host: str = "127.0.0.1") -> None:
         settings = ServiceSettings(weight_transfer_bucket_bytes=100_000, weight_transfer_host=host)
@@ -109,7 +109,7 @@ class Publishing:
         return status
 
     async def ask(self, client: InferenceClient) -> PolicyVersion:
-        """One greedy completion, which says what its version does."""
+        """Return a greedy completion, the mark of its version."""
         request = GenerateRequest(token_ids=PROMPT, sampling=GREEDY)
         (completion,) = (await client.generate(request)).completions
         expected = self.sent.get(completion.policy.version)
@@ -121,7 +121,7 @@ class Publishing:
 async def publishing(
     url: str, maker: Maker, tmp_path: Path, client: InferenceClient
 ) -> AsyncIterator[Publishing]:
-    """With a version served that came by a folder, to which an engine can come back."""
+    """Serve a version from a folder first; an engine can come back to it."""
     made = maker.make(tmp_path / "first", seed=1000)
     served = (await client.weight_status()).policy
     policy = PolicyVersion(version=served.version + 1 if served else 1, digest=made.digest)
@@ -186,7 +186,7 @@ async def test_all_that_the_engine_holds_is_compared_on_demand(
 async def announce(
     client: InferenceClient, folder: Path, what: str, version: int
 ) -> tuple[float, str]:
-    """Have another process send `folder`, and announce it; how long that took, and the refusal."""
+    """Have another process send and announce `folder`; return the seconds and the refusal."""
     trainer = subprocess.Popen(  # noqa: ASYNC220  # it starts at once
         [
             sys.executable,

@@ -1,6 +1,6 @@
-"""A judge in front of a real vLLM: random weights, which say nothing unless they are constrained.
+"""A judge in front of a real vLLM: random weights, useless unless constrained.
 
-Only where there is a vLLM (`tests/support/vllm/interpreter.py`): starting it takes a minute.
+Needs a vLLM (`tests/support/vllm/interpreter.py`): starting it takes a minute.
 """
 
 from collections.abc import Iterator

@@ -1,4 +1,4 @@
-"""Two real vLLM processes of one service: one version, one queue, and one may be killed."""
+"""Two real vLLM processes of a service: same version, same queue, and either may be killed."""
 
 import asyncio
 import os

@@ -1,4 +1,4 @@
-"""A service process whose vLLM may not be started again, and which is then killed itself."""
+"""A service process without a permit to restart its vLLM, killed later."""
 
 import asyncio
 import os

@@ -1,7 +1,7 @@
-"""Weights that change many times under a real vLLM, and what happens when it fails meanwhile.
+"""Weights changed many times under a real vLLM, and its failures meanwhile.
 
-Every version is another random model, known by its greedy answer to one prompt, which the reference
-in transformers gives: a completion that names one version and says what another would is found.
+Every version is another random model, known by its greedy answer to a prompt, taken from the
+reference in transformers: a completion under a wrong version's name is found.
 """
 
 import asyncio
@@ -51,7 +51,7 @@ pytestmark = [NEEDS_VLLM, pytest.mark.slow, pytest.mark.timeout(2 * START_TIMEOU
 
 
 class Version(NamedTuple):
-    """A checkpoint and what it says."""
+    """A checkpoint and its greedy answer."""
 
     folder: Path
     digest: str
@@ -60,13 +60,13 @@ class Version(NamedTuple):
 
 
 class Maker:
-    """Makes versions of one network: other weights, the same tokenizer."""
+    """Makes versions of a network: other weights, the same tokenizer."""
 
     def __init__(self) -> None:
         self.network, self.tokenizer = create_policy(SERVABLE, TEXTS, seed=0)
 
     def make(self, folder: Path, seed: int) -> Version:
-        """Layers that outweigh the embedding: the answer is no mere echo of the prompt's end."""
+        """Layers stronger than the embedding: the answer is not a mere echo of the prompt's end."""
         random = torch.Generator().manual_seed(seed)
         with torch.inference_mode():
             for weight in self.network.parameters():
@@ -117,7 +117,7 @@ async def client(url: str) -> AsyncIterator[InferenceClient]:
 
 
 class Trainer:
-    """Publishes versions and knows what each of them says."""
+    """Publishes versions and knows the greedy answer of each."""
 
     def __init__(self, client: InferenceClient) -> None:
         self._client = client
@@ -132,7 +132,7 @@ class Trainer:
         return await self._client.update_weights(update)
 
     async def ask(self) -> Completion:
-        """One greedy completion, which says what its version does."""
+        """Return a greedy completion, the mark of its version."""
         request = GenerateRequest(token_ids=PROMPT, sampling=GREEDY)
         (completion,) = (await self._client.generate(request)).completions
         sent = self.sent[completion.policy.version]
@@ -195,7 +195,7 @@ async def test_200_versions_land_under_load_and_no_answer_is_mixed(
 
 
 def engine_processes(app: FastAPI) -> list[psutil.Process]:
-    """All of vLLM, the one that computes last."""
+    """Return all processes of vLLM, the computing process last."""
     engine = app.state.engine
     assert isinstance(engine, SupervisedEngine)
     assert engine.child_pid is not None
@@ -293,7 +293,7 @@ def half_transferred(folder: Path, version: Version) -> None:
 
 
 def other_weights(folder: Path, version: Version) -> None:
-    """Whole and well-formed, but not what the probe was computed with."""
+    """Whole and well-formed, but other weights than the probe's."""
     Maker().make(folder, seed=999)
 
 

@@ -1,7 +1,7 @@
-"""Objects of operators, held to what their documentation says of the fields that the chart uses.
+"""Objects of operators, checked against their documentation of the chart's fields.
 
 KEDA 2 (ScaledObject, TriggerAuthentication, the Redis lists scaler) and the Prometheus operator
-(ServiceMonitor, PrometheusRule). A field that is not here is refused: a spelling mistake shows.
+(ServiceMonitor, PrometheusRule). Other fields are refused: a spelling mistake shows.
 """
 
 from typing import Any
@@ -148,7 +148,7 @@ CRD_SCHEMAS = {
 
 
 def check_crd(item: dict[str, Any]) -> str | None:
-    """What is wrong with an operator's object; None where nothing is."""
+    """Return the error of an operator's object; None if it is right."""
     for error in CRD_SCHEMAS[item["apiVersion"], item["kind"]].iter_errors(item):
         return f"{error.json_path}: {error.message}"
     return None

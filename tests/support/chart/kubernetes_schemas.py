@@ -33,7 +33,7 @@ def _folder(version: str) -> str:
 
 
 def check_object(item: dict[str, Any], version: str) -> str | None:
-    """What is wrong with an object; None where nothing is.
+    """Return the error of an object; None if it is right.
 
     Raises:
         FileNotFoundError: Kubernetes has no such kind.

@@ -1,7 +1,7 @@
-"""Pod Security Standards: what a pod has that a level does not admit, by the name of its control.
+"""Pod Security Standards: a pod's breaches of a level, by the names of its controls.
 
 After https://kubernetes.io/docs/concepts/security/pod-security-standards/, for Linux pods. The
-looser rules for pods with a user namespace of their own are left out.
+looser rules for pods in a user namespace are left out.
 """
 
 from collections.abc import Iterator
@@ -16,7 +16,7 @@ _VOLUMES = {
 
 
 def beyond_baseline(pod: Manifest) -> set[str]:
-    """Controls of the level `baseline` that the pod breaks."""
+    """Return the controls of the level `baseline` broken by the pod."""
     spec = pod["spec"]
     broken = {key for key in ("hostNetwork", "hostPID", "hostIPC") if spec.get(key)}
     if any("hostPath" in volume for volume in spec.get("volumes", ())):
@@ -38,7 +38,7 @@ def beyond_baseline(pod: Manifest) -> set[str]:
 
 
 def beyond_restricted(pod: Manifest) -> set[str]:
-    """Controls of the level `restricted` that the pod breaks, those of `baseline` included."""
+    """Return the controls of the level `restricted` broken by the pod, with `baseline`'s."""
     spec = pod["spec"]
     broken = beyond_baseline(pod)
     of_pod = spec.get("securityContext", {})

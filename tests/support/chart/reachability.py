@@ -1,7 +1,7 @@
-"""Who may reach whom, computed from rendered NetworkPolicies as Kubernetes defines them.
+"""Permitted connections, computed from rendered NetworkPolicies as Kubernetes defines them.
 
 A connection is let through if the sender's egress and the receiver's ingress both allow it. A pod
-that no policy selects for a direction is open in it; else the union of the policies' rules counts.
+without a policy for a direction is open in it; else the union of the policies' rules counts.
 """
 
 import ipaddress
@@ -23,7 +23,7 @@ class Port(NamedTuple):
 
 @dataclass(frozen=True)
 class Place:
-    """A pod, or an address outside the cluster, which has no labels and no policies."""
+    """A pod, or an address outside the cluster without labels and policies."""
 
     name: str
     address: str
@@ -42,7 +42,7 @@ class Edge(NamedTuple):
 
 
 def pods_of(rendered: Rendered) -> list[Place]:
-    """One pod of each workload, under the name of its component."""
+    """Return a pod of each workload, under the name of its component."""
     places = []
     for number, (name, pod) in enumerate(rendered.pods()):
         labels = pod["metadata"]["labels"]
@@ -54,7 +54,7 @@ def pods_of(rendered: Rendered) -> list[Place]:
 def edges(
     rendered: Rendered, senders: Iterable[Place], receivers: Sequence[Place], ports: Iterable[Port]
 ) -> set[Edge]:
-    """Every connection that the policies let through, other than a pod's to itself."""
+    """Return every permitted connection, except a pod's to itself."""
     policies, ports = rendered.of_kind("NetworkPolicy"), list(ports)
     ingress = [(receiver, _rules(policies, "Ingress", receiver)) for receiver in receivers]
     found = set()
@@ -71,7 +71,7 @@ def edges(
 
 
 def _rules(policies: Sequence[Policy], direction: str, subject: Place) -> list[Rule] | None:
-    """What the policies for a pod allow in one direction; None where it is open."""
+    """Return the rules of a pod's policies in a direction; None if it is open."""
     mine = [
         policy["spec"]
         for policy in policies

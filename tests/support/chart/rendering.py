@@ -42,7 +42,7 @@ class Rendered(NamedTuple):
         return [item for items in self.by_template.values() for item in items]
 
     def one(self, template: str) -> Manifest:
-        """The one object of a template."""
+        """Return the single object of a template."""
         (found,) = self.by_template[template]
         return found
 
@@ -50,7 +50,7 @@ class Rendered(NamedTuple):
         return [item for item in self.objects if item["kind"] == kind]
 
     def pods(self) -> Iterator[tuple[str, Manifest]]:
-        """Every pod or pod template, with the name of what makes it."""
+        """Yield every pod or pod template, with the name of its owner."""
         for item in self.objects:
             if item["kind"] in _POD_PATHS:
                 pod = item
@@ -66,9 +66,9 @@ def chart(folder: Path = CHART) -> helm_python.Chart:
 
 
 def render(values: Values | None = None, *, folder: Path = CHART, name: str = NAME) -> Rendered:
-    """Raises HelmValuesError and HelmRenderError for what the chart refuses."""
+    """Render the chart. Raises HelmValuesError and HelmRenderError if it refuses."""
     text = _rendered(json.dumps(values or {}, sort_keys=True), folder, name)
-    return Rendered(*json.loads(text))  # anew each time: who asks may change it
+    return Rendered(*json.loads(text))  # parsed each time: the caller may change it
 
 
 @functools.cache
@@ -86,7 +86,7 @@ def _rendered(values: str, folder: Path, name: str) -> str:
 
 
 def example(*names: str) -> dict[str, Any]:
-    """The values of one or several example files, later ones over earlier ones."""
+    """Return the values of the example files, later files over earlier files."""
     merged: dict[str, Any] = {}
     for name in names:
         merged = merge(merged, yaml.safe_load((CHART / name).read_text()))
@@ -94,7 +94,7 @@ def example(*names: str) -> dict[str, Any]:
 
 
 def merge(below: Values, above: Values) -> dict[str, Any]:
-    """As Helm lays one values file over another."""
+    """Lay a values file over another as Helm does."""
     merged = dict(below)
     for key, value in above.items():
         old = merged.get(key)
@@ -104,13 +104,13 @@ def merge(below: Values, above: Values) -> dict[str, Any]:
 
 
 def at(path: str, value: object) -> dict[str, Any]:
-    """Values that set one dotted path."""
+    """Return values with a dotted path set."""
     first, _, rest = path.partition(".")
     return {first: at(rest, value) if rest else value}
 
 
 def check(rendered: Rendered, versions: tuple[str, ...] = VERSIONS) -> None:
-    """Every object against the schema of its kind, strictly; names the object that is wrong."""
+    """Check every object strictly against the schema of its kind; name the wrong object."""
     assert rendered.objects
     for item in rendered.objects:
         text = json.dumps(item, sort_keys=True)
@@ -133,7 +133,7 @@ def container(pod: Manifest, index: int = 0) -> Manifest:
 
 
 def environment(pod: Manifest) -> dict[str, Any]:
-    """Variables of the first container: a value, or where it comes from."""
+    """Return the variables of the first container: a value, or its source."""
     return {
         item["name"]: item.get("value", item.get("valueFrom"))
         for item in container(pod).get("env", [])

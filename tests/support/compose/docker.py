@@ -93,7 +93,7 @@ class Service:
         return dict(answer.json())
 
     def execute(self, code: str, **limits: float) -> dict[str, Any]:
-        """The result, or the error, of one program."""
+        """Return the result, or the error, of a program."""
         body = {"code": code, "limits": {"cpu_time_s": 1.0, "wall_time_s": 3.0} | limits}
         return dict(httpx.post(f"{self.url}/v1/execute", json=body, timeout=30).json())
 

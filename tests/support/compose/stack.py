@@ -37,7 +37,7 @@ _BACK_TIMEOUT_S = 120.0
 def compose(
     *arguments: str, stdin: str = "", timeout_s: float = 120, check: bool = True
 ) -> "subprocess.CompletedProcess[str]":
-    """The file as it is shipped, under a name of its own."""
+    """Return the shipped file, under another name."""
     return docker(
         "compose", "--project-name", PROJECT, *arguments, stdin=stdin, environment=_ENVIRONMENT,
         timeout_s=timeout_s, check=check,
@@ -56,12 +56,12 @@ def running_stack() -> Iterator[None]:
 
 
 def up(*arguments: str) -> None:
-    """Start what is not there, and return once all of it is healthy."""
+    """Start missing parts, and return once all of it is healthy."""
     compose("up", "--detach", "--wait", "--no-build", *arguments, timeout_s=_UP_TIMEOUT_S)
 
 
 def python(service: str, code: str, *arguments: str, timeout_s: float = 120) -> str:
-    """What a program prints that runs in a service's container."""
+    """Return the output of a program in a service's container."""
     return compose(
         "exec", "--no-TTY", service, "python", "-", *arguments, stdin=code, timeout_s=timeout_s
     ).stdout
@@ -81,7 +81,7 @@ def get(service: str, path: str) -> Any:
 
 
 def run_status() -> dict[str, Any]:
-    """Where the run stands; of a trainer that does not answer, nothing."""
+    """Return the run's status; nothing of a trainer without an answer."""
     try:
         return dict(get("trainer", f"/v1/runs/{RUN}")["status"])
     except (httpx.HTTPError, KeyError):
@@ -90,13 +90,13 @@ def run_status() -> dict[str, Any]:
 
 @dataclass(frozen=True)
 class Container:
-    """One of the stack's containers."""
+    """A container of the stack."""
 
     name: str
 
     @classmethod
     def of(cls, service: str) -> "Container":
-        """A service's first one."""
+        """Return a service's first container."""
         shown = compose("ps", "--all", "--format", "json", service).stdout
         return cls(min(json.loads(line)["Name"] for line in shown.splitlines()))
 
@@ -110,7 +110,7 @@ class Container:
         return int(self.details["RestartCount"])
 
     def addresses(self) -> list[str]:
-        """One in each of its networks."""
+        """Return its address in each of its networks."""
         networks = self.details["NetworkSettings"]["Networks"].values()
         return [network["IPAddress"] for network in networks if network["IPAddress"]]
 

@@ -1,4 +1,4 @@
-"""An OTLP collector: a real HTTP server that keeps the spans it is sent."""
+"""An OTLP collector: a real HTTP server that keeps its received spans."""
 
 import threading
 from collections import defaultdict
@@ -19,7 +19,7 @@ Attributes = dict[str, str | int | float | bool]
 
 @dataclass(frozen=True)
 class SeenSpan:
-    """One span, as it came."""
+    """A span, as it came."""
 
     service: str
     name: str
@@ -32,7 +32,7 @@ class SeenSpan:
 
 @dataclass
 class Collector:
-    """`url` is what ASSAY_OTLP_ENDPOINT should be."""
+    """`url` is the value for ASSAY_OTLP_ENDPOINT."""
 
     url: str = ""
     spans: list[SeenSpan] = field(default_factory=list)

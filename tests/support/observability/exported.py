@@ -1,4 +1,4 @@
-"""What the real services export: the families of their registries, with types and labels."""
+"""Exports of the real services: the families of their registries, with types and labels."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,14 +27,14 @@ Families = dict[str, "Family"]
 
 
 class Family(NamedTuple):
-    """A metric by the name that it is asked for in PromQL."""
+    """A metric by its name in PromQL."""
 
     kind: str
     labels: frozenset[str]
 
 
 def families(registry: CollectorRegistry) -> Families:
-    """Everything in a registry, also what has no sample yet."""
+    """Return everything in a registry, also metrics without a sample yet."""
     found: Families = {}
     for collector in tuple(registry._collector_to_names):
         for metric in collector.collect():
@@ -54,8 +54,7 @@ def _asked_for(name: str, kind: str) -> str:
 
 
 def export_all(serve: Serve, folder: Path, policy: Path) -> dict[str, Families]:
-    """The families of each service. Inference is a router over one with a child of its own, and
-    one that draws by itself."""
+    """Return the families of each service; inference routes to an engine in a child and another."""
     engine = create_inference(sglang_settings(inference_model=policy))
     router = create_inference(
         InferenceSettings(inference_engine="replicas", inference_replicas=serve(engine))
@@ -70,7 +69,7 @@ def export_all(serve: Serve, folder: Path, policy: Path) -> dict[str, Families]:
     }
     for app in (app for some in apps.values() for app in some if app is not engine):
         serve(app)
-    # The router and the engine have looked at their children once, some seconds after the start.
+    # The router and the engine have checked their children once, some seconds after the start.
     wait_until(lambda: "assay_inference_cache_use" in dict(_all([engine])), "the child's metrics")
     return {name: dict(_all(some)) for name, some in apps.items()}
 

@@ -1,4 +1,4 @@
-"""What a PromQL expression asks for: metrics, and the labels that it uses of each."""
+"""Metrics of a PromQL expression, and the labels it uses of each."""
 
 from collections.abc import Iterator
 from typing import Any, NamedTuple
@@ -10,19 +10,19 @@ ITS_OWN = frozenset({"job", "instance"})
 
 
 class Used(NamedTuple):
-    """A metric as an expression names it, with labels that are matched or grouped by."""
+    """A metric of an expression, with labels matched or grouped by."""
 
     name: str
     labels: frozenset[str]
 
 
 def uses(expression: str) -> list[Used]:
-    """Every metric of an expression. Raises ValueError where it is no PromQL."""
+    """Return every metric of an expression. Raises ValueError if it is not PromQL."""
     return list(_walk(promql_parser.parse(expression), frozenset()))
 
 
 def _walk(node: Any, grouped: frozenset[str]) -> Iterator[Used]:
-    """`grouped` are the labels that aggregations around the node keep."""
+    """`grouped` are the labels kept by aggregations around the node."""
     if isinstance(node, promql_parser.VectorSelector):
         matched = {matcher.name for matcher in node.matchers.matchers}
         yield Used(node.name or "", frozenset(matched) | grouped)

@@ -1,4 +1,4 @@
-"""Instances of every cell, made once for all tests that look at them."""
+"""Instances of every cell, made once for all tests of them."""
 
 from functools import cache
 

@@ -1,4 +1,4 @@
-"""A small broken model that can be worked out by hand, and models at random."""
+"""A small broken model to work out by hand, and models at random."""
 
 import math
 import random

@@ -30,7 +30,7 @@ def row(name: str, column: str, low: float = -math.inf, high: float = math.inf) 
 
 
 def broken() -> dict[str, tuple[OptimizationModel, str]]:
-    """By type: the model as it is published, and the sentence that says how to mend it."""
+    """By type: the published model, and the sentence with its fix."""
     with_link = ORIGINAL.replaced(columns=(*ORIGINAL.columns, Column(name="_hidden_aux_x1")))
     link = ModelRow(name="_hidden_link_x1", coefficients={"_hidden_aux_x1": 1, "x1": -1}, upper=5)
     share = ORIGINAL.column("x0").model_copy(update={"upper": 1.0})

@@ -48,7 +48,7 @@ Change = Callable[[str, dict[str, Any], random.Random], str]
 
 
 def answers_to(row: dict[str, Any], number: int, seed: int) -> list[str]:
-    """So many answers to a row of IFEval's file, the same for the same seed."""
+    """Return this number of answers to a row of IFEval's file, the same for the same seed."""
     draw = random.Random(f"{seed} {row['key']}")
     return [_answer(row, draw) for _ in range(number)]
 
@@ -83,7 +83,7 @@ def _leave(text: str, given: dict[str, Any], draw: random.Random) -> str:
 
 
 def _add(text: str, pieces: list[str], draw: random.Random) -> str:
-    """The pieces on lines of their own, or within a line, at places of the text."""
+    """Return the text with the pieces on separate lines, or within a line."""
     join = draw.choice(("\n", " ", "\n\n"))
     return join.join([text, *pieces] if draw.random() < 0.7 else [*pieces, text])
 

@@ -1,9 +1,9 @@
-"""What lm-eval's implementation of IFEval says of answers; run by an interpreter that has it.
+"""The verdicts of lm-eval's implementation of IFEval; run by an interpreter with lm-eval.
 
 In: JSON lines with a row of IFEval's file and its `answers`. Out: for each row a JSON line with two
-lists of booleans for each answer: which instructions it follows strictly, and which loosely.
+lists of booleans for each answer: the instructions it follows strictly, and loosely.
 
-The package's own `__init__` imports torch and more, which checking needs nothing of: the modules
+The package's own `__init__` imports torch and more, none of it needed for checking: the modules
 are found without it. The data of the sentence splitter comes with `llama-index-core`.
 """
 

@@ -1,4 +1,4 @@
-"""Verifiers by themselves, with neighbours that do as they are told."""
+"""Verifiers alone, with neighbours under the test's orders."""
 
 from inspect import isawaitable
 from itertools import zip_longest
@@ -32,7 +32,7 @@ async def find(
     cpu_s: float = 20.0,
     **task: object,
 ) -> list[Measurement | Failure]:
-    """What the verifier finds of the answers, checked against its span."""
+    """Return the verifier's findings on the answers, checked against its span."""
     instruments = Instruments(
         sandbox or FakeSandbox(),
         judge or FakeJudge(),
@@ -71,12 +71,12 @@ async def find(
 async def measure(
     verifier: Verifier[Any], *answers: AnswerText, **given: Any
 ) -> list[float | None]:
-    """The verifier's values for the answers; None where there is a failure."""
+    """Return the verifier's values for the answers; None for a failure."""
     found = await find(verifier, *answers, **given)
     return [one.value if isinstance(one, Measurement) else None for one in found]
 
 
 def assert_too_hard(found: Measurement | Failure) -> None:
-    """It is a failure that no retry helps, which a rubric makes a wrong answer of."""
+    """Check for a failure beyond retries, a wrong answer to a rubric."""
     assert isinstance(found, Failure)
     assert (found.failure_class, found.retryable) == (FailureClass.BUDGET, False)

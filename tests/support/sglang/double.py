@@ -1,6 +1,6 @@
 """A double of `python -m sglang.launch_server`: its options, routes and answers, a tiny real model.
 
-Follows the source of SGLang 0.5.23 in what Assay asks of it, and refuses everything else.
+Follows the source of SGLang 0.5.23 for Assay's requests, and refuses everything else.
 """
 
 import argparse
@@ -68,7 +68,7 @@ def read_options(arguments: list[str]) -> argparse.Namespace:
 
 
 class Double:
-    """What SGLang's tokenizer manager does."""
+    """The work of SGLang's tokenizer manager."""
 
     def __init__(self, options: argparse.Namespace) -> None:
         self.options = options
@@ -84,7 +84,7 @@ class Double:
         self.idle = asyncio.Condition()
 
     async def between_steps(self, job: Callable[[], Any]) -> Any:
-        """What the scheduler does between two batches."""
+        """The scheduler's work between two batches."""
         loop = asyncio.get_running_loop()
         done: asyncio.Future[Any] = loop.create_future()
 
@@ -124,7 +124,7 @@ class Double:
         with_prompt_logprobs: bool,
         num_top: int = 0,
     ) -> AsyncIterator[dict[str, Any]]:
-        """The whole answer so far, each time that it has grown."""
+        """Yield the whole answer so far, each time it has grown."""
         loop, changed = asyncio.get_running_loop(), asyncio.Event()
 
         def grown() -> None:
@@ -155,7 +155,7 @@ class Double:
                 sequence.params["max_new_tokens"] = 0
 
     def checksums(self) -> dict[str, str]:
-        """Of its own tensors: fused, and embeddings filled up to 64 rows."""
+        """Return the engine's tensors: fused, and embeddings filled up to 64 rows."""
         fused: dict[str, dict[int, torch.Tensor]] = {}
         for name, parameter in self.scheduler.model.named_parameters():
             parent, _, leaf = name.rpartition(".")

@@ -1,4 +1,4 @@
-"""An interpreter in whose environment `sglang` is the double: version, module and all."""
+"""An interpreter with the double as its `sglang`: version, module and all."""
 
 import sys
 from functools import cache
@@ -14,7 +14,7 @@ START_TIMEOUT_S = 180.0
 
 
 def make_python(folder: Path, version: str = VERSION) -> Path:
-    """An executable that is this interpreter, with `sglang` of `version` beside what it has."""
+    """Return an executable: this interpreter, with `sglang` of `version` added."""
     package = folder / "site" / "sglang"
     package.mkdir(parents=True)
     (package / "__init__.py").touch()

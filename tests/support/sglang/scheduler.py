@@ -1,8 +1,8 @@
-"""What SGLang's scheduler and sampler do, on a tiny real model: the double's engine.
+"""SGLang's scheduler and sampler on a tiny real model: the double's engine.
 
 Follows the source of SGLang 0.5.23: the order of the finish checks, the sampler's
 log-probabilities (of the softmax at the temperature, before top-p), Gumbel noise by seed and
-position, and 42 for what has no seed.
+position, and 42 without a seed.
 """
 
 import os
@@ -28,7 +28,7 @@ _IDLE_S = 0.02
 
 @dataclass
 class Request:
-    """One sequence; `changed` is called on the engine's thread after each of its tokens."""
+    """A sequence; `changed` is called on the engine's thread after each of its tokens."""
 
     prompt: list[int]
     params: dict[str, Any]
@@ -49,7 +49,7 @@ class Request:
 
 
 class Scheduler:
-    """One thread draws; what changes the weights runs between two of its steps."""
+    """A single thread samples; changes of the weights run between two of its steps."""
 
     def __init__(self, folder: str, dtype: str, *, deterministic: bool, max_running: int) -> None:
         self.tokenizer = AutoTokenizer.from_pretrained(folder)
@@ -74,7 +74,7 @@ class Scheduler:
         self._waiting, self._running = [], []
 
     def update_weights(self, folder: str) -> tuple[bool, str]:
-        """On a fault, SGLang loads from the same new folder again, and dies of a second one."""
+        """On a fault, SGLang loads from the same new folder again, and dies of a second fault."""
         try:
             self._load(folder)
         except (OSError, SafetensorError, RuntimeError) as error:
@@ -124,7 +124,7 @@ class Scheduler:
         self._waiting = self._waiting[room:]
 
     def _step(self) -> None:
-        """Each row by itself: its numbers do not depend on what else runs."""
+        """Sample each row alone: its numbers do not depend on the other rows."""
         for request in self._running:
             new = request.ids if request.cache is None else request.output_ids[-1:]
             out = self.model(torch.tensor([new]), past_key_values=request.cache, use_cache=True)
@@ -165,7 +165,7 @@ class Scheduler:
         return token_id, float(logprobs_V[token_id])
 
     def _penalised(self, logits_V: torch.Tensor, request: Request) -> torch.Tensor:
-        """Penalties of what was drawn, and then the bias."""
+        """Apply the penalties of the sampled tokens, and then the bias."""
         params, logits_V = request.params, logits_V.clone()
         for token_id in set(request.output_ids):
             count = request.output_ids.count(token_id)

@@ -1,9 +1,9 @@
-"""A trainer that fails in mid-transfer: `python -m tests.support.vllm.direct_trainer` and
+"""A trainer with a failure in mid-transfer: `python -m tests.support.vllm.direct_trainer` and
 
     FOLDER VERSION WHAT
 
-Prints what it announces as a line of JSON, then serves those who come for it: `all` of it, or until
-the last tensor, where it changes one bit (`corrupt`), or sends itself SIGKILL or SIGSTOP.
+Prints its announcement as a line of JSON, then serves the weights: `all` of them, or until
+the last tensor; there it changes a bit (`corrupt`), or sends itself SIGKILL or SIGSTOP.
 """
 
 import os

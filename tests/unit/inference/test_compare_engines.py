@@ -1,4 +1,4 @@
-"""Whether what the template ends replies with is what ends an answer."""
+"""The template's end token for replies, compared with the end of an answer."""
 
 import json
 from pathlib import Path

@@ -1,4 +1,4 @@
-"""Who decides a group, and what becomes of it when nobody does."""
+"""The decision of a group, and its fate without any decision."""
 
 import pytest
 from prometheus_client import CollectorRegistry
@@ -31,7 +31,7 @@ PAIR = JudgeRequest(question="q", answers=("a", "b"), form=JudgeForm.PAIRWISE)
 
 
 class Scripted:
-    """Finds by a table of asks' indices; what is not in it fails."""
+    """Finds by a table of asks' indices; missing entries fail."""
 
     forms = frozenset(JudgeForm)
     has_prompt = True

@@ -8,7 +8,7 @@ from tests.support.reward.measuring import WORKERS
 
 @pytest.fixture(scope="session", autouse=True)
 def workers() -> Iterator[None]:
-    """Ends the processes that measured long texts."""
+    """End the processes for measuring long texts."""
     yield
     WORKERS.close()
 

@@ -115,7 +115,7 @@ def test_the_scorer_names_what_is_computed_and_not_how_it_is_described() -> None
 
 @pytest.fixture
 def unbounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A verifier whose values go down without end, as `VERIFIERS` could have one."""
+    """A verifier with values down without end, as `VERIFIERS` could have."""
     steps = Verifier(
         code.PASS_RATIO.measure, code.CodeOptions, span=lambda _: ValueRange(-math.inf, 10.0)
     )
@@ -139,7 +139,7 @@ def test_an_unbounded_component_needs_a_clip() -> None:
 
 @pytest.mark.usefixtures("unbounded")
 def test_shares_are_of_what_moves_the_reward_and_not_of_the_weights() -> None:
-    """Weights of 0.5, 0.3 and 0.2 that really count 88, 7 and 5 percent."""
+    """Weights of 0.5, 0.3 and 0.2 with real shares of 88, 7 and 5 percent."""
     rubric = Rubric.model_validate(
         {
             "name": "x",
@@ -156,7 +156,7 @@ def test_shares_are_of_what_moves_the_reward_and_not_of_the_weights() -> None:
 
 
 def measured(*values: float) -> list[Measurement | Failure]:
-    """Values of the components of one answer; accepted where it is 1."""
+    """Return values of an answer's components; accepted if it is 1."""
     outcomes = {1.0: Status.ACCEPTED}
     return [Measurement(v, outcomes.get(v, Status.WRONG_ANSWER), "why") for v in values]
 
@@ -197,7 +197,7 @@ def test_in_a_lexicographic_order_nothing_later_makes_up_for_a_step_before_it() 
     ]
     rewards = [rubric.reward(values) for values in ranked]
     assert rewards == sorted(rewards)
-    assert rewards[1] == rewards[2], "less than a level is no step"
+    assert rewards[1] == rewards[2], "less than a level does not make a step"
     assert len(set(rewards)) == len(ranked) - 1
     assert (rewards[0], rubric.reward([1, 1, 1])) == (0.0, 1.0)
     exact = [rubric.reward([0, level / 10, 0]) * 43 for level in range(11)]
@@ -211,7 +211,7 @@ def rubric_of(aggregate: str, *components: dict[str, object], **more: object) ->
 
 @pytest.mark.parametrize("missing", [0, 1])
 def test_one_missing_component_leaves_no_reward_at_all(missing: int) -> None:
-    """A sum over what is there would put the missing term at 0 beside its siblings."""
+    """A sum of the present terms would put the missing term at 0 among its siblings."""
     values = measured(1.0, 1.0)
     values[missing] = FAILURE
     reward = combine(Rubric.model_validate(BLEND), values)

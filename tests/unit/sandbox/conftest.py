@@ -1,4 +1,4 @@
-"""Sandboxes for tests: one of each kind for a whole file, or as many as a test makes."""
+"""Sandboxes for tests: a sandbox of each kind for a whole file, or as many as a test makes."""
 
 import os
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -24,7 +24,7 @@ async def open_sandbox(**settings: object) -> LocalSandbox:
 
 @pytest.fixture
 def folder(tmp_path: Path) -> Path:
-    """Where programs run; every slot's user must be able to reach it."""
+    """Return the folder of programs; every slot's user must be able to reach it."""
     for parent in (tmp_path, *tmp_path.parents[:3]):
         if os.geteuid() == 0 and str(parent).startswith("/tmp/pytest-of"):
             parent.chmod(0o755)
@@ -33,7 +33,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest_asyncio.fixture(loop_scope="module")
 async def make_sandbox(folder: Path) -> AsyncIterator[MakeSandbox]:
-    """Makes sandboxes that live as long as the test."""
+    """Make sandboxes for the life of the test."""
     made = []
 
     async def make(**settings: object) -> LocalSandbox:

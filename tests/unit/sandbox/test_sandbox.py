@@ -1,4 +1,4 @@
-"""Real programs in real processes: what they may do, and what is said of them."""
+"""Real programs in real processes: their rights, and the reports on them."""
 
 import asyncio
 import shutil
@@ -114,7 +114,7 @@ async def test_the_folder_is_the_programs_own_and_gone_afterwards(
 
 async def test_running_as_root_programs_are_somebody_else(sandbox: LocalSandbox) -> None:
     if sandbox.host.first_uid is None:
-        pytest.skip("only a server that runs as root can give its slots users of their own")
+        pytest.skip("only a server that runs as root can give its slots separate users")
     result = await run(sandbox, "import os\nprint(os.getuid())\nopen('/etc/shadow')")
     assert int(result.stdout) >= 1000
     assert "Error" in result.stderr
@@ -169,7 +169,7 @@ async def test_a_traceback_shows_the_program_and_nothing_of_ours(sandbox: LocalS
 
 
 async def test_much_output_is_not_a_timeout(sandbox: LocalSandbox) -> None:
-    """A server that does not read while it waits would block the program at 64 KiB."""
+    """A server without reading during its wait would block the program at 64 KiB."""
     limits = Limits(output_bytes=4 * 2**20)
     result = await run(sandbox, "print('x' * 2_000_000)", limits=limits)
     assert result.status is Status.ACCEPTED
@@ -466,7 +466,7 @@ async def test_an_interpreter_that_does_not_work_stops_the_start(
 async def test_two_sandboxes_on_one_machine_leave_each_other_alone(
     make_sandbox: MakeSandbox,
 ) -> None:
-    """Ending one's program must not end what the other one runs in its own slot."""
+    """The end of a program must not end another's program in its own slot."""
     first, second = await make_sandbox(sandbox_slots=1), await make_sandbox(sandbox_slots=1)
     if first.host.first_uid is not None:
         assert first.host.first_uid != second.host.first_uid

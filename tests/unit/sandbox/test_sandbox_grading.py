@@ -115,7 +115,7 @@ RIGHT = {
         "g = f()\nassert next(g) == 1\nassert next(g) == 2\nassert next(g, None) is None",
     ),
     "in a generator": ("def f(): yield from (1, 2)", "assert 2 in f()\nassert 3 not in f()"),
-    "a generator is no list": ("def f(): yield 1", "assert f() != [1]"),
+    "a generator is not a list": ("def f(): yield 1", "assert f() != [1]"),
     "sorted keys": ("def f(): return {2: 0, 1: 0}.keys()", "assert sorted(f()) == [1, 2]"),
     "dict views": (
         "def f(d): return d.items()",

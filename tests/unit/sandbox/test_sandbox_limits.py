@@ -1,4 +1,4 @@
-"""CPU, memory and clocks: what a program may use, where control groups count it and where not."""
+"""CPU, memory and clocks: a program's limits, with control groups and without."""
 
 import asyncio
 import json
@@ -31,7 +31,7 @@ pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 MIB = 2**20
 LIMITS = Limits(cpu_time_s=1.0, wall_time_s=20.0, memory_bytes=256 * MIB)
-#: A loaded machine may look late; a program that counts twice its limit was not looked at.
+#: A loaded machine may look late; a program that counts twice its limit was not checked.
 MOST_S = 1.5
 Run = Callable[..., Awaitable[ExecutionResult]]
 #: Hides all control groups, and lets another user reach the interpreter below /root.
@@ -159,14 +159,14 @@ BURNERS = {
         "    burn(0.1); os._exit(0)\n"
         "time.sleep(15)"
     ),
-    "a child that is stopped and goes on": (
+    "a child that is stopped and continues": (
         "pid = os.fork()\n"
         "if pid == 0: burn(30)\n"
         "for _ in range(100):\n"
         "    time.sleep(0.1); os.kill(pid, signal.SIGSTOP)\n"
         "    time.sleep(0.01); os.kill(pid, signal.SIGCONT)\n"
     ),
-    "a name that is no text": (
+    "a name that is not text": (
         "import ctypes\nctypes.CDLL(None).prctl(15, b'\\xff) 1 (\\n', 0, 0, 0)\nwhile True: pass"
     ),
     "another program": (

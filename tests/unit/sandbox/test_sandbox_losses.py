@@ -1,4 +1,4 @@
-"""Slots, daemons and disks that are lost under programs: typed failures, and service again."""
+"""Slots, daemons and disks lost under programs: typed failures, and service again."""
 
 import asyncio
 import base64
@@ -37,7 +37,7 @@ async def run(sandbox: LocalSandbox, code: str, **rest: object) -> ExecutionResu
 
 
 def parent_of(pid: int) -> int:
-    """0 for a process that is gone."""
+    """0 for an ended process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[1])
     except OSError:
@@ -45,7 +45,7 @@ def parent_of(pid: int) -> int:
 
 
 def slot_processes() -> list[int]:
-    """The first processes of slots: children of the daemons that this process started."""
+    """Return the first processes of slots: children of this process's daemons."""
     parents = {int(p.name): parent_of(int(p.name)) for p in Path("/proc").glob("[0-9]*")}
     own = (pid for pid, parent in parents.items() if parent == os.getpid())
     daemons = {pid for pid in own if b"assay_sandbox.slot" in command_of(pid)}
@@ -76,7 +76,7 @@ SLOW = "import time\nprint('begun', flush=True)\ntime.sleep(1)"
 
 
 async def kill_slots_under(num_times: int) -> None:
-    """Kill all slots of this process, each time when a program has run in one for a while."""
+    """Kill all slots of this process, each time after a program has run for a while."""
     for _ in range(num_times):
         await asyncio.sleep(0.6)
         for pid in slot_processes():
@@ -129,7 +129,7 @@ async def test_a_program_that_loses_each_slot_ends_them_itself(make_sandbox: Mak
     assert time.monotonic() - started < 1.0
 
 
-#: What a slot says of a program that ended by itself.
+#: A slot's report of a program's normal end.
 FACTS = {
     "status": 0,
     "cpu_time_s": 0.0,
@@ -162,7 +162,7 @@ def ends() -> Iterator[Ends]:
 
 
 async def test_an_answer_is_read_from_a_slot_that_left_with_an_order_unread(ends: Ends) -> None:
-    """A slot for one program ends with it, and its program may end as it is to be killed."""
+    """A slot for a single program ends with it; the program may end before its kill."""
     ours, theirs = ends
     run = start(ours)
     theirs.send(json.dumps(FACTS | {"killed_by_server": False}).encode())
@@ -300,7 +300,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 async def test_a_full_disk_is_a_failure_and_passes(
     make_sandbox: MakeSandbox, small_disk: Path
 ) -> None:
-    """Where slots have no folders in memory, they live on the host's disk."""
+    """If slots have no folders in memory, they live on the host's disk."""
     sandbox = await make_sandbox(sandbox_isolation="fallback", sandbox_work_folder=small_disk)
     (small_disk / "ballast").write_bytes(bytes(2**21 - 2**17))
     code = "open('a', 'wb').write(bytes(2**20))"
@@ -332,7 +332,7 @@ async def test_programs_of_a_host_that_ended_all_slots_are_run_again(
 
 
 def groups() -> set[str]:
-    """Return the control groups of daemons that have ended; other tests' may be alive."""
+    """Return the control groups of ended daemons; other tests' may be alive."""
     found = Path("/sys/fs/cgroup").rglob("assay-*")
     return {str(path) for path in found if not Path(f"/proc/{path.name.split('-')[1]}").exists()}
 
@@ -378,14 +378,14 @@ async def print_one(server: SandboxProcess) -> None:
 
 
 def folders_of(server: SandboxProcess) -> set[Path]:
-    """The folders whose locks it holds."""
+    """Return the folders of its locks."""
     held = Path(f"/proc/{server.process.pid}/fd").iterdir()
     files = (file_of(path) for path in held)
     return {file.parent for file in files if file is not None and file.name == "lock"}
 
 
 def file_of(descriptor: Path) -> Path | None:
-    """What a descriptor stands for; None for one that a live server has just closed."""
+    """Return a descriptor's target; None if a live server has just closed it."""
     try:
         return descriptor.readlink()
     except FileNotFoundError:

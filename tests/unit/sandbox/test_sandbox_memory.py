@@ -1,4 +1,4 @@
-"""What a program leaves in the server's memory, and what a fork of its slot copies beforehand."""
+"""A program's traces in the server's memory, and the copies made by a fork of its slot."""
 
 import asyncio
 import ctypes
@@ -47,7 +47,7 @@ def num_runs() -> int:
 
 
 async def ask_everything(sandbox: LocalSandbox) -> None:
-    """Run a program of each kind, one that prints too much and one that is ended among them."""
+    """Run a program of each kind, with too much output or an early end too."""
     codes = ("print('a' * 10**6)", "while True: print('a' * 10**6)", "import time; time.sleep(9)")
     limits = Limits(cpu_time_s=1.0, wall_time_s=1.0)
     for code in codes:
@@ -87,7 +87,7 @@ def is_granted_io_uring() -> bool:
 
 @pytest.fixture(params=[True, False], ids=["may lock memory", "may lock none"])
 def may_pin(request: pytest.FixtureRequest) -> Iterator[bool]:
-    """Whether the slots of a sandbox made now may pin memory."""
+    """Return True if the slots of a sandbox made now may pin memory."""
     soft, hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)
     if not request.param:
         resource.setrlimit(resource.RLIMIT_MEMLOCK, (0, hard))

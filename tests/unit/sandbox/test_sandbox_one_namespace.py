@@ -1,4 +1,4 @@
-"""Test code and program share their global names and their exceptions, as in one process."""
+"""Test code and program share their global names and their exceptions, as in a single process."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Odd programs, each run by plain `python main.py` and in a slot: one ending, the same output."""
+"""Odd programs, each run by plain `python main.py` and in a slot: same ending, same output."""
 
 import asyncio
 import os
@@ -235,7 +235,7 @@ async def test_a_package_is_found_in_every_form(
 
 @pytest.fixture
 def packages_below_tmp() -> Iterator[Path]:
-    """A folder of packages in a place where slots have a folder of their own."""
+    """Return a folder of packages in a place with a separate folder in slots."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
         folder.chmod(0o755)

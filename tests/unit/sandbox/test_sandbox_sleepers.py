@@ -1,4 +1,4 @@
-"""Programs that sleep lend their permit to others, and no client's sleepers take all slots."""
+"""Sleeping programs lend their permit to others, and no client's sleepers take all slots."""
 
 import asyncio
 import math
@@ -115,14 +115,14 @@ async def test_extra_slots_take_programs_again(make_sandbox: MakeSandbox) -> Non
 
 
 class Inside:
-    """Requests of clients that are inside a gate."""
+    """Return the requests of clients inside a gate."""
 
     def __init__(self, gate: FairLimiter) -> None:
         self.gate = gate
         self._stack = AsyncExitStack()
 
     async def enter(self, client: str) -> LimiterPlace | None:
-        """A place for the client; None if it has to wait for one."""
+        """Return a place for the client; None if it has to wait."""
         entering = asyncio.ensure_future(self._stack.enter_async_context(self.gate.enter(client)))
         await asyncio.sleep(0)
         if entering.done():

@@ -1,4 +1,4 @@
-"""A slot that is not as it was built runs no further program; and the option of a loopback."""
+"""A changed slot runs no further program; and the option of a loopback."""
 
 import os
 import resource

@@ -23,10 +23,10 @@ LEAVES = [cls for cls in ERRORS.values() if not cls.__subclasses__()]
 
 @pytest.mark.parametrize("cls", ERRORS.values(), ids=ERRORS)
 def test_every_error_survives_pickling_and_the_wire(cls: type[AssayError]) -> None:
-    error = cls("it broke", field="a.b", hint="mend it", retry_after_s=2.0, attempts=3)
+    error = cls("it broke", field="a.b", hint="fix it", retry_after_s=2.0, attempts=3)
     for again in (pickle.loads(pickle.dumps(error)), from_body(to_body(error, "judge", "id"))):
         assert type(again) is cls
-        assert str(again) == "a.b: it broke (mend it)"
+        assert str(again) == "a.b: it broke (fix it)"
         assert (again.retry_after_s, again.attempts) == (2.0, 3)
 
 

@@ -46,7 +46,7 @@ GRPO = {"grpo.loss": ("dapo", "grpo", "dr_grpo", "gspo", "cispo"), "grpo.max_sta
 @pytest.mark.parametrize("loss", GRPO["grpo.loss"])
 @pytest.mark.parametrize("staleness", GRPO["grpo.max_staleness"])
 def test_a_runs_own_configuration_reads_back_as_it_was(loss: str, staleness: int) -> None:
-    """A resume reads config.json, which names every key."""
+    """A resume reads config.json with every key in it."""
     changes = (f"grpo.loss={loss}", f"grpo.max_staleness={staleness}")
     config = load_config(RunConfig, DEMO, changes)
     values = config.model_dump(mode="json")

@@ -1,4 +1,4 @@
-"""Downloads from a hub on the loopback, by the library that talks to the real one."""
+"""Downloads from a hub on the loopback, by the library for the real hub."""
 
 import os
 import shutil

@@ -1,4 +1,4 @@
-"""One engine, or several behind a router; its models."""
+"""A single engine, or several behind a router; its models."""
 
 import subprocess
 from pathlib import Path
@@ -112,7 +112,7 @@ def test_several_gpus_hold_one_model_together_unless_it_is_said_otherwise() -> N
 
 
 def test_without_a_model_nobody_waits_until_it_is_ready() -> None:
-    """The first weights come from a trainer, which reaches it through the service all the same."""
+    """The first weights come from a trainer through the service all the same."""
     empty = container(engine({}))
     assert empty["readinessProbe"]["httpGet"]["path"] == "/health"
     served = engine(at("inference.model.folder", "qwen/7b"))
@@ -163,7 +163,7 @@ def test_there_is_one_router_without_a_gpu_at_any_moment() -> None:
 
 
 def test_a_router_is_given_a_model_only_where_there_is_no_trainer() -> None:
-    """Version 0 is older than what the engines have beside a running trainer."""
+    """Version 0 is older than the engines' version in a running training."""
     values = merge(ROUTED, at("inference.model.folder", "qwen"))
     assert "ASSAY_INFERENCE_MODEL" not in environment(router(values))
     alone = router(merge(values, at("trainer.enabled", False)))

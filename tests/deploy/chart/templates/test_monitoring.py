@@ -1,4 +1,4 @@
-"""What the Prometheus operator and Grafana's sidecar are given."""
+"""Objects for the Prometheus operator and Grafana's sidecar."""
 
 import pytest
 

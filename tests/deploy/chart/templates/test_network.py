@@ -1,4 +1,4 @@
-"""Policies and the ingress as objects; what they come to is in test_policies.py."""
+"""Policies and the ingress as objects; test_policies.py has their combined effect."""
 
 import pytest
 
@@ -57,7 +57,7 @@ def test_every_pod_has_a_policy_of_its_own_or_none_at_all(name: str) -> None:
     "values", [{}, ROUTED, at("trainer.weightTransfer", "direct")], ids=["one", "routed", "direct"]
 )
 def test_sender_and_receiver_name_the_same_edges(values: Values) -> None:
-    """A policy that lets in more than anybody sends is a door for the next mistake."""
+    """A policy wider than the real traffic is a door for the next mistake."""
     inward, outward = set(), set()
     for policy in render(values).of_kind("NetworkPolicy"):
         place = policy["spec"]["podSelector"]["matchLabels"].get("assay/network")
@@ -70,7 +70,7 @@ def test_sender_and_receiver_name_the_same_edges(values: Values) -> None:
 
 
 def places(peers: list[Manifest]) -> list[str]:
-    """The places of this release that are named among peers."""
+    """Return the components of this release named among peers."""
     labels = [peer.get("podSelector", {}).get("matchLabels", {}) for peer in peers]
     return [found["assay/network"] for found in labels if "assay/network" in found]
 

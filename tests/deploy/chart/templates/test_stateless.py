@@ -1,4 +1,4 @@
-"""Judge, reward and sandbox: Deployments that scale, and what stands beside them."""
+"""Judge, reward and sandbox: scaling Deployments, with their other objects."""
 
 from typing import Any
 

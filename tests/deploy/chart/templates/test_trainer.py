@@ -1,4 +1,4 @@
-"""The trainer, as the service or as one run."""
+"""The trainer, as the service or as a single run."""
 
 import subprocess
 from pathlib import Path
@@ -89,7 +89,7 @@ def test_a_job_that_is_interrupted_is_started_again() -> None:
 
 
 def test_a_job_begins_a_run_and_goes_on_with_one(tmp_path: Path) -> None:
-    """The pod's own script, with a program in place of `assay` that says how it was called."""
+    """Run the pod's own script, with a program in place of `assay` to print its arguments."""
     said = tmp_path / "assay"
     said.write_text('#!/bin/sh\necho "$@"\n')
     said.chmod(0o755)

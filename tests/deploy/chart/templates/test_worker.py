@@ -1,4 +1,4 @@
-"""Rollout workers, and what scales them."""
+"""Rollout workers, and their scaling."""
 
 import ssl
 
@@ -65,7 +65,7 @@ def test_a_worker_is_ready_when_it_answers_and_outlives_its_broker() -> None:
 
 
 def test_the_password_stands_before_the_address_that_it_is_part_of() -> None:
-    """Kubernetes replaces $(NAME) only by variables that it has read already."""
+    """Kubernetes replaces $(NAME) only by variables it has read already."""
     pod = render().one("worker/deployment.yaml")["spec"]["template"]
     order = [item["name"] for item in container(pod)["env"]]
     assert order.index("ASSAY_REDIS_PASSWORD") < order.index("ASSAY_REDIS_URL")
@@ -89,7 +89,7 @@ def test_an_external_redis_is_named_whole() -> None:
 
 
 def test_a_scaledobject_looks_at_the_list_that_celery_uses(valkey: TestValkey) -> None:
-    """A group that waits is an element of the list that KEDA counts."""
+    """A waiting group is an element of the list counted by KEDA."""
     trigger = render(QUEUE).one("worker/scaledobject.yaml")["spec"]["triggers"][0]["metadata"]
     celery = make_celery(valkey.url)
     for _ in range(3):

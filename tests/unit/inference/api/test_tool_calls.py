@@ -1,4 +1,4 @@
-"""Calls in a reply's text: read where they can be, left as they are where not."""
+"""Calls in a reply's text: parsed if possible, otherwise left unchanged."""
 
 import json
 

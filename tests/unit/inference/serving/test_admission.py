@@ -1,4 +1,4 @@
-"""Admission: who starts, who waits, who is refused; pauses and drains."""
+"""Admission: starts, waits, refusals; pauses and drains."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -14,7 +14,7 @@ from assay_shared.types import Priority
 
 
 class Desk:
-    """An admission, and requests that stay until they are told to go."""
+    """An admission, and requests to stay until they are told to go."""
 
     def __init__(self, **limits: Any) -> None:
         self.registry = CollectorRegistry()
@@ -73,7 +73,7 @@ MakeDesk = Callable[..., Desk]
 
 @pytest.fixture
 async def make_desk() -> AsyncIterator[MakeDesk]:
-    """Everything that a desk has in hand ends with the test."""
+    """All requests in flight of a desk end with the test."""
     before = asyncio.all_tasks()
     yield Desk
     for task in asyncio.all_tasks() - before - {asyncio.current_task()}:

@@ -1,4 +1,4 @@
-"""Who is next: classes by rank with a reserved share, callers in turn by tokens."""
+"""The order of requests: classes by rank with a reserved share, callers in turn by tokens."""
 
 import asyncio
 from collections import Counter

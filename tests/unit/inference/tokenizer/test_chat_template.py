@@ -1,4 +1,4 @@
-"""Further turns after a reply whose ids are known, on templates of two families."""
+"""Further turns after a reply with known ids, on templates of two families."""
 
 import pytest
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -38,7 +38,7 @@ def encode_further(
     messages: tuple[Message, ...],
     end_ids: list[int],
 ) -> list[int]:
-    """The ids of a conversation that goes on, as the service makes them in two steps."""
+    """Return the ids of a continued conversation, as the service makes them in two steps."""
     further = encode_text(tokenizer, render_further(tokenizer, messages))
     return go_on(token_ids, further, end_ids)
 

@@ -1,4 +1,4 @@
-"""Merging adapters: by hand on small numbers, and what is no plain LoRA is refused."""
+"""Merging adapters: by hand on small numbers; other forms than plain LoRA are refused."""
 
 import json
 from pathlib import Path

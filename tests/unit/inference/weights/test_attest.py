@@ -1,4 +1,4 @@
-"""Attestation: what is read from the files, what is compared, what is refused."""
+"""Attestation: reading of the files, comparison, refusal."""
 
 import shutil
 from pathlib import Path
@@ -28,7 +28,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def truthful(folder: Path, dtype: torch.dtype, num_shards: int = 1) -> list[Answers]:
-    """What workers would answer that hold a share of the rows each, without the engine's code."""
+    """Return the answers of workers with a share of the rows each, without the engine's code."""
     (file,) = folder.glob("*.safetensors")
     workers: list[Answers] = [{} for _ in range(num_shards)]
     for name, tensor in load_file(file).items():

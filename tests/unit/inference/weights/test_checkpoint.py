@@ -1,4 +1,4 @@
-"""Which checkpoints an engine takes as further versions of the model that it serves."""
+"""Checkpoints accepted by an engine as further versions of its served model."""
 
 import json
 import math

@@ -1,4 +1,4 @@
-"""Weights from a trainer's memory: what is announced, what came, and the whole of what is held."""
+"""Weights from a trainer's memory: announced, received and held in full."""
 
 from pathlib import Path
 

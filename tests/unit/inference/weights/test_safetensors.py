@@ -1,4 +1,4 @@
-"""Checkpoint folders that others made: what is served of them, and what is refused."""
+"""Checkpoint folders made by others: served, or refused."""
 
 import json
 import os
@@ -49,7 +49,7 @@ async def policy(tmp_path: Path) -> AsyncIterator[ServedPolicy]:
 
 
 async def announce(policy: ServedPolicy, folder: Path, digest: str | None = None) -> str:
-    """Serve a folder as the next version; return the digest that is served then."""
+    """Serve a folder as the next version; return the digest served then."""
     before = policy.status.policy
     number = 1 if before is None else before.version + 1
     version = PolicyVersion(version=number, digest=digest or checkpoint.digest(folder))

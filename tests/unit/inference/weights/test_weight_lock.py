@@ -1,4 +1,4 @@
-"""The gate: what new weights wait for, and what waits for them."""
+"""The lock: requests before new weights, and requests behind them."""
 
 import asyncio
 

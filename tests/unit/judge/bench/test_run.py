@@ -116,7 +116,7 @@ def test_the_better_answer_of_rmbench_is_a_chosen_one(data_folder: Path) -> None
 
 
 def test_the_authors_own_layouts_are_read(tmp_path: Path) -> None:
-    """LLMBar and RM-Bench publish arrays whose subset is in the path."""
+    """LLMBar and RM-Bench publish arrays with their subset in the path."""
     bare = [{k: v for k, v in llmbar_row(n).items() if k != "subset"} for n in range(3)]
     for folder in ("Natural", "Adversarial/Manual"):
         path = tmp_path / "LLMBar" / folder / "dataset.json"
@@ -198,7 +198,7 @@ def test_observations_that_repeat_each_other_count_once() -> None:
 def draw_clusters(
     rng: np.random.Generator, num: int, size: int, share: float, alike: float
 ) -> list[list[bool]]:
-    """Observations whose correlation within a cluster is `alike`."""
+    """Return observations with the correlation `alike` within a cluster."""
     scale = (1 - alike) / alike
     shares = rng.beta(share * scale, (1 - share) * scale, num)
     return [(rng.random(size) < one).tolist() for one in shares]
@@ -231,7 +231,7 @@ def test_intervals_of_clustered_differences_cover(num: int, first: float, second
 
 
 def test_a_mean_of_two_has_the_interval_that_newcombe_gives_their_difference() -> None:
-    """The interval of a sum is that of a difference with the second one's bounds turned."""
+    """The interval of a sum is the interval of a difference with the second's bounds turned."""
     first, second = known(statistics.proportion(56, 70)), known(statistics.proportion(48, 80))
     turned = Estimate(value=-second.value, low=-second.high, high=-second.low, n=80)
     mean = statistics.weighted_mean([first, turned], [0.5, 0.5])
@@ -329,7 +329,7 @@ Bencher = Callable[..., Bench]
 
 @pytest.fixture
 def bench(tmp_path: Path) -> Bencher:
-    """As the command does it, without a process of its own."""
+    """As the command does it, without a separate process."""
 
     def run(name: SetName = SetName.LLMBAR, **options: Any) -> Bench:
         folders = tmp_path / "data", tmp_path / "report"
@@ -413,7 +413,7 @@ def test_styles_that_fool_the_judge_show(tmp_path: Path, serve: Serve, bench: Be
 def test_a_bench_is_resumed_where_it_was_cut_off(
     tmp_path: Path, serve: Serve, bench: Bencher
 ) -> None:
-    """A kill in the middle of a line costs that line; failures and new rows are asked as well."""
+    """A kill in the middle of a line costs this line; failures and new rows are asked as well."""
     planted = {"": Planted(first=0.2, right=0.7)}
     judge = PlantedPairJudge(planted, planted)
     write_config(tmp_path, serve(judge.app))
@@ -471,7 +471,7 @@ def test_results_of_another_chain_are_not_mixed(
 def test_the_ceiling_stops_the_bench_and_more_money_resumes_it(
     tmp_path: Path, serve: Serve, bench: Bencher
 ) -> None:
-    """A request costs 0.0002 here; those in flight may go over the ceiling."""
+    """A request costs 0.0002 here; requests in flight may go over the ceiling."""
     planted = {"": Planted(first=0.2, right=0.7)}
     judge = PlantedPairJudge(planted, planted)
     write_config(tmp_path, serve(judge.app))

@@ -128,7 +128,7 @@ def test_intervals_of_kappa_cover_at_their_nominal_rate(
 
 
 def test_intervals_of_kappa_hold_with_few_examples_and_hardly_an_error() -> None:
-    """Where the asymptotic interval, and the bootstrap's, covers 67%."""
+    """At this point the asymptotic interval, and the bootstrap's, covers 67%."""
     assert kappa_coverage(20, 0.5, 0.95, 0.95) > 0.91
 
 
@@ -153,7 +153,7 @@ def kappa_coverage(num: int, share_correct: float, sensitivity: float, specifici
 
 
 def test_intervals_of_the_length_bias_cover_none_at_their_nominal_rate() -> None:
-    """Right answers are twice as long, which is no bias."""
+    """Right answers are twice as long; this alone does not count as bias."""
     rng = np.random.default_rng(4)
     estimates = []
     for _ in range(NUM_DRAWS):
@@ -318,7 +318,7 @@ Calibrate = Callable[..., "subprocess.CompletedProcess[str]"]
 
 @pytest.fixture
 def planted(tmp_path: Path, serve: Serve, calibrate: Calibrate) -> Calibration:
-    """A judge with known errors before the reference provider, which makes none here."""
+    """A judge with known errors before the reference provider without errors."""
     url = serve(PlantedJudge(write_examples(tmp_path / "examples.jsonl")).app)
     (tmp_path / "judge.yaml").write_text(
         f"chain:\n  - {{kind: openai, name: planted, base_url: {url}/v1, model: planted-7b}}\n"

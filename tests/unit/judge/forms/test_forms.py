@@ -1,4 +1,4 @@
-"""What is asked in each form, how replies are read, and what they come to."""
+"""Questions in each form, the reading of replies, and the verdicts."""
 
 import json
 

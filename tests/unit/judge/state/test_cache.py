@@ -137,7 +137,7 @@ async def test_without_redis_all_is_a_miss_that_is_counted_and_logged_once(
         for _ in range(3):
             assert await cache.get("k") is None
             await cache.put("l", "v")
-            await asyncio.sleep(0.11)  # it is asked anew
+            await asyncio.sleep(0.11)  # it is asked again
     assert (looked_up(registry, "unreachable"), stored(registry, "unreachable")) == (3, 3)
     [record] = [r for r in caplog.records if r.name == "assay_judge.state.cache"]
     assert record.getMessage().startswith("judging without the cache: no Redis")

@@ -1,4 +1,4 @@
-"""The same tests for limits of one process and for those in Redis; then what only replicas see."""
+"""The same tests for limits of a process and limits in Redis; then tests of replicas."""
 
 import asyncio
 import os
@@ -32,7 +32,7 @@ Make = Callable[..., Any]
 
 @pytest.fixture(scope="module")
 def server() -> Iterator[TestValkey]:
-    """One Valkey for all tests that do it no harm."""
+    """Return a Valkey for all tests without harm to it."""
     server = TestValkey()
     yield server
     server.stop()
@@ -77,7 +77,7 @@ async def replicas(server: TestValkey, number: int, **options: Any) -> AsyncIter
 
 
 class Upstream:
-    """Notes when requests are let in, whose, and how many are held at most."""
+    """Notes the admission times and callers of requests, and the most places held."""
 
     def __init__(self) -> None:
         self.times: list[float] = []
@@ -113,7 +113,7 @@ def upstream() -> Upstream:
 
 
 async def hold(limiter: Limiter, limits: ProviderLimits) -> AsyncExitStack:
-    """A place that is held until the stack is closed."""
+    """A place held until the stack is closed."""
     stack = AsyncExitStack()
     await stack.enter_async_context(limiter.admit("p", limits, 1, "holder", 5))
     return stack
@@ -122,7 +122,7 @@ async def hold(limiter: Limiter, limits: ProviderLimits) -> AsyncExitStack:
 async def queue(
     upstream: Upstream, limiter: Limiter, callers: str, **options: Any
 ) -> list["asyncio.Task[None]"]:
-    """One waiting request for each letter, in order."""
+    """Return a waiting request for each letter, in order."""
     tasks = []
     for caller in callers:
         ask = upstream.ask(limiter, ONE, caller=caller, **options)
@@ -287,7 +287,7 @@ async def test_replicas_share_concurrency_and_requests(
 
 
 async def test_callers_of_two_replicas_take_turns(empty: TestValkey, upstream: Upstream) -> None:
-    """A replica that has many requests would otherwise pass its own places on to itself."""
+    """A replica with many requests would otherwise pass its own places on to itself."""
     async with replicas(empty, 2) as (first, second):
         held = await hold(first, ONE)
         tasks = await queue(upstream, first, "aaaaaaaa", takes_s=0.01)

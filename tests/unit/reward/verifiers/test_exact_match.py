@@ -1,4 +1,4 @@
-"""Answers that are compared by their words: exact_match, f1, qa, choice, pattern, json_schema."""
+"""Answers compared by their words: exact_match, f1, qa, choice, pattern, json_schema."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""Answers that are made to be slow: whatever the text, its measuring has a bound."""
+"""Answers made to be slow: for every text, measuring has a bound."""
 
 import math
 import time
@@ -191,7 +191,7 @@ async def test_no_formula_takes_more_processor_time_than_is_promised() -> None:
 
 
 def children_cpu_s() -> float:
-    """The processor time of the processes that this one has started, and of theirs, in seconds."""
+    """Return the processor time of this process's children, and of theirs, in seconds."""
     own = psutil.Process()
     found = 0.0
     for process in own.children(recursive=True):

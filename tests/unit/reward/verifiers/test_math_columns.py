@@ -1,4 +1,4 @@
-"""Answers that were written elsewhere: graded cases, and the columns of real data sets."""
+"""Answers from elsewhere: graded cases, and the columns of real data sets."""
 
 import json
 from pathlib import Path

@@ -309,7 +309,7 @@ async def test_a_call_that_is_given_up_ends_its_process(own: Own, tmp_path: Path
 
 
 def _in_folder(folder: Path) -> list[int]:
-    """The processes that work in a folder, which are this test's alone."""
+    """Return the processes of a folder; this test alone uses it."""
     found = []
     for path in Path("/proc").iterdir():
         if path.name.isdigit():
@@ -466,7 +466,7 @@ def test_a_wider_root_and_an_allowed_url_are_taken(tmp_path: Path) -> None:
 
 
 def test_a_rubric_without_a_file_may_name_no_function() -> None:
-    """One that a client sends, say."""
+    """For example, a rubric sent by a client."""
     component = {"verifier": {"python": "mine.py:score"}, "weight": 1}
     with pytest.raises(ValueError, match="only a rubric in a file of the operator's"):
         Rubric.model_validate({"name": "x", "description": "d", "components": [component]})

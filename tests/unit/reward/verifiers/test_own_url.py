@@ -24,7 +24,7 @@ TIMEOUT_S = 0.7
 
 
 class Server:
-    """A real server that reads a request and lets `answer` write what it likes."""
+    """A real server to read a request and let `answer` write anything."""
 
     def __init__(self) -> None:
         self.answer: Answer = reply(b'{"values": [1, 0]}')

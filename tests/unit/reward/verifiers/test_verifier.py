@@ -1,4 +1,4 @@
-"""Whatever a verifier asks, a failure on the way is no score of any verifier."""
+"""For every neighbour of a verifier, a failure on the way is never a score."""
 
 from typing import Any
 
@@ -36,7 +36,9 @@ ERRORS = (
     "error", [*ERRORS, SandboxFault("no slot")], ids=lambda e: type(e).__name__
 )
 async def test_a_sandbox_that_fails_leaves_no_score(name: str, error: AssayError) -> None:
-    """No heuristic takes the place of a measurement, and a time-out of ours is no time limit."""
+    """No heuristic takes the place of a measurement, and our own time-out never counts as a time
+    limit.
+    """
     found = await find(VERIFIERS[name], "fail", "pass 4", sandbox=FakeSandbox(error))
     assert isinstance(found[0], Failure)
     assert found[0].failure_class is error.failure_class

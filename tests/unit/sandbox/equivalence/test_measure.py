@@ -41,7 +41,7 @@ async def slots() -> AsyncIterator[LocalSandbox]:
 
 
 class OtherSlot(SlotPython):
-    """Answers what it is told to, whatever it is asked."""
+    """Gives its planned answer, for every request."""
 
     def __init__(self, outcome: RunOutcome) -> None:
         self._outcome = outcome
@@ -59,7 +59,7 @@ async def compare(plain: PlainPython, slot: SlotPython, *subjects: Subject) -> E
 
 
 async def compare_with(plain: PlainPython, subject: Subject, outcome: RunOutcome) -> str | None:
-    """The rule that explains the difference from an outcome; raises if there is no difference."""
+    """Return the rule for the difference from an outcome; raise if there is no difference."""
     (difference,) = (await compare(plain, OtherSlot(outcome), subject)).differences
     return difference.rule
 

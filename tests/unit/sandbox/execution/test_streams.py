@@ -1,4 +1,4 @@
-"""Programs that write for ever, to every stream that they have: each is ended, none stops the
+"""Programs with endless output on every stream: each is ended, none stops the
 service.
 """
 
@@ -59,7 +59,7 @@ print('cell')
 
 
 class Stall:
-    """The longest time for which the event loop did nothing else."""
+    """Return the longest time without other work of the event loop."""
 
     longest_s = 0.0
 
@@ -94,7 +94,7 @@ async def judge_cases(sandbox: LocalSandbox, code: str, num_cases: int) -> TestR
 
 
 async def usual_stall_s(sandbox: LocalSandbox) -> float:
-    """What a program costs that only prints, on this machine at this time."""
+    """Return the cost of a printing program, on this machine at this time."""
     async with watched() as stall:
         for _ in range(5):
             await run(sandbox, "print('x' * 50_000)")
@@ -102,14 +102,14 @@ async def usual_stall_s(sandbox: LocalSandbox) -> float:
 
 
 async def usual_time_s(sandbox: LocalSandbox) -> float:
-    """What a program that only prints takes from its request to its answer, at this time."""
+    """Return the time of a printing program from its request to its answer."""
     started = time.monotonic()
     await run(sandbox, "print(1)")
     return time.monotonic() - started
 
 
 async def assert_is_quick(stall: Stall, sandbox: LocalSandbox) -> None:
-    """Far less than the seconds for which a program can write, even on a machine that is busy."""
+    """Far less than the seconds of a writing program, even on a busy machine."""
     assert stall.longest_s < 0.2 + 4 * await usual_stall_s(sandbox)
 
 
@@ -147,7 +147,7 @@ async def test_a_flood_of_output_ends_the_program_at_once(
 
 
 async def test_output_that_ends_with_the_program_is_whole(sandbox: LocalSandbox) -> None:
-    """Even from a pipe that was made larger, and in packets."""
+    """Even from an enlarged pipe, and in packets."""
     code = (
         "import fcntl, os\n"
         "fcntl.fcntl(1, 1031, 2**20)\n"  # F_SETPIPE_SZ
@@ -174,7 +174,7 @@ async def test_a_case_cannot_restart_its_own_clock(sandbox: LocalSandbox) -> Non
         "    return 1"
     )
     (result,) = (await judge_cases(sandbox, code, 1)).cases
-    # What it writes to its line to the grader is no answer, and ends the case as well.
+    # Its output on its line to the grader does not count as an answer, and ends the case as well.
     assert result.status in (Status.TIME_LIMIT, Status.UNGRADABLE)
     assert result.wall_time_s < 3.0
 
@@ -287,7 +287,7 @@ Cell = Callable[[str], "asyncio.Future[CellResult]"]
 
 @asynccontextmanager
 async def session_of(sandbox: LocalSandbox) -> AsyncIterator[Cell]:
-    """A session that is ended with the block, if it lives until then."""
+    """A session to be ended with the block, if it lives until then."""
     session = (await sandbox.sessions.create(SessionRequest(limits=LIMITS), ME)).id
 
     def cell(code: str) -> "asyncio.Future[CellResult]":
@@ -299,7 +299,7 @@ async def session_of(sandbox: LocalSandbox) -> AsyncIterator[Cell]:
 
 
 def lines_of(chunks: list[bytes], num_cases: int = 1) -> tuple[list[bytes], list[bool]]:
-    """The lines that are handed on, and the calls of `on_overflow`."""
+    """Return the lines passed on, and the calls of `on_overflow`."""
     lines: list[bytes] = []
     overflows: list[bool] = []
     records = RecordLines(num_cases, 1000, lines.append, overflows.append)

@@ -1,4 +1,4 @@
-"""Programs in every language that this host has: compiled, run, and told apart when they fail."""
+"""Programs in every language of this host: compiled, run, and told apart on failure."""
 
 import asyncio
 import time

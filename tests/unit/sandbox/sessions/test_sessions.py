@@ -1,4 +1,4 @@
-"""Interpreters that keep their names from cell to cell."""
+"""Interpreters with lasting names from cell to cell."""
 
 import asyncio
 import socket

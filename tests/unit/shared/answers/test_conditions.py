@@ -1,6 +1,6 @@
-"""Conditions, assignments, sets and matrices: what a reference says, and what says something else.
+"""Conditions, assignments, sets and matrices: references, and texts with another meaning.
 
-Each line has a reference, answers that are right, and behind "||" answers that are wrong.
+Each line has a reference, right answers, and behind "||" wrong answers.
 """
 
 import pytest

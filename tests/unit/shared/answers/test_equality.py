@@ -1,4 +1,4 @@
-"""Answers and references: what is proven equal, and near misses of every kind."""
+"""Answers and references: proofs of equality, and near misses of every kind."""
 
 import itertools
 

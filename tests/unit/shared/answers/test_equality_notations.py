@@ -1,4 +1,4 @@
-"""Ways of writing one value that models use, and near misses of each."""
+"""Models' notations of a value, and near misses of each."""
 
 import pytest
 

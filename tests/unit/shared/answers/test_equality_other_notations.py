@@ -1,6 +1,6 @@
 """Plain text and Unicode in place of LaTeX: the same value is right, its neighbours are wrong.
 
-Each line has a reference, answers that are right, and behind "||" answers that are wrong.
+Each line has a reference, right answers, and behind "||" wrong answers.
 """
 
 import contextlib

@@ -1,4 +1,4 @@
-"""What a text says about its answer: denials, doubts, other answers, words beside numbers."""
+"""A text's remarks on its answer: denials, doubts, other answers, words next to numbers."""
 
 import random
 import time
@@ -38,7 +38,7 @@ did not pass the check|won't work|never works|makes no sense|is extraneous|is no
 violates the constraint|leads nowhere|leads to a contradiction|used to be my answer
 is the worst choice
 would be the answer if x were positive"""
-#: Remarks of a few words beside it.
+#: Remarks of a few words next to it.
 REMARKS = """wrong|incorrect|false|not right|no|nope|a trap|just a guess|my guess|I guess|maybe
 perhaps
 probably|not sure|unsure|I think not|I am not certain|rejected|ruled out|invalid|not the answer
@@ -87,7 +87,7 @@ def listed(table: str) -> list[str]:
 
 
 def remarked(answer: str, other: str) -> list[str]:
-    """The answer with each remark that denies, doubts or replaces it."""
+    """Return the answer with each remark to deny, doubt or replace it."""
     joints = (", {}", " ({})", " - {}", "; {}", ": {}", " ... {}")
     return [
         *(f"{answer} {said}." for said in listed(SAID)),

@@ -1,4 +1,4 @@
-"""Texts: what is surely the same, and what may not be."""
+"""Texts: surely the same, or perhaps not."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""What a client writes into a request."""
+"""Requests as a client writes them."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""How long the client waits for what is drawn slowly, and for a service that hangs."""
+"""The client's patience with slow sampling, and with a hanging service."""
 
 import asyncio
 import time
@@ -17,7 +17,7 @@ DRAWING_S = 1.5
 
 
 class Slow:
-    """A server that draws for a while, and may hang."""
+    """A server with slow sampling and, if asked, no answer."""
 
     def __init__(self) -> None:
         self.hangs = False

@@ -1,4 +1,4 @@
-"""Tasks of labels: references, fields, and what is neither."""
+"""Tasks of labels: references, fields, and unusable labels."""
 
 import json
 

@@ -1,4 +1,4 @@
-"""One process at a time holds a run, and the kernel knows when it is gone."""
+"""A single process at a time holds a run, and the kernel notices its end."""
 
 import subprocess
 import sys
@@ -22,7 +22,7 @@ with held(Path(sys.argv[1])):
 
 @pytest.fixture
 def other(tmp_path: Path) -> Iterator["subprocess.Popen[str]"]:
-    """Another process that holds the run."""
+    """Another process with the run's lock."""
     process = subprocess.Popen(
         [sys.executable, "-c", HOLD, str(tmp_path)], stdout=subprocess.PIPE, text=True
     )

@@ -1,4 +1,4 @@
-"""What runs under the guard is gone when whoever started it is."""
+"""Programs under the guard end with their starter."""
 
 import os
 import signal

@@ -1,4 +1,4 @@
-"""What a request leaves in memory."""
+"""Traces of a request in memory."""
 
 import asyncio
 import gc

@@ -1,4 +1,4 @@
-"""Where a service listens."""
+"""Listening addresses of a service."""
 
 import socket
 

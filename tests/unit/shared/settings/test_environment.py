@@ -40,7 +40,7 @@ def test_a_client_sends_the_token_of_the_service_that_it_calls() -> None:
 
 
 def test_an_empty_variable_is_not_set(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Compose and Kubernetes hand on variables that are empty; the example file has them so."""
+    """Compose and Kubernetes pass on empty variables; the example file has them so."""
     for line in (ROOT / ".env.example").read_text().splitlines():
         if line.startswith("ASSAY_"):
             name, value = line.split("#")[0].split("=", 1)

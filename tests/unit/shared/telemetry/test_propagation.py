@@ -1,4 +1,4 @@
-"""Ids that go along with work: what is sent, what is taken over, and from whom."""
+"""Ids of work: sent, accepted, and their senders."""
 
 import logging
 import time

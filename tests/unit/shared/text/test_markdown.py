@@ -1,4 +1,4 @@
-"""What models write, inside Markdown: shown, and never read as markup. Checked with a parser."""
+"""Models' text inside Markdown: shown, and never read as markup. Checked with a parser."""
 
 import pytest
 from markdown_it import MarkdownIt

@@ -1,4 +1,4 @@
-"""NaN and infinity are no measurements: the types refuse them."""
+"""NaN and infinity are not measurements: the types refuse them."""
 
 import math
 

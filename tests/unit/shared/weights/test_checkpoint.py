@@ -1,4 +1,4 @@
-"""Checkpoint folders: what their digest covers, and which are refused."""
+"""Checkpoint folders: the reach of their digest, and refused folders."""
 
 import hashlib
 import json

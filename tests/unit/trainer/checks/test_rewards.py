@@ -1,4 +1,4 @@
-"""Proof of rewards with a rewarder that does as it is told."""
+"""Proof of rewards with a rewarder under the test's orders."""
 
 import json
 from collections.abc import Callable
@@ -37,12 +37,12 @@ Value = Callable[[Task, str], float | None]
 
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What fails is not asked for again."""
+    """Failed answers are not asked for again."""
     monkeypatch.setattr(validation, "GIVE_UP_AFTER_S", 0.0)
 
 
 class TableRewarder:
-    """Gives each answer what a function says; None is a failure."""
+    """Gives each answer a function's value; None is a failure."""
 
     def __init__(self, value: Value, error: Exception | GroupFailed | None = None) -> None:
         self.value = value

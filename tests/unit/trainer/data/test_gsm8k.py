@@ -64,7 +64,7 @@ def test_without_a_path_gsm8k_says_where_it_is_looked_for() -> None:
 
 
 async def rewards(tasks: list[Task]) -> list[tuple[Task, Task, float, float]]:
-    """By the rubric `math`: each task, its neighbour, and what either's gold answer gets."""
+    """By the rubric `math`: each task, its neighbour, and the reward of either's gold answer."""
     symbolic = Symbolic(1.0)
     instruments = Instruments(FakeSandbox(), FakeJudge(), symbolic)
     scorer = Scorer(
@@ -88,7 +88,7 @@ async def rewards(tasks: list[Task]) -> list[tuple[Task, Task, float, float]]:
 async def test_every_worked_answer_is_right_and_no_other_rows_is(
     data_folder: Path, purpose: DatasetPurpose, num_rows: int
 ) -> None:
-    """All 8,792, without an exception; another row's answer is right where its value is equal."""
+    """All 8,792, without an exception; another row's answer is right if its value is equal."""
     tasks = open_dataset(Gsm8kSource(kind="gsm8k"), purpose, data_folder).tasks
     found = await rewards(tasks)
     assert len(found) == num_rows

@@ -185,7 +185,7 @@ def test_a_file_that_is_no_table_is_named(
 
 
 def test_memory_does_not_grow_with_a_parquet_file(tmp_path: Path) -> None:
-    """200 MB of text in row groups of 10 MB; a column that no template names is not read."""
+    """200 MB of text in row groups of 10 MB; columns outside the templates are not read."""
     path, process = tmp_path / "big.parquet", psutil.Process()
     row_group = pyarrow.table({"x": [f"{n}" * 500 for n in range(1000, 6000)], "y": ["y"] * 5000})
     with pyarrow.parquet.ParquetWriter(path, row_group.schema, compression="none") as writer:

@@ -1,4 +1,4 @@
-"""What an evaluation asks for, and takes for a sample of the weights that it measures."""
+"""Requests of an evaluation, and its samples of the measured weights."""
 
 from assay_shared.types import GroupRequest, PolicyVersion, ScoredGroup
 from assay_trainer.config import EvaluationConfig

@@ -58,7 +58,7 @@ def make_evaluation(name: str, num_right: int, num_failed: int = 0) -> TaskEvalu
 
 @pytest.mark.rule("runs are compared by unshaped outcomes on held-out tasks")
 def test_an_evaluation_counts_what_became_of_answers_and_not_their_rewards() -> None:
-    """Shaping a reward (times 1.4, say) must not change what a run is judged by."""
+    """Shaping a reward (times 1.4, say) must not change the verdict on a run."""
     plain = make_evaluation("before", 2)
     shaped = plain.model_copy(deep=True)
     for result in shaped.results:

@@ -59,7 +59,7 @@ def test_failures_leave_the_statistics_as_if_they_had_never_been(scale: Normalis
 
 
 def test_a_failure_read_as_zero_would_wrong_a_right_answer() -> None:
-    """The peers' mistake, for comparison: one zero among seven ones."""
+    """The peers' mistake, for comparison: a zero among seven rewards of 1."""
     (wronged,) = of([[1.0] * 7 + [0.0]], GROUP)
     assert wronged[7] == pytest.approx(-2.47, abs=0.01)
     (spared,) = of([[1.0] * 7 + [None]], GROUP)

@@ -1,4 +1,4 @@
-"""Which checkpoint a run resumes from: the newest that is what was written."""
+"""A run resumes from the newest undamaged checkpoint."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -56,7 +56,7 @@ def test_a_damaged_newest_checkpoint_is_refused_and_the_one_before_is_taken(
     ((name, told),) = refused
     assert name == "refused-2"
     assert told.startswith(f"checkpoint-2: {reason}")
-    make(tmp_path, 2, 3)  # the run goes on from 1, and does these steps again
+    make(tmp_path, 2, 3)  # the run resumes from 1, and does these steps again
     assert checkpoint.take_newest(tmp_path, lambda *_: pytest.fail("refused")) is not None
     forget_checkpoints(tmp_path, 1, keep_best=False)
     assert checkpoint.whole(tmp_path) == [checkpoint.folder_of(tmp_path, 3)]

@@ -1,4 +1,4 @@
-"""The mismatch against its definition, on numbers that can be reckoned by hand."""
+"""The mismatch against its definition, on numbers small enough to work out by hand."""
 
 import math
 

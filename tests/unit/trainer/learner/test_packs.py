@@ -1,4 +1,4 @@
-"""Rows and packs: what is read, what is learnt, and with which weight."""
+"""Rows and packs: tokens read, tokens learnt, and their weights."""
 
 import time
 from dataclasses import replace

@@ -1,4 +1,4 @@
-"""Two ranks have the gradient of one, in every form, and each other's checkpoints."""
+"""Two ranks have the same gradient as a single rank, in every form, and share checkpoints."""
 
 import os
 import signal
@@ -104,7 +104,7 @@ def test_two_ranks_do_the_updates_of_one(tmp_path: Path) -> None:
 
 
 def wait_for_death(policy: Path) -> None:
-    """Be rank 0 whose follower dies between two updates."""
+    """Be rank 0 with a follower dying between two updates."""
     ranks = Ranks()
     updater = make_updater(load_policy(policy)[0], config_of("dapo"), ranks)
     packs = pack_rows(rows(make_groups()), updater.objective, TOKENS_PER_PACK)

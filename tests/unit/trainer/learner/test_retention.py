@@ -1,4 +1,4 @@
-"""What stays on the disk: the newest checkpoints, the best, and so many bytes of rollouts."""
+"""Kept files: the newest checkpoints, the best, and a limited number of bytes of rollouts."""
 
 from pathlib import Path
 
@@ -45,7 +45,7 @@ def test_the_newest_checkpoints_and_the_best_stay(
 
 
 def test_what_is_not_whole_goes_but_for_the_newest(tmp_path: Path) -> None:
-    """The newest may be on its way; a half one of before is left of a kill."""
+    """The newest may be unfinished; an older half is left of a kill."""
     for step in (8, 9, 10):
         make_checkpoint(tmp_path, step)
     (tmp_path / "checkpoint-7").mkdir()

@@ -1,4 +1,4 @@
-"""The update: its gradient beside TRL's, in every form, however the rows are packed."""
+"""The update: its gradient next to TRL's, in every form, for any packing of the rows."""
 
 import math
 from collections.abc import Iterable
@@ -52,8 +52,8 @@ def make_config(**changes: Any) -> GRPOConfig:
 def make_groups(observed: tuple[float, ...] = ()) -> list[ScoredGroup]:
     """Two groups of three with different lengths, and old log-probs on either side of the clip.
 
-    With `observed`, they are episodes, in which an environment speaks that many ids after the
-    policy's first two; the values stand where those ids have log-probabilities.
+    With `observed`, they are episodes: an environment speaks this number of ids after the
+    policy's first two; the values stand in place of these ids' log-probabilities.
     """
     groups = []
     for number, values in enumerate([(1.0, 0.0, 0.5), (0.0, None, 1.0)]):
@@ -103,7 +103,7 @@ def gradient(
 
 
 def distance(found: Gradient, expected: Gradient) -> float:
-    """Of the whole gradients, relative to the expected one's norm."""
+    """Return the difference of the whole gradients, relative to the expected norm."""
     assert found.keys() == expected.keys()
     gap = sum(float((found[name] - one).square().sum()) for name, one in expected.items())
     return math.sqrt(gap / sum(float(one.square().sum()) for one in expected.values()))
@@ -245,7 +245,7 @@ def test_a_checkpoint_of_16_bits_moves_at_a_small_learning_rate(tmp_path: Path) 
 
 
 def test_weights_in_16_bits_would_stand_still() -> None:
-    """The metric shows what happened to released checkpoints before."""
+    """The metric shows the earlier failure of released checkpoints."""
     model = make_model().bfloat16()
     updater = Updater(model, make_config(learning_rate=1e-6))
     packs = pack_rows(rows(make_groups()), updater.objective, 64)
@@ -294,7 +294,7 @@ def test_a_resumed_update_continues_to_the_bit(tmp_path: Path) -> None:
 def test_where_memory_runs_out_activations_are_computed_twice(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The gradient is that of enough memory; a second lack of memory ends the run."""
+    """The gradient is the same as with enough memory; a second lack of memory ends the run."""
     _, expected = gradient(make_model(), rows(make_groups()), make_config(), 10)
     plain = Updater._backward
     num_left = iter([True, False])

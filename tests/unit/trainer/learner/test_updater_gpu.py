@@ -1,4 +1,4 @@
-"""The update on a GPU beside the same on the CPU: bf16 and kernels change little."""
+"""The update on a GPU compared with the same on the CPU: bf16 and kernels change little."""
 
 import pytest
 import torch

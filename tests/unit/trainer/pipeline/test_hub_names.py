@@ -1,4 +1,4 @@
-"""A run whose policy and data are names of a hub on the loopback."""
+"""A run with a policy and data by names of a hub on the loopback."""
 
 import json
 from collections.abc import Iterator
@@ -49,7 +49,7 @@ def rows(word: str) -> dict[str, bytes]:
 
 
 def run_in(folder: Path, told: list[Event]) -> RunContext:
-    """Return the run in `folder`: a new one, or the one that was there."""
+    """Return the run in `folder`: a new run, or the run already there."""
     if not folder.exists():
         values = yaml.safe_load(DEMO.read_text())
         values["policy"] = {"hub": MODEL}

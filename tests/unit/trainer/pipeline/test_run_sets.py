@@ -23,7 +23,7 @@ from tests.support.fakes import make_task
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 RUBRIC = """
 name: careful
-description: Two parts, each to be normalised by itself.
+description: Two parts, each to be normalised alone.
 recommend: {normalise: components}
 components:
   - {verifier: math, weight: 0.5}

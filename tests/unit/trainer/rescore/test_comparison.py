@@ -1,4 +1,4 @@
-"""What another scoring changes, by hand."""
+"""Changes by another scoring, by hand."""
 
 import pytest
 

@@ -67,7 +67,7 @@ def test_what_is_stored_comes_back_once(valkey: TestValkey, store: GroupStore) -
 
 
 def test_what_was_stored_before_it_was_sent_is_found(valkey: TestValkey, store: GroupStore) -> None:
-    """As after a trainer that died between a worker's result and its own look at it."""
+    """As after a trainer's death between a worker's result and its own check of it."""
     store.put_once(make_scored_group("a", 1.0))
     rollouts = make_rollouts(valkey, store)
     rollouts.send(request("a"))
@@ -138,7 +138,7 @@ def test_what_is_not_in_the_queue_is_lost_and_no_wait_is_endless(
     rollouts = make_rollouts(valkey, store, timeout_s=0.1, attempts=2)
     rollouts.send(request("a"))
     with redis.Redis.from_url(valkey.url) as client:
-        client.delete(ROLLOUT_QUEUE)  # as a worker that died with it in hand
+        client.delete(ROLLOUT_QUEUE)  # as a worker that died while it played it
     rollouts.collect(0.3)
     assert rollouts.num_resent == 1
     monkeypatch.setattr(module, "_MAX_QUEUED_S", 0.3)
@@ -149,7 +149,7 @@ def test_what_is_not_in_the_queue_is_lost_and_no_wait_is_endless(
 def test_a_group_behind_a_busy_worker_is_played_in_its_turn(
     valkey: TestValkey, serve: Serve, store: GroupStore, tmp_path: Path
 ) -> None:
-    """With one slot, the last of three waits twice as long as its limit, and is sent once."""
+    """With a single slot, the last of three waits twice as long as its limit, and is sent once."""
     environment = os.environ | {"ASSAY_REDIS_URL": valkey.url}
     environment |= dict.fromkeys(("ASSAY_INFERENCE_URL", "ASSAY_REWARD_URL"), serve(slow()))
     command = (sys.executable, "-m", "assay_shared.cli", "worker", "--concurrency", "1")
@@ -170,7 +170,7 @@ def test_a_group_behind_a_busy_worker_is_played_in_its_turn(
 
 
 def slow() -> FastAPI:
-    """Inference and reward in one; a generation takes a second."""
+    """Inference and reward in a single app; a generation takes a second."""
     app = FastAPI()
 
     @app.post("/v1/generate")

@@ -1,4 +1,4 @@
-"""Episodes of several turns, with a policy and an environment that do as they are told."""
+"""Episodes of several turns, with a policy and an environment under the test's orders."""
 
 import pytest
 from pydantic import ValidationError
@@ -41,7 +41,7 @@ REQUEST = GroupRequest(
 
 
 class TalkingGenerator(FakeGenerator):
-    """First the texts it was given, one per sample; then `replies` to an observation's last word.
+    """First its given texts, a text per sample; then `replies` to an observation's last word.
 
     A further message takes two ids.
     """
@@ -108,7 +108,7 @@ async def test_an_episode_that_fills_the_context_ends_there_and_is_scored() -> N
 
 
 class FailingRewarder(FakeRewarder):
-    """Its environment fails those who say `fail`."""
+    """Its environment fails the episodes with `fail`."""
 
     def __init__(self, error: AssayError) -> None:
         super().__init__({})

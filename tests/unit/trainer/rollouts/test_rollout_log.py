@@ -1,4 +1,4 @@
-"""rollouts.jsonl after a resume: the branch that was replaced is marked, and nobody counts it."""
+"""rollouts.jsonl after a resume: the replaced branch is marked, and left out of all counts."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Tasks that cannot be sampled or scored: found before a run or in it, left out, and bounded."""
+"""Unusable tasks: found before a run or in it, left out, and limited in number."""
 
 from collections.abc import Callable, Mapping
 

@@ -29,7 +29,7 @@ from tests.support.valkey import TestValkey
 
 
 class Neighbours:
-    """Inference and reward in one: a generation waits until 64 groups of 8 are in flight."""
+    """Inference and reward in a single app: a generation waits for 64 groups of 8 in flight."""
 
     def __init__(self) -> None:
         self.in_flight = self.most = 0

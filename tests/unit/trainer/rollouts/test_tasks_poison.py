@@ -31,7 +31,7 @@ def request(key: str) -> dict[str, object]:
 
 
 def message(body: object, **headers: object) -> bytes:
-    """A message as Celery writes it, but for what is wrong with it."""
+    """Return a message as Celery writes it, but for its planted error."""
     text = body if isinstance(body, str) else json.dumps(body)
     whole = {
         "body": base64.b64encode(text.encode()).decode(),
@@ -89,7 +89,7 @@ POISON: dict[str, list[bytes]] = {
 
 @pytest.fixture
 def inference(serve: Serve) -> str:
-    """A policy that refuses every prompt."""
+    """A policy with a refusal for every prompt."""
     app = FastAPI()
 
     @app.post("/v1/generate")

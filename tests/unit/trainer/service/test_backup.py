@@ -1,4 +1,4 @@
-"""Backups: whole or not there, compared when they are put back, taken while a run goes on."""
+"""Backups: whole or not there, compared when they are put back, taken during a run."""
 
 import shutil
 import tarfile

@@ -1,4 +1,4 @@
-"""Events of a run to many clients: by position, and at a cost that its length does not change."""
+"""Events of a run to many clients: by position, at a cost independent of its length."""
 
 import asyncio
 import json
@@ -14,7 +14,7 @@ from assay_trainer.service.event_stream import EventStreams, check_position
 
 
 class Run:
-    """A run that lives until it is told otherwise."""
+    """A run with a life until it is told otherwise."""
 
     def __init__(self, path: Path) -> None:
         self.folder = RunFolder.create(path)

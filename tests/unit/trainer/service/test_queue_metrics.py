@@ -1,4 +1,4 @@
-"""The queue and the disk, looked at by the trainer's service."""
+"""The queue and the disk, measured by the trainer's service."""
 
 from pathlib import Path
 

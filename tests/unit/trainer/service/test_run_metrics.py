@@ -10,7 +10,7 @@ from tests.unit.trainer.evaluation.test_report import MISMATCH, make_step
 
 
 class TwoRuns:
-    """Stands for `Runs`: which of its processes live."""
+    """Stands for `Runs`, with a set of live processes."""
 
     def __init__(self, folder: Path) -> None:
         self.folders = {name: RunFolder.create(folder / name) for name in ("a", "b")}

@@ -1,4 +1,4 @@
-"""Runs under a service that stops: asked once, in time, and gone on with by the next service."""
+"""Runs under a stopping service: asked once, in time, and continued by the next service."""
 
 from pathlib import Path
 

@@ -23,7 +23,7 @@ DEMO = yaml.safe_load((Path(trainer_config.__file__).parent / "service" / "demo.
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Runs]:
-    """One run at once; in place of a trainer, a process that waits until it is told to stop."""
+    """A single run at once; in place of a trainer, a process that waits for its stop."""
 
     def wait(command: Sequence[str], log: Path) -> "subprocess.Popen[bytes]":
         return spawn((sys.executable, "-c", "import time; time.sleep(100)"), log=log)

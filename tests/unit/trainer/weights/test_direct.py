@@ -1,4 +1,4 @@
-"""What a trainer sends directly: each weight once, in the engine's type."""
+"""Directly sent weights: each weight once, in the engine's type."""
 
 import pytest
 import torch

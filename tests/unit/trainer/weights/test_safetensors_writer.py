@@ -76,7 +76,7 @@ def test_a_type_that_safetensors_does_not_know_is_refused_by_the_tensors_name(
 
 
 def _files(folder: Path) -> dict[str, object]:
-    """What a folder holds; of the index, the places alone: its totals are the library's own."""
+    """Return a folder's content; of the index, the places alone: its totals are the library's."""
     found: dict[str, object] = {file.name: file.read_bytes() for file in folder.iterdir()}
     index = folder / "model.safetensors.index.json"
     if index.exists():

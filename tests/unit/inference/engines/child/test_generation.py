@@ -1,4 +1,4 @@
-"""A request in several calls, of a vLLM that draws what it is told to."""
+"""A request in several calls, of a vLLM under the test's orders."""
 
 from dataclasses import dataclass, field
 from types import SimpleNamespace
@@ -26,7 +26,7 @@ class Letters:
 
 @dataclass
 class ScriptedApi:
-    """Answers each call with the next of its texts; one that ends with `|` was given up."""
+    """Answers each call with the next of its texts; a text with `|` at its end was given up."""
 
     texts: list[str]
     asked: list[tuple[list[int], SamplingParams]] = field(default_factory=list)
@@ -102,7 +102,7 @@ async def test_a_redraw_starts_anew_so_often_and_then_no_more() -> None:
 async def test_what_counts_its_own_tokens_is_drawn_whole_under_new_weights(
     rule: dict[str, float],
 ) -> None:
-    """The server would take what was drawn before for a part of the prompt."""
+    """The server would read earlier tokens as a part of the prompt."""
     api = ScriptedApi(["ab|", "cdefgh"])
     drawing = ChildGeneration(
         [1], SamplingParams.model_validate(rule | {"max_tokens": 6}), None, 1.0

@@ -1,4 +1,4 @@
-"""What an engine's server refuses is the caller's fault; what it cannot tell is its own."""
+"""A refusal by an engine's server is the caller's fault; an unclear answer is the server's."""
 
 import json
 from collections.abc import AsyncIterator, Callable

@@ -1,4 +1,4 @@
-"""What is left of a child that ended by itself: the cause in a line, and the end of its log."""
+"""Traces of a child after its unexpected end: the cause in a line, and the end of its log."""
 
 import logging
 import os

@@ -1,4 +1,4 @@
-"""The router over replicas that do as they are told: one version at a time, each request once."""
+"""The router over replicas under orders: a single version at a time, each request once."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable
@@ -39,7 +39,7 @@ ONE = SamplingParams(max_tokens=1)
 
 
 class FakeReplica:
-    """Serves what it is given; `*_error` is raised in place of an answer."""
+    """Serves its given weights; `*_error` is raised in place of an answer."""
 
     def __init__(self) -> None:
         self.policy: PolicyVersion | None = None
@@ -152,7 +152,7 @@ class Router:
         return policy
 
     async def owner(self, prompt: int = 1) -> FakeReplica:
-        """Who draws for a prompt."""
+        """Return the sampling replica of a prompt."""
         before = {name: one.num_drawn for name, one in self.source.replicas.items()}
         await self.ask(prompt)
         (owner,) = (n for n, one in self.source.replicas.items() if one.num_drawn > before[n])
@@ -267,7 +267,7 @@ async def test_texts_that_were_sent_are_not_drawn_again_elsewhere(router: Router
 
 
 async def test_an_answer_of_another_version_is_never_passed_on(router: Router) -> None:
-    """A replica was restarted with old weights, and nobody has looked at it since."""
+    """A replica was restarted with old weights, and has not been checked since."""
     policy = await router.publish(2)
     owner = await router.owner()
     owner.policy = PolicyVersion(version=0, digest="old")

@@ -1,4 +1,4 @@
-"""Which replica draws for a prompt."""
+"""The choice of a replica for a prompt."""
 
 from collections import Counter
 

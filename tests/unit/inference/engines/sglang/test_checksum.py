@@ -45,7 +45,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def held(folder: Path, dtype: torch.dtype, *, pad_rows: int = 0) -> dict[str, str]:
-    """What an engine on a CPU would say that keeps the checkpoint's tensors as SGLang does."""
+    """Return the answer of an engine on a CPU with tensors kept as SGLang keeps them."""
     (file,) = folder.glob("*.safetensors")
     tensors = {name: tensor.to(dtype) for name, tensor in load_file(file).items()}
     fused: dict[str, list[torch.Tensor]] = {}

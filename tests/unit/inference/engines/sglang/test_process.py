@@ -1,4 +1,4 @@
-"""SGLang's version is looked at before anything is started."""
+"""SGLang's version is checked before any start."""
 
 from pathlib import Path
 

@@ -1,4 +1,4 @@
-"""Forms against jsonschema and `re`: random walks over the tokens that a form allows."""
+"""Forms against jsonschema and `re`: random walks over the tokens allowed by a form."""
 
 import json
 import random
@@ -50,7 +50,7 @@ def vocabulary(tmp_path_factory: pytest.TempPathFactory) -> PolicyTokenizer:
 
 
 def walk(form: HeldForm, vocabulary: PolicyTokenizer, seed: int) -> str | None:
-    """Return a text of random tokens that the form allows; None if it does not come to an end.
+    """Return a text of random tokens allowed by the form; None if it does not come to an end.
 
     The form's end is taken as soon as it is allowed.
     """
@@ -132,7 +132,7 @@ def test_what_cannot_be_held_to_is_refused(
 def test_hostile_forms_take_seconds_at_most(
     structure: Structure, vocabulary: PolicyTokenizer
 ) -> None:
-    """Whether they are refused or not, when they are compiled or later."""
+    """A refusal may come at compilation or later."""
     started = time.process_time()
     try:
         form = HeldForm.compile(structure, vocabulary)

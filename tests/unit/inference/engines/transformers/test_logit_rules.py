@@ -53,7 +53,7 @@ def test_the_repetition_penalty_is_transformers(logits: torch.Tensor, penalty: f
 
 
 def test_presence_and_frequency_are_the_documented_formula(logits: torch.Tensor) -> None:
-    """logit -= frequency * count + presence * (count > 0), over what was drawn, not the prompt."""
+    """logit -= frequency * count + presence * (count > 0), over sampled tokens, not the prompt."""
     found = ruled(logits, frequency_penalty=0.7, presence_penalty=-1.5)
     expected = logits.clone()
     for token_id in set(DRAWN):

@@ -1,4 +1,4 @@
-"""What memory is free: within control groups and the address space."""
+"""Free memory: within control groups and the address space."""
 
 import resource
 from pathlib import Path

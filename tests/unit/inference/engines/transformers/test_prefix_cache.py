@@ -1,4 +1,4 @@
-"""What is kept of prompts: whole blocks, within bytes, those used longest ago go first."""
+"""Kept parts of prompts: whole blocks, within bytes, the longest unused go first."""
 
 import torch
 
@@ -13,13 +13,13 @@ BLOCK_BYTES = 2 * BLOCK_TOKENS * 4
 
 
 def columns(num_tokens: int, offset: int = 0) -> Columns:
-    """One layer with a head of one number: the token's place."""
+    """A layer with a head of a single number: the token's place."""
     keys = torch.arange(num_tokens, dtype=torch.float32)[None, :, None] + offset
     return [(keys, -keys)]
 
 
 def ids(*runs: int, further: int = 0) -> list[int]:
-    """Blocks of one repeated id each."""
+    """Return blocks of a repeated id each."""
     return [run for run in runs for _ in range(BLOCK_TOKENS)] + [0] * further
 
 

@@ -1,4 +1,4 @@
-"""The transformers engine within its cache: in parts, in chunks, and each request by itself."""
+"""The transformers engine within its cache: in parts, in chunks, and each request alone."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable, Iterator
@@ -155,7 +155,7 @@ async def test_a_request_waits_for_one_round_of_rows_behind_two_large_ones(
     small = await make_engine(folders[0], inference_max_sequences=8)
 
     async def ask(n: int, **more: object) -> int:
-        """The tokens that the engine had drawn when the answer came."""
+        """Return the engine's sampled tokens at the time of the answer."""
         await sample(small, "x", n=n, ignore_eos=True, **more)
         return small.num_tokens
 
@@ -221,7 +221,7 @@ async def test_a_long_prompt_is_read_in_chunks_and_others_are_drawn_in_between(
 
 
 def failing(engine: TransformersEngine, is_fatal: Callable[[torch.Tensor], bool], text: str) -> Any:
-    """The network's forward, which raises where `is_fatal` of its ids."""
+    """Return the network's forward; it raises if `is_fatal` of its ids."""
     plain = engine._served().network.forward
 
     def forward(*arguments: Any, **named: Any) -> Any:
@@ -258,7 +258,7 @@ async def test_a_step_that_fails_for_one_request_is_repeated_without_it(
     mark = 3
 
     def is_fatal(ids: torch.Tensor) -> bool:
-        """Steps, not readings, of a batch that has rows of the bad request."""
+        """Steps, not readings, of a batch with rows of the bad request."""
         rows = engine._schedule.running.rows
         return ids.shape[1] == 1 and any(row.request.prompt == [mark] for row in rows)
 
@@ -327,7 +327,7 @@ async def test_logits_that_are_no_numbers_fail_their_own_request_alone(
 
 
 def raising(for_prompt: list[int], plain: Callable[..., Any], error: Exception) -> Any:
-    """A row's method, which raises where the row is of this prompt."""
+    """Return a row's method; it raises for rows of this prompt."""
 
     def method(row: JobRow, *arguments: Any) -> Any:
         if row.request.prompt == for_prompt:

@@ -1,4 +1,4 @@
-"""vLLM's version is looked at before anything is started."""
+"""vLLM's version is checked before any start."""
 
 from pathlib import Path
 
@@ -10,7 +10,7 @@ from assay_shared.errors import ConfigError
 
 
 def interpreter(folder: Path, shown: str) -> InferenceSettings:
-    """Settings with an interpreter that prints `shown`."""
+    """Return settings with an interpreter to print `shown`."""
     path = folder / "python"
     path.write_text(f"#!/bin/sh\necho '{shown}'\n")
     path.chmod(0o755)

@@ -1,4 +1,4 @@
-"""IFEval's instructions beside lm-eval's implementation of them."""
+"""IFEval's instructions, compared with lm-eval's implementation of them."""
 
 import gzip
 import json
@@ -66,7 +66,7 @@ def test_two_thousand_answers_follow_what_the_official_implementation_says(
 
 
 def ask(official: Path, rows: list[dict[str, Any]]) -> list[Any]:
-    """What the official implementation says of each row's answers."""
+    """Return the official verdicts on each row's answers."""
     script = _ROOT / "tests/support/reward/ifeval_official.py"
     lines = "".join(json.dumps(row) + "\n" for row in rows)
     done = subprocess.run(

@@ -44,7 +44,7 @@ def test_names_lead_back() -> None:
 def test_guesses_by_place_and_name_are_no_better_than_chance() -> None:
     """The first, the last and the middle row, each blamed in 30 instances.
 
-    A guess is right once in fourteen; more than eight of 30 has a probability below one in 1,000.
+    A guess is right once in fourteen; more than eight of 30 has a probability below 1 in 1,000.
     """
     instances = [
         make(9, CellPlan(kind, "easy"), number).instance

@@ -1,4 +1,4 @@
-"""What an environment says gives nothing away but what was asked for."""
+"""An environment reveals only the requested facts."""
 
 import random
 
@@ -45,7 +45,7 @@ def test_no_observation_names_a_label_whatever_is_done(seed: int) -> None:
 
 @pytest.mark.parametrize("call", ["GET_IIS()", "DROP(c3)", "RELAX(c3, 1)", "UPDATE_RHS(c3, 11)"])
 def test_terms_stand_in_the_order_of_the_prompt(call: str) -> None:
-    """A coefficient that was put in last would otherwise stand last, and tell."""
+    """A coefficient put in last would otherwise stand last, and be recognised."""
     row = BROKEN.row("c3")
     turned = row.model_copy(update={"coefficients": dict(reversed(row.coefficients.items()))})
     model = BROKEN.with_row(turned)

@@ -1,4 +1,4 @@
-"""One reply, one action: what is read, and what is refused with what would be right."""
+"""Each reply has an action: read, or refused with the right form."""
 
 import math
 

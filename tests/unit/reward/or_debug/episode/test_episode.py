@@ -1,4 +1,4 @@
-"""Episodes: what a policy reads, when they end, and that a replay is a pure function."""
+"""Episodes: observations, ends, and replay as a pure function."""
 
 import math
 import random
@@ -43,7 +43,7 @@ def test_bounds_are_told_as_members_too() -> None:
 @pytest.mark.rule("no name, place or text tells the label")
 @pytest.mark.parametrize("call", [example.example for example in ACTIONS.values()])
 def test_the_irreducible_set_comes_only_when_asked_for(call: str) -> None:
-    """Earlier prompts held it from the start, which makes a diagnosis a copy."""
+    """Earlier prompts held it from the start, so a diagnosis was a copy."""
     told = play(f"Action: {call}").observation
     assert ("cannot all hold" in told) == (call == "GET_IIS()")
 
@@ -204,7 +204,7 @@ def test_two_models_never_share_a_memory() -> None:
 
 
 def test_a_solve_out_of_time_is_a_fault_and_no_turn() -> None:
-    """An earlier system gave a time limit a reward of 10, and a missing file one of about 20."""
+    """An earlier system gave a time limit a reward of 10, and a missing file about 20."""
     with pytest.raises(TimedOut):
         Episodes(0.05).replay(hard_model(), (), 8)
 

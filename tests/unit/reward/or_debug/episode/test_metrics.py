@@ -1,4 +1,4 @@
-"""The metrics of episodes on a model that can be worked out by hand."""
+"""The metrics of episodes on a model small enough to work out by hand."""
 
 import pytest
 

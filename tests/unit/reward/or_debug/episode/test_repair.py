@@ -1,4 +1,4 @@
-"""Edits of a model: which way a row moves, and what cannot be done."""
+"""Edits of a model: the direction of a row's move, and impossible edits."""
 
 import math
 import random
@@ -22,7 +22,7 @@ def after(model: OptimizationModel, *calls: str) -> OptimizationModel:
 
 @pytest.mark.rule("relaxing a row never shrinks the feasible set")
 def test_relaxing_a_lower_side_lowers_it() -> None:
-    """An earlier system added the amount to every right-hand side, which tightens `>=`."""
+    """An earlier system added the amount to every right-hand side; this tightens `>=`."""
     row = relaxed(ModelRow(name="c", coefficients=X, lower=12.0), 5.0)
     assert (row.lower, row.upper) == (7.0, math.inf)
 
@@ -46,7 +46,7 @@ def test_relax_moves_each_side_outwards(
 @pytest.mark.rule("relaxing a row never shrinks the feasible set")
 @pytest.mark.parametrize("seed", range(200))
 def test_a_relaxed_row_never_shrinks_the_feasible_set(seed: int) -> None:
-    """Each activity that a row allowed it still allows, by amounts of any size."""
+    """A row still allows each earlier activity, by amounts of any size."""
     rng = random.Random(seed)
     row = random_row(rng, 0, random_model(rng).columns)
     amount = rng.uniform(0.5, 1) * 10 ** rng.randint(-12, 12)

@@ -1,4 +1,4 @@
-"""The composite as its document states it, the faithful one, and what they really weigh."""
+"""The composite as its document states it, the faithful reward, and their real weights."""
 
 from collections.abc import Iterator
 
@@ -115,7 +115,7 @@ async def test_a_faithful_recovery_is_worth_more_than_any_other(players: ReplayP
 
 @pytest.mark.rule("rewards carry no noise, and a group without differences teaches nothing")
 async def test_rewards_are_the_same_every_time(players: ReplayPool) -> None:
-    """An earlier system added noise to rewards, so that groups would differ."""
+    """An earlier system added noise to rewards, to make groups differ."""
     first = await score(players, "or_debug.faithful", REPAIR, REPAIR, CHEAT)
     assert value(first[0]) == value(first[1])
     assert first == await score(players, "or_debug.faithful", REPAIR, REPAIR, CHEAT)
@@ -136,7 +136,7 @@ async def test_every_relax_is_measured_by_the_solver(players: ReplayPool, rubric
 
 @pytest.mark.slow
 async def test_a_replay_out_of_time_ends_and_the_next_one_is_played() -> None:
-    """Where the solver itself keeps no limit, its process does not live on."""
+    """If the solver itself keeps no limit, its process is ended."""
     players = ReplayPool(solve_timeout_s=60.0, episode_timeout_s=0.5)
     try:
         first, second = [
@@ -153,7 +153,7 @@ async def test_a_replay_out_of_time_ends_and_the_next_one_is_played() -> None:
 @pytest.mark.rule("a solver out of time is a failure and never a score")
 @pytest.mark.parametrize("rubric", ["or_debug.seed", "or_debug.faithful"])
 async def test_a_solver_out_of_time_is_a_failure_and_not_a_score(rubric: str) -> None:
-    """An earlier system gave a time limit a reward of 10, and a missing file one of about 20."""
+    """An earlier system gave a time limit a reward of 10, and a missing file about 20."""
     players = ReplayPool(solve_timeout_s=0.05)
     try:
         (reward,) = await score(players, rubric, REPAIR, task=make_or_task(HARD))

@@ -29,7 +29,7 @@ PERFECT = EpisodeMetrics(
 )
 
 
-@pytest.mark.rule("each form of diagnosis accuracy has a name of its own")
+@pytest.mark.rule("each form of diagnosis accuracy has its own name")
 @pytest.mark.parametrize(
     ("claimed", "true", "expected"),
     [
@@ -48,7 +48,7 @@ def test_diagnosis_accuracy_is_recall_and_its_variants_have_names_of_their_own(
     assert overlap(claimed, true) == expected
 
 
-@pytest.mark.rule("each form of diagnosis accuracy has a name of its own")
+@pytest.mark.rule("each form of diagnosis accuracy has its own name")
 def test_an_empty_truth_measures_nothing() -> None:
     """An earlier system gave 0.5 for it."""
     with pytest.raises(ValueError, match="empty"):

@@ -1,4 +1,4 @@
-"""Baselines read what a model would read, and do what their names say."""
+"""Baselines read the same text as a model, and do as their names say."""
 
 import pytest
 
@@ -17,7 +17,7 @@ TASK = make_or_task()
 
 
 async def play(name: str, max_turns: int = 8, seed: int = 0) -> list[str]:
-    """What a baseline says until the episode ends, without `Action: `."""
+    """Return a baseline's replies until the episode ends, without `Action: `."""
     episodes, player = Episodes(5.0), baseline(name, seed).player(TASK, 0)
     turns: list[str] = []
     observation, done = TASK.prompt, False

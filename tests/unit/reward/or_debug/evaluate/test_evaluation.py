@@ -1,4 +1,4 @@
-"""One evaluator for baselines and served policies: the same episodes, the same metrics."""
+"""The same evaluator for baselines and served policies: the same episodes, the same metrics."""
 
 import json
 from collections.abc import Iterator
@@ -70,7 +70,7 @@ def players() -> Iterator[ReplayPool]:
 
 @pytest.fixture
 def benchmark(tmp_path: Path) -> Path:
-    """Two cells of two test tasks, and one that is for training."""
+    """Two cells of two test tasks, and a training task."""
     for cell, tasks in {
         "type_A_easy": [tagged(1), tagged(2), tagged(3, role=Role.TRAIN)],
         "type_A_hard": [tagged(4, "hard"), tagged(5, "hard")],
@@ -82,7 +82,7 @@ def benchmark(tmp_path: Path) -> Path:
 
 
 def served_policy(*replies: str) -> FastAPI:
-    """An inference service that gives these replies in turn, by the length of the talk."""
+    """An inference service with these replies in turn, by the length of the talk."""
     app = FastAPI()
 
     @app.post("/v1/generate")
@@ -234,7 +234,7 @@ def test_failures_are_in_no_mean_and_counted_beside() -> None:
 
 
 def test_difficulty_is_checked_against_its_targets() -> None:
-    """An earlier benchmark was harder where it was called easy, and nothing said so."""
+    """An earlier benchmark was harder in its easy part, and nothing said so."""
     records = [episode(1.0, "easy") for _ in range(100)]
     records += [episode(1.0, "medium") for _ in range(100)]
     records += [episode(float(at % 2), "hard") for at in range(10)]

@@ -1,4 +1,4 @@
-"""Intervals against published values, and what they allow to say."""
+"""Intervals against published values, and the conclusions they allow."""
 
 import pytest
 

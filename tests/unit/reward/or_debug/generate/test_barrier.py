@@ -12,7 +12,7 @@ LIMIT_S = 10.0
 
 @pytest.mark.parametrize("seed", range(4))
 def test_a_barrier_holds_without_any_row_but_not_without_a_level(seed: int) -> None:
-    """So that no other single row can be blamed, and every explanation runs through each level."""
+    """So no other single row can be blamed, and every explanation runs through each level."""
     draw, cell = Random(seed), CellPlan("D", "medium")
     plant = build(draw, cell.shape, is_mip=False)
     place = places(draw, cell, plant)[0]

@@ -25,7 +25,7 @@ def instance(cell: CellPlan, request: pytest.FixtureRequest) -> Instance:
 
 
 def test_another_solver_confirms_the_original_and_the_broken_model(instance: Instance) -> None:
-    """The original has the optimum that is stored, which the fix restores; the broken has none."""
+    """The original has the stored optimum, restored by the fix; the broken model has none."""
     confirmed(instance.original(), instance.model, instance.original_objective, "scip")
 
 
@@ -100,7 +100,7 @@ def test_names_tell_nothing(instance: Instance) -> None:
 
 
 def test_no_row_is_implied_by_the_bounds_alone(instance: Instance) -> None:
-    """Each row of the original forbids something, so that none is there for show."""
+    """Each row of the original forbids something: none is there for show."""
     original = instance.original()
     for row in original.rows:
         ends = [

@@ -10,7 +10,7 @@ LIMIT_S = 10.0
 
 
 def test_a_conflict_of_several_rows_is_found_without_what_has_no_part_in_it() -> None:
-    """A solver's light analysis, which looks at single rows, finds nothing here."""
+    """A solver's light analysis of single rows finds nothing here."""
     found = irreducible(infeasible(), LIMIT_S)
     assert set(found.rows) == {"c1", "c2", "c3"}
     assert found.bounds == ()

@@ -134,7 +134,7 @@ HOSTILE = {
     "a constant": (changed("RHS c1 4", "RHS OBJ 4 c1 4"), "has a constant"),
     "half of it": (PLAIN[:60].encode(), "no ENDATA"),
     "zero bytes": (changed("x 5", "x\0 5"), "zero bytes"),
-    "a name that is no word": (changed("x", "x[1]"), "the name 'x\\[1\\]' is not a word"),
+    "a name that is not a word": (changed("x", "x[1]"), "the name 'x\\[1\\]' is not a word"),
     "a very long name": (changed("c1", "c" * 5000), "is not a word"),
     "a binary": (bytes(range(256)) * 400, "ASCII text"),
     "gzip": (b"\x1f\x8b\x08" + bytes(50), "gunzip it"),

@@ -35,7 +35,7 @@ def test_two_engines_agree_on_models_of_all_senses(seed: int) -> None:
 
 
 def hard() -> OptimizationModel:
-    """A market split problem: far beyond what can be decided in a moment."""
+    """Return a market split problem: far too hard to decide in a moment."""
     draw, names = random.Random(1), [f"x{at}" for at in range(50)]
     rows = [[draw.randint(1, 99) for _ in names] for _ in range(6)]
     return OptimizationModel(
@@ -61,7 +61,7 @@ def test_a_time_out_is_a_fault_that_can_be_retried_and_no_status(engine: Engine)
 
 @pytest.mark.parametrize("engine", ENGINES)
 def test_a_model_that_presolve_fails_on_is_solved_without_it(engine: Engine) -> None:
-    """HiGHS 1.15.1 ends with "Solve error" on it where presolve is on."""
+    """HiGHS 1.15.1 ends with "Solve error" on it if presolve is on."""
     model = OptimizationModel(
         columns=(
             Column(name="x1", lower=None, is_integer=True),

@@ -1,4 +1,4 @@
-"""Published sets of broken models: what they claim, and what becomes of them from end to end."""
+"""Published sets of broken models: their claims, and their import from end to end."""
 
 import json
 import shutil
@@ -244,7 +244,7 @@ def test_problems_that_are_none_are_left_out_each_with_its_reason(
 def test_a_problem_whose_names_are_words_of_the_rules_is_left_out(
     published: Path, tmp_path: Path
 ) -> None:
-    """They could not be told from a name that gives the mistake away."""
+    """They could not be told from a name with the mistake in it."""
     copy = shutil.copytree(published, tmp_path / "copy")
     file = copy / "models" / "mip_typeD_003.mps"
     file.write_text(file.read_text().replace("c_key_lower", "reasoning"))

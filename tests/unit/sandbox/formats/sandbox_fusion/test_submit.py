@@ -1,4 +1,4 @@
-"""What SandboxFusion's judge takes for the program in a completion."""
+"""The program in a completion, as SandboxFusion's judge reads it."""
 
 import time
 

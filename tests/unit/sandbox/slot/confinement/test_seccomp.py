@@ -1,4 +1,4 @@
-"""The filter's tables against the kernel's own headers, and what it answers, by running it."""
+"""The filter's tables against the kernel's own headers, and its answers in a real run."""
 
 import errno
 import json

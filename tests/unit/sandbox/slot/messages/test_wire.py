@@ -1,4 +1,4 @@
-"""Values that cross between a program's process and its grader's."""
+"""Values on the way between a program's process and its grader's."""
 
 import collections
 import datetime
@@ -35,7 +35,7 @@ def there(value: object) -> Any:
 
 
 def make(rng: random.Random, depth: int) -> Any:
-    """A value of any kind that is sent by value."""
+    """Return a value of any kind sent by value."""
     if depth == 0 or rng.random() < 0.3:
         return rng.choice(_ATOMS)
     items = [make(rng, depth - 1) for _ in range(rng.randrange(4))]

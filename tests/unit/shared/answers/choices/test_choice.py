@@ -1,4 +1,4 @@
-"""Multiple choice: what chooses an option, and what chooses none."""
+"""Multiple choice: texts that choose an option, and texts without a choice."""
 
 import random
 import re

@@ -1,4 +1,4 @@
-"""Dates, scores, numbers to dial and ranges are texts, which nothing computes."""
+"""Dates, scores, telephone numbers and ranges are texts, never computed."""
 
 import pytest
 

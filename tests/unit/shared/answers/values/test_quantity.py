@@ -1,4 +1,4 @@
-"""Numbers with their units: which are the same, which are not, and which cannot be told."""
+"""Numbers with their units: the same, different, or undecided."""
 
 from fractions import Fraction
 

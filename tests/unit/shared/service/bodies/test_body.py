@@ -1,4 +1,4 @@
-"""A body that the validator reads itself means what it means to Python's own parser."""
+"""A body read by the validator itself means the same to Python's own parser."""
 
 import json
 import time

@@ -1,4 +1,4 @@
-"""Large bodies and answers: whole, and never in one long step."""
+"""Large bodies and answers: whole, and never in a long step."""
 
 import asyncio
 import base64

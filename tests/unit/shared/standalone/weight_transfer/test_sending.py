@@ -1,4 +1,4 @@
-"""Both ends of a direct transfer, over gloo, in two threads of one process."""
+"""Both ends of a direct transfer, over gloo, in two threads of a process."""
 
 import threading
 import time

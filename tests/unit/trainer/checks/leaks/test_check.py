@@ -1,4 +1,4 @@
-"""Leak checks that are shown to find what is there, and not to find what is not."""
+"""Leak checks, shown to find real leaks and nothing else."""
 
 import json
 import random

@@ -1,4 +1,4 @@
-"""Attention within packs is attention over each sequence by itself."""
+"""Attention within packs is attention over each sequence alone."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What runs inside vLLM's workers, around a network that is laid out as vLLM's are."""
+"""Code inside vLLM's workers, around a network with vLLM's layout."""
 
 import threading
 from collections.abc import Iterator
@@ -26,7 +26,7 @@ def path_of_the_child(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 class Fused(torch.nn.Module):
-    """Two tensors of a checkpoint, one below the other, of which a kernel has its own copy."""
+    """Two tensors of a checkpoint in a single tensor; a kernel has its own copy."""
 
     def __init__(self, sizes: list[int], width: int) -> None:
         super().__init__()
@@ -53,7 +53,7 @@ class Network(torch.nn.Module):
 
 
 class Worker(WorkerExtension):
-    """One of vLLM's, as far as the extension sees it."""
+    """A model of vLLM's, as far as the extension sees it."""
 
     def __init__(self) -> None:
         self.network = Network()
@@ -91,7 +91,7 @@ def manifest(weights: dict[str, torch.Tensor]) -> list[ManifestEntry]:
 
 
 def receive(worker: Worker, weights: dict[str, torch.Tensor], limit_s: float = 60) -> Any:
-    """What the worker answers while a trainer sends `weights`, in the order of their manifest."""
+    """Return the worker's answers while a trainer sends `weights`, in the manifest's order."""
     entries = manifest(weights)
     sender = Sender("gloo", "127.0.0.1", 1, CPU)
     source = {
@@ -150,7 +150,7 @@ def test_a_kernels_copy_that_stayed_old_is_seen(weights: dict[str, torch.Tensor]
 
 
 class Missing(dict[str, torch.Tensor]):
-    """A trainer that fails at its last tensor."""
+    """A trainer with a failure at its last tensor."""
 
     def __getitem__(self, name: str) -> torch.Tensor:
         if name == "norm.weight":
