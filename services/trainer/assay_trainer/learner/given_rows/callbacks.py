@@ -1,12 +1,15 @@
-"""Callbacks of TRL's SFT: progress, a stop between steps, and a check for a finite loss."""
+"""Callbacks of TRL's trainers: progress, a stop between steps, and a check for a finite loss."""
 
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from assay_shared.errors import InternalFault
+from assay_trainer.learner import checkpoint
+from assay_trainer.learner.retention import forget_checkpoints
 from assay_trainer.stop import Stop
 
 
@@ -56,11 +59,12 @@ class StopBetweenSteps(TrainerCallback):
         return control
 
 
-class AfterSave(TrainerCallback):
-    """Calls `action` with the step of each checkpoint, once TRL has written its part of it."""
+class CompleteCheckpoints(TrainerCallback):
+    """Marks each checkpoint as whole once TRL has written its part, and deletes old ones."""
 
-    def __init__(self, action: Callable[[int], None]) -> None:
-        self._action = action
+    def __init__(self, checkpoints: Path, keep: int) -> None:
+        self._checkpoints = checkpoints
+        self._keep = keep
 
     def on_save(
         self,
@@ -69,4 +73,5 @@ class AfterSave(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        self._action(state.global_step)
+        checkpoint.complete(self._checkpoints, state.global_step)
+        forget_checkpoints(self._checkpoints, self._keep, keep_best=False)
