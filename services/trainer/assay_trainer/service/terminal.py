@@ -58,7 +58,7 @@ class RunView:
         self._steps: list[events.StepEvent] = []
         #: The last step of each stage on given rows.
         self._given_rows: dict[str, events.GivenRowsStep] = {}
-        self._preferences: list[events.DPOMeasured] = []
+        self._preferences: dict[str, events.DPOMeasured] = {}
         self._evaluated: list[events.Evaluated] = []
         self._ended_early: events.GRPOEndedEarly | None = None
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render)
@@ -100,12 +100,8 @@ class RunView:
             case events.StepEvent():
                 self._steps.append(content)
                 self._bars.update(self._stages["grpo"], completed=content.step)
-            case events.GivenRowsStep():
-                stage = "sft" if isinstance(content, events.SFTStep) else "dpo"
-                self._given_rows[stage] = content
-                self._bars.update(self._stages[stage], completed=content.step)
-            case events.DPOMeasured():
-                self._preferences.append(content)
+            case events.GivenRowsStep() | events.DPOMeasured():
+                self._take_given_rows(content)
             case events.Resumed() if content.stage == "grpo":
                 self._steps = [step for step in self._steps if step.step <= content.step]
             case events.GRPOEndedEarly():
@@ -114,6 +110,14 @@ class RunView:
                 self._evaluated.append(content)
             case events.RunEnded():
                 self.end = content
+
+    def _take_given_rows(self, content: events.GivenRowsStep | events.DPOMeasured) -> None:
+        if isinstance(content, events.DPOMeasured):
+            self._preferences[content.name] = content
+            return
+        stage = "sft" if isinstance(content, events.SFTStep) else "dpo"
+        self._given_rows[stage] = content
+        self._bars.update(self._stages[stage], completed=content.step)
 
     def _finish_bar(self, bar: TaskID) -> None:
         total = self._bars.tasks[self._bars.task_ids.index(bar)].total
@@ -124,8 +128,7 @@ class RunView:
         parts: list[RenderableType] = [self._bars]
         for stage, step in self._given_rows.items():
             parts.append(Text(f"{TITLES[stage]}: {_given_rows(step)}"))
-        for one in self._preferences:
-            parts.append(Text(f"held-out pairs {one.name} DPO: {_preferred(one)}"))
+        parts += [Text(_preferred(one)) for one in self._preferences.values()]
         if self._steps:
             parts.append(_steps_table(self._steps))
         if self._ended_early is not None:
@@ -176,10 +179,8 @@ def _line(content: object) -> str | None:
             return f"{TITLES.get(content.stage, content.stage)} ..."
         case events.ProgressEvent() if content.done % _UNITS_PER_LINE == 0:
             return f"  {content.done} done"
-        case events.GivenRowsStep() if content.step % _UNITS_PER_LINE == 0:
-            return f"  step {content.step}: {_given_rows(content)}"
-        case events.DPOMeasured():
-            return f"  held-out pairs {content.name}: {_preferred(content)}"
+        case events.GivenRowsStep() | events.DPOMeasured():
+            return _given_rows_line(content)
         case events.StepEvent() if content.step % _STEPS_PER_LINE == 0:
             return (
                 f"  step {content.step}: reward {_number(content.reward)}, "
@@ -203,6 +204,13 @@ def _line(content: object) -> str | None:
     return None
 
 
+def _given_rows_line(content: events.GivenRowsStep | events.DPOMeasured) -> str | None:
+    if isinstance(content, events.DPOMeasured):
+        return f"  {_preferred(content)}"
+    is_due = content.step % _UNITS_PER_LINE == 0
+    return f"  step {content.step}: {_given_rows(content)}" if is_due else None
+
+
 def _given_rows(step: events.GivenRowsStep) -> str:
     text = (
         f"loss {step.loss:.3f}, learning rate {step.learning_rate:.1e}, "
@@ -217,7 +225,10 @@ def _given_rows(step: events.GivenRowsStep) -> str:
 
 def _preferred(one: events.DPOMeasured) -> str:
     rate = one.win_rate
-    return f"margin {one.margin:.3f}, win rate {rate.value:.1%} ({rate.low:.1%} to {rate.high:.1%})"
+    return (
+        f"{one.num_pairs} held-out pairs {one.name} DPO: margin {one.margin:.3f}, "
+        f"win rate {rate.value:.1%} ({rate.low:.1%} to {rate.high:.1%})"
+    )
 
 
 def _number(value: float | None) -> str:

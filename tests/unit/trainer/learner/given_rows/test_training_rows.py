@@ -23,7 +23,7 @@ def test_no_prompt_is_on_both_sides() -> None:
 def test_the_replies_of_an_episode_stay_together() -> None:
     first = (Message(role="user", content="Begin."), Message(role="assistant", content="Yes."))
     episodes = [Task(prompt="Begin."), Task(prompt="And then?", history=first)]
-    train, held_out = split([*episodes, *TASKS], 0.5, seed=3)
+    train, _ = split([*episodes, *TASKS], 0.5, seed=3)
     assert {task in train for task in episodes} in ({True}, {False})
 
 
