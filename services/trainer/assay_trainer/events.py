@@ -24,7 +24,7 @@ class StageFinished(BaseModel):
 
 
 class ProgressEvent(BaseModel):
-    """progress: units of work done in a stage without events of its own."""
+    """progress: units of work done in a stage that has no events for them."""
 
     stage: str
     done: int

@@ -81,7 +81,7 @@ def filled(
     """Return a template with the values of a row.
 
     Raises:
-        DatasetError: a column is missing, or its value is no text; names the column.
+        DatasetError: a column is missing, or its value is not a text; names the column.
     """
     return "".join(
         literal + ("" if column is None else _text(row, column, extractor))
