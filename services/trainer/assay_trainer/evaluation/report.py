@@ -53,6 +53,21 @@ def write_report(
         ],
     }
     write_json(folder.path / "report.json", facts)
+    _render(
+        folder.path,
+        {
+            "facts": facts,
+            "pictures": pictures,
+            "inline": {name: _inline(folder.path / path) for name, path in pictures.items()},
+            "examples": _examples(evaluations),
+            "confidence": config.evaluation.confidence,
+        },
+    )
+    return facts
+
+
+def _render(folder: Path, values: dict[str, Any]) -> None:
+    """Write report.md and report.html."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=select_autoescape(["html.j2"]),
@@ -65,17 +80,9 @@ def write_report(
         "code": markdown.code,
         "visible": markdown.visible,
     }
-    values = {
-        "facts": facts,
-        "pictures": pictures,
-        "inline": {name: _inline(folder.path / path) for name, path in pictures.items()},
-        "examples": _examples(evaluations),
-        "confidence": config.evaluation.confidence,
-    }
     for name in ("report.md", "report.html"):
         text = environment.get_template(f"{name}.j2").render(values)
-        write_atomically(folder.path / name, text)
-    return facts
+        write_atomically(folder / name, text)
 
 
 def _set_aside(seen: Sequence[object]) -> dict[str, dict[str, str]]:

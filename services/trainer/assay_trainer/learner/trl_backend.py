@@ -1,13 +1,12 @@
 """SFT and DPO by TRL, and TRL's head for log-probabilities; the only file to import TRL."""
 
-from collections.abc import Sequence
-from pathlib import Path
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import torch
 from datasets import Dataset
 from torch.utils.data import DataLoader
-from transformers import PreTrainedModel, PrinterCallback, Trainer, TrainerCallback
+from transformers import PreTrainedModel, PrinterCallback, Trainer
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from trl import DPOConfig as TRLDPOConfig
 from trl import DPOTrainer, SFTTrainer
@@ -15,10 +14,12 @@ from trl import SFTConfig as TRLSFTConfig
 from trl.trainer.utils import add_fused_lm_head
 
 from assay_trainer.config import DPOConfig, GivenRowsConfig, SFTConfig
+from assay_trainer.learner.given_rows.callbacks import StageAttempt
 from assay_trainer.learner.given_rows.training_rows import LearntIds, PairIds
 
 #: What a label is where a token is not to be learnt.
 _IGNORED = -100
+OnStep = Callable[[int, dict[str, float]], None]
 
 
 class PairTrainer(DPOTrainer):
@@ -59,11 +60,9 @@ def make_sft_trainer(
     tokenizer: PreTrainedTokenizerBase,
     rows: tuple[Sequence[LearntIds], Sequence[LearntIds]],
     config: SFTConfig,
-    *,
+    attempt: StageAttempt,
     num_steps: int,
-    seed: int,
-    folder: Path,
-    callbacks: list[TrainerCallback],
+    on_step: OnStep,
 ) -> SFTTrainer:
     """Return TRL's SFTTrainer; it learns only the marked ids.
 
@@ -76,12 +75,12 @@ def make_sft_trainer(
         args=TRLSFTConfig(
             max_length=None,
             dataset_kwargs={"skip_prepare_dataset": True},
-            **_common(config, config.learning_rate, num_steps, seed, folder),
+            **_common(config, config.learning_rate, num_steps, attempt),
         ),
         train_dataset=train,
         eval_dataset=validation,
         processing_class=tokenizer,
-        callbacks=callbacks,
+        callbacks=attempt.callbacks(on_step),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -92,11 +91,9 @@ def make_dpo_trainer(
     tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[PairIds],
     config: DPOConfig,
-    *,
+    attempt: StageAttempt,
     num_steps: int,
-    seed: int,
-    folder: Path,
-    callbacks: list[TrainerCallback],
+    on_step: OnStep,
 ) -> PairTrainer:
     """Return a trainer on `pairs` whose reference is `model` as it is now."""
     trainer = PairTrainer(
@@ -105,11 +102,11 @@ def make_dpo_trainer(
             beta=config.beta,
             max_length=None,
             precompute_ref_log_probs=True,
-            **_common(config, config.learning_rate, num_steps, seed, folder),
+            **_common(config, config.learning_rate, num_steps, attempt),
         ),
         train_dataset=_paired(pairs),
         processing_class=tokenizer,
-        callbacks=callbacks,
+        callbacks=attempt.callbacks(on_step),
     )
     trainer.remove_callback(PrinterCallback)
     return trainer
@@ -135,11 +132,6 @@ def add_logprob_head(model: PreTrainedModel, temperature: float) -> None:
     They are of the labels at `temperature`, in nats; the logits of all tokens never exist at once.
     """
     add_fused_lm_head(model, temperature, outputs=("log_probs", "entropy"))
-
-
-def memory_bytes() -> int | None:
-    """Return the most GPU memory in use so far; None without a GPU."""
-    return torch.cuda.max_memory_allocated() if torch.cuda.is_available() else None
 
 
 def _labelled(rows: Sequence[LearntIds]) -> Dataset:
@@ -181,12 +173,12 @@ def _row_logprobs(trainer: Trainer, batch: dict[str, torch.Tensor]) -> torch.Ten
 
 
 def _common(
-    config: GivenRowsConfig, learning_rate: float, num_steps: int, seed: int, folder: Path
+    config: GivenRowsConfig, learning_rate: float, num_steps: int, attempt: StageAttempt
 ) -> dict[str, Any]:
     on_gpu = torch.cuda.is_available()
     rows = config.micro_batch_size or config.batch_size
     return {
-        "output_dir": str(folder),
+        "output_dir": str(attempt.checkpoints),
         "max_steps": num_steps,
         "per_device_train_batch_size": rows,
         "per_device_eval_batch_size": rows,
@@ -195,7 +187,7 @@ def _common(
         "warmup_steps": config.warmup_steps,
         "weight_decay": config.weight_decay,
         "lr_scheduler_type": "cosine",
-        "seed": seed,
+        "seed": attempt.seed,
         "save_steps": config.checkpoint_every,
         "logging_steps": 1,
         # The mean of earlier losses would stand in for one that is not finite.

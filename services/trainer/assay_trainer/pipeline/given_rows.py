@@ -1,10 +1,9 @@
 """The stages of a run that train on given rows: SFT on demonstrations, DPO on preferences."""
 
-from pathlib import Path
-
 from assay_trainer.config import DPOConfig, SFTConfig
 from assay_trainer.events import DPOMeasured, GivenRowsStep
 from assay_trainer.learner import checkpoint
+from assay_trainer.learner.given_rows.callbacks import StageAttempt
 from assay_trainer.learner.given_rows.dpo import pair_token_ids, train_dpo
 from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.given_rows.training_rows import hold_out, num_updates
@@ -34,13 +33,9 @@ def run_sft(run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig) -
             *policy,
             rows,
             config,
-            seed=seed,
-            checkpoints=run.folder.checkpoints / "sft",
+            _attempt(run, "sft"),
             on_step=lambda step: _record(run, "sft_step", step, num_steps),
-            stop=run.stop,
             validation=validation,
-            keep_checkpoints=run.config.retention.checkpoints,
-            resume_from=_resume_from(run, "sft"),
         )
         return policy
 
@@ -66,14 +61,10 @@ def run_dpo(run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig) -
             *policy,
             [own for _, own in rows],
             config,
-            seed=seed,
-            checkpoints=run.folder.checkpoints / "dpo",
+            _attempt(run, "dpo"),
             on_step=lambda step: _record(run, "dpo_step", step, num_steps),
             on_measured=on_measured,
-            stop=run.stop,
             held_out=[own for _, own in held_out],
-            keep_checkpoints=run.config.retention.checkpoints,
-            resume_from=_resume_from(run, "dpo"),
         )
         return policy
 
@@ -89,9 +80,15 @@ def _record(run: RunContext, kind: str, step: GivenRowsStep, num_steps: int) -> 
         run.set_status(step=step.step)
 
 
-def _resume_from(run: RunContext, stage: str) -> Path | None:
-    """Return the checkpoint to resume a stage from, and record that its later steps are void."""
+def _attempt(run: RunContext, stage: str) -> StageAttempt:
+    """Return the next attempt at a stage, and record that later steps of earlier ones are void."""
     found = newest_checkpoint(run, stage)
     if any(event.kind == f"{stage}_step" for event in run.folder.read_events()):
         run.record("resumed", stage=stage, step=checkpoint.step_of(found[0]) if found else 0)
-    return found[0] if found else None
+    return StageAttempt(
+        run.config.seed,
+        run.folder.checkpoints / stage,
+        run.stop,
+        run.config.retention.checkpoints,
+        found[0] if found else None,
+    )

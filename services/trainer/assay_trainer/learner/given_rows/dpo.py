@@ -6,7 +6,6 @@ reward of the rejected one (arXiv 2305.18290).
 """
 
 from collections.abc import Callable, Sequence
-from pathlib import Path
 
 import torch
 from transformers import PreTrainedModel
@@ -18,13 +17,8 @@ from assay_trainer.config import DPOConfig
 from assay_trainer.data.preferences import Preference
 from assay_trainer.data.tokenization import prompt_token_ids
 from assay_trainer.events import DPOMeasured, DPOStep
-from assay_trainer.learner.given_rows.callbacks import (
-    CompleteCheckpoints,
-    ProgressCallback,
-    StopBetweenSteps,
-)
+from assay_trainer.learner.given_rows.callbacks import StageAttempt, step_facts
 from assay_trainer.learner.given_rows.training_rows import PairIds, num_updates
-from assay_trainer.stop import Stop
 
 _CONFIDENCE = 0.95
 
@@ -62,60 +56,35 @@ def train_dpo(
     tokenizer: PreTrainedTokenizerBase,
     pairs: Sequence[PairIds],
     config: DPOConfig,
-    *,
-    seed: int,
-    checkpoints: Path,
+    attempt: StageAttempt,
     on_step: Callable[[DPOStep], None],
     on_measured: Callable[[DPOMeasured], None],
-    stop: Stop,
     held_out: Sequence[PairIds] = (),
-    keep_checkpoints: int = 2,
-    resume_from: Path | None = None,
 ) -> None:
-    """Train `model` in place, from the checkpoint `resume_from` if there is one.
+    """Train `model` in place. The pairs of `held_out` are only measured, before and after.
 
-    `model` is the policy at the stage's start, also on a resume: the rewards refer to it. The pairs
-    of `held_out` are measured before and after, and not trained on.
+    `model` is the policy at the stage's start, also on a resume: the rewards refer to it.
 
     Raises:
-        Stopped: a stop was requested; the checkpoint is written.
-        Diverged: the loss is not finite.
+        Stopped, Diverged: see `StageAttempt.train`.
     """
-    from assay_trainer.learner.trl_backend import answer_logprobs, make_dpo_trainer, memory_bytes
+    from assay_trainer.learner.trl_backend import answer_logprobs, make_dpo_trainer
 
     def report(step: int, metrics: dict[str, float]) -> None:
         on_step(
             DPOStep(
-                step=step,
-                epoch=metrics["epoch"],
-                loss=metrics["loss"],
-                learning_rate=metrics["learning_rate"],
-                grad_norm=metrics["grad_norm"],
-                memory_bytes=memory_bytes(),
+                **step_facts(step, metrics),
                 margin=metrics["rewards/margins"],
                 accuracy=metrics["rewards/accuracies"],
             )
         )
 
-    trainer = make_dpo_trainer(
-        model,
-        tokenizer,
-        pairs,
-        config,
-        num_steps=num_updates(config, len(pairs)),
-        seed=seed,
-        folder=checkpoints,
-        callbacks=[
-            ProgressCallback(report),
-            StopBetweenSteps(stop),
-            CompleteCheckpoints(checkpoints, keep_checkpoints),
-        ],
-    )
+    num_steps = num_updates(config, len(pairs))
+    trainer = make_dpo_trainer(model, tokenizer, pairs, config, attempt, num_steps, report)
     before = answer_logprobs(trainer, held_out)
-    if held_out and resume_from is None:
+    if held_out and attempt.resume_from is None:
         on_measured(measured("before", before, before, config.beta))
-    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
-    stop.check()
+    attempt.train(trainer)
     if held_out:
         on_measured(measured("after", answer_logprobs(trainer, held_out), before, config.beta))
 

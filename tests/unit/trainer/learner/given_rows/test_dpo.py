@@ -15,6 +15,7 @@ from assay_trainer.config import DPOConfig
 from assay_trainer.data.preferences import Preference
 from assay_trainer.events import DPOMeasured, DPOStep
 from assay_trainer.learner import checkpoint
+from assay_trainer.learner.given_rows.callbacks import StageAttempt
 from assay_trainer.learner.given_rows.dpo import measured, pair_token_ids, train_dpo
 from assay_trainer.learner.given_rows.training_rows import PairIds
 from assay_trainer.learner.network.model import create_policy
@@ -70,13 +71,10 @@ def train(
         tokenizer,
         pairs,
         DPOConfig.model_validate(values),
-        seed=1,
-        checkpoints=folder,
+        StageAttempt(1, folder, stop, resume_from=resume_from),
         on_step=on_step,
         on_measured=found.append,
-        stop=stop,
         held_out=held_out or [],
-        resume_from=resume_from,
     )
     return model, steps, found
 

@@ -16,7 +16,7 @@ from assay_trainer.data.dataset import Demonstration
 from assay_trainer.data.tokenization import answered_token_ids
 from assay_trainer.events import SFTStep
 from assay_trainer.learner import checkpoint
-from assay_trainer.learner.given_rows.callbacks import Diverged
+from assay_trainer.learner.given_rows.callbacks import Diverged, StageAttempt
 from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.network.model import create_policy
 from assay_trainer.stop import Stop, Stopped
@@ -51,12 +51,9 @@ def train(
         tokenizer,
         rows,
         SFTConfig.model_validate({"warmup_steps": 0, "learning_rate": 1e-3} | options),
-        seed=1,
-        checkpoints=folder,
+        StageAttempt(1, folder, stop, resume_from=resume_from),
         on_step=on_step,
-        stop=stop,
         validation=validation,
-        resume_from=resume_from,
     )
     return model, steps
 
@@ -143,10 +140,8 @@ def test_a_loss_that_is_not_finite_ends_the_stage(tmp_path: Path) -> None:
             tokenizer,
             ROWS,
             SFTConfig(steps=2, batch_size=4),
-            seed=1,
-            checkpoints=tmp_path,
+            StageAttempt(1, tmp_path, Stop()),
             on_step=lambda _: None,
-            stop=Stop(),
         )
     assert checkpoint.newest(tmp_path) is None
 
