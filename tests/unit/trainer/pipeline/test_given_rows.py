@@ -103,7 +103,7 @@ def test_a_run_stopped_in_both_stages_ends_like_one_that_was_not(tmp_path: Path)
 
     (stage,) = [e.data for e in whole if e.data.get("stage") == "sft" and e.kind == "stage_started"]
     sft = of("sft_step", whole)
-    assert [step["step"] for step in sft] == list(range(1, stage["num_steps"] + 1))  # type: ignore[operator]
+    assert [step["step"] for step in sft] == list(range(1, stage["num_steps"] + 1))  # type: ignore[arg-type,operator]
     measured = [step["step"] for step in sft if step["validation_loss"] is not None]
     assert measured == [3, 6]
     assert of("pairs_left_out", whole) == [{"num_pairs": 1, "reason": "too long"}]

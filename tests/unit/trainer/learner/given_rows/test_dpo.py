@@ -82,7 +82,8 @@ def train(
 def answer_logprob(model: PreTrainedModel, prompt: list[int], answer: list[int]) -> torch.Tensor:
     """Return the log-probability of an answer alone in its batch, in nats."""
     logits = model(input_ids=torch.tensor([prompt + answer])).logits[0, len(prompt) - 1 : -1]
-    return logits.log_softmax(-1)[range(len(answer)), answer].sum()
+    logprob: torch.Tensor = logits.log_softmax(-1)[range(len(answer)), answer].sum()
+    return logprob
 
 
 @pytest.mark.parametrize("micro_batch_size", [1, 2, 4])
@@ -91,7 +92,7 @@ def test_micro_batches_of_unequal_lengths_are_one_batch(
 ) -> None:
     """The epoch's last update has 6 of 8 pairs, and its last micro-batch of 4 has 2."""
     pairs = pairs_of(preferences(14))
-    options = {"epochs": 1, "batch_size": 8}
+    options: dict[str, Any] = {"epochs": 1, "batch_size": 8}
     whole, steps, _ = train(tmp_path / "whole", pairs, **options)
     parts, partly, _ = train(
         tmp_path / "parts", pairs, micro_batch_size=micro_batch_size, **options
@@ -149,7 +150,7 @@ def test_a_planted_preference_is_learnt(tmp_path: Path) -> None:
 
 def test_a_stop_in_the_middle_of_an_epoch_resumes_to_the_same_weights(tmp_path: Path) -> None:
     pairs = pairs_of(preferences(20))
-    options = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2}
+    options: dict[str, Any] = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2}
     whole, steps, found = train(tmp_path / "whole", pairs[:14], pairs[14:], **options)
     with pytest.raises(Stopped):
         train(tmp_path / "parts", pairs[:14], pairs[14:], stop_after=1, **options)

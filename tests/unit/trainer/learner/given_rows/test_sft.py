@@ -60,7 +60,7 @@ def train(
 
 def assert_equal_weights(one: PreTrainedModel, other: PreTrainedModel, tolerance: float) -> None:
     for (name, a), (_, b) in zip(one.named_parameters(), other.named_parameters(), strict=True):
-        torch.testing.assert_close(a, b, atol=tolerance, rtol=0, msg=lambda m, n=name: f"{n}: {m}")
+        torch.testing.assert_close(a, b, atol=tolerance, rtol=0, msg=name)
 
 
 def mean_loss(model: PreTrainedModel, rows: list[Demonstration]) -> float:
@@ -84,7 +84,7 @@ def test_micro_batches_of_unequal_lengths_are_one_batch(
     tmp_path: Path, micro_batch_size: int
 ) -> None:
     """The epoch's last update has 6 of 8 rows, and its last micro-batch of 4 has 2."""
-    options = {"epochs": 1, "batch_size": 8}
+    options: dict[str, Any] = {"epochs": 1, "batch_size": 8}
     whole, steps = train(tmp_path / "whole", **options)
     parts, partly = train(tmp_path / "parts", micro_batch_size=micro_batch_size, **options)
     assert [step.step for step in steps] == [1, 2]
@@ -105,7 +105,12 @@ def test_the_first_loss_is_that_of_the_rows(tmp_path: Path) -> None:
 
 
 def test_the_validation_loss_is_measured_and_its_rows_are_not_learnt(tmp_path: Path) -> None:
-    options = {"epochs": 3, "batch_size": 5, "micro_batch_size": 5, "validation_every": 4}
+    options: dict[str, Any] = {
+        "epochs": 3,
+        "batch_size": 5,
+        "micro_batch_size": 5,
+        "validation_every": 4,
+    }
     alone, _ = train(tmp_path / "alone", ROWS[:10], **options)
     model, steps = train(tmp_path / "both", ROWS[:10], validation=ROWS[10:], **options)
     assert [step.step for step in steps if step.validation_loss is not None] == [4, 6]
@@ -116,7 +121,7 @@ def test_the_validation_loss_is_measured_and_its_rows_are_not_learnt(tmp_path: P
 
 
 def test_a_stop_in_the_middle_of_an_epoch_resumes_to_the_same_weights(tmp_path: Path) -> None:
-    options = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2}
+    options: dict[str, Any] = {"epochs": 2, "batch_size": 4, "micro_batch_size": 2}
     whole, steps = train(tmp_path / "whole", **options)
     with pytest.raises(Stopped):
         train(tmp_path / "parts", stop_after=1, **options)
