@@ -73,7 +73,7 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
 ) -> None:
     folder = tmp_path / "run"
     process = assay.start("train", demo_file(), *LOOKUP, "--folder", str(folder))
-    wait_for_event(folder, "progress", stage="sft", done=20)
+    wait_for_event(folder, "sft_step", step=20)
     process.kill()
     assay.finish(process)
     assert RunFolder(folder).read_status().state == "running", "it had no time to say a word"
@@ -91,7 +91,7 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
     assay.run("train", "--resume", str(folder))
     events = list(RunFolder(folder).read_events())
     assert RunFolder(folder).read_status().state == "finished"
-    sft = [e.data["done"] for e in events if e.kind == "progress" and e.data["stage"] == "sft"]
+    sft = [e.data["step"] for e in events if e.kind == "sft_step"]
     assert sft.count(10) == 1, "SFT resumed from its checkpoint"
     steps = [e.data["step"] for e in events if e.kind == "step"]
     assert sorted(set(steps)) == [1, 2, 3, 4]  # type: ignore[type-var]
@@ -99,7 +99,8 @@ def test_a_run_killed_in_every_stage_ends_like_one_that_was_not(
     versions = [e.data["version"] for e in events if e.kind == "step"]
     assert versions == sorted(versions), "weights never went backwards"  # type: ignore[type-var]
     groups = Counter(one.step for one in read_rollouts(folder / "rollouts.jsonl") if one.superseded)
-    (resumed,) = [e.data for e in events if e.kind == "resumed"]
+    after_sft, resumed = [e.data for e in events if e.kind == "resumed"]
+    assert (after_sft["stage"], after_sft["step"]) in (("sft", 10), ("sft", 20))
     assert groups.total() == resumed["num_superseded"]
     assert all(step > resumed["step"] for step in groups)  # type: ignore[operator]
     lost = [e.data["message"] for e in events if e.kind == "run_failed"]

@@ -154,7 +154,7 @@ def train(
         None, help="GPUs to train on, such as 0,1, with a process for each; the first without it."
     ),
 ) -> None:
-    """Do a run in this process: SFT, GRPO, evaluation, report. The services must be up.
+    """Do a run in this process: SFT, DPO, GRPO, evaluation, report. The services must be up.
 
     Under torchrun or accelerate launch, the processes of the other ranks follow the first.
     """

@@ -8,7 +8,13 @@ from pydantic import Field, model_validator
 from assay_shared.runs.run_folder import RUN_NAME
 from assay_shared.settings.run_file import Config
 from assay_shared.types import Normalisation, Role, SyncMode
-from assay_trainer.table_source import REPOSITORY, REVISION, HubSource, TableSource
+from assay_trainer.table_source import (
+    REPOSITORY,
+    REVISION,
+    HubSource,
+    PreferenceSource,
+    TableSource,
+)
 
 
 class NewPolicyConfig(Config):
@@ -134,20 +140,59 @@ class DataConfig(Config):
     demonstrations: Source | None = None
 
 
-class SFTConfig(Config):
-    """Supervised warm-up on demonstrations; a share of them has documented mistakes."""
+class GivenRowsConfig(Config):
+    """Training on rows that are given, for a number of updates or of passes over the rows."""
 
-    steps: int = Field(gt=0)
+    #: Updates in all. Exactly one of `steps` and `epochs` is given.
+    steps: int | None = Field(default=None, gt=0)
+    #: Passes over the rows.
+    epochs: int | None = Field(default=None, gt=0)
+    #: Rows of an update.
     batch_size: int = Field(default=64, gt=0)
-    learning_rate: float = Field(default=3e-3, gt=0)
+    #: Rows of a forward pass; memory grows with them. Without it, a whole update's.
+    micro_batch_size: int | None = Field(default=None, gt=0)
+    #: Updates until the learning rate is whole; from there it falls to 0 along a cosine.
     warmup_steps: int = Field(default=30, ge=0)
     weight_decay: float = Field(default=0.01, ge=0)
+    checkpoint_every: int = Field(default=100, gt=0)
+
+    @model_validator(mode="after")
+    def _one_length(self) -> Self:
+        if (self.steps is None) == (self.epochs is None):
+            raise ValueError("give exactly one of steps and epochs")
+        if self.micro_batch_size is not None and self.batch_size % self.micro_batch_size:
+            raise ValueError("batch_size must be a multiple of micro_batch_size")
+        return self
+
+
+class SFTConfig(GivenRowsConfig):
+    """Supervised fine-tuning on demonstrations; a share of them has documented mistakes."""
+
+    learning_rate: float = Field(default=3e-3, gt=0)
+    #: Share of the prompts whose demonstrations are held out to measure the loss on.
+    validation_share: float = Field(default=0.0, ge=0, lt=1)
+    #: Updates from one such measurement to the next; the last update always has one.
+    validation_every: int = Field(default=50, gt=0)
     mistake_rate: float = Field(default=0.0, ge=0, le=1)
     #: Whether replies in a row's history are learnt too: of episodes that were played well.
     learn_history: bool = False
     #: Demonstrations of one task, each with a mistake or not by its own draw.
     demonstrations_per_task: int = Field(default=1, ge=1)
-    checkpoint_every: int = Field(default=100, gt=0)
+
+
+class DPOConfig(GivenRowsConfig):
+    """Direct preference optimisation (arXiv 2305.18290) on pairs of answers."""
+
+    data: PreferenceSource
+    #: How much a margin over the policy at the stage's start counts: the greater, the closer the
+    #: trained policy stays to it.
+    beta: float = Field(default=0.1, gt=0)
+    learning_rate: float = Field(default=1e-6, gt=0)
+    batch_size: int = Field(default=32, gt=0)
+    #: Share of the prompts whose pairs are held out to measure margin and win rate on.
+    held_out_share: float = Field(default=0.1, ge=0, lt=1)
+    #: Pairs with more tokens, prompt and one answer together, are left out.
+    max_length: int = Field(default=1024, gt=1)
 
 
 #: Texts that end a reply and are not part of it: the first line after a function, say.
@@ -274,13 +319,14 @@ class RetentionConfig(Config):
 
 
 class RunConfig(Config):
-    """A run: its stages run in this order, with an evaluation after each."""
+    """A run: SFT, DPO, an evaluation, GRPO and another evaluation, as far as they are given."""
 
     name: str = Field(default="run", pattern=rf"^{RUN_NAME}$")
     seed: int = 0
     policy: PolicyConfig
     data: DataConfig
     sft: SFTConfig | None = None
+    dpo: DPOConfig | None = None
     grpo: GRPOConfig | None = None
     evaluation: EvaluationConfig = EvaluationConfig()
     retention: RetentionConfig = RetentionConfig()

@@ -24,11 +24,10 @@ class StageFinished(BaseModel):
 
 
 class ProgressEvent(BaseModel):
-    """progress: steps or tasks done in a stage."""
+    """progress: units of work done in a stage that has no events for them."""
 
     stage: str
     done: int
-    loss: float | None = None
 
 
 class TaskSetAside(BaseModel):
@@ -122,6 +121,53 @@ class StepEvent(BaseModel):
     mismatch: Mismatch | None = None
 
 
+class _Numbered(BaseModel):
+    """A step of a stage; every kind of step has more."""
+
+    step: int
+
+
+class GivenRowsStep(_Numbered):
+    """An update on rows that are given, not sampled."""
+
+    #: Passes over the rows so far.
+    epoch: float
+    loss: float
+    learning_rate: float
+    #: Of the whole gradient, before it is clipped.
+    grad_norm: float
+    #: The most GPU memory in use so far; null without a GPU.
+    memory_bytes: int | None = None
+
+
+class SFTStep(GivenRowsStep):
+    """sft_step: `loss` is the mean over the update's learnt tokens, in nats."""
+
+    #: The same over the held-out rows after the update; null where it was not measured.
+    validation_loss: float | None = None
+
+
+class DPOStep(GivenRowsStep):
+    """dpo_step: means over the update's pairs, with the weights before the update."""
+
+    #: Reward of the chosen answer minus reward of the rejected answer.
+    margin: float
+    #: Share of the pairs with a positive margin.
+    accuracy: float
+
+
+class DPOMeasured(BaseModel):
+    """dpo_measured: the held-out pairs, before and after DPO; intervals are Wilson's, of 95%."""
+
+    name: str
+    num_pairs: int
+    margin: float
+    #: Share of the pairs with a positive margin; a margin of 0, as before training, counts half.
+    win_rate: Interval
+    #: Share of the pairs whose chosen answer has the higher log-probability.
+    logprob_win_rate: Interval
+
+
 class GRPOEndedEarly(BaseModel):
     """grpo_ended_early: a whole step's groups taught nothing."""
 
@@ -153,6 +199,9 @@ KINDS: dict[str, type[BaseModel]] = {
     "stage_finished": StageFinished,
     "progress": ProgressEvent,
     "step": StepEvent,
+    "sft_step": SFTStep,
+    "dpo_step": DPOStep,
+    "dpo_measured": DPOMeasured,
     "resumed": Resumed,
     "task_set_aside": TaskSetAside,
     "checkpoint_refused": CheckpointRefused,
@@ -164,6 +213,10 @@ KINDS: dict[str, type[BaseModel]] = {
 }
 
 
+#: The stage whose steps are events of a kind.
+_STAGES = {"step": "grpo", "sft_step": "sft", "dpo_step": "dpo"}
+
+
 def content(event: Event) -> BaseModel | None:
     """Return the event's data as its kind's type; None for kinds that only leave a trace."""
     kind = KINDS.get(event.kind)
@@ -173,11 +226,12 @@ def content(event: Event) -> BaseModel | None:
 def living(events: Iterable[Event]) -> list[Event]:
     """Return the events without the steps superseded by a resume."""
     newest_first = []
-    last_step: float = math.inf
+    last_step: dict[str, float] = dict.fromkeys(_STAGES.values(), math.inf)
     for event in reversed(list(events)):
-        if event.kind == "resumed" and event.data.get("stage") == "grpo":
-            last_step = min(last_step, Resumed.model_validate(event.data).step)
-        if event.kind == "step" and StepEvent.model_validate(event.data).step > last_step:
-            continue
-        newest_first.append(event)
+        if event.kind == "resumed":
+            resumed = Resumed.model_validate(event.data)
+            last_step[resumed.stage] = min(last_step[resumed.stage], resumed.step)
+        stage = _STAGES.get(event.kind)
+        if stage is None or _Numbered.model_validate(event.data).step <= last_step[stage]:
+            newest_first.append(event)
     return newest_first[::-1]

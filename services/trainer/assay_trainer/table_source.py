@@ -1,4 +1,4 @@
-"""Sources of the run file whose rows are not tasks yet: local tables, datasets of a hub."""
+"""Sources of the run file whose rows the trainer maps: local tables, datasets of a hub."""
 
 import string
 from collections.abc import Iterator
@@ -84,15 +84,14 @@ class TableSource(Config):
     role: Role
 
 
-class HubSource(Config):
-    """A dataset of a hub, by name: its Parquet, CSV and JSONL files."""
+class HubFiles(Config):
+    """The Parquet, CSV and JSONL files of a split of a hub's dataset."""
 
     kind: Literal["hub"]
     name: str = Field(pattern=REPOSITORY)
     #: One of the dataset's configurations; needed if there are several without a default.
     config: str | None = None
     split: str = Field(min_length=1)
-    map: RowMap
     #: The permitted use of the rows, in place of what the split's name says.
     role: Role | None = None
     #: A run pins it to the commit that it finds.
@@ -107,3 +106,40 @@ class HubSource(Config):
         if name.startswith("train"):
             return Role.TRAIN
         return Role.VALIDATION if name.startswith(("val", "dev")) else Role.TEST
+
+
+class HubSource(HubFiles):
+    """A dataset of a hub with a row per task."""
+
+    map: RowMap
+
+
+class PreferenceMap(Config):
+    """How a row becomes a preference: a prompt, a better answer and a worse one."""
+
+    #: A column alone may also hold the messages of a chat, the last one of the user.
+    prompt: Template = "{prompt}"
+    chosen: Template = "{chosen}"
+    rejected: Template = "{rejected}"
+
+    @property
+    def templates(self) -> dict[str, str]:
+        """Return the templates by the preference's field that they make."""
+        return {"prompt": self.prompt, "chosen": self.chosen, "rejected": self.rejected}
+
+
+class PreferenceFile(Config):
+    """A local file with a row per preference: .jsonl, .jsonl.gz, .parquet or .csv."""
+
+    kind: Literal["jsonl", "table"]
+    path: Path
+    map: PreferenceMap = PreferenceMap()
+
+
+class PreferenceHub(HubFiles):
+    """A dataset of a hub with a row per preference."""
+
+    map: PreferenceMap = PreferenceMap()
+
+
+PreferenceSource = Annotated[PreferenceFile | PreferenceHub, Field(discriminator="kind")]

@@ -26,6 +26,16 @@ def test_the_demos_run_file_loads() -> None:
         ("data.train.kind=generate", "data.train: .*'generated', 'jsonl', 'humaneval'"),
         ("grpo.loss=ppo", "grpo.loss: .*'dapo', 'grpo', 'dr_grpo', 'gspo' or 'cispo'"),
         ("name='../escape'", "name: "),
+        ("sft.epochs=2", "sft: give exactly one of steps and epochs"),
+        ("sft.steps=null", "sft: give exactly one of steps and epochs"),
+        ("sft.micro_batch_size=48", "sft: batch_size must be a multiple of micro_batch_size"),
+        ("sft.validation_share=1", "sft.validation_share: "),
+        ("dpo={data: {kind: jsonl, path: x}}", "dpo: give exactly one of steps and epochs"),
+        ("dpo={data: {kind: gsm8k}, steps: 1}", "dpo.data: .*'jsonl', 'table', 'hub'"),
+        (
+            "dpo={data: {kind: jsonl, path: x, map: {chosen: best}}, steps: 1}",
+            "chosen: names no column",
+        ),
     ],
 )
 def test_impossible_combinations_name_the_keys(override: str, message: str) -> None:

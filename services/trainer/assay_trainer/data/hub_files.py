@@ -16,7 +16,7 @@ import yaml
 from assay_shared.errors import DatasetError
 from assay_trainer.data.tables import TABLES
 from assay_trainer.hub import Report, Repository, download, list_files
-from assay_trainer.table_source import HubSource
+from assay_trainer.table_source import HubFiles
 
 CARD = "README.md"
 _FRONT_MATTER = re.compile(r"\A\ufeff?---\s*\n(.*?)\n---\s*(?:\n|\Z)", re.DOTALL)
@@ -31,7 +31,7 @@ _SAME |= {"testing": "test", "eval": "test", "evaluation": "test"}
 Splits = dict[str, list[str]]
 
 
-def split_files(source: HubSource, repository: Repository) -> dict[str, int]:
+def split_files(source: HubFiles, repository: Repository) -> dict[str, int]:
     """Return the sizes in bytes of the files of the source's split, by path, in their order.
 
     Raises:
@@ -62,7 +62,7 @@ def split_files(source: HubSource, repository: Repository) -> dict[str, int]:
 
 
 def download_split(
-    source: HubSource, repository: Repository, report: Report | None = None
+    source: HubFiles, repository: Repository, report: Report | None = None
 ) -> list[Path]:
     """Return the files of a split in the cache; those that it lacks are downloaded.
 

@@ -1,10 +1,10 @@
-"""Rows of Parquet, CSV and JSONL files as tasks, by the map of the run file."""
+"""Rows of Parquet, CSV and JSONL files as tasks or preferences, by the map of the run file."""
 
 import itertools
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import pyarrow
 import pyarrow.csv
@@ -13,8 +13,15 @@ import pyarrow.parquet
 from assay_shared.answers.extraction import last_boxed
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.table_source import Extractor, RowMap, columns_of, template_parts
+from assay_trainer.table_source import (
+    Extractor,
+    PreferenceMap,
+    RowMap,
+    columns_of,
+    template_parts,
+)
 
+Row = TypeVar("Row")
 JSON_LINES = (".jsonl", ".jsonl.gz")
 TABLES = (".parquet", ".csv", *JSON_LINES)
 _BATCH_ROWS = 1024
@@ -50,7 +57,7 @@ def row_parser(
             raise DatasetError(f"a row must be an object, not {type(row).__name__}")
         name = f"{dataset}/{role}/{next(numbers)}"
         try:
-            texts = {field: _filled(parts, row) for field, parts in templates.items()}
+            texts = {field: filled(parts, row) for field, parts in templates.items()}
         except _BadValue as error:
             if unusable is None:
                 raise
@@ -68,21 +75,27 @@ def row_parser(
     return parse
 
 
-def _filled(
+def filled(
     parts: Iterable[tuple[str, str | None, Extractor | None]], row: Mapping[str, Any]
 ) -> str:
-    """Return a template with the values of a row."""
+    """Return a template with the values of a row.
+
+    Raises:
+        DatasetError: a column is missing, or its value is not a text; names the column.
+    """
     return "".join(
         literal + ("" if column is None else _text(row, column, extractor))
         for literal, column, extractor in parts
     )
 
 
-def read_columns(path: Path, row_map: RowMap, parse: Callable[[object], Task]) -> Iterator[Task]:
-    """Yield the tasks of a Parquet or CSV file; a batch of rows is in memory at a time.
+def read_columns(
+    path: Path, row_map: RowMap | PreferenceMap, parse: Callable[[object], Row]
+) -> Iterator[Row]:
+    """Yield what `parse` makes of each row of a Parquet or CSV file, a batch of rows in memory.
 
     Raises:
-        DatasetError: the file cannot be read, lacks a column, or a row makes no task; names the
+        DatasetError: the file cannot be read, lacks a column, or a row cannot be used; names the
             file, the row from 1, and the column.
     """
     columns = [one for text in row_map.templates.values() for one in columns_of(text)]
@@ -100,7 +113,7 @@ def read_columns(path: Path, row_map: RowMap, parse: Callable[[object], Task]) -
         raise DatasetError(f"{path} cannot be read after row {number}: {reason}") from None
 
 
-def _parsed(row: object, parse: Callable[[object], Task], where: str) -> Task:
+def _parsed(row: object, parse: Callable[[object], Row], where: str) -> Row:
     try:
         return parse(row)
     except DatasetError as error:
@@ -145,7 +158,7 @@ def _no_column(column: str, there: Iterable[str], where: str = "") -> DatasetErr
 
 def _text(row: Mapping[str, Any], column: str, extractor: Extractor | None) -> str:
     """Return the text of a column, or the part of it that the extractor takes."""
-    value = _value(row, column)
+    value = value_of(row, column)
     if value is None:
         raise _BadValue("is null", field=column)
     if extractor is Extractor.LETTERED:
@@ -165,8 +178,12 @@ def _text(row: Mapping[str, Any], column: str, extractor: Extractor | None) -> s
     return found
 
 
-def _value(row: Mapping[str, Any], column: str) -> Any:
-    """Return a column, or a part of it: `reward_model.ground_truth`, `messages.0.content`."""
+def value_of(row: Mapping[str, Any], column: str) -> Any:
+    """Return a column, or a part of it: `reward_model.ground_truth`, `messages.0.content`.
+
+    Raises:
+        DatasetError: there is no such column.
+    """
     if column in row:
         return row[column]
     value: Any = row

@@ -15,7 +15,7 @@ from matplotlib.ticker import MaxNLocator
 from assay_shared.statistics.interval import Interval
 from assay_shared.types import Status
 from assay_trainer.evaluation.evaluator import TaskEvaluation
-from assay_trainer.events import StepEvent
+from assay_trainer.events import GivenRowsStep, StepEvent
 
 _BEFORE, _AFTER, _FAINT = "#8a8f98", "#2563eb", "#d4d7dc"
 _COLOURS = {"before": _BEFORE, "after": _AFTER}
@@ -53,6 +53,25 @@ def draw_curves(steps: Sequence[StepEvent], path: Path) -> None:
     axes[-1].set_xlabel("GRPO step")
     axes[0].legend(frameon=False, loc="lower right")
     axes[0].set_title("Training: all scored samples, on training tasks")
+    _save(figure, path)
+
+
+def draw_given_rows(
+    steps: Sequence[GivenRowsStep], stage: str, panels: Sequence[Sequence[str]], path: Path
+) -> None:
+    """Draw fields of the steps of SFT or DPO, a panel for each group of `panels`."""
+    figure, axes = _figure(len(panels), 1, height=2.2 * len(panels))
+    for ax, names in zip(axes, panels, strict=True):
+        for name, colour in zip(names, (_AFTER, "#f59e0b"), strict=False):
+            points = [(s.step, v) for s in steps if (v := getattr(s, name)) is not None]
+            label = name.replace("_", " ")
+            ax.plot([p[0] for p in points], [p[1] for p in points], ".-", color=colour, label=label)
+        ax.set_ylabel(names[0].replace("_", " "))
+        ax.xaxis.set_major_locator(MaxNLocator(integer=True))
+        if len(names) > 1:
+            ax.legend(frameon=False, loc="upper right")
+    axes[-1].set_xlabel(f"{stage} step")
+    axes[0].set_title(f"{stage}: each update")
     _save(figure, path)
 
 

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 
@@ -19,6 +19,7 @@ from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, diffe
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUM_SHOWN = 3
+_Step = TypeVar("_Step", events.StepEvent, events.SFTStep, events.DPOStep)
 
 
 def write_report(
@@ -29,13 +30,18 @@ def write_report(
     seen = [content for event in living if (content := events.content(event))]
     steps = last_of_each([one for one in seen if isinstance(one, events.StepEvent)])
     stages_s = stage_times([one for one in seen if isinstance(one, events.StageFinished)])
-    pictures = _draw(folder.path / "figures", evaluations, steps, stages_s)
+    sft = last_of_each([one for one in seen if isinstance(one, events.SFTStep)])
+    dpo = last_of_each([one for one in seen if isinstance(one, events.DPOStep)])
+    pictures = _draw_given_rows(folder.path / "figures", sft, dpo)
+    pictures |= _draw(folder.path / "figures", evaluations, steps, stages_s)
     facts = {
         "name": folder.path.name,
         "seed": config.seed,
         "git_commit": json.loads(folder.config.read_text()).get("git_commit"),
         "evaluations": {e.name: _facts(e) for e in evaluations},
         "differences": _differences(evaluations),
+        "sft": _sft(sft),
+        "dpo": _dpo(dpo, [one for one in seen if isinstance(one, events.DPOMeasured)]),
         "training": _training(steps),
         "ended_early": next(
             (one.message for one in seen if isinstance(one, events.GRPOEndedEarly)), None
@@ -47,6 +53,21 @@ def write_report(
         ],
     }
     write_json(folder.path / "report.json", facts)
+    _render(
+        folder.path,
+        {
+            "facts": facts,
+            "pictures": pictures,
+            "inline": {name: _inline(folder.path / path) for name, path in pictures.items()},
+            "examples": _examples(evaluations),
+            "confidence": config.evaluation.confidence,
+        },
+    )
+    return facts
+
+
+def _render(folder: Path, values: dict[str, Any]) -> None:
+    """Write report.md and report.html."""
     environment = Environment(
         loader=FileSystemLoader(_TEMPLATES),
         autoescape=select_autoescape(["html.j2"]),
@@ -59,17 +80,9 @@ def write_report(
         "code": markdown.code,
         "visible": markdown.visible,
     }
-    values = {
-        "facts": facts,
-        "pictures": pictures,
-        "inline": {name: _inline(folder.path / path) for name, path in pictures.items()},
-        "examples": _examples(evaluations),
-        "confidence": config.evaluation.confidence,
-    }
     for name in ("report.md", "report.html"):
         text = environment.get_template(f"{name}.j2").render(values)
-        write_atomically(folder.path / name, text)
-    return facts
+        write_atomically(folder / name, text)
 
 
 def _set_aside(seen: Sequence[object]) -> dict[str, dict[str, str]]:
@@ -81,7 +94,7 @@ def _set_aside(seen: Sequence[object]) -> dict[str, dict[str, str]]:
     return found
 
 
-def last_of_each(steps: Sequence[events.StepEvent]) -> list[events.StepEvent]:
+def last_of_each(steps: Sequence[_Step]) -> list[_Step]:
     """Return each step once: repeated steps after a resume replace the earlier ones."""
     return sorted({step.step: step for step in steps}.values(), key=lambda step: step.step)
 
@@ -92,6 +105,22 @@ def stage_times(finished: Sequence[events.StageFinished]) -> dict[str, float]:
     for one in finished:
         total[one.stage] += one.took_s  # type: ignore[assignment]  # Counter adds floats as well
     return dict(total)
+
+
+def _draw_given_rows(
+    folder: Path, sft: Sequence[events.SFTStep], dpo: Sequence[events.DPOStep]
+) -> dict[str, str]:
+    """Draw the steps of SFT and DPO; return the pictures as `_draw` does."""
+    drawn = {}
+    if sft:
+        panels = [("loss", "validation_loss"), ("learning_rate",), ("grad_norm",)]
+        figures.draw_given_rows(sft, "SFT", panels, folder / "sft.png")
+        drawn["SFT"] = f"{folder.name}/sft.png"
+    if dpo:
+        panels = [("loss",), ("margin",), ("accuracy",)]
+        figures.draw_given_rows(dpo, "DPO", panels, folder / "dpo.png")
+        drawn["DPO"] = f"{folder.name}/dpo.png"
+    return drawn
 
 
 def _draw(
@@ -138,6 +167,34 @@ def _differences(evaluations: Sequence[TaskEvaluation]) -> dict[str, Any]:
         return {}
     first, last = evaluations[0], evaluations[-1]
     return {"pass_at_1": asdict(difference(first, last))}
+
+
+def _given_rows(steps: Sequence[events.GivenRowsStep]) -> dict[str, Any]:
+    first, last = steps[0], steps[-1]
+    return {
+        "num_steps": last.step,
+        "epochs": last.epoch,
+        "first_loss": first.loss,
+        "last_loss": last.loss,
+        "max_grad_norm": max(step.grad_norm for step in steps),
+        "memory_bytes": last.memory_bytes,
+    }
+
+
+def _sft(steps: Sequence[events.SFTStep]) -> dict[str, Any] | None:
+    if not steps:
+        return None
+    losses = {str(s.step): s.validation_loss for s in steps if s.validation_loss is not None}
+    return _given_rows(steps) | {"validation_losses": losses}
+
+
+def _dpo(
+    steps: Sequence[events.DPOStep], measured: Sequence[events.DPOMeasured]
+) -> dict[str, Any] | None:
+    if not steps:
+        return None
+    last = {"last_margin": steps[-1].margin, "last_accuracy": steps[-1].accuracy}
+    return _given_rows(steps) | last | {"held_out": {m.name: m.model_dump() for m in measured}}
 
 
 def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:

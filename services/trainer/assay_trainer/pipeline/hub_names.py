@@ -12,12 +12,13 @@ from assay_trainer.data.hub_files import split_files
 from assay_trainer.hub import Report, Repository, download, list_files, model_files, resolve
 from assay_trainer.learner import checkpoint
 from assay_trainer.pipeline.context import RunContext
-from assay_trainer.table_source import HubSource
+from assay_trainer.table_source import HubFiles
 
 _MB = 10**6
 #: Progress is recorded after this number of megabytes.
 _EVERY_MB = 10
-_SETS = ("train", "held_out", "demonstrations")
+#: Where the run file names data: section and key.
+_SOURCES = (("data", "train"), ("data", "held_out"), ("data", "demonstrations"), ("dpo", "data"))
 
 
 def fetch_hub_names(run: RunContext) -> None:
@@ -75,9 +76,11 @@ def _model_files(repository: Repository) -> dict[str, int]:
     return files
 
 
-def _hub_sources(config: RunConfig) -> list[tuple[str, HubSource]]:
-    found = [(name, getattr(config.data, name)) for name in _SETS]
-    return [(name, source) for name, source in found if isinstance(source, HubSource)]
+def _hub_sources(config: RunConfig) -> list[tuple[tuple[str, str], HubFiles]]:
+    found = [
+        ((section, key), getattr(getattr(config, section), key, None)) for section, key in _SOURCES
+    ]
+    return [(place, source) for place, source in found if isinstance(source, HubFiles)]
 
 
 def _pin(run: RunContext) -> None:
@@ -87,11 +90,11 @@ def _pin(run: RunContext) -> None:
         pinned.append(resolve("model", config.policy.hub, config.policy.revision))
         policy = config.policy.model_copy(update={"revision": pinned[-1].revision})
         config = config.model_copy(update={"policy": policy})
-    for name, source in _hub_sources(config):
+    for (section, key), source in _hub_sources(config):
         pinned.append(resolve("dataset", source.name, source.revision))
         source = source.model_copy(update={"revision": pinned[-1].revision})
-        data = config.data.model_copy(update={name: source})
-        config = config.model_copy(update={"data": data})
+        changed = getattr(config, section).model_copy(update={key: source})
+        config = config.model_copy(update={section: changed})
     if config != run.config:
         record = json.loads(run.folder.config.read_text())
         write_json(run.folder.config, record | {"config": config.model_dump(mode="json")})

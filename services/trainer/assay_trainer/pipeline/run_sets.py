@@ -1,5 +1,6 @@
 """The data stages: open the task sets, check them for leaks, and validate their rewards."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 from transformers import PreTrainedModel
@@ -11,6 +12,7 @@ from assay_trainer.checks.leaks.check import check_leaks
 from assay_trainer.checks.rewards import known_rubrics, prove
 from assay_trainer.config import Source
 from assay_trainer.data.dataset import DatasetPurpose
+from assay_trainer.data.preferences import Preference, open_preferences
 from assay_trainer.data.run_data import RunSet, open_set
 from assay_trainer.data.tokenization import too_long
 from assay_trainer.pipeline.context import RunContext
@@ -24,6 +26,8 @@ class RunSets:
     train: RunSet
     demonstrations: RunSet
     held_out: RunSet
+    #: What DPO learns from.
+    preferences: Sequence[Preference] = ()
 
     @property
     def other_demonstrations(self) -> list[Task]:
@@ -48,13 +52,17 @@ def open_sets(run: RunContext) -> RunSets:
     demonstrations = train
     if data.demonstrations:
         demonstrations = opened("demonstration", data.demonstrations, DatasetPurpose.TRAIN)
-    sets = RunSets(
-        train, demonstrations, opened("held-out", data.held_out, DatasetPurpose.EVALUATE)
-    )
+    held_out = opened("held-out", data.held_out, DatasetPurpose.EVALUATE)
+    dpo = run.config.dpo
+    sets = RunSets(train, demonstrations, held_out, open_preferences(dpo.data) if dpo else ())
     tasks = train.dataset.tasks + sets.held_out.dataset.tasks
     write_atomically(run.folder.tasks, "\n".join(t.model_dump_json() for t in tasks) + "\n")
-    num_held_out = len(sets.held_out.dataset.tasks)
-    run.record("data", num_train=len(train.dataset.tasks), num_held_out=num_held_out)
+    run.record(
+        "data",
+        num_train=len(train.dataset.tasks),
+        num_held_out=len(held_out.dataset.tasks),
+        num_preferences=len(sets.preferences),
+    )
     return sets
 
 
@@ -68,7 +76,7 @@ def check_for_leaks(run: RunContext, sets: RunSets) -> None:
     if config is None or path.exists():
         return
     shown = [] if sets.demonstrations is sets.train else sets.demonstrations.usable.tasks
-    training = sets.train.usable.tasks + shown
+    training = sets.train.usable.tasks + shown + [one.task for one in sets.preferences]
     with run.stage("leaks"):
         found = check_leaks(training, sets.held_out.usable.tasks, config, run.config.seed)
         run.record("leaks_checked", **found.counts())

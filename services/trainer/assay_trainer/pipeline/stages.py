@@ -1,6 +1,6 @@
 """A run from its data to its report. A stage with an existing file is skipped.
 
-download -> data -> leaks -> validate -> policy -> sft -> evaluate "before" -> grpo
+download -> data -> leaks -> validate -> policy -> sft -> dpo -> evaluate "before" -> grpo
 -> evaluate "after" -> report
 """
 
@@ -12,15 +12,15 @@ from assay_shared.runs.queue import make_celery
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.telemetry.context import log_fields
 from assay_shared.types import PolicyVersion
-from assay_trainer.config import GRPOConfig, SFTConfig
+from assay_trainer.config import GRPOConfig
 from assay_trainer.evaluation.evaluator import Evaluator, TaskEvaluation
 from assay_trainer.evaluation.report import write_report
 from assay_trainer.events import Evaluated, StepEvent
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
-from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.given_rows import run_dpo, run_sft
 from assay_trainer.pipeline.hub_names import fetch_hub_names
 from assay_trainer.pipeline.policy import (
     Policy,
@@ -41,7 +41,6 @@ from assay_trainer.rollouts.rollout_log import mark_superseded
 from assay_trainer.rollouts.store import GroupStore
 from assay_trainer.weights.publisher import WeightPublisher
 
-_SFT_PROGRESS_EVERY = 10
 _EVALUATION_PROGRESS = 24
 #: An update that changes a smaller share of the weights is recorded as an event.
 _LEAST_MOVED = 0.5
@@ -98,7 +97,9 @@ def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
         set_aside_too_long(run, sets, *policy)
         parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))
     if config.sft is not None:
-        policy = _run_sft(parts, policy, config.sft)
+        policy = run_sft(run, sets, policy, config.sft)
+    if config.dpo is not None:
+        policy = run_dpo(run, sets, policy, config.dpo)
     evaluations = [_evaluate(parts, "before", policy)]
     if config.grpo is not None:
         policy = _run_grpo(parts, policy, config.grpo)
@@ -107,40 +108,9 @@ def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
         return write_report(run.folder, config, evaluations)
 
 
-def _run_sft(parts: Parts, policy: Policy, config: SFTConfig) -> Policy:
-    with parts.run.stage("sft", config.steps):
-        return stage_model(parts.run, "sft", lambda: _train_sft(parts, policy, config))
-
-
 def _run_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
     with parts.run.stage("grpo", config.steps):
         return stage_model(parts.run, "grpo", lambda: _train_grpo(parts, policy, config))
-
-
-def _train_sft(parts: Parts, policy: Policy, config: SFTConfig) -> Policy:
-    """Train the policy in place on demonstrations and return it."""
-    run = parts.run
-
-    def on_step(step: int, metrics: dict[str, float]) -> None:
-        if step % _SFT_PROGRESS_EVERY == 0 or step == config.steps:
-            run.record("progress", stage="sft", done=step, loss=metrics["loss"])
-            run.set_status(step=step)
-
-    found = newest_checkpoint(run, "sft")
-    train_sft(
-        *policy,
-        parts.sets.demonstrations.usable.demonstrations(
-            config.demonstrations_per_task, config.mistake_rate, run.config.seed
-        ),
-        config,
-        seed=run.config.seed,
-        checkpoints=run.folder.checkpoints / "sft",
-        on_step=on_step,
-        stop=run.stop,
-        keep_checkpoints=run.config.retention.checkpoints,
-        resume_from=found[0] if found else None,
-    )
-    return policy
 
 
 def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:

@@ -10,7 +10,15 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily
 from prometheus_client.registry import Collector
 
 from assay_shared.runs.run_folder import Event, read_event
-from assay_trainer.events import StepEvent, TaskSetAside, content, living
+from assay_trainer.events import (
+    DPOStep,
+    GivenRowsStep,
+    SFTStep,
+    StepEvent,
+    TaskSetAside,
+    content,
+    living,
+)
 from assay_trainer.service.runs import Runs
 
 #: Of the last step, by run.
@@ -27,12 +35,26 @@ _LAST: dict[str, tuple[str, Callable[[StepEvent], float | None]]] = {
     "entropy_nats": ("Mean entropy of the policy, last step.", lambda step: step.entropy),
     "grad_norm": ("Norm of the gradient, last step.", lambda step: step.grad_norm),
 }
+#: Of the last update on given rows, by run and stage.
+_GIVEN_ROWS = {
+    "step": "Updates on given rows done in a stage.",
+    "loss": "Loss of a stage's last update on given rows.",
+    "learning_rate": "Learning rate of a stage's last update on given rows.",
+    "grad_norm": "Norm of the gradient of a stage's last update on given rows.",
+    "validation_loss": "Last measured loss on held-out demonstrations.",
+    "margin": "Mean reward margin of the last update's pairs.",
+    "accuracy": "Share of the last update's pairs with a positive margin.",
+}
 _MISMATCH = {
     "mean_abs_nats": "Mean absolute difference of trainer's and engine's log-probabilities.",
     "max_abs_nats": "Largest absolute difference of trainer's and engine's log-probabilities.",
     "kl_k1_nats": "KL of engine to trainer, estimated by k1.",
     "kl_k3_nats": "KL of engine to trainer, estimated by k3.",
 }
+
+
+def _facts(step: GivenRowsStep) -> dict[str, float]:
+    return step.model_dump(include=set(_GIVEN_ROWS), exclude_none=True)
 
 
 @dataclass
@@ -42,6 +64,8 @@ class Tail:
     file: Path
     position: int = 0
     step: StepEvent | None = None
+    #: Of the last update on given rows, by stage and name.
+    given_rows: dict[str, dict[str, float]] = field(default_factory=dict)
     refused: Counter[str] = field(default_factory=Counter)
     groups: Counter[str] = field(default_factory=Counter)
     samples: Counter[str] = field(default_factory=Counter)
@@ -73,7 +97,7 @@ class Tail:
             self._add(event)
 
     def _begin_again(self) -> None:
-        self.step, self.num_by_folder = None, 0
+        self.step, self.num_by_folder, self.given_rows = None, 0, {}
         for sums in (self.refused, self.groups, self.samples, self.failures, self.phases_s):
             sums.clear()
 
@@ -81,6 +105,10 @@ class Tail:
         match content(event):
             case StepEvent() as step:
                 self._add_step(step)
+            case SFTStep() as step:
+                self.given_rows["sft"] = self.given_rows.get("sft", {}) | _facts(step)
+            case DPOStep() as step:
+                self.given_rows["dpo"] = _facts(step)
             case TaskSetAside() as task:
                 self.set_aside.add((task.set, task.task))
         self.num_by_folder += event.kind == "by_folder"
@@ -135,6 +163,7 @@ class RunMetrics(Collector):
         for tail in self._tails.values():
             tail.read_on()
         yield from self._last()
+        yield from self._given_rows()
         yield from self._mismatch()
         yield from self._sums()
         yield self._by_folder()
@@ -149,6 +178,17 @@ class RunMetrics(Collector):
                 value = None if tail.step is None else value_of(tail.step)
                 if value is not None:
                     family.add_metric([name], value)
+            yield family
+
+    def _given_rows(self) -> Iterable[Metric]:
+        for key, text in _GIVEN_ROWS.items():
+            family = GaugeMetricFamily(
+                f"assay_trainer_given_rows_{key}", text, labels=["run", "stage"]
+            )
+            for name, tail in self._tails.items():
+                for stage, facts in tail.given_rows.items():
+                    if key in facts:
+                        family.add_metric([name, stage], facts[key])
             yield family
 
     def _mismatch(self) -> Iterable[Metric]:

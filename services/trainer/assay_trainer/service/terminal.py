@@ -34,6 +34,7 @@ TITLES = {
     "validate": "prove rewards",
     "policy": "make policy",
     "sft": "SFT",
+    "dpo": "DPO",
     "evaluate before": "measure before",
     "grpo": "GRPO",
     "evaluate after": "measure after",
@@ -55,6 +56,9 @@ class RunView:
         )
         self._stages: dict[str, TaskID] = {}
         self._steps: list[events.StepEvent] = []
+        #: The last step of each stage on given rows.
+        self._given_rows: dict[str, events.GivenRowsStep] = {}
+        self._preferences: dict[str, events.DPOMeasured] = {}
         self._evaluated: list[events.Evaluated] = []
         self._ended_early: events.GRPOEndedEarly | None = None
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render)
@@ -96,6 +100,8 @@ class RunView:
             case events.StepEvent():
                 self._steps.append(content)
                 self._bars.update(self._stages["grpo"], completed=content.step)
+            case events.GivenRowsStep() | events.DPOMeasured():
+                self._take_given_rows(content)
             case events.Resumed() if content.stage == "grpo":
                 self._steps = [step for step in self._steps if step.step <= content.step]
             case events.GRPOEndedEarly():
@@ -105,6 +111,14 @@ class RunView:
             case events.RunEnded():
                 self.end = content
 
+    def _take_given_rows(self, content: events.GivenRowsStep | events.DPOMeasured) -> None:
+        if isinstance(content, events.DPOMeasured):
+            self._preferences[content.name] = content
+            return
+        stage = "sft" if isinstance(content, events.SFTStep) else "dpo"
+        self._given_rows[stage] = content
+        self._bars.update(self._stages[stage], completed=content.step)
+
     def _finish_bar(self, bar: TaskID) -> None:
         total = self._bars.tasks[self._bars.task_ids.index(bar)].total
         self._bars.update(bar, completed=total)
@@ -112,6 +126,9 @@ class RunView:
 
     def _render(self) -> RenderableType:
         parts: list[RenderableType] = [self._bars]
+        for stage, step in self._given_rows.items():
+            parts.append(Text(f"{TITLES[stage]}: {_given_rows(step)}"))
+        parts += [Text(_preferred(one)) for one in self._preferences.values()]
         if self._steps:
             parts.append(_steps_table(self._steps))
         if self._ended_early is not None:
@@ -161,8 +178,9 @@ def _line(content: object) -> str | None:
         case events.StageStarted():
             return f"{TITLES.get(content.stage, content.stage)} ..."
         case events.ProgressEvent() if content.done % _UNITS_PER_LINE == 0:
-            loss = "" if content.loss is None else f", loss {content.loss:.3f}"
-            return f"  {content.done} done{loss}"
+            return f"  {content.done} done"
+        case events.GivenRowsStep() | events.DPOMeasured():
+            return _given_rows_line(content)
         case events.StepEvent() if content.step % _STEPS_PER_LINE == 0:
             return (
                 f"  step {content.step}: reward {_number(content.reward)}, "
@@ -184,6 +202,33 @@ def _line(content: object) -> str | None:
             at_1 = content.pass_at[1]
             return f"  pass@1 {at_1.value:.1%} ({at_1.low:.1%} to {at_1.high:.1%})"
     return None
+
+
+def _given_rows_line(content: events.GivenRowsStep | events.DPOMeasured) -> str | None:
+    if isinstance(content, events.DPOMeasured):
+        return f"  {_preferred(content)}"
+    is_due = content.step % _UNITS_PER_LINE == 0
+    return f"  step {content.step}: {_given_rows(content)}" if is_due else None
+
+
+def _given_rows(step: events.GivenRowsStep) -> str:
+    text = (
+        f"loss {step.loss:.3f}, learning rate {step.learning_rate:.1e}, "
+        f"gradient norm {step.grad_norm:.2f}"
+    )
+    if isinstance(step, events.SFTStep) and step.validation_loss is not None:
+        text += f", validation loss {step.validation_loss:.3f}"
+    if isinstance(step, events.DPOStep):
+        text += f", margin {step.margin:.3f}, accuracy {step.accuracy:.0%}"
+    return text
+
+
+def _preferred(one: events.DPOMeasured) -> str:
+    rate = one.win_rate
+    return (
+        f"{one.num_pairs} held-out pairs {one.name} DPO: margin {one.margin:.3f}, "
+        f"win rate {rate.value:.1%} ({rate.low:.1%} to {rate.high:.1%})"
+    )
 
 
 def _number(value: float | None) -> str:

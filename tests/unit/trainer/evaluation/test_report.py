@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 from prometheus_client import CollectorRegistry
+from pydantic import JsonValue
 from rich.console import Console
 
 from assay_shared.runs.run_folder import Event, RunFolder, write_atomically
@@ -24,7 +25,7 @@ from assay_trainer.evaluation.evaluator import (
 )
 from assay_trainer.evaluation.figures import smoothed
 from assay_trainer.evaluation.report import last_of_each, write_report
-from assay_trainer.events import Mismatch, StepEvent, content
+from assay_trainer.events import DPOStep, Mismatch, SFTStep, StepEvent, content
 from assay_trainer.service.record import create_run, open_run
 from assay_trainer.service.run_metrics import RunMetrics
 from assay_trainer.service.terminal import RunView
@@ -78,6 +79,39 @@ def make_step(step: int, **changes: object) -> StepEvent:
     values |= {"refused": {"too_old": 1}, "mismatch": MISMATCH}
     values |= {"step": step, "failures": {"sandbox": 2}, "outcomes": {"accepted": 3}}
     return StepEvent.model_validate(values | {"reward": 0.5, "pass_rate": 0.25} | changes)
+
+
+def make_sft_step(step: int, loss: float = 0.5, validation_loss: float | None = 0.7) -> SFTStep:
+    return SFTStep(
+        step=step,
+        epoch=step / 10,
+        loss=loss,
+        learning_rate=1e-4,
+        grad_norm=2.0,
+        validation_loss=validation_loss,
+    )
+
+
+def make_dpo_step(step: int, margin: float = 1.5) -> DPOStep:
+    return DPOStep(
+        step=step,
+        epoch=1.0,
+        loss=0.2,
+        learning_rate=1e-6,
+        grad_norm=3.0,
+        margin=margin,
+        accuracy=0.75,
+    )
+
+
+RATE = {"value": 0.75, "low": 0.5, "high": 0.9}
+MEASURED: dict[str, JsonValue] = {
+    "name": "after",
+    "num_pairs": 40,
+    "margin": 0.25,
+    "win_rate": RATE,  # type: ignore[dict-item]
+    "logprob_win_rate": RATE,  # type: ignore[dict-item]
+}
 
 
 @pytest.fixture
@@ -176,6 +210,27 @@ def test_steps_that_a_resume_has_superseded_are_in_no_number(folder: RunFolder) 
     assert view._steps == []
 
 
+def test_the_report_has_the_stages_on_given_rows(folder: RunFolder) -> None:
+    for step, loss in ((1, 2.0), (2, 9.0), (3, 9.0)):
+        folder.record("sft_step", **make_sft_step(step, loss, None).model_dump(mode="json"))
+    folder.record("resumed", stage="sft", step=1)
+    folder.record("sft_step", **make_sft_step(2, 1.0).model_dump(mode="json"))
+    folder.record("dpo_step", **make_dpo_step(1).model_dump(mode="json"))
+    folder.record("dpo_measured", **MEASURED)
+    facts = write_report(folder, open_run(folder.path)[1], read_evaluations(folder))
+    assert facts == json.loads((folder.path / "report.json").read_text())
+    assert facts["sft"]["num_steps"] == 2, "the third is void"
+    assert (facts["sft"]["first_loss"], facts["sft"]["last_loss"]) == (2.0, 1.0)
+    assert facts["sft"]["validation_losses"] == {"2": 0.7}
+    assert facts["dpo"]["held_out"]["after"]["win_rate"] == RATE
+    for name in ("report.md", "report.html"):
+        text = (folder.path / name).read_text()
+        for word in ("0.7000", "0.250", "75.0%"):
+            assert word in text, (name, word)
+    for name in ("sft.png", "dpo.png"):
+        assert (folder.path / "figures" / name).stat().st_size > 1000
+
+
 def test_a_run_without_training_has_a_report_too(folder: RunFolder) -> None:
     folder.events.unlink()
     _, config = open_run(folder.path)
@@ -215,8 +270,12 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
     events = [
         Event(time=0, kind="run_started"),
         Event(time=0, kind="stage_started", data={"stage": "sft", "num_steps": 200}),
-        Event(time=0, kind="progress", data={"stage": "sft", "done": 100, "loss": 0.5}),
+        Event(time=0, kind="sft_step", data=make_sft_step(100).model_dump(mode="json")),
         Event(time=0, kind="stage_finished", data={"stage": "sft", "took_s": 1.0}),
+        Event(time=0, kind="stage_started", data={"stage": "dpo", "num_steps": 200}),
+        Event(time=0, kind="dpo_step", data=make_dpo_step(200).model_dump(mode="json")),
+        Event(time=0, kind="dpo_measured", data=MEASURED),
+        Event(time=0, kind="stage_finished", data={"stage": "dpo", "took_s": 1.0}),
         Event(time=0, kind="stage_started", data={"stage": "grpo", "num_steps": 10}),
         Event(time=0, kind="step", data=make_step(10).model_dump(mode="json")),
         Event(time=0, kind="evaluated", data=evaluated),
@@ -231,7 +290,8 @@ def test_the_view_shows_a_whole_run_on_a_terminal_and_as_lines(folder: RunFolder
                 console.print(view._render())
         console.print(view.summary())
         shown = console.export_text()
-        for word in ("SFT", "GRPO", "reward", "pass rate", "groups/s", "staleness", "40.0%"):
+        words = ("SFT", "loss 0.500", "validation loss 0.700", "DPO", "margin 1.500", "75.0%")
+        for word in (*words, "GRPO", "reward", "pass rate", "groups/s", "staleness", "40.0%"):
             assert word in shown, (terminal, word)
         assert view.end is not None
         assert view.end.report == "r.md"

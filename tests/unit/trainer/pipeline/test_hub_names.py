@@ -12,7 +12,7 @@ from assay_shared.errors import InvalidInput
 from assay_shared.runs.run_folder import Event
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer import config as trainer_config
-from assay_trainer.config import RunConfig
+from assay_trainer.config import DPOConfig, RunConfig
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import fetch_hub_names
@@ -20,11 +20,12 @@ from assay_trainer.pipeline.policy import initial_policy
 from assay_trainer.pipeline.run_sets import open_sets
 from assay_trainer.service.record import create_run, open_run
 from assay_trainer.stop import Stop
+from assay_trainer.table_source import PreferenceHub
 from tests.support.hub import LocalHub
 from tests.support.policies import make_policy_folder
 
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
-MODEL, DATA = "owner/model", "owner/sums"
+MODEL, DATA, PAIRS = "owner/model", "owner/sums", "owner/pairs"
 TOKEN = "hf_a_token_for_tests"
 MAP = {"prompt": "{question}", "gold": "{answer}", "rubric": "math"}
 
@@ -124,3 +125,22 @@ def test_a_model_with_code_of_its_own_is_refused_and_its_code_is_not_fetched(
         fetch_hub_names(run)
     taken = {path.rpartition("/")[2] for _, path, _ in hub.asked if "/resolve/" in path}
     assert taken <= {"config.json", ".gitattributes"}
+
+
+def test_the_preferences_of_dpo_are_pinned_too(hub: LocalHub, tmp_path: Path) -> None:
+    row = {"question": "2 + 3?", "chosen": "5", "rejected": "6"}
+    hub.publish("models", MODEL, model_files(tmp_path / "one", 1))
+    hub.publish("datasets", DATA, rows("old"))
+    commit = hub.publish("datasets", PAIRS, {"train.jsonl": json.dumps(row).encode()})
+    run_in(tmp_path / "run", [])
+    folder, config = open_run(tmp_path / "run")
+    source = {"kind": "hub", "name": PAIRS, "split": "train", "map": {"prompt": "{question}"}}
+    dpo = DPOConfig.model_validate({"data": source, "steps": 1})
+    config = config.model_copy(update={"dpo": dpo})
+    run = RunContext(folder, config, ServiceSettings(), Stop(), Ranks())
+    fetch_hub_names(run)
+    assert [one.task.prompt for one in open_sets(run).preferences] == ["2 + 3?"]
+    pinned = open_run(tmp_path / "run")[1].dpo
+    assert pinned is not None
+    assert isinstance(pinned.data, PreferenceHub)
+    assert pinned.data.revision == commit

@@ -6,7 +6,12 @@ from prometheus_client import CollectorRegistry
 
 from assay_shared.runs.run_folder import RunFolder
 from assay_trainer.service.run_metrics import RunMetrics
-from tests.unit.trainer.evaluation.test_report import MISMATCH, make_step
+from tests.unit.trainer.evaluation.test_report import (
+    MISMATCH,
+    make_dpo_step,
+    make_sft_step,
+    make_step,
+)
 
 
 class TwoRuns:
@@ -41,6 +46,29 @@ def test_the_last_step_and_all_refusals_of_running_runs_are_shown(tmp_path: Path
     assert value("refused_groups_total", reason="unknown_version") == 3, "each line counts once"
     del runs.folders["a"]
     assert value("step") is None
+
+
+def test_the_stages_on_given_rows_show_their_last_update(tmp_path: Path) -> None:
+    runs, registry = TwoRuns(tmp_path), CollectorRegistry()
+    registry.register(RunMetrics(runs))  # type: ignore[arg-type]  # of the same shape
+    run = runs.folders["a"]
+
+    def value(name: str, stage: str) -> float | None:
+        labels = {"run": "a", "stage": stage}
+        return registry.get_sample_value(f"assay_trainer_given_rows_{name}", labels)
+
+    for kind, step in (
+        ("sft_step", make_sft_step(1)),
+        ("sft_step", make_sft_step(2, 0.25, None)),
+        ("dpo_step", make_dpo_step(5, margin=-0.5)),
+    ):
+        run.record(kind, **step.model_dump(mode="json"))
+    assert (value("step", "sft"), value("loss", "sft")) == (2, 0.25)
+    assert value("validation_loss", "sft") == 0.7, "the last one that was measured"
+    assert (value("step", "dpo"), value("margin", "dpo")) == (5, -0.5)
+    assert value("validation_loss", "dpo") is None
+    run.record("resumed", stage="sft", step=1)
+    assert value("step", "sft") == 1
 
 
 def test_a_step_without_a_mismatch_shows_none(tmp_path: Path) -> None:

@@ -1,1 +1,1 @@
-"""Training on rows that are given, not sampled: supervised fine-tuning."""
+"""Training on rows that are given, not sampled: SFT and DPO."""

@@ -1,12 +1,17 @@
-"""Callbacks of TRL's SFT: progress, a stop between steps, and a check for a finite loss."""
+"""An attempt at a stage by TRL's trainer: progress, checkpoints, a stop, and a finite loss."""
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
-from transformers import TrainerCallback, TrainerControl, TrainerState, TrainingArguments
+import torch
+from transformers import Trainer, TrainerCallback, TrainerControl, TrainerState, TrainingArguments
 
 from assay_shared.errors import InternalFault
+from assay_trainer.learner import checkpoint
+from assay_trainer.learner.retention import forget_checkpoints
 from assay_trainer.stop import Stop
 
 
@@ -56,11 +61,12 @@ class StopBetweenSteps(TrainerCallback):
         return control
 
 
-class AfterSave(TrainerCallback):
-    """Calls `action` with the step of each checkpoint, once TRL has written its part of it."""
+class CompleteCheckpoints(TrainerCallback):
+    """Marks each checkpoint as whole once TRL has written its part, and deletes old ones."""
 
-    def __init__(self, action: Callable[[int], None]) -> None:
-        self._action = action
+    def __init__(self, checkpoints: Path, keep: int) -> None:
+        self._checkpoints = checkpoints
+        self._keep = keep
 
     def on_save(
         self,
@@ -69,4 +75,44 @@ class AfterSave(TrainerCallback):
         control: TrainerControl,
         **_: object,
     ) -> None:
-        self._action(state.global_step)
+        checkpoint.complete(self._checkpoints, state.global_step)
+        forget_checkpoints(self._checkpoints, self._keep, keep_best=False)
+
+
+@dataclass(frozen=True)
+class StageAttempt:
+    """One attempt at a stage: from its start or a checkpoint to its end or a stop."""
+
+    seed: int
+    checkpoints: Path
+    stop: Stop
+    keep_checkpoints: int = 2
+    resume_from: Path | None = None
+
+    def callbacks(self, on_step: Callable[[int, dict[str, float]], None]) -> list[TrainerCallback]:
+        """Return the trainer's callbacks; `on_step` gets each step with its metrics."""
+        return [
+            ProgressCallback(on_step),
+            StopBetweenSteps(self.stop),
+            CompleteCheckpoints(self.checkpoints, self.keep_checkpoints),
+        ]
+
+    def train(self, trainer: Trainer) -> None:
+        """Train to the end of the stage.
+
+        Raises:
+            Stopped: a stop was requested; the checkpoint is written.
+            Diverged: the loss is not finite.
+        """
+        resume_from = None if self.resume_from is None else str(self.resume_from)
+        trainer.train(resume_from_checkpoint=resume_from)
+        self.stop.check()
+
+
+def step_facts(step: int, metrics: dict[str, float]) -> dict[str, Any]:
+    """Return the fields that the steps of both stages have."""
+    on_gpu = torch.cuda.is_available()
+    return {name: metrics[name] for name in ("epoch", "loss", "learning_rate", "grad_norm")} | {
+        "step": step,
+        "memory_bytes": torch.cuda.max_memory_allocated() if on_gpu else None,
+    }

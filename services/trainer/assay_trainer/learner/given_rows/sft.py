@@ -1,7 +1,6 @@
 """Supervised fine-tuning: from demonstrations to a policy with answers in the right form."""
 
-from collections.abc import Callable
-from pathlib import Path
+from collections.abc import Callable, Sequence
 
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -10,56 +9,43 @@ from assay_shared.errors import DatasetError
 from assay_trainer.config import SFTConfig
 from assay_trainer.data.dataset import Demonstration
 from assay_trainer.data.tokenization import answered_token_ids
-from assay_trainer.learner import checkpoint
-from assay_trainer.learner.given_rows.callbacks import AfterSave, ProgressCallback, StopBetweenSteps
-from assay_trainer.learner.retention import forget_checkpoints
-from assay_trainer.stop import Stop
+from assay_trainer.events import SFTStep
+from assay_trainer.learner.given_rows.callbacks import StageAttempt, step_facts
+from assay_trainer.learner.given_rows.training_rows import num_updates
 
 
 def train_sft(
     model: PreTrainedModel,
     tokenizer: PreTrainedTokenizerBase,
-    demonstrations: list[Demonstration],
+    demonstrations: Sequence[Demonstration],
     config: SFTConfig,
-    *,
-    seed: int,
-    checkpoints: Path,
-    on_step: Callable[[int, dict[str, float]], None],
-    stop: Stop,
-    keep_checkpoints: int = 2,
-    resume_from: Path | None = None,
+    attempt: StageAttempt,
+    on_step: Callable[[SFTStep], None],
+    validation: Sequence[Demonstration] = (),
 ) -> None:
-    """Train `model` in place, from the checkpoint `resume_from` if there is one.
+    """Train `model` in place. The loss of the demonstrations in `validation` is only measured.
 
     Raises:
-        Stopped: a stop was requested; the checkpoint is written.
-        Diverged: the loss is not finite.
+        Stopped, Diverged: see `StageAttempt.train`.
     """
-    from assay_trainer.learner.trl_backend import make_sft_trainer
+    from assay_trainer.learner.trl_backend import make_sft_trainer, validation_loss
 
     if not demonstrations:
         raise DatasetError("no training task has a gold answer to learn from", field="sft")
-    rows = [
-        answered_token_ids(one.task, one.answer, tokenizer, with_history=config.learn_history)
-        for one in demonstrations
-    ]
-
-    def complete(step: int) -> None:
-        checkpoint.complete(checkpoints, step)
-        forget_checkpoints(checkpoints, keep_checkpoints, keep_best=False)
-
-    trainer = make_sft_trainer(
-        model,
-        tokenizer,
-        rows,
-        config,
-        seed=seed,
-        folder=checkpoints,
-        callbacks=[
-            ProgressCallback(on_step),
-            StopBetweenSteps(stop),
-            AfterSave(complete),
-        ],
+    train_rows, validation_rows = (
+        [
+            answered_token_ids(one.task, one.answer, tokenizer, with_history=config.learn_history)
+            for one in rows
+        ]
+        for rows in (demonstrations, validation)
     )
-    trainer.train(resume_from_checkpoint=str(resume_from) if resume_from else None)
-    stop.check()
+    num_steps = num_updates(config, len(train_rows))
+
+    def report(step: int, metrics: dict[str, float]) -> None:
+        is_due = step % config.validation_every == 0 or step == num_steps
+        loss = validation_loss(trainer) if validation and is_due else None
+        on_step(SFTStep(**step_facts(step, metrics), validation_loss=loss))
+
+    rows = (train_rows, validation_rows)
+    trainer = make_sft_trainer(model, tokenizer, rows, config, attempt, num_steps, report)
+    attempt.train(trainer)

@@ -1,0 +1,118 @@
+"""Preferences to learn from: a prompt with a better and a worse answer.
+
+A row:  {"prompt": "Write add(a, b).", "chosen": "def add(a, b): ...", "rejected": "I cannot."}
+"""
+
+import itertools
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+from pydantic import TypeAdapter, ValidationError
+
+from assay_shared.errors import DatasetError, RoleError
+from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.text.half_characters import find_half_character
+from assay_shared.types import Message, Role, Task
+from assay_trainer.data.hub_files import download_split
+from assay_trainer.data.tables import JSON_LINES, TABLES, filled, read_columns, value_of
+from assay_trainer.hub import resolve
+from assay_trainer.table_source import (
+    Extractor,
+    PreferenceHub,
+    PreferenceMap,
+    PreferenceSource,
+    template_parts,
+)
+
+_MESSAGES = TypeAdapter(tuple[Message, ...])
+_Parts = Sequence[tuple[str, str | None, Extractor | None]]
+
+
+@dataclass(frozen=True)
+class Preference:
+    """Two answers to the prompt of a task, the first one better."""
+
+    task: Task
+    chosen: str
+    rejected: str
+
+
+def open_preferences(source: PreferenceSource) -> list[Preference]:
+    """Return the preferences of `source`, in their order.
+
+    Raises:
+        RoleError: the split is not for training.
+        DatasetError: a row cannot be used; names file, line and field. Or there are no rows.
+    """
+    if isinstance(source, PreferenceHub):
+        if source.permitted_use is not Role.TRAIN:
+            raise RoleError(
+                f"split {source.split} is for {source.permitted_use} only; it cannot be trained on",
+                hint="role: train in the source says otherwise",
+            )
+        files = download_split(source, resolve("dataset", source.name, source.revision))
+        name = source.name
+    else:
+        files, name = [source.path], source.path.name.partition(".")[0]
+    parse = _parser(source.map, name, itertools.count())
+    found: list[Preference] = []
+    for path in files:
+        if path.name.endswith(JSON_LINES):
+            found += read_json_lines(path, parse)
+        elif path.name.endswith(TABLES):
+            found += read_columns(path, source.map, parse)
+        else:
+            raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
+    if not found:
+        raise DatasetError(f"{name} has no preferences", field="dpo.data")
+    return found
+
+
+def _parser(
+    row_map: PreferenceMap, name: str, numbers: Iterator[int]
+) -> Callable[[object], Preference]:
+    """Return a function from rows to preferences; it raises DatasetError with the field."""
+    templates = {field: list(template_parts(text)) for field, text in row_map.templates.items()}
+
+    def parse(row: object) -> Preference:
+        if not isinstance(row, Mapping):
+            raise DatasetError(f"a row must be an object, not {type(row).__name__}")
+        history, prompt = _prompt(row, templates["prompt"])
+        texts = {field: filled(templates[field], row) for field in ("chosen", "rejected")}
+        for field, text in {"prompt": prompt, **texts}.items():
+            if not text.strip():
+                raise DatasetError("must not be empty", field=field)
+            if find_half_character(text) is not None:
+                raise DatasetError("must be Unicode text without lone surrogates", field=field)
+        if texts["chosen"] == texts["rejected"]:
+            raise DatasetError("must differ from chosen", field="rejected")
+        task = Task(
+            id=f"{name}/{next(numbers)}",
+            dataset=name,
+            role=Role.TRAIN,
+            history=history,
+            prompt=prompt,
+            gold=texts["chosen"],
+        )
+        return Preference(task, **texts)
+
+    return parse
+
+
+def _prompt(row: Mapping[str, object], parts: _Parts) -> tuple[tuple[Message, ...], str]:
+    """Return the messages before the last message of the user, and its text."""
+    literal, column, extractor = parts[0]
+    value = None
+    if len(parts) == 1 and not literal and column is not None and extractor is None:
+        value = value_of(row, column)
+    if not isinstance(value, list):
+        return (), filled(parts, row)
+    try:
+        messages = _MESSAGES.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, ("prompt", *first["loc"])))
+        raise DatasetError(first["msg"], field=place) from None
+    if not messages or messages[-1].role != "user":
+        raise DatasetError("the last message of a chat must be the user's", field="prompt")
+    return messages[:-1], messages[-1].content

@@ -1,0 +1,94 @@
+"""The stages of a run that train on given rows: SFT on demonstrations, DPO on preferences."""
+
+from assay_trainer.config import DPOConfig, SFTConfig
+from assay_trainer.events import DPOMeasured, GivenRowsStep
+from assay_trainer.learner import checkpoint
+from assay_trainer.learner.given_rows.callbacks import StageAttempt
+from assay_trainer.learner.given_rows.dpo import pair_token_ids, train_dpo
+from assay_trainer.learner.given_rows.sft import train_sft
+from assay_trainer.learner.given_rows.training_rows import hold_out, num_updates
+from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.policy import Policy, newest_checkpoint, stage_model
+from assay_trainer.pipeline.run_sets import RunSets
+
+_STATUS_EVERY = 10
+
+
+def run_sft(run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig) -> Policy:
+    """Return the policy after SFT on the run's demonstrations."""
+    seed = run.config.seed
+    rows, validation = hold_out(
+        sets.demonstrations.usable.demonstrations(
+            config.demonstrations_per_task, config.mistake_rate, seed
+        ),
+        lambda one: one.task,
+        config.validation_share,
+        seed,
+        "sft.validation_share",
+    )
+    num_steps = num_updates(config, len(rows))
+
+    def train() -> Policy:
+        train_sft(
+            *policy,
+            rows,
+            config,
+            _attempt(run, "sft"),
+            on_step=lambda step: _record(run, "sft_step", step, num_steps),
+            validation=validation,
+        )
+        return policy
+
+    with run.stage("sft", num_steps):
+        return stage_model(run, "sft", train)
+
+
+def run_dpo(run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig) -> Policy:
+    """Return the policy after DPO on the run's preferences."""
+    seed = run.config.seed
+    ids = pair_token_ids(sets.preferences, *policy, config.max_length)
+    pairs = [(one, own) for one, own in zip(sets.preferences, ids, strict=True) if own is not None]
+    rows, held_out = hold_out(
+        pairs, lambda pair: pair[0].task, config.held_out_share, seed, "dpo.held_out_share"
+    )
+    num_steps = num_updates(config, len(rows))
+
+    def on_measured(measured: DPOMeasured) -> None:
+        run.record("dpo_measured", **measured.model_dump(mode="json"))
+
+    def train() -> Policy:
+        train_dpo(
+            *policy,
+            [own for _, own in rows],
+            config,
+            _attempt(run, "dpo"),
+            on_step=lambda step: _record(run, "dpo_step", step, num_steps),
+            on_measured=on_measured,
+            held_out=[own for _, own in held_out],
+        )
+        return policy
+
+    with run.stage("dpo", num_steps):
+        if len(pairs) < len(ids):
+            run.record("pairs_left_out", num_pairs=len(ids) - len(pairs), reason="too long")
+        return stage_model(run, "dpo", train)
+
+
+def _record(run: RunContext, kind: str, step: GivenRowsStep, num_steps: int) -> None:
+    run.record(kind, **step.model_dump(mode="json"))
+    if step.step % _STATUS_EVERY == 0 or step.step in (1, num_steps):
+        run.set_status(step=step.step)
+
+
+def _attempt(run: RunContext, stage: str) -> StageAttempt:
+    """Return the next attempt at a stage, and record that later steps of earlier ones are void."""
+    found = newest_checkpoint(run, stage)
+    if any(event.kind == f"{stage}_step" for event in run.folder.read_events()):
+        run.record("resumed", stage=stage, step=checkpoint.step_of(found[0]) if found else 0)
+    return StageAttempt(
+        run.config.seed,
+        run.folder.checkpoints / stage,
+        run.stop,
+        run.config.retention.checkpoints,
+        found[0] if found else None,
+    )

@@ -1,0 +1,115 @@
+"""Preference rows of every kind of source, and the rows that are refused."""
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from assay_shared.errors import DatasetError, RoleError
+from assay_shared.types import Message, Role
+from assay_trainer.data.preferences import Preference, open_preferences
+from assay_trainer.table_source import PreferenceFile, PreferenceHub, PreferenceMap
+from tests.support.hub import LocalHub
+from tests.unit.trainer.data.test_tables import SUFFIXES, write
+
+ROWS = [
+    {"prompt": "2 + 3?", "chosen": "5", "rejected": "6"},
+    {"prompt": 'Say "a,b"\nor c?', "chosen": "a,b", "rejected": "d"},
+]
+CHAT = [
+    {"role": "system", "content": "Be short."},
+    {"role": "user", "content": "2 + 3?"},
+]
+
+
+def opened(path: Path, **row_map: str) -> list[Preference]:
+    kind = "jsonl" if ".jsonl" in path.name else "table"
+    return open_preferences(
+        PreferenceFile.model_validate({"kind": kind, "path": path, "map": row_map})
+    )
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_every_format_gives_the_same_preferences(tmp_path: Path, suffix: str) -> None:
+    found = opened(write(tmp_path / f"pairs.{suffix}", ROWS))
+    assert [(one.task.prompt, one.chosen, one.rejected) for one in found] == [
+        tuple(row.values()) for row in ROWS
+    ]
+    assert [one.task.id for one in found] == ["pairs/0", "pairs/1"]
+    assert found[0].task.role is Role.TRAIN
+
+
+@pytest.mark.parametrize("suffix", ["jsonl", "parquet"])
+def test_a_prompt_may_be_a_chat(tmp_path: Path, suffix: str) -> None:
+    (one,) = opened(write(tmp_path / f"p.{suffix}", [ROWS[0] | {"prompt": CHAT}]))
+    assert one.task.prompt == "2 + 3?"
+    assert one.task.history == (Message(role="system", content="Be short."),)
+
+
+def test_a_map_takes_answers_out_of_chats(tmp_path: Path) -> None:
+    row = {
+        "question": "2 + 3?",
+        "good": [*CHAT, {"role": "assistant", "content": "5"}],
+        "bad": [*CHAT, {"role": "assistant", "content": "6"}],
+    }
+    (one,) = opened(
+        write(tmp_path / "p.jsonl", [row]),
+        prompt="Work it out: {question}",
+        chosen="{good.2.content}",
+        rejected="{bad.2.content}",
+    )
+    assert (one.task.prompt, one.chosen, one.rejected) == ("Work it out: 2 + 3?", "5", "6")
+
+
+@pytest.mark.parametrize(
+    ("change", "field", "message"),
+    [
+        ({"rejected": "5"}, "rejected", "must differ from chosen"),
+        ({"chosen": " \n"}, "chosen", "must not be empty"),
+        ({"prompt": ""}, "prompt", "must not be empty"),
+        ({"chosen": None}, "chosen", "is null"),
+        ({"chosen": ["5"]}, "chosen", "must be a text or a number"),
+        ({"rejected": "\ud83d"}, "rejected", "without lone surrogates"),
+        ({"prompt": []}, "prompt", "the last message of a chat must be the user's"),
+        ({"prompt": [{"role": "assistant", "content": "5"}]}, "prompt", "must be the user's"),
+        ({"prompt": [{"role": "poet", "content": "5"}]}, "prompt.0.role", "'system', 'user'"),
+    ],
+)
+def test_a_bad_row_is_refused_with_its_file_line_and_field(
+    tmp_path: Path, change: dict[str, Any], field: str, message: str
+) -> None:
+    path = write(tmp_path / "p.jsonl", [ROWS[1], ROWS[0] | change])
+    with pytest.raises(DatasetError, match=message) as error:
+        opened(path)
+    assert error.value.message.startswith(f"{path}:2: ")
+    assert error.value.field == field
+
+
+@pytest.mark.parametrize("suffix", SUFFIXES)
+def test_a_missing_field_is_refused(tmp_path: Path, suffix: str) -> None:
+    rows = [{name: row[name] for name in ("prompt", "chosen")} for row in ROWS]
+    with pytest.raises(DatasetError, match="There are: prompt, chosen") as error:
+        opened(write(tmp_path / f"p.{suffix}", rows))
+    assert error.value.field == "rejected"
+
+
+def test_no_rows_and_no_file_are_errors(tmp_path: Path) -> None:
+    (tmp_path / "p.jsonl").write_text("\n")
+    with pytest.raises(DatasetError, match="p has no preferences"):
+        opened(tmp_path / "p.jsonl")
+    with pytest.raises(DatasetError, match="there is no file"):
+        opened(tmp_path / "q.jsonl")
+
+
+def test_a_hubs_split_is_read_and_one_for_tests_is_not_trained_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lines = "".join(json.dumps(row) + "\n" for row in ROWS).encode()
+    with LocalHub(tmp_path / "served").running() as hub:
+        hub.use(monkeypatch, tmp_path / "home")
+        hub.publish("datasets", "owner/pairs", {"train.jsonl": lines, "test.jsonl": lines})
+        source = PreferenceHub(kind="hub", name="owner/pairs", split="train", map=PreferenceMap())
+        assert [one.chosen for one in open_preferences(source)] == ["5", "a,b"]
+        with pytest.raises(RoleError, match="split test is for test only"):
+            open_preferences(source.model_copy(update={"split": "test"}))

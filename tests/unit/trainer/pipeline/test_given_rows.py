@@ -1,0 +1,128 @@
+"""SFT and DPO as stages of a run, one after the other, stopped and resumed."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from assay_shared.errors import DatasetError
+from assay_shared.runs.run_folder import Event
+from assay_shared.settings.environment import ServiceSettings
+from assay_trainer import config as trainer_config
+from assay_trainer.config import RunConfig
+from assay_trainer.learner.ranks import Ranks
+from assay_trainer.pipeline.context import RunContext
+from assay_trainer.pipeline.given_rows import run_dpo, run_sft
+from assay_trainer.pipeline.policy import Policy, initial_policy, stage_model
+from assay_trainer.pipeline.run_sets import RunSets, check_for_leaks, open_sets
+from assay_trainer.service.record import create_run, open_run
+from assay_trainer.stop import Stop, Stopped
+from tests.support.policies import TINY
+
+DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
+SFT = {
+    "epochs": 2,
+    "batch_size": 16,
+    "micro_batch_size": 8,
+    "validation_share": 0.2,
+    "validation_every": 3,
+}
+
+
+def config_of(folder: Path, number: int = 40) -> RunConfig:
+    rows = [
+        {
+            "prompt": f"Write solve(x). Return x plus {n}.",
+            "chosen": f"def solve(x):\n    return x + {n}\n",
+            "rejected": "I cannot." if n != 7 else "no " * 200,
+        }
+        for n in range(number)
+    ]
+    path = folder / "preferences.jsonl"
+    path.write_text("".join(json.dumps(row) + "\n" for row in rows))
+    values = yaml.safe_load(DEMO.read_text())
+    values["policy"] = {"new": TINY.model_dump()}
+    values["data"]["train"]["num_tasks"] = 60
+    values["data"]["held_out"]["num_tasks"] = 4
+    values["dpo"] = {
+        "data": {"kind": "jsonl", "path": str(path)},
+        "epochs": 3,
+        "batch_size": 8,
+        "micro_batch_size": 4,
+        "learning_rate": 1e-3,
+        "warmup_steps": 0,
+        "held_out_share": 0.25,
+    }
+    return RunConfig.model_validate(values | {"sft": SFT, "grpo": None})
+
+
+def run_in(folder: Path, told: list[Event], stop_at: tuple[str, int] | None = None) -> RunContext:
+    """Return the run in `folder`; a stop is asked for at the step `stop_at` of an event's kind."""
+    stop = Stop()
+
+    def on_event(event: Event) -> None:
+        told.append(event)
+        stop.asked = stop.asked or stop_at == (event.kind, event.data.get("step"))
+
+    return RunContext(*open_run(folder), ServiceSettings(), stop, Ranks(), on_event)
+
+
+def train(run: RunContext) -> tuple[RunSets, Policy]:
+    sets = open_sets(run)
+    policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
+    assert run.config.sft is not None
+    assert run.config.dpo is not None
+    policy = run_sft(run, sets, policy, run.config.sft)
+    return sets, run_dpo(run, sets, policy, run.config.dpo)
+
+
+def test_a_run_stopped_in_both_stages_ends_like_one_that_was_not(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    for name in ("whole", "parts"):
+        create_run(tmp_path / name, config)
+    whole: list[Event] = []
+    sets, (model, _) = train(run_in(tmp_path / "whole", whole))
+    assert len(sets.preferences) == 40
+
+    told: list[Event] = []
+    for stop_at in (("sft_step", 2), ("dpo_step", 4)):
+        with pytest.raises(Stopped):
+            train(run_in(tmp_path / "parts", told, stop_at))
+    _, (resumed, _) = train(run_in(tmp_path / "parts", told))
+    resumes = [event.data for event in told if event.kind == "resumed"]
+    assert [(data["stage"], data["step"]) for data in resumes] == [("sft", 3), ("dpo", 5)]
+    for (name, one), (_, other) in zip(
+        model.state_dict().items(), resumed.state_dict().items(), strict=True
+    ):
+        torch.testing.assert_close(one, other, atol=1e-6, rtol=0, msg=name)
+
+    def of(kind: str, events: list[Event]) -> list[dict[str, object]]:
+        return [event.data for event in events if event.kind == kind]  # type: ignore[misc]
+
+    (stage,) = [e.data for e in whole if e.data.get("stage") == "sft" and e.kind == "stage_started"]
+    sft = of("sft_step", whole)
+    assert [step["step"] for step in sft] == list(range(1, stage["num_steps"] + 1))  # type: ignore[arg-type,operator]
+    measured = [step["step"] for step in sft if step["validation_loss"] is not None]
+    assert measured == [3, 6]
+    assert of("pairs_left_out", whole) == [{"num_pairs": 1, "reason": "too long"}]
+    before, after = of("dpo_measured", whole)
+    assert (before["num_pairs"], before["margin"]) == (10, 0)
+    assert after["margin"] > 0.1  # type: ignore[operator]
+    assert after["win_rate"]["value"] > 0.9  # type: ignore[index]
+    assert len(of("dpo_step", whole)) == 12
+    assert (tmp_path / "whole" / "models" / "dpo.sha256.json").exists()
+    assert run_in(tmp_path / "whole", []).step == 12
+
+
+def test_the_prompts_of_preferences_are_compared_with_the_held_out_tasks(tmp_path: Path) -> None:
+    config = config_of(tmp_path)
+    create_run(tmp_path / "run", config)
+    run = run_in(tmp_path / "run", [])
+    stolen = open_sets(run).held_out.dataset.tasks[0]
+    assert config.dpo is not None
+    row = {"prompt": stolen.prompt, "chosen": stolen.gold, "rejected": "I cannot."}
+    config.dpo.data.path.write_text(json.dumps(row) + "\n")  # type: ignore[union-attr]
+    with pytest.raises(DatasetError, match="held-out"):
+        check_for_leaks(run, open_sets(run))
