@@ -161,7 +161,7 @@ def _add_step(plan: Plan, parts: Parts, policy: Policy, grpo: GRPOConfig) -> Non
         sample = sample_signal(parts, served, grpo, wanted.num_groups, most)
         group_s = (time.monotonic() - started) / max(1, len(sample.groups))
     plan.signal = sample.result()
-    plan.findings += check_sample(grpo, _facts(sample, plan.signal))
+    plan.findings += check_sample(grpo, _facts(sample, plan.signal, is_final))
     reason = refusal(plan.signal) if is_final and wanted.required else None
     if reason is not None:
         plan.findings.append(Finding.of(reason))
@@ -175,7 +175,7 @@ def _add_step(plan: Plan, parts: Parts, policy: Policy, grpo: GRPOConfig) -> Non
     plan.step.mfu = mfu(policy[0], plan.step.tokens_per_s, run.ranks)
 
 
-def _facts(sample: SignalSample, found: SignalChecked) -> SampleFacts:
+def _facts(sample: SignalSample, found: SignalChecked, is_final: bool) -> SampleFacts:
     ends = [one.finish_reason for scored in sample.groups for one in scored.group.rollouts]
     failed = [
         any(not isinstance(reward, Scored) for reward in scored.rewards) for scored in sample.groups
@@ -185,6 +185,7 @@ def _facts(sample: SignalSample, found: SignalChecked) -> SampleFacts:
         truncated_share=sum(end is FinishReason.LENGTH for end in ends) / max(1, len(ends)),
         num_failed=sum(failed),
         num_groups=found.num_groups,
+        is_final=is_final,
     )
 
 

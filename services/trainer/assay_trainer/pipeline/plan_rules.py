@@ -49,6 +49,8 @@ class SampleFacts:
     truncated_share: float
     num_failed: int
     num_groups: int
+    #: False before SFT: only failures say something about training then.
+    is_final: bool
 
 
 Found = Iterator[Finding]
@@ -174,7 +176,7 @@ def _pack(grpo: GRPOConfig, sizes: PolicySizes) -> Found:
 
 def _filled(grpo: GRPOConfig, facts: SampleFacts) -> Found:
     expected = facts.share_with_signal * grpo.max_groups_per_step
-    if facts.share_with_signal > 0 and expected < grpo.groups_per_step:
+    if facts.is_final and 0 < expected < grpo.groups_per_step:
         yield Finding(
             field="grpo.max_groups_per_step",
             message=f"{grpo.max_groups_per_step} groups give about {expected:.1f} with signal, and "
@@ -183,7 +185,7 @@ def _filled(grpo: GRPOConfig, facts: SampleFacts) -> Found:
 
 
 def _truncated(grpo: GRPOConfig, facts: SampleFacts) -> Found:
-    if facts.truncated_share > _MOST_TRUNCATED:
+    if facts.is_final and facts.truncated_share > _MOST_TRUNCATED:
         yield Finding(
             field="grpo.max_tokens",
             message=f"{facts.truncated_share:.0%} of the sampled answers are cut off at "

@@ -57,12 +57,11 @@ def _add_step(table: Table, step: StepPlan) -> None:
     for name in ("rollouts", "update", "publish"):
         table.add_row(f"time: {name}", f"{getattr(step, f'{name}_s'):.2f} s", "")
     rate = "" if step.mfu is None else f", MFU {step.mfu:.1%}"
-    table.add_row(
-        "time of a step", f"{step.step_s:.2f} s", f"{step.tokens_per_s:,.0f} tokens/s{rate}"
-    )
+    speed = f"the update reads {step.tokens_per_s:,.0f} tokens/s{rate}"
+    table.add_row("time of a step", f"{step.step_s:.2f} s", speed)
 
 
 def _size(num_bytes: int) -> str:
-    return (
-        f"{num_bytes / _GIB:.2f} GiB" if num_bytes >= _GIB / 10 else f"{num_bytes / 2**20:.1f} MiB"
-    )
+    if num_bytes < _GIB / 10:
+        return f"{num_bytes / 2**20:.1f} MiB"
+    return f"{num_bytes / _GIB:.2f} GiB"

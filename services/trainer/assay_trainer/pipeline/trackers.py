@@ -28,8 +28,13 @@ _EXTRAS: dict[TrackerName, str] = {
     "mlflow": "trackers",
     "trackio": "trackers",
 }
-#: MLflow sends each step while training waits: these bounds hold unless the environment has others.
-_MLFLOW_BOUNDS = {"MLFLOW_HTTP_REQUEST_TIMEOUT": "10", "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2"}
+#: Unless the environment has others. MLflow sends each step while training waits, so the wait is
+#: bounded; without a server, it writes files to the run's folder.
+_MLFLOW_DEFAULTS = {
+    "MLFLOW_HTTP_REQUEST_TIMEOUT": "10",
+    "MLFLOW_HTTP_REQUEST_MAX_RETRIES": "2",
+    "MLFLOW_ALLOW_FILE_STORE": "true",
+}
 
 
 class StepNumbers(NamedTuple):
@@ -123,8 +128,8 @@ class _WandB:
 
 class _MLflow:
     def __init__(self, run: RunContext, known_id: str | None) -> None:
-        for name, bound in _MLFLOW_BOUNDS.items():
-            os.environ.setdefault(name, bound)
+        for name, value in _MLFLOW_DEFAULTS.items():
+            os.environ.setdefault(name, value)
         import mlflow
         from mlflow.entities import Metric
 

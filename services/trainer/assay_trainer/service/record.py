@@ -30,7 +30,7 @@ def plan_folder(runs: Path, config: RunConfig) -> Iterator[RunFolder]:
     """Yield a run's folder that exists only in the block, below `runs`, where inference can read.
 
     Raises:
-        Conflict: a process trains a run of `runs`: the plan would change the policy that it samples.
+        Conflict: a process trains a run of `runs`; the plan would replace its policy.
     """
     runs.mkdir(parents=True, exist_ok=True)
     for folder in sorted(runs.iterdir()):
