@@ -30,11 +30,14 @@ def show_plan(plan: Plan, console: Console, *, is_before_sft: bool) -> None:
         table.add_row("pass rate", f"{plan.signal.pass_rate:.1%}", f"of sampled answers{when}")
     if plan.step is not None:
         _add_step(table, plan.step)
-    console.print(table)
+    if table.row_count:
+        console.print(table)
     for one in plan.findings:
         mark = "refused" if one.refused else "check"
         where = f"{one.field}: " if one.field else ""
-        console.print(f"{mark}: {where}{one.message}", highlight=False, markup=False)
+        console.print(
+            f"{mark}: {where}{one.message}", highlight=False, markup=False, soft_wrap=True
+        )
     if not plan.findings:
         console.print("nothing is wrong with the settings")
 

@@ -134,7 +134,9 @@ class _MLflow:
         from mlflow.entities import Metric
 
         self._metric = Metric
-        where = os.environ.get("MLFLOW_TRACKING_URI") or (run.folder.path / "mlruns").as_uri()
+        where = (
+            os.environ.get("MLFLOW_TRACKING_URI") or (run.folder.path / "mlruns").resolve().as_uri()
+        )
         self._client = mlflow.MlflowClient(where)
         self.id = known_id or self._create(os.environ.get("MLFLOW_EXPERIMENT_NAME"), run.name)
         self._client.update_run(self.id, status="RUNNING")
