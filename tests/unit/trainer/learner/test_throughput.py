@@ -8,19 +8,23 @@ from assay_trainer.learner import throughput
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.throughput import mfu, num_multiplied, peak_flops
 
-SIZES = {
-    "vocab_size": 50,
-    "hidden_size": 16,
-    "intermediate_size": 32,
-    "num_hidden_layers": 2,
-    "num_attention_heads": 2,
-    "num_key_value_heads": 2,
-}
+
+def make_model(*, is_tied: bool) -> Qwen2ForCausalLM:
+    config = Qwen2Config(
+        vocab_size=50,
+        hidden_size=16,
+        intermediate_size=32,
+        num_hidden_layers=2,
+        num_attention_heads=2,
+        num_key_value_heads=2,
+        tie_word_embeddings=is_tied,
+    )
+    return Qwen2ForCausalLM(config)
 
 
 @pytest.mark.parametrize("is_tied", [True, False])
 def test_the_input_embedding_counts_only_as_a_head(is_tied: bool) -> None:
-    model = Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=is_tied))
+    model = make_model(is_tied=is_tied)
     layers = sum(p.numel() for p in model.model.layers.parameters()) + 16  # and the last norm
     assert num_multiplied(model) == layers + 50 * 16
 
@@ -54,7 +58,7 @@ class FourRanks(Ranks):
 def test_mfu_is_six_operations_a_weight_and_token_over_all_peaks(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    model = Qwen2ForCausalLM(Qwen2Config(**SIZES, tie_word_embeddings=True))
+    model = make_model(is_tied=True)
     assert mfu(model, 1000.0, FourRanks()) is None, "a CPU has no known peak"
     monkeypatch.setattr(throughput, "device_peak_flops", lambda device: 1e9)
     assert mfu(model, 1000.0, FourRanks()) == 6 * num_multiplied(model) * 1000.0 / 4e9

@@ -124,7 +124,8 @@ def test_the_run_file_may_say_otherwise(tmp_path: Path) -> None:
     assert checked(relaxed)[0]["num_with_signal"] == 0
     parts = SampledParts(begin(tmp_path / "none", signal_check=None), lambda number: WRONG)
     check(parts)
-    assert parts.requests == checked(parts.run) == []
+    assert parts.requests == []
+    assert checked(parts.run) == []
 
 
 def test_few_tasks_are_sampled_again_with_other_seeds(tmp_path: Path) -> None:
