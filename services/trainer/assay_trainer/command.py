@@ -251,19 +251,14 @@ def _plan(
 
     set_up_logging("trainer", "ERROR")
     quiet_transformers()
-    config = None
     try:
         config = load_config(RunConfig, file, overrides)
     except ConfigError as error:
         found = Plan(run=file.stem, findings=[Finding.of(error)])
-    if config is not None:
+    else:
         with joined(gpus) as ranks, plan_folder(settings.runs, config) as folder:
             found = make_plan(RunContext(folder, config, settings, stop, ranks))
-    if as_json:
-        print(found.model_dump_json(indent=2))
-    else:
-        is_before_sft = config is not None and config.sft is not None
-        show_plan(found, Console(), is_before_sft=is_before_sft)
+    show_plan(found, Console(), as_json=as_json)
     if found.refused:
         raise typer.Exit(1)
 

@@ -85,8 +85,9 @@ class Plan(BaseModel):
     num_multiplied: int | None = None
     memory: MemoryPlan | None = None
     step: StepPlan | None = None
-    #: Of the policy before SFT.
     signal: SignalChecked | None = None
+    #: True if the sampled policy is one that SFT would change.
+    is_before_sft: bool = False
     findings: list[Finding] = []
 
     @property
@@ -102,7 +103,9 @@ def make_plan(run: RunContext) -> Plan:
         Stopped: a stop was requested.
         InfrastructureError: a service does not answer.
     """
-    plan = Plan(run=run.config.name, findings=check_settings(run.config))
+    config = run.config
+    plan = Plan(run=config.name, findings=check_settings(config))
+    plan.is_before_sft = config.sft is not None
     try:
         with closing(GroupStore(run.settings.redis_url)) as store:
             store.check()
@@ -153,7 +156,7 @@ def _add_step(plan: Plan, parts: Parts, policy: Policy, grpo: GRPOConfig) -> Non
     """Add an expected step, the share of groups with signal, and their findings."""
     run = parts.run
     wanted = grpo.signal_check or SignalCheckConfig(required=False)
-    is_final = run.config.sft is None
+    is_final = not plan.is_before_sft
     with run.stage("signal", wanted.num_groups):
         served = parts.serve(policy)
         started = time.monotonic()

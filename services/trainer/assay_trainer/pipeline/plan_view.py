@@ -8,8 +8,11 @@ from assay_trainer.pipeline.plan import MemoryPlan, Plan, StepPlan
 _GIB = 2**30
 
 
-def show_plan(plan: Plan, console: Console, *, is_before_sft: bool) -> None:
-    """Print what a run needs, then what is wrong with it."""
+def show_plan(plan: Plan, console: Console, *, as_json: bool) -> None:
+    """Print what a run needs, then what is wrong with it; or all of it as JSON."""
+    if as_json:
+        console.print(plan.model_dump_json(indent=2), highlight=False, markup=False, soft_wrap=True)
+        return
     table = Table(title=f"plan of {plan.run}", title_justify="left", show_header=False)
     table.add_column("what", no_wrap=True)
     table.add_column("how much", justify="right", no_wrap=True)
@@ -21,7 +24,7 @@ def show_plan(plan: Plan, console: Console, *, is_before_sft: bool) -> None:
         _add_memory(table, plan.memory)
     if plan.signal is not None:
         share = plan.signal.share
-        when = ", before SFT" if is_before_sft else ""
+        when = ", before SFT" if plan.is_before_sft else ""
         table.add_row(
             "groups with signal",
             f"{share.value:.1%}",
