@@ -14,7 +14,7 @@ def test_a_plan_measures_a_run_and_leaves_nothing(assay: Assay, mesh: Launcher) 
     """The policy is one before SFT: that it solves nothing refuses nothing."""
     runs = Path(mesh.environment["ASSAY_RUNS"])
     before = sorted(runs.iterdir())
-    command = ("train", demo_file(), *SAMPLED, "grpo.checkpoint_every=9")
+    command = ("train", demo_file(), *SAMPLED, "grpo.checkpoint_every=9", "sft.warmup_steps=5")
     plan = json.loads(assay.run(*command, "--plan", "--json"))
     assert plan["num_weights"] > 100_000
     assert plan["memory"]["estimated_total"] > 16 * plan["num_weights"]
