@@ -165,7 +165,7 @@ def test_each_big_library_is_imported_by_one_file() -> None:
 def test_broad_handlers_stay_at_the_boundaries() -> None:
     """The HTTP handler (FastAPI's own), the CLI, the engine's thread (its turns, each step,
     each reading of a prompt, each sample, each answer), the parser of formulas, the queue's
-    messages, and the worker processes.
+    messages, the worker processes, and experiment trackers.
 
     What runs a program's code or test code, in a slot, must outlive whatever that raises.
     """
@@ -181,6 +181,7 @@ def test_broad_handlers_stay_at_the_boundaries() -> None:
         "services/inference/assay_inference/engines/transformers/jobs.py",
         "services/inference/assay_inference/engines/transformers/prompt_reading.py",
         "services/inference/assay_inference/engines/transformers/schedule.py",
+        "services/trainer/assay_trainer/pipeline/trackers.py",
         "shared/assay_shared/answers/formulas/proof.py",
         "shared/assay_shared/cli.py",
         "shared/assay_shared/runs/screened_queue.py",

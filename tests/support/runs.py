@@ -14,6 +14,7 @@ QUICK = (
     "grpo.max_groups_per_step=12",
     "grpo.max_tokens=24",
     "grpo.checkpoint_every=1",
+    "grpo.signal_check=null",
     "evaluation.samples_per_task=2",
     "evaluation.k=[1]",
     "evaluation.max_tokens=24",

@@ -153,6 +153,10 @@ def train(
     gpus: str | None = typer.Option(
         None, help="GPUs to train on, such as 0,1, with a process for each; the first without it."
     ),
+    plan: bool = typer.Option(
+        False, "--plan", help="Show what the run needs and what is wrong with it; train nothing."
+    ),
+    as_json: bool = typer.Option(False, "--json", help="Print the plan as JSON."),
 ) -> None:
     """Do a run in this process: SFT, DPO, GRPO, evaluation, report. The services must be up.
 
@@ -171,9 +175,15 @@ def train(
         return
     if (file is None) == (resume is None):
         raise InvalidInput("give either a run file or --resume")
+    if (plan and file is None) or (as_json and not plan):
+        raise InvalidInput("--plan goes with a run file, and --json with --plan")
     stop = Stop()
     stop.listen()
     settings = read_settings(ServiceSettings)
+    if plan:
+        assert file is not None
+        _plan(file, tuple(overrides or ()), settings, stop, _numbers(gpus), as_json)
+        return
     run_folder, config = (
         open_run(resume) if resume else _new_run(file, overrides, folder, settings.runs)
     )
@@ -215,6 +225,42 @@ def _train(
     console.print(view.summary())
     assert view.end is not None
     console.print(f"report: {view.end.report}", highlight=False, soft_wrap=True)
+
+
+def _plan(
+    file: Path,
+    overrides: tuple[str, ...],
+    settings: "ServiceSettings",
+    stop: "Stop",
+    gpus: list[int],
+    as_json: bool,
+) -> None:
+    """Print a run's plan; exit with 1 if training would be refused."""
+    from rich.console import Console
+
+    from assay_shared.errors import ConfigError
+    from assay_shared.settings.run_file import load_config
+    from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
+    from assay_trainer.config import RunConfig
+    from assay_trainer.learner.ranks import joined
+    from assay_trainer.pipeline.context import RunContext
+    from assay_trainer.pipeline.plan import Plan, make_plan
+    from assay_trainer.pipeline.plan_rules import Finding
+    from assay_trainer.pipeline.plan_view import show_plan
+    from assay_trainer.service.record import plan_folder
+
+    set_up_logging("trainer", "ERROR")
+    quiet_transformers()
+    try:
+        config = load_config(RunConfig, file, overrides)
+    except ConfigError as error:
+        found = Plan(run=file.stem, findings=[Finding.of(error)])
+    else:
+        with joined(gpus) as ranks, plan_folder(settings.runs, config) as folder:
+            found = make_plan(RunContext(folder, config, settings, stop, ranks))
+    show_plan(found, Console(), as_json=as_json)
+    if found.refused:
+        raise typer.Exit(1)
 
 
 def _numbers(gpus: str | None) -> list[int]:

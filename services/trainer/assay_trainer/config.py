@@ -202,6 +202,15 @@ _CLIPS = ("clip_low", "clip_high", "dual_clip")
 _CLIPPED = ("dapo", "grpo", "dr_grpo")
 
 
+class SignalCheckConfig(Config):
+    """GRPO is refused if a sample shows nothing to learn: see pipeline/signal_check.py."""
+
+    #: Groups that are always played. Up to 192 are, while all rewards of each group are equal.
+    num_groups: int = Field(default=32, ge=8, le=192)
+    #: False records the sample and trains all the same.
+    required: bool = True
+
+
 class GRPOConfig(Config):
     """Group-relative policy optimisation (arXiv 2402.03300) with DAPO's choices (2503.14476)."""
 
@@ -250,6 +259,8 @@ class GRPOConfig(Config):
     #: Inference and trainer may differ by so much in the log-probability of a token, on average.
     max_mismatch_nats: float = Field(default=0.3, gt=0)
     checkpoint_every: int = Field(default=10, gt=0)
+    #: Null measures nothing before GRPO.
+    signal_check: SignalCheckConfig | None = SignalCheckConfig()
 
     @model_validator(mode="before")
     @classmethod
@@ -318,6 +329,9 @@ class RetentionConfig(Config):
     rollouts_bytes: int = Field(default=16 * 2**30, ge=2**20)
 
 
+TrackerName = Literal["tensorboard", "wandb", "mlflow", "trackio"]
+
+
 class RunConfig(Config):
     """A run: SFT, DPO, an evaluation, GRPO and another evaluation, as far as they are given."""
 
@@ -330,3 +344,5 @@ class RunConfig(Config):
     grpo: GRPOConfig | None = None
     evaluation: EvaluationConfig = EvaluationConfig()
     retention: RetentionConfig = RetentionConfig()
+    #: Where the numbers of each step go, apart from the run's folder: see pipeline/trackers.py.
+    trackers: tuple[TrackerName, ...] = ("tensorboard",)

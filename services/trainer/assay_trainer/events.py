@@ -109,6 +109,8 @@ class StepEvent(BaseModel):
     #: Tokens of the trained sequences, prompts included, and of them a second of the update.
     num_tokens: int = 0
     tokens_per_s: float = 0.0
+    #: Share of the GPUs' peak that the update uses; null on a CPU or an unknown GPU.
+    mfu: float | None = None
     #: Tokens of a sampled answer, and the share of answers cut off at their limit.
     length_mean: float | None = None
     #: The same of groups refused as too old: a greater mean tells of a bias against long answers.
@@ -168,6 +170,24 @@ class DPOMeasured(BaseModel):
     logprob_win_rate: Interval
 
 
+class SignalChecked(BaseModel):
+    """signal_checked: groups sampled before GRPO; with signal, rewards are unequal."""
+
+    num_groups: int
+    num_with_signal: int
+    #: Share of the groups with signal, with its 95% Wilson interval.
+    share: Interval
+    #: Share of the scored samples that are accepted.
+    pass_rate: float
+
+
+class TrackerDropped(BaseModel):
+    """tracker_dropped: a tracker that failed; the run continues without it."""
+
+    tracker: str
+    message: str
+
+
 class GRPOEndedEarly(BaseModel):
     """grpo_ended_early: a whole step's groups taught nothing."""
 
@@ -205,6 +225,8 @@ KINDS: dict[str, type[BaseModel]] = {
     "resumed": Resumed,
     "task_set_aside": TaskSetAside,
     "checkpoint_refused": CheckpointRefused,
+    "signal_checked": SignalChecked,
+    "tracker_dropped": TrackerDropped,
     "grpo_ended_early": GRPOEndedEarly,
     "evaluated": Evaluated,
     "run_finished": RunEnded,

@@ -7,6 +7,8 @@ tasks.jsonl        the tasks of the run with their roles
 policy/v000001/    published weights, a folder per version
 checkpoints/       starting points of a resumed run
 rollouts.jsonl     every group used for training
+signal.json        groups sampled before GRPO
+tensorboard/       numbers of each step
 failures/          tracebacks of unexpected ends, a file each
 evaluation/        a file per evaluation, with every sample
 rescored/          comparisons of old and new scores of the same answers

@@ -152,7 +152,7 @@ class Evaluator:
         """
         self._set_aside.refuse_if_all()
         results = {
-            scored.group.task.id: self._result(scored) for scored in self._play(name, tasks, policy)
+            scored.group.task.id: self._result(scored) for scored in self.play(name, tasks, policy)
         }
         self._set_aside.refuse_if_all()
         return TaskEvaluation(
@@ -163,7 +163,13 @@ class Evaluator:
             set_aside=self._set_aside.reasons,
         )
 
-    def _play(self, name: str, tasks: list[Task], policy: PolicyVersion) -> Iterator[ScoredGroup]:
+    def play(self, name: str, tasks: list[Task], policy: PolicyVersion) -> Iterator[ScoredGroup]:
+        """Yield the group of each task in the order of their ends, except tasks set aside.
+
+        Raises:
+            BudgetExceeded: too many groups have no score.
+            DatasetError: too many tasks cannot be sampled or scored for their own reasons.
+        """
         # A task keeps its index, and so its seed, whatever is set aside before it.
         waiting = [pair for pair in enumerate(tasks) if pair[1] not in self._set_aside][::-1]
         num_all, num_done, num_failed = len(waiting), 0, 0

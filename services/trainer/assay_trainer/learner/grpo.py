@@ -18,6 +18,7 @@ from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows, unweighted_rows
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.retention import forget_checkpoints
+from assay_trainer.learner.throughput import mfu
 from assay_trainer.learner.updater import UpdateFacts, Updater, make_updater
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop, Stopped
@@ -189,6 +190,7 @@ class GRPOStage:
         lengths = [row.rollout.num_sampled for row in step_rows]
         ends = [row.rollout.finish_reason for row in step_rows]
         gradient = facts.gradient
+        tokens_per_s = gradient.num_read / times.update_s
         self._report(
             StepEvent(
                 step=step,
@@ -217,7 +219,8 @@ class GRPOStage:
                 learning_rate=facts.learning_rate,
                 moved_share=facts.moved_share,
                 num_tokens=gradient.num_read,
-                tokens_per_s=gradient.num_read / times.update_s,
+                tokens_per_s=tokens_per_s,
+                mfu=mfu(self._model, tokens_per_s, self._ranks),
                 length_mean=_mean(lengths),
                 length_max=max(lengths, default=None),
                 dropped_length_mean=batch.dropped_length_mean,

@@ -31,7 +31,7 @@ class RunContext:
         self.settings = settings
         self.stop = stop
         self.ranks = ranks
-        self._on_event = on_event
+        self._listeners = [on_event]
         self._status = folder.read_status()
 
     @property
@@ -57,9 +57,15 @@ class RunContext:
         yield
         self.record("stage_finished", stage=name, took_s=time.monotonic() - started)
 
+    def listen(self, listener: Callable[[Event], None]) -> None:
+        """Pass every later event to `listener` too."""
+        self._listeners.append(listener)
+
     def record(self, kind: str, **data: JsonValue) -> None:
-        """Append an event to the run's folder and pass it to the listener."""
-        self._on_event(self.folder.record(kind, **data))
+        """Append an event to the run's folder and pass it to the listeners."""
+        event = self.folder.record(kind, **data)
+        for listener in self._listeners:
+            listener(event)
 
     def record_set_aside(self, task: TaskSetAside) -> None:
         """Record a task set aside from training or evaluation."""

@@ -1,17 +1,14 @@
 """A run from its data to its report. A stage with an existing file is skipped.
 
-download -> data -> leaks -> validate -> policy -> sft -> dpo -> evaluate "before" -> grpo
--> evaluate "after" -> report
+download -> data -> leaks -> validate -> policy -> sft -> dpo -> evaluate "before" -> signal
+-> grpo -> evaluate "after" -> report
 """
 
 from contextlib import closing
-from dataclasses import dataclass
 from typing import Any
 
-from assay_shared.runs.queue import make_celery
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.telemetry.context import log_fields
-from assay_shared.types import PolicyVersion
 from assay_trainer.config import GRPOConfig
 from assay_trainer.evaluation.evaluator import Evaluator, TaskEvaluation
 from assay_trainer.evaluation.report import write_report
@@ -22,6 +19,7 @@ from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.given_rows import run_dpo, run_sft
 from assay_trainer.pipeline.hub_names import fetch_hub_names
+from assay_trainer.pipeline.parts import Parts
 from assay_trainer.pipeline.policy import (
     Policy,
     initial_policy,
@@ -30,40 +28,19 @@ from assay_trainer.pipeline.policy import (
     stage_model,
 )
 from assay_trainer.pipeline.run_sets import (
-    RunSets,
     check_for_leaks,
     open_sets,
     set_aside_too_long,
     validate_rewards,
 )
-from assay_trainer.rollouts.dispatcher import RolloutDispatcher
+from assay_trainer.pipeline.signal_check import check_signal
+from assay_trainer.pipeline.trackers import tracked
 from assay_trainer.rollouts.rollout_log import mark_superseded
 from assay_trainer.rollouts.store import GroupStore
-from assay_trainer.weights.publisher import WeightPublisher
 
 _EVALUATION_PROGRESS = 24
 #: An update that changes a smaller share of the weights is recorded as an event.
 _LEAST_MOVED = 0.5
-
-
-@dataclass(frozen=True)
-class Parts:
-    """The parts of a run to sample, score and publish with."""
-
-    run: RunContext
-    sets: RunSets
-    store: GroupStore
-    publisher: WeightPublisher
-
-    def dispatcher(self, timeout_s: float, attempts: int) -> RolloutDispatcher:
-        """Return a dispatcher with `attempts` attempts of `timeout_s` seconds per group."""
-        celery = make_celery(self.run.settings.redis_url)
-        return RolloutDispatcher(celery, self.store, timeout_s=timeout_s, attempts=attempts)
-
-    def while_waiting(self) -> None:
-        """Check for a stop, and publish again if inference restarted without the weights."""
-        self.run.stop.check()
-        self.publisher.ensure_served()
 
 
 def execute(run: RunContext) -> None:
@@ -77,8 +54,9 @@ def execute(run: RunContext) -> None:
     """
     with closing(GroupStore(run.settings.redis_url)) as store, log_fields(run=run.name):
         run.set_status(state="running")
-        fetch_hub_names(run)
-        facts = _stages(run, store)
+        with tracked(run):
+            fetch_hub_names(run)
+            facts = _stages(run, store)
         gain = facts["differences"].get("pass_at_1")
         run.record("run_finished", report=str(run.folder.path / "report.html"), gain=gain)
         run.set_status(state="finished")
@@ -102,6 +80,7 @@ def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
         policy = run_dpo(run, sets, policy, config.dpo)
     evaluations = [_evaluate(parts, "before", policy)]
     if config.grpo is not None:
+        check_signal(parts, policy, config.grpo)
         policy = _run_grpo(parts, policy, config.grpo)
         evaluations.append(_evaluate(parts, "after", policy))
     with run.stage("report"):
@@ -176,8 +155,6 @@ def _evaluate(parts: Parts, name: str, policy: Policy) -> TaskEvaluation:
             run.set_status(step=num_done)
 
     with run.stage(f"evaluate {name}", len(held_out.usable.tasks)):
-        served = parts.publisher.publish(*policy).policy
-        assert isinstance(served, PolicyVersion)
         evaluator = Evaluator(
             parts.dispatcher(config.group_timeout_s, config.group_attempts),
             config,
@@ -187,7 +164,7 @@ def _evaluate(parts: Parts, name: str, policy: Policy) -> TaskEvaluation:
             on_progress=report,
             while_waiting=parts.while_waiting,
         )
-        evaluation = evaluator.evaluate(name, held_out.dataset.tasks, served)
+        evaluation = evaluator.evaluate(name, held_out.dataset.tasks, parts.serve(policy))
         write_atomically(path, evaluation.model_dump_json(indent=1))
     measured = Evaluated(
         name=name,

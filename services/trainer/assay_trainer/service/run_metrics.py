@@ -32,6 +32,11 @@ _LAST: dict[str, tuple[str, Callable[[StepEvent], float | None]]] = {
         lambda step: step.staleness_mean,
     ),
     "groups_per_second": ("Groups played a second, last step.", lambda step: step.groups_per_s),
+    "tokens_per_second": (
+        "Tokens that the update read a second, last step.",
+        lambda step: step.tokens_per_s,
+    ),
+    "mfu": ("Share of the GPUs' peak that the update used, last step.", lambda step: step.mfu),
     "entropy_nats": ("Mean entropy of the policy, last step.", lambda step: step.entropy),
     "grad_norm": ("Norm of the gradient, last step.", lambda step: step.grad_norm),
 }

@@ -36,6 +36,7 @@ TITLES = {
     "sft": "SFT",
     "dpo": "DPO",
     "evaluate before": "measure before",
+    "signal": "sample groups",
     "grpo": "GRPO",
     "evaluate after": "measure after",
     "report": "write report",
@@ -161,6 +162,7 @@ def _steps_table(steps: Sequence[events.StepEvent]) -> Table:
     table.add_row(
         "groups/s", _number(last.groups_per_s), _sparkline([s.groups_per_s for s in steps])
     )
+    table.add_row("tokens/s", f"{last.tokens_per_s:.0f}", f"MFU {_share(last.mfu)}")
     table.add_row("staleness", _number(last.staleness_mean), f"weights version {last.version}")
     table.add_row("mismatch", _mismatch(last), "nats a token, inference and trainer, same weights")
     refused = Counter[str]()
@@ -186,6 +188,7 @@ def _line(content: object) -> str | None:
                 f"  step {content.step}: reward {_number(content.reward)}, "
                 f"pass rate {_number(content.pass_rate)}, "
                 f"{content.groups_per_s:.1f} groups/s, "
+                f"{content.tokens_per_s:.0f} tokens/s, MFU {_share(content.mfu)}, "
                 f"staleness {_number(content.staleness_mean)}, "
                 f"mismatch {_mismatch(content)}"
                 + (f", refused {_named(content.refused)}" if content.refused else "")
@@ -201,6 +204,15 @@ def _line(content: object) -> str | None:
         case events.Evaluated():
             at_1 = content.pass_at[1]
             return f"  pass@1 {at_1.value:.1%} ({at_1.low:.1%} to {at_1.high:.1%})"
+    return _rare_line(content)
+
+
+def _rare_line(content: object) -> str | None:
+    match content:
+        case events.SignalChecked():
+            return f"  {content.num_with_signal} of {content.num_groups} groups have signal"
+        case events.TrackerDropped():
+            return f"  {content.tracker} failed and is dropped: {content.message}"
     return None
 
 
@@ -233,6 +245,10 @@ def _preferred(one: events.DPOMeasured) -> str:
 
 def _number(value: float | None) -> str:
     return "-" if value is None else f"{value:.2f}"
+
+
+def _share(value: float | None) -> str:
+    return "-" if value is None else f"{value:.1%}"
 
 
 def _mismatch(step: events.StepEvent) -> str:

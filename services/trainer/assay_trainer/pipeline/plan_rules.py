@@ -1,0 +1,202 @@
+"""What is wrong with a run's settings: a rule for each, by the field's name."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+
+from pydantic import BaseModel
+
+from assay_shared.errors import AssayError
+from assay_trainer.config import GRPOConfig, RunConfig, SFTConfig
+
+#: Learning rates outside of these are rarely meant: of a new model, of one with weights.
+_USUAL_RATES = {
+    ("grpo", True): (1e-5, 3e-2),
+    ("grpo", False): (1e-7, 1e-4),
+    ("sft", True): (1e-4, 3e-2),
+    ("sft", False): (1e-6, 1e-3),
+}
+_MOST_TRUNCATED = 0.5
+
+
+class Finding(BaseModel):
+    """A sentence about a field of the run file; `refused` if training would end because of it."""
+
+    field: str
+    message: str
+    refused: bool = False
+
+    @classmethod
+    def of(cls, error: AssayError) -> "Finding":
+        """Return an error as the finding that training would be refused."""
+        hint = f" ({error.hint})" if error.hint else ""
+        field = error.field or ""
+        return cls(field=field, message=error.message + hint, refused=True)
+
+
+@dataclass(frozen=True)
+class PolicySizes:
+    """Tokens of the policy's context, and of the longest prompt for training."""
+
+    context: int | None
+    longest_prompt: int
+
+
+@dataclass(frozen=True)
+class SampleFacts:
+    """Figures of the sampled groups."""
+
+    share_with_signal: float
+    truncated_share: float
+    num_failed: int
+    num_groups: int
+    #: False before SFT: only failures say something about training then.
+    is_final: bool
+
+
+Found = Iterator[Finding]
+
+
+def check_settings(config: RunConfig) -> list[Finding]:
+    """Return the findings that the run file alone shows."""
+    found = [*_held_in_config(config)]
+    for name in ("sft", "grpo"):
+        stage: SFTConfig | GRPOConfig | None = getattr(config, name)
+        if stage is not None:
+            for rule in (_checkpoints, _warmup):
+                found += rule(name, stage)
+            found += _learning_rate(name, stage, is_new=config.policy.new is not None)
+    if config.grpo is not None:
+        for of_grpo in (_staleness, _group_size, _temperature):
+            found += of_grpo(config.grpo)
+    return found
+
+
+def check_sizes(config: RunConfig, sizes: PolicySizes) -> list[Finding]:
+    """Return the findings about lengths in tokens."""
+    found: list[Finding] = []
+    limits = [("evaluation.max_tokens", config.evaluation.max_tokens)]
+    if config.grpo is not None:
+        limits.append(("grpo.max_tokens", config.grpo.max_tokens))
+        found += _pack(config.grpo, sizes)
+    for field, most in limits:
+        if sizes.context is not None and most >= sizes.context:
+            message = f"{most} tokens of an answer do not fit the policy's context of "
+            found.append(Finding(field=field, message=f"{message}{sizes.context}", refused=True))
+    return found
+
+
+def check_sample(config: GRPOConfig, facts: SampleFacts) -> list[Finding]:
+    """Return the findings about the sampled groups."""
+    rules: tuple[Callable[[GRPOConfig, SampleFacts], Found], ...] = (_filled, _truncated, _failed)
+    return [finding for rule in rules for finding in rule(config, facts)]
+
+
+def check_memory(needed: int, available: int | None) -> list[Finding]:
+    """Return the finding about a card that is too small; both in bytes."""
+    if available is None or needed <= available:
+        return []
+    message = (
+        f"training needs about {needed / 2**30:.1f} GiB on a card of {available / 2**30:.1f} GiB: "
+        "activations will be computed twice; a smaller pack or more cards need less"
+    )
+    return [Finding(field="grpo.tokens_per_pack", message=message)]
+
+
+def _held_in_config(config: RunConfig) -> Found:
+    if config.sft is None and config.grpo is None:
+        message = "there is neither sft nor grpo, so the run trains nothing"
+        yield Finding(field="grpo", message=message)
+
+
+def _checkpoints(name: str, stage: SFTConfig | GRPOConfig) -> Found:
+    if stage.checkpoint_every > stage.steps:
+        yield Finding(
+            field=f"{name}.checkpoint_every",
+            message=f"checkpoints are never written: every {stage.checkpoint_every} steps is more "
+            f"than {stage.steps} steps, so a resume begins the stage again",
+        )
+
+
+def _warmup(name: str, stage: SFTConfig | GRPOConfig) -> Found:
+    if stage.warmup_steps >= stage.steps:
+        yield Finding(
+            field=f"{name}.warmup_steps",
+            message=f"the learning rate grows over {stage.warmup_steps} steps and the stage has "
+            f"{stage.steps}: it never stays at {stage.learning_rate:g}",
+        )
+
+
+def _learning_rate(name: str, stage: SFTConfig | GRPOConfig, *, is_new: bool) -> Found:
+    low, high = _USUAL_RATES[name, is_new]
+    if not low <= stage.learning_rate <= high:
+        kind = "a new model" if is_new else "a model that has weights"
+        yield Finding(
+            field=f"{name}.learning_rate",
+            message=f"{stage.learning_rate:g} is outside of the usual {low:g} to {high:g} for "
+            f"{kind}",
+        )
+
+
+def _staleness(grpo: GRPOConfig) -> Found:
+    if grpo.max_staleness >= grpo.steps:
+        yield Finding(
+            field="grpo.max_staleness",
+            message=f"{grpo.max_staleness} versions cannot act in {grpo.steps} steps: no token can "
+            "be that old",
+        )
+
+
+def _group_size(grpo: GRPOConfig) -> Found:
+    if grpo.group_size < 4:
+        yield Finding(
+            field="grpo.group_size",
+            message=f"groups of {grpo.group_size} compare few answers: most groups of a hard or an "
+            "easy task have equal rewards; 8 to 16 are usual",
+        )
+
+
+def _temperature(grpo: GRPOConfig) -> Found:
+    if not 0.5 <= grpo.temperature <= 1.5:
+        yield Finding(
+            field="grpo.temperature",
+            message=f"{grpo.temperature:g} is outside of the usual 0.5 to 1.5: answers of a group "
+            "become equal, or random",
+        )
+
+
+def _pack(grpo: GRPOConfig, sizes: PolicySizes) -> Found:
+    longest = sizes.longest_prompt + grpo.max_tokens
+    if longest > grpo.tokens_per_pack:
+        yield Finding(
+            field="grpo.tokens_per_pack",
+            message=f"{grpo.tokens_per_pack} tokens are fewer than the longest row's {longest}: "
+            "such a row is a pack alone and needs more memory than the setting says",
+        )
+
+
+def _filled(grpo: GRPOConfig, facts: SampleFacts) -> Found:
+    expected = facts.share_with_signal * grpo.max_groups_per_step
+    if facts.is_final and 0 < expected < grpo.groups_per_step:
+        yield Finding(
+            field="grpo.max_groups_per_step",
+            message=f"{grpo.max_groups_per_step} groups give about {expected:.1f} with signal, and "
+            f"a step wants {grpo.groups_per_step}: most steps will be smaller",
+        )
+
+
+def _truncated(grpo: GRPOConfig, facts: SampleFacts) -> Found:
+    if facts.is_final and facts.truncated_share > _MOST_TRUNCATED:
+        yield Finding(
+            field="grpo.max_tokens",
+            message=f"{facts.truncated_share:.0%} of the sampled answers are cut off at "
+            f"{grpo.max_tokens} tokens",
+        )
+
+
+def _failed(grpo: GRPOConfig, facts: SampleFacts) -> Found:
+    if facts.num_failed:
+        yield Finding(
+            field="grpo.group_attempts",
+            message=f"{facts.num_failed} of {facts.num_groups} sampled groups have answers without "
+            "a score: see the services' logs",
+        )

@@ -1,0 +1,62 @@
+"""The estimate of memory against what a real update keeps."""
+
+import torch
+from torch.autograd.graph import saved_tensors_hooks
+
+from assay_trainer.config import GRPOConfig
+from assay_trainer.learner.network.memory import estimate_memory
+from assay_trainer.learner.network.model import create_policy
+from assay_trainer.learner.packs import pack_rows, unweighted_rows
+from assay_trainer.learner.updater import Updater
+from assay_trainer.weights.served_dtype import keep_served_dtypes
+from tests.support.fakes import make_scored_group
+from tests.support.policies import TEXTS, TINY
+
+
+def test_an_update_on_a_cpu_keeps_what_the_estimate_says() -> None:
+    model, _ = create_policy(TINY.model_copy(update={"num_layers": 6}), TEXTS, seed=0)
+    updater = Updater(model, GRPOConfig(steps=1))
+    rows = [row for n in range(200) for row in unweighted_rows(make_scored_group(f"{n}", 0.0))]
+    packs = pack_rows(rows, updater.objective, 10_000)
+    (tokens,) = {len(pack.token_ids_T) for pack in packs}
+    kept: dict[int, int] = {}
+    weights = {one.data_ptr() for one in model.parameters()}
+
+    def keep(tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.data_ptr() not in weights:
+            kept[tensor.data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+    with saved_tensors_hooks(keep, lambda tensor: tensor):
+        gradient = updater.backward(packs)
+    found = estimate_memory(model, tokens, 1, on_gpu=False, has_reference=False)
+    assert 0.5 < sum(kept.values()) / found.activations < 2
+    gradients = sum(one.numel() * one.itemsize for one in model.parameters())
+    updater.apply(1, gradient)
+    states = [s for one in updater._optimiser.state.values() for s in one.values() if s.dim()]
+    assert found.gradients == found.weights == gradients
+    assert found.optimiser == sum(one.numel() * one.itemsize for one in states)
+    assert found.served == found.reference == found.gathered == 0
+    assert found.total == 4 * gradients + found.activations
+
+
+def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
+    model, _ = create_policy(TINY, TEXTS, seed=0)
+    model.bfloat16()
+    keep_served_dtypes(model)
+    num = model.num_parameters()
+    one, four = (
+        estimate_memory(model.float(), 100, cards, on_gpu=True, has_reference=True)
+        for cards in (1, 4)
+    )
+    assert one.weights == one.gradients == one.reference == 4 * num
+    assert four.weights == four.gradients == four.reference == num
+    assert (one.optimiser, four.optimiser) == (8 * num, 2 * num)
+    assert one.served == four.served == one.gathered == 2 * num
+    assert four.gathered < one.gathered
+    assert four.activations < one.activations
+    for parameter in model.model.layers.parameters():
+        parameter.requires_grad_(False)
+    part = estimate_memory(model, 100, 1, on_gpu=True, has_reference=False)
+    assert part.gradients < one.gradients
+    assert part.reference == 0
