@@ -20,10 +20,12 @@ from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.grpo import GRPOStage
+from assay_trainer.learner.network.adapters import check_lora
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import fetch_hub_names
 from assay_trainer.pipeline.policy import (
     Policy,
+    adapted,
     initial_policy,
     make_publisher,
     newest_checkpoint,
@@ -39,6 +41,7 @@ from assay_trainer.pipeline.run_sets import (
 from assay_trainer.rollouts.dispatcher import RolloutDispatcher
 from assay_trainer.rollouts.rollout_log import mark_superseded
 from assay_trainer.rollouts.store import GroupStore
+from assay_trainer.weights.adapter import bare
 from assay_trainer.weights.publisher import WeightPublisher
 
 _SFT_PROGRESS_EVERY = 10
@@ -88,6 +91,7 @@ def execute(run: RunContext) -> None:
 def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
     """Run the stages in order and return the facts of the report."""
     config = run.config
+    check_lora(config.policy.lora)
     store.check()
     with run.stage("data"):
         sets = open_sets(run)
@@ -118,7 +122,7 @@ def _run_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
 
 
 def _train_sft(parts: Parts, policy: Policy, config: SFTConfig) -> Policy:
-    """Train the policy in place on demonstrations and return it."""
+    """Train the policy, or an adapter of it, on demonstrations and return it."""
     run = parts.run
 
     def on_step(step: int, metrics: dict[str, float]) -> None:
@@ -126,6 +130,7 @@ def _train_sft(parts: Parts, policy: Policy, config: SFTConfig) -> Policy:
             run.record("progress", stage="sft", done=step, loss=metrics["loss"])
             run.set_status(step=step)
 
+    policy = adapted(run, policy, dropout=True)
     found = newest_checkpoint(run, "sft")
     train_sft(
         *policy,
@@ -144,8 +149,9 @@ def _train_sft(parts: Parts, policy: Policy, config: SFTConfig) -> Policy:
 
 
 def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
-    """Train the policy in place on its own scored samples and return it."""
+    """Train the policy, or an adapter of it, on its own scored samples and return it."""
     run = parts.run
+    model, tokenizer = adapted(run, policy)
     found = newest_checkpoint(run, "grpo")
     _supersede(run, checkpoint.step_of(found[0]) if found else 0)
     batcher = GroupBatcher(
@@ -162,12 +168,15 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
 
     def report(step: StepEvent) -> None:
         run.record("step", **step.model_dump(mode="json"))
-        if step.moved_share is not None and step.moved_share < _LEAST_MOVED:
+        # In the first step of an adapter, one of its two factors has no gradient.
+        is_first = run.config.policy.lora is not None and step.step == 1
+        if step.moved_share is not None and step.moved_share < _LEAST_MOVED and not is_first:
             run.record("weights_stand_still", step=step.step, moved_share=step.moved_share)
         run.set_status(step=step.step)
 
     ended_early = GRPOStage(
-        *policy,
+        bare(model),
+        tokenizer,
         batcher,
         parts.publisher,
         config,
@@ -181,7 +190,7 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
     ).train()
     if ended_early is not None:
         run.record("grpo_ended_early", message=ended_early)
-    return policy
+    return model, tokenizer
 
 
 def _supersede(run: RunContext, step: int) -> None:
