@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 import torch
-from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from transformers import PreTrainedModel
 
 from assay_shared.errors import ConfigError
