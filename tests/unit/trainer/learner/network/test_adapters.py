@@ -10,16 +10,19 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from transformers import PreTrainedModel
 
 from assay_shared.errors import ConfigError
-from assay_trainer.config import LoRAConfig
+from assay_trainer.config import LoRAConfig, SFTConfig
+from assay_trainer.data.dataset import Demonstration
+from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.network.adapters import add_adapter, check_lora
 from assay_trainer.learner.network.model import load_policy
 from assay_trainer.learner.packs import Pack, pack_rows, rows
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.updater import Updater, make_updater
+from assay_trainer.stop import Stop
 from assay_trainer.weights.adapter import adapted_layers, adapter_off, bare
 from assay_trainer.weights.folder import publish_policy
-from tests.support.fakes import POLICY
-from tests.support.policies import make_policy_folder
+from tests.support.fakes import POLICY, make_task
+from tests.support.policies import TEXTS, make_policy_folder
 from tests.support.ranks import FOLLOW, processes
 from tests.unit.trainer.learner.test_updater import Gradient, distance, make_config, make_groups
 
@@ -145,6 +148,35 @@ def test_nf4_without_cuda_is_refused() -> None:
     check_lora(LORA)
     with pytest.raises(ConfigError, match="nf4 needs CUDA"):
         check_lora(LoRAConfig(nf4=True))
+
+
+def fine_tuned(folder: Path, checkpoints: Path, resume_from: Path | None = None) -> PreTrainedModel:
+    model, tokenizer = load_policy(folder)
+    wrapped: Any = add_adapter(model, LORA, 0, CPU)
+    tasks = [make_task(f"t{i}", prompt=text[:30], gold=text[30:]) for i, text in enumerate(TEXTS)]
+    train_sft(
+        wrapped,
+        tokenizer,
+        [Demonstration(task, task.gold or "") for task in tasks],
+        SFTConfig(steps=4, batch_size=8, learning_rate=0.01, warmup_steps=0, checkpoint_every=2),
+        seed=0,
+        checkpoints=checkpoints,
+        on_step=lambda step, metrics: None,
+        stop=Stop(),
+        resume_from=resume_from,
+    )
+    return model
+
+
+def test_sft_trains_the_adapter_alone_and_resumes_it(folder: Path, tmp_path: Path) -> None:
+    whole = fine_tuned(folder, tmp_path / "checkpoints")
+    with adapter_off(whole):
+        assert torch.equal(logprobs(whole), logprobs(load_policy(folder)[0]))
+    assert float((logprobs(whole) - logprobs(load_policy(folder)[0])).abs().max()) > 0.1
+    checkpoint = tmp_path / "checkpoints" / "checkpoint-2"
+    assert not list(checkpoint.glob("model*.safetensors")), "no weights of the base"
+    resumed = fine_tuned(folder, tmp_path / "again", checkpoint)
+    assert torch.allclose(logprobs(resumed), logprobs(whole), atol=1e-6)
 
 
 def lead(folder: Path, output: Path) -> None:
