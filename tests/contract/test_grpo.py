@@ -159,7 +159,7 @@ async def status_of(url: str) -> WeightStatus:
 def test_versions_of_an_adapter_are_published_alone_and_sampled_from(
     tmp_path: Path, url: str
 ) -> None:
-    """After its base, each version is an adapter's folder with a name and a digest of its own."""
+    """After its base, each version is an adapter's folder with a separate name and digest."""
     steps = train(tmp_path, url, lora=LoRAConfig(rank=4), learning_rate=0.02, steps=5)
     for step in steps:
         assert step.mismatch is not None
@@ -185,7 +185,7 @@ def test_versions_of_an_adapter_are_published_alone_and_sampled_from(
 
 
 @pytest.mark.slow
-def test_an_engine_that_starts_anew_gets_the_base_and_then_the_adapter(
+def test_an_engine_that_starts_again_gets_the_base_and_then_the_adapter(
     tmp_path: Path, serve: Serve
 ) -> None:
     settings = InferenceSettings.model_validate({"inference_device": "cpu"})

@@ -86,7 +86,7 @@ class WeightPublisher:
         """Return once inference serves the model as the next version.
 
         Of a model with an adapter, the adapter alone is sent where inference takes one, after its
-        base as a version of its own.
+        base as an own version.
 
         Raises:
             WeightsRefused: inference did not load this model.
@@ -204,7 +204,7 @@ class WeightPublisher:
     def _write_adapter(
         self, model: PreTrainedModel, version: int, proof: LogprobProbe
     ) -> WeightUpdate:
-        """Write the model's adapter as a folder with a name of its own."""
+        """Write the model's adapter as a folder with an own name."""
         assert self._base is not None
         base, folder = self._base[1].policy.digest, self._folder / f"v{version:06d}"
         digest = publish_adapter(model, folder, base)

@@ -44,13 +44,14 @@ def add_adapter(
 ) -> "PeftModel":
     """Return the model in peft's wrapper, with a new adapter that adds nothing yet.
 
-    `model` itself gets the adapter, unless its weights are to have 4 bits: it is loaded anew then.
+    `model` itself gets the adapter, unless its weights are to have 4 bits: it is loaded again then.
 
     Raises:
         ConfigError: the model lacks one of the named layers.
     """
     from peft import LoraConfig, get_peft_model
 
+    _check_targets(model, lora)
     if lora.nf4:
         model = _load_nf4(model, device)
     dtypes = served_dtypes(model)
@@ -63,10 +64,7 @@ def add_adapter(
     )
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
-        try:
-            wrapped: PeftModel = get_peft_model(model, asked, adapter_name=ADAPTER)
-        except ValueError as error:
-            raise ConfigError(str(error), field="policy.lora.targets") from error
+        wrapped: PeftModel = get_peft_model(model, asked, adapter_name=ADAPTER)
     setattr(model, _ATTRIBUTE, (lora, seed))
     if device.type == "cuda":
         for name, weight in model.named_parameters():
@@ -83,6 +81,17 @@ def recipe_of(model: PreTrainedModel) -> AdapterRecipe | None:
     """Return how the model's adapter was made; None if it has none."""
     found: AdapterRecipe | None = getattr(model, _ATTRIBUTE, None)
     return found
+
+
+def _check_targets(model: PreTrainedModel, lora: LoRAConfig) -> None:
+    linear = (name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear))
+    known = {name.rpartition(".")[2] for name in linear} - {"lm_head"}
+    unknown = set() if isinstance(lora.targets, str) else set(lora.targets) - known
+    if unknown:
+        raise ConfigError(
+            f"the model has no linear layer {min(unknown)}: it has {', '.join(sorted(known))}",
+            field="policy.lora.targets",
+        )
 
 
 def _load_nf4(model: PreTrainedModel, device: torch.device) -> PreTrainedModel:

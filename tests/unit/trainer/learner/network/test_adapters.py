@@ -138,8 +138,10 @@ def test_activations_that_are_computed_twice_change_no_gradient(folder: Path) ->
 def test_named_layers_alone_are_adapted_and_unknown_ones_are_refused(folder: Path) -> None:
     named = adapted_layers(adapted(folder, LoRAConfig(targets=("q_proj", "v_proj"))))
     assert {name.rpartition(".")[2] for name in named} == {"q_proj", "v_proj"}
-    with pytest.raises(ConfigError, match="c_attn") as caught:
-        adapted(folder, LoRAConfig(targets=("c_attn",)))
+    with pytest.raises(
+        ConfigError, match="no linear layer c_attn: it has down_proj, .*v_proj"
+    ) as caught:
+        adapted(folder, LoRAConfig(targets=("q_proj", "c_attn")))
     assert caught.value.field == "policy.lora.targets"
 
 
