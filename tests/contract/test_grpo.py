@@ -13,18 +13,27 @@ from assay_inference.engines.transformers.engine import TransformersEngine
 from assay_inference.settings import InferenceSettings
 from assay_shared.clients import InferenceClient
 from assay_shared.errors import Conflict
-from assay_shared.types import GroupRequest, PolicyVersion, ScoredGroup, ScoreRequest, ScoreResponse
+from assay_shared.types import (
+    GroupRequest,
+    PolicyVersion,
+    ScoredGroup,
+    ScoreRequest,
+    ScoreResponse,
+    WeightStatus,
+)
 from assay_shared.weights import checkpoint
-from assay_trainer.config import GRPOConfig, RetentionConfig
+from assay_trainer.config import GRPOConfig, LoRAConfig, RetentionConfig
 from assay_trainer.events import StepEvent
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.mismatch import Mismatched
+from assay_trainer.learner.network.adapters import add_adapter
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.rollouts.set_aside import SetAside
 from assay_trainer.rollouts.worker import run_group
 from assay_trainer.stop import Stop
+from assay_trainer.weights.adapter import adapted_layers
 from assay_trainer.weights.folder import publish_policy
 from assay_trainer.weights.publisher import WeightPublisher
 from tests.conftest import Serve
@@ -86,10 +95,13 @@ def train(
     folder: Path,
     url: str,
     before: Callable[[int], None] = lambda _: None,
+    lora: LoRAConfig | None = None,
     **changes: object,
 ) -> list[StepEvent]:
     publish_policy(*create_policy(TINY, TEXTS, seed=0), folder / "start")
     model, tokenizer = load_policy(folder / "start")
+    if lora is not None:
+        add_adapter(model, lora, 0, torch.device("cpu"))
     values = {"steps": 3, "groups_per_step": 2, "group_size": 4, "max_tokens": 12}
     config = GRPOConfig.model_validate(values | {"max_staleness": 0} | changes)
     publisher = WeightPublisher(folder / "policy", lambda: InferenceClient(url), [1, 2, 3, 4])
@@ -135,6 +147,65 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
         assert step.mismatch.mean_abs_nats < 1e-4
         assert abs(step.mismatch.kl_k1_nats) < 1e-4
     assert steps[-1].staleness_mean == max_staleness
+
+
+async def status_of(url: str) -> WeightStatus:
+    async with InferenceClient(url) as client:
+        return await client.weight_status()
+
+
+@pytest.mark.slow
+def test_versions_of_an_adapter_are_published_alone_and_sampled_from(
+    tmp_path: Path, url: str
+) -> None:
+    """After its base, each version is an adapter's folder with a separate name and digest."""
+    steps = train(tmp_path, url, lora=LoRAConfig(rank=4), learning_rate=0.02, steps=5)
+    for step in steps:
+        assert step.mismatch is not None
+        assert step.mismatch.num_tokens > 10
+        assert step.mismatch.mean_abs_nats < 1e-4
+    versions = {one.name: one for one in (tmp_path / "policy").glob("v*")}
+    base, *adapters = (versions[name] for name in sorted(versions))
+    assert (base.name, adapters[-1].name) == ("v000001", "v000007"), "the base is kept"
+    of_base, of_start = (
+        checkpoint.file_digest(one / checkpoint.WEIGHTS) for one in (base, tmp_path / "start")
+    )
+    assert of_base == of_start
+    digests = {checkpoint.adapter_digest(one, checkpoint.digest(base)) for one in adapters}
+    assert len(digests) == len(adapters)
+    for one in adapters:
+        names = {file.name for file in one.iterdir()}
+        assert names == {checkpoint.ADAPTER_CONFIG, checkpoint.ADAPTER_WEIGHTS}
+    status = asyncio.run(status_of(url))
+    assert status.policy is not None
+    assert status.policy.digest in digests
+    assert status.probe_difference is not None
+    assert status.num_compared == status.num_tensors
+
+
+@pytest.mark.slow
+def test_an_engine_that_starts_again_gets_the_base_and_then_the_adapter(
+    tmp_path: Path, serve: Serve
+) -> None:
+    settings = InferenceSettings.model_validate({"inference_device": "cpu"})
+    urls = [serve(create_app(settings)) for _ in range(2)]
+    make_policy_folder(tmp_path / "start")
+    model, tokenizer = load_policy(tmp_path / "start")
+    add_adapter(model, LoRAConfig(rank=4), 0, torch.device("cpu"))
+    at = 0
+    publisher = WeightPublisher(tmp_path / "p", lambda: InferenceClient(urls[at]), [1, 2, 3, 4])
+    for version in (2, 3):
+        with torch.no_grad():
+            for layer in adapted_layers(model).values():
+                layer.lora_B["default"].weight.add_(0.1)
+        published = publisher.publish(model, tokenizer).policy
+        assert published is not None
+        assert published.version == version
+    at = 1
+    publisher.ensure_served(every_s=0.0)
+    status = asyncio.run(status_of(urls[1]))
+    assert status.policy == published
+    assert status.probe_difference is not None
 
 
 @pytest.mark.slow

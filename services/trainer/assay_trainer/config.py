@@ -34,6 +34,28 @@ class NewPolicyConfig(Config):
         return self
 
 
+class LoRAConfig(Config):
+    """A LoRA adapter (arXiv 2106.09685) that is trained in place of the weights."""
+
+    rank: int = Field(default=16, gt=0)
+    #: What the adapter adds is scaled by alpha / rank.
+    alpha: int = Field(default=32, gt=0)
+    #: Of the adapter's input, in SFT alone.
+    dropout: float = Field(default=0.0, ge=0, lt=1)
+    #: The names of linear layers, such as q_proj; all of them but the head.
+    targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
+    #: Whether the frozen weights are held in 4 bits (arXiv 2305.14314). It needs CUDA.
+    nf4: bool = False
+
+    @model_validator(mode="after")
+    def _linear_layers(self) -> Self:
+        if "lm_head" in self.targets:
+            raise ValueError("targets cannot have lm_head: the head is not adapted")
+        if self.nf4 and self.targets != "all-linear":
+            raise ValueError("nf4 goes with targets all-linear")
+        return self
+
+
 class PolicyConfig(Config):
     """Exactly a new model, the folder of a model, or the name of a hub's model."""
 
@@ -42,6 +64,8 @@ class PolicyConfig(Config):
     hub: str | None = Field(default=None, pattern=REPOSITORY)
     #: Of `hub`. A run pins it to the commit that it finds.
     revision: str | None = Field(default=None, pattern=REVISION)
+    #: Without it, all weights are trained.
+    lora: LoRAConfig | None = None
 
     @model_validator(mode="after")
     def _one_source(self) -> Self:

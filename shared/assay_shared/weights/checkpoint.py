@@ -151,8 +151,10 @@ def file_digest(file: Path) -> str:
         return hashlib.file_digest(content, "sha256").hexdigest()
 
 
-def adapter_digest(folder: Path, base: str) -> str:
+def adapter_digest(folder: Path, base: str, known: Mapping[str, str] | None = None) -> str:
     """Return the SHA-256 over an adapter's files and the digest of its base checkpoint.
+
+    Files with a digest in `known` are not read again.
 
     Raises:
         WeightsRefused: a file is missing.
@@ -162,11 +164,15 @@ def adapter_digest(folder: Path, base: str) -> str:
         file = folder / name
         if not file.is_file():
             raise WeightsRefused(f"{folder} is not an adapter: it has no {name}")
-        whole.update(f"{name} {file_digest(file)}\n".encode())
+        whole.update(f"{name} {(known or {}).get(name) or file_digest(file)}\n".encode())
     return whole.hexdigest()
 
 
-def publish(folder: Path, write: Callable[[Path], Mapping[str, str]]) -> str:
+def publish(
+    folder: Path,
+    write: Callable[[Path], Mapping[str, str]],
+    digest_of: Callable[[Path, Mapping[str, str]], str] = _digest_of,
+) -> str:
     """Have `write` fill a folder, then rename it to `folder` in a single atomic step.
 
     An existing `folder` is replaced.
@@ -174,9 +180,10 @@ def publish(folder: Path, write: Callable[[Path], Mapping[str, str]]) -> str:
     Args:
         write: returns the SHA-256 of each weight file by name, computed from the intended content:
             readers compare it with the content on the disk.
+        digest_of: gets the folder and what `write` returned.
 
     Returns:
-        The digest of the checkpoint.
+        What `digest_of` returns: by default, the digest of the checkpoint.
     """
     folder.parent.mkdir(parents=True, exist_ok=True)
     partial = folder.with_name(f".{folder.name}.partial")
@@ -187,9 +194,9 @@ def publish(folder: Path, write: Callable[[Path], Mapping[str, str]]) -> str:
     except BaseException:
         shutil.rmtree(partial, ignore_errors=True)
         raise
-    for file in partial.iterdir():
+    for file in partial.rglob("*"):
         _sync(file)
-    whole = _digest_of(partial, digests)
+    whole = digest_of(partial, digests)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
     _sync(folder.parent)

@@ -5,9 +5,11 @@ from pathlib import Path
 from typing import Any
 
 from assay_trainer.config import GRPOConfig
+from assay_trainer.learner.network.adapters import AdapterRecipe, add_adapter
 from assay_trainer.learner.network.model import load_policy
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.updater import Updater
+from assay_trainer.weights.adapter import bare
 
 
 def follow() -> None:
@@ -30,8 +32,11 @@ def follow() -> None:
             getattr(updater, method)(*arguments)
 
 
-def _begin(ranks: Ranks, folder: Path, config: GRPOConfig) -> Updater:
-    return Updater(load_policy(folder)[0], config, ranks)
+def _begin(ranks: Ranks, folder: Path, config: GRPOConfig, recipe: AdapterRecipe | None) -> Updater:
+    model = load_policy(folder)[0]
+    if recipe is not None:
+        model = bare(add_adapter(model, *recipe, ranks.device))
+    return Updater(model, config, ranks)
 
 
 if __name__ == "__main__":

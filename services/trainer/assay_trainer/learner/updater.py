@@ -4,6 +4,9 @@ The weights and the optimiser's states are float32, whatever type the checkpoint
 rate of 1e-6, most updates are smaller than a step of bfloat16. A GPU computes in bfloat16. On GPUs
 and with several ranks, the weights are shards, and a copy in the served types is published.
 
+Of a model with an adapter, the adapter alone is trained, every rank has all of the model, and the
+model itself is published.
+
 Shapes: T tokens of a pack, L sampled tokens.
 """
 
@@ -30,10 +33,12 @@ from assay_trainer.events import Mismatch
 from assay_trainer.learner.given_rows.callbacks import Diverged
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
+from assay_trainer.learner.network.adapters import recipe_of
 from assay_trainer.learner.network.sharding import copy_weights, own_part, shard, whole
 from assay_trainer.learner.objective import Objective, policy_loss
 from assay_trainer.learner.packs import Pack, shares
 from assay_trainer.learner.ranks import Ranks
+from assay_trainer.weights.adapter import adapter_off
 from assay_trainer.weights.served_dtype import as_served
 
 _IGNORED = -100
@@ -80,7 +85,8 @@ class Updater:
     ) -> None:
         """Take a policy in float32; `model` has the served weights after each `apply`.
 
-        With a KL term, a copy of it becomes the reference policy.
+        With a KL term, a copy of it becomes the reference policy; with an adapter, it is the model
+        with the adapter off.
         """
         from assay_trainer.learner.trl_backend import add_logprob_head
 
@@ -88,13 +94,20 @@ class Updater:
         self._device = self._ranks.device
         attention.use_packed_attention(model)
         norms.use_fused_norms(model)
-        self._reference = deepcopy(model).eval() if config.kl_weight else None
+        self._has_adapter = recipe_of(model) is not None
+        self._is_sharded = self._ranks.is_sharded and not self._has_adapter
+        self._reference: PreTrainedModel | None = None
+        if config.kl_weight:
+            self._reference = model if self._has_adapter else deepcopy(model).eval()
         self._served: PreTrainedModel | None = None
-        if self._ranks.is_sharded:
+        if self._is_sharded:
             model, self._served = self._make_shards(model)
-        for one in (model, self._reference):
-            if one is not None:
-                add_logprob_head(one, config.temperature)
+        if self._ranks.size > 1 and self._device.type == "cuda":
+            # One rank alone may run out of memory, while the others wait for it.
+            model.gradient_checkpointing_enable()
+        add_logprob_head(model, config.temperature)
+        if self._reference is not None and self._reference is not model:
+            add_logprob_head(self._reference, config.temperature)
         self._model = model.train()
         self._config = config
         self._objective = Objective.of(config)
@@ -161,7 +174,7 @@ class Updater:
         )
         total = sum(parameter.numel() for parameter in self._parameters)
         moved_1 = torch.as_tensor(moved, dtype=torch.float64, device=self._device).reshape(1)
-        share = float(self._ranks.sum(moved_1)) / total
+        share = float(self._sum_of_parts(moved_1)) / total
         self._refresh_served()
         on_gpu = self._device.type == "cuda"
         memory = torch.cuda.max_memory_allocated(self._device) if on_gpu else None
@@ -199,9 +212,6 @@ class Updater:
         shard(trained, self._ranks)
         if self._reference is not None:
             shard(self._reference.requires_grad_(False), self._ranks)
-        if self._ranks.size > 1 and self._device.type == "cuda":
-            # One rank alone may run out of memory, while the others wait for it.
-            trained.gradient_checkpointing_enable()
         if self._ranks.rank > 0:
             return trained, None
         for name, weight in as_served(model, dict(model.named_parameters())).items():
@@ -210,11 +220,12 @@ class Updater:
         return trained, model
 
     def _refresh_served(self) -> None:
-        if self._ranks.is_sharded:
+        if self._is_sharded:
             copy_weights(self._model, self._served)
 
     def _state(self) -> dict[str, Any]:
-        weights = {name: one.detach() for name, one in self._model.named_parameters()}
+        named = self._model.named_parameters()
+        weights = {name: one.detach() for name, one in named if one.requires_grad}
         return {
             "weights": weights,
             "optimiser": get_optimizer_state_dict(self._model, self._optimiser),
@@ -227,10 +238,18 @@ class Updater:
         sums = torch.zeros(7, dtype=torch.float64, device=self._device)
         for pack in packs:
             sums[:5] += self._backward(_moved(pack, self._device))
+        if not self._is_sharded:
+            for parameter in self._parameters:
+                if parameter.grad is not None:
+                    self._ranks.sum(parameter.grad)
         sums[5] = sum(len(pack.places_L) for pack in packs)
         sums[6] = sum(len(pack.token_ids_T) for pack in packs if len(pack.places_L))
         self._sum_mismatch()
         return sums
+
+    def _sum_of_parts(self, value: torch.Tensor) -> torch.Tensor:
+        """Return the sum over the ranks' parts of the trained weights."""
+        return self._ranks.sum(value) if self._is_sharded else value
 
     def _sum_mismatch(self) -> None:
         self._ranks.sum(self.mismatch.sums_4)
@@ -240,13 +259,13 @@ class Updater:
         """Add the gradient of a pack; return loss, entropy, KL and clipped tokens as sums."""
         tokens = pack.loss
         if self._reference is not None:
-            with torch.no_grad():
+            with torch.no_grad(), adapter_off(self._reference):
                 reference_L, _ = self._logprobs(self._reference, pack)
             tokens = replace(tokens, reference_logprobs_L=reference_L)
         logprobs_L, entropy_L = self._logprobs(self._model, pack)
         found = policy_loss(self._objective, logprobs_L, tokens)
         # FSDP averages the gradients of all ranks.
-        (found.loss * self._ranks.size).backward()
+        (found.loss * (self._ranks.size if self._is_sharded else 1)).backward()
         self.mismatch.add(logprobs_L, tokens.old_logprobs_L, pack.fresh_L)
         sums = (entropy_L.sum(), found.kl, found.num_clipped_low, found.num_clipped_high)
         return torch.stack([found.loss, *sums]).detach().double()
@@ -255,13 +274,15 @@ class Updater:
         """Return the log-probability and the entropy of each sampled token, in nats."""
         labels_T = torch.full_like(pack.token_ids_T, _IGNORED)
         labels_T[pack.places_L] = pack.token_ids_T[pack.places_L]
-        found: Any = model(
-            input_ids=pack.token_ids_T[None],
-            position_ids=pack.position_ids_T[None],
-            labels=labels_T[None],
-            fused_lm_head=True,
-            **attention.arguments(pack.bounds_S, pack.max_length),
-        )
+        is_mixed = self._has_adapter and self._device.type == "cuda"
+        with torch.autocast(self._device.type, torch.bfloat16, enabled=is_mixed):
+            found: Any = model(
+                input_ids=pack.token_ids_T[None],
+                position_ids=pack.position_ids_T[None],
+                labels=labels_T[None],
+                fused_lm_head=True,
+                **attention.arguments(pack.bounds_S, pack.max_length),
+            )
         before_L = pack.places_L - 1
         return found.log_probs[0, before_L], found.entropy[0, before_L].detach()
 
@@ -272,7 +293,7 @@ class LeadingUpdater(Updater):
     def __init__(self, model: PreTrainedModel, config: GRPOConfig, ranks: Ranks) -> None:
         """Take a policy that was loaded from a folder: the other ranks load it too."""
         self._ranks = ranks
-        self._send_all("begin", Path(model.name_or_path or ""), config)
+        self._send_all("begin", Path(model.name_or_path or ""), config, recipe_of(model))
         super().__init__(model, config, ranks)
 
     def backward(self, packs: Sequence[Pack]) -> GradientFacts:

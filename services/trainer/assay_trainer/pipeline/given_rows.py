@@ -8,7 +8,7 @@ from assay_trainer.learner.given_rows.dpo import pair_token_ids, train_dpo
 from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.given_rows.training_rows import hold_out, num_updates
 from assay_trainer.pipeline.context import RunContext
-from assay_trainer.pipeline.policy import Policy, newest_checkpoint, stage_model
+from assay_trainer.pipeline.policy import Policy, adapted, newest_checkpoint, stage_model
 from assay_trainer.pipeline.run_sets import RunSets
 
 _STATUS_EVERY = 10
@@ -29,15 +29,16 @@ def run_sft(run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig) -
     num_steps = num_updates(config, len(rows))
 
     def train() -> Policy:
+        trained = adapted(run, policy, dropout=True)
         train_sft(
-            *policy,
+            *trained,
             rows,
             config,
             _attempt(run, "sft"),
             on_step=lambda step: _record(run, "sft_step", step, num_steps),
             validation=validation,
         )
-        return policy
+        return trained
 
     with run.stage("sft", num_steps):
         return stage_model(run, "sft", train)
@@ -57,8 +58,9 @@ def run_dpo(run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig) -
         run.record("dpo_measured", **measured.model_dump(mode="json"))
 
     def train() -> Policy:
+        trained = adapted(run, policy, dropout=True)
         train_dpo(
-            *policy,
+            *trained,
             [own for _, own in rows],
             config,
             _attempt(run, "dpo"),
@@ -66,7 +68,7 @@ def run_dpo(run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig) -
             on_measured=on_measured,
             held_out=[own for _, own in held_out],
         )
-        return policy
+        return trained
 
     with run.stage("dpo", num_steps):
         if len(pairs) < len(ids):

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -12,6 +12,7 @@ from assay_shared.clients.http import NO_RETRY
 from assay_trainer.data.tokenization import answered_token_ids
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState
+from assay_trainer.learner.network.adapters import add_adapter
 from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import download_policy
@@ -39,6 +40,17 @@ def stage_model(run: RunContext, stage: str, make: Callable[[], Policy]) -> Poli
         checkpoint.seal(folder)
     checkpoint.check_seal(folder)
     return load_policy(folder)
+
+
+def adapted(run: RunContext, policy: Policy, *, dropout: bool = False) -> Policy:
+    """Return the policy with a new adapter, in peft's wrapper, if the run file asks for one."""
+    lora = run.config.policy.lora
+    if lora is None:
+        return policy
+    if not dropout:
+        lora = lora.model_copy(update={"dropout": 0.0})
+    wrapped: Any = add_adapter(policy[0], lora, run.config.seed, run.ranks.device)
+    return wrapped, policy[1]
 
 
 def newest_checkpoint(run: RunContext, stage: str) -> tuple[Path, BatcherState] | None:

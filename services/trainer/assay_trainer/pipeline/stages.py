@@ -16,12 +16,14 @@ from assay_trainer.events import Evaluated, StepEvent
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.learner.grpo import GRPOStage
+from assay_trainer.learner.network.adapters import check_lora
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.given_rows import run_dpo, run_sft
 from assay_trainer.pipeline.hub_names import fetch_hub_names
 from assay_trainer.pipeline.parts import Parts
 from assay_trainer.pipeline.policy import (
     Policy,
+    adapted,
     initial_policy,
     make_publisher,
     newest_checkpoint,
@@ -37,6 +39,7 @@ from assay_trainer.pipeline.signal_check import check_signal
 from assay_trainer.pipeline.trackers import tracked
 from assay_trainer.rollouts.rollout_log import mark_superseded
 from assay_trainer.rollouts.store import GroupStore
+from assay_trainer.weights.adapter import bare
 
 _EVALUATION_PROGRESS = 24
 #: An update that changes a smaller share of the weights is recorded as an event.
@@ -65,6 +68,7 @@ def execute(run: RunContext) -> None:
 def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
     """Run the stages in order and return the facts of the report."""
     config = run.config
+    check_lora(config.policy.lora)
     store.check()
     with run.stage("data"):
         sets = open_sets(run)
@@ -93,8 +97,9 @@ def _run_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
 
 
 def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
-    """Train the policy in place on its own scored samples and return it."""
+    """Train the policy, or an adapter of it, on its own scored samples and return it."""
     run = parts.run
+    model, tokenizer = adapted(run, policy)
     found = newest_checkpoint(run, "grpo")
     _supersede(run, checkpoint.step_of(found[0]) if found else 0)
     batcher = GroupBatcher(
@@ -111,12 +116,15 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
 
     def report(step: StepEvent) -> None:
         run.record("step", **step.model_dump(mode="json"))
-        if step.moved_share is not None and step.moved_share < _LEAST_MOVED:
+        # In the first step of an adapter, one of its two factors has no gradient.
+        is_first = run.config.policy.lora is not None and step.step == 1
+        if step.moved_share is not None and step.moved_share < _LEAST_MOVED and not is_first:
             run.record("weights_stand_still", step=step.step, moved_share=step.moved_share)
         run.set_status(step=step.step)
 
     ended_early = GRPOStage(
-        *policy,
+        bare(model),
+        tokenizer,
         batcher,
         parts.publisher,
         config,
@@ -130,7 +138,7 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
     ).train()
     if ended_early is not None:
         run.record("grpo_ended_early", message=ended_early)
-    return policy
+    return model, tokenizer
 
 
 def _supersede(run: RunContext, step: int) -> None:

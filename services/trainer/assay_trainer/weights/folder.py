@@ -6,14 +6,22 @@ from transformers import PreTrainedModel
 from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 
 from assay_shared.weights import checkpoint
+from assay_trainer.weights.adapter import FOLDER, bare, has_adapter, save_adapter
 from assay_trainer.weights.safetensors_writer import save_model
 
 
 def publish_policy(model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, folder: Path) -> str:
-    """Write a checkpoint folder in an atomic step and return its digest."""
+    """Write a checkpoint folder in an atomic step and return its digest.
+
+    An adapter is merged, and lies also in the folder `adapter` within.
+    """
+    network = bare(model)
 
     def write(partial: Path) -> dict[str, str]:
         tokenizer.save_pretrained(partial)
-        return save_model(model, partial)
+        if has_adapter(network):
+            (partial / FOLDER).mkdir()
+            save_adapter(network, partial / FOLDER)
+        return save_model(network, partial)
 
     return checkpoint.publish(folder, write)

@@ -18,6 +18,7 @@ from assay_shared.errors import InfrastructureError, InvalidInput
 from assay_shared.interfaces import WeightSink
 from assay_shared.telemetry.tracing import span
 from assay_shared.types import (
+    AdapterWeights,
     FolderWeights,
     LogprobProbe,
     PolicyVersion,
@@ -25,6 +26,12 @@ from assay_shared.types import (
     UploadedWeights,
     WeightStatus,
     WeightUpdate,
+)
+from assay_trainer.weights.adapter import (
+    adapter_off,
+    has_adapter,
+    merged_layers,
+    publish_adapter,
 )
 from assay_trainer.weights.direct import DirectTransfer
 from assay_trainer.weights.folder import publish_policy
@@ -64,6 +71,8 @@ class WeightPublisher:
         self._on_fallback = on_fallback
         self._last: WeightUpdate | None = None
         self._last_folder = folder
+        #: The model that was last published whole by a folder, and its announcement.
+        self._base: tuple[PreTrainedModel, WeightUpdate] | None = None
         #: Of a last version that is in memory alone.
         self._model: tuple[PreTrainedModel, PreTrainedTokenizerBase] | None = None
         self._checked_at = 0.0
@@ -75,6 +84,9 @@ class WeightPublisher:
         mode: SyncMode = SyncMode.WAIT,
     ) -> WeightStatus:
         """Return once inference serves the model as the next version.
+
+        Of a model with an adapter, the adapter alone is sent where inference takes one, after its
+        base as an own version.
 
         Raises:
             WeightsRefused: inference did not load this model.
@@ -90,6 +102,10 @@ class WeightPublisher:
         self, model: PreTrainedModel, tokenizer: PreTrainedTokenizerBase, mode: SyncMode
     ) -> WeightStatus:
         served = asyncio.run(self._status())
+        is_adapter = self._sends_adapter(model, served)
+        if is_adapter and not self._has_base(model, served):
+            with adapter_off(model):
+                served = self._publish(model, tokenizer, mode)
         served_version = served.policy.version if served.policy else 0
         version = max(self.published.newest, served_version) + 1
         proof = probe(model, self._probe_ids)
@@ -97,11 +113,16 @@ class WeightPublisher:
         if status is not None:
             self._model = model, tokenizer
             return status
-        update = self._write(model, tokenizer, version, proof)
+        if is_adapter:
+            update = self._write_adapter(model, version, proof)
+        else:
+            update = self._write(model, tokenizer, version, proof)
         self._last = update.model_copy(update={"mode": mode})
         self._model = None
         self.published.add(self._last.policy)
         sent = asyncio.run(self._send(self._last))
+        if not is_adapter:
+            self._base = model, self._last
         self._served = (self._last.policy.digest, self._last_folder)
         self._forget_old()
         return sent
@@ -121,7 +142,20 @@ class WeightPublisher:
                 return
             self._last = self._write(*self._model, policy.version, proof, policy)
             self._model = None
+        if isinstance(self._last.source, AdapterWeights):
+            assert self._base is not None
+            asyncio.run(self._send(self._base[1]))
         asyncio.run(self._send(self._last))
+
+    def _sends_adapter(self, model: PreTrainedModel, served: WeightStatus) -> bool:
+        """Return True if a version is an adapter alone: neither uploads nor routers take one."""
+        by_folder = self._transfer == "folder" and self._direct is None and not served.replicas
+        return by_folder and has_adapter(model)
+
+    def _has_base(self, model: PreTrainedModel, served: WeightStatus) -> bool:
+        """Return True if inference serves this model's base, or an adapter on it."""
+        is_ours = self._last is not None and served.policy == self._last.policy
+        return is_ours and self._base is not None and self._base[0] is model
 
     def _publish_directly(
         self,
@@ -167,6 +201,19 @@ class WeightPublisher:
             probe=proof,
         )
 
+    def _write_adapter(
+        self, model: PreTrainedModel, version: int, proof: LogprobProbe
+    ) -> WeightUpdate:
+        """Write the model's adapter as a folder with an own name."""
+        assert self._base is not None
+        base, folder = self._base[1].policy.digest, self._folder / f"v{version:06d}"
+        digest = publish_adapter(model, folder, base)
+        return WeightUpdate(
+            source=AdapterWeights(path=str(folder.resolve()), base=base),
+            policy=PolicyVersion(version=version, digest=digest),
+            probe=proof,
+        )
+
     async def _status(self) -> WeightStatus:
         async with self._connect() as client:
             sink: WeightSink = client
@@ -180,9 +227,12 @@ class WeightPublisher:
             return await client.update_weights(update)
 
     def _forget_old(self) -> None:
-        """An engine may need the newest folders to come back to, however old they are."""
+        """An engine may need the newest folders to come back to, and the base of an adapter."""
+        base = self._base and self._base[1].source
+        kept = Path(base.path).name if isinstance(base, FolderWeights) else ""
         for folder in sorted(self._folder.glob("v*"))[:-_KEPT_VERSIONS]:
-            shutil.rmtree(folder)
+            if folder.name != kept:
+                shutil.rmtree(folder)
 
 
 def _why_by_folder(served: WeightStatus) -> str:
@@ -197,7 +247,7 @@ def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:
     model.eval()
     ids_1T = torch.tensor([token_ids], device=model.device)
     served = as_served(model, dict(model.named_parameters()))
-    with torch.no_grad():
+    with torch.no_grad(), merged_layers(model):
         found = functional_call(model, served, kwargs={"input_ids": ids_1T, "use_cache": False})
     logits_TV = found.logits[0, :-1].float()
     model.train(was_training)

@@ -9,6 +9,7 @@ import json
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import torch
 from huggingface_hub import split_torch_state_dict_into_shards
@@ -17,6 +18,7 @@ from transformers.core_model_loading import revert_weight_conversion
 
 from assay_shared.errors import InvalidInput
 from assay_shared.weights.safetensors import DTYPES, write_header
+from assay_trainer.weights.adapter import whole_state
 from assay_trainer.weights.served_dtype import as_served, served_dtype
 
 _SHARD_SIZE = "500MB"
@@ -53,15 +55,17 @@ def save_model(model: PreTrainedModel, folder: Path) -> dict[str, str]:
 def _name_dtype(file: Path, dtype: torch.dtype) -> None:
     """Write the type of the weights; the library writes that of the model in memory."""
     config = json.loads(file.read_text())
+    if config.get("quantization_config", {}).get("quant_method") == "bitsandbytes":
+        del config["quantization_config"]  # they are written as they were before
     config["dtype"] = str(dtype).removeprefix("torch.")
     file.write_text(json.dumps(config, indent=2, sort_keys=True) + "\n")
 
 
 def named_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """As the model names them; of tied ones, the first."""
-    found: dict[tuple[int, int, torch.Size], str] = {}
+    """As the model without its adapter names them, the adapter merged; of tied ones, the first."""
+    found: dict[tuple[Any, ...], str] = {}
     weights = {}
-    for name, tensor in model.state_dict().items():
+    for name, tensor in whole_state(model).items():
         place = (tensor.untyped_storage().data_ptr(), tensor.storage_offset(), tensor.shape)
         if found.setdefault(place, name) == name:
             weights[name] = tensor.detach()

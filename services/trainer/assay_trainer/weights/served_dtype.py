@@ -14,6 +14,11 @@ def keep_served_dtypes(model: PreTrainedModel) -> None:
     setattr(model, _ATTRIBUTE, (model.dtype, dtypes))
 
 
+def copy_served_dtypes(model: PreTrainedModel, to: PreTrainedModel) -> None:
+    """Let versions of `to` be published in the types of `model`."""
+    setattr(to, _ATTRIBUTE, (served_dtype(model), served_dtypes(model)))
+
+
 def served_dtype(model: PreTrainedModel) -> torch.dtype:
     """Return the type of the published model: the kept one, else the model's own."""
     kept = _kept(model)
