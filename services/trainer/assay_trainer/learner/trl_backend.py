@@ -19,6 +19,7 @@ from assay_trainer.learner.given_rows.training_rows import LearntIds, PairIds
 
 #: What a label is where a token is not to be learnt.
 _IGNORED = -100
+_TRL_REFERENCE = "ref"
 OnStep = Callable[[int, dict[str, float]], None]
 
 
@@ -109,6 +110,9 @@ def make_dpo_trainer(
         callbacks=attempt.callbacks(on_step),
     )
     trainer.remove_callback(PrinterCallback)
+    if _TRL_REFERENCE in getattr(model, "peft_config", {}):
+        # TRL copies an adapter as the reference; the log-probabilities of the start replace it.
+        model.delete_adapter(_TRL_REFERENCE)
     return trainer
 
 

@@ -103,13 +103,13 @@ def check_memory(needed: int, available: int | None) -> list[Finding]:
 
 
 def _held_in_config(config: RunConfig) -> Found:
-    if config.sft is None and config.grpo is None:
-        message = "there is neither sft nor grpo, so the run trains nothing"
+    if config.sft is None and config.dpo is None and config.grpo is None:
+        message = "there is no sft, dpo or grpo, so the run trains nothing"
         yield Finding(field="grpo", message=message)
 
 
 def _checkpoints(name: str, stage: SFTConfig | GRPOConfig) -> Found:
-    if stage.checkpoint_every > stage.steps:
+    if stage.steps is not None and stage.checkpoint_every > stage.steps:
         yield Finding(
             field=f"{name}.checkpoint_every",
             message=f"checkpoints are never written: every {stage.checkpoint_every} steps is more "
@@ -118,7 +118,7 @@ def _checkpoints(name: str, stage: SFTConfig | GRPOConfig) -> Found:
 
 
 def _warmup(name: str, stage: SFTConfig | GRPOConfig) -> Found:
-    if stage.warmup_steps >= stage.steps:
+    if stage.steps is not None and stage.warmup_steps >= stage.steps:
         yield Finding(
             field=f"{name}.warmup_steps",
             message=f"the learning rate grows over {stage.warmup_steps} steps and the stage has "

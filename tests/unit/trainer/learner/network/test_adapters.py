@@ -10,8 +10,11 @@ from torch.distributed.checkpoint.filesystem import FileSystemReader
 from transformers import PreTrainedModel
 
 from assay_shared.errors import ConfigError
-from assay_trainer.config import LoRAConfig, SFTConfig
+from assay_trainer.config import DPOConfig, LoRAConfig, SFTConfig
 from assay_trainer.data.dataset import Demonstration
+from assay_trainer.events import DPOMeasured
+from assay_trainer.learner.given_rows.callbacks import StageAttempt
+from assay_trainer.learner.given_rows.dpo import train_dpo
 from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.network.adapters import add_adapter, check_lora
 from assay_trainer.learner.network.model import load_policy
@@ -161,11 +164,8 @@ def fine_tuned(folder: Path, checkpoints: Path, resume_from: Path | None = None)
         tokenizer,
         [Demonstration(task, task.gold or "") for task in tasks],
         SFTConfig(steps=4, batch_size=8, learning_rate=0.01, warmup_steps=0, checkpoint_every=2),
-        seed=0,
-        checkpoints=checkpoints,
-        on_step=lambda step, metrics: None,
-        stop=Stop(),
-        resume_from=resume_from,
+        StageAttempt(0, checkpoints, Stop(), resume_from=resume_from),
+        on_step=lambda step: None,
     )
     return model
 
@@ -179,6 +179,33 @@ def test_sft_trains_the_adapter_alone_and_resumes_it(folder: Path, tmp_path: Pat
     assert not list(checkpoint.glob("model*.safetensors")), "no weights of the base"
     resumed = fine_tuned(folder, tmp_path / "again", checkpoint)
     assert torch.allclose(logprobs(resumed), logprobs(whole), atol=1e-6)
+
+
+def test_dpo_trains_the_adapter_alone(folder: Path, tmp_path: Path) -> None:
+    model, tokenizer = load_policy(folder)
+    wrapped: Any = add_adapter(model, LORA, 0, CPU)
+    chosen, rejected = (tokenizer.encode(text, add_special_tokens=False) for text in ("1", "2"))
+    measured: list[DPOMeasured] = []
+    train_dpo(
+        wrapped,
+        tokenizer,
+        [([10 + row], chosen, rejected) for row in range(8)],
+        DPOConfig(
+            data={"kind": "jsonl", "path": "unused"}, steps=4, batch_size=8, learning_rate=0.01
+        ),
+        StageAttempt(0, tmp_path / "checkpoints", Stop()),
+        on_step=lambda step: None,
+        on_measured=measured.append,
+        held_out=[([30], chosen, rejected)],
+    )
+    assert measured[0].margin == 0
+    assert measured[1].margin > 0.01
+    assert list(wrapped.peft_config) == ["default"], "no second adapter is kept"
+    with adapter_off(model):
+        assert torch.equal(logprobs(model), logprobs(load_policy(folder)[0]))
+    publish_policy(wrapped, tokenizer, tmp_path / "merged")
+    merged = load_policy(tmp_path / "merged")[0]
+    assert torch.allclose(logprobs(merged), logprobs(model), atol=1e-4)
 
 
 def lead(folder: Path, output: Path) -> None:
@@ -195,7 +222,7 @@ def lead(folder: Path, output: Path) -> None:
 
 
 def test_two_ranks_train_the_adapter_of_one(folder: Path, tmp_path: Path) -> None:
-    leader = (sys.executable, __file__, str(folder), str(tmp_path))
+    leader = (sys.executable, "-m", __name__, str(folder), str(tmp_path))
     with processes([leader, FOLLOW]) as (first, second):
         said = first.communicate(timeout=120)[0] + second.communicate(timeout=30)[0]
     assert (first.returncode, second.returncode) == (0, 0), said
