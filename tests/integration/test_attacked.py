@@ -70,7 +70,7 @@ def test_an_attacked_run_finishes_and_says_what_happened(
     assay.finish(process)
 
     newest = checkpoint.whole(folder.checkpoints / "grpo")[-1]
-    weights = newest / "model.safetensors"
+    weights = newest / "__0_0.distcp"
     weights.write_bytes(weights.read_bytes()[:-1] + b"\x01")
     with redis.Redis.from_url(mesh.environment["ASSAY_REDIS_URL"]) as client:
         before = sum(read_counts(client).values())
@@ -86,7 +86,7 @@ def test_an_attacked_run_finishes_and_says_what_happened(
     named = {name: set(found) for name, found in facts["set_aside"].items()}
     assert named == {"training": {"long", "rubric", "half", "empty"}, "held-out": {"long"}}
     ((one),) = facts["checkpoints_refused"]
-    assert one["reason"] == f"{newest.name}: model.safetensors is not what was written"
+    assert one["reason"] == f"{newest.name}: {weights.name} is not what was written"
     assert facts["training"]["num_steps"] == 8
     assert {e["num_tasks"] for e in facts["evaluations"].values()} == {12}
     done_again = [group.step for group in read_rollouts(folder.rollouts) if group.superseded]

@@ -27,9 +27,13 @@ SLOWER = (
 )
 
 
-def check_groups(mesh: Launcher, folder: Path, num_steps: int) -> None:
-    """Every draw was played, stored once, and trained on at most once."""
-    trained = [one.group.key for one in read_rollouts(folder / "rollouts.jsonl")]
+def check_draws(mesh: Launcher, folder: Path, num_steps: int) -> tuple[Counter[int], set[int]]:
+    """Check that each finished draw is stored and trained on at most once; return both sets.
+
+    A draw is stored once for each version of the weights that it was played under.
+    """
+    rollouts = read_rollouts(folder / "rollouts.jsonl")
+    trained = [one.group.key for one in rollouts if not one.superseded]
     draws_trained = Counter(key.removeprefix(f"{folder.name}/").split("/")[0] for key in trained)
     assert [draw for draw, count in draws_trained.items() if count > 1] == []
     (checkpoint,) = sorted(
@@ -42,6 +46,12 @@ def check_groups(mesh: Launcher, folder: Path, num_steps: int) -> None:
     draws = Counter(int(key.split("/")[0]) for key in stored if key[0].isdigit())
     finished = set(range(state["next_draw"])) - set(state["unfinished"])
     assert finished <= set(draws), "a group was lost"
+    return draws, finished
+
+
+def check_groups(mesh: Launcher, folder: Path, num_steps: int) -> None:
+    """Every draw was played, stored once, and trained on at most once."""
+    draws, finished = check_draws(mesh, folder, num_steps)
     steps = [event.data for event in RunFolder(folder).read_events() if event.kind == "step"]
     # What had become too old is asked for again, under the key of the new version.
     num_refused = sum(sum(StepEvent.model_validate(step).refused.values()) for step in steps)
@@ -129,7 +139,11 @@ def test_a_run_of_two_ranks_of_which_each_is_killed_loses_and_repeats_nothing(
     said = [assay.finish(rank) for rank in (first, second)]
     assert (first.returncode, second.returncode) == (0, 0), said
     assert RunFolder(folder).read_status().state == "finished"
-    check_groups(mesh, folder, 3)
+    check_draws(mesh, folder, 3)
+    trained = Counter(
+        one.step for one in read_rollouts(folder / "rollouts.jsonl") if not one.superseded
+    )
+    assert sorted(trained) == [1, 2, 3]
 
 
 def test_a_stop_between_steps_leaves_a_checkpoint_and_a_word(

@@ -29,7 +29,8 @@ def follow() -> None:
         if method == "begin":
             updater = _begin(ranks, *arguments)
         else:
-            getattr(updater, method)(*arguments)
+            with ranks.together():
+                getattr(updater, method)(*arguments)
 
 
 def _begin(ranks: Ranks, folder: Path, config: GRPOConfig, recipe: AdapterRecipe | None) -> Updater:

@@ -23,6 +23,8 @@ from assay_shared.errors import ConfigError, Unreachable
 #: A follower waits for rank 0 while rollouts are drawn and policies are evaluated.
 _LONGEST_WAIT = timedelta(days=7)
 _END_WAIT_S = 30.0
+#: Words of gloo's errors, which have no type.
+_LOST = ("gloo", "Gloo", "Connection closed by peer", "Connection reset by peer")
 _ENVIRONMENT = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE")
 
 
@@ -63,16 +65,9 @@ class Ranks:
         Raises:
             Unreachable: a rank has ended.
         """
-        if self._group is None:
-            return
-        try:
-            dist.scatter_object_list([None], list(messages), src=0, group=self._group)
-        except RuntimeError as error:
-            raise Unreachable(
-                f"a process of this training has ended: {error}",
-                service="trainer",
-                hint="its own messages say why; resume the run",
-            ) from None
+        if self._group is not None:
+            with self.together():
+                dist.scatter_object_list([None], list(messages), src=0, group=self._group)
 
     def receive(self) -> Any:
         """Wait for this rank's message from rank 0.
@@ -81,12 +76,27 @@ class Ranks:
             Unreachable: rank 0 has ended.
         """
         found: list[object] = [None]
-        try:
+        with self.together():
             dist.scatter_object_list(found, None, src=0, group=self._group)
-        except RuntimeError as error:
-            message = f"rank 0 of this training has ended: {error}"
-            raise Unreachable(message, service="trainer") from None
         return found[0]
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Run the block, in which all ranks take part.
+
+        Raises:
+            Unreachable: a rank has ended.
+        """
+        try:
+            yield
+        except RuntimeError as error:
+            if self.size == 1 or not _is_loss(error):
+                raise
+            raise Unreachable(
+                f"a process of this training has ended: {error}",
+                service="trainer",
+                hint="its own messages say why; resume the run",
+            ) from None
 
     def sum(self, value: torch.Tensor) -> torch.Tensor:
         """Return the sum over all ranks; every rank calls this."""
@@ -99,6 +109,12 @@ class Ranks:
         if self.size > 1:
             dist.all_reduce(value, op=dist.ReduceOp.MAX)
         return value
+
+
+def _is_loss(error: RuntimeError) -> bool:
+    """Return True for what NCCL, gloo and torch's checkpoints raise when a rank has ended."""
+    text = str(error)
+    return isinstance(error, dist.DistError) or any(one in text for one in _LOST)
 
 
 @contextmanager

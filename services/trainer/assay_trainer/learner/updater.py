@@ -34,7 +34,7 @@ from assay_trainer.learner.given_rows.callbacks import Diverged
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
 from assay_trainer.learner.network.adapters import recipe_of
-from assay_trainer.learner.network.sharding import copy_weights, own_part, shard, whole
+from assay_trainer.learner.network.sharding import close, copy_weights, own_part, shard, whole
 from assay_trainer.learner.objective import Objective, policy_loss
 from assay_trainer.learner.packs import Pack, shares
 from assay_trainer.learner.ranks import Ranks
@@ -188,6 +188,7 @@ class Updater:
             with torch.no_grad():
                 logprobs_L, _ = self._logprobs(self._model, moved)
             self.mismatch.add(logprobs_L, moved.loss.old_logprobs_L, moved.fresh_L)
+        close(self._model)
         self._sum_mismatch()
 
     def save(self, folder: Path) -> None:
@@ -299,26 +300,31 @@ class LeadingUpdater(Updater):
     def backward(self, packs: Sequence[Pack]) -> GradientFacts:
         own, *others = shares(packs, self._ranks.size)
         self._send("backward", [(one,) for one in others])
-        return super().backward(own)
+        with self._ranks.together():
+            return super().backward(own)
 
     def measure(self, packs: Sequence[Pack]) -> None:
         own, *others = shares(packs, self._ranks.size)
         self._send("measure", [(one,) for one in others])
-        super().measure(own)
+        with self._ranks.together():
+            super().measure(own)
 
     def apply(
         self, step: int, gradient: GradientFacts, mismatch: Mismatch | None = None
     ) -> UpdateFacts:
         self._send_all("apply", step, gradient)
-        return super().apply(step, gradient, mismatch)
+        with self._ranks.together():
+            return super().apply(step, gradient, mismatch)
 
     def save(self, folder: Path) -> None:
         self._send_all("save", folder)
-        super().save(folder)
+        with self._ranks.together():
+            super().save(folder)
 
     def load(self, folder: Path) -> None:
         self._send_all("load", folder)
-        super().load(folder)
+        with self._ranks.together():
+            super().load(folder)
 
     def _send_all(self, method: str, *arguments: object) -> None:
         self._send(method, [arguments] * (self._ranks.size - 1))

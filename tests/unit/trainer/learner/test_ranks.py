@@ -39,7 +39,9 @@ def train(updater: Updater, folder: Path) -> dict[str, Any]:
         groups = make_groups((0.0, 0.0))
         packs = pack_rows(rows(groups), updater.objective, TOKENS_PER_PACK, POLICY)
         assert len(packs) == 3
-        facts = updater.apply(step, updater.backward(packs), updater.mismatch.summary())
+        gradient = updater.backward(packs)
+        updater.measure(packs)
+        facts = updater.apply(step, gradient, updater.mismatch.summary())
         found[str(step)] = facts
         if step == 1:
             updater.save(folder)

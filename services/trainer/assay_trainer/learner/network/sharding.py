@@ -7,7 +7,7 @@ belongs to the whole model's unit.
 
 import torch
 from torch.distributed.device_mesh import init_device_mesh
-from torch.distributed.fsdp import MixedPrecisionPolicy, fully_shard
+from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
 from transformers import PreTrainedModel
 
@@ -31,6 +31,13 @@ def shard(model: PreTrainedModel, ranks: Ranks) -> None:
         if type(module).__name__ in kinds:
             fully_shard(module, mesh=mesh, mp_policy=policy, reshard_after_forward=ranks.size > 1)
     fully_shard(model, mesh=mesh, mp_policy=policy, reshard_after_forward=False)
+
+
+def close(model: PreTrainedModel) -> None:
+    """Let every layer have its shard again: after a forward pass alone, some are whole."""
+    for module in model.modules():
+        if isinstance(module, FSDPModule):
+            module.reshard()
 
 
 def own_part(tensor: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A LoRA adapter in the updater, beside the same network with its weights merged by hand."""
+"""A LoRA adapter in the updater equals the same network with its weights merged by hand."""
 
 import sys
 from pathlib import Path
@@ -49,7 +49,7 @@ def packs_of(updater: Updater, tokens_per_pack: int = 20) -> list[Pack]:
 
 
 def trained(folder: Path, steps: int = 3, **changes: Any) -> tuple[PreTrainedModel, Updater]:
-    updater = Updater(adapted(folder), make_config(learning_rate=0.02, **changes))
+    updater = Updater(adapted(folder), make_config(learning_rate=0.01, **changes))
     for step in range(1, steps + 1):
         updater.apply(step, updater.backward(packs_of(updater)))
     return updater._model, updater
@@ -118,7 +118,7 @@ def test_a_resumed_adapter_continues_to_the_bit(folder: Path, tmp_path: Path) ->
     written = FileSystemReader(tmp_path / "checkpoint").read_metadata().state_dict_metadata
     assert all("lora_" in name for name in written if name.startswith("weights."))
     model = bare(add_adapter(load_policy(folder)[0], LORA, 9, CPU))
-    second = Updater(model, make_config(learning_rate=0.02))
+    second = Updater(model, make_config(learning_rate=0.01))
     second.load(tmp_path / "checkpoint")
     for step in (3, 4):
         second.apply(step, second.backward(packs_of(second)))
@@ -191,12 +191,16 @@ def test_dpo_trains_the_adapter_alone(folder: Path, tmp_path: Path) -> None:
         tokenizer,
         [([10 + row], chosen, rejected) for row in range(8)],
         DPOConfig(
-            data={"kind": "jsonl", "path": "unused"}, steps=4, batch_size=8, learning_rate=0.01
+            data={"kind": "jsonl", "path": "unused"},
+            steps=8,
+            batch_size=8,
+            learning_rate=0.01,
+            warmup_steps=0,
         ),
         StageAttempt(0, tmp_path / "checkpoints", Stop()),
         on_step=lambda step: None,
         on_measured=measured.append,
-        held_out=[([30], chosen, rejected)],
+        held_out=[([10], chosen, rejected)],
     )
     assert measured[0].margin == 0
     assert measured[1].margin > 0.01
@@ -212,7 +216,7 @@ def lead(folder: Path, output: Path) -> None:
     """Be rank 0 of two, and keep the served weights."""
     ranks = Ranks()
     model = adapted(folder)
-    updater = make_updater(model, make_config(learning_rate=0.02, kl_weight=0.1), ranks)
+    updater = make_updater(model, make_config(learning_rate=0.01, kl_weight=0.1), ranks)
     shares = [
         updater.apply(step, updater.backward(packs_of(updater))).moved_share for step in (1, 2, 3)
     ]

@@ -1,4 +1,4 @@
-"""An adapter on a GPU: beside the same on the CPU, and over a base in 4 bits."""
+"""An adapter on a GPU: compared with the same on the CPU, and over a base in 4 bits."""
 
 from pathlib import Path
 
