@@ -48,8 +48,9 @@ class StepNumbers(NamedTuple):
 class Tracker(Protocol):
     """A tracker's own record of a run."""
 
-    #: Names the record, so that a resumed run continues it.
-    id: str
+    @property
+    def id(self) -> str | None:
+        """Name the record, so that a resumed run continues it; None if the folder says enough."""
 
     def log(self, numbers: StepNumbers) -> None: ...
 
@@ -78,7 +79,7 @@ class _TensorBoard:
     def __init__(self, run: RunContext, known_id: str | None) -> None:
         from torch.utils.tensorboard import SummaryWriter
 
-        self.id = "tensorboard"
+        self.id: str | None = None
         self._folder = run.folder.path / "tensorboard"
         self._open: Callable[..., SummaryWriter] = SummaryWriter
         self._writers: dict[str, SummaryWriter] = {}
@@ -199,7 +200,7 @@ class Trackers:
     def _begin(self, name: TrackerName, known_id: JsonValue) -> None:
         tracker = _KINDS[name](self._run, None if known_id is None else str(known_id))
         self._open[name] = tracker
-        if known_id is None:
+        if tracker.id is not None and known_id is None:
             self._run.record("tracking", tracker=name, id=tracker.id)
 
     def show(self, event: Event) -> None:

@@ -53,7 +53,7 @@ def test_good_settings_have_no_finding() -> None:
 @pytest.mark.parametrize(
     ("changes", "told"),
     [
-        ({"sft": None, "grpo": None}, "grpo: there is neither"),
+        ({"sft": None, "grpo": None}, "grpo: there is no sft, dpo or grpo"),
         ({"grpo__checkpoint_every": 61}, "grpo.checkpoint_every: checkpoints are never written"),
         ({"sft__checkpoint_every": 501}, "sft.checkpoint_every: checkpoints are never written"),
         ({"grpo__warmup_steps": 60}, "grpo.warmup_steps: the learning rate grows over 60"),
