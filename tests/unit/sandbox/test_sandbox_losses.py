@@ -1,8 +1,8 @@
 """Slots, daemons and disks lost under programs: typed failures, and service again."""
 
 import asyncio
-import contextlib
 import base64
+import contextlib
 import json
 import os
 import signal
