@@ -22,9 +22,9 @@ _MOST_ERRORS = 1000
 
 
 class Config(Described, BaseModel):
-    """Base of all configuration: frozen; an unknown key is an error."""
+    """Base of all configuration: frozen; an unknown key or an infinite number is an error."""
 
-    model_config = ConfigDict(frozen=True, extra="forbid")
+    model_config = ConfigDict(frozen=True, extra="forbid", allow_inf_nan=False)
 
 
 AnyConfig = TypeVar("AnyConfig", bound=BaseModel)

@@ -29,6 +29,7 @@ def test_the_demos_run_file_loads() -> None:
         ("data.train.kind=generate", "data.train: .*'generated', 'jsonl', 'humaneval'"),
         ("grpo.loss=ppo", "grpo.loss: .*'dapo', 'grpo', 'dr_grpo', 'gspo' or 'cispo'"),
         ("name='../escape'", "name: "),
+        ("sft.learning_rate=.inf", "sft.learning_rate: .*finite"),
         ("sft.epochs=2", "sft: give exactly one of steps and epochs"),
         ("sft.steps=null", "sft: give exactly one of steps and epochs"),
         ("sft.micro_batch_size=48", "sft: batch_size must be a multiple of micro_batch_size"),
