@@ -158,7 +158,7 @@ def train(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the plan as JSON."),
 ) -> None:
-    """Do a run in this process: SFT, DPO, GRPO, evaluation, report. The services must be up.
+    """Train in this process: SFT, DPO, GRPO, evaluation, report. The services must be up.
 
     Under torchrun or accelerate launch, the processes of the other ranks follow the first.
     """
@@ -306,7 +306,7 @@ def score(
         60.0, min=0.0, help="Of a run: how long failures are asked for again."
     ),
 ) -> None:
-    """Score given answers; of a run, also show the changes.
+    """Score given answers, or score a run's stored answers again and show the changes.
 
     A rubric's file is loaded by a reward service that ends with the command; else the running
     service scores.

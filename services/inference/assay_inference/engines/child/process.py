@@ -108,7 +108,7 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 
 def new_folder(name: str) -> Path:
-    """For a child's socket and log; only this user can open it."""
+    """Make a folder for a child's socket and log; only this user can open it."""
     # A socket's path may have no more than 107 characters.
     return Path(tempfile.mkdtemp(prefix=f"assay-{name}-"))
 

@@ -62,7 +62,7 @@ def leaks(
 def _opened(
     file: Path | None, train: str | None, held_out: str | None
 ) -> "tuple[list[Task], list[Task], LeaksConfig]":
-    """Training tasks with the demonstrations, held-out tasks, and how to compare them."""
+    """Return training tasks with the demonstrations, held-out tasks, and the settings."""
     from assay_shared.errors import InvalidInput
     from assay_shared.settings.run_file import load_config
     from assay_trainer.config import LeaksConfig, RunConfig
