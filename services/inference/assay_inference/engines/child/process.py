@@ -146,7 +146,7 @@ class ServerProcess:
         return self._process.poll() is None
 
     def last_words(self) -> str:
-        """Return the end of its log, for a message."""
+        """Return the end of the server's log, for a message."""
         lines = last_lines(self._log, 400)
         raised = [found.group(1) for line in lines if (found := _RAISED.search(line))]
         # Where a part of an engine fails, the rest of it fails for that: the first is the cause.

@@ -68,7 +68,7 @@ def compare_checksums(
 def compare_all_checksums(
     layout: Mapping[str, Tensor], found: Mapping[str, str], *, dtype: str, on_gpu: bool
 ) -> tuple[set[str], set[str]]:
-    """Return the names of the checkpoint's tensors held unchanged, and of the others."""
+    """Return the names of the checkpoint's tensors that are unchanged, and of the others."""
     same: set[str] = set()
     differing: set[str] = set()
     for name, checksum in found.items():
