@@ -26,7 +26,7 @@ _ENVIRONMENT = {
     "ASSAY_SANDBOX_SLOTS": "2",
     "ASSAY_WORKERS": "2",
     "ASSAY_VERSION": "trial",
-    "ASSAY_CONFIGS": "./tests/containers",
+    "ASSAY_CONFIGS": "./tests/deploy/compose",
     "ASSAY_RUN_FILE": "trial.yaml",
     **{f"ASSAY_{name.upper()}_PORT": str(port) for name, port in _PORTS.items()},
 }
