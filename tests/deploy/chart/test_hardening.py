@@ -19,6 +19,7 @@ KINDS: list[dict[str, Any]] = [
     {},
     {"inference": {"replicas": 2}, "worker": {"autoscaling": {"enabled": True}}},
     {"trainer": {"kind": "Job", "run": {"file": {"name": "a"}}}},
+    {"trainer": {"kind": "Job", "nodes": 2, "run": {"file": {"name": "a"}}}},
     *(example(name) for name in EXAMPLES),
 ]
 

@@ -137,6 +137,7 @@ VARIANTS: list[dict[str, Any]] = [
     {"networkPolicy": {"clients": [{"namespaceSelector": {}}]}},
     {"networkPolicy": {"dns": {"address": "169.254.20.10"}}},
     {"trainer": {"weightTransfer": "direct"}},
+    {"trainer": {"kind": "Job", "nodes": 2, "run": {"file": {"name": "a"}}}},
     example("values-a100.yaml"),
     example("values-kind-cpu.yaml"),
     example("values-production.yaml"),
@@ -188,6 +189,23 @@ def test_a_direct_transfer_opens_ports_between_trainer_and_engine_alone() -> Non
     }
     assert Edge("engine", "trainer", 29500) in more
     assert Edge("engine", "trainer", 22) not in more
+
+
+def test_the_nodes_of_a_run_reach_each_other_and_nothing_more() -> None:
+    def between(nodes: int) -> set[Edge]:
+        run = {"kind": "Job", "nodes": nodes, "run": {"file": {"name": "a"}}}
+        rendered = render({"trainer": run})
+        pods = pods_of(rendered)
+        (first,) = (pod for pod in pods if pod.labels["assay/network"] == "trainer")
+        second = Place("run-second", "10.244.7.1", NAMESPACE, first.labels)
+        return edges(rendered, [*pods, second], [*pods, second], PORTS)
+
+    both = ({"run-run", "run-second"},)
+    joined = {edge for edge in between(2) if {edge.sender, edge.receiver} in both}
+    assert {edge.port for edge in joined} == {
+        port.number for port in PORTS if port.protocol == "TCP" and port.number >= 1024
+    }
+    assert between(2) - joined == between(1)
 
 
 def test_a_judge_reaches_its_provider_and_no_private_address() -> None:

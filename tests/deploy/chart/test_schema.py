@@ -88,6 +88,14 @@ WRONG: list[tuple[str, object]] = [
     ("trainer.kind", "Deployment"),
     ("trainer.weightTransfer", "upload"),
     ("trainer.run.name", "Bad Name"),
+    ("trainer.nodes", 0),
+    ("trainer.nodes", "two"),
+    ("trainer.nodes", 1.5),
+    ("trainer.nodes", 65),
+    ("trainer.gpus", 0),
+    ("trainer.gpus", "all"),
+    ("trainer.gpus", 17),
+    ("trainer.joinS", 1),
     ("worker.concurrency", 0),
     ("worker.autoscaling.by", "memory"),
     ("redis.external.port", 70000),
@@ -134,6 +142,7 @@ def test_a_setting_whose_name_speaks_of_tokens_is_one() -> None:
     render({"inference": {"environment": {"ASSAY_INFERENCE_PREFIX_TOKENS": 128}}})
 
 
+RUN: dict[str, Any] = {"kind": "Job", "run": {"name": "first", "file": {"name": "a"}}}
 APART: list[tuple[dict[str, Any], str]] = [
     (
         {"judge": {"autoscaling": {"enabled": True, "minReplicas": 9, "maxReplicas": 2}}},
@@ -145,6 +154,16 @@ APART: list[tuple[dict[str, Any], str]] = [
         "trainer.weightTransfer: direct reaches one engine",
     ),
     ({"trainer": {"kind": "Job"}}, "trainer.kind: Job needs trainer.run.file"),
+    ({"trainer": {"nodes": 2}}, "trainer.nodes and trainer.gpus above 1 need trainer.kind: Job"),
+    ({"trainer": {"gpus": 2}}, "trainer.nodes and trainer.gpus above 1 need trainer.kind: Job"),
+    (
+        {"trainer": {**RUN, "gpus": 2, "accelerator": "none"}},
+        "trainer.gpus above 1 needs trainer.accelerator: nvidia",
+    ),
+    (
+        {"trainer": {**RUN, "nodes": 2, "runs": {"accessMode": "ReadWriteOnce"}}},
+        "trainer.runs.accessMode: every node of trainer.nodes writes its part",
+    ),
     (
         {"inference": {"modelDownload": {"enabled": True}}},
         "inference.modelDownload needs repository and folder",
@@ -170,6 +189,16 @@ APART: list[tuple[dict[str, Any], str]] = [
 def test_values_that_do_not_go_together_are_refused(values: dict[str, Any], message: str) -> None:
     with pytest.raises(helm_python.HelmRenderError, match=message):
         render(values)
+
+
+@pytest.mark.parametrize(("nodes", "room"), [(1, 63), (64, 47)])
+def test_a_run_whose_pods_have_too_long_a_name_is_refused(nodes: int, room: int) -> None:
+    """A Job's name is a label of its pods; that of a JobSet gets numbers and a suffix."""
+    trainer = RUN | {"nodes": nodes, "run": {"name": "r" * 20, "file": {"name": "a"}}}
+    fits = "assay-" + "n" * (room - len("assay--run-") - 20)
+    render({"trainer": trainer}, name=fits)
+    with pytest.raises(helm_python.HelmRenderError, match=f"has {room + 1} characters"):
+        render({"trainer": trainer}, name=fits + "n")
 
 
 def test_a_chart_above_may_hand_down_its_globals() -> None:

@@ -92,6 +92,7 @@ CHOICES: list[tuple[str, Any]] = [
     ),
     ("reward.rubrics", {"mine": {"description": "x"}}),
     ("trainer", {"kind": "Job", "run": {"name": "first", "file": {"name": "first"}}}),
+    ("trainer", {"kind": "Job", "nodes": 2, "gpus": 8, "run": {"file": {"name": "first"}}}),
     ("trainer.accelerator", "none"),
     ("trainer.weightTransfer", "direct"),
     ("trainer.datasets.existingClaim", "data"),

@@ -1,7 +1,8 @@
 """Objects of operators, checked against their documentation of the chart's fields.
 
-KEDA 2 (ScaledObject, TriggerAuthentication, the Redis lists scaler) and the Prometheus operator
-(ServiceMonitor, PrometheusRule). Other fields are refused: a spelling mistake shows.
+KEDA 2 (ScaledObject, TriggerAuthentication, the Redis lists scaler), the Prometheus operator
+(ServiceMonitor, PrometheusRule) and JobSet 0.7 or newer. Other fields are refused: a spelling
+mistake shows.
 """
 
 from typing import Any
@@ -49,7 +50,60 @@ _REDIS_TRIGGER = _closed(
     "metadata",
 )
 
+_RULE = _closed(
+    {
+        "name": {"type": "string", "pattern": "^[A-Za-z]([A-Za-z0-9_,:]*[A-Za-z0-9_])?$"},
+        "action": {"enum": ["FailJobSet", "RestartJobSet", "RestartJobSetAndIgnoreMaxRestarts"]},
+        "onJobFailureReasons": {
+            "type": "array",
+            "uniqueItems": True,
+            "items": {
+                "enum": [
+                    *("BackoffLimitExceeded", "DeadlineExceeded", "FailedIndexes"),
+                    *("MaxFailedIndexesExceeded", "PodFailurePolicy"),
+                ]
+            },
+        },
+    },
+    "name",
+    "action",
+)
+_JOB_SET = _closed(
+    {
+        "network": _closed(
+            {
+                "enableDNSHostnames": {"type": "boolean"},
+                "subdomain": {"type": "string", "pattern": "^[a-z]([-a-z0-9]{0,61}[a-z0-9])?$"},
+                "publishNotReadyAddresses": {"type": "boolean"},
+            }
+        ),
+        "failurePolicy": _closed(
+            {
+                "maxRestarts": {"type": "integer", "minimum": 0},
+                "restartStrategy": {"enum": ["Recreate", "BlockingRecreate"]},
+                "rules": {"type": "array", "items": _RULE},
+            }
+        ),
+        "replicatedJobs": {
+            "type": "array",
+            "minItems": 1,
+            "items": _closed(
+                {
+                    "name": _TEXT,
+                    "replicas": {"type": "integer", "minimum": 0},
+                    # The spec is a Job's, which Kubernetes' own schema checks.
+                    "template": _closed({"spec": {"type": "object"}}, "spec"),
+                },
+                "name",
+                "template",
+            ),
+        },
+    },
+    "replicatedJobs",
+)
+
 _SPECS: dict[tuple[str, str], Schema] = {
+    ("jobset.x-k8s.io/v1alpha2", "JobSet"): _JOB_SET,
     ("keda.sh/v1alpha1", "ScaledObject"): _closed(
         {
             "scaleTargetRef": _closed(
@@ -152,3 +206,11 @@ def check_crd(item: dict[str, Any]) -> str | None:
     for error in CRD_SCHEMAS[item["apiVersion"], item["kind"]].iter_errors(item):
         return f"{error.json_path}: {error.message}"
     return None
+
+
+def jobs_of(item: dict[str, Any]) -> list[dict[str, Any]]:
+    """Return the Jobs of a JobSet; none of another object."""
+    if item["kind"] != "JobSet":
+        return []
+    job = {"apiVersion": "batch/v1", "kind": "Job", "metadata": {}}
+    return [job | one["template"] for one in item["spec"]["replicatedJobs"]]

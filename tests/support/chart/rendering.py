@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import helm_python
 import yaml
 
-from tests.support.chart.crds import CRD_SCHEMAS, check_crd
+from tests.support.chart.crds import CRD_SCHEMAS, check_crd, jobs_of
 from tests.support.chart.kubernetes_schemas import NEWEST, check_object
 
 ROOT = Path(__file__).parents[3]
@@ -22,12 +22,13 @@ VERSIONS = ("1.30.0", NEWEST)
 Values = Mapping[str, Any]
 Manifest = dict[str, Any]
 #: What holds pods, and where.
-_POD_PATHS: dict[str, tuple[str, ...]] = {
+_POD_PATHS: dict[str, tuple[str | int, ...]] = {
     "Pod": (),
     "Deployment": ("spec", "template"),
     "StatefulSet": ("spec", "template"),
     "DaemonSet": ("spec", "template"),
     "Job": ("spec", "template"),
+    "JobSet": ("spec", "replicatedJobs", 0, "template", "spec", "template"),
 }
 
 
@@ -53,7 +54,7 @@ class Rendered(NamedTuple):
         """Yield every pod or pod template, with the name of its owner."""
         for item in self.objects:
             if item["kind"] in _POD_PATHS:
-                pod = item
+                pod: Any = item
                 for key in _POD_PATHS[item["kind"]]:
                     pod = pod[key]
                 yield item["metadata"]["name"], pod
@@ -123,7 +124,8 @@ def check(rendered: Rendered, versions: tuple[str, ...] = VERSIONS) -> None:
 def _problem(text: str, version: str) -> str | None:
     item = json.loads(text)
     if (item["apiVersion"], item["kind"]) in CRD_SCHEMAS:
-        return check_crd(item)
+        inner = (check_object(job, version) for job in jobs_of(item))
+        return check_crd(item) or next(filter(None, inner), None)
     return check_object(item, version)
 
 
