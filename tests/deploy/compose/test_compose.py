@@ -11,6 +11,8 @@ import compose
 import pytest
 import yaml
 
+from tests.support.compose import stack
+
 ROOT = Path(__file__).parents[3]
 #: The binary itself: the script before it loses the exit status.
 COMPOSE = Path(compose.__path__[0]) / "docker-compose"
@@ -234,6 +236,43 @@ def test_every_variable_is_shown_in_the_example_with_its_default() -> None:
 def _settings() -> list[str]:
     """Return the services' variables in .env.example."""
     return re.findall(r"^([A-Z_]+)=", (ROOT / ".env.example").read_text(), re.MULTILINE)
+
+
+def mounted(name: str) -> dict[str, Path]:
+    """Return the files and folders of this repository in a container, by their path there."""
+    volumes = everything()["services"][name].get("volumes", ())
+    return {one["target"]: Path(one["source"]) for one in volumes if one["type"] == "bind"}
+
+
+def here(name: str, path: str) -> Path:
+    """Return the file of this repository at a path of a container."""
+    binds = mounted(name)
+    (target,) = [target for target in binds if Path(path).is_relative_to(target)]
+    return binds[target] / Path(path).relative_to(target)
+
+
+@pytest.mark.parametrize("name", sorted(everything()["services"]))
+def test_what_a_container_mounts_is_in_the_repository(name: str) -> None:
+    missing = [str(source) for source in mounted(name).values() if not source.exists()]
+    assert missing == [], "the engine would make an empty folder of root's in its place"
+
+
+def test_prometheus_and_grafana_find_their_rules_and_dashboards() -> None:
+    config = yaml.safe_load(here("prometheus", "/etc/prometheus/prometheus.yml").read_text())
+    for pattern in config["rule_files"]:
+        rules = here("prometheus", str(Path(pattern).parent)).glob(Path(pattern).name)
+        assert [group for file in rules for group in yaml.safe_load(file.read_text())["groups"]]
+    provided = here("grafana", "/etc/grafana/provisioning") / "dashboards" / "assay.yml"
+    (provider,) = yaml.safe_load(provided.read_text())["providers"]
+    dashboards = list(here("grafana", provider["options"]["path"]).glob("*.json"))
+    assert dashboards
+    assert all(json.loads(file.read_text())["panels"] for file in dashboards)
+
+
+def test_the_trial_of_the_stack_has_its_run_file() -> None:
+    environment = stack.ENVIRONMENT
+    (volume,) = config(**environment)["services"]["run"]["volumes"]
+    assert (Path(volume["source"]) / environment["ASSAY_RUN_FILE"]).is_file()
 
 
 @pytest.mark.parametrize("service", ["inference", "sandbox", "judge", "reward", "trainer"])

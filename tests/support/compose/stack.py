@@ -19,7 +19,7 @@ TOKEN = "0123456789abcdef" * 2
 RUN = "trial"
 PROJECT = "assay-stack-trial"
 _PORTS = {"inference": 28001, "reward": 28004, "trainer": 28005}
-_ENVIRONMENT = {
+ENVIRONMENT = {
     "ASSAY_TOKEN": TOKEN,
     "ASSAY_REDIS_PASSWORD": "fedcba9876543210" * 2,
     "ASSAY_SANDBOX_VARIANT": "slim",
@@ -39,7 +39,7 @@ def compose(
 ) -> "subprocess.CompletedProcess[str]":
     """Return the shipped file, under another name."""
     return docker(
-        "compose", "--project-name", PROJECT, *arguments, stdin=stdin, environment=_ENVIRONMENT,
+        "compose", "--project-name", PROJECT, *arguments, stdin=stdin, environment=ENVIRONMENT,
         timeout_s=timeout_s, check=check,
     )  # fmt: skip
 
