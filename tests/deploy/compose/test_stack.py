@@ -67,16 +67,22 @@ state = json.loads((last / "assay.json").read_text())
 client = redis.Redis.from_url(os.environ["ASSAY_REDIS_URL"])
 prefix = f"assay:group:{name}/"
 stored = [key.decode().removeprefix(prefix) for key in client.scan_iter(prefix + "*")]
-steps = [event["data"] for event in events if event["kind"] == "step"]
+done = [event["data"] for event in events if event["kind"] == "step"]
+steps = {step["step"]: step for step in done}  # of a step that was done again, the last
 rewards = [reward for group in groups for reward in group["rewards"]]
 print(json.dumps({
-    "trained": [group["group"]["key"] for group in groups],
+    "trained": [group["group"]["key"] for group in groups if not group["superseded"]],
+    "superseded": sum(group["superseded"] for group in groups),
     "workers": sorted({group["worker"] for group in groups}),
     "stored": stored,
     "next_draw": state["next_draw"],
     "unfinished": state["unfinished"],
     "checkpoint": last.name,
-    "steps": [{k: step[k] for k in ("step", "num_played", "failures", "reward")} for step in steps],
+    "repeated": len(done) - len(steps),
+    "steps": [
+        {k: step[k] for k in ("step", "num_played", "refused", "failures", "reward")}
+        for step in steps.values()
+    ],
     "values": [reward.get("value") for reward in rewards],
 }))
 """
@@ -169,21 +175,21 @@ def test_containers_killed_in_mid_run_cost_no_group_and_give_no_zero() -> None:
     again = rescored()
     sys.stdout.write(account(table, held, again))
     trained = [int(key.split("/")[1]) for key in held["trained"]]  # run/draw/task/...
-    # The step that died with the trainer was done again from the checkpoint before it: its first
-    # batch stands in the record and is in no weights, and its draws were played again.
-    starts = range(0, len(trained), GROUPS_PER_STEP)
-    without_one = (trained[:at] + trained[at + GROUPS_PER_STEP :] for at in starts)
     whole = NUM_STEPS * GROUPS_PER_STEP
-    learnt = [draws for draws in (trained, *without_one) if len(draws) == len(set(draws)) == whole]
-    assert learnt, "a draw was trained on twice"
+    assert len(trained) == len(set(trained)) == whole, "a draw was trained on twice"
     played = {int(key.split("/")[0]) for key in held["stored"] if key[0].isdigit()}
     finished = set(range(held["next_draw"])) - set(held["unfinished"])
     assert finished <= played, "a group was lost"
-    assert set(learnt[0]) <= finished
+    assert set(trained) <= finished
+    # The step that died with the trainer was done again, from the checkpoint before it. The event
+    # of a step comes before its checkpoint.
+    assert held["superseded"] <= GROUPS_PER_STEP
+    assert held["repeated"] <= 1
     assert [step["step"] for step in held["steps"]] == list(range(1, NUM_STEPS + 1))
     # What was in flight when the trainer died is drawn again, from newer weights; a step may then
-    # count groups without signal that the one before it has counted too, fewer than a batch.
-    counted = sum(step["num_played"] for step in held["steps"])
+    # count groups without signal that the one before it has counted too, fewer than a batch. A
+    # group that became too old is played again.
+    counted = sum(step["num_played"] - sum(step["refused"].values()) for step in held["steps"])
     assert 0 <= counted - len(finished) < GROUPS_PER_STEP
     assert again["share_changed"] == 0, "a reward was not what the answer deserves"
     assert again["num_compared"] > 100
@@ -214,7 +220,7 @@ def account(
     """Show the table of kills, and the findings, with pytest's -s."""
     steps = [
         f"step {step['step']}: {step['num_played']} groups played, reward {step['reward']}, "
-        f"failures {step['failures']}"
+        f"refused {step['refused']}, failures {step['failures']}"
         for step in held["steps"]
     ]
     lines = [
@@ -222,7 +228,8 @@ def account(
         *(f"| {victim} | {step} | {seconds:.1f} s |" for victim, step, seconds in table),
         *steps,
         f"{held['next_draw']} draws, unfinished {held['unfinished']}, {len(held['stored'])} groups "
-        f"stored, {len(held['trained'])} trained on, by {len(held['workers'])} processes",
+        f"stored, {len(held['trained'])} trained on, by {len(held['workers'])} processes; "
+        f"{held['superseded']} superseded, {held['repeated']} steps repeated",
         f"scored again: {json.dumps(again)}",
         compose("logs", "--no-log-prefix", "run").stdout,
     ]
