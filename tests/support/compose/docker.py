@@ -31,7 +31,12 @@ def docker(
     check: bool = True,
     environment: dict[str, str] | None = None,
 ) -> "subprocess.CompletedProcess[str]":
-    """Run a command at the top of the repository; its output is shown if it fails."""
+    """Run a command at the top of the repository; its output is shown if it fails.
+
+    Compose files take variables of ours from `environment` alone: tests set some for services that
+    they start themselves, such as a lower least isolation.
+    """
+    variables = {k: v for k, v in os.environ.items() if not k.startswith(("ASSAY_", "COMPOSE_"))}
     done = subprocess.run(
         ["docker", *arguments],
         input=stdin,
@@ -40,7 +45,7 @@ def docker(
         text=True,
         timeout=timeout_s,
         cwd=ROOT,
-        env=os.environ | {"DOCKER_BUILDKIT": "1"} | (environment or {}),
+        env=variables | {"DOCKER_BUILDKIT": "1"} | (environment or {}),
     )
     assert not check or done.returncode == 0, done.stdout
     return done
