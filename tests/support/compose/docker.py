@@ -19,7 +19,8 @@ FROM {IMAGE}
 USER root
 COPY requirements/dev.txt /tmp/dev.txt
 RUN sed -n 's/^\\([A-Za-z0-9._-]*==[^ ]*\\).*/\\1/p' /tmp/dev.txt > /tmp/pins.txt \
-    && pip install --constraint /tmp/pins.txt httpx pytest pytest-asyncio pytest-timeout
+    && pip --python /opt/assay/venv/bin/python install --constraint /tmp/pins.txt \
+    httpx pytest pytest-asyncio pytest-timeout pytest-xdist
 USER 10001:10001
 """
 
