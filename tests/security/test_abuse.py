@@ -1,6 +1,7 @@
 """Hostile programs at every level of isolation: the verdict, and a clean machine afterwards."""
 
 import asyncio
+import os
 import socket
 import sys
 import tempfile
@@ -255,12 +256,15 @@ async def test_abuse_is_judged_and_leaves_nothing(sandbox: WatchedSandbox, name:
     disk_names = ("disk fill", "inode fill", "deep folders")
     on_disk = sandbox.isolation == "fallback" and name in disk_names
     limit_s = DISK_CLEAN_WITHIN_S if on_disk else CLEAN_WITHIN_S
+    expected = abuse.expected
+    if sandbox.isolation == "fallback" and os.getuid() != 0 and name == "a folder closed to all":
+        expected = REFUSED  # all slots have the service's user, who could not clean up
     took_s: list[float] = []
     while min(took_s, default=limit_s) >= limit_s and len(took_s) < ATTEMPTS:
         before_s = sandbox.clean_s
         result = await run(sandbox, abuse.code, abuse.stdin)
         took_s.append(sandbox.clean_s - before_s)
-        assert result.status in abuse.expected, result
+        assert result.status in expected, result
         assert abuse.never not in result.stdout
         after = await run(sandbox, CHECK)
         assert after.stdout == "[]\n", after
