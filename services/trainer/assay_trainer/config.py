@@ -16,7 +16,6 @@ from assay_trainer.table_source import (
     TableSource,
 )
 
-
 Items = TypeVar("Items", bound=tuple[Any, ...])
 
 

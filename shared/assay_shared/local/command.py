@@ -11,11 +11,18 @@ if TYPE_CHECKING:  # only a type
 
 
 def up(
-    home: Path = typer.Option(Path("runs"), help="Folder for runs, logs and Valkey's files."),
+    home: Path | None = typer.Option(
+        None, help="Folder for runs, logs and Valkey's files; ASSAY_RUNS or runs without it."
+    ),
     workers: int = typer.Option(2, min=1, help="Rollout workers."),
     inference_replicas: int = typer.Option(1, min=1, help="Inference services for the policy."),
 ) -> None:
-    """Start all services and stay until Ctrl-C."""
+    """Start all services and stay until Ctrl-C.
+
+    A service listens at its ASSAY_..._URL if that is set, else at its usual port if that is free.
+    With ASSAY_REDIS_URL, that Redis is used, else an embedded Valkey.
+    """
+    import os
     import signal
     import time
 
@@ -28,6 +35,7 @@ def up(
         raise KeyboardInterrupt
 
     set_up_logging("up", "WARNING")
+    home = home or Path(os.environ.get("ASSAY_RUNS") or "runs")
     access = Access.of(home)
     # SIGINT too: a shell that starts this command in the background makes it ignore SIGINT.
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -45,6 +53,7 @@ def up(
                 num_inference_replicas=inference_replicas,
                 settings=access.variables,
                 on_ready=show,
+                on_port_taken=lambda told: print(told, flush=True),
             ) as mesh,
             written(home, mesh.environment),
         ):

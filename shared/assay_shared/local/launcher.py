@@ -28,7 +28,8 @@ from assay_shared.clients import (
     ServiceClient,
     TrainerClient,
 )
-from assay_shared.errors import ConfigError, InfrastructureError
+from assay_shared.errors import InfrastructureError
+from assay_shared.local.listeners import address_of, free_listeners, open_listeners, url_of
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.service.server import bind
 
@@ -37,13 +38,6 @@ _log = logging.getLogger(__name__)
 CLIENTS: dict[str, type[ServiceClient]] = {
     client.service: client
     for client in (InferenceClient, SandboxClient, JudgeClient, RewardClient, TrainerClient)
-}
-USUAL_PORTS = {
-    "inference": 8001,
-    "sandbox": 8002,
-    "judge": 8003,
-    "reward": 8004,
-    "trainer": 8005,
 }
 _START_TIMEOUT_S = 180.0
 _STOP_GRACE_S = 30.0
@@ -80,24 +74,33 @@ class Launcher:
         usual_ports: bool,
         num_inference_replicas: int = 1,
         settings: Mapping[str, str] | None = None,
+        on_port_taken: Callable[[str], None] = _log.info,
     ) -> None:
         """Open the listening sockets; `start` starts the processes.
 
         Args:
             home: folder for logs, runs and Valkey's files.
-            usual_ports: take the usual port of each service if it is free.
+            usual_ports: take the addresses of the environment. A service without one takes its
+                usual port if that is free; Redis without one is an embedded Valkey.
             settings: variables for the services, added to the addresses.
+            on_port_taken: gets a sentence for each usual port that is in use.
+
+        Raises:
+            ConfigError: an address of the environment is not of this machine, or is in use.
         """
         self.home = home.resolve()
         self.logs = self.home / "logs"
         # A socket's path may have at most 107 characters; a path under `home` could be longer.
         self._socket_folder = Path(tempfile.mkdtemp(prefix="assay-"))
-        listeners = {name: _listen(name, usual_ports) for name in USUAL_PORTS}
-        self.urls = {name: "http://{}:{}".format(*s.getsockname()) for name, s in listeners.items()}
-        self.environment = dict(settings or {}) | self._environment()
+        listeners = open_listeners(os.environ, on_port_taken) if usual_ports else free_listeners()
+        self.urls = {name: url_of(listener) for name, listener in listeners.items()}
+        redis = _given_redis() if usual_ports else {}
+        self.environment = dict(settings or {}) | self._environment() | redis
+        if redis and "ASSAY_REDIS_URL" not in redis:
+            del self.environment["ASSAY_REDIS_URL"]
         replicas = self._replicas(num_inference_replicas)
         self._parts = [
-            self._valkey(),
+            *([] if redis else [self._valkey()]),
             *replicas,
             *(self._service(name, listener) for name, listener in listeners.items()),
             *(ManagedProcess(f"worker-{i + 1}", (*_CLI, "worker")) for i in range(num_workers)),
@@ -203,7 +206,8 @@ class Launcher:
         """Start a stopped process again, at its old address."""
         part = next(part for part in self._parts if part.name == name)
         if part.listener is not None:
-            part.listener = bind("127.0.0.1", int(self.urls[name].rpartition(":")[2]))
+            host, port = address_of(self.urls[name])
+            part.listener = bind(host, port)
         self._spawn(part)
 
     def _failed(self, part: ManagedProcess) -> LaunchFailed:
@@ -235,9 +239,15 @@ class Launcher:
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
 
+def _given_redis() -> dict[str, str]:
+    """Return the variables of the environment that name a Redis."""
+    names = ("ASSAY_REDIS_URL", "ASSAY_REDIS_URL_FILE")
+    return {name: value for name in names if (value := os.environ.get(name))}
+
+
 def _url(part: ManagedProcess) -> str:
     assert part.listener is not None
-    return "http://{}:{}".format(*part.listener.getsockname())
+    return url_of(part.listener)
 
 
 def _rank(part: ManagedProcess) -> int:
@@ -245,15 +255,6 @@ def _rank(part: ManagedProcess) -> int:
     if part.name.startswith("worker"):
         return 1
     return {"trainer": 0, "valkey": 3}.get(part.name, 2)
-
-
-def _listen(name: str, usual_ports: bool) -> socket.socket:
-    if usual_ports:
-        try:
-            return bind("127.0.0.1", USUAL_PORTS[name])
-        except ConfigError:
-            _log.info("port %d is in use: %s takes another", USUAL_PORTS[name], name)
-    return bind("127.0.0.1", 0)
 
 
 @contextmanager
@@ -265,6 +266,7 @@ def running_services(
     num_inference_replicas: int = 1,
     settings: Mapping[str, str] | None = None,
     on_ready: Callable[[str, str], None] = lambda name, url: None,
+    on_port_taken: Callable[[str], None] = _log.info,
 ) -> Iterator[Launcher]:
     """Run a mesh within the block, and yield its launcher."""
     mesh = Launcher(
@@ -273,6 +275,7 @@ def running_services(
         usual_ports=usual_ports,
         num_inference_replicas=num_inference_replicas,
         settings=settings,
+        on_port_taken=on_port_taken,
     )
     try:
         mesh.start(on_ready)

@@ -135,14 +135,18 @@ def _written(values: object, error: dict[str, Any]) -> list[str]:
     found: list[str] = []
     for place, part in enumerate(error["loc"], start=1):
         is_missing = error["type"] == "missing" and place == len(error["loc"])
-        if isinstance(values, dict) and part in values:
-            values = values[part]
-        elif isinstance(values, list | tuple) and isinstance(part, int) and part < len(values):
-            values = values[part]
+        if _has(values, part):
+            values = values[part]  # type: ignore[index]
         elif not is_missing:
             continue
         found.append(str(part))
     return found
+
+
+def _has(values: object, part: int | str) -> bool:
+    if isinstance(values, list | tuple):
+        return isinstance(part, int) and part < len(values)
+    return isinstance(values, dict) and part in values
 
 
 def _nearest(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:

@@ -2,6 +2,8 @@
 
 from pathlib import Path
 
+import pytest
+
 from assay_shared.local.launcher import Launcher
 
 
@@ -30,3 +32,17 @@ def test_one_inference_stands_alone(tmp_path: Path) -> None:
         assert [name for name in names if name.startswith("inference")] == ["inference"]
     finally:
         mesh.stop()
+
+
+def test_a_given_redis_stands_in_for_valkey(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = "redis://127.0.0.1:1/3"
+    monkeypatch.setenv("ASSAY_REDIS_URL", url)
+    for in_use, expected in ((True, url), (False, "unix://")):
+        mesh = Launcher(tmp_path, num_workers=1, usual_ports=in_use)
+        try:
+            assert mesh.environment["ASSAY_REDIS_URL"].startswith(expected)
+            assert ("valkey" in [part.name for part in mesh._parts]) is not in_use
+        finally:
+            mesh.stop()
