@@ -9,10 +9,10 @@ from assay_shared.runs.run_folder import RUN_NAME
 from assay_shared.settings.run_file import Config
 from assay_shared.types import Normalisation, Role, SyncMode
 from assay_trainer.table_source import (
-    REPOSITORY,
     REVISION,
     HubSource,
     PreferenceSource,
+    RepositoryName,
     TableSource,
 )
 
@@ -77,7 +77,7 @@ class PolicyConfig(Config):
 
     new: NewPolicyConfig | None = None
     folder: Path | None = None
-    hub: str | None = Field(default=None, pattern=REPOSITORY)
+    hub: RepositoryName | None = None
     #: Of `hub`. A run pins it to the commit that it finds.
     revision: str | None = Field(default=None, pattern=REVISION)
     #: Without it, all weights are trained.
