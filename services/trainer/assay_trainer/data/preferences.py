@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from assay_shared.errors import DatasetError, RoleError
+from assay_shared.settings.validation import message_of
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Message, Role, Task
 from assay_trainer.data.hub_files import download_split
@@ -136,4 +137,4 @@ def _messages(row: Mapping[str, object], parts: _Parts, field: str) -> tuple[Mes
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
         place = ".".join(map(str, (field, *first["loc"])))
-        raise DatasetError(first["msg"], field=place) from None
+        raise DatasetError(message_of(first), field=place) from None

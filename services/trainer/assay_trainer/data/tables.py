@@ -235,9 +235,8 @@ def value_of(row: Mapping[str, Any], column: str) -> Any:
         elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
         elif isinstance(value, str):
-            raise _BadValue(
-                f"is a part of a text: {part!r} needs a list or an object", field=column
-            )
+            message = f"names a part, {part!r}, of a text: a list or an object is needed"
+            raise _BadValue(message, field=column)
         else:
             raise _no_column(column, value if isinstance(value, Mapping) else row)
     return value

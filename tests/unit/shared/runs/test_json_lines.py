@@ -78,17 +78,17 @@ def test_ids_may_come_twice_where_nobody_asks_for_them(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("none.jsonl", None, "there is no file .*none.jsonl"),
-        ("rows.jsonl", b'{"id": "\xff"}', "rows.jsonl cannot be read: .*utf-8"),
-        ("rows.jsonl.gz", b"no gzip", "rows.jsonl.gz cannot be read: "),
+        ("rows.jsonl", b'{"id": "\xff"}', "rows.jsonl:1: not UTF-8: "),
+        ("rows.jsonl.gz", b"no gzip", "rows.jsonl.gz cannot be read after line "),
         (
             "rows.jsonl.gz",
             gzip.compress(line("a").encode() * 99, mtime=0)[:-9],
-            "rows.jsonl.gz cannot be read: ",
+            "rows.jsonl.gz cannot be read after line ",
         ),
         (
             "rows.jsonl.gz",
             gzip.compress(line("a").encode(), mtime=0)[:10] + b"\xff" * 20,
-            "rows.jsonl.gz cannot be read: ",
+            "rows.jsonl.gz cannot be read after line ",
         ),
     ],
 )

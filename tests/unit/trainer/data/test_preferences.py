@@ -72,7 +72,7 @@ def test_a_map_takes_answers_out_of_chats(tmp_path: Path) -> None:
         ({"chosen": " \n"}, "chosen", "must not be empty"),
         ({"prompt": ""}, "prompt", "must not be empty"),
         ({"chosen": None}, "chosen", "is null"),
-        ({"chosen": ["5"]}, "chosen", "must be a text or a number"),
+        ({"chosen": ["5"]}, "chosen.0", "Input should be an object"),
         ({"rejected": "\ud83d"}, "rejected", "without lone surrogates"),
         ({"prompt": []}, "prompt", "the last message of a chat must be the user's"),
         ({"prompt": [{"role": "assistant", "content": "5"}]}, "prompt", "must be the user's"),
