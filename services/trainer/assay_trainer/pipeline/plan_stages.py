@@ -18,8 +18,6 @@ from assay_trainer.pipeline.run_sets import RunSets
 
 #: Demonstrations that are tokenised to find the longest.
 _MEASURED_ROWS = 1000
-#: TRL computes the logits of all tokens: their gradient and a copy are of the same size.
-_LOGIT_COPIES = {"sft": 3, "dpo": 3}
 _STATM = Path("/proc/self/statm")
 
 
@@ -157,7 +155,6 @@ def _given_rows(
         lora=run.config.policy.lora,
         has_served=False,
         is_twice=on_gpu,
-        logit_copies=_LOGIT_COPIES[stage],
     )
     return StagePlan(
         stage=stage,

@@ -12,6 +12,8 @@ from assay_trainer.weights.served_dtype import served_dtypes
 _FLOAT32, _BF16 = 4, 2
 #: Of a weight in nf4: 4 bits, and a scale in float32 for 64 weights.
 _NF4 = 0.5 + _FLOAT32 / 64
+#: Sizes of a tile of TRL's head, and the tiles that exist together without its kernel for GPUs.
+_TILE_TOKENS, _TILE_WORDS, _CPU_TILES = 4096, 32768, 9
 
 
 @dataclass(frozen=True)
@@ -29,8 +31,6 @@ class Training:
     has_served: bool = True
     #: Whether activations are computed twice, so that few of them are kept.
     is_twice: bool = False
-    #: Copies of the logits of all tokens, each of 4 bytes a number.
-    logit_copies: int = 0
 
 
 class MemoryEstimate(BaseModel):
@@ -56,12 +56,12 @@ class MemoryEstimate(BaseModel):
     #: Gathered weights in bf16: 2 N on one GPU; on several, the largest layer and all outside of
     #: the layers; with an adapter 2 M; 0 on a CPU.
     gathered: int
-    #: b T layers (8 hidden + 4 intermediate), without the head. Where activations come twice, b T
-    #: (layers hidden + 8 hidden + 4 intermediate).
+    #: b T layers (9 hidden + 4 intermediate). Where activations come twice, b T (layers hidden
+    #: + 9 hidden + 4 intermediate).
     activations: int
-    #: Of SFT and DPO: copies of the logits of all tokens, 4 T vocabulary each. GRPO's come in
-    #: chunks.
-    logits: int = 0
+    #: A tile of the head's logits, of at most 4096 tokens and 32768 words: 4 bytes a number on a
+    #: CPU, 9 times; `b` bytes on a GPU, once.
+    logits: int
 
     @property
     def total(self) -> int:
@@ -95,7 +95,7 @@ def estimate_memory(model: PreTrainedModel, training: Training) -> MemoryEstimat
         reference=_FLOAT32 * total // cards if has_reference else 0,
         gathered=gathered if on_gpu else 0,
         activations=(_BF16 if on_gpu else _FLOAT32) * _activated(model, training),
-        logits=training.logit_copies * _FLOAT32 * training.tokens * int(_text(model).vocab_size),
+        logits=_tile(model, training),
     )
 
 
@@ -141,11 +141,17 @@ def _gathered(model: PreTrainedModel, sizes: dict[str, int], cards: int) -> int:
     return _BF16 * (total if cards == 1 else total - in_layers + in_layers // layers)
 
 
+def _tile(model: PreTrainedModel, training: Training) -> int:
+    """Return the bytes of a tile of logits with what the gradient of it needs."""
+    numbers = min(training.tokens, _TILE_TOKENS) * min(int(_text(model).vocab_size), _TILE_WORDS)
+    return numbers * (_BF16 if training.on_gpu else _CPU_TILES * _FLOAT32)
+
+
 def _activated(model: PreTrainedModel, training: Training) -> int:
     """Return the numbers that a forward pass keeps for the gradient."""
     text = _text(model)
     layers, hidden = int(text.num_hidden_layers), int(text.hidden_size)
-    one_layer = 8 * hidden + 4 * int(getattr(text, "intermediate_size", None) or 4 * hidden)
+    one_layer = 9 * hidden + 4 * int(getattr(text, "intermediate_size", None) or 4 * hidden)
     per_token = layers * hidden + one_layer if training.is_twice else layers * one_layer
     return training.tokens * per_token
 

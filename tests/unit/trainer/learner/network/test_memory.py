@@ -39,7 +39,7 @@ def test_an_update_on_a_cpu_keeps_what_the_estimate_says() -> None:
     assert found.gradients == found.weights == gradients
     assert found.optimiser == sum(one.numel() * one.itemsize for one in states)
     assert found.served == found.reference == found.gathered == 0
-    assert found.total == 4 * gradients + found.activations
+    assert found.total == 4 * gradients + found.activations + found.logits
 
 
 def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
@@ -100,10 +100,9 @@ def test_an_adapter_needs_no_second_model_and_every_card_has_the_base() -> None:
     assert few.weights == found.weights - 2 * linear + int(0.5625 * linear)
 
 
-def test_sft_and_dpo_keep_the_logits_of_all_tokens() -> None:
+def test_the_heads_logits_come_in_tiles() -> None:
     model, _ = create_policy(TINY, TEXTS, seed=0)
-    plain = Training(100, on_gpu=True, has_served=False)
-    found = estimate_memory(model, Training(100, on_gpu=True, has_served=False, logit_copies=3))
-    assert found.served == 0
-    assert found.total - estimate_memory(model, plain).total == found.logits
-    assert found.logits == 3 * 4 * 100 * model.config.vocab_size
+    words = model.config.vocab_size
+    assert estimate_memory(model, Training(100)).logits == 9 * 4 * 100 * words
+    of_gpu = [estimate_memory(model, Training(tokens, on_gpu=True)) for tokens in (100, 10_000)]
+    assert [one.logits for one in of_gpu] == [2 * 100 * words, 2 * 4096 * words]
