@@ -180,23 +180,19 @@ def train(
     stop = Stop()
     stop.listen()
     settings, numbers = read_settings(ServiceSettings), _numbers(gpus)
-    if plan:
-        assert file is not None
-        _plan(file, tuple(overrides or ()), settings, stop, numbers, as_json)
+    changes = tuple(overrides or ())
+    if file is not None and plan:
+        _plan(file, changes, settings, stop, numbers, as_json)
         return
     if file is not None:
         from assay_trainer.new_run import begin_run
 
-        run_folder, config = begin_run(file, tuple(overrides or ()), folder, settings, numbers)
+        run_folder, config = begin_run(file, changes, folder, settings, numbers)
     else:
         assert resume is not None
         run_folder, config = open_run(resume)
     # Before anything slow is imported: a second process is refused at once.
     with held(run_folder.path) as owner:
-        if resume:
-            from assay_trainer.pipeline.before_start import check_machine
-
-            check_machine(config, settings, numbers)
         _train(run_folder, config, settings, stop, owner, quiet, numbers)
 
 

@@ -23,7 +23,6 @@ def up(
     With ASSAY_REDIS_URL, that Redis is used, else an embedded Valkey.
     """
     import os
-    import signal
     import time
 
     from assay_shared.local.launcher import running_services
@@ -31,15 +30,10 @@ def up(
     from assay_shared.settings.home import Access, written
     from assay_shared.telemetry.logs import set_up_logging
 
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
     set_up_logging("up", "WARNING")
     home = home or Path(os.environ.get("ASSAY_RUNS") or "runs")
     access = Access.of(home)
-    # SIGINT too: a shell that starts this command in the background makes it ignore SIGINT.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    _stop_at_signals()
 
     def show(name: str, url: str) -> None:
         print(f"{name:<10} {url}", flush=True)
@@ -65,6 +59,17 @@ def up(
                 time.sleep(0.5)
     except KeyboardInterrupt:
         print("stopped")
+
+
+def _stop_at_signals() -> None:
+    import signal
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    # SIGINT too: a shell that starts a command in the background makes it ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
 
 
 def dashboard(

@@ -5,7 +5,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, TypeVar
+from typing import IO, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -43,13 +43,16 @@ def read_json_lines(
         yield row
 
 
+def _opened(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines, except empty lines, with their numbers from 1."""
-    opened: Callable[..., IO[bytes]] = gzip.open if path.suffix == ".gz" else open
     number = 0
     try:
         # Bytes: only "\n" ends a line. JSON strings may hold other characters that texts split at.
-        with opened(path, "rb") as file:
+        with _opened(path) as file:
             for number, line in enumerate(file, start=1):
                 text = line.decode("utf-8-sig" if number == 1 else "utf-8")
                 if text.strip():
@@ -60,8 +63,8 @@ def _lines(path: Path) -> Iterator[tuple[int, str]]:
         reason = f"{error.reason} (byte {error.start})"
         raise DatasetError(f"{path}:{number}: not UTF-8: {reason}") from None
     except (OSError, EOFError, zlib.error) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise DatasetError(f"{path} cannot be read after line {number}: {reason}") from None
+        shown = getattr(error, "strerror", None) or str(error)
+        raise DatasetError(f"{path} cannot be read after line {number}: {shown}") from None
 
 
 def _parse(line: str, parse: Callable[[object], Row], where: str) -> Row:

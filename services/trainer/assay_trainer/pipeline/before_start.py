@@ -23,23 +23,14 @@ def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int
     Raises:
         NotFound: the policy's folder has no model.
         DatasetError: a named file is missing.
-        AssayError: see `check_machine`.
+        ConfigError: a GPU, CUDA, or a tracker is missing.
+        Unreachable: Redis does not answer.
     """
     if config.policy.folder is not None:
         check_folder(config.policy.folder)
     for field, path in _files(config):
         if not path.exists():
             raise DatasetError(f"there is no file {path}", field=field)
-    check_machine(config, settings, gpus)
-
-
-def check_machine(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int]) -> None:
-    """Check what a new or a resumed run needs of this machine.
-
-    Raises:
-        ConfigError: a GPU, CUDA, or a tracker is missing.
-        Unreachable: Redis does not answer.
-    """
     check_gpus(gpus)
     check_lora(config.policy.lora)
     check_trackers(config.trackers)

@@ -19,6 +19,8 @@ from assay_trainer.pipeline.run_sets import RunSets
 #: Demonstrations that are tokenised to find the longest.
 _MEASURED_ROWS = 1000
 _STATM = Path("/proc/self/statm")
+#: Of a process on a CPU: what the first update loads, and the allocator's rest. Measured.
+_FIRST_UPDATE_BYTES = 350 * 2**20
 
 
 class MemoryPlan(BaseModel):
@@ -28,7 +30,7 @@ class MemoryPlan(BaseModel):
     stage: str = "grpo"
     num_cards: int
     estimate: MemoryEstimate
-    #: Without a GPU: of the process with its libraries, before the model was loaded.
+    #: Without a GPU: of the process with its libraries and buffers, without the model.
     process: int = 0
     estimated_total: int
     #: The most in use until the end of the timed update: of the GPU, or of the process.
@@ -92,7 +94,7 @@ def memory_plan(run: RunContext, stages: list[StagePlan], process: int) -> Memor
         return None
     fullest = max(stages, key=lambda one: one.estimate.total)
     on_gpu = run.ranks.device.type == "cuda"
-    own = 0 if on_gpu else process
+    own = 0 if on_gpu else process + _FIRST_UPDATE_BYTES
     return MemoryPlan(
         stage=fullest.stage,
         num_cards=run.ranks.size if fullest.stage == "grpo" else 1,
