@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import redis
+
 from assay_shared.clients import (
     InferenceClient,
     JudgeClient,
@@ -28,10 +30,11 @@ from assay_shared.clients import (
     ServiceClient,
     TrainerClient,
 )
-from assay_shared.errors import InfrastructureError
+from assay_shared.errors import ConfigError, InfrastructureError
 from assay_shared.local.listeners import address_of, free_listeners, open_listeners, url_of
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.service.server import bind
+from assay_shared.settings.environment import ServiceSettings, read_settings
 
 _log = logging.getLogger(__name__)
 
@@ -39,6 +42,7 @@ CLIENTS: dict[str, type[ServiceClient]] = {
     client.service: client
     for client in (InferenceClient, SandboxClient, JudgeClient, RewardClient, TrainerClient)
 }
+_REDIS_TIMEOUT_S = 5.0
 _START_TIMEOUT_S = 180.0
 _STOP_GRACE_S = 30.0
 _MAX_RESTARTS = 5
@@ -94,13 +98,13 @@ class Launcher:
         self._socket_folder = Path(tempfile.mkdtemp(prefix="assay-"))
         listeners = open_listeners(os.environ, on_port_taken) if usual_ports else free_listeners()
         self.urls = {name: url_of(listener) for name, listener in listeners.items()}
-        redis = _given_redis() if usual_ports else {}
-        self.environment = dict(settings or {}) | self._environment() | redis
-        if redis and "ASSAY_REDIS_URL" not in redis:
+        given = _given_redis() if usual_ports else {}
+        self.environment = dict(settings or {}) | self._environment() | given
+        if given and "ASSAY_REDIS_URL" not in given:
             del self.environment["ASSAY_REDIS_URL"]
         replicas = self._replicas(num_inference_replicas)
         self._parts = [
-            *([] if redis else [self._valkey()]),
+            *([] if given else [self._valkey()]),
             *replicas,
             *(self._service(name, listener) for name, listener in listeners.items()),
             *(ManagedProcess(f"worker-{i + 1}", (*_CLI, "worker")) for i in range(num_workers)),
@@ -240,9 +244,23 @@ class Launcher:
 
 
 def _given_redis() -> dict[str, str]:
-    """Return the variables of the environment that name a Redis."""
+    """Return the variables of the environment that name a Redis.
+
+    Raises:
+        ConfigError: it does not answer: an earlier `assay up` may have left the variable.
+    """
     names = ("ASSAY_REDIS_URL", "ASSAY_REDIS_URL_FILE")
-    return {name: value for name in names if (value := os.environ.get(name))}
+    found = {name: value for name in names if (value := os.environ.get(name))}
+    if found:
+        url = read_settings(ServiceSettings).redis_url
+        try:
+            with redis.Redis.from_url(url, socket_timeout=_REDIS_TIMEOUT_S) as client:
+                client.ping()
+        except (redis.RedisError, ValueError) as error:
+            raise ConfigError(
+                f"no Redis: {error}", field=min(found), hint="unset it for an embedded Valkey"
+            ) from None
+    return found
 
 
 def _url(part: ManagedProcess) -> str:
