@@ -90,15 +90,16 @@ class Launcher:
             on_port_taken: gets a sentence for each usual port that is in use.
 
         Raises:
-            ConfigError: an address of the environment is not of this machine, or is in use.
+            ConfigError: an address of the environment is not of this machine, or is in use; or its
+                Redis does not answer.
         """
         self.home = home.resolve()
         self.logs = self.home / "logs"
+        given = _given_redis() if usual_ports else {}
+        listeners = open_listeners(os.environ, on_port_taken) if usual_ports else free_listeners()
         # A socket's path may have at most 107 characters; a path under `home` could be longer.
         self._socket_folder = Path(tempfile.mkdtemp(prefix="assay-"))
-        listeners = open_listeners(os.environ, on_port_taken) if usual_ports else free_listeners()
         self.urls = {name: url_of(listener) for name, listener in listeners.items()}
-        given = _given_redis() if usual_ports else {}
         self.environment = dict(settings or {}) | self._environment() | given
         if given and "ASSAY_REDIS_URL" not in given:
             del self.environment["ASSAY_REDIS_URL"]
