@@ -1,5 +1,6 @@
 """A refused command leaves no run behind, and runs that begin in one second differ."""
 
+import time
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,6 @@ from assay_shared.settings.run_file import load_config
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
 from assay_trainer.new_run import begin_run
-from assay_trainer.service import record
 from assay_trainer.service.record import create_stamped, open_run
 from tests.support.valkey import TestValkey
 
@@ -55,7 +55,7 @@ def test_a_refused_command_makes_no_folder(
 def test_runs_of_one_second_have_names_that_differ(
     tmp_path: Path, valkey: TestValkey, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(record.time, "strftime", lambda _: "20260101-120000")
+    monkeypatch.setattr(time, "strftime", lambda _: "20260101-120000")
     settings = settings_of(tmp_path, valkey.url)
     names = []
     for seed in (1, 2, 3):

@@ -39,8 +39,17 @@ DPO = {
 
 def needs(stage: str, num_updates: int, num_rows: int, num_left_out: int = 0) -> StagePlan:
     """A stage's plan with an estimate that no rule reads."""
-    estimate = MemoryEstimate.model_construct()
-    return StagePlan.model_construct(
+    estimate = MemoryEstimate(
+        weights=1,
+        gradients=1,
+        optimiser=1,
+        served=0,
+        reference=0,
+        gathered=0,
+        activations=1,
+        logits=1,
+    )
+    return StagePlan(
         stage=stage,
         num_updates=num_updates,
         num_rows=num_rows,
