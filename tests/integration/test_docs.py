@@ -5,7 +5,8 @@ import json
 import httpx
 import pytest
 
-from assay_shared.local.launcher import USUAL_PORTS, Launcher
+from assay_shared.local.launcher import Launcher
+from assay_shared.local.listeners import USUAL_PORTS
 from tests.support.curls import DOCS, examples
 
 EXAMPLES = examples()

@@ -4,7 +4,7 @@ import re
 import shlex
 from pathlib import Path
 
-from assay_shared.local.launcher import USUAL_PORTS
+from assay_shared.local.listeners import USUAL_PORTS
 
 DOCS = Path(__file__).parents[2] / "docs"
 

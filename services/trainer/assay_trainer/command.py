@@ -179,17 +179,21 @@ def train(
         raise InvalidInput("--plan goes with a run file, and --json with --plan")
     stop = Stop()
     stop.listen()
-    settings = read_settings(ServiceSettings)
-    if plan:
-        assert file is not None
-        _plan(file, tuple(overrides or ()), settings, stop, _numbers(gpus), as_json)
+    settings, numbers = read_settings(ServiceSettings), _numbers(gpus)
+    changes = tuple(overrides or ())
+    if file is not None and plan:
+        _plan(file, changes, settings, stop, numbers, as_json)
         return
-    run_folder, config = (
-        open_run(resume) if resume else _new_run(file, overrides, folder, settings.runs)
-    )
+    if file is not None:
+        from assay_trainer.new_run import begin_run
+
+        run_folder, config = begin_run(file, changes, folder, settings, numbers)
+    else:
+        assert resume is not None
+        run_folder, config = open_run(resume)
     # Before anything slow is imported: a second process is refused at once.
     with held(run_folder.path) as owner:
-        _train(run_folder, config, settings, stop, owner, quiet, _numbers(gpus))
+        _train(run_folder, config, settings, stop, owner, quiet, numbers)
 
 
 def _train(
@@ -274,18 +278,6 @@ def _numbers(gpus: str | None) -> list[int]:
     if len(set(numbers)) < len(numbers) or min(numbers, default=0) < 0:
         raise ConfigError(f"{gpus!r} is not a list of GPUs such as 0,1", field="--gpus")
     return numbers
-
-
-def _new_run(
-    file: Path | None, overrides: list[str] | None, folder: Path | None, runs: Path
-) -> "tuple[RunFolder, RunConfig]":
-    from assay_shared.settings.run_file import load_config
-    from assay_trainer.config import RunConfig
-    from assay_trainer.service.record import create_run, stamped
-
-    assert file is not None
-    config = load_config(RunConfig, file, tuple(overrides or ()))
-    return create_run(folder or runs / stamped(config.name), config), config
 
 
 def score(
@@ -390,10 +382,10 @@ def demo(
     from assay_shared.telemetry.logs import set_up_logging
     from assay_trainer.config import RunConfig
     from assay_trainer.service.demo import run_demo
-    from assay_trainer.service.record import stamped
+    from assay_trainer.service.record import create_stamped
 
     set_up_logging("demo", "WARNING")
     run_config = load_config(RunConfig, config or _DEMO, tuple(overrides or ()))
     console = Console()
-    path = run_demo(run_config, home or Path("runs") / stamped("demo"), workers, console)
+    path = run_demo(run_config, home or create_stamped(Path("runs"), "demo"), workers, console)
     console.print(f"report: {path}", highlight=False, soft_wrap=True)

@@ -1,20 +1,33 @@
 """The run file: policy, data, training, and evaluation."""
 
 from pathlib import Path
-from typing import Annotated, Any, Literal, Self
+from typing import Annotated, Any, Literal, Self, TypeVar
 
-from pydantic import Field, model_validator
+from pydantic import AfterValidator, Field, model_validator
 
 from assay_shared.runs.run_folder import RUN_NAME
 from assay_shared.settings.run_file import Config
 from assay_shared.types import Normalisation, Role, SyncMode
 from assay_trainer.table_source import (
-    REPOSITORY,
     REVISION,
     HubSource,
     PreferenceSource,
+    RepositoryName,
     TableSource,
 )
+
+Items = TypeVar("Items", bound=tuple[Any, ...])
+
+
+def _each_once(values: Items) -> Items:
+    twice = [one for at, one in enumerate(values) if one in values[:at]]
+    if twice:
+        raise ValueError(f"{twice[0]} stands there twice")
+    return values
+
+
+#: Libraries take no other seeds.
+Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class NewPolicyConfig(Config):
@@ -43,7 +56,10 @@ class LoRAConfig(Config):
     #: Of the adapter's input, in SFT alone.
     dropout: float = Field(default=0.0, ge=0, lt=1)
     #: The names of linear layers, such as q_proj; all of them but the head.
-    targets: Literal["all-linear"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all-linear"
+    targets: (
+        Literal["all-linear"]
+        | Annotated[tuple[str, ...], Field(min_length=1), AfterValidator(_each_once)]
+    ) = "all-linear"
     #: Whether the frozen weights are held in 4 bits (arXiv 2305.14314). It needs CUDA.
     nf4: bool = False
 
@@ -61,7 +77,7 @@ class PolicyConfig(Config):
 
     new: NewPolicyConfig | None = None
     folder: Path | None = None
-    hub: str | None = Field(default=None, pattern=REPOSITORY)
+    hub: RepositoryName | None = None
     #: Of `hub`. A run pins it to the commit that it finds.
     revision: str | None = Field(default=None, pattern=REVISION)
     #: Without it, all weights are trained.
@@ -81,7 +97,7 @@ class GeneratedSource(Config):
 
     kind: Literal["generated"]
     num_tasks: int = Field(gt=0)
-    seed: int = 0
+    seed: Seed = 0
     #: Share of each domain; they need not sum to 1.
     code: float = Field(default=0.7, ge=0)
     arithmetic: float = Field(default=0.15, ge=0)
@@ -320,7 +336,7 @@ class EvaluationConfig(Config):
     """Samples for unbiased pass@k (arXiv 2107.03374), with intervals over tasks."""
 
     samples_per_task: int = Field(default=4, ge=1, le=256)
-    k: tuple[int, ...] = (1, 4)
+    k: Annotated[tuple[Annotated[int, Field(ge=1)], ...], AfterValidator(_each_once)] = (1, 4)
     temperature: float = Field(default=1.0, ge=0)
     max_tokens: int = Field(default=64, gt=0)
     stop: Stops = ()
@@ -360,7 +376,7 @@ class RunConfig(Config):
     """A run: SFT, DPO, an evaluation, GRPO and another evaluation, as far as they are given."""
 
     name: str = Field(default="run", pattern=rf"^{RUN_NAME}$")
-    seed: int = 0
+    seed: Seed = 0
     policy: PolicyConfig
     data: DataConfig
     sft: SFTConfig | None = None
@@ -369,4 +385,4 @@ class RunConfig(Config):
     evaluation: EvaluationConfig = EvaluationConfig()
     retention: RetentionConfig = RetentionConfig()
     #: Where the numbers of each step go, apart from the run's folder: see pipeline/trackers.py.
-    trackers: tuple[TrackerName, ...] = ("tensorboard",)
+    trackers: Annotated[tuple[TrackerName, ...], AfterValidator(_each_once)] = ("tensorboard",)

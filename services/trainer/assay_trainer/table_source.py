@@ -1,5 +1,6 @@
 """Sources of the run file whose rows the trainer maps: local tables, datasets of a hub."""
 
+import re
 import string
 from collections.abc import Iterator
 from enum import StrEnum
@@ -11,8 +12,22 @@ from pydantic import AfterValidator, Field
 from assay_shared.settings.run_file import Config
 from assay_shared.types import Role
 
-#: A repository of a hub: owner/name, or the name alone.
-REPOSITORY = r"^[A-Za-z0-9][\w.-]*(/[A-Za-z0-9][\w.-]*)?$"
+_REPOSITORY = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]*(/[A-Za-z0-9][A-Za-z0-9_.-]*)?")
+_MOST_OF_A_REPOSITORY = 96
+
+
+def _names_a_repository(name: str) -> str:
+    is_odd = "--" in name or ".." in name or name.endswith((".git", "-", "."))
+    if is_odd or len(name) > _MOST_OF_A_REPOSITORY or not _REPOSITORY.fullmatch(name):
+        raise ValueError(
+            "must be owner/name or a name, of letters, digits, '-', '_' and '.' (no '--' or '..'), "
+            f"{_MOST_OF_A_REPOSITORY} at most"
+        )
+    return name
+
+
+#: A repository of a hub.
+RepositoryName = Annotated[str, AfterValidator(_names_a_repository)]
 #: A branch, a tag or a commit hash.
 REVISION = r"^[\w./-]+$"
 
@@ -88,7 +103,7 @@ class HubFiles(Config):
     """The Parquet, CSV and JSONL files of a split of a hub's dataset."""
 
     kind: Literal["hub"]
-    name: str = Field(pattern=REPOSITORY)
+    name: RepositoryName
     #: One of the dataset's configurations; needed if there are several without a default.
     config: str | None = None
     split: str = Field(min_length=1)

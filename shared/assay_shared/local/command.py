@@ -11,12 +11,18 @@ if TYPE_CHECKING:  # only a type
 
 
 def up(
-    home: Path = typer.Option(Path("runs"), help="Folder for runs, logs and Valkey's files."),
+    home: Path | None = typer.Option(
+        None, help="Folder for runs, logs and Valkey's files; ASSAY_RUNS or runs without it."
+    ),
     workers: int = typer.Option(2, min=1, help="Rollout workers."),
     inference_replicas: int = typer.Option(1, min=1, help="Inference services for the policy."),
 ) -> None:
-    """Start all services and stay until Ctrl-C."""
-    import signal
+    """Start all services and stay until Ctrl-C.
+
+    A service listens at its ASSAY_..._URL if that is set, else at its usual port if that is free.
+    With ASSAY_REDIS_URL, that Redis is used, else an embedded Valkey.
+    """
+    import os
     import time
 
     from assay_shared.local.launcher import running_services
@@ -24,14 +30,10 @@ def up(
     from assay_shared.settings.home import Access, written
     from assay_shared.telemetry.logs import set_up_logging
 
-    def stop(*_: object) -> None:
-        raise KeyboardInterrupt
-
     set_up_logging("up", "WARNING")
+    home = home or Path(os.environ.get("ASSAY_RUNS") or "runs")
     access = Access.of(home)
-    # SIGINT too: a shell that starts this command in the background makes it ignore SIGINT.
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, stop)
+    _stop_at_signals()
 
     def show(name: str, url: str) -> None:
         print(f"{name:<10} {url}", flush=True)
@@ -45,6 +47,7 @@ def up(
                 num_inference_replicas=inference_replicas,
                 settings=access.variables,
                 on_ready=show,
+                on_port_taken=lambda told: print(told, flush=True),
             ) as mesh,
             written(home, mesh.environment),
         ):
@@ -56,6 +59,17 @@ def up(
                 time.sleep(0.5)
     except KeyboardInterrupt:
         print("stopped")
+
+
+def _stop_at_signals() -> None:
+    import signal
+
+    def stop(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    # SIGINT too: a shell that starts a command in the background makes it ignore SIGINT.
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, stop)
 
 
 def dashboard(

@@ -19,6 +19,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 
+import redis
+
 from assay_shared.clients import (
     InferenceClient,
     JudgeClient,
@@ -29,8 +31,10 @@ from assay_shared.clients import (
     TrainerClient,
 )
 from assay_shared.errors import ConfigError, InfrastructureError
+from assay_shared.local.listeners import address_of, free_listeners, open_listeners, url_of
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.service.server import bind
+from assay_shared.settings.environment import ServiceSettings, read_settings
 
 _log = logging.getLogger(__name__)
 
@@ -38,13 +42,7 @@ CLIENTS: dict[str, type[ServiceClient]] = {
     client.service: client
     for client in (InferenceClient, SandboxClient, JudgeClient, RewardClient, TrainerClient)
 }
-USUAL_PORTS = {
-    "inference": 8001,
-    "sandbox": 8002,
-    "judge": 8003,
-    "reward": 8004,
-    "trainer": 8005,
-}
+_REDIS_TIMEOUT_S = 5.0
 _START_TIMEOUT_S = 180.0
 _STOP_GRACE_S = 30.0
 _MAX_RESTARTS = 5
@@ -80,24 +78,34 @@ class Launcher:
         usual_ports: bool,
         num_inference_replicas: int = 1,
         settings: Mapping[str, str] | None = None,
+        on_port_taken: Callable[[str], None] = _log.info,
     ) -> None:
         """Open the listening sockets; `start` starts the processes.
 
         Args:
             home: folder for logs, runs and Valkey's files.
-            usual_ports: take the usual port of each service if it is free.
+            usual_ports: take the addresses of the environment. A service without one takes its
+                usual port if that is free; Redis without one is an embedded Valkey.
             settings: variables for the services, added to the addresses.
+            on_port_taken: gets a sentence for each usual port that is in use.
+
+        Raises:
+            ConfigError: an address of the environment is not of this machine, or is in use; or its
+                Redis does not answer.
         """
         self.home = home.resolve()
         self.logs = self.home / "logs"
+        given = _given_redis() if usual_ports else {}
+        listeners = open_listeners(os.environ, on_port_taken) if usual_ports else free_listeners()
         # A socket's path may have at most 107 characters; a path under `home` could be longer.
         self._socket_folder = Path(tempfile.mkdtemp(prefix="assay-"))
-        listeners = {name: _listen(name, usual_ports) for name in USUAL_PORTS}
-        self.urls = {name: "http://{}:{}".format(*s.getsockname()) for name, s in listeners.items()}
-        self.environment = dict(settings or {}) | self._environment()
+        self.urls = {name: url_of(listener) for name, listener in listeners.items()}
+        self.environment = dict(settings or {}) | self._environment() | given
+        if given and "ASSAY_REDIS_URL" not in given:
+            del self.environment["ASSAY_REDIS_URL"]
         replicas = self._replicas(num_inference_replicas)
         self._parts = [
-            self._valkey(),
+            *([] if given else [self._valkey()]),
             *replicas,
             *(self._service(name, listener) for name, listener in listeners.items()),
             *(ManagedProcess(f"worker-{i + 1}", (*_CLI, "worker")) for i in range(num_workers)),
@@ -203,7 +211,8 @@ class Launcher:
         """Start a stopped process again, at its old address."""
         part = next(part for part in self._parts if part.name == name)
         if part.listener is not None:
-            part.listener = bind("127.0.0.1", int(self.urls[name].rpartition(":")[2]))
+            host, port = address_of(self.urls[name])
+            part.listener = bind(host, port)
         self._spawn(part)
 
     def _failed(self, part: ManagedProcess) -> LaunchFailed:
@@ -235,9 +244,29 @@ class Launcher:
         shutil.rmtree(self._socket_folder, ignore_errors=True)
 
 
+def _given_redis() -> dict[str, str]:
+    """Return the variables of the environment that name a Redis.
+
+    Raises:
+        ConfigError: it does not answer: an earlier `assay up` may have left the variable.
+    """
+    names = ("ASSAY_REDIS_URL", "ASSAY_REDIS_URL_FILE")
+    found = {name: value for name in names if (value := os.environ.get(name))}
+    if found:
+        url = read_settings(ServiceSettings).redis_url
+        try:
+            with redis.Redis.from_url(url, socket_timeout=_REDIS_TIMEOUT_S) as client:
+                client.ping()
+        except (redis.RedisError, ValueError) as error:
+            raise ConfigError(
+                f"no Redis: {error}", field=min(found), hint="unset it for an embedded Valkey"
+            ) from None
+    return found
+
+
 def _url(part: ManagedProcess) -> str:
     assert part.listener is not None
-    return "http://{}:{}".format(*part.listener.getsockname())
+    return url_of(part.listener)
 
 
 def _rank(part: ManagedProcess) -> int:
@@ -245,15 +274,6 @@ def _rank(part: ManagedProcess) -> int:
     if part.name.startswith("worker"):
         return 1
     return {"trainer": 0, "valkey": 3}.get(part.name, 2)
-
-
-def _listen(name: str, usual_ports: bool) -> socket.socket:
-    if usual_ports:
-        try:
-            return bind("127.0.0.1", USUAL_PORTS[name])
-        except ConfigError:
-            _log.info("port %d is in use: %s takes another", USUAL_PORTS[name], name)
-    return bind("127.0.0.1", 0)
 
 
 @contextmanager
@@ -265,6 +285,7 @@ def running_services(
     num_inference_replicas: int = 1,
     settings: Mapping[str, str] | None = None,
     on_ready: Callable[[str, str], None] = lambda name, url: None,
+    on_port_taken: Callable[[str], None] = _log.info,
 ) -> Iterator[Launcher]:
     """Run a mesh within the block, and yield its launcher."""
     mesh = Launcher(
@@ -273,6 +294,7 @@ def running_services(
         usual_ports=usual_ports,
         num_inference_replicas=num_inference_replicas,
         settings=settings,
+        on_port_taken=on_port_taken,
     )
     try:
         mesh.start(on_ready)

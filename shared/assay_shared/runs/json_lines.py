@@ -5,7 +5,7 @@ import json
 import zlib
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import TypeVar
+from typing import IO, TypeVar, cast
 
 from pydantic import ValidationError
 
@@ -43,19 +43,28 @@ def read_json_lines(
         yield row
 
 
+def _opened(path: Path) -> IO[bytes]:
+    return cast(IO[bytes], gzip.open(path)) if path.suffix == ".gz" else path.open("rb")
+
+
 def _lines(path: Path) -> Iterator[tuple[int, str]]:
     """Yield the lines, except empty lines, with their numbers from 1."""
-    opened = gzip.open if path.suffix == ".gz" else open
+    number = 0
     try:
-        # Only "\n" ends a line: JSON strings may hold other characters that Python splits at.
-        with opened(path, "rt", encoding="utf-8-sig", newline="\n") as file:
+        # Bytes: only "\n" ends a line. JSON strings may hold other characters that texts split at.
+        with _opened(path) as file:
             for number, line in enumerate(file, start=1):
-                if line.strip():
-                    yield number, line
+                text = line.decode("utf-8-sig" if number == 1 else "utf-8")
+                if text.strip():
+                    yield number, text
     except FileNotFoundError:
         raise DatasetError(f"there is no file {path}") from None
-    except (UnicodeDecodeError, OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        reason = f"{error.reason} (byte {error.start})"
+        raise DatasetError(f"{path}:{number}: not UTF-8: {reason}") from None
+    except (OSError, EOFError, zlib.error) as error:
+        shown = getattr(error, "strerror", None) or str(error)
+        raise DatasetError(f"{path} cannot be read after line {number}: {shown}") from None
 
 
 def _parse(line: str, parse: Callable[[object], Row], where: str) -> Row:
@@ -64,6 +73,8 @@ def _parse(line: str, parse: Callable[[object], Row], where: str) -> Row:
         return parse(row)
     except ValidationError as error:
         first = error.errors(include_url=False, include_input=False)[0]
+        if first["msg"].startswith("Recursion error"):
+            first |= {"loc": first["loc"][:2], "msg": "nests too deeply"}
         name = ".".join(map(str, first["loc"]))[:_MAX_SHOWN] or None
         raise DatasetError(f"{where}: {message_of(first):.{_MAX_SHOWN}}", field=name) from None
     except DatasetError as error:

@@ -7,7 +7,7 @@ import functools
 from typing import Any
 
 from pydantic import BaseModel, ValidationError
-from pydantic_core import SchemaValidator
+from pydantic_core import PydanticCustomError, SchemaValidator, core_schema
 
 _LISTS = frozenset({"list", "tuple", "set", "frozenset"})
 #: Keys of a schema whose values are not schemas.
@@ -19,24 +19,42 @@ _NUM_OTHERS = 3
 
 
 @functools.cache
-def brief_validator(model: type[BaseModel]) -> SchemaValidator:
-    """Return a validator of a model; it stops reading a list at the first wrong item."""
-    return SchemaValidator(_brief(model.__pydantic_core_schema__), _use_prebuilt=False)
+def brief_validator(model: type[BaseModel], *, strict: bool = False) -> SchemaValidator:
+    """Return a validator of a model; it stops reading a list at the first wrong item.
+
+    A `strict` validator takes no truth value or text for an integer, no number or text for a truth
+    value, and no truth value for a number.
+    """
+    schema = _brief(model.__pydantic_core_schema__, strict)
+    return SchemaValidator(schema, _use_prebuilt=False)
 
 
-def _brief(schema: Any) -> Any:
+def _brief(schema: Any, strict: bool) -> Any:
     if isinstance(schema, list | tuple):
-        return type(schema)(map(_brief, schema))
+        return type(schema)(_brief(one, strict) for one in schema)
     if not isinstance(schema, dict):
         return schema
-    copy = {key: value if key in _OTHER else _brief(value) for key, value in schema.items()}
+    copy = {key: one if key in _OTHER else _brief(one, strict) for key, one in schema.items()}
     fields = schema.get("fields")
     if isinstance(fields, dict):  # its keys are a model's own names
-        copy["fields"] = {name: _brief(field) for name, field in fields.items()}
+        copy["fields"] = {name: _brief(field, strict) for name, field in fields.items()}
     kind = schema.get("type")
-    if isinstance(kind, str) and kind in _LISTS:
+    if not isinstance(kind, str):
+        return copy
+    if kind in _LISTS:
         copy["fail_fast"] = True
+    if strict and kind in ("int", "bool"):
+        copy["strict"] = True
+    if strict and kind == "float":
+        # Not pydantic's own strictness: YAML reads 1e-4 as a text.
+        return core_schema.no_info_before_validator_function(_no_truth_value, copy)
     return copy
+
+
+def _no_truth_value(value: object) -> object:
+    if isinstance(value, bool):
+        raise PydanticCustomError("float_type", "Input should be a valid number")
+    return value
 
 
 def first_errors(

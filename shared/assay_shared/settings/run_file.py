@@ -19,6 +19,9 @@ from assay_shared.types.described import Described
 
 #: Number of errors searched for an unknown key.
 _MOST_ERRORS = 1000
+_MOST_SHOWN = 200
+#: Endings of pydantic's names for errors about a value of another kind.
+_OTHER_KIND = ("_type", "literal_error")
 
 
 class Config(Described, BaseModel):
@@ -52,9 +55,11 @@ def parse_config(
         ConfigError: see `load_config`; names the `source`.
     """
     try:
-        found: AnyConfig = brief_validator(cls).validate_python(values, context=context)
+        found: AnyConfig = brief_validator(cls, strict=True).validate_python(
+            values, context=context
+        )
     except ValidationError as error:
-        raise _first_error(cls, first_errors(error, most=_MOST_ERRORS), source) from None
+        raise _first_error(cls, values, first_errors(error, most=_MOST_ERRORS), source) from None
     return found
 
 
@@ -62,13 +67,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Return the mapping in a YAML file.
 
     Raises:
-        ConfigError: there is no such file, or it is not YAML, or not a mapping.
+        ConfigError: the file cannot be read, or it is not YAML, or not a mapping.
     """
     try:
-        values = yaml.safe_load(path.read_text())
+        values = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}") from None
-    except (yaml.YAMLError, UnicodeDecodeError) as error:
+    except OSError as error:
+        raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
+    except RecursionError:
+        raise ConfigError(f"{path} is not YAML that can be read: too deeply nested") from None
+    except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
         raise ConfigError(f"{path} must hold a mapping of keys, not {type(values).__name__}")
@@ -88,14 +97,18 @@ def _apply(values: dict[str, Any], override: str) -> None:
         values = child
     try:
         values[last] = yaml.safe_load(text)
-    except yaml.YAMLError:
-        raise ConfigError(f"{text!r} is not a YAML value", field=key) from None
+    except (yaml.YAMLError, ValueError, RecursionError):
+        raise ConfigError(f"{text[:_MOST_SHOWN]!r} is not a YAML value", field=key) from None
 
 
-def _first_error(cls: type[BaseModel], errors: list[dict[str, Any]], source: str) -> ConfigError:
+def _first_error(
+    cls: type[BaseModel], values: object, errors: list[dict[str, Any]], source: str
+) -> ConfigError:
     # An unknown key, such as a misspelt required key, often causes the other errors.
-    error = next((e for e in errors if e["type"] == "extra_forbidden"), errors[0])
-    key = ".".join(str(part) for part in error["loc"])
+    error = next((e for e in errors if e["type"] == "extra_forbidden"), None)
+    if error is None:
+        error = _most_telling(values, errors)
+    key = ".".join(_written(values, error))
     if error["type"] == "extra_forbidden":
         return ConfigError(f"unknown key in {source}", field=key, hint=_nearest(cls, error["loc"]))
     if error["type"] == "missing":
@@ -103,6 +116,37 @@ def _first_error(cls: type[BaseModel], errors: list[dict[str, Any]], source: str
     shown = "" if isinstance(error["input"], dict | list) else f", not {error['input']!r:.200}"
     message = message_of(error)
     return ConfigError(f"{message}{shown} in {source}", field=key or None)
+
+
+def _most_telling(values: object, errors: list[dict[str, Any]]) -> dict[str, Any]:
+    """Return the first error; of a union's errors about one value, that of the fitting kind."""
+    first = _written(values, errors[0])
+
+    def fit(error: dict[str, Any]) -> tuple[int, bool]:
+        place = _written(values, error)
+        is_same = place[: len(first)] == first
+        return len(place) if is_same else -1, not error["type"].endswith(_OTHER_KIND)
+
+    return max(errors, key=fit)
+
+
+def _written(values: object, error: dict[str, Any]) -> list[str]:
+    """Return the path of an error through the values as written, without the names of kinds."""
+    found: list[str] = []
+    for place, part in enumerate(error["loc"], start=1):
+        is_missing = error["type"] == "missing" and place == len(error["loc"])
+        if _has(values, part):
+            values = values[part]  # type: ignore[index]
+        elif not is_missing:
+            continue
+        found.append(str(part))
+    return found
+
+
+def _has(values: object, part: int | str) -> bool:
+    if isinstance(values, list | tuple):
+        return isinstance(part, int) and part < len(values)
+    return isinstance(values, dict) and part in values
 
 
 def _nearest(cls: type[BaseModel], loc: tuple[int | str, ...]) -> str:

@@ -139,7 +139,7 @@ def test_the_files_are_what_their_sources_say(tmp_path: Path) -> None:
 
 
 def test_compose_scrapes_every_service_by_its_usual_port() -> None:
-    from assay_shared.local.launcher import USUAL_PORTS
+    from assay_shared.local.listeners import USUAL_PORTS
 
     config = yaml.safe_load((ROOT / "deploy" / "prometheus" / "prometheus.yml").read_text())
     targets = {

@@ -98,7 +98,8 @@ def open_dataset(
     """
     dataset = _read(source, purpose, data_folder, takes_half_characters)
     if not dataset.tasks:
-        raise DatasetError(f"{source.kind} has no tasks")
+        named = getattr(source, "path", None) or getattr(source, "name", None)
+        raise DatasetError(f"{named or source.kind} has no tasks")
     if purpose is DatasetPurpose.TRAIN:
         for task in dataset.tasks:
             if task.role is not Role.TRAIN:

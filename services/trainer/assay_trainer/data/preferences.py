@@ -1,6 +1,7 @@
 """Preferences to learn from: a prompt with a better and a worse answer.
 
 A row:  {"prompt": "Write add(a, b).", "chosen": "def add(a, b): ...", "rejected": "I cannot."}
+Each of the three may also be a list of messages.
 """
 
 import itertools
@@ -10,6 +11,7 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from assay_shared.errors import DatasetError, RoleError
+from assay_shared.settings.validation import message_of
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Message, Role, Task
 from assay_trainer.data.hub_files import download_split
@@ -72,12 +74,17 @@ def _parser(
         if not isinstance(row, Mapping):
             raise DatasetError(f"a row must be an object, not {type(row).__name__}")
         history, prompt = _prompt(row, templates["prompt"])
-        texts = {field: filled(templates[field], row) for field in ("chosen", "rejected")}
+        before = (*history, Message(role="user", content=prompt))
+        texts = {
+            field: _answer(row, templates[field], field, before) for field in ("chosen", "rejected")
+        }
         for field, text in {"prompt": prompt, **texts}.items():
             if not text.strip():
                 raise DatasetError("must not be empty", field=field)
-            if find_half_character(text) is not None:
-                raise DatasetError("must be Unicode text without lone surrogates", field=field)
+        said = [{"prompt": one.content} for one in before]
+        for half in filter(None, map(find_half_character, [*said, texts])):
+            message = "must be Unicode text without lone surrogates"
+            raise DatasetError(message, field=str(half[0]))
         if texts["chosen"] == texts["rejected"]:
             raise DatasetError("must differ from chosen", field="rejected")
         task = Task(
@@ -95,18 +102,39 @@ def _parser(
 
 def _prompt(row: Mapping[str, object], parts: _Parts) -> tuple[tuple[Message, ...], str]:
     """Return the messages before the last message of the user, and its text."""
-    literal, column, extractor = parts[0]
-    value = None
-    if len(parts) == 1 and not literal and column is not None and extractor is None:
-        value = value_of(row, column)
-    if not isinstance(value, list):
+    messages = _messages(row, parts, "prompt")
+    if messages is None:
         return (), filled(parts, row)
-    try:
-        messages = _MESSAGES.validate_python(value)
-    except ValidationError as error:
-        first = error.errors(include_url=False, include_input=False)[0]
-        place = ".".join(map(str, ("prompt", *first["loc"])))
-        raise DatasetError(first["msg"], field=place) from None
     if not messages or messages[-1].role != "user":
         raise DatasetError("the last message of a chat must be the user's", field="prompt")
     return messages[:-1], messages[-1].content
+
+
+def _answer(
+    row: Mapping[str, object], parts: _Parts, field: str, before: tuple[Message, ...]
+) -> str:
+    """Return the text of an answer; of messages, the last one, which follow the prompt if any."""
+    messages = _messages(row, parts, field)
+    if messages is None:
+        return filled(parts, row)
+    if not messages or messages[-1].role != "assistant":
+        raise DatasetError("the last message of an answer must be the assistant's", field=field)
+    if messages[:-1] not in ((), before):
+        raise DatasetError("the messages before the last one must be the prompt's", field=field)
+    return messages[-1].content
+
+
+def _messages(row: Mapping[str, object], parts: _Parts, field: str) -> tuple[Message, ...] | None:
+    """Return the messages in a column; None if the template has texts, or the column no list."""
+    literal, column, extractor = parts[0]
+    if len(parts) > 1 or literal or column is None or extractor is not None:
+        return None
+    value = value_of(row, column)
+    if not isinstance(value, list):
+        return None
+    try:
+        return _MESSAGES.validate_python(value)
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        place = ".".join(map(str, (field, *first["loc"])))
+        raise DatasetError(message_of(first), field=place) from None

@@ -1,6 +1,8 @@
 """Rows of Parquet, CSV and JSONL files as tasks or preferences, by the map of the run file."""
 
 import itertools
+import json
+import math
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from pathlib import Path
@@ -32,6 +34,9 @@ _MAX_COLUMNS_SHOWN = 40
 _LETTERS = "ABCDEFGHIJKLMNOPQRSTUVWXYZ"
 #: What GSM8K's authors asked a calculator while they wrote an answer; no part of its text.
 _CALCULATION = re.compile(r"<<[^<>]*>>")
+
+#: How a list of messages begins as JSON.
+_CHAT = re.compile(r"\s*\[\s*\{")
 
 
 class _BadValue(DatasetError):
@@ -128,6 +133,8 @@ def _read_columns(
         raise DatasetError(f"there is no file {path}") from None
     except (pyarrow.ArrowException, OSError, UnicodeDecodeError) as error:
         reason = " ".join(str(error).split())[:300]
+        if "straddling" in reason:
+            reason = f"a row has more than {_CSV_BLOCK_BYTES} bytes"
         raise DatasetError(f"{path} cannot be read after row {number}: {reason}") from None
 
 
@@ -165,6 +172,8 @@ def _needed(columns: Iterable[str], there: list[str], path: Path) -> list[str]:
         top = column if column in there else column.partition(".")[0]
         if top not in there:
             raise _no_column(column, there, f"{path}: ")
+        if there.count(top) > 1:
+            raise DatasetError(f"{path}: there are {there.count(top)} such columns", field=top)
         needed[top] = None
     return list(needed)
 
@@ -179,6 +188,10 @@ def _text(row: Mapping[str, Any], column: str, extractor: Extractor | None) -> s
     value = value_of(row, column)
     if value is None:
         raise _BadValue("is null", field=column)
+    if isinstance(value, float) and not math.isfinite(value):
+        raise _BadValue(f"is {value}: a text or a finite number is needed", field=column)
+    if isinstance(value, str) and _is_chat(value):
+        raise _BadValue("is a chat as JSON text: a list of messages is needed", field=column)
     if extractor is Extractor.LETTERED:
         if not isinstance(value, list) or len(value) > len(_LETTERS):
             raise _BadValue(f"lettered takes a list of at most {len(_LETTERS)}", field=column)
@@ -196,6 +209,17 @@ def _text(row: Mapping[str, Any], column: str, extractor: Extractor | None) -> s
     return found
 
 
+def _is_chat(text: str) -> bool:
+    """Return True for messages that were written as JSON into a text."""
+    if not _CHAT.match(text):
+        return False
+    try:
+        found = json.loads(text)
+    except (ValueError, RecursionError):
+        return False
+    return all(isinstance(one, dict) and {"role", "content"} <= one.keys() for one in found)
+
+
 def value_of(row: Mapping[str, Any], column: str) -> Any:
     """Return a column, or a part of it: `reward_model.ground_truth`, `messages.0.content`.
 
@@ -210,6 +234,9 @@ def value_of(row: Mapping[str, Any], column: str) -> Any:
             value = value[part]
         elif isinstance(value, list) and part.isdecimal() and int(part) < len(value):
             value = value[int(part)]
+        elif isinstance(value, str):
+            message = f"names a part, {part!r}, of a text: a list or an object is needed"
+            raise _BadValue(message, field=column)
         else:
             raise _no_column(column, value if isinstance(value, Mapping) else row)
     return value

@@ -140,11 +140,20 @@ def joined(gpus: Sequence[int] = ()) -> Iterator[Ranks]:
                 process.kill()
 
 
-def _start_followers(gpus: Sequence[int]) -> list[subprocess.Popen[bytes]]:
-    number = torch.cuda.device_count()
+def check_gpus(gpus: Sequence[int]) -> None:
+    """Check that this machine has the GPUs.
+
+    Raises:
+        ConfigError: a GPU is not there.
+    """
+    number = torch.cuda.device_count() if gpus else 0
     for gpu in gpus:
         if gpu >= number:
             raise ConfigError(f"there is no GPU {gpu}: this machine has {number}", field="--gpus")
+
+
+def _start_followers(gpus: Sequence[int]) -> list[subprocess.Popen[bytes]]:
+    check_gpus(gpus)
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]

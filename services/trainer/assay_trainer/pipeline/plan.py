@@ -4,11 +4,11 @@ The plan publishes the first policy to the running inference, plays real groups 
 update of their answers, and deletes all results.
 """
 
+import resource
 import time
 from contextlib import closing
 from dataclasses import dataclass
 
-import torch
 from pydantic import BaseModel
 
 from assay_shared.errors import CallerError
@@ -17,7 +17,8 @@ from assay_trainer.config import GRPOConfig, SignalCheckConfig
 from assay_trainer.data.tokenization import prompt_token_ids
 from assay_trainer.events import SignalChecked
 from assay_trainer.learner.mismatch import check_mismatch
-from assay_trainer.learner.network.memory import MemoryEstimate, estimate_memory, num_trained
+from assay_trainer.learner.network.adapters import check_lora, check_targets
+from assay_trainer.learner.network.memory import num_trained
 from assay_trainer.learner.packs import AnswerRow, pack_rows, unweighted_rows
 from assay_trainer.learner.throughput import mfu, num_multiplied
 from assay_trainer.learner.updater import make_updater
@@ -32,8 +33,22 @@ from assay_trainer.pipeline.plan_rules import (
     check_sample,
     check_settings,
     check_sizes,
+    check_updates,
 )
-from assay_trainer.pipeline.policy import Policy, initial_policy, make_publisher, stage_model
+from assay_trainer.pipeline.plan_stages import (
+    MemoryPlan,
+    StagePlan,
+    memory_plan,
+    process_bytes,
+    stage_plans,
+)
+from assay_trainer.pipeline.policy import (
+    Policy,
+    adapted,
+    initial_policy,
+    make_publisher,
+    stage_model,
+)
 from assay_trainer.pipeline.run_sets import (
     RunSets,
     check_for_leaks,
@@ -43,20 +58,10 @@ from assay_trainer.pipeline.run_sets import (
 )
 from assay_trainer.pipeline.signal_check import MOST_GROUPS, SignalSample, refusal, sample_signal
 from assay_trainer.rollouts.store import GroupStore
+from assay_trainer.weights.adapter import bare
 
 #: Prompts that are tokenised to find the longest.
 _MEASURED_PROMPTS = 1000
-
-
-class MemoryPlan(BaseModel):
-    """Memory of the fullest card, in bytes; without a GPU, of the process."""
-
-    num_cards: int
-    estimate: MemoryEstimate
-    estimated_total: int
-    #: The most in use during the timed update; null without a GPU.
-    measured: int | None = None
-    card: int | None = None
 
 
 class StepPlan(BaseModel):
@@ -83,10 +88,12 @@ class Plan(BaseModel):
     num_trained: int | None = None
     #: N of MFU: see learner/throughput.py.
     num_multiplied: int | None = None
+    #: Of the stage that needs the most.
     memory: MemoryPlan | None = None
+    stages: list[StagePlan] = []
     step: StepPlan | None = None
     signal: SignalChecked | None = None
-    #: True if the sampled policy is one that SFT would change.
+    #: True if the sampled policy is one that SFT or DPO would change.
     is_before_sft: bool = False
     findings: list[Finding] = []
 
@@ -105,16 +112,18 @@ def make_plan(run: RunContext) -> Plan:
     """
     config = run.config
     plan = Plan(run=config.name, findings=check_settings(config))
-    plan.is_before_sft = config.sft is not None
+    plan.is_before_sft = config.sft is not None or config.dpo is not None
     try:
+        check_lora(config.policy.lora)
         with closing(GroupStore(run.settings.redis_url)) as store:
             store.check()
             fetch_hub_names(run)
             sets = open_sets(run)
             check_for_leaks(run, sets)
             validate_rewards(run, sets)
+            process = process_bytes()
             policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
-            _add_sizes(plan, run, sets, policy)
+            _add_sizes(plan, run, sets, policy, process)
             set_aside_too_long(run, sets, *policy)
             if run.config.grpo is not None:
                 parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))
@@ -124,32 +133,32 @@ def make_plan(run: RunContext) -> Plan:
     return plan
 
 
-def _add_sizes(plan: Plan, run: RunContext, sets: RunSets, policy: Policy) -> None:
-    """Add weights, memory and the findings about lengths."""
+def _add_sizes(plan: Plan, run: RunContext, sets: RunSets, policy: Policy, process: int) -> None:
+    """Add weights, stages, memory and the findings about them.
+
+    Args:
+        process: bytes of this process before the model was loaded.
+    """
     model, tokenizer = policy
     some = sets.train.usable.tasks[:_MEASURED_PROMPTS]
     sizes = PolicySizes(
         context=getattr(model.config, "max_position_embeddings", None),
         longest_prompt=max(len(prompt_token_ids(task, tokenizer)) for task in some),
     )
+    lora = run.config.policy.lora
+    if lora is not None:
+        check_targets(model, lora)
     plan.findings += check_sizes(run.config, sizes)
     plan.num_weights = model.num_parameters()
-    plan.num_trained, plan.num_multiplied = num_trained(model), num_multiplied(model)
-    grpo, on_gpu = run.config.grpo, run.ranks.device.type == "cuda"
-    if grpo is None:
-        return
-    estimate = estimate_memory(
-        model,
-        grpo.tokens_per_pack,
-        run.ranks.size,
-        on_gpu=on_gpu,
-        has_reference=grpo.kl_weight > 0,
-    )
-    card = torch.cuda.mem_get_info(run.ranks.device)[1] if on_gpu else None
-    plan.memory = MemoryPlan(
-        num_cards=run.ranks.size, estimate=estimate, estimated_total=estimate.total, card=card
-    )
-    plan.findings += check_memory(estimate.total, card)
+    plan.num_trained, plan.num_multiplied = num_trained(model, lora), num_multiplied(model)
+    plan.stages = list(stage_plans(run, sets, policy))
+    for stage in plan.stages:
+        plan.findings += check_updates(run.config, stage)
+    plan.memory = memory_plan(run, plan.stages, process)
+    if plan.memory is not None:
+        plan.findings += check_memory(
+            plan.memory.estimated_total, plan.memory.card, plan.memory.stage
+        )
 
 
 def _add_step(plan: Plan, parts: Parts, policy: Policy, grpo: GRPOConfig) -> None:
@@ -168,11 +177,15 @@ def _add_step(plan: Plan, parts: Parts, policy: Policy, grpo: GRPOConfig) -> Non
     reason = refusal(plan.signal) if is_final and wanted.required else None
     if reason is not None:
         plan.findings.append(Finding.of(reason))
-    update = _time_update(run, policy, grpo, sample, served)
+    wrapped, tokenizer = adapted(run, policy)
+    trained = bare(wrapped), tokenizer
+    update = _time_update(run, trained, grpo, sample, served)
     if plan.memory is not None:
         plan.memory.measured = update.memory_bytes
+    if run.config.policy.lora is not None and run.config.policy.lora.nf4:
+        parts.serve(trained)  # with its base, which is another one than the sampled policy
     started = time.monotonic()
-    parts.serve(policy)
+    parts.serve(trained)
     publish_s = time.monotonic() - started
     plan.step = _expected(plan.signal, grpo, sample, update, group_s, publish_s)
     plan.step.mfu = mfu(policy[0], plan.step.tokens_per_s, run.ranks)
@@ -198,7 +211,8 @@ class _Update:
 
     tokens_per_s: float
     apply_s: float
-    memory_bytes: int | None
+    #: The most in use so far: of the GPU, or of this process.
+    memory_bytes: int
 
 
 def _time_update(
@@ -220,7 +234,8 @@ def _time_update(
     started = time.monotonic()
     facts = updater.apply(1, gradient, found)
     apply_s = time.monotonic() - started
-    return _Update(gradient.num_read / gradient_s, apply_s, facts.memory_bytes)
+    memory = facts.memory_bytes or resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * 1024
+    return _Update(gradient.num_read / gradient_s, apply_s, memory)
 
 
 def _one_pack(sample: SignalSample, grpo: GRPOConfig) -> list[AnswerRow]:

@@ -2,19 +2,28 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from typing import Protocol
 
 from pydantic import BaseModel
 
 from assay_shared.errors import AssayError
-from assay_trainer.config import GRPOConfig, RunConfig, SFTConfig
+from assay_trainer.config import (
+    DPOConfig,
+    GivenRowsConfig,
+    GRPOConfig,
+    PolicyConfig,
+    RunConfig,
+    SFTConfig,
+)
 
-#: Learning rates outside of these are rarely meant: of a new model, of one with weights.
+#: Learning rates outside of these are rarely meant: of a new model, of one with weights, of an
+#: adapter on such a model.
 _USUAL_RATES = {
-    ("grpo", True): (1e-5, 3e-2),
-    ("grpo", False): (1e-7, 1e-4),
-    ("sft", True): (1e-4, 3e-2),
-    ("sft", False): (1e-6, 1e-3),
+    "sft": {"new": (1e-4, 3e-2), "full": (1e-6, 1e-3), "adapter": (1e-5, 1e-2)},
+    "dpo": {"new": (1e-7, 1e-3), "full": (5e-8, 5e-5), "adapter": (5e-7, 5e-4)},
+    "grpo": {"new": (1e-5, 3e-2), "full": (1e-7, 1e-4), "adapter": (1e-6, 1e-3)},
 }
+_KINDS = {"new": "a new model", "full": "a model that has weights", "adapter": "an adapter"}
 _MOST_TRUNCATED = 0.5
 
 
@@ -53,21 +62,47 @@ class SampleFacts:
     is_final: bool
 
 
+class StageNeeds(Protocol):
+    """The part of a stage's plan that rules read."""
+
+    stage: str
+    num_updates: int
+    num_rows: int | None
+    num_left_out: int
+
+
 Found = Iterator[Finding]
+Stage = SFTConfig | DPOConfig | GRPOConfig
 
 
 def check_settings(config: RunConfig) -> list[Finding]:
     """Return the findings that the run file alone shows."""
     found = [*_held_in_config(config)]
-    for name in ("sft", "grpo"):
-        stage: SFTConfig | GRPOConfig | None = getattr(config, name)
+    for name in _USUAL_RATES:
+        stage: Stage | None = getattr(config, name)
         if stage is not None:
-            for rule in (_checkpoints, _warmup):
-                found += rule(name, stage)
-            found += _learning_rate(name, stage, is_new=config.policy.new is not None)
+            found += _learning_rate(name, stage, _kind_of(config.policy))
+            if stage.steps is not None:
+                found += [
+                    *_checkpoints(name, stage, stage.steps),
+                    *_warmup(name, stage, stage.steps),
+                ]
     if config.grpo is not None:
         for of_grpo in (_staleness, _group_size, _temperature):
             found += of_grpo(config.grpo)
+    if config.dpo is not None:
+        found += _beta(config.dpo)
+    return [*found, *_dropout(config)]
+
+
+def check_updates(config: RunConfig, needs: StageNeeds) -> list[Finding]:
+    """Return the findings about the rows of a stage, and about its updates if it has epochs."""
+    name = needs.stage
+    stage: Stage = getattr(config, name)
+    found = [*_few_rows(name, stage, needs), *_left_out(needs)]
+    if stage.steps is None:
+        for rule in (_checkpoints, _warmup):
+            found += rule(name, stage, needs.num_updates)
     return found
 
 
@@ -91,15 +126,18 @@ def check_sample(config: GRPOConfig, facts: SampleFacts) -> list[Finding]:
     return [finding for rule in rules for finding in rule(config, facts)]
 
 
-def check_memory(needed: int, available: int | None) -> list[Finding]:
+def check_memory(needed: int, available: int | None, stage: str = "grpo") -> list[Finding]:
     """Return the finding about a card that is too small; both in bytes."""
     if available is None or needed <= available:
         return []
-    message = (
+    needs = (
         f"training needs about {needed / 2**30:.1f} GiB on a card of {available / 2**30:.1f} GiB: "
-        "activations will be computed twice; a smaller pack or more cards need less"
     )
-    return [Finding(field="grpo.tokens_per_pack", message=message)]
+    if stage == "grpo":
+        message = "activations will be computed twice; a smaller pack or more cards need less"
+        return [Finding(field="grpo.tokens_per_pack", message=needs + message)]
+    message = "a smaller micro-batch, or policy.lora, needs less"
+    return [Finding(field=f"{stage}.micro_batch_size", message=needs + message)]
 
 
 def _held_in_config(config: RunConfig) -> Found:
@@ -108,32 +146,71 @@ def _held_in_config(config: RunConfig) -> Found:
         yield Finding(field="grpo", message=message)
 
 
-def _checkpoints(name: str, stage: SFTConfig | GRPOConfig) -> Found:
-    if stage.steps is not None and stage.checkpoint_every > stage.steps:
+def _checkpoints(name: str, stage: Stage, num_steps: int) -> Found:
+    if stage.checkpoint_every > num_steps:
         yield Finding(
             field=f"{name}.checkpoint_every",
             message=f"checkpoints are never written: every {stage.checkpoint_every} steps is more "
-            f"than {stage.steps} steps, so a resume begins the stage again",
+            f"than {num_steps} steps, so a resume begins the stage again",
         )
 
 
-def _warmup(name: str, stage: SFTConfig | GRPOConfig) -> Found:
-    if stage.steps is not None and stage.warmup_steps >= stage.steps:
+def _warmup(name: str, stage: Stage, num_steps: int) -> Found:
+    if stage.warmup_steps >= num_steps:
         yield Finding(
             field=f"{name}.warmup_steps",
             message=f"the learning rate grows over {stage.warmup_steps} steps and the stage has "
-            f"{stage.steps}: it never stays at {stage.learning_rate:g}",
+            f"{num_steps}: it never stays at {stage.learning_rate:g}",
         )
 
 
-def _learning_rate(name: str, stage: SFTConfig | GRPOConfig, *, is_new: bool) -> Found:
-    low, high = _USUAL_RATES[name, is_new]
+def _kind_of(policy: PolicyConfig) -> str:
+    if policy.new is not None:
+        return "new"
+    return "full" if policy.lora is None else "adapter"
+
+
+def _learning_rate(name: str, stage: Stage, kind: str) -> Found:
+    low, high = _USUAL_RATES[name][kind]
     if not low <= stage.learning_rate <= high:
-        kind = "a new model" if is_new else "a model that has weights"
         yield Finding(
             field=f"{name}.learning_rate",
             message=f"{stage.learning_rate:g} is outside of the usual {low:g} to {high:g} for "
-            f"{kind}",
+            f"{_KINDS[kind]}",
+        )
+
+
+def _beta(dpo: DPOConfig) -> Found:
+    if not 0.01 <= dpo.beta <= 1:
+        yield Finding(
+            field="dpo.beta",
+            message=f"{dpo.beta:g} is outside of the usual 0.01 to 1: the policy leaves its "
+            "reference far behind, or stays at it",
+        )
+
+
+def _dropout(config: RunConfig) -> Found:
+    lora = config.policy.lora
+    if lora is not None and lora.dropout and config.sft is None and config.dpo is None:
+        message = "does nothing: there is no sft or dpo, and GRPO takes no dropout"
+        yield Finding(field="policy.lora.dropout", message=message)
+
+
+def _few_rows(name: str, stage: Stage, needs: StageNeeds) -> Found:
+    if isinstance(stage, GivenRowsConfig) and (needs.num_rows or 0) < stage.batch_size:
+        yield Finding(
+            field=f"{name}.batch_size",
+            message=f"{stage.batch_size} rows of an update are more than the {needs.num_rows} rows "
+            "to train on: every update has all of them",
+        )
+
+
+def _left_out(needs: StageNeeds) -> Found:
+    if needs.num_left_out:
+        num_pairs = needs.num_left_out + (needs.num_rows or 0)
+        yield Finding(
+            field="dpo.max_length",
+            message=f"{needs.num_left_out} of {num_pairs} pairs are longer and are left out",
         )
 
 

@@ -3,7 +3,8 @@
 from rich.console import Console
 from rich.table import Table
 
-from assay_trainer.pipeline.plan import MemoryPlan, Plan, StepPlan
+from assay_trainer.pipeline.plan import Plan, StepPlan
+from assay_trainer.pipeline.plan_stages import MemoryPlan, StagePlan
 
 _GIB = 2**30
 
@@ -20,11 +21,13 @@ def show_plan(plan: Plan, console: Console, *, as_json: bool) -> None:
     if plan.num_weights is not None:
         trained = f"{plan.num_trained:,} trained, {plan.num_multiplied:,} count for MFU"
         table.add_row("weights", f"{plan.num_weights:,}", trained)
+    for stage in plan.stages:
+        _add_stage(table, stage)
     if plan.memory is not None:
         _add_memory(table, plan.memory)
     if plan.signal is not None:
         share = plan.signal.share
-        when = ", before SFT" if plan.is_before_sft else ""
+        when = ", before SFT or DPO" if plan.is_before_sft else ""
         table.add_row(
             "groups with signal",
             f"{share.value:.1%}",
@@ -45,12 +48,19 @@ def show_plan(plan: Plan, console: Console, *, as_json: bool) -> None:
         console.print("nothing is wrong with the settings")
 
 
+def _add_stage(table: Table, stage: StagePlan) -> None:
+    rows = "" if stage.num_rows is None else f"{stage.num_rows:,} rows, "
+    note = f"updates, {rows}{stage.tokens:,} tokens at once, {_size(stage.estimate.total)}"
+    table.add_row(stage.stage, f"{stage.num_updates:,}", note)
+
+
 def _add_memory(table: Table, memory: MemoryPlan) -> None:
     cards = f"card, {memory.num_cards} in all" if memory.card else "process, on a CPU"
-    for name, size in memory.estimate.model_dump().items():
+    sizes = memory.estimate.model_dump() | {"process": memory.process}
+    for name, size in sizes.items():
         if size:
             table.add_row(f"memory: {name}", _size(size), "")
-    notes = [f"estimated, a {cards}"]
+    notes = [f"estimated, in {memory.stage}, a {cards}"]
     if memory.measured is not None:
         notes.append(f"{_size(memory.measured)} measured")
     if memory.card is not None:

@@ -1,9 +1,10 @@
 """A run's folder at its birth, and its configuration read back."""
 
+import itertools
 import json
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -12,6 +13,9 @@ from assay_shared.runs.run_folder import RunFolder, write_json
 from assay_shared.runs.run_lock import owner_of
 from assay_shared.settings.run_file import parse_config, provenance
 from assay_trainer.config import RunConfig
+
+#: A folder's name has 100 characters at most, with the time.
+_MOST_OF_A_NAME = 80
 
 
 def create_run(path: Path, config: RunConfig) -> RunFolder:
@@ -23,6 +27,16 @@ def create_run(path: Path, config: RunConfig) -> RunFolder:
     folder = RunFolder.create(path)
     write_json(folder.config, {"config": config.model_dump(mode="json")} | provenance())
     return folder
+
+
+def create_stamped_run(runs: Path, config: RunConfig) -> RunFolder:
+    """Return a new folder below `runs`, named by the run and the second: see `create_run`."""
+    for name in stamped_names(config.name):
+        try:
+            return create_run(runs / name, config)
+        except Conflict:
+            continue
+    raise AssertionError("names do not end")
 
 
 @contextmanager
@@ -55,6 +69,18 @@ def open_run(path: Path) -> tuple[RunFolder, RunConfig]:
     return folder, parse_config(RunConfig, values, source=str(folder.config))
 
 
-def stamped(name: str) -> str:
-    """Return a folder name unique among the runs of this second."""
-    return f"{name}-{time.strftime('%Y%m%d-%H%M%S')}"
+def stamped_names(name: str) -> Iterator[str]:
+    """Yield folder names of this second, for runs that begin in it: name-TIME, name-TIME-2, ..."""
+    stamp = f"{name[:_MOST_OF_A_NAME]}-{time.strftime('%Y%m%d-%H%M%S')}"
+    yield stamp
+    yield from (f"{stamp}-{number}" for number in itertools.count(2))
+
+
+def create_stamped(parent: Path, name: str) -> Path:
+    """Return a new folder of this second below `parent`."""
+    parent.mkdir(parents=True, exist_ok=True)
+    for one in stamped_names(name):
+        with suppress(FileExistsError):
+            (parent / one).mkdir()
+            return parent / one
+    raise AssertionError("names do not end")

@@ -2,7 +2,11 @@
 
 from pathlib import Path
 
+import pytest
+
+from assay_shared.errors import ConfigError
 from assay_shared.local.launcher import Launcher
+from tests.support.valkey import TestValkey
 
 
 def test_replicas_of_inference_stand_behind_its_usual_address(tmp_path: Path) -> None:
@@ -30,3 +34,24 @@ def test_one_inference_stands_alone(tmp_path: Path) -> None:
         assert [name for name in names if name.startswith("inference")] == ["inference"]
     finally:
         mesh.stop()
+
+
+def test_a_given_redis_stands_in_for_valkey(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, valkey: TestValkey
+) -> None:
+    monkeypatch.setenv("ASSAY_REDIS_URL", valkey.url)
+    for in_use, expected in ((True, valkey.url), (False, "unix://")):
+        mesh = Launcher(tmp_path, num_workers=1, usual_ports=in_use)
+        try:
+            assert mesh.environment["ASSAY_REDIS_URL"].startswith(expected)
+            assert ("valkey" in [part.name for part in mesh._parts]) is not in_use
+        finally:
+            mesh.stop()
+
+
+def test_a_given_redis_that_is_gone_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("ASSAY_REDIS_URL", f"unix://{tmp_path}/valkey.sock")
+    with pytest.raises(ConfigError, match=r"ASSAY_REDIS_URL: no Redis: .*unset it for an embedded"):
+        Launcher(tmp_path, num_workers=1, usual_ports=True)

@@ -78,17 +78,17 @@ def test_ids_may_come_twice_where_nobody_asks_for_them(tmp_path: Path) -> None:
     ("name", "content", "message"),
     [
         ("none.jsonl", None, "there is no file .*none.jsonl"),
-        ("rows.jsonl", b'{"id": "\xff"}', "rows.jsonl cannot be read: .*utf-8"),
-        ("rows.jsonl.gz", b"no gzip", "rows.jsonl.gz cannot be read: "),
+        ("rows.jsonl", b'{"id": "\xff"}', "rows.jsonl:1: not UTF-8: "),
+        ("rows.jsonl.gz", b"no gzip", "rows.jsonl.gz cannot be read after line "),
         (
             "rows.jsonl.gz",
             gzip.compress(line("a").encode() * 99, mtime=0)[:-9],
-            "rows.jsonl.gz cannot be read: ",
+            "rows.jsonl.gz cannot be read after line ",
         ),
         (
             "rows.jsonl.gz",
             gzip.compress(line("a").encode(), mtime=0)[:10] + b"\xff" * 20,
-            "rows.jsonl.gz cannot be read: ",
+            "rows.jsonl.gz cannot be read after line ",
         ),
     ],
 )
@@ -99,4 +99,30 @@ def test_a_file_that_cannot_be_read_is_named(
     if content is not None:
         path.write_bytes(content)
     with pytest.raises(DatasetError, match=message):
+        read(path)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b'{"id": "a"}\n{"id": "\xe9"}\n', r"rows\.jsonl:2: not UTF-8: .* \(byte 8\)$"),
+        (line("a").encode("utf-16"), r"rows\.jsonl:1: not UTF-8: "),
+        (gzip.compress(line("a").encode()), r"rows\.jsonl:1: not UTF-8: "),
+    ],
+)
+def test_another_encoding_is_refused_with_its_line(
+    tmp_path: Path, content: bytes, message: str
+) -> None:
+    path = tmp_path / "rows.jsonl"
+    path.write_bytes(content)
+    with pytest.raises(DatasetError, match=message):
+        read(path)
+
+
+def test_a_folder_and_a_cut_archive_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(DatasetError, match="cannot be read after line 0: Is a directory"):
+        read(tmp_path)
+    path = tmp_path / "rows.jsonl.gz"
+    path.write_bytes(gzip.compress(line("a").encode() * 9)[:-8])
+    with pytest.raises(DatasetError, match="cannot be read after line 9: Compressed file ended"):
         read(path)

@@ -22,6 +22,8 @@ class Blue(Config):
 class Section(Config):
     learning_rate: float = Field(default=0.1, gt=0)
     colour: Annotated[Red | Blue, Field(discriminator="kind")] = Red()
+    layers: Literal["all"] | Annotated[tuple[str, ...], Field(min_length=1)] = "all"
+    is_dry: bool = False
 
 
 class Whole(Config):
@@ -50,7 +52,7 @@ def test_overrides_are_read_as_yaml(file: Path) -> None:
     [
         ("nmae=x", r"nmae: unknown key in run.yaml \(did you mean name\?\)"),
         ("section.learning_rat=1", r"section.learning_rat: .* \(did you mean learning_rate\?\)"),
-        ("section.zzz=1", r"section.zzz: .* \(known keys: colour, learning_rate\)"),
+        ("section.zzz=1", r"section.zzz: .* \(known keys: colour, is_dry, layers, "),
         ("sections=[{learning_rat: 1}]", r"sections.0.learning_rat: .*did you mean learning_rate"),
         ("section.colour={kind: blue, bluness: 1}", r"did you mean blueness\?"),
         ("section.learning_rate=-1", r"section.learning_rate: .* greater than 0, not -1 in run"),
@@ -58,10 +60,32 @@ def test_overrides_are_read_as_yaml(file: Path) -> None:
         ("name.a=1", r"name.a: name is not a section"),
         ("name", r"must look like section.key=value"),
         ("name=[", r"name: '\[' is not a YAML value"),
+        ("name=" + "[" * 5000, r"name: '\[+' is not a YAML value"),
+        ("section.colour={kind: blue, blueness: x}", r"section.colour.blueness: .*not 'x' in"),
+        ("section.layers=[]", r"^section.layers: List should have at least 1 item"),
+        ("section.layers=[1]", r"^section.layers.0: .* valid string, not 1 in"),
+        ("section.layers=some", r"^section.layers: .*'all', not 'some' in"),
     ],
 )
 def test_bad_overrides_say_what_would_be_right(file: Path, override: str, message: str) -> None:
     with pytest.raises(ConfigError, match=message):
+        load_config(Whole, file, (override,))
+
+
+@pytest.mark.parametrize(
+    ("override", "kind"),
+    [
+        ("section.learning_rate=true", "number"),
+        ("section.is_dry=1", "boolean"),
+        ("section.is_dry='true'", "boolean"),
+        ("section.colour={kind: blue, blueness: true}", "integer"),
+        ("section.colour={kind: blue, blueness: 3.0}", "integer"),
+        ("section.colour={kind: blue, blueness: '3'}", "integer"),
+        ("name=1", "string"),
+    ],
+)
+def test_a_value_of_another_kind_is_refused(file: Path, override: str, kind: str) -> None:
+    with pytest.raises(ConfigError, match=f": Input should be a valid {kind}, not "):
         load_config(Whole, file, (override,))
 
 
@@ -71,6 +95,8 @@ def test_bad_overrides_say_what_would_be_right(file: Path, override: str, messag
         ("section: {}", "name: missing from run.yaml"),
         ("- a", "must hold a mapping of keys, not list"),
         ("a: [", "is not YAML"),
+        ("a: " + "[" * 5000, "too deeply nested"),
+        ("a: 2026-99-99", "is not YAML"),
     ],
 )
 def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:
@@ -83,6 +109,17 @@ def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, message: str) ->
 def test_a_missing_file_is_one_line(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"there is no file .*nothing\.yaml"):
         load_config(Whole, tmp_path / "nothing.yaml")
+
+
+def test_a_folder_is_refused_as_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="cannot be read: Is a directory"):
+        load_config(Whole, tmp_path)
+
+
+def test_a_byte_order_mark_is_no_part_of_the_first_key(tmp_path: Path) -> None:
+    path = tmp_path / "run.yaml"
+    path.write_text("name: demo\n", encoding="utf-8-sig")
+    assert load_config(Whole, path).name == "demo"
 
 
 def test_provenance_names_commit_and_packages() -> None:

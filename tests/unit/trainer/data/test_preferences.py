@@ -1,9 +1,12 @@
 """Preference rows of every kind of source, and the rows that are refused."""
 
+import gzip
 import json
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from assay_shared.errors import DatasetError, RoleError
@@ -69,7 +72,7 @@ def test_a_map_takes_answers_out_of_chats(tmp_path: Path) -> None:
         ({"chosen": " \n"}, "chosen", "must not be empty"),
         ({"prompt": ""}, "prompt", "must not be empty"),
         ({"chosen": None}, "chosen", "is null"),
-        ({"chosen": ["5"]}, "chosen", "must be a text or a number"),
+        ({"chosen": ["5"]}, "chosen.0", "Input should be an object"),
         ({"rejected": "\ud83d"}, "rejected", "without lone surrogates"),
         ({"prompt": []}, "prompt", "the last message of a chat must be the user's"),
         ({"prompt": [{"role": "assistant", "content": "5"}]}, "prompt", "must be the user's"),
@@ -113,3 +116,63 @@ def test_a_hubs_split_is_read_and_one_for_tests_is_not_trained_on(
         assert [one.chosen for one in open_preferences(source)] == ["5", "a,b"]
         with pytest.raises(RoleError, match="split test is for test only"):
             open_preferences(source.model_copy(update={"split": "test"}))
+
+
+@pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
+@pytest.mark.parametrize("has_prompt", [False, True])
+def test_answers_may_be_chats_as_in_ultrafeedback(
+    tmp_path: Path, data_folder: Path, suffix: str, has_prompt: bool
+) -> None:
+    """Real pairs, in the published form: each answer with the prompt before it, or without."""
+    file = data_folder / "preference" / "ultrafeedback_train_1000.jsonl.gz"
+    with gzip.open(file, "rt") as lines:
+        rows = [json.loads(next(lines)) for _ in range(20)]
+
+    def chat(row: dict[str, str], name: str) -> list[dict[str, str]]:
+        user = {"role": "user", "content": row["prompt"]}
+        return [*([user] if has_prompt else []), {"role": "assistant", "content": row[name]}]
+
+    chats = [
+        {name: chat(row, name) for name in ("chosen", "rejected")} | {"prompt": row["prompt"]}
+        for row in rows
+    ]
+    path = tmp_path / f"pairs{suffix}"
+    if suffix == ".parquet":
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(chats), path)
+    else:
+        path.write_text("".join(json.dumps(row) + "\n" for row in chats))
+    found = open_preferences(PreferenceFile(kind="table", path=path))
+    assert [(one.task.prompt, one.chosen, one.rejected) for one in found] == [
+        (row["prompt"], row["chosen"], row["rejected"]) for row in rows
+    ]
+
+
+USER, REPLY = {"role": "user", "content": "Hi"}, {"role": "assistant", "content": "Hello"}
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"chosen": [REPLY, USER]}, "chosen: .*pairs.jsonl:1: the last message of an answer must"),
+        ({"chosen": []}, "chosen: .*the last message of an answer must"),
+        (
+            {"chosen": [{"role": "user", "content": "Other"}, REPLY]},
+            "chosen: .*the messages before the last one must be the prompt's",
+        ),
+        ({"rejected": [{"role": "gpt", "content": "x"}]}, r"rejected\.0\.role: .*:1: "),
+        ({"prompt": json.dumps([USER])}, "prompt: .*is a chat as JSON text"),
+        ({"chosen": float("nan")}, "chosen: .*is nan: a text or a finite number"),
+        (
+            {"prompt": [{"role": "system", "content": "a\ud800"}, USER]},
+            "prompt: .*without lone surrogates",
+        ),
+    ],
+)
+def test_a_hostile_chat_is_refused_with_its_field(
+    tmp_path: Path, changes: dict[str, object], message: str
+) -> None:
+    path = tmp_path / "pairs.jsonl"
+    row = {"prompt": "Hi", "chosen": "Hello", "rejected": "Go"} | changes
+    path.write_text(json.dumps(row) + "\n")
+    with pytest.raises(DatasetError, match=message):
+        open_preferences(PreferenceFile(kind="jsonl", path=path))

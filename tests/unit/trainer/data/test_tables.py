@@ -200,3 +200,65 @@ def test_memory_does_not_grow_with_a_parquet_file(tmp_path: Path) -> None:
         if number % 1000 == 0:
             most = max(most, process.memory_info().rss)
     assert most - before < 80 * 2**20
+
+
+@pytest.mark.parametrize("name", ["NaN", "Infinity", "-Infinity"])
+def test_a_number_that_is_not_finite_is_no_answer(tmp_path: Path, name: str) -> None:
+    path = tmp_path / "sums.jsonl"
+    path.write_text(f'{{"question": "1 + 1?", "answer": {name}}}\n')
+    row_map = RowMap(prompt="{question}", gold="{answer}", rubric="math")
+    source = TableSource(kind="table", path=path, map=row_map, role=Role.TRAIN)
+    with pytest.raises(DatasetError, match=r"answer: .*sums\.jsonl:1: is -?(nan|inf): a text or"):
+        open_dataset(source, DatasetPurpose.TRAIN, None)
+
+
+@pytest.mark.parametrize(
+    ("prompt", "message"),
+    [
+        ("{messages}", r"messages: .*chats\.jsonl:1: is a chat as JSON text: a list of messages"),
+        ("{messages.0.content}", r"messages\.0\.content: .*:1: names a part, '0', of a text"),
+    ],
+)
+def test_messages_as_json_text_are_refused(tmp_path: Path, prompt: str, message: str) -> None:
+    path = tmp_path / "chats.jsonl"
+    chat = json.dumps([{"role": "user", "content": "1 + 1?"}])
+    path.write_text(json.dumps({"messages": chat, "answer": "2"}) + "\n")
+    row_map = RowMap(prompt=prompt, gold="{answer}", rubric="math")
+    source = TableSource(kind="table", path=path, map=row_map, role=Role.TRAIN)
+    with pytest.raises(DatasetError, match=message):
+        open_dataset(source, DatasetPurpose.TRAIN, None)
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", r"rows\.csv cannot be read after row 0: Empty CSV file"),
+        (b"question,answer\n", r"rows\.csv has no tasks"),
+        (b"question,question,answer\na,b,c\n", "question: .*there are 2 such columns"),
+        (b"question,answer\ncaf\xe9,c\n", "invalid UTF8"),
+        (b'question,answer\n"' + b"x" * 9_000_000 + b'",c\n', "a row has more than 4194304 bytes"),
+    ],
+)
+def test_a_hostile_csv_file_is_refused(tmp_path: Path, content: bytes, message: str) -> None:
+    path = tmp_path / "rows.csv"
+    path.write_bytes(content)
+    row_map = RowMap(prompt="{question}", gold="{answer}", rubric="math")
+    source = TableSource(kind="table", path=path, map=row_map, role=Role.TRAIN)
+    with pytest.raises(DatasetError, match=message):
+        open_dataset(source, DatasetPurpose.TRAIN, None)
+
+
+def test_windows_line_ends_and_a_byte_order_mark_change_nothing(
+    tmp_path: Path, data_folder: Path
+) -> None:
+    """Real rows, as another system would write them."""
+    rows = (data_folder / "gsm8k" / "train.jsonl").read_text().splitlines()[:20]
+    row_map = RowMap(prompt="{question}", gold="{answer}", rubric="math")
+    found = []
+    for content in ("\n".join(rows).encode(), b"\xef\xbb\xbf" + "\r\n".join(rows).encode()):
+        path = tmp_path / "train.jsonl"
+        path.write_bytes(content)
+        source = TableSource(kind="table", path=path, map=row_map, role=Role.TRAIN)
+        found.append(open_dataset(source, DatasetPurpose.TRAIN, None).tasks)
+    assert found[0] == found[1]
+    assert len(found[0]) == 20

@@ -9,6 +9,7 @@ import yaml
 from assay_shared.errors import DatasetError
 from assay_trainer import config as trainer_config
 from assay_trainer.config import RunConfig
+from assay_trainer.learner.network.memory import MemoryEstimate
 from assay_trainer.pipeline.plan_rules import (
     Finding,
     PolicySizes,
@@ -17,12 +18,45 @@ from assay_trainer.pipeline.plan_rules import (
     check_sample,
     check_settings,
     check_sizes,
+    check_updates,
 )
+from assay_trainer.pipeline.plan_stages import StagePlan
 
 DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 GOOD = SampleFacts(
     share_with_signal=0.5, truncated_share=0.1, num_failed=0, num_groups=32, is_final=True
 )
+
+
+#: Preferences for the demo's policy.
+DPO = {
+    "data": {"kind": "jsonl", "path": "pairs.jsonl"},
+    "steps": 100,
+    "warmup_steps": 5,
+    "learning_rate": 1e-5,
+}
+
+
+def needs(stage: str, num_updates: int, num_rows: int, num_left_out: int = 0) -> StagePlan:
+    """A stage's plan with an estimate that no rule reads."""
+    estimate = MemoryEstimate(
+        weights=1,
+        gradients=1,
+        optimiser=1,
+        served=0,
+        reference=0,
+        gathered=0,
+        activations=1,
+        logits=1,
+    )
+    return StagePlan(
+        stage=stage,
+        num_updates=num_updates,
+        num_rows=num_rows,
+        num_left_out=num_left_out,
+        tokens=1,
+        estimate=estimate,
+    )
 
 
 def config_of(**changes: Any) -> RunConfig:
@@ -69,6 +103,17 @@ def test_good_settings_have_no_finding() -> None:
             "grpo.max_staleness: 8 versions cannot act in 8 steps",
         ),
         ({"grpo__group_size": 2}, "grpo.group_size: groups of 2 compare few"),
+        (
+            {"policy": {"folder": "a", "lora": {}}, "sft": None, "grpo__learning_rate": 0.01},
+            "grpo.learning_rate: 0.01 is outside of the usual 1e-06 to 0.001 for an adapter",
+        ),
+        (
+            {"policy": {"folder": "a", "lora": {"dropout": 0.1}}, "sft": None},
+            "policy.lora.dropout: does nothing",
+        ),
+        ({"dpo": DPO | {"beta": 5}}, "dpo.beta: 5 is outside"),
+        ({"dpo": DPO | {"learning_rate": 0.01}}, "dpo.learning_rate: 0.01 is outside"),
+        ({"dpo": DPO | {"warmup_steps": 100}}, "dpo.warmup_steps: the learning rate grows"),
         ({"grpo__temperature": 0.2}, "grpo.temperature: 0.2 is outside"),
     ],
 )
@@ -117,3 +162,34 @@ def test_a_card_that_is_too_small_is_told() -> None:
 def test_an_error_is_a_finding_that_refuses() -> None:
     found = Finding.of(DatasetError("no row", field="data.train", hint="add one"))
     assert found == Finding(field="data.train", message="no row (add one)", refused=True)
+
+
+def test_an_adapters_usual_rates_are_no_mistake() -> None:
+    policy = {"folder": "a", "lora": {"rank": 8}}
+    assert check_settings(config_of(policy=policy, sft=None, grpo__learning_rate=1e-4)) == []
+    assert check_settings(config_of(policy=policy, sft__learning_rate=2e-4)) == []
+
+
+def test_epochs_are_judged_by_their_updates() -> None:
+    """70 rows in batches of 64 are two updates an epoch."""
+    config = config_of(sft__steps=None, sft__epochs=3, sft__warmup_steps=5, dpo=DPO)
+    assert check_settings(config) == []
+    assert named(check_updates(config, needs("sft", 6, 70))) == [
+        "sft.checkpoint_every: checkpoints are never written: every 100 steps is more than 6 "
+        "steps, so a resume begins the stage again",
+    ]
+    found = check_updates(config, needs("sft", 3, 20))
+    assert [one.field for one in found] == [
+        "sft.batch_size",
+        "sft.checkpoint_every",
+        "sft.warmup_steps",
+    ]
+    assert "the 20 rows to train on" in found[0].message
+    assert check_updates(config, needs("dpo", 100, 90)) == []
+    (left,) = check_updates(config, needs("dpo", 100, 90, num_left_out=10))
+    assert named([left]) == ["dpo.max_length: 10 of 100 pairs are longer and are left out"]
+
+
+def test_memory_of_given_rows_is_told_by_their_own_field() -> None:
+    (found,) = check_memory(3 * 2**30, 2 * 2**30, "sft")
+    assert found.field == "sft.micro_batch_size"

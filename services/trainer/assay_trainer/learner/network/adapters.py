@@ -51,7 +51,7 @@ def add_adapter(
     """
     from peft import LoraConfig, get_peft_model
 
-    _check_targets(model, lora)
+    check_targets(model, lora)
     if lora.nf4:
         model = _load_nf4(model, device)
     dtypes = served_dtypes(model)
@@ -83,7 +83,12 @@ def recipe_of(model: PreTrainedModel) -> AdapterRecipe | None:
     return found
 
 
-def _check_targets(model: PreTrainedModel, lora: LoRAConfig) -> None:
+def check_targets(model: PreTrainedModel, lora: LoRAConfig) -> None:
+    """Check that the model has the named layers.
+
+    Raises:
+        ConfigError: it lacks one of them.
+    """
     linear = (name for name, one in model.named_modules() if isinstance(one, torch.nn.Linear))
     known = {name.rpartition(".")[2] for name in linear} - {"lm_head"}
     unknown = set() if isinstance(lora.targets, str) else set(lora.targets) - known

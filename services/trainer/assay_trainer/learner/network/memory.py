@@ -1,36 +1,67 @@
 """An estimate of the memory that training needs on each card, from the model's sizes."""
 
-from pydantic import BaseModel
-from transformers import PreTrainedModel
+from dataclasses import dataclass
 
+import torch
+from pydantic import BaseModel
+from transformers import PretrainedConfig, PreTrainedModel
+
+from assay_trainer.config import LoRAConfig
 from assay_trainer.weights.served_dtype import served_dtypes
 
 _FLOAT32, _BF16 = 4, 2
+#: Of a weight in nf4: 4 bits, and a scale in float32 for 64 weights.
+_NF4 = 0.5 + _FLOAT32 / 64
+#: Sizes of a tile of TRL's head, and the tiles that exist together without its kernel for GPUs.
+_TILE_TOKENS, _TILE_WORDS, _CPU_TILES = 4096, 32768, 9
+
+
+@dataclass(frozen=True)
+class Training:
+    """What an update does with a model, as far as memory grows with it."""
+
+    #: Tokens of a forward pass.
+    tokens: int
+    num_cards: int = 1
+    on_gpu: bool = False
+    lora: LoRAConfig | None = None
+    #: Whether a KL term compares with another policy.
+    has_reference: bool = False
+    #: Whether rank 0 has a copy of the weights to publish from, on a GPU.
+    has_served: bool = True
+    #: Whether activations are computed twice, so that few of them are kept.
+    is_twice: bool = False
 
 
 class MemoryEstimate(BaseModel):
     """Bytes on the fullest card, rank 0's; each field has its formula.
 
-    N are all weights, M those that are trained, C the cards, T the tokens of a pack. `b` is the
-    size of a number in the forward pass: 2 on a GPU (bf16), 4 on a CPU.
+    N are all weights of the model, M those that are trained (N, or the adapter's), C the cards, T
+    the tokens of a forward pass. `b` is the size of a number in the forward pass: 2 on a GPU
+    (bf16), 4 on a CPU. With an adapter, C is 1 here: each card has all of the model.
     """
 
-    #: 4 N / C, in float32.
+    #: 4 N / C, in float32. With an adapter: N in the types of publication (float32 on a CPU), with
+    #: nf4 0.5625 bytes for each weight of a linear layer but the head; and 4 M.
     weights: int
     #: 4 M / C.
     gradients: int
     #: 8 M / C: Adam's two moments.
     optimiser: int
-    #: N in the types of publication; 0 on a CPU, which publishes the trained weights.
+    #: N in the types of publication; 0 on a CPU, in SFT and DPO, and with an adapter: all of them
+    #: publish the trained weights.
     served: int
-    #: 4 N / C with a KL term, else 0.
+    #: 4 N / C with a KL term, else 0. With an adapter 0: it is the base with the adapter off.
     reference: int
     #: Gathered weights in bf16: 2 N on one GPU; on several, the largest layer and all outside of
-    #: the layers; 0 on a CPU.
+    #: the layers; with an adapter 2 M; 0 on a CPU.
     gathered: int
-    #: b T layers (8 hidden + 4 intermediate), without the head, whose logits come in chunks. On
-    #: several GPUs, b T (layers hidden + 8 hidden + 4 intermediate): activations come twice.
+    #: b T layers (9 hidden + 4 intermediate). Where activations come twice, b T (layers hidden
+    #: + 9 hidden + 4 intermediate).
     activations: int
+    #: A tile of the head's logits, of at most 4096 tokens and 32768 words: 4 bytes a number on a
+    #: CPU, 9 times; `b` bytes on a GPU, once.
+    logits: int
 
     @property
     def total(self) -> int:
@@ -38,37 +69,92 @@ class MemoryEstimate(BaseModel):
         return sum(self.model_dump().values())
 
 
-def estimate_memory(
-    model: PreTrainedModel, tokens: int, num_cards: int, *, on_gpu: bool, has_reference: bool
-) -> MemoryEstimate:
-    """Return the estimate for a pack of `tokens` tokens.
+def estimate_memory(model: PreTrainedModel, training: Training) -> MemoryEstimate:
+    """Return the estimate for a model without an adapter, which `training.lora` puts into it.
 
     A sparse model activates other sizes: its `activations` are those of a dense model.
     """
     sizes = {name: weight.numel() for name, weight in model.named_parameters()}
-    total, trained = sum(sizes.values()), num_trained(model)
+    total, lora, on_gpu = sum(sizes.values()), training.lora, training.on_gpu
+    trained = num_trained(model, lora)
+    cards = training.num_cards if lora is None else 1
+    served = _served_bytes(model, sizes)
+    if lora is None:
+        weights, gathered = _FLOAT32 * total // cards, _gathered(model, sizes, cards)
+    else:
+        base = _nf4_bytes(model, sizes, served) if lora.nf4 else served
+        weights = (base if on_gpu else _FLOAT32 * total) + _FLOAT32 * trained
+        gathered = _BF16 * trained
+    copies = training.has_served and on_gpu and lora is None
+    has_reference = training.has_reference and lora is None
+    return MemoryEstimate(
+        weights=weights,
+        gradients=_FLOAT32 * trained // cards,
+        optimiser=2 * _FLOAT32 * trained // cards,
+        served=served if copies else 0,
+        reference=_FLOAT32 * total // cards if has_reference else 0,
+        gathered=gathered if on_gpu else 0,
+        activations=(_BF16 if on_gpu else _FLOAT32) * _activated(model, training),
+        logits=_tile(model, training),
+    )
+
+
+def num_trained(model: PreTrainedModel, lora: LoRAConfig | None = None) -> int:
+    """Return the number of weights that an update may change: the model's, or its adapter's."""
+    if lora is None:
+        return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    wanted = None if isinstance(lora.targets, str) else set(lora.targets)
+    return sum(
+        lora.rank * (layer.in_features + layer.out_features)
+        for name, layer in _linear_layers(model).items()
+        if wanted is None or name.rpartition(".")[2] in wanted
+    )
+
+
+def _linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Linear]:
+    """Return the linear layers but the head by name."""
+    head = model.get_output_embeddings()
+    return {
+        name: one
+        for name, one in model.named_modules()
+        if isinstance(one, torch.nn.Linear) and one is not head
+    }
+
+
+def _served_bytes(model: PreTrainedModel, sizes: dict[str, int]) -> int:
     types = served_dtypes(model)
-    served = sum(
+    return sum(
         n * types[name].itemsize if name in types else _FLOAT32 * n for name, n in sizes.items()
     )
-    text = model.config.get_text_config()
-    layers, hidden = int(text.num_hidden_layers), int(text.hidden_size)
-    one_layer = 8 * hidden + 4 * int(getattr(text, "intermediate_size", None) or 4 * hidden)
-    is_twice = on_gpu and num_cards > 1
-    per_token = layers * hidden + one_layer if is_twice else layers * one_layer
+
+
+def _nf4_bytes(model: PreTrainedModel, sizes: dict[str, int], served: int) -> int:
+    quantised = {f"{name}.weight" for name in _linear_layers(model)} & sizes.keys()
+    few = {name: sizes[name] for name in quantised}
+    return served - _served_bytes(model, few) + int(_NF4 * sum(few.values()))
+
+
+def _gathered(model: PreTrainedModel, sizes: dict[str, int], cards: int) -> int:
+    total = sum(sizes.values())
     in_layers = sum(n for name, n in sizes.items() if ".layers." in name)
-    gathered = total if num_cards == 1 else total - in_layers + in_layers // layers
-    return MemoryEstimate(
-        weights=_FLOAT32 * total // num_cards,
-        gradients=_FLOAT32 * trained // num_cards,
-        optimiser=2 * _FLOAT32 * trained // num_cards,
-        served=served if on_gpu else 0,
-        reference=_FLOAT32 * total // num_cards if has_reference else 0,
-        gathered=_BF16 * gathered if on_gpu else 0,
-        activations=(_BF16 if on_gpu else _FLOAT32) * tokens * per_token,
-    )
+    layers = int(_text(model).num_hidden_layers)
+    return _BF16 * (total if cards == 1 else total - in_layers + in_layers // layers)
 
 
-def num_trained(model: PreTrainedModel) -> int:
-    """Return the number of weights that an update may change."""
-    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+def _tile(model: PreTrainedModel, training: Training) -> int:
+    """Return the bytes of a tile of logits with what the gradient of it needs."""
+    numbers = min(training.tokens, _TILE_TOKENS) * min(int(_text(model).vocab_size), _TILE_WORDS)
+    return numbers * (_BF16 if training.on_gpu else _CPU_TILES * _FLOAT32)
+
+
+def _activated(model: PreTrainedModel, training: Training) -> int:
+    """Return the numbers that a forward pass keeps for the gradient."""
+    text = _text(model)
+    layers, hidden = int(text.num_hidden_layers), int(text.hidden_size)
+    one_layer = 9 * hidden + 4 * int(getattr(text, "intermediate_size", None) or 4 * hidden)
+    per_token = layers * hidden + one_layer if training.is_twice else layers * one_layer
+    return training.tokens * per_token
+
+
+def _text(model: PreTrainedModel) -> PretrainedConfig:
+    return model.config.get_text_config()

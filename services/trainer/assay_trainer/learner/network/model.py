@@ -86,14 +86,26 @@ def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> PreTrainedTok
     return tokenizer
 
 
-def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """Return model and tokenizer of a checkpoint folder.
+def check_folder(folder: Path) -> None:
+    """Check that the folder has a configuration and weights in safetensors.
 
-    The weights are float32, ready for training; versions are published in the folder's own type.
+    Raises:
+        NotFound: one of them is missing.
     """
     if not (folder / "config.json").is_file():
         raise NotFound(f"there is no model in {folder}: it has no config.json")
     checkpoint.weight_files(folder)
+
+
+def load_policy(folder: Path) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
+    """Return model and tokenizer of a checkpoint folder.
+
+    The weights are float32, ready for training; versions are published in the folder's own type.
+
+    Raises:
+        NotFound: the folder has no model.
+    """
+    check_folder(folder)
     model = AutoModelForCausalLM.from_pretrained(
         folder, local_files_only=True, use_safetensors=True, trust_remote_code=False, dtype="auto"
     )

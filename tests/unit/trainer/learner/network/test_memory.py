@@ -1,10 +1,12 @@
 """The estimate of memory against what a real update keeps."""
 
+import pytest
 import torch
 from torch.autograd.graph import saved_tensors_hooks
 
-from assay_trainer.config import GRPOConfig
-from assay_trainer.learner.network.memory import estimate_memory
+from assay_trainer.config import GRPOConfig, LoRAConfig
+from assay_trainer.learner.network.adapters import add_adapter
+from assay_trainer.learner.network.memory import Training, estimate_memory, num_trained
 from assay_trainer.learner.network.model import create_policy
 from assay_trainer.learner.packs import pack_rows, unweighted_rows
 from assay_trainer.learner.updater import Updater
@@ -29,7 +31,7 @@ def test_an_update_on_a_cpu_keeps_what_the_estimate_says() -> None:
 
     with saved_tensors_hooks(keep, lambda tensor: tensor):
         gradient = updater.backward(packs)
-    found = estimate_memory(model, tokens, 1, on_gpu=False, has_reference=False)
+    found = estimate_memory(model, Training(tokens))
     assert 0.5 < sum(kept.values()) / found.activations < 2
     gradients = sum(one.numel() * one.itemsize for one in model.parameters())
     updater.apply(1, gradient)
@@ -37,7 +39,7 @@ def test_an_update_on_a_cpu_keeps_what_the_estimate_says() -> None:
     assert found.gradients == found.weights == gradients
     assert found.optimiser == sum(one.numel() * one.itemsize for one in states)
     assert found.served == found.reference == found.gathered == 0
-    assert found.total == 4 * gradients + found.activations
+    assert found.total == 4 * gradients + found.activations + found.logits
 
 
 def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
@@ -46,7 +48,10 @@ def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
     keep_served_dtypes(model)
     num = model.num_parameters()
     one, four = (
-        estimate_memory(model.float(), 100, cards, on_gpu=True, has_reference=True)
+        estimate_memory(
+            model.float(),
+            Training(100, cards, on_gpu=True, has_reference=True, is_twice=cards > 1),
+        )
         for cards in (1, 4)
     )
     assert one.weights == one.gradients == one.reference == 4 * num
@@ -57,6 +62,47 @@ def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
     assert four.activations < one.activations
     for parameter in model.model.layers.parameters():
         parameter.requires_grad_(False)
-    part = estimate_memory(model, 100, 1, on_gpu=True, has_reference=False)
+    part = estimate_memory(model, Training(100, on_gpu=True))
     assert part.gradients < one.gradients
     assert part.reference == 0
+
+
+@pytest.mark.parametrize("targets", ["all-linear", ("q_proj", "down_proj")])
+def test_an_adapters_weights_are_counted_as_peft_makes_them(targets: object) -> None:
+    lora = LoRAConfig.model_validate({"rank": 4, "targets": targets})
+    model, _ = create_policy(TINY, TEXTS, seed=0)
+    base, expected = model.num_parameters(), num_trained(model, lora)
+    found = estimate_memory(model, Training(100, lora=lora))
+    add_adapter(model, lora, 0, torch.device("cpu"))
+    assert num_trained(model) == expected
+    updater = Updater(model, GRPOConfig(steps=1))
+    rows = unweighted_rows(make_scored_group("k", 0.0, 1.0))
+    updater.apply(1, updater.backward(pack_rows(rows, updater.objective, 10_000)))
+    states = [s for one in updater._optimiser.state.values() for s in one.values() if s.dim()]
+    assert found.optimiser == sum(one.numel() * one.itemsize for one in states)
+    assert found.gradients == 4 * expected
+    assert found.weights == 4 * (base + expected)
+
+
+def test_an_adapter_needs_no_second_model_and_every_card_has_the_base() -> None:
+    model, _ = create_policy(TINY, TEXTS, seed=0)
+    model.bfloat16()
+    keep_served_dtypes(model)
+    num, lora = model.num_parameters(), LoRAConfig(rank=4)
+    own = num_trained(model, lora)
+    two = Training(100, 2, on_gpu=True, has_reference=True, lora=lora)
+    found = estimate_memory(model.float(), two)
+    assert found.weights == 2 * num + 4 * own
+    assert found.served == found.reference == 0
+    assert (found.gradients, found.optimiser, found.gathered) == (4 * own, 8 * own, 2 * own)
+    few = estimate_memory(model, Training(100, 2, on_gpu=True, lora=LoRAConfig(rank=4, nf4=True)))
+    linear = sum(one.weight.numel() for one in model.model.modules() if hasattr(one, "in_features"))
+    assert few.weights == found.weights - 2 * linear + int(0.5625 * linear)
+
+
+def test_the_heads_logits_come_in_tiles() -> None:
+    model, _ = create_policy(TINY, TEXTS, seed=0)
+    words = model.config.vocab_size
+    assert estimate_memory(model, Training(100)).logits == 9 * 4 * 100 * words
+    of_gpu = [estimate_memory(model, Training(tokens, on_gpu=True)) for tokens in (100, 10_000)]
+    assert [one.logits for one in of_gpu] == [2 * 100 * words, 2 * 4096 * words]

@@ -1,0 +1,46 @@
+"""The checks of a command before its run has a folder: a refused command leaves nothing behind."""
+
+from collections.abc import Iterator, Sequence
+from contextlib import closing
+from pathlib import Path
+
+from assay_shared.errors import DatasetError
+from assay_shared.settings.environment import ServiceSettings
+from assay_trainer.config import RunConfig
+from assay_trainer.learner.network.adapters import check_lora
+from assay_trainer.learner.network.model import check_folder
+from assay_trainer.learner.ranks import check_gpus
+from assay_trainer.pipeline.trackers import check_trackers
+from assay_trainer.rollouts.store import GroupStore
+
+#: Sources that name a file, by section and key of the run file.
+_SOURCES = (("data", "train"), ("data", "held_out"), ("data", "demonstrations"), ("dpo", "data"))
+
+
+def check_start(config: RunConfig, settings: ServiceSettings, gpus: Sequence[int]) -> None:
+    """Check that a new run can start here: its policy, its files, and the machine.
+
+    Raises:
+        NotFound: the policy's folder has no model.
+        DatasetError: a named file is missing.
+        ConfigError: a GPU, CUDA, or a tracker is missing.
+        Unreachable: Redis does not answer.
+    """
+    if config.policy.folder is not None:
+        check_folder(config.policy.folder)
+    for field, path in _files(config):
+        if not path.exists():
+            raise DatasetError(f"there is no file {path}", field=field)
+    check_gpus(gpus)
+    check_lora(config.policy.lora)
+    check_trackers(config.trackers)
+    with closing(GroupStore(settings.redis_url)) as store:
+        store.check()
+
+
+def _files(config: RunConfig) -> Iterator[tuple[str, Path]]:
+    for section, key in _SOURCES:
+        source = getattr(getattr(config, section), key, None)
+        path = getattr(source, "path", None)
+        if path is not None:
+            yield f"{section}.{key}.path", path
