@@ -11,9 +11,8 @@ Shapes: T tokens of a pack, L sampled tokens.
 """
 
 import math
-import warnings
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from concurrent.futures import Future
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -25,7 +24,6 @@ from torch.distributed.checkpoint.state_dict import (
     set_optimizer_state_dict,
 )
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 from transformers import PreTrainedModel
 
 from assay_trainer.config import GRPOConfig
@@ -35,6 +33,7 @@ from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
 from assay_trainer.learner.network.adapters import recipe_of
 from assay_trainer.learner.network.sharding import close, copy_weights, own_part, shard, whole
+from assay_trainer.learner.network.state_writer import StateWriter
 from assay_trainer.learner.objective import Objective, policy_loss
 from assay_trainer.learner.packs import Pack, shares
 from assay_trainer.learner.ranks import Ranks
@@ -118,6 +117,7 @@ class Updater:
             weight_decay=0.0,
             fused=self._device.type == "cuda",
         )
+        self._writer = StateWriter(self._ranks)
         self.mismatch = MismatchSums(self._device)
 
     @property
@@ -191,17 +191,28 @@ class Updater:
         close(self._model)
         self._sum_mismatch()
 
-    def save(self, folder: Path) -> None:
-        """Write the weights in float32 and the optimiser's states, each rank its shards."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with _alone_without_a_warning():
-            save(self._state(), checkpoint_id=folder)
+    def save(self, folder: Path) -> Future[None]:
+        """Begin to write the weights in float32 and the optimiser's states, each rank its shards.
+
+        Training may continue at once. Waits for the files of the call before.
+
+        Raises:
+            NotWritten: the files of the call before could not be written; the future raises it too.
+        """
+        return self._writer.begin(self._state(), folder)
+
+    def finish(self) -> None:
+        """Wait for the files of the last `save`.
+
+        Raises:
+            NotWritten: they could not be written.
+        """
+        self._writer.wait()
 
     def load(self, folder: Path) -> None:
         """Read what `save` wrote, by any number of ranks; the reference policy stays."""
         state = self._state()
-        with _alone_without_a_warning():
-            load(state, checkpoint_id=folder)
+        load(state, checkpoint_id=folder)
         set_optimizer_state_dict(self._model, self._optimiser, state["optimiser"])
         self._refresh_served()
 
@@ -316,10 +327,10 @@ class LeadingUpdater(Updater):
         with self._ranks.together():
             return super().apply(step, gradient, mismatch)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> Future[None]:
         self._send_all("save", folder)
         with self._ranks.together():
-            super().save(folder)
+            return super().save(folder)
 
     def load(self, folder: Path) -> None:
         self._send_all("load", folder)
@@ -337,14 +348,6 @@ def make_updater(model: PreTrainedModel, config: GRPOConfig, ranks: Ranks) -> Up
     """Return the updater of rank 0."""
     kind = LeadingUpdater if ranks.size > 1 else Updater
     return kind(model, config, ranks)
-
-
-@contextmanager
-def _alone_without_a_warning() -> Iterator[None]:
-    """Let torch's checkpoints be of one process without a warning."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        yield
 
 
 def _some(parameter: torch.Tensor) -> torch.Tensor:
