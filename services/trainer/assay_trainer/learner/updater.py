@@ -194,10 +194,8 @@ class Updater:
     def save(self, folder: Path) -> Future[None]:
         """Begin to write the weights in float32 and the optimiser's states, each rank its shards.
 
-        Training may continue at once. Waits for the files of the call before.
-
-        Raises:
-            NotWritten: the files of the call before could not be written; the future raises it too.
+        Training may continue at once. The future raises `NotWritten`. Waits for the files of the
+        call before.
         """
         return self._writer.begin(self._state(), folder)
 

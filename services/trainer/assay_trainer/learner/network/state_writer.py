@@ -2,7 +2,7 @@
 
 import warnings
 from collections.abc import Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from pathlib import Path
 from typing import Any, Self
 
@@ -52,22 +52,18 @@ class StateWriter:
     def begin(self, state: Mapping[str, Any], folder: Path) -> Future[None]:
         """Copy the state, begin to write it, and return the future of all ranks' files.
 
-        Waits for the files of the call before. Every rank calls this.
-
-        Raises:
-            NotWritten: the files of the call before could not be written.
-            Unreachable: another rank has ended.
+        The future raises `NotWritten`, or `Unreachable` if another rank has ended. Waits for the
+        future of the call before. Every rank calls this.
         """
-        self.wait()
+        wait([self._in_flight] if self._in_flight else [])
         staged = self._stager.stage(dict(state))
         self._in_flight = self._pool.submit(self._write, staged, folder)
         return self._in_flight
 
     def wait(self) -> None:
-        """Wait until the last files are written, and raise its error if they could not be."""
-        in_flight, self._in_flight = self._in_flight, None
-        if in_flight is not None:
-            in_flight.result()
+        """Wait for the last future, and raise its error."""
+        if self._in_flight is not None:
+            self._in_flight.result()
 
     def _write(self, state: Any, folder: Path) -> None:
         group = self._ranks.writing_group
