@@ -2,7 +2,7 @@
 
 The weights and the optimiser's states are float32, whatever type the checkpoint has: at a learning
 rate of 1e-6, most updates are smaller than a step of bfloat16. A GPU computes in bfloat16. On GPUs
-and with several ranks, the weights are shards, and a copy in the served types is published.
+and with several ranks, the weights are shards, which are published part by part.
 
 Of a model with an adapter, the adapter alone is trained, every rank has all of the model, and the
 model itself is published.
@@ -11,7 +11,7 @@ Shapes: T tokens of a pack, L sampled tokens.
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from concurrent.futures import Future
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -32,13 +32,20 @@ from assay_trainer.learner.given_rows.callbacks import Diverged
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
 from assay_trainer.learner.network.adapters import recipe_of
-from assay_trainer.learner.network.sharding import close, copy_weights, own_part, shard, whole
+from assay_trainer.learner.network.sharding import (
+    close,
+    fingerprints,
+    gather,
+    own_part,
+    shard,
+    whole,
+)
 from assay_trainer.learner.network.state_writer import StateWriter
 from assay_trainer.learner.objective import Objective, policy_loss
 from assay_trainer.learner.packs import Pack, shares
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.weights.adapter import adapter_off
-from assay_trainer.weights.served_dtype import as_served
+from assay_trainer.weights.sharded import Tensors, make_hollow
 
 _IGNORED = -100
 #: Entries of each tensor that are compared before and after an update.
@@ -82,7 +89,7 @@ class Updater:
     def __init__(
         self, model: PreTrainedModel, config: GRPOConfig, ranks: Ranks | None = None
     ) -> None:
-        """Take a policy in float32; `model` has the served weights after each `apply`.
+        """Take a policy in float32; after each `apply`, `model` is what is published.
 
         With a KL term, a copy of it becomes the reference policy; with an adapter, it is the model
         with the adapter off.
@@ -98,9 +105,8 @@ class Updater:
         self._reference: PreTrainedModel | None = None
         if config.kl_weight:
             self._reference = model if self._has_adapter else deepcopy(model).eval()
-        self._served: PreTrainedModel | None = None
         if self._is_sharded:
-            model, self._served = self._make_shards(model)
+            model = self._make_shards(model)
         if self._ranks.size > 1 and self._device.type == "cuda":
             # One rank alone may run out of memory, while the others wait for it.
             model.gradient_checkpointing_enable()
@@ -175,7 +181,6 @@ class Updater:
         total = sum(parameter.numel() for parameter in self._parameters)
         moved_1 = torch.as_tensor(moved, dtype=torch.float64, device=self._device).reshape(1)
         share = float(self._sum_of_parts(moved_1)) / total
-        self._refresh_served()
         on_gpu = self._device.type == "cuda"
         memory = torch.cuda.max_memory_allocated(self._device) if on_gpu else None
         return UpdateFacts(gradient, mismatch, rate, share, memory)
@@ -212,26 +217,23 @@ class Updater:
         state = self._state()
         load(state, checkpoint_id=folder)
         set_optimizer_state_dict(self._model, self._optimiser, state["optimiser"])
-        self._refresh_served()
 
-    def _make_shards(
-        self, model: PreTrainedModel
-    ) -> tuple[PreTrainedModel, PreTrainedModel | None]:
-        """Return the sharded model and, on rank 0, `model` itself in the served types."""
+    def fingerprints(self, dtype: torch.dtype) -> dict[str, int]:
+        """Return the fingerprints of the sharded weights: see `weights.sharded.Shards`."""
+        return fingerprints(self._model, dtype, self._ranks)
+
+    def gather(self, names: Collection[str], dtype: torch.dtype | None = None) -> Tensors:
+        """Return some of the sharded weights whole, on rank 0: see `weights.sharded.Shards`."""
+        return gather(self._model, names, dtype, keep=self._ranks.rank == 0)
+
+    def _make_shards(self, model: PreTrainedModel) -> PreTrainedModel:
+        """Return the sharded model; `model` becomes hollow, with the served types."""
         trained = deepcopy(model)
         shard(trained, self._ranks)
         if self._reference is not None:
             shard(self._reference.requires_grad_(False), self._ranks)
-        if self._ranks.rank > 0:
-            return trained, None
-        for name, weight in as_served(model, dict(model.named_parameters())).items():
-            model.get_parameter(name).data = weight.detach().to(self._device)
-        model.to(self._device)  # type: ignore[arg-type]  # its wrapper hides the signature
-        return trained, model
-
-    def _refresh_served(self) -> None:
-        if self._is_sharded:
-            copy_weights(self._model, self._served)
+        make_hollow(model, self, self._device)
+        return trained
 
     def _state(self) -> dict[str, Any]:
         named = self._model.named_parameters()
@@ -334,6 +336,17 @@ class LeadingUpdater(Updater):
         self._send_all("load", folder)
         with self._ranks.together():
             super().load(folder)
+
+    def fingerprints(self, dtype: torch.dtype) -> dict[str, int]:
+        self._send_all("fingerprints", dtype)
+        with self._ranks.together():
+            return super().fingerprints(dtype)
+
+    def gather(self, names: Collection[str], dtype: torch.dtype | None = None) -> Tensors:
+        names = list(names)
+        self._send_all("gather", names, dtype)
+        with self._ranks.together():
+            return super().gather(names, dtype)
 
     def _send_all(self, method: str, *arguments: object) -> None:
         self._send(method, [arguments] * (self._ranks.size - 1))

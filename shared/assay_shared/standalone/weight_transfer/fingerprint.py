@@ -30,8 +30,22 @@ def fingerprint(
     count as columns. `add_up` combines the fingerprints of disjoint pieces. The result does not
     depend on `block_entries`.
     """
+    found = fingerprint_sum(tensor, first_row, first_column, block_entries)
+    return int(found.item()) % 2**64
+
+
+def fingerprint_sum(
+    tensor: torch.Tensor,
+    first_row: int = 0,
+    first_column: int = 0,
+    block_entries: int = BLOCK_ENTRIES,
+) -> torch.Tensor:
+    """Return the fingerprint as an int64 scalar on the tensor's device, without waiting for it.
+
+    Scalars of disjoint pieces may be summed, and the sum taken modulo 2^64.
+    """
     if tensor.numel() == 0:
-        return 0
+        return torch.zeros((), dtype=torch.int64, device=tensor.device)
     rows = tensor.detach().reshape(1, 1) if tensor.ndim == 0 else tensor.detach()
     num_rows, num_columns = rows.shape[0], rows.numel() // rows.shape[0]
     columns_at_once = min(num_columns, block_entries)
@@ -46,7 +60,7 @@ def fingerprint(
             end = column + columns_at_once
             sums_R = (bits_RC[:, column:end] * odd_C[column:end]).sum(dim=1)
             total += (sums_R * odd_R[row : row + rows_at_once]).sum()
-    return int(total.item()) % 2**64
+    return total
 
 
 def add_up(fingerprints: list[int]) -> int:

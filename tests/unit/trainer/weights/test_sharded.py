@@ -1,0 +1,125 @@
+"""Weights on two ranks are published as those of one, part by part."""
+
+import sys
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from transformers import PreTrainedModel
+
+from assay_shared.standalone.weight_transfer.manifest import ManifestEntry, plan_buckets
+from assay_shared.standalone.weight_transfer.packing import pack
+from assay_shared.weights import checkpoint
+from assay_trainer.learner.network.model import create_policy, load_policy
+from assay_trainer.learner.packs import pack_rows, rows
+from assay_trainer.learner.ranks import Ranks
+from assay_trainer.learner.updater import make_updater
+from assay_trainer.weights.direct import manifest_of
+from assay_trainer.weights.folder import publish_policy
+from assay_trainer.weights.publisher import probe
+from assay_trainer.weights.safetensors_writer import named_weights
+from assay_trainer.weights.sharded import bucket_reader, shards_of
+from tests.support.policies import TEXTS, TINY
+from tests.support.ranks import FOLLOW, processes
+from tests.unit.trainer.learner.test_updater import make_config, make_groups
+
+LEAD = (sys.executable, "-m", __name__)
+#: 29 million weights: 58 MB in bfloat16. Two ranks cannot divide 1,001 rows evenly.
+SIZES = {"hidden_size": 512, "intermediate_size": 1001, "num_layers": 11}
+BUCKET_BYTES = 8 * 2**20
+IDS = [1, 20, 31, 4, 55]
+DTYPES = ("float32", "bfloat16")
+
+
+def manifest(model: PreTrainedModel, dtype: str) -> list[ManifestEntry]:
+    return manifest_of(named_weights(model), dtype, shards_of(model))
+
+
+def transfer(model: PreTrainedModel, entries: list[ManifestEntry]) -> list[torch.Tensor]:
+    """Pack every bucket in a thread, as a sender does; return the bytes' sums."""
+    buckets = plan_buckets(entries, BUCKET_BYTES)
+    read = bucket_reader(model, named_weights(model), buckets)
+
+    def send() -> list[torch.Tensor]:
+        sums = []
+        for bucket in buckets:
+            buffer = torch.zeros(bucket.num_bytes, dtype=torch.uint8)
+            pack(bucket, read, buffer)
+            places = torch.arange(len(buffer), dtype=torch.int32) % 251
+            sums.append((buffer.int() * places).sum())
+        return sums
+
+    with ThreadPoolExecutor(1) as pool:
+        return pool.submit(send).result()
+
+
+def peak_bytes(action: Callable[[], Any]) -> tuple[Any, int]:
+    """Return the result of `action`, and the most memory that this process needed for it."""
+    action()  # libraries load their parts
+    Path("/proc/self/clear_refs").write_text("5")  # from here on, VmHWM starts again
+    before = memory("VmRSS")
+    return action(), memory("VmHWM") - before
+
+
+def memory(name: str) -> int:
+    lines = Path("/proc/self/status").read_text().splitlines()
+    return next(int(line.split()[1]) * 1024 for line in lines if line.startswith(f"{name}:"))
+
+
+def lead(policy: Path, output: Path) -> None:
+    """Be rank 0: publish in each way, before and after an update."""
+    ranks = Ranks()
+    model, tokenizer = load_policy(policy)
+    updater = make_updater(model, make_config(learning_rate=0.01), ranks)
+    found: dict[str, Any] = {"probe": probe(model, IDS)}
+    found |= {dtype: manifest(model, dtype) for dtype in DTYPES}
+    found["transfer"], found["transfer bytes"] = peak_bytes(
+        lambda: transfer(model, found["bfloat16"])
+    )
+    _, found["manifest bytes"] = peak_bytes(lambda: manifest(model, "bfloat16"))
+    _, found["probe bytes"] = peak_bytes(lambda: probe(model, IDS))
+    publish_policy(model, tokenizer, output / "first")
+    packs = pack_rows(rows(make_groups()), updater.objective, 64)
+    updater.apply(1, updater.backward(packs))
+    found["updated"] = manifest(model, "bfloat16")
+    publish_policy(model, tokenizer, output / "updated")
+    ranks.send([None, None])
+    torch.save(found, output / "found.pt")
+
+
+@pytest.mark.slow
+def test_two_ranks_publish_what_one_does_and_gather_a_bucket_at_a_time(tmp_path: Path) -> None:
+    policy = tmp_path / "policy"
+    made, tokenizer = create_policy(TINY.model_copy(update=SIZES), TEXTS, seed=0)
+    publish_policy(made.bfloat16(), tokenizer, policy)
+    with processes([(*LEAD, str(policy), str(tmp_path)), FOLLOW]) as both:
+        said = [one.communicate(timeout=200)[0] for one in both]
+    assert [one.returncode for one in both] == [0, 0], said
+    found = torch.load(tmp_path / "found.pt", weights_only=False)
+    alone, _ = load_policy(policy)
+    for dtype in DTYPES:
+        assert found[dtype] == manifest(alone, dtype)
+    assert found["transfer"] == transfer(alone, found["bfloat16"])
+    assert found["probe"].dtype == "bfloat16"
+    assert found["probe"].logprobs == pytest.approx(probe(alone, IDS).logprobs, abs=1e-5)
+    weights = [
+        checkpoint.file_digest(folder / checkpoint.WEIGHTS)
+        for folder in (policy, tmp_path / "first", tmp_path / "updated")
+    ]
+    assert weights[0] == weights[1] != weights[2]
+    updated = load_policy(tmp_path / "updated")[0]
+    assert found["updated"] == manifest(updated, "bfloat16") != found["bfloat16"]
+    # A bucket of gathered weights, its buffer, and the int32 of the sum; the model has 58 MB.
+    print({name: value / 2**20 for name, value in found.items() if name.endswith("bytes")})
+    assert found["transfer bytes"] < 6 * BUCKET_BYTES
+
+
+def test_a_hollow_model_has_shapes_and_no_values(tmp_path: Path) -> None:
+    pass
+
+
+if __name__ == "__main__":
+    lead(*map(Path, sys.argv[1:]))
