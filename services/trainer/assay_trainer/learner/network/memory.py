@@ -6,6 +6,8 @@ from transformers import PreTrainedModel
 from assay_trainer.weights.served_dtype import served_dtypes
 
 _FLOAT32, _BF16 = 4, 2
+#: The default of ASSAY_WEIGHT_TRANSFER_BUCKET_BYTES.
+_BUCKET_BYTES = 2**30
 
 
 class MemoryEstimate(BaseModel):
@@ -21,8 +23,11 @@ class MemoryEstimate(BaseModel):
     gradients: int
     #: 8 M / C: Adam's two moments.
     optimiser: int
-    #: N in the types of publication; 0 on a CPU, which publishes the trained weights.
-    served: int
+    #: What a direct publication has at once: a bucket of gathered weights and up to two buffers
+    #: of its size, each of 1 GiB or of N in the served types; 0 on a CPU.
+    publication: int
+    #: 12 M / C on a CPU: the copy that a checkpoint is written from. A GPU's is in the host's memory.
+    checkpoint: int
     #: 4 N / C with a KL term, else 0.
     reference: int
     #: Gathered weights in bf16: 2 N on one GPU; on several, the largest layer and all outside of
@@ -62,7 +67,8 @@ def estimate_memory(
         weights=_FLOAT32 * total // num_cards,
         gradients=_FLOAT32 * trained // num_cards,
         optimiser=2 * _FLOAT32 * trained // num_cards,
-        served=served if on_gpu else 0,
+        publication=min(_BUCKET_BYTES, served) + min(2 * _BUCKET_BYTES, served) if on_gpu else 0,
+        checkpoint=0 if on_gpu else 3 * _FLOAT32 * trained // num_cards,
         reference=_FLOAT32 * total // num_cards if has_reference else 0,
         gathered=_BF16 * gathered if on_gpu else 0,
         activations=(_BF16 if on_gpu else _FLOAT32) * tokens * per_token,

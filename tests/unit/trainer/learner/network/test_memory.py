@@ -36,11 +36,12 @@ def test_an_update_on_a_cpu_keeps_what_the_estimate_says() -> None:
     states = [s for one in updater._optimiser.state.values() for s in one.values() if s.dim()]
     assert found.gradients == found.weights == gradients
     assert found.optimiser == sum(one.numel() * one.itemsize for one in states)
-    assert found.served == found.reference == found.gathered == 0
-    assert found.total == 4 * gradients + found.activations
+    assert found.publication == found.reference == found.gathered == 0
+    assert found.checkpoint == 3 * gradients
+    assert found.total == 7 * gradients + found.activations
 
 
-def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
+def test_cards_share_the_weights_and_rank_0_has_a_bucket_to_publish() -> None:
     model, _ = create_policy(TINY, TEXTS, seed=0)
     model.bfloat16()
     keep_served_dtypes(model)
@@ -52,7 +53,9 @@ def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
     assert one.weights == one.gradients == one.reference == 4 * num
     assert four.weights == four.gradients == four.reference == num
     assert (one.optimiser, four.optimiser) == (8 * num, 2 * num)
-    assert one.served == four.served == one.gathered == 2 * num
+    assert one.gathered == 2 * num
+    assert one.publication == four.publication == 4 * num, "the model fits a bucket"
+    assert one.checkpoint == four.checkpoint == 0
     assert four.gathered < one.gathered
     assert four.activations < one.activations
     for parameter in model.model.layers.parameters():
