@@ -26,7 +26,7 @@ class MemoryEstimate(BaseModel):
     #: What a direct publication has at once: a bucket of gathered weights and up to two buffers
     #: of its size, each of 1 GiB or of N in the served types; 0 on a CPU.
     publication: int
-    #: 12 M / C on a CPU: the copy that a checkpoint is written from. A GPU's is in the host's memory.
+    #: 12 M / C on a CPU: the copy for a checkpoint's writing. A GPU's is in the host's memory.
     checkpoint: int
     #: 4 N / C with a KL term, else 0.
     reference: int
