@@ -19,10 +19,6 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.state_dict import (
-    get_optimizer_state_dict,
-    set_optimizer_state_dict,
-)
 from torch.distributed.checkpoint.state_dict_loader import load
 from transformers import PreTrainedModel
 
@@ -32,6 +28,12 @@ from assay_trainer.learner.given_rows.callbacks import Diverged
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
 from assay_trainer.learner.network.adapters import recipe_of
+from assay_trainer.learner.network.optimiser import (
+    make_optimiser,
+    restore,
+    state_of,
+    take_step,
+)
 from assay_trainer.learner.network.sharding import (
     close,
     fingerprints,
@@ -117,12 +119,7 @@ class Updater:
         self._config = config
         self._objective = Objective.of(config)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._optimiser = torch.optim.AdamW(
-            self._parameters,
-            lr=config.learning_rate,
-            weight_decay=0.0,
-            fused=self._device.type == "cuda",
-        )
+        self._optimiser = make_optimiser(config.optimiser, self._parameters, self._device)
         self._writer = StateWriter(self._ranks)
         self.mismatch = MismatchSums(self._device)
 
@@ -168,11 +165,8 @@ class Updater:
         """
         warmup = self._config.warmup_steps
         rate = self._config.learning_rate * min(1.0, step / max(1, warmup))
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
         before = [_some(parameter).clone() for parameter in self._parameters]
-        self._optimiser.step()
-        self._optimiser.zero_grad()
+        take_step(self._optimiser, rate)
         moved = sum(
             (_some(parameter) != was).double().sum() * own_part(parameter).numel() / was.numel()
             for parameter, was in zip(self._parameters, before, strict=True)
@@ -216,7 +210,7 @@ class Updater:
         """Read what `save` wrote, by any number of ranks; the reference policy stays."""
         state = self._state()
         load(state, checkpoint_id=folder)
-        set_optimizer_state_dict(self._model, self._optimiser, state["optimiser"])
+        restore(self._model, self._optimiser, state["optimiser"])
 
     def fingerprints(self, dtype: torch.dtype) -> dict[str, int]:
         """Return the fingerprints of the sharded weights: see `weights.sharded.Shards`."""
@@ -238,10 +232,7 @@ class Updater:
     def _state(self) -> dict[str, Any]:
         named = self._model.named_parameters()
         weights = {name: one.detach() for name, one in named if one.requires_grad}
-        return {
-            "weights": weights,
-            "optimiser": get_optimizer_state_dict(self._model, self._optimiser),
-        }
+        return {"weights": weights, "optimiser": state_of(self._model, self._optimiser)}
 
     def _backward_all(self, packs: Sequence[Pack]) -> torch.Tensor:
         """Return the sums of `_backward` over own packs, then sampled and read tokens."""

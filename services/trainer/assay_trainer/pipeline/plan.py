@@ -18,6 +18,7 @@ from assay_trainer.data.tokenization import prompt_token_ids
 from assay_trainer.events import SignalChecked
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.network.memory import MemoryEstimate, estimate_memory, num_trained
+from assay_trainer.learner.network.optimiser import check_optimiser
 from assay_trainer.learner.packs import AnswerRow, pack_rows, unweighted_rows
 from assay_trainer.learner.throughput import mfu, num_multiplied
 from assay_trainer.learner.updater import make_updater
@@ -107,6 +108,8 @@ def make_plan(run: RunContext) -> Plan:
     plan = Plan(run=config.name, findings=check_settings(config))
     plan.is_before_sft = config.sft is not None
     try:
+        if config.grpo is not None:
+            check_optimiser(config.grpo.optimiser, run.ranks.size)
         with closing(GroupStore(run.settings.redis_url)) as store:
             store.check()
             fetch_hub_names(run)
@@ -144,6 +147,7 @@ def _add_sizes(plan: Plan, run: RunContext, sets: RunSets, policy: Policy) -> No
         run.ranks.size,
         on_gpu=on_gpu,
         has_reference=grpo.kl_weight > 0,
+        optimiser=grpo.optimiser,
     )
     card = torch.cuda.mem_get_info(run.ranks.device)[1] if on_gpu else None
     plan.memory = MemoryPlan(

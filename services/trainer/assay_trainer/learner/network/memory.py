@@ -1,8 +1,10 @@
 """An estimate of the memory that training needs on each card, from the model's sizes."""
 
+import torch
 from pydantic import BaseModel
 from transformers import PreTrainedModel
 
+from assay_trainer.learner.network.optimiser import OptimiserName, state_bytes
 from assay_trainer.weights.served_dtype import served_dtypes
 
 _FLOAT32, _BF16 = 4, 2
@@ -21,12 +23,13 @@ class MemoryEstimate(BaseModel):
     weights: int
     #: 4 M / C.
     gradients: int
-    #: 8 M / C: Adam's two moments.
+    #: 8 M / C: Adam's two moments. With adamw_8bit, about 2 M: see `optimiser.state_bytes`.
     optimiser: int
     #: What a direct publication has at once: a bucket of gathered weights and up to two buffers
     #: of its size, each of 1 GiB or of N in the served types; 0 on a CPU.
     publication: int
-    #: 12 M / C on a CPU: the copy for a checkpoint's writing. A GPU's is in the host's memory.
+    #: On a CPU, the copy for a checkpoint's writing: 4 M / C, and the optimiser's bytes. A GPU's
+    #: copy is in the host's memory.
     checkpoint: int
     #: 4 N / C with a KL term, else 0.
     reference: int
@@ -44,7 +47,13 @@ class MemoryEstimate(BaseModel):
 
 
 def estimate_memory(
-    model: PreTrainedModel, tokens: int, num_cards: int, *, on_gpu: bool, has_reference: bool
+    model: PreTrainedModel,
+    tokens: int,
+    num_cards: int,
+    *,
+    on_gpu: bool,
+    has_reference: bool,
+    optimiser: OptimiserName = "adamw",
 ) -> MemoryEstimate:
     """Return the estimate for a pack of `tokens` tokens.
 
@@ -52,6 +61,7 @@ def estimate_memory(
     """
     sizes = {name: weight.numel() for name, weight in model.named_parameters()}
     total, trained = sum(sizes.values()), num_trained(model)
+    moments = sum(state_bytes(optimiser, one.numel()) for one in _trained(model)) // num_cards
     types = served_dtypes(model)
     served = sum(
         n * types[name].itemsize if name in types else _FLOAT32 * n for name, n in sizes.items()
@@ -66,9 +76,9 @@ def estimate_memory(
     return MemoryEstimate(
         weights=_FLOAT32 * total // num_cards,
         gradients=_FLOAT32 * trained // num_cards,
-        optimiser=2 * _FLOAT32 * trained // num_cards,
+        optimiser=moments,
         publication=min(_BUCKET_BYTES, served) + min(2 * _BUCKET_BYTES, served) if on_gpu else 0,
-        checkpoint=0 if on_gpu else 3 * _FLOAT32 * trained // num_cards,
+        checkpoint=0 if on_gpu else _FLOAT32 * trained // num_cards + moments,
         reference=_FLOAT32 * total // num_cards if has_reference else 0,
         gathered=_BF16 * gathered if on_gpu else 0,
         activations=(_BF16 if on_gpu else _FLOAT32) * tokens * per_token,
@@ -77,4 +87,8 @@ def estimate_memory(
 
 def num_trained(model: PreTrainedModel) -> int:
     """Return the number of weights that an update may change."""
-    return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+    return sum(weight.numel() for weight in _trained(model))
+
+
+def _trained(model: PreTrainedModel) -> list[torch.nn.Parameter]:
+    return [weight for weight in model.parameters() if weight.requires_grad]
