@@ -240,7 +240,7 @@ KINDS: dict[str, type[BaseModel]] = {
 
 
 #: The stage whose steps are events of a kind.
-_STAGES = {"step": "grpo", "sft_step": "sft", "dpo_step": "dpo"}
+STAGES = {"step": "grpo", "sft_step": "sft", "dpo_step": "dpo"}
 
 
 def content(event: Event) -> BaseModel | None:
@@ -252,12 +252,12 @@ def content(event: Event) -> BaseModel | None:
 def living(events: Iterable[Event]) -> list[Event]:
     """Return the events without the steps superseded by a resume."""
     newest_first = []
-    last_step: dict[str, float] = dict.fromkeys(_STAGES.values(), math.inf)
+    last_step: dict[str, float] = dict.fromkeys(STAGES.values(), math.inf)
     for event in reversed(list(events)):
         if event.kind == "resumed":
             resumed = Resumed.model_validate(event.data)
             last_step[resumed.stage] = min(last_step[resumed.stage], resumed.step)
-        stage = _STAGES.get(event.kind)
+        stage = STAGES.get(event.kind)
         if stage is None or _Numbered.model_validate(event.data).step <= last_step[stage]:
             newest_first.append(event)
     return newest_first[::-1]

@@ -21,7 +21,7 @@ from assay_trainer.data.gsm8k import gsm8k_task
 from assay_trainer.data.hub_files import download_split
 from assay_trainer.data.humaneval import _human_eval_task, human_eval_path
 from assay_trainer.data.synthetic import generate
-from assay_trainer.data.tables import JSON_LINES, TABLES, read_columns, row_parser
+from assay_trainer.data.tables import read_rows, row_parser
 from assay_trainer.hub import resolve
 from assay_trainer.table_source import HubSource, RowMap, TableSource
 
@@ -146,6 +146,15 @@ def _whole_task(row: object) -> Task:
 def _of_file(
     path: Path, parse: Callable[[object], Task], *, takes_half_characters: bool
 ) -> Dataset:
+    parse = _checked(parse, takes_half_characters)
+    return Dataset(list(read_json_lines(path, parse, lambda task: task.id)))
+
+
+def _checked(
+    parse: Callable[[object], Task], takes_half_characters: bool
+) -> Callable[[object], Task]:
+    """Return `parse` with a check of the row's texts, or of the task's id alone."""
+
     def checked(row: object) -> Task:
         task = parse(row)
         half = find_half_character({"id": task.id} if takes_half_characters else row)
@@ -154,7 +163,7 @@ def _of_file(
             raise DatasetError("must be Unicode text without lone surrogates", field=name)
         return task
 
-    return Dataset(list(read_json_lines(path, checked, lambda task: task.id)))
+    return checked
 
 
 def _tables(
@@ -168,12 +177,7 @@ def _tables(
         unusable: dict[str, str] | None = {} if takes_unusable else None
         first = len(tasks)
         parse = row_parser(row_map, name, role, numbers, unusable)
-        if path.name.endswith(JSON_LINES):
-            tasks += _of_file(path, parse, takes_half_characters=takes_unusable).tasks
-        elif path.name.endswith(TABLES):
-            tasks += read_columns(path, row_map, parse)
-        else:
-            raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
+        tasks += read_rows(path, row_map, _checked(parse, takes_unusable))
         for row, task in enumerate(tasks[first:] if unusable else (), start=1):
             if unusable and task.id in unusable:
                 reasons[task.id] = f"{path.name}, row {row}: {unusable[task.id]}"

@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from pydantic import TypeAdapter, ValidationError
 
 from assay_shared.errors import DatasetError, RoleError
-from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Message, Role, Task
 from assay_trainer.data.hub_files import download_split
-from assay_trainer.data.tables import JSON_LINES, TABLES, filled, read_columns, value_of
+from assay_trainer.data.tables import filled, read_rows, value_of
 from assay_trainer.hub import resolve
 from assay_trainer.table_source import (
     Extractor,
@@ -57,12 +56,7 @@ def open_preferences(source: PreferenceSource) -> list[Preference]:
     parse = _parser(source.map, name, itertools.count())
     found: list[Preference] = []
     for path in files:
-        if path.name.endswith(JSON_LINES):
-            found += read_json_lines(path, parse)
-        elif path.name.endswith(TABLES):
-            found += read_columns(path, source.map, parse)
-        else:
-            raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
+        found += read_rows(path, source.map, parse)
     if not found:
         raise DatasetError(f"{name} has no preferences", field="dpo.data")
     return found

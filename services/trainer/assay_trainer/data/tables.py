@@ -12,6 +12,7 @@ import pyarrow.parquet
 
 from assay_shared.answers.extraction import last_boxed
 from assay_shared.errors import DatasetError
+from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.types import Role, Task
 from assay_trainer.table_source import (
     Extractor,
@@ -89,7 +90,24 @@ def filled(
     )
 
 
-def read_columns(
+def read_rows(
+    path: Path, row_map: RowMap | PreferenceMap, parse: Callable[[object], Row]
+) -> Iterator[Row]:
+    """Yield what `parse` makes of each row of a file, by the end of its name.
+
+    Raises:
+        DatasetError: the name has none of the known ends, or a row cannot be used; names file,
+            row or line, and field.
+    """
+    if path.name.endswith(JSON_LINES):
+        yield from read_json_lines(path, parse)
+    elif path.name.endswith(TABLES):
+        yield from _read_columns(path, row_map, parse)
+    else:
+        raise DatasetError(f"{path} does not end with {', '.join(TABLES)}", field="path")
+
+
+def _read_columns(
     path: Path, row_map: RowMap | PreferenceMap, parse: Callable[[object], Row]
 ) -> Iterator[Row]:
     """Yield what `parse` makes of each row of a Parquet or CSV file, a batch of rows in memory.

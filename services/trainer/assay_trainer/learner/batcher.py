@@ -2,9 +2,10 @@
 
 Consumes tasks; waits for workers; unblocked by the groups they store. At most
 (max_staleness + 1) steps' worth of groups are in flight or ready, so waiting alone makes no group
-older than `max_staleness` versions. With `sync: continue`, long answers go through more versions.
-Their older tokens are masked (`packs`); a group is dropped only if none of its tokens may be learnt
-or one is beyond `hard_staleness`. Otherwise the longest answers would be dropped most.
+older than `max_staleness` versions. Where many groups have no signal, more are in flight: as many
+as give that number with signal (`SignalShare`). With `sync: continue`, long answers go through more
+versions. Their older tokens are masked (`packs`); a group is dropped only if none of its tokens may
+be learnt or one is beyond `hard_staleness`. Otherwise the longest answers would be dropped most.
 """
 
 import random
@@ -25,11 +26,15 @@ from assay_shared.types import (
 )
 from assay_trainer.config import GRPOConfig
 from assay_trainer.learner.advantage import group_rewards
+from assay_trainer.learner.signal_share import SignalShare
 from assay_trainer.rollouts.dispatcher import RolloutDispatcher
 from assay_trainer.rollouts.set_aside import SetAside, own_failure
 from assay_trainer.weights.versions import sampled_by
 
 _WAIT_S = 0.5
+#: By luck a step needs fewer groups than expected, and the rest would be too old. So this share of
+#: the groups of later steps is not asked for ahead of time.
+_SPARE = 1 / 3
 #: Draws of one step are far apart from those of the next in seed space.
 _SEED_STRIDE = 1_000_003
 
@@ -163,6 +168,8 @@ class GroupBatcher:
         self._draws: dict[str, int] = {}  # by key, the oldest request first
         self._open: list[int] = []  # admitted to a portion that is not complete
         self._ready: dict[str, ScoredGroup] = {}
+        self._teaching: set[str] = set()  # keys of ready groups with signal
+        self._signal_share = SignalShare()
         self._known = set(published)
         self.policy: PolicyVersion | None = None
         self._failed_in_a_row = 0
@@ -198,6 +205,7 @@ class GroupBatcher:
         """
         portion = GroupBatch(self._version)
         config = self._config
+        most_drops = config.max_groups_per_step + self._num_asked_above(config.groups_per_step)
         while len(portion.groups) < config.groups_per_step:
             if portion.num_without_signal + len(portion.groups) >= config.max_groups_per_step:
                 break
@@ -207,8 +215,9 @@ class GroupBatcher:
                 self._while_waiting()
             if self._ready:
                 oldest = next(key for key in self._draws if key in self._ready)
+                self._teaching.discard(oldest)
                 self._admit(self._ready.pop(oldest), portion)
-            self._watch_drops(portion)
+            self._watch_drops(portion, most_drops)
         self._open.clear()
         return portion
 
@@ -219,13 +228,40 @@ class GroupBatcher:
         return next((one for one in waiting if sampled_by(one) == {self.policy}), None)
 
     def _collect(self, wait_s: float) -> None:
-        self._ready |= {one.group.key: one for one in self._rollouts.collect(wait_s)}
+        for scored in self._rollouts.collect(wait_s):
+            self._ready[scored.group.key] = scored
+            if not any(isinstance(reward, Scored) for reward in scored.rewards):
+                continue
+            has_signal = group_rewards(scored, self._config.normalise).has_signal
+            self._signal_share.count(has_signal)
+            if has_signal:
+                self._teaching.add(scored.group.key)
 
     def _fill(self, num_taken: int) -> None:
-        """Send until in flight, ready and taken are as many as may be sent under this version."""
-        capacity = self._config.groups_per_step * (self._config.max_staleness + 1) - num_taken
-        while self._rollouts.num_in_flight + len(self._ready) < capacity:
+        """Send until in flight, ready and taken are as many as may be sent under this version.
+
+        Without staleness, what is in flight when a batch is complete would be too old for the next:
+        then no group is asked for that may turn out not to be needed.
+        """
+        config, rollouts = self._config, self._rollouts
+        wanted = config.groups_per_step * (config.max_staleness + 1) - num_taken
+        while rollouts.num_in_flight + len(self._ready) < wanted:
             self._send()
+        if config.max_staleness == 0:
+            return
+        most = config.max_groups_per_step * (config.max_staleness + 1)
+        share = self._signal_share.upper
+        with_signal = wanted - _SPARE * config.groups_per_step * config.max_staleness
+        while (
+            len(self._teaching) + share * rollouts.num_in_flight < with_signal
+            and rollouts.num_in_flight + len(self._ready) < most
+        ):
+            self._send()
+
+    def _num_asked_above(self, groups_per_step: int) -> int:
+        """Return how many more groups are under way than would be if all had signal."""
+        num_asked = self._rollouts.num_in_flight + len(self._ready)
+        return max(0, num_asked - groups_per_step * (self._config.max_staleness + 1))
 
     def _send(self) -> None:
         draw = self._draw()
@@ -321,8 +357,8 @@ class GroupBatcher:
                 "with other weights: give this run its own inference, and resume it",
             )
 
-    def _watch_drops(self, portion: GroupBatch) -> None:
-        if portion.refused.total() >= self._config.max_groups_per_step:
+    def _watch_drops(self, portion: GroupBatch, most: int) -> None:
+        if portion.refused.total() >= most:
             counts = ", ".join(f"{number} {name}" for name, number in portion.refused.items())
             raise BudgetExceeded(
                 f"a step dropped {portion.refused.total()} groups ({counts})",

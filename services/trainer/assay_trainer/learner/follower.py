@@ -26,10 +26,10 @@ def follow() -> None:
     updater: Any = None
     while (message := ranks.receive()) is not None:
         method, arguments = message
-        if method == "begin":
-            updater = _begin(ranks, *arguments)
-        else:
-            with ranks.together():
+        with ranks.together():
+            if method == "begin":
+                updater = _begin(ranks, *arguments)
+            else:
                 getattr(updater, method)(*arguments)
     if updater is not None:
         updater.finish()

@@ -14,12 +14,12 @@ from assay_trainer.config import GRPOConfig, RetentionConfig
 from assay_trainer.events import StepEvent
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import GroupBatch, GroupBatcher
-from assay_trainer.learner.checkpoint_writer import CheckpointWriter
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows, unweighted_rows
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.throughput import mfu
 from assay_trainer.learner.updater import UpdateFacts, Updater, make_updater
+from assay_trainer.learner.writing.checkpoint_writer import CheckpointWriter
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights.publisher import WeightPublisher

@@ -11,8 +11,9 @@ Shapes: T tokens of a pack, L sampled tokens.
 """
 
 import math
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import Future
+from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -42,10 +43,10 @@ from assay_trainer.learner.network.sharding import (
     shard,
     whole,
 )
-from assay_trainer.learner.network.state_writer import StateWriter
 from assay_trainer.learner.objective import Objective, policy_loss
 from assay_trainer.learner.packs import Pack, shares
 from assay_trainer.learner.ranks import Ranks
+from assay_trainer.learner.writing.state_writer import StateWriter
 from assay_trainer.weights.adapter import adapter_off
 from assay_trainer.weights.sharded import Tensors, make_hollow
 
@@ -296,54 +297,52 @@ class LeadingUpdater(Updater):
     def __init__(self, model: PreTrainedModel, config: GRPOConfig, ranks: Ranks) -> None:
         """Take a policy that was loaded from a folder: the other ranks load it too."""
         self._ranks = ranks
-        self._send_all("begin", Path(model.name_or_path or ""), config, recipe_of(model))
-        super().__init__(model, config, ranks)
+        recipe = self._same(Path(model.name_or_path or ""), config, recipe_of(model))
+        with self._on_all("begin", recipe):
+            super().__init__(model, config, ranks)
 
     def backward(self, packs: Sequence[Pack]) -> GradientFacts:
         own, *others = shares(packs, self._ranks.size)
-        self._send("backward", [(one,) for one in others])
-        with self._ranks.together():
+        with self._on_all("backward", [(one,) for one in others]):
             return super().backward(own)
 
     def measure(self, packs: Sequence[Pack]) -> None:
         own, *others = shares(packs, self._ranks.size)
-        self._send("measure", [(one,) for one in others])
-        with self._ranks.together():
+        with self._on_all("measure", [(one,) for one in others]):
             super().measure(own)
 
     def apply(
         self, step: int, gradient: GradientFacts, mismatch: Mismatch | None = None
     ) -> UpdateFacts:
-        self._send_all("apply", step, gradient)
-        with self._ranks.together():
+        with self._on_all("apply", self._same(step, gradient)):
             return super().apply(step, gradient, mismatch)
 
     def save(self, folder: Path) -> Future[None]:
-        self._send_all("save", folder)
-        with self._ranks.together():
+        with self._on_all("save", self._same(folder)):
             return super().save(folder)
 
     def load(self, folder: Path) -> None:
-        self._send_all("load", folder)
-        with self._ranks.together():
+        with self._on_all("load", self._same(folder)):
             super().load(folder)
 
     def fingerprints(self, dtype: torch.dtype) -> dict[str, int]:
-        self._send_all("fingerprints", dtype)
-        with self._ranks.together():
+        with self._on_all("fingerprints", self._same(dtype)):
             return super().fingerprints(dtype)
 
     def gather(self, names: Collection[str], dtype: torch.dtype | None = None) -> Tensors:
         names = list(names)
-        self._send_all("gather", names, dtype)
-        with self._ranks.together():
+        with self._on_all("gather", self._same(names, dtype)):
             return super().gather(names, dtype)
 
-    def _send_all(self, method: str, *arguments: object) -> None:
-        self._send(method, [arguments] * (self._ranks.size - 1))
+    def _same(self, *arguments: object) -> list[tuple[object, ...]]:
+        return [arguments] * (self._ranks.size - 1)
 
-    def _send(self, method: str, arguments: Sequence[tuple[object, ...]]) -> None:
+    @contextmanager
+    def _on_all(self, method: str, arguments: Sequence[tuple[object, ...]]) -> Iterator[None]:
+        """Let the other ranks call `method`, each with its arguments, next to the block."""
         self._ranks.send([None, *((method, one) for one in arguments)])
+        with self._ranks.together():
+            yield
 
 
 def make_updater(model: PreTrainedModel, config: GRPOConfig, ranks: Ranks) -> Updater:

@@ -1,7 +1,7 @@
 """Experiment trackers of a run, fed from its events.
 
-Every event whose kind is `step` (GRPO) or ends in `_step` (another stage) gives its numbers:
-a field of `sft_step` becomes `sft/FIELD`. Only rank 0 has events, so only rank 0 logs.
+The event of each step gives its numbers: a field of `sft_step` becomes `sft/FIELD`. Only
+rank 0 has events, so only rank 0 logs.
 """
 
 import importlib.util
@@ -18,6 +18,7 @@ from assay_shared.errors import ConfigError
 from assay_shared.runs.run_folder import Event
 from assay_trainer.config import TrackerName
 from assay_trainer.endings import message_of
+from assay_trainer.events import STAGES
 from assay_trainer.pipeline.context import RunContext
 
 _PROJECT = "assay"
@@ -59,9 +60,8 @@ class Tracker(Protocol):
 
 def numbers_of(event: Event) -> StepNumbers | None:
     """Return the numbers of a step's event; None for an event of another kind."""
-    stage = "grpo" if event.kind == "step" else event.kind.removesuffix("_step")
-    step = event.data.get("step")
-    if not isinstance(step, int) or (stage == event.kind):
+    stage, step = STAGES.get(event.kind), event.data.get("step")
+    if stage is None or not isinstance(step, int):
         return None
     values = {f"{stage}/{name}": one for name, one in _flat(event.data) if name != "step"}
     return StepNumbers(stage, step, values)

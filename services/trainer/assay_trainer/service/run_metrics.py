@@ -11,9 +11,8 @@ from prometheus_client.registry import Collector
 
 from assay_shared.runs.run_folder import Event, read_event
 from assay_trainer.events import (
-    DPOStep,
+    STAGES,
     GivenRowsStep,
-    SFTStep,
     StepEvent,
     TaskSetAside,
     content,
@@ -110,10 +109,9 @@ class Tail:
         match content(event):
             case StepEvent() as step:
                 self._add_step(step)
-            case SFTStep() as step:
-                self.given_rows["sft"] = self.given_rows.get("sft", {}) | _facts(step)
-            case DPOStep() as step:
-                self.given_rows["dpo"] = _facts(step)
+            case GivenRowsStep() as step:
+                stage = STAGES[event.kind]
+                self.given_rows[stage] = self.given_rows.get(stage, {}) | _facts(step)
             case TaskSetAside() as task:
                 self.set_aside.add((task.set, task.task))
         self.num_by_folder += event.kind == "by_folder"

@@ -62,9 +62,9 @@ def merged_layers(model: PreTrainedModel) -> Iterator[None]:
 
     One merged weight exists at a time.
     """
-    layers = adapted_layers(model)
+    layers, dtypes = adapted_layers(model), served_dtypes(model)
     for name, layer in layers.items():
-        layer.forward = partial(_forward, layer, name, served_dtypes(model))
+        layer.forward = partial(_forward, layer, name, dtypes)
     try:
         yield
     finally:

@@ -16,7 +16,7 @@ from assay_shared.types import Role
 from assay_trainer.config import Gsm8kSource
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.data.run_data import open_set
-from assay_trainer.data.tables import read_columns, row_parser
+from assay_trainer.data.tables import read_rows, row_parser
 from assay_trainer.events import TaskSetAside
 from assay_trainer.table_source import RowMap, TableSource
 
@@ -193,7 +193,7 @@ def test_memory_does_not_grow_with_a_parquet_file(tmp_path: Path) -> None:
             writer.write_table(row_group)
     row_map = RowMap(prompt="{x}", rubric="m")
     parse = row_parser(row_map, "big", Role.TRAIN, itertools.count(), None)
-    tasks = read_columns(path, row_map, parse)
+    tasks = read_rows(path, row_map, parse)
     next(tasks)
     before, most = process.memory_info().rss, 0
     for number, _ in enumerate(tasks):

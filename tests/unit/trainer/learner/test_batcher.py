@@ -1,7 +1,7 @@
 """The feed on scripted workers: staleness, replacements, failures, resuming."""
 
 import random
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from statistics import fmean
 
@@ -233,6 +233,52 @@ def test_no_group_is_older_than_allowed_and_none_is_wasted(max_staleness: int) -
         assert not portion.refused
         ages += portion.staleness
     assert max(ages) <= max_staleness
+
+
+def sampled_when_sent(request: GroupRequest, rewards: Sequence[float]) -> ScoredGroup:
+    version = int(request.key.split("/v")[1].split("/")[0])
+    return make_scored_group(request.key, *rewards, policy=policy(version), task=request.task)
+
+
+def test_where_few_groups_have_signal_more_are_in_flight() -> None:
+    """One of five groups has signal, then all of them, at once."""
+    has_signal = random.Random(0)
+    share = 0.2
+
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        teaches = has_signal.random() < share
+        return sampled_when_sent(request, (1.0, 0.0) if teaches else (0.0, 0.0))
+
+    feed, rollouts = make_feed(play, groups_per_step=8, max_groups_per_step=96)
+    in_flight, num_played, num_too_old = [], 0, 0
+    for version in range(1, 41):
+        serve(feed, rollouts, version)
+        in_flight.append(rollouts.num_in_flight)
+        portion = feed.next_batch()
+        assert len(portion.groups) == 8
+        assert max(portion.staleness) <= 1
+        num_played += portion.num_played
+        num_too_old += portion.refused.total()
+    assert in_flight[0] == 16
+    assert 40 < fmean(in_flight[10:]) <= 70, "5 / 3 steps of 8 groups with signal need 67"
+    assert num_too_old < 0.05 * num_played
+    share = 1.0
+    for version in range(41, 61):
+        serve(feed, rollouts, version)
+        assert len(feed.next_batch().groups) == 8
+    assert rollouts.num_in_flight <= 16
+
+
+def test_without_staleness_no_group_is_asked_for_that_may_not_be_needed() -> None:
+    feed, rollouts = make_feed(
+        lambda request, _: sampled_when_sent(request, (0.0, float("/1" in request.key))),
+        max_staleness=0,
+        max_groups_per_step=100,
+    )
+    for version in range(1, 9):
+        serve(feed, rollouts, version)
+        assert not feed.next_batch().refused
+        assert rollouts.num_in_flight == 0
 
 
 def test_groups_are_made_ahead_while_the_trainer_updates() -> None:

@@ -51,7 +51,7 @@ def transfer(model: PreTrainedModel, entries: list[ManifestEntry]) -> list[str]:
         for bucket in buckets:
             buffer = torch.zeros(bucket.num_bytes, dtype=torch.uint8)
             pack(bucket, read, buffer)
-            digests.append(hashlib.sha256(buffer.numpy()).hexdigest())
+            digests.append(hashlib.sha256(buffer.numpy().data).hexdigest())
         return digests
 
     with ThreadPoolExecutor(1) as pool:

@@ -63,6 +63,12 @@ def assert_equal_weights(one: PreTrainedModel, other: PreTrainedModel, tolerance
         torch.testing.assert_close(a, b, atol=tolerance, rtol=0, msg=name)
 
 
+def assert_same_updates(one: PreTrainedModel, other: PreTrainedModel) -> None:
+    """Adam divides by the gradient's size: where it is nearly 0, rounding alone moves a weight."""
+    for (name, a), (_, b) in zip(one.named_parameters(), other.named_parameters(), strict=True):
+        assert ((a - b).abs() > 2e-5).float().mean() < 2e-3, name
+
+
 def mean_loss(model: PreTrainedModel, rows: list[Demonstration]) -> float:
     """Return the mean loss of the rows' answer tokens, one row at a time, in nats."""
     tokenizer = create_policy(TINY, TEXTS, 0)[1]
@@ -91,7 +97,7 @@ def test_micro_batches_of_unequal_lengths_are_one_batch(
     for one, other in zip(steps, partly, strict=True):
         assert one.loss == pytest.approx(other.loss, abs=1e-5)
         assert one.grad_norm == pytest.approx(other.grad_norm, rel=1e-4)
-    assert_equal_weights(whole, parts, 2e-5)
+    assert_same_updates(whole, parts)
 
 
 def test_the_first_loss_is_that_of_the_rows(tmp_path: Path) -> None:

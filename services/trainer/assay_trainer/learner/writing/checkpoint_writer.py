@@ -13,9 +13,9 @@ from assay_shared.errors import AssayError
 from assay_trainer.config import RetentionConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState
-from assay_trainer.learner.network.state_writer import NotWritten
 from assay_trainer.learner.retention import forget_checkpoints
 from assay_trainer.learner.updater import Updater
+from assay_trainer.learner.writing.state_writer import NotWritten
 
 _log = logging.getLogger(__name__)
 

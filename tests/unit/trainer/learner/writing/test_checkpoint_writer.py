@@ -16,12 +16,12 @@ from assay_shared.errors import Unreachable
 from assay_trainer.config import RetentionConfig
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState
-from assay_trainer.learner.checkpoint_writer import CheckpointWriter
 from assay_trainer.learner.network.model import create_policy, load_policy
-from assay_trainer.learner.network.state_writer import NotWritten
 from assay_trainer.learner.packs import Pack, pack_rows, rows
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.learner.updater import Updater, make_updater
+from assay_trainer.learner.writing.checkpoint_writer import CheckpointWriter
+from assay_trainer.learner.writing.state_writer import NotWritten
 from assay_trainer.weights.folder import publish_policy
 from tests.support.policies import TEXTS, TINY
 from tests.support.ranks import FOLLOW, processes

