@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from assay_shared.clients import InferenceClient
 from assay_shared.errors import AssayError, ConfigError, WeightsRefused
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.standalone.weight_transfer.fingerprint import as_text, fingerprint
+from assay_shared.standalone.weight_transfer.fingerprint import Factors, as_text, fingerprint
 from assay_shared.standalone.weight_transfer.limit import Limit, TransferFailed
 from assay_shared.standalone.weight_transfer.manifest import (
     Bucket,
@@ -155,13 +155,14 @@ def manifest_of(
     """Return each tensor in the engine's dtype, with its fingerprint."""
     kept: torch.dtype = getattr(torch, dtype)
     known = shards.fingerprints(kept) if shards is not None else {}
+    factors = Factors()
+    known |= {
+        name: fingerprint(tensor.to(kept), factors=factors)
+        for name, tensor in tensors.items()
+        if name not in known
+    }
     return [
-        ManifestEntry(
-            name,
-            tuple(tensor.shape),
-            dtype,
-            as_text(known[name] if name in known else fingerprint(tensor.to(kept))),
-        )
+        ManifestEntry(name, tuple(tensor.shape), dtype, as_text(known[name]))
         for name, tensor in tensors.items()
     ]
 
