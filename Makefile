@@ -69,7 +69,7 @@ sbom: $(STAMP)  ## write sbom/<extra>.cdx.json: what each extra consists of, as 
 			--output-reproducible --output-file sbom/$$extra.cdx.json || exit 1; \
 	done
 
-fix: $(STAMP)  ## mend what can be mended by itself
+fix: $(STAMP)  ## format, and fix lint
 	$(VENV)/bin/ruff check --fix .
 	$(VENV)/bin/ruff format .
 

@@ -5,7 +5,7 @@
 
 The policy is a Llama of 84,000 weights made from scratch. A step samples answers from inference,
 scores them with the rubric `math`, takes one optimiser step, and publishes the new weights. The
-trainer of Assay does the same with Celery workers, recovery, evaluation and TRL's loss.
+trainer of Assay does the same with Celery workers, recovery and evaluation.
 
 Shapes: G samples of a group, B samples of a step, T tokens of prompt and answer.
 """

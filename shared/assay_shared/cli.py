@@ -17,7 +17,7 @@ GROUP = "assay.commands"
 
 
 class CommandGroup(typer.core.TyperGroup):
-    """Commands from entry points; --help reads their first docstring line from the source."""
+    """Commands from entry points; --help reads each summary from the source, without an import."""
 
     # Typer bundles its own copy of click and does not export the types of that copy.
 
@@ -29,7 +29,7 @@ class CommandGroup(typer.core.TyperGroup):
         return _load(entry) if entry else None
 
     def format_commands(self, ctx: Any, formatter: Any) -> None:
-        with formatter.section("CommandGroup"):
+        with formatter.section("Commands"):
             formatter.write_dl([(entry.name, summary(entry)) for entry in _installed()])
 
 
@@ -55,14 +55,22 @@ def _load(entry: EntryPoint) -> Any:
 
 
 def summary(entry: EntryPoint) -> str:
-    """Return the first line of the command's docstring, read without importing the command."""
+    """Return the command's summary, read from its source without an import.
+
+    A function's summary is the first line of its docstring; a group's is its `help`.
+    """
     package, _, module = entry.module.rpartition(".")
     spec = importlib.util.find_spec(package)
     folder = (spec.submodule_search_locations or [""])[0] if spec else ""
     tree = ast.parse((Path(folder) / f"{module}.py").read_text())
     for node in tree.body:
-        if isinstance(node, ast.FunctionDef) and node.name == entry.attr:
-            return _first_line(ast.get_docstring(node))
+        match node:
+            case ast.FunctionDef(name=entry.attr):
+                return _first_line(ast.get_docstring(node))
+            case ast.Assign(targets=[ast.Name(id=entry.attr)], value=ast.Call(keywords=options)):
+                for option in options:
+                    if option.arg == "help" and isinstance(option.value, ast.Constant):
+                        return str(option.value.value)
     return _first_line(ast.get_docstring(tree))
 
 

@@ -22,6 +22,14 @@ BANNED = re.compile(
 )
 #: Relative words per 100 words of docstrings that a package may have.
 LIMIT = 3.0
+#: Words with which a function's docstring does not begin: its first word is a verb.
+NO_VERB = re.compile(
+    r"(?:an?|about|after|all|as|at|before|both|by|each|every|for|from|here|how|if|in|its|last|least"
+    r"|most|new|none?|not|number|of|once|one|only|others?|same|seconds|several|such|the|their|there"
+    r"|these|they|this|those|to|true|two|until|what|whatever|when|where|whether|which|whole?|whose"
+    r"|with)",
+    re.IGNORECASE,
+)
 FENCED = re.compile(r"^ *```.*?^ *```|<[^>]*>|`[^`\n]*`|\]\([^)]*\)", re.MULTILINE | re.DOTALL)
 
 
@@ -57,6 +65,31 @@ def count_python(files: list[Path]) -> Counts:
         texts = [*docstrings.items(), *_messages(tree, set(docstrings)), *_comments(source)]
         banned += [f"{file}:{line}: {found}" for line, text in texts for found in _banned(text)]
     return Counts(words, relative, tuple(banned))
+
+
+def without_a_verb(files: list[Path]) -> list[str]:
+    """Return the functions whose docstrings do not begin with a verb, as `file:line: docstring`.
+
+    Properties are left out: their docstrings are noun phrases.
+    """
+    found = []
+    for file in files:
+        for node in ast.walk(ast.parse(file.read_text(encoding="utf-8"))):
+            if not isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                continue
+            text = ast.get_docstring(node)
+            if text and not _is_property(node) and not _begins_with_a_verb(text):
+                found.append(f"{file}:{node.lineno}: {text.splitlines()[0]}")
+    return found
+
+
+def _is_property(node: ast.FunctionDef | ast.AsyncFunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in node.decorator_list)
+
+
+def _begins_with_a_verb(text: str) -> bool:
+    first = text.split()[0].rstrip(".,:;")
+    return first.isalpha() and not NO_VERB.fullmatch(first)
 
 
 def banned_in_page(page: Path) -> list[str]:

@@ -15,7 +15,7 @@ app = typer.Typer(
 def serve(
     host: HostOption = "127.0.0.1", port: int = port_option(8002), fd: FdOption = None
 ) -> None:
-    """Serve programs over HTTP until stopped."""
+    """Serve the sandbox over HTTP until stopped."""
     from assay_sandbox.app import create_app
     from assay_sandbox.settings import SandboxSettings
     from assay_shared.service.server import Address, run_service

@@ -230,7 +230,7 @@ class LocalSandbox:
         return program
 
     async def _build_aside(self, request: ProgramRequest) -> tuple[Program, Compilation | None]:
-        """Build an auxiliary program (a checker, a session) without admission as a request."""
+        """Build the program of a checker or a session, without a place in the queue of requests."""
         return await self._compiler.build(request, self._toolchain.find(request.language))
 
     def _runner(self, request: ProgramRequest) -> Runner:

@@ -50,7 +50,7 @@ def run_there(
     overrides: list[str] | None = _OVERRIDES,
     name: str | None = typer.Option(None, help="The run's name; the file's own without it."),
     patience_s: float = typer.Option(
-        300.0, min=0.0, help="How long a trainer that is gone is waited for."
+        300.0, min=0.0, help="How long to wait for a trainer that has ended."
     ),
 ) -> None:
     """Start a run on the trainer service and follow it. A run of that name is resumed."""
@@ -100,7 +100,7 @@ def list_runs(
 
 @app.command("dead-letters")
 def show_dead_letters(
-    number: int = typer.Option(20, min=1, max=1000, help="How many, the newest first."),
+    number: int = typer.Option(20, min=1, max=1000, help="Number of messages, the newest first."),
     clear: bool = typer.Option(False, help="Forget all of them after they are shown."),
 ) -> None:
     """Show the queue's messages that no worker can use, with the reason."""
@@ -158,7 +158,7 @@ def train(
     ),
     as_json: bool = typer.Option(False, "--json", help="Print the plan as JSON."),
 ) -> None:
-    """Do a run in this process: SFT, DPO, GRPO, evaluation, report. The services must be up.
+    """Train in this process: SFT, DPO, GRPO, evaluation, report. The services must be up.
 
     Under torchrun or accelerate launch, the processes of the other ranks follow the first.
     """
@@ -303,10 +303,10 @@ def score(
     output: Path | None = typer.Option(None, help="Write each answer's reward to this file."),
     show: int = typer.Option(20, min=0, help="Answers shown with their rewards."),
     give_up_after_s: float = typer.Option(
-        60.0, min=0.0, help="Of a run: how long failures are asked for again."
+        60.0, min=0.0, help="Of a run's answers: how long to retry failures."
     ),
 ) -> None:
-    """Score given answers; of a run, also show the changes.
+    """Score given answers, or score a run's stored answers again and show the changes.
 
     A rubric's file is loaded by a reward service that ends with the command; else the running
     service scores.
@@ -352,8 +352,8 @@ def _score_run(
 
 
 def tasks(
-    num: int = typer.Option(5, min=1, help="How many."),
-    seed: int = typer.Option(0, help="Which ones."),
+    num: int = typer.Option(5, min=1, help="Number of tasks."),
+    seed: int = typer.Option(0, help="Seed: the same seed prints the same tasks."),
     held_out: bool = typer.Option(False, help="From the held-out set instead of training."),
 ) -> None:
     """Print generated tasks as JSON lines, the form of JSONL datasets."""

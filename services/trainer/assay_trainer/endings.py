@@ -85,7 +85,7 @@ def message_of(error: BaseException) -> str:
 
 
 def _write_traceback(folder: RunFolder, error: BaseException) -> str:
-    """The file's path from the run's folder."""
+    """Write the traceback to a file; return its path from the run's folder."""
     text = "".join(traceback.format_exception(error))
     name = time.strftime(f"{FAILURES}/%Y%m%d-%H%M%S.txt")
     path = folder.path / name

@@ -47,7 +47,7 @@ class CheckpointRefused(BaseModel):
 
 
 class Resumed(BaseModel):
-    """resumed: a stage resumes after `step`; its earlier later steps are superseded."""
+    """resumed: a stage resumes after `step`; earlier events of later steps no longer count."""
 
     stage: str
     step: int
@@ -244,7 +244,7 @@ STAGES = {"step": "grpo", "sft_step": "sft", "dpo_step": "dpo"}
 
 
 def content(event: Event) -> BaseModel | None:
-    """Return the event's data as its kind's type; None for kinds that only leave a trace."""
+    """Return the event's data as its kind's type; None for kinds without a type."""
     kind = KINDS.get(event.kind)
     return None if kind is None else kind.model_validate(event.data)
 

@@ -99,7 +99,7 @@ class HubFiles(Config):
 
     @property
     def permitted_use(self) -> Role:
-        """Return `role`, or the split's by its name: one that is not known is for tests."""
+        """Return `role`, else the role of the split's name; unknown names are for tests."""
         if self.role is not None:
             return self.role
         name = self.split.lower()

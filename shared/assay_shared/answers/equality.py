@@ -114,7 +114,7 @@ def _same_label(answer: str, reference: str) -> bool:
 
 
 def _only(value: Value) -> Value:
-    """Return the only element of a set such as {5}; any other value, and {{5}}, as it is."""
+    """Return the only element of a set such as {5}; return {{5}} and other values unchanged."""
     if isinstance(value, Named):
         only = _only(value.value)
         return value if only is value.value else replace(value, value=only)

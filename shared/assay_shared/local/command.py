@@ -1,4 +1,4 @@
-"""CLI commands for the whole mesh: up, dashboard, keys."""
+"""The commands for all services together: up, dashboard, keys."""
 
 from datetime import UTC, datetime, timedelta
 from pathlib import Path

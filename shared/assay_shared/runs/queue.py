@@ -1,4 +1,4 @@
-"""Celery app on Redis: JSON only; a worker takes a task at a time and acknowledges it when done."""
+"""Celery app on Redis, with JSON messages. A worker acknowledges a task when it is done."""
 
 from typing import TYPE_CHECKING
 

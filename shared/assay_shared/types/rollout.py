@@ -84,7 +84,7 @@ class Rollout(Wire):
         return sum(span.num_tokens for span in self.spans if span.policy is not None)
 
     def mask(self, holds: Callable[[PolicyVersion | None], bool]) -> tuple[bool, ...]:
-        """For each id, return `holds` of the version that sampled it; None is an observation."""
+        """Return `holds` of the version that sampled each id; for an observation, of None."""
         return tuple(
             held for span in self.spans for held in (holds(span.policy),) * span.num_tokens
         )

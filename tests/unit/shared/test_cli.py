@@ -25,6 +25,14 @@ def test_help_lists_every_command_with_a_line_on_it() -> None:
         assert command in shown
 
 
+def test_help_shows_the_help_of_a_group_as_its_summary() -> None:
+    shown = assay("--help").stdout
+    assert "\nCommands:\n" in shown
+    summary = " ".join(shown.partition("  keys ")[2].partition("\n  leaks ")[0].split())
+    assert summary == "Make, list and revoke keys of clients, in the key file of the services."
+    assert summary in " ".join(assay("keys", "--help").stdout.split())
+
+
 @pytest.mark.parametrize(
     "command", ["demo", "inference", "judge", "reward", "sandbox", "score", "trainer", "up"]
 )

@@ -152,7 +152,7 @@ def _callers_names(request: SamplingFields) -> Iterator[None]:
 
 @contextmanager
 def _of_the_prompt() -> Iterator[None]:
-    """Name the prompt in an error about its length: a lower limit of the answer cannot fix it."""
+    """Blame the prompt for an error about its length: a lower limit of the answer cannot fix it."""
     try:
         yield
     except InvalidInput as error:

@@ -9,7 +9,7 @@ class Detokenizer:
     """`text` is up to date after each `update`."""
 
     def __init__(self, stops: tuple[str, ...], min_tokens: int = 0) -> None:
-        """A stop string does not count before it has come after `min_tokens` tokens."""
+        """Prepare a text; a stop string counts only after `min_tokens` tokens."""
         self._stops = stops
         self._min_tokens = min_tokens
         #: Characters of the first `min_tokens` tokens, once they are there.

@@ -1,4 +1,4 @@
-"""Samples as they grow, whoever draws them."""
+"""Samples of a request as they grow, under every engine."""
 
 from abc import ABC, abstractmethod
 from typing import Generic, TypeVar
@@ -7,7 +7,7 @@ from assay_inference.engines.detokenize import Detokenizer
 from assay_shared.errors import NotReady
 from assay_shared.types import Completion, FinishReason, PolicyVersion, TopLogprobs, VersionSpan
 
-#: Further draws that new weights may cost one request.
+#: New weights may make one request start again this many times.
 MAX_REDRAWS = 16
 
 
@@ -23,7 +23,7 @@ class Sample:
         self.finish_reason: FinishReason | None = None
 
     def completion(self) -> Completion:
-        """Once it is finished."""
+        """Return the completion, once the sample is finished."""
         assert self.finish_reason is not None
         return Completion(
             token_ids=tuple(self.token_ids),
@@ -47,7 +47,7 @@ class Restartable(ABC, Generic[OneSample]):
 
     @abstractmethod
     def _new_samples(self) -> list[OneSample]:
-        """With nothing drawn."""
+        """Return empty samples."""
 
     @property
     def is_finished(self) -> bool:
@@ -82,7 +82,7 @@ class Spans:
         self._lengths: list[int] = []
 
     def add(self, policy: PolicyVersion, num_tokens: int) -> None:
-        """`policy` drew the next `num_tokens`."""
+        """Note that `policy` sampled the next `num_tokens`."""
         if self._policies and (self._policies[-1] is policy or self._policies[-1] == policy):
             self._lengths[-1] += num_tokens
         elif num_tokens > 0:

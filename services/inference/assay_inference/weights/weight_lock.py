@@ -1,4 +1,4 @@
-"""A lock around an engine's weights: requests share it, and new weights hold it."""
+"""A lock around an engine's weights: shared by requests, exclusive for new weights."""
 
 import asyncio
 from collections.abc import AsyncIterator

@@ -154,7 +154,7 @@ def _carried(text: str) -> str:
 
 
 def _only(choices: Any) -> dict[str, Any]:
-    """Return the only choice of index 0. Raises JudgeFault without it, or without its message."""
+    """Return the only choice of index 0. Raises JudgeFault if it or its message is missing."""
     if not isinstance(choices, list) or not choices:
         raise JudgeFault("a reply without choices")
     known = [one for one in choices if isinstance(one, dict)]

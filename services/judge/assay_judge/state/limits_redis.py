@@ -212,7 +212,7 @@ class RedisLimits:
             self._give_up(lane, ticket)
 
     def _give_up(self, lane: _Lane, ticket: str) -> None:
-        """Tell Redis with the next renewal; the ticket's lease may have expired by then."""
+        """Return the ticket with the next renewal; its lease may have expired by then."""
         lane.left = [*lane.left[-_MAX_LEFT:], ticket]
         self._renew_in(lane, self._lease_s)
 

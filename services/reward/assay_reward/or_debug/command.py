@@ -19,7 +19,11 @@ if TYPE_CHECKING:
 #: Enough for every generated model.
 _SOLVE_TIMEOUT_S = 10.0
 
-app = typer.Typer(help="Debug optimisation models.", no_args_is_help=True, add_completion=False)
+app = typer.Typer(
+    help="Make infeasible optimisation models, and let a policy repair them.",
+    no_args_is_help=True,
+    add_completion=False,
+)
 app.command()(evaluate)
 MaxTurns = Annotated[int, typer.Option(min=1, max=64, help="Replies in a task.")]
 Shows = Annotated[

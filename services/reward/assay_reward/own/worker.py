@@ -45,7 +45,7 @@ class Gone(Exception):
 
 
 class Guard:
-    """The parent of a process with the function loaded; it replaces a process it had to end."""
+    """Parent of a process with the loaded function; replaces a process that it had to kill."""
 
     def __init__(self, serve: Callable[[socket.socket], NoReturn], memory_bytes: int) -> None:
         self._serve = serve

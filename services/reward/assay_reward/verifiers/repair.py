@@ -1,4 +1,4 @@
-"""Programs written in rounds of feedback: the last counts, and fewer rounds are better."""
+"""Programs in rounds of feedback: the last program counts, and fewer rounds earn more."""
 
 from pydantic import Field
 

@@ -1,4 +1,4 @@
-"""A bench's own sandbox service: starts it, measures it and ends it with the bench."""
+"""A sandbox service for a bench: started, measured and ended by the bench."""
 
 import asyncio
 import os

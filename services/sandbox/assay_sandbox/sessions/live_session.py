@@ -125,7 +125,7 @@ class LiveSession:
             self._place = None
 
     async def execute(self, code: str, place: LimiterPlace) -> CellResult:
-        """Run a cell and return its result; lend its place to others while it sleeps.
+        """Run a cell and return its result; lend the cell's place to others while it sleeps.
 
         Raises:
             SandboxFault: the session is gone by no fault of its code.

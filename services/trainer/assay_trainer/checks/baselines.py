@@ -56,7 +56,7 @@ class BaselineEarnings:
     num_failures: int = 0
 
     def reward(self, seed: int = 0) -> Interval:
-        """The mean with a bootstrap interval over tasks.
+        """Return the mean with a bootstrap interval over tasks.
 
         Raises:
             ValueError: nothing could be measured.
@@ -78,7 +78,7 @@ async def audit(
     rubric: str | None = None,
     on_scored: Callable[[int], None] = lambda num_tasks: None,
 ) -> dict[str, BaselineEarnings]:
-    """By policy, the gold answers first."""
+    """Return the earnings of each policy, the gold answers first."""
     corpus = Corpus(tasks)
     answers = [_answers(task, corpus) for task in tasks]
     requests = [_request(*pair, rubric) for pair in zip(tasks, answers, strict=True)]

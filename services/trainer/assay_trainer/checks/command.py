@@ -55,7 +55,7 @@ def audit(
     rubric: str | None = _RUBRIC,
     limit: int | None = _LIMIT,
 ) -> None:
-    """Show the earnings of policies without skill, next to the gold answers.
+    """Show what policies without skill would earn, next to the gold answers.
 
     With only a rubric's name, the command takes generated tasks of the rubric's kind.
     """
@@ -94,7 +94,7 @@ def _open(dataset: str) -> "list[Task]":
 
 
 def _of_rubric(name: str) -> "tuple[list[Task], str] | None":
-    """Generated tasks for a rubric of code, maths or questions; None if there is none of it."""
+    """Return generated tasks for a rubric of code, maths or questions; None for others."""
     from assay_shared.types import Role
     from assay_trainer.data.synthetic import generate
 

@@ -45,7 +45,7 @@ class Prover(BatchRewarder, Protocol):
 
 
 class RewardFinding(StrEnum):
-    """Outcome of an answer. A failure is neither of the others: nothing was measured."""
+    """Outcome of an answer. A failure is neither right nor wrong: nothing was measured."""
 
     AS_EXPECTED = "as expected"
     EXCEPTION = "exception"
@@ -75,7 +75,7 @@ class Check:
         )
 
     def row(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the result as JSON."""
         return {
             "task_id": self.task.id,
             "kind": self.kind,
@@ -145,7 +145,7 @@ class Validation:
         )
 
     def counts(self) -> dict[str, int]:
-        """For the record."""
+        """Return the counts for the run's record."""
         findings = {one.name.lower(): len(self.found(one)) for one in RewardFinding}
         return findings | {"num_tasks": self.num_measured, "num_bad": self.num_bad}
 
@@ -243,7 +243,7 @@ def known_rubrics(settings: ServiceSettings) -> dict[str, RubricInfo]:
 
 
 def _answers(task: Task, corpus: Corpus) -> dict[str, str]:
-    """By kind."""
+    """Return the gold answer and the wrong answers, by kind."""
     wrong = {kind: make(task, corpus) for kind, make in WRONG_ANSWERS.items()}
     every = {GOLD: task.gold} | wrong
     return {kind: answer for kind, answer in every.items() if answer is not None}

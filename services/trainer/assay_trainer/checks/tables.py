@@ -39,7 +39,7 @@ def validation_table(validation: Validation) -> Table:
 
 
 def exceptions_table(validation: Validation) -> Table:
-    """The first exceptions."""
+    """Show the first exceptions."""
     table = proof_table("task", "answer", "reward", "why")
     for check in validation.found(RewardFinding.EXCEPTION)[:_SHOWN]:
         table.add_row(check.task.id, check.kind, *_reward(check))
@@ -55,7 +55,7 @@ def _reward(check: Check) -> tuple[str, str]:
 
 
 def audit_table(earnings: dict[str, BaselineEarnings]) -> Table:
-    """By policy: its mean reward and the share accepted, with 95% intervals over tasks."""
+    """Show each policy's mean reward and accepted share, with 95% intervals over tasks."""
     table = proof_table("policy", "tasks", "reward (95%)", "accepted (95%)", "failures")
     for policy, earned in earnings.items():
         reward = accepted = "-"

@@ -49,7 +49,7 @@ class Corpus:
         return self._typical(task).most_frequent
 
     def longest(self, task: Task) -> str:
-        """The longest gold answer among tasks of this kind."""
+        """Return the longest gold answer among tasks of this kind."""
         return self._typical(task).longest
 
     def _typical(self, task: Task) -> "_Typical":

@@ -14,7 +14,7 @@ _INSTRUCTION = "Work it out step by step. Write the number alone, after ####, in
 
 
 def gsm8k_task(row: object, number: int, role: Role) -> Task:
-    """The row as a task; the reference is the number after ####.
+    """Return the row as a task; the reference is the number after ####.
 
     Raises:
         DatasetError: a field is missing, or the answer has no number.

@@ -1,7 +1,7 @@
 """The files of a split of a hub's dataset.
 
-A dataset's card may name them (`configs` in the front matter of README.md). Where it does not,
-their names do: main/train-00000-of-00001.parquet is a part of the split train, and data/dev.jsonl
+A dataset's card may name them (`configs` in the front matter of README.md). Otherwise
+their names tell: main/train-00000-of-00001.parquet is a part of the split train, and data/dev.jsonl
 is the split validation.
 """
 

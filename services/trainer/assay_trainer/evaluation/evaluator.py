@@ -77,7 +77,7 @@ class TaskEvaluation(BaseModel):
     set_aside: dict[str, str] = {}
 
     def pass_at(self, k: int, results: list[TaskResult] | None = None) -> dict[str, float]:
-        """Each task's pass@k; tasks with fewer than k scored samples are left out."""
+        """Return each task's pass@k; leave out tasks with fewer than k scored samples."""
         return {
             one.task_id: pass_at_k(one.num_scored, one.num_correct, k)
             for one in (self.results if results is None else results)
@@ -88,7 +88,7 @@ class TaskEvaluation(BaseModel):
         return mean_interval(list(self.pass_at(k).values()), self.confidence, seed=k)
 
     def by_tag(self, tag: str) -> dict[str, Interval]:
-        """pass@1 of each value of a tag."""
+        """Return pass@1 for each value of a tag."""
         groups: dict[str, list[TaskResult]] = defaultdict(list)
         for result in self.results:
             groups[result.tags.get(tag, "none")].append(result)
@@ -99,7 +99,7 @@ class TaskEvaluation(BaseModel):
         }
 
     def outcomes(self) -> Counter[str]:
-        """How many samples ended how; failures are named `failed`."""
+        """Count the samples by outcome; failures are named `failed`."""
         return Counter(s.outcome or "failed" for one in self.results for s in one.samples)
 
 

@@ -38,7 +38,7 @@ _OUTCOME_ORDER = [
 
 
 def draw_curves(steps: Sequence[StepEvent], path: Path) -> None:
-    """Reward and pass rate over the steps, as sampled and smoothed."""
+    """Draw reward and pass rate over the steps, as sampled and smoothed."""
     figure, axes = _figure(2, 1, height=5.0)
     for ax, name, title in zip(
         axes, ("reward", "pass_rate"), ("mean reward", "pass rate"), strict=True
@@ -76,7 +76,7 @@ def draw_given_rows(
 
 
 def draw_mismatch(steps: Sequence[StepEvent], path: Path) -> None:
-    """How far inference and trainer are apart under the same weights."""
+    """Draw how far inference and trainer differ under the same weights."""
     figure, (ax,) = _figure(1, 1, height=3.0)
     points = [(step.step, step.mismatch) for step in steps if step.mismatch is not None]
     x = [number for number, _ in points]
@@ -93,13 +93,13 @@ def draw_mismatch(steps: Sequence[StepEvent], path: Path) -> None:
 
 
 def smoothed(values: Sequence[float]) -> list[float]:
-    """The mean of each value and up to four before it."""
+    """Return the mean of each value and up to four values before it."""
     windows = (values[max(0, i - _SMOOTHED_STEPS + 1) : i + 1] for i in range(len(values)))
     return [sum(window) / len(window) for window in windows]
 
 
 def draw_comparison(evaluations: Sequence[TaskEvaluation], tag: str, path: Path) -> None:
-    """pass@1 with intervals, overall and by a tag, side by side for each evaluation."""
+    """Draw pass@1 of each evaluation with intervals, overall and by a tag."""
     series = {e.name: {"all": e.interval(1)} | e.by_tag(tag) for e in evaluations}
     names = list(dict.fromkeys(name for intervals in series.values() for name in intervals))
     figure, (ax,) = _figure(1, 1, height=3.6)
@@ -185,7 +185,7 @@ def draw_time(stages_s: Mapping[str, float], steps: Sequence[StepEvent], path: P
 
 
 def draw_rescored(before: Sequence[float], after: Sequence[float], rubric: str, path: Path) -> None:
-    """Each answer's reward before and after; the area of a dot says how many are there."""
+    """Draw each answer's reward before and after; larger dots stand for more answers."""
     counts = Counter(zip(before, after, strict=True))
     x, y = [point[0] for point in counts], [point[1] for point in counts]
     low, high = min(*x, *y), max(*x, *y)

@@ -100,7 +100,7 @@ def last_of_each(steps: Sequence[_Step]) -> list[_Step]:
 
 
 def stage_times(finished: Sequence[events.StageFinished]) -> dict[str, float]:
-    """Seconds of each stage, all attempts together."""
+    """Return the seconds of each stage, all attempts together."""
     total: Counter[str] = Counter()
     for one in finished:
         total[one.stage] += one.took_s  # type: ignore[assignment]  # Counter adds floats as well
@@ -162,7 +162,7 @@ def _facts(evaluation: TaskEvaluation) -> dict[str, Any]:
 
 
 def _differences(evaluations: Sequence[TaskEvaluation]) -> dict[str, Any]:
-    """Of the last evaluation to the first, over the same tasks."""
+    """Return the differences of the last evaluation to the first, over the same tasks."""
     if len(evaluations) < 2:
         return {}
     first, last = evaluations[0], evaluations[-1]

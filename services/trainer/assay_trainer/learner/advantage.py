@@ -56,7 +56,7 @@ def group_rewards(scored: ScoredGroup, normalise: Normalisation) -> GroupRewards
 
 
 def advantages(groups_P: Sequence[GroupRewards]) -> list[list[float | None]]:
-    """An advantage for each sample, by the normalisation of its group.
+    """Return an advantage for each sample, by the normalisation of its group.
 
     `group`: (r_i - mean) / (std + 1e-4), after arXiv 2402.03300, section 4.1.2. `batch`: over the
     deviation of all such groups (arXiv 2508.08221). `none`: r_i - mean (Dr. GRPO, arXiv
@@ -110,7 +110,7 @@ def _of_group(group: GroupRewards, batch_std: float) -> list[float | None]:
 
 
 def _sum_of_components(group: GroupRewards) -> list[float | None]:
-    """Each component within its group, times its weight, summed."""
+    """Normalise each component within its group; return their weighted sum."""
     columns = [_centred(c, _std(_present(c)) + EPSILON) for c in group.components_KG]
     weighted = list(zip(group.weights_K, columns, strict=True))
     return [
@@ -120,7 +120,7 @@ def _sum_of_components(group: GroupRewards) -> list[float | None]:
 
 
 def _over_the_batch(rows: Sequence[Column]) -> list[list[float | None]]:
-    """All advantages of the rows with mean 0 and deviation 1."""
+    """Scale all advantages of the rows to mean 0 and deviation 1."""
     present = [value for row in rows for value in _present(row)]
     mean = fmean(present) if present else 0.0
     divisor = _std(present) + EPSILON
@@ -138,5 +138,5 @@ def _present(column: Column) -> list[float]:
 
 
 def _std(values: Sequence[float]) -> float:
-    """The sample standard deviation (n - 1), 0 for fewer than two."""
+    """Return the sample standard deviation (n - 1); 0 for fewer than two values."""
     return stdev(values) if len(values) > 1 else 0.0

@@ -177,7 +177,7 @@ class GroupBatcher:
         self._was_unknown: deque[bool] = deque(maxlen=config.max_failed_groups)
 
     def serve(self, policy: PolicyVersion) -> None:
-        """From now on, groups are asked of this version."""
+        """Request groups of this version from now on."""
         self.policy = policy
         self._known.add(policy)
         self._fill(0)
@@ -323,7 +323,7 @@ class GroupBatcher:
         return DropReason.TOO_OLD if is_old or has_none else None
 
     def _age(self, scored: ScoredGroup) -> int:
-        """Versions between the oldest token and now."""
+        """Return the versions between the oldest token and now."""
         versions = [policy.version for policy in sampled_by(scored)]
         return self._version - min(versions, default=self._version)
 

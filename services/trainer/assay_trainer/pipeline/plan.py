@@ -1,7 +1,7 @@
 """The plan of a run: what it needs and what is wrong with it, before anything is trained.
 
 The plan publishes the first policy to the running inference, plays real groups with it, times one
-update of their answers, and throws all of it away.
+update of their answers, and deletes all results.
 """
 
 import time

@@ -184,7 +184,7 @@ _KINDS: dict[TrackerName, Callable[[RunContext, str | None], Tracker]] = {
 
 
 class Trackers:
-    """The living trackers of a run. One that fails is recorded and dropped; the run continues."""
+    """The working trackers of a run. A tracker that fails is recorded and dropped."""
 
     def __init__(self, run: RunContext) -> None:
         self._run = run

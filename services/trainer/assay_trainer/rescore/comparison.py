@@ -205,7 +205,7 @@ def _varies(rewards_G: Sequence[float]) -> bool:
 
 
 def summary(comparison: RunComparison) -> list[tuple[str, str]]:
-    """The change over all samples as names and texts."""
+    """Return the change over all samples, as names and texts."""
     found = comparison.all
     lines = [
         ("answers", f"{found.num_samples}, {found.num_compared} with a reward before and after")

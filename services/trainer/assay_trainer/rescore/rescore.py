@@ -92,7 +92,7 @@ async def rescore_groups(
     give_up_after_s: float,
     on_scored: Callable[[int], None] = lambda _: None,
 ) -> list[Rescored]:
-    """The groups with their new marks, in order."""
+    """Return the groups with their new scores, in order."""
     requests = [
         ScoreRequest(task=group.task, answers=group.answers, rubric=rubric, run=run)
         for group in groups

@@ -48,7 +48,7 @@ class WorkLoop:
         self._loop.close()
 
     async def _close(self) -> None:
-        """Cancel what still runs, so that no thread waits for it, and leave what was entered."""
+        """Cancel running work, so that no thread waits for it, and close all clients."""
         self._hand_back()
         if self._tasks:
             await asyncio.wait(self._tasks, timeout=_CLOSE_S)

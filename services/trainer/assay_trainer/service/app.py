@@ -29,7 +29,7 @@ _DASHBOARD = Path(__file__).parent / "dashboard.html"
 
 
 def create_app(settings: TrainerSettings) -> FastAPI:
-    """The service; its runs live in `settings.runs`."""
+    """Return the service; its runs are in `settings.runs`."""
     runs = Runs(
         settings.runs,
         settings.shutdown_grace_s,
@@ -63,7 +63,7 @@ def create_app(settings: TrainerSettings) -> FastAPI:
 
     @app.get("/", include_in_schema=False, openapi_extra=needs(Scope.TRAINER_READ))
     async def dashboard() -> HTMLResponse:
-        """A page to follow the runs."""
+        """Return a page to follow the runs."""
         return HTMLResponse(page, headers=headers)
 
     put_first(app)
@@ -85,13 +85,13 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
 
     @app.get("/v1/runs", openapi_extra=needs(Scope.TRAINER_READ))
     async def list_runs() -> list[RunInfo]:
-        """All runs, newest first."""
+        """List all runs, newest first."""
         async with listing:
             return await asyncio.to_thread(runs.list)
 
     @app.get("/v1/runs/{name}", openapi_extra=needs(Scope.TRAINER_READ))
     async def info(name: str) -> RunInfo:
-        """State of a run."""
+        """Show the state of a run."""
         return runs.info(name)
 
     @app.post("/v1/runs/{name}/stop", openapi_extra=needs(Scope.TRAINER_CONTROL, action="stop run"))
@@ -108,7 +108,7 @@ def _add_runs(app: FastAPI, runs: Runs) -> None:
 
     @app.get("/v1/runs/{name}/events", openapi_extra=needs(Scope.TRAINER_READ))
     async def events(name: str, last_event_id: Annotated[str, Header()] = "0") -> StreamingResponse:
-        """All events of a run as server-sent events; ends when the run does.
+        """Send all events of a run as server-sent events, until the run ends.
 
         With `Last-Event-ID`, the events after that id.
         """

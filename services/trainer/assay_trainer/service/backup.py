@@ -120,7 +120,7 @@ def _hold_newest(stage: Path, to: Path) -> None:
 
 
 def _add_file(archive: tarfile.TarFile, name: str, path: Path, digests: dict[str, str]) -> None:
-    """As long as it is now: a log may grow meanwhile."""
+    """Add the file's present length: a log may grow meanwhile."""
     with path.open("rb") as file:
         info = archive.gettarinfo(arcname=name, fileobj=file)
         reader = _Hashed(file, info.size)
@@ -154,7 +154,7 @@ class _Hashed(io.RawIOBase):
 
 
 def _dump(redis_url: str) -> Iterator[str]:
-    """Each key with its value as Redis dumps it, and its time to live (-1: for ever)."""
+    """Yield each key with Redis's dump of its value and its time to live (-1: for ever)."""
     with _reaching(redis_url) as client:
         for key in client.scan_iter(_KEYS, count=1000):
             value, ttl_ms = client.dump(key), client.pttl(key)

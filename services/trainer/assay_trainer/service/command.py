@@ -49,9 +49,9 @@ def restore(
 
 def prune(
     runs: Path | None = typer.Argument(None, help="Folder of runs; ASSAY_RUNS without it."),
-    keep: int = typer.Option(1, help="Checkpoints of each stage that stay, besides the best."),
+    keep: int = typer.Option(1, help="Checkpoints of each stage to keep, in addition to the best."),
     rollouts: bool = typer.Option(False, help="Delete the rollouts of finished runs too."),
-    dry_run: bool = typer.Option(False, help="Only say what would be deleted."),
+    dry_run: bool = typer.Option(False, help="Only show what would be deleted."),
 ) -> None:
     """Delete checkpoints and weights no longer needed by runs."""
     from assay_shared.service.audit import recorded

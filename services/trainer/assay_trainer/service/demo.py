@@ -17,7 +17,7 @@ _WATCH_EVERY_S = 0.5
 
 
 def run_demo(config: RunConfig, home: Path, num_workers: int, console: Console) -> Path:
-    """Do the run and show it; the report's path.
+    """Run the demo and show its progress; return the report's path.
 
     Raises:
         InternalFault: the run failed; says why.

@@ -53,7 +53,7 @@ class MeshMetrics:
 
     @asynccontextmanager
     async def watching(self) -> AsyncIterator[None]:
-        """Looks while the block lasts."""
+        """Poll the queue while the block lasts."""
         watch = asyncio.create_task(self._watch())
         try:
             yield

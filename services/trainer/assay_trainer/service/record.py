@@ -15,7 +15,7 @@ from assay_trainer.config import RunConfig
 
 
 def create_run(path: Path, config: RunConfig) -> RunFolder:
-    """A new folder with the resolved configuration, the git commit and all package versions.
+    """Make a folder with the resolved configuration, git commit and package versions.
 
     Raises:
         Conflict: the folder exists.

@@ -191,7 +191,7 @@ class WeightPublisher:
         proof: LogprobProbe,
         policy: PolicyVersion | None = None,
     ) -> WeightUpdate:
-        """Write the model as a folder; `policy` is its earlier name under another digest."""
+        """Write the model as a folder; `policy` is its earlier version, under another digest."""
         folder = self._folder / f"v{version:06d}"
         digest = publish_policy(model, tokenizer, folder)
         self._last_folder = folder
@@ -228,7 +228,7 @@ class WeightPublisher:
             return await client.update_weights(update)
 
     def _forget_old(self) -> None:
-        """An engine may need the newest folders to come back to, and the base of an adapter."""
+        """Delete old folders, but the newest (an engine may restart from them) and a used base."""
         base = self._base and self._base[1].source
         kept = Path(base.path).name if isinstance(base, FolderWeights) else ""
         for folder in sorted(self._folder.glob("v*"))[:-_KEPT_VERSIONS]:

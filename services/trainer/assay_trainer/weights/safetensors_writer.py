@@ -101,7 +101,7 @@ def _name_dtype(file: Path, dtype: torch.dtype) -> None:
 
 
 def named_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
-    """As the model without its adapter names them, the adapter merged; of tied ones, the first."""
+    """Return the weights by the base model's names, with the adapter merged and no tied copies."""
     found: dict[tuple[Any, ...], str] = {}
     weights = {}
     for name, tensor in whole_state(model).items():
@@ -124,7 +124,7 @@ def _write(file: Path, tensors: Mapping[str, torch.Tensor]) -> str:
 
 
 def _pieces(tensors: Mapping[str, torch.Tensor]) -> Iterator[memoryview | bytes]:
-    """A file's bytes, in order."""
+    """Yield a file's bytes, in order."""
     for name, tensor in tensors.items():
         if tensor.dtype not in _NAMES:
             raise InvalidInput(f"{name}: safetensors keeps no {tensor.dtype}")

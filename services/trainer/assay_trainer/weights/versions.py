@@ -18,7 +18,7 @@ class VersionLog:
         }
 
     def add(self, policy: PolicyVersion) -> None:
-        """To be called before the announcement: its answer may be lost, and its weights serve."""
+        """Record a version before its announcement: weights may serve and the answer be lost."""
         append_line(self._file, policy.model_dump_json())
         self._versions.add(policy)
 

@@ -154,8 +154,10 @@ def _only_option(marked: Sequence[str], options: ChoiceOptions) -> str | None:
 
 
 def _boxed_option(text: str, last: Box, options: ChoiceOptions) -> str | None:
-    """Return the option in the last box, if the text around it does not deny it, and no other
-    option is boxed in the same sentence."""
+    """Return the option in the last box.
+
+    Return None if the text denies it, or if the same sentence has another option in a box.
+    """
     named = named_option(last.content, options)
     if named is None:
         return None

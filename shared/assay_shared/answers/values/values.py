@@ -82,7 +82,7 @@ class Measured:
 
 @dataclass(frozen=True)
 class Numeral:
-    """Digits in a base. Another base makes it unequal: the question may ask for this base."""
+    """Digits in a base, unequal to those in another base: the question may ask for this base."""
 
     digits: str
     base: int

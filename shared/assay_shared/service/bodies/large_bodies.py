@@ -27,7 +27,7 @@ class LargeBodies:
     """Reader of large bodies in turn, in a process started with the first body."""
 
     def __init__(self, *, takes_half_characters: bool = True) -> None:
-        """With `takes_half_characters`, texts may have lone surrogates."""
+        """Set up; with `takes_half_characters`, texts may have lone surrogates."""
         self.takes_half_characters = takes_half_characters
         self._turn = asyncio.Lock()
         self._num_waiting = 0

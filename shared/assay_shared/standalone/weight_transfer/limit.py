@@ -10,7 +10,7 @@ _POLL_S = 0.0005
 
 
 class TransferFailed(Exception):
-    """Failed transfer of weights. With `is_hung`, a thread of it may still run in background."""
+    """Failed transfer of weights. With `is_hung`, one of its threads may still run."""
 
     def __init__(self, message: str, *, is_hung: bool = False) -> None:
         super().__init__(message)

@@ -39,5 +39,5 @@ class SamplePlan(NamedTuple):
 
 
 def digest_of(values: list[float]) -> str:
-    """Return the SHA-256 of numbers as float32. -0 counts as 0: sums of products lose the sign."""
+    """Return the SHA-256 of numbers as float32, with -0 as 0: sums of products lose the sign."""
     return hashlib.sha256(struct.pack(f"<{len(values)}f", *(v + 0.0 for v in values))).hexdigest()

@@ -52,7 +52,7 @@ class EngineChild(ABC):
     cache_use_metric: ClassVar[str]
 
     def __init__(self, settings: InferenceSettings, checkpoint: Checkpoint) -> None:
-        """Starts the child; `wait_ready` comes next."""
+        """Start the child; call `wait_ready` next."""
         self._settings = settings
         self.checkpoint = checkpoint
         #: What a direct transfer has to reach, once it is ready; None where only folders are taken.
@@ -118,12 +118,12 @@ class EngineChild(ABC):
         """Have the engine's loop turn: an answer from the server alone proves nothing."""
 
     async def wait_ready(self, sync: Sync) -> None:
-        """Return once it serves its checkpoint and has proven it.
+        """Return once the child serves its checkpoint and the weights are proven.
 
         Raises:
-            Unreachable: it ended.
-            TimedOut: it does not answer in time.
-            WeightsRefused: it holds something else.
+            Unreachable: the child ended.
+            TimedOut: the child does not answer in time.
+            WeightsRefused: the child has other weights.
         """
         with sync.phase("start"):
             timeout_s = self._settings.inference_start_timeout_s

@@ -22,7 +22,7 @@ class ChildGeneration(Restartable[Sample]):
     def __init__(
         self, prompt: list[int], sampling: SamplingParams, on_text: OnText | None, timeout_s: float
     ) -> None:
-        """`timeout_s` is each call's."""
+        """Prepare a request; `timeout_s` limits each call to the child."""
         self._prompt = prompt
         self._sampling = sampling
         self._on_text = on_text
@@ -134,7 +134,7 @@ class ChildGeneration(Restartable[Sample]):
                 self._on_text(index + copy, text)
 
     def completions(self) -> list[Completion]:
-        """Of all samples, once they are finished."""
+        """Return the completions of all samples, once they are finished."""
         return [s.completion() for s in self.samples for _ in range(self._num_copies)]
 
 

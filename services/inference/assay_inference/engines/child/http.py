@@ -65,7 +65,7 @@ class ServerApi(Protocol):
         end_ids: frozenset[int],
         timeout_s: float,
     ) -> list[Drawn]:
-        """All samples, once all are finished."""
+        """Return all samples, once all are finished."""
         ...
 
     def stream(
@@ -137,7 +137,7 @@ class ServerConnection:
     async def events(
         self, path: str, body: Json, timeout_s: float
     ) -> AsyncGenerator[dict[str, Any], None]:
-        """Of a stream, as they come. Raises Unreachable or RequestRefused for an `error`."""
+        """Yield a stream's events. Raises Unreachable, or RequestRefused for an `error`."""
         async with self.request("POST", path, body, timeout_s) as response:
             async for line in response.content:
                 payload = line.removeprefix(b"data: ").strip()

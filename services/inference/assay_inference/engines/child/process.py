@@ -108,7 +108,7 @@ def _dotted(numbers: tuple[int, ...]) -> str:
 
 
 def new_folder(name: str) -> Path:
-    """For a child's socket and log; only this user can open it."""
+    """Make a folder for a child's socket and log; only this user can open it."""
     # A socket's path may have no more than 107 characters.
     return Path(tempfile.mkdtemp(prefix=f"assay-{name}-"))
 
@@ -146,7 +146,7 @@ class ServerProcess:
         return self._process.poll() is None
 
     def last_words(self) -> str:
-        """Return the end of its log, for a message."""
+        """Return the end of the server's log, for a message."""
         lines = last_lines(self._log, 400)
         raised = [found.group(1) for line in lines if (found := _RAISED.search(line))]
         # Where a part of an engine fails, the rest of it fails for that: the first is the cause.

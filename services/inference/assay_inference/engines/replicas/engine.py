@@ -334,14 +334,14 @@ class _Texts:
 
 
 def _elsewhere(error: AssayError) -> AssayError:
-    """As the client of the router sees it: it may ask again."""
+    """Return the error for the router's client, who may retry."""
     if isinstance(error, NotReady):
         return error
     return NotReady(f"a replica was lost on the way: {error.message}", retry_after_s=_RETRY_AFTER_S)
 
 
 def _longest(loaded: Iterable[Loaded]) -> dict[str, float]:
-    """Seconds of each phase on the slowest replica."""
+    """Return the seconds of each phase on the slowest replica."""
     phases: dict[str, float] = {}
     for one in loaded:
         for name, seconds in one.phases_s.items():

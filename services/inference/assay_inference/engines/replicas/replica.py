@@ -47,11 +47,11 @@ class Replica(Protocol):
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None
     ) -> list[Completion]:
-        """As `Engine.generate`, and Overloaded, TimedOut or Unreachable."""
+        """Do as `Engine.generate`; also raises Overloaded, TimedOut or Unreachable."""
         ...
 
     async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
-        """As `Engine.prompt_logprobs`, and Overloaded, TimedOut or Unreachable."""
+        """Do as `Engine.prompt_logprobs`; also raises Overloaded, TimedOut or Unreachable."""
         ...
 
     def cache_use(self) -> float | None:

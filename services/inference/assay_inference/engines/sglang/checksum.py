@@ -68,7 +68,7 @@ def compare_checksums(
 def compare_all_checksums(
     layout: Mapping[str, Tensor], found: Mapping[str, str], *, dtype: str, on_gpu: bool
 ) -> tuple[set[str], set[str]]:
-    """Return the names of the checkpoint's tensors held unchanged, and of the others."""
+    """Return the names of the checkpoint's tensors that are unchanged, and of the others."""
     same: set[str] = set()
     differing: set[str] = set()
     for name, checksum in found.items():
@@ -97,7 +97,7 @@ def _parts(name: str, layout: Mapping[str, Tensor]) -> tuple[str, ...]:
 
 
 def _checksums(name: str, tensors: Sequence[Tensor], dtype: str, *, on_gpu: bool) -> Iterator[str]:
-    """Of the tensor as it is, and of an embedding also as it is filled up."""
+    """Yield the checksum of a tensor, and of an embedding also with its padding."""
     content = np.concatenate([kept(tensor.stored(), tensor.dtype, dtype) for tensor in tensors])
     checksum = gpu_checksum if on_gpu else cpu_checksum
     yield checksum(content)
@@ -143,7 +143,7 @@ def _rotated(words: Words, bits: int) -> Words:
 
 
 def _mixed(words: Words) -> Words:
-    """MurmurHash3's 32-bit finaliser."""
+    """Apply MurmurHash3's 32-bit finaliser."""
     mixed: Any = words ^ (words >> np.uint32(16))
     mixed *= _MIX_1
     mixed ^= mixed >> np.uint32(13)
@@ -154,7 +154,7 @@ def _mixed(words: Words) -> Words:
 
 
 def _splitmix64(value: int) -> int:
-    """SplitMix64's finaliser."""
+    """Apply SplitMix64's finaliser."""
     value = ((value ^ (value >> 30)) * 0xBF58476D1CE4E5B9) & _MASK_64
     value = ((value ^ (value >> 27)) * 0x94D049BB133111EB) & _MASK_64
     return value ^ (value >> 31)

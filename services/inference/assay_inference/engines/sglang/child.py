@@ -50,7 +50,7 @@ class SglangReplica(EngineChild):
 
     @classmethod
     def check_sampling(cls, sampling: SamplingParams, settings: InferenceSettings) -> None:
-        """SGLang would leave these out, or take them for something else, without a word."""
+        """Refuse options that SGLang would silently ignore or misread."""
         seeds = settings.inference_sglang_seeds
         cases = {
             "temperature": (

@@ -41,11 +41,11 @@ class SglangApi(ServerConnection):
         self._weight_version = weight_version
 
     async def generate_one_token(self, timeout_s: float) -> None:
-        """Whatever else runs, a token has to come out of the engine."""
+        """Generate one token, to show that the engine works under any load."""
         await self.text("GET", "/health_generate", None, timeout_s)
 
     async def server_info(self, timeout_s: float) -> dict[str, Any]:
-        """Its options as it has resolved them."""
+        """Return SGLang's options with their resolved values."""
         info: dict[str, Any] = json.loads(await self.text("GET", "/server_info", None, timeout_s))
         return info
 
@@ -105,7 +105,7 @@ class SglangApi(ServerConnection):
         end_ids: frozenset[int],
         timeout_s: float,
     ) -> list[Drawn]:
-        """All samples, once all are finished."""
+        """Return all samples, once all are finished."""
         body = _generation(prompt, sampling, end_ids)
         with as_callers():
             answers = json.loads(await self.text("POST", "/generate", body, timeout_s))

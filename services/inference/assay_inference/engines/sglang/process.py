@@ -35,7 +35,7 @@ _ENVIRONMENT = {
 
 
 def python(settings: InferenceSettings) -> str:
-    """SGLang's interpreter."""
+    """Return the path of SGLang's interpreter."""
     return str(settings.inference_sglang_python or sys.executable)
 
 
@@ -81,7 +81,7 @@ def _command(
 
 
 def _environment(folder: Path, settings: InferenceSettings) -> dict[str, str]:
-    """Its processes talk, in pickles, over sockets in the folder for temporary files."""
+    """Return the variables; SGLang's processes exchange pickles over sockets in TMPDIR."""
     return inherited_environment(settings) | _ENVIRONMENT | {"TMPDIR": str(folder)}
 
 

@@ -10,7 +10,7 @@ from assay_shared.types import WeightDigest
 
 
 def digest_of_model(model: LoadedModel) -> WeightDigest:
-    """Of a network in this process, against its folder's files."""
+    """Compare a network in this process with its folder's files."""
     started = time.perf_counter()
     layout = read_layout(model.folder)
     held = model.network.state_dict()

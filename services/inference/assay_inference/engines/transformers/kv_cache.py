@@ -145,7 +145,7 @@ def _forward(
     attend_B1TS: torch.Tensor | None,
     cache: DynamicCache,
 ) -> torch.Tensor:
-    """Logits of the last column, (B, V)."""
+    """Return the logits of the last column, (B, V)."""
     out = model(
         input_ids=ids_BT,
         attention_mask=attend_B1TS,

@@ -62,7 +62,7 @@ def apply_rules(logits_V: torch.Tensor, context: Context) -> torch.Tensor:
 
 
 def _without(logits_V: torch.Tensor, ids: frozenset[int]) -> torch.Tensor:
-    """Rule tokens out, unless nothing else is left: a form may allow the end alone."""
+    """Rule out tokens, unless no other is left: a form may allow only the end."""
     if not ids:
         return logits_V
     left_V = logits_V.index_fill(0, torch.tensor(sorted(ids), device=logits_V.device), -torch.inf)

@@ -78,7 +78,7 @@ def open_model(folder: Path, policy: PolicyVersion, device: torch.device) -> Loa
 
 
 def probe_difference(model: LoadedModel, probe: LogprobProbe) -> float:
-    """As `compare_probe`."""
+    """Do as `compare_probe`."""
     ids_1T = torch.tensor([probe.token_ids], device=model.network.device)
     with torch.inference_mode():
         logits_TV = model.network(input_ids=ids_1T).logits[0, :-1].float()

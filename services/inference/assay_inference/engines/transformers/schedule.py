@@ -180,7 +180,7 @@ class Schedule:
         return _Part(request, rows, ids, known)
 
     def _num_fitting(self, part: _Part) -> int:
-        """How many rows of the part fit now; it fails if none ever does."""
+        """Return how many rows of the part fit now; fail if none can ever fit."""
         assert self.room is not None
         num_rows = len(self.running.rows) + sum(len(one.rows) for one in self._parts)
         num = self.room.num_fitting(num_rows, self._num_tokens_with([*self._parts, part]))
@@ -302,7 +302,7 @@ class Schedule:
     def _fail_step(self, error: Exception) -> None:
         """Read all rows again, each request separately; fail the request that broke two steps.
 
-        It is the request that joined last: the others ran before it came.
+        The newest request is suspect: the others ran before it joined.
         """
         _log.exception("a step failed")
         requests = self.running.requests()
@@ -320,7 +320,7 @@ class Schedule:
             suspect.fail(_fault(error, "a step"))
 
     def _make_room(self, error: Exception) -> None:
-        """After a lack of memory, use less of it."""
+        """Use less memory after an error for lack of it."""
         if self.room is None or not is_out_of_memory(error):
             return
         self._known.clear()

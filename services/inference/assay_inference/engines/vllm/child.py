@@ -66,7 +66,7 @@ class VllmReplica(EngineChild):
 
     @classmethod
     def check_update(cls, update: ResolvedUpdate) -> None:
-        """All modes and sources are taken."""
+        """Accept all modes and sources."""
 
     async def _prepare(self, limit_s: float) -> int:
         workers = await self.api.rpc("assay_prepare", limit_s)

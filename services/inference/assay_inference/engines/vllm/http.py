@@ -81,7 +81,7 @@ class VllmApi(ServerConnection):
         end_ids: frozenset[int],
         timeout_s: float,
     ) -> list[Drawn]:
-        """All samples, once all are finished."""
+        """Return all samples, once all are finished."""
         body = _generation(prompt, sampling, end_ids)
         with as_callers():
             async with self._held_to(sampling.structure):
@@ -176,7 +176,7 @@ def _top_of_prompt(entry: dict[str, dict[str, Any]], num_top: int) -> TopLogprob
 
 
 def _structured_outputs(structure: Structure) -> Json:
-    """In vLLM's names."""
+    """Return the structure under vLLM's names."""
     if structure.json_schema is not None:
         return {"json": structure.json_schema}
     if structure.choice is not None:

@@ -39,7 +39,7 @@ _ENVIRONMENT = {
 
 
 def python(settings: InferenceSettings) -> str:
-    """vLLM's interpreter."""
+    """Return the path of vLLM's interpreter."""
     return str(settings.inference_vllm_python or sys.executable)
 
 
@@ -53,7 +53,7 @@ def check_version(settings: InferenceSettings) -> str:
 
 
 class VllmProcess(ServerProcess):
-    """vLLM's server; it listens on `socket`, closed to other users."""
+    """vLLM's server. It listens on `socket`, which only this user can open."""
 
     def __init__(self, settings: InferenceSettings, checkpoint: Checkpoint) -> None:
         folder = new_folder("vllm")
@@ -78,7 +78,7 @@ def _command(settings: InferenceSettings, checkpoint: Checkpoint, socket: Path) 
 
 
 def _environment(folder: Path, settings: InferenceSettings) -> dict[str, str]:
-    """With the worker's methods on its path; its own sockets are in `folder`."""
+    """Return the variables: the worker's modules on the path, vLLM's sockets in `folder`."""
     ours = (Path(package.__path__[0]) for package in (worker, standalone))
     paths = {"PYTHONPATH": os.pathsep.join(map(str, ours)), "VLLM_RPC_BASE_PATH": str(folder)}
     return inherited_environment(settings) | _ENVIRONMENT | paths

@@ -7,7 +7,7 @@ from assay_reward.or_debug.models.model import Column, ModelRow, OptimizationMod
 
 
 class Unsuitable(Exception):
-    """A sample unfit for an instance of the cell: it is counted, and another is sampled."""
+    """A sample unfit for its cell. The generator counts it and samples again."""
 
 
 @dataclass(frozen=True)

@@ -152,7 +152,7 @@ class Episodes:
     """Replays of episodes, with a memory of the latest states. Safe for threads."""
 
     def __init__(self, time_limit_s: float, max_states: int = 4096) -> None:
-        """`time_limit_s` bounds each solve."""
+        """Prepare the cache; `time_limit_s` limits each solve."""
         self._time_limit_s = time_limit_s
         self._max_states = max_states
         self._states: OrderedDict[tuple[str, int, tuple[str, ...]], State] = OrderedDict()

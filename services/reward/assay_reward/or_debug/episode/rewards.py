@@ -16,7 +16,7 @@ def outcome_reward(optimal: bool) -> float:
 
 
 def diagnosis_reward(recall: float) -> float:
-    """Return 20 DA, with DA the recall of the irreducible set."""
+    """Return 20 times the recall of the irreducible set."""
     return DIAGNOSIS_SCALE * recall
 
 

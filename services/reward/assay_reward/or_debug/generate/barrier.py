@@ -83,9 +83,9 @@ def between(
     reached: float = math.inf,
     most: float = math.inf,
 ) -> float:
-    """Return a value out of reach if any single row is removed, but in reach if a whole level is.
+    """Return a value out of reach without any single row, and in reach without a whole level.
 
-    The value is also short of `reached`, and uses room of at most `most`.
+    The value stays short of `reached`, and passes `extreme.loosest` by at most `most`.
 
     Raises: Unsuitable if there is too little room.
     """

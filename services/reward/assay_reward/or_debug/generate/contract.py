@@ -1,4 +1,4 @@
-"""Contracts dependent on a single unit: met with it, out of reach without it."""
+"""Contracts that depend on a single unit: the plant can meet them only with this unit."""
 
 from random import Random
 

@@ -221,7 +221,7 @@ def _has_threads() -> bool:
 
 
 class _Ignored:
-    """An argument for `sys.unraisablehook`: Python offers no other way to make it."""
+    """An argument for `sys.unraisablehook`; Python has no public class for it."""
 
     err_msg = None
 

@@ -48,7 +48,7 @@ class LeakFinding:
         return self.num_found / self.num_compared if self.num_compared else 0.0
 
     def row(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the finding as JSON."""
         return {
             "part": self.part,
             "method": self.method,
@@ -97,7 +97,7 @@ class Leaks:
         )
 
     def counts(self) -> dict[str, int]:
-        """For the record."""
+        """Return the counts for the run's record."""
         found = {f"{f.part}, {f.method}": f.num_found for f in self.findings}
         return found | {
             "num_leaked": len(self.leaked),
@@ -106,7 +106,7 @@ class Leaks:
         }
 
     def write(self, path: Path) -> None:
-        """All of it as JSON, with samples of each finding."""
+        """Write all findings as JSON, with samples of each."""
         controls = [
             {"kind": c.kind, "part": c.part, "method": c.method, "num_planted": c.num_planted}
             for c in self.controls

@@ -18,7 +18,7 @@ _JACCARD = 0.7
 def leaks(
     file: Path | None = typer.Argument(None, help="Run file (YAML): its two sets."),
     train: str | None = typer.Option(None, help=f"In place of a run file: {_SOURCE}."),
-    held_out: str | None = typer.Option(None, help="What is measured on: as for --train."),
+    held_out: str | None = typer.Option(None, help="Held-out tasks, as for --train."),
     output: Path | None = typer.Option(None, help="Write counts, samples and controls as JSON."),
     max_share: float | None = typer.Option(
         None, help="Exit with 1 if more of the held-out tasks have leaked.", show_default="0"
@@ -33,7 +33,9 @@ def leaks(
     jaccard: float | None = typer.Option(
         None, help="Similarity of near duplicates.", show_default=str(_JACCARD)
     ),
-    num_permutations: int | None = typer.Option(None, help="Of MinHash.", show_default="128"),
+    num_permutations: int | None = typer.Option(
+        None, help="Permutations of MinHash.", show_default="128"
+    ),
 ) -> None:
     """Look for held-out tasks among training tasks: same words, n-grams, near duplicates."""
     from rich.console import Console
@@ -62,7 +64,7 @@ def leaks(
 def _opened(
     file: Path | None, train: str | None, held_out: str | None
 ) -> "tuple[list[Task], list[Task], LeaksConfig]":
-    """Training tasks with the demonstrations, held-out tasks, and how to compare them."""
+    """Return training tasks with the demonstrations, held-out tasks, and the settings."""
     from assay_shared.errors import InvalidInput
     from assay_shared.settings.run_file import load_config
     from assay_trainer.config import LeaksConfig, RunConfig

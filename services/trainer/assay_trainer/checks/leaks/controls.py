@@ -149,6 +149,6 @@ class _Planting:
 
 
 def respaced(text: str) -> str:
-    """The same words in other case, with other space between them and quotation marks."""
+    """Return the same words with other case, spaces and quotation marks."""
     spaced = re.sub(r"\s+", "  \n\t", text)
     return f'  "{spaced.translate(_OTHER_CASE)}" '

@@ -48,7 +48,7 @@ class Match:
     text: str
 
     def sample(self) -> dict[str, object]:
-        """For JSON."""
+        """Return the match as JSON."""
         return asdict(self) | {"text": excerpt(self.text)}
 
 

@@ -105,7 +105,7 @@ class NgramIndex:
                 yield self._match(Method.COVERED, i, document, coverage, min(found))
 
     def _present(self, document: Document) -> set[str]:
-        """N-grams of held-out tasks in the whole text of a training task."""
+        """Return the held-out tasks' n-grams in the whole text of a training task."""
         words, known = document.words, self._num_held_out
         return {ngram for n in self._sizes for ngram in ngrams(words, n) if ngram in known}
 
@@ -116,14 +116,14 @@ class NgramIndex:
 
 
 def _runs(words: list[str], num_words: int) -> list[str]:
-    """The n-grams of a text in order; none if it is too short."""
+    """Return the n-grams of a text in order; none if it is too short."""
     if len(words) < MIN_WORDS:
         return []
     return list(ngrams(words, min(num_words, len(words))))
 
 
 def _size(run: list[str]) -> int:
-    """Words of an n-gram."""
+    """Return the number of words in an n-gram."""
     return run[0].count(" ") + 1
 
 

@@ -26,7 +26,7 @@ def show_leaks(leaks: Leaks, console: Console) -> None:
 
 
 def findings_table(leaks: Leaks) -> Table:
-    """By part and method: held-out tasks compared and found, pairs, and planted leaks found."""
+    """Show by part and method: tasks compared and found, pairs, and planted leaks found."""
     shown = proof_table("part", "method", "compared", "found", "share", "pairs", "controls")
     for one in leaks.findings:
         counts = (str(n) for n in (one.num_compared, one.num_found))
@@ -43,7 +43,7 @@ def _num_planted(leaks: Leaks, finding: LeakFinding) -> str:
 
 
 def matches_table(leaks: Leaks) -> Table:
-    """The clearest of each finding."""
+    """Show the clearest match of each finding."""
     shown = proof_table("held-out task", "training task", "part", "method", "value", "text")
     for finding in leaks.findings:
         for match in finding.matches[:_SHOWN]:

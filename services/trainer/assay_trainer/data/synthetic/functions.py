@@ -64,7 +64,7 @@ def _numbers(rng: random.Random, *edges: int) -> JsonValue:
 
 
 def _operator(rng: random.Random) -> tuple[str, str, str]:
-    """Its word, its sign, and another sign."""
+    """Return an operator's word, its sign, and another sign."""
     word = rng.choice(sorted(OPERATORS))
     others = sorted(sign for sign in OPERATORS.values() if sign != OPERATORS[word])
     return word, OPERATORS[word], rng.choice(others)

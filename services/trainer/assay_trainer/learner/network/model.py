@@ -35,7 +35,7 @@ _PIECES = r"\n *|\d| ?[A-Za-z_]+| ?[^\sA-Za-z0-9_]+| +"
 def create_policy(
     config: NewPolicyConfig, texts: Iterable[str], seed: int
 ) -> tuple[PreTrainedModel, PreTrainedTokenizerBase]:
-    """A randomly initialised Qwen2 and a byte-level BPE tokenizer trained on `texts`."""
+    """Make a randomly initialised Qwen2, and a byte-level BPE tokenizer trained on `texts`."""
     tokenizer = train_tokenizer(texts, config.vocabulary_size)
     torch.manual_seed(seed)
     model = Qwen2ForCausalLM(
@@ -57,7 +57,7 @@ def create_policy(
 
 
 def train_tokenizer(texts: Iterable[str], vocabulary_size: int) -> PreTrainedTokenizerBase:
-    """Byte-level BPE with the special tokens of `CHAT_TEMPLATE`."""
+    """Train a byte-level BPE with the special tokens of `CHAT_TEMPLATE`."""
     core = Tokenizer(models.BPE())
     core.pre_tokenizer = pre_tokenizers.Sequence(
         [

@@ -39,7 +39,7 @@ class StoredTensor(NamedTuple):
 def read(
     stored: Sequence[StoredTensor], device: torch.device
 ) -> Iterator[tuple[str, torch.Tensor]]:
-    """Each tensor on `device`, in this order.
+    """Yield each tensor on `device`, in the given order.
 
     Raises:
         OSError: a file cannot be read, or ends before its tensor does.

@@ -46,7 +46,7 @@ def fill(noise_BV: torch.Tensor, seeds: Mapping[int, int], draws: Mapping[int, i
 
 
 def sample(probs_BV: torch.Tensor, generators: Mapping[int, Any]) -> torch.Tensor:
-    """A token of each row (B,), as vLLM's `random_sample`; `probs_BV` is used up.
+    """Return a token for each row (B,), as vLLM's `random_sample`; overwrite `probs_BV`.
 
     Generators of CUDA carry the seed, and in their offset the number of draws.
     """

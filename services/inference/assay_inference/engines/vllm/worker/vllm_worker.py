@@ -15,7 +15,7 @@ class WorkerExtension:
     """Called through vLLM's collective RPC. Answers are dictionaries, passed as JSON."""
 
     def assay_alive(self) -> dict[str, Any]:
-        """The engine's loop turns."""
+        """Return at once: an answer shows that the engine's loop runs."""
         return {}
 
     def assay_prepare(self) -> dict[str, Any]:
@@ -302,7 +302,7 @@ class _Part:
         return digest
 
     def _read(self, tensor: Any, plan: SamplePlan) -> list[float]:
-        """The planned entries, row by row."""
+        """Return the planned entries, row by row."""
         sampled = tensor[[self._offset + row for row in plan.rows]]
         if tensor.ndim == 2:
             sampled = sampled[:, plan.columns]
