@@ -25,6 +25,7 @@ from assay_shared.weights import checkpoint
 from assay_trainer.config import GRPOConfig, LoRAConfig, RetentionConfig
 from assay_trainer.events import StepEvent
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
+from assay_trainer.learner.checkpoint import whole
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.mismatch import Mismatched
 from assay_trainer.learner.network.adapters import add_adapter
@@ -152,6 +153,16 @@ def test_engine_and_trainer_agree_about_the_tokens_of_their_common_weights(
 async def status_of(url: str) -> WeightStatus:
     async with InferenceClient(url) as client:
         return await client.weight_status()
+
+
+def test_each_step_tells_how_long_it_waited_for_checkpoints(tmp_path: Path, url: str) -> None:
+    steps = train(tmp_path, url, checkpoint_every=1)
+    assert all(0 < step.checkpoint_wait_s < step.step_s for step in steps)
+    assert all((step.checkpoint_write_s or 0) > 0 for step in steps[1:])
+    names = [one.name for one in whole(tmp_path / "checkpoints")]
+    assert names == ["checkpoint-2", "checkpoint-3"], "the end waits for the last one"
+    (once,) = {step.checkpoint_wait_s for step in train(tmp_path / "without", url)}
+    assert once == 0
 
 
 @pytest.mark.slow

@@ -259,6 +259,8 @@ class GRPOConfig(Config):
     group_size: int = Field(default=8, ge=2, le=256)
     learning_rate: float = Field(default=3e-4, gt=0)
     warmup_steps: int = Field(default=3, ge=0)
+    #: adamw_8bit has Adam's moments in 8 bits: see learner/network/optimiser.py.
+    optimiser: Literal["adamw", "adamw_8bit"] = "adamw"
     max_grad_norm: float = Field(default=1.0, gt=0)
     #: Tokens of one forward and backward pass, prompts included; memory grows with them.
     tokens_per_pack: int = Field(default=16_384, gt=0)

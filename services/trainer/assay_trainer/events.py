@@ -95,6 +95,10 @@ class StepEvent(BaseModel):
     rollouts_s: float
     publish_s: float
     update_s: float
+    #: The wait for the checkpoint before and the copy of this step's; 0 without a checkpoint.
+    checkpoint_wait_s: float = 0.0
+    #: From the copy until a checkpoint was whole, of the one that became whole since the last step.
+    checkpoint_write_s: float | None = None
     loss: float
     grad_norm: float
     entropy: float

@@ -195,15 +195,16 @@ def publish(
         shutil.rmtree(partial, ignore_errors=True)
         raise
     for file in partial.rglob("*"):
-        _sync(file)
+        flush(file)
     whole = digest_of(partial, digests)
     shutil.rmtree(folder, ignore_errors=True)
     partial.rename(folder)
-    _sync(folder.parent)
+    flush(folder.parent)
     return whole
 
 
-def _sync(path: Path) -> None:
+def flush(path: Path) -> None:
+    """Wait until the disk has a file's content, or the names in a folder."""
     fd = os.open(path, os.O_RDONLY)
     try:
         os.fsync(fd)

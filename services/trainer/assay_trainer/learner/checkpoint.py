@@ -14,7 +14,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from assay_shared.errors import WeightsRefused
 from assay_shared.runs.run_folder import write_json
-from assay_shared.weights.checkpoint import file_digest
+from assay_shared.weights.checkpoint import file_digest, flush
 from assay_trainer.learner.batcher import BatcherState
 
 #: Written after everything else, so a folder that has it was written to its end.
@@ -54,8 +54,13 @@ def complete(
     state: BatcherState | None = None,
     pass_rate: float | None = None,
 ) -> None:
-    """Mark the checkpoint of `step` as whole. `pass_rate` covers the steps since the last one."""
+    """Mark the checkpoint of `step` as whole, once the disk has all its files.
+
+    `pass_rate` covers the steps since the last checkpoint.
+    """
     folder, state = folder_of(checkpoints, step), state or BatcherState()
+    for path in [*folder.rglob("*"), folder, folder.parent]:
+        flush(path)
     value: dict[str, object] = {
         "pass_rate": pass_rate,
         "next_draw": state.next_draw,
@@ -63,6 +68,7 @@ def complete(
         "files": file_digests(folder),
     }
     write_json(folder / _STATE, value | {"digest": _digest_of(value)})
+    flush(folder)
 
 
 def whole(checkpoints: Path) -> list[Path]:

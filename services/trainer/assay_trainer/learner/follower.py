@@ -31,6 +31,8 @@ def follow() -> None:
                 updater = _begin(ranks, *arguments)
             else:
                 getattr(updater, method)(*arguments)
+    if updater is not None:
+        updater.finish()
 
 
 def _begin(ranks: Ranks, folder: Path, config: GRPOConfig, recipe: AdapterRecipe | None) -> Updater:

@@ -17,9 +17,9 @@ from assay_trainer.learner.batcher import GroupBatch, GroupBatcher
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.packs import AnswerRow, Pack, pack_rows, rows, unweighted_rows
 from assay_trainer.learner.ranks import Ranks
-from assay_trainer.learner.retention import forget_checkpoints
 from assay_trainer.learner.throughput import mfu
 from assay_trainer.learner.updater import UpdateFacts, Updater, make_updater
+from assay_trainer.learner.writing.checkpoint_writer import CheckpointWriter
 from assay_trainer.rollouts.rollout_log import append_rollout
 from assay_trainer.stop import Stop, Stopped
 from assay_trainer.weights.publisher import WeightPublisher
@@ -40,12 +40,13 @@ class NothingToLearn(Exception):
 
 @dataclass
 class StepTimes:
-    """Durations of the parts of a step, in seconds."""
+    """Durations of the parts of a step, in seconds; see `StepEvent`."""
 
     rollouts_s: float = 0.0
     update_s: float = 0.0
     publish_s: float = 0.0
-    began_at: float = 0.0
+    checkpoint_wait_s: float = 0.0
+    checkpoint_write_s: float | None = None
 
 
 class GRPOStage:
@@ -81,7 +82,7 @@ class GRPOStage:
         self._ranks = ranks
         #: Of the steps since the last checkpoint.
         self._pass_rates: list[float] = []
-        self._times = StepTimes()
+        self._times, self._began_at = StepTimes(), 0.0
 
     def train(self) -> str | None:
         """Train the model in place, from the checkpoint `resume_from` if there is one.
@@ -91,6 +92,7 @@ class GRPOStage:
         Raises:
             Stopped: a stop was requested; the checkpoint is written.
             Diverged: the loss or the gradient is not finite.
+            NotWritten: a checkpoint could not be written.
             BudgetExceeded: too many groups could not be scored.
             Mismatched: inference does not sample from the trained weights.
             Conflict: most groups are of weights never published by this run.
@@ -100,25 +102,33 @@ class GRPOStage:
         if self._resume_from is not None:
             updater.load(self._resume_from)
             done = checkpoint.step_of(self._resume_from)
-        with log_fields(step=done):
+        with log_fields(step=done), CheckpointWriter(self._checkpoints, self._retention) as writer:
             self._publish(done)
             while done < self._config.steps:
-                self._times = StepTimes(began_at=time.monotonic())
+                self._times, self._began_at = StepTimes(), time.monotonic()
                 try:
                     batch = self._next_batch(done + 1)
                 except NothingToLearn as end:
                     return str(end)
                 except Stopped:
-                    self._save(updater, done)
+                    self._begin_checkpoint(writer, updater, done)
+                    writer.release()
                     raise
+                writer.check()
                 step_rows = rows(batch.groups, self._config.normalise)
                 facts = self._update(updater, step_rows, batch, done + 1)
                 done += 1
                 self._publish(done)
+                if batch.pass_rate is not None:
+                    self._pass_rates.append(batch.pass_rate)
+                is_stopping = self._stop.asked
+                if is_stopping or done % self._config.checkpoint_every == 0:
+                    self._begin_checkpoint(writer, updater, done)
+                self._times.checkpoint_write_s = writer.take_seconds()
                 self._report_step(done, batch, step_rows, facts)
-                if self._stop.asked or done % self._config.checkpoint_every == 0:
-                    self._save(updater, done)
-                self._stop.check()
+                writer.release()
+                if is_stopping:
+                    self._stop.check()
         return None
 
     def _next_batch(self, step: int) -> GroupBatch:
@@ -169,28 +179,25 @@ class GRPOStage:
         self._feed.serve(status.policy)
         self._times.publish_s = time.monotonic() - started
 
-    def _save(self, updater: Updater, step: int) -> None:
-        """Write the checkpoint of the last finished step, if there is one."""
+    def _begin_checkpoint(self, writer: CheckpointWriter, updater: Updater, step: int) -> None:
+        """Begin the checkpoint of the last finished step, if there is one."""
         if step == 0:
             return
-        rates, keep = self._pass_rates, self._retention
-        updater.save(checkpoint.folder_of(self._checkpoints, step))
+        started = time.monotonic()
+        rates = self._pass_rates
         pass_rate = sum(rates) / len(rates) if rates else None
-        checkpoint.complete(self._checkpoints, step, self._feed.state(), pass_rate)
+        writer.begin(updater, step, self._feed.state(), pass_rate)
         self._pass_rates = []
-        forget_checkpoints(self._checkpoints, keep.checkpoints, keep_best=keep.best)
+        self._times.checkpoint_wait_s = time.monotonic() - started
 
     def _report_step(
         self, step: int, batch: GroupBatch, step_rows: list[AnswerRow], facts: UpdateFacts
     ) -> None:
-        times = self._times
-        step_s = time.monotonic() - times.began_at
-        if batch.pass_rate is not None:
-            self._pass_rates.append(batch.pass_rate)
+        step_s = time.monotonic() - self._began_at
         lengths = [row.rollout.num_sampled for row in step_rows]
         ends = [row.rollout.finish_reason for row in step_rows]
         gradient = facts.gradient
-        tokens_per_s = gradient.num_read / times.update_s
+        tokens_per_s = gradient.num_read / self._times.update_s
         self._report(
             StepEvent(
                 step=step,
@@ -207,9 +214,7 @@ class GRPOStage:
                 staleness_mean=_mean(batch.staleness),
                 groups_per_s=batch.num_played / step_s,
                 step_s=step_s,
-                rollouts_s=times.rollouts_s,
-                publish_s=times.publish_s,
-                update_s=times.update_s,
+                **vars(self._times),
                 loss=gradient.loss,
                 grad_norm=gradient.grad_norm,
                 entropy=gradient.entropy,

@@ -45,9 +45,12 @@ class Ranks:
         if on_gpu:
             torch.cuda.set_device(self.device)
         self._group: dist.ProcessGroup | None = None
+        #: For the threads that write checkpoints; None for a process alone.
+        self.writing_group: dist.ProcessGroup | None = None
         if self.size > 1:
             dist.init_process_group("cpu:gloo,cuda:nccl" if on_gpu else "gloo")
             self._group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
+            self.writing_group = dist.new_group(backend="gloo", timeout=_LONGEST_WAIT)
             for name in _ENVIRONMENT:
                 os.environ.pop(name, None)
         elif on_gpu and not dist.is_initialized():

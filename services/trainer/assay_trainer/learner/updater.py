@@ -2,7 +2,7 @@
 
 The weights and the optimiser's states are float32, whatever type the checkpoint has: at a learning
 rate of 1e-6, most updates are smaller than a step of bfloat16. A GPU computes in bfloat16. On GPUs
-and with several ranks, the weights are shards, and a copy in the served types is published.
+and with several ranks, the weights are shards, which are published part by part.
 
 Of a model with an adapter, the adapter alone is trained, every rank has all of the model, and the
 model itself is published.
@@ -11,8 +11,8 @@ Shapes: T tokens of a pack, L sampled tokens.
 """
 
 import math
-import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
+from concurrent.futures import Future
 from contextlib import contextmanager
 from copy import deepcopy
 from dataclasses import dataclass, replace
@@ -20,12 +20,7 @@ from pathlib import Path
 from typing import Any
 
 import torch
-from torch.distributed.checkpoint.state_dict import (
-    get_optimizer_state_dict,
-    set_optimizer_state_dict,
-)
 from torch.distributed.checkpoint.state_dict_loader import load
-from torch.distributed.checkpoint.state_dict_saver import save
 from transformers import PreTrainedModel
 
 from assay_trainer.config import GRPOConfig
@@ -34,12 +29,26 @@ from assay_trainer.learner.given_rows.callbacks import Diverged
 from assay_trainer.learner.mismatch import MismatchSums
 from assay_trainer.learner.network import attention, norms
 from assay_trainer.learner.network.adapters import recipe_of
-from assay_trainer.learner.network.sharding import close, copy_weights, own_part, shard, whole
+from assay_trainer.learner.network.optimiser import (
+    make_optimiser,
+    restore,
+    state_of,
+    take_step,
+)
+from assay_trainer.learner.network.sharding import (
+    close,
+    fingerprints,
+    gather,
+    own_part,
+    shard,
+    whole,
+)
 from assay_trainer.learner.objective import Objective, policy_loss
 from assay_trainer.learner.packs import Pack, shares
 from assay_trainer.learner.ranks import Ranks
+from assay_trainer.learner.writing.state_writer import StateWriter
 from assay_trainer.weights.adapter import adapter_off
-from assay_trainer.weights.served_dtype import as_served
+from assay_trainer.weights.sharded import Tensors, make_hollow
 
 _IGNORED = -100
 #: Entries of each tensor that are compared before and after an update.
@@ -83,7 +92,7 @@ class Updater:
     def __init__(
         self, model: PreTrainedModel, config: GRPOConfig, ranks: Ranks | None = None
     ) -> None:
-        """Take a policy in float32; `model` has the served weights after each `apply`.
+        """Take a policy in float32; after each `apply`, `model` is what is published.
 
         With a KL term, a copy of it becomes the reference policy; with an adapter, it is the model
         with the adapter off.
@@ -99,9 +108,8 @@ class Updater:
         self._reference: PreTrainedModel | None = None
         if config.kl_weight:
             self._reference = model if self._has_adapter else deepcopy(model).eval()
-        self._served: PreTrainedModel | None = None
         if self._is_sharded:
-            model, self._served = self._make_shards(model)
+            model = self._make_shards(model)
         if self._ranks.size > 1 and self._device.type == "cuda":
             # One rank alone may run out of memory, while the others wait for it.
             model.gradient_checkpointing_enable()
@@ -112,12 +120,8 @@ class Updater:
         self._config = config
         self._objective = Objective.of(config)
         self._parameters = [p for p in model.parameters() if p.requires_grad]
-        self._optimiser = torch.optim.AdamW(
-            self._parameters,
-            lr=config.learning_rate,
-            weight_decay=0.0,
-            fused=self._device.type == "cuda",
-        )
+        self._optimiser = make_optimiser(config.optimiser, self._parameters, self._device)
+        self._writer = StateWriter(self._ranks)
         self.mismatch = MismatchSums(self._device)
 
     @property
@@ -162,11 +166,8 @@ class Updater:
         """
         warmup = self._config.warmup_steps
         rate = self._config.learning_rate * min(1.0, step / max(1, warmup))
-        for group in self._optimiser.param_groups:
-            group["lr"] = rate
         before = [_some(parameter).clone() for parameter in self._parameters]
-        self._optimiser.step()
-        self._optimiser.zero_grad()
+        take_step(self._optimiser, rate)
         moved = sum(
             (_some(parameter) != was).double().sum() * own_part(parameter).numel() / was.numel()
             for parameter, was in zip(self._parameters, before, strict=True)
@@ -175,7 +176,6 @@ class Updater:
         total = sum(parameter.numel() for parameter in self._parameters)
         moved_1 = torch.as_tensor(moved, dtype=torch.float64, device=self._device).reshape(1)
         share = float(self._sum_of_parts(moved_1)) / total
-        self._refresh_served()
         on_gpu = self._device.type == "cuda"
         memory = torch.cuda.max_memory_allocated(self._device) if on_gpu else None
         return UpdateFacts(gradient, mismatch, rate, share, memory)
@@ -191,46 +191,49 @@ class Updater:
         close(self._model)
         self._sum_mismatch()
 
-    def save(self, folder: Path) -> None:
-        """Write the weights in float32 and the optimiser's states, each rank its shards."""
-        folder.mkdir(parents=True, exist_ok=True)
-        with _alone_without_a_warning():
-            save(self._state(), checkpoint_id=folder)
+    def save(self, folder: Path) -> Future[None]:
+        """Begin to write the weights in float32 and the optimiser's states, each rank its shards.
+
+        Training may continue at once. The future raises `NotWritten`. Waits for the files of the
+        call before.
+        """
+        return self._writer.begin(self._state(), folder)
+
+    def finish(self) -> None:
+        """Wait for the files of the last `save`.
+
+        Raises:
+            NotWritten: they could not be written.
+        """
+        self._writer.wait()
 
     def load(self, folder: Path) -> None:
         """Read what `save` wrote, by any number of ranks; the reference policy stays."""
         state = self._state()
-        with _alone_without_a_warning():
-            load(state, checkpoint_id=folder)
-        set_optimizer_state_dict(self._model, self._optimiser, state["optimiser"])
-        self._refresh_served()
+        load(state, checkpoint_id=folder)
+        restore(self._model, self._optimiser, state["optimiser"])
 
-    def _make_shards(
-        self, model: PreTrainedModel
-    ) -> tuple[PreTrainedModel, PreTrainedModel | None]:
-        """Return the sharded model and, on rank 0, `model` itself in the served types."""
+    def fingerprints(self, dtype: torch.dtype) -> dict[str, int]:
+        """Return the fingerprints of the sharded weights: see `weights.sharded.Shards`."""
+        return fingerprints(self._model, dtype, self._ranks)
+
+    def gather(self, names: Collection[str], dtype: torch.dtype | None = None) -> Tensors:
+        """Return some of the sharded weights whole, on rank 0: see `weights.sharded.Shards`."""
+        return gather(self._model, names, dtype, keep=self._ranks.rank == 0)
+
+    def _make_shards(self, model: PreTrainedModel) -> PreTrainedModel:
+        """Return the sharded model; `model` becomes hollow, with the served types."""
         trained = deepcopy(model)
         shard(trained, self._ranks)
         if self._reference is not None:
             shard(self._reference.requires_grad_(False), self._ranks)
-        if self._ranks.rank > 0:
-            return trained, None
-        for name, weight in as_served(model, dict(model.named_parameters())).items():
-            model.get_parameter(name).data = weight.detach().to(self._device)
-        model.to(self._device)  # type: ignore[arg-type]  # its wrapper hides the signature
-        return trained, model
-
-    def _refresh_served(self) -> None:
-        if self._is_sharded:
-            copy_weights(self._model, self._served)
+        make_hollow(model, self, self._device)
+        return trained
 
     def _state(self) -> dict[str, Any]:
         named = self._model.named_parameters()
         weights = {name: one.detach() for name, one in named if one.requires_grad}
-        return {
-            "weights": weights,
-            "optimiser": get_optimizer_state_dict(self._model, self._optimiser),
-        }
+        return {"weights": weights, "optimiser": state_of(self._model, self._optimiser)}
 
     def _backward_all(self, packs: Sequence[Pack]) -> torch.Tensor:
         """Return the sums of `_backward` over own packs, then sampled and read tokens."""
@@ -314,13 +317,22 @@ class LeadingUpdater(Updater):
         with self._on_all("apply", self._same(step, gradient)):
             return super().apply(step, gradient, mismatch)
 
-    def save(self, folder: Path) -> None:
+    def save(self, folder: Path) -> Future[None]:
         with self._on_all("save", self._same(folder)):
-            super().save(folder)
+            return super().save(folder)
 
     def load(self, folder: Path) -> None:
         with self._on_all("load", self._same(folder)):
             super().load(folder)
+
+    def fingerprints(self, dtype: torch.dtype) -> dict[str, int]:
+        with self._on_all("fingerprints", self._same(dtype)):
+            return super().fingerprints(dtype)
+
+    def gather(self, names: Collection[str], dtype: torch.dtype | None = None) -> Tensors:
+        names = list(names)
+        with self._on_all("gather", self._same(names, dtype)):
+            return super().gather(names, dtype)
 
     def _same(self, *arguments: object) -> list[tuple[object, ...]]:
         return [arguments] * (self._ranks.size - 1)
@@ -337,14 +349,6 @@ def make_updater(model: PreTrainedModel, config: GRPOConfig, ranks: Ranks) -> Up
     """Return the updater of rank 0."""
     kind = LeadingUpdater if ranks.size > 1 else Updater
     return kind(model, config, ranks)
-
-
-@contextmanager
-def _alone_without_a_warning() -> Iterator[None]:
-    """Let torch's checkpoints be of one process without a warning."""
-    with warnings.catch_warnings():
-        warnings.filterwarnings("ignore", message="torch.distributed is disabled")
-        yield
 
 
 def _some(parameter: torch.Tensor) -> torch.Tensor:

@@ -19,6 +19,7 @@ from assay_trainer.events import SignalChecked
 from assay_trainer.learner.mismatch import check_mismatch
 from assay_trainer.learner.network.adapters import check_lora, check_targets
 from assay_trainer.learner.network.memory import num_trained
+from assay_trainer.learner.network.optimiser import check_optimiser
 from assay_trainer.learner.packs import AnswerRow, pack_rows, unweighted_rows
 from assay_trainer.learner.throughput import mfu, num_multiplied
 from assay_trainer.learner.updater import make_updater
@@ -115,6 +116,8 @@ def make_plan(run: RunContext) -> Plan:
     plan.is_before_sft = config.sft is not None or config.dpo is not None
     try:
         check_lora(config.policy.lora)
+        if config.grpo is not None:
+            check_optimiser(config.grpo.optimiser, run.ranks.size)
         with closing(GroupStore(run.settings.redis_url)) as store:
             store.check()
             fetch_hub_names(run)

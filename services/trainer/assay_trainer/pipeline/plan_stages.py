@@ -78,6 +78,7 @@ def stage_plans(run: RunContext, sets: RunSets, policy: Policy) -> Iterator[Stag
             on_gpu=on_gpu,
             lora=config.policy.lora,
             has_reference=config.grpo.kl_weight > 0,
+            optimiser=config.grpo.optimiser,
             is_twice=on_gpu and run.ranks.size > 1,
         )
         yield StagePlan(
@@ -155,7 +156,7 @@ def _given_rows(
         tokens=at_once * row_tokens,
         on_gpu=on_gpu,
         lora=run.config.policy.lora,
-        has_served=False,
+        is_grpo=False,
         is_twice=on_gpu,
     )
     return StagePlan(

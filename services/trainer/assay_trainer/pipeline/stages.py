@@ -17,6 +17,7 @@ from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState, GroupBatcher, TaskOrder
 from assay_trainer.learner.grpo import GRPOStage
 from assay_trainer.learner.network.adapters import check_lora
+from assay_trainer.learner.network.optimiser import check_optimiser
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.given_rows import run_dpo, run_sft
 from assay_trainer.pipeline.hub_names import fetch_hub_names
@@ -69,6 +70,8 @@ def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
     """Run the stages in order and return the facts of the report."""
     config = run.config
     check_lora(config.policy.lora)
+    if config.grpo is not None:
+        check_optimiser(config.grpo.optimiser, run.ranks.size)
     store.check()
     with run.stage("data"):
         sets = open_sets(run)

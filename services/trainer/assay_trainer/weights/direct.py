@@ -1,7 +1,7 @@
 """Weights straight from this process's memory into an engine's, with no folder between them."""
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor, wait
 from typing import Literal
 
@@ -11,9 +11,14 @@ from transformers import PreTrainedModel
 from assay_shared.clients import InferenceClient
 from assay_shared.errors import AssayError, ConfigError, WeightsRefused
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.standalone.weight_transfer.fingerprint import as_text, fingerprint
+from assay_shared.standalone.weight_transfer.fingerprint import Factors, as_text, fingerprint
 from assay_shared.standalone.weight_transfer.limit import Limit, TransferFailed
-from assay_shared.standalone.weight_transfer.manifest import ManifestEntry, digest_of, plan_buckets
+from assay_shared.standalone.weight_transfer.manifest import (
+    Bucket,
+    ManifestEntry,
+    digest_of,
+    plan_buckets,
+)
 from assay_shared.standalone.weight_transfer.sending import Sender
 from assay_shared.types import (
     DirectWeights,
@@ -26,6 +31,7 @@ from assay_shared.types import (
     WeightUpdate,
 )
 from assay_trainer.weights.safetensors_writer import named_weights
+from assay_trainer.weights.sharded import Shards, bucket_reader, shards_of
 
 Transport = Literal["nccl", "ipc", "gloo"]
 #: The engine may wait for sequences in flight before it fetches anything.
@@ -62,7 +68,7 @@ class DirectTransfer:
             AssayError: another failure of inference; only inference knows the served version then.
         """
         tensors = named_weights(model)
-        manifest = manifest_of(tensors, receiver.dtype)
+        manifest = manifest_of(tensors, receiver.dtype, shards_of(model))
         if digest is not None and digest != digest_of(manifest):
             raise WeightsRefused(f"the weights of version {version} are no longer in memory")
         transport = transport_to(receiver, model.device)
@@ -84,7 +90,9 @@ class DirectTransfer:
         if model.device.type == "cuda":
             torch.cuda.synchronize(model.device)
         try:
-            return update, self._send(sender, update, manifest, tensors)
+            buckets = plan_buckets(manifest, self._settings.weight_transfer_bucket_bytes)
+            reader = bucket_reader(model, tensors, buckets)
+            return update, self._send(sender, update, buckets, reader)
         except AssayError:
             self.close()
             raise
@@ -111,18 +119,17 @@ class DirectTransfer:
         self,
         sender: Sender,
         update: WeightUpdate,
-        manifest: list[ManifestEntry],
-        tensors: dict[str, torch.Tensor],
+        buckets: Sequence[Bucket],
+        tensor_of: Callable[[str], torch.Tensor],
     ) -> WeightStatus:
         """Announce the version, and serve the workers meanwhile."""
-        buckets = plan_buckets(manifest, self._settings.weight_transfer_bucket_bytes)
         waiting, limit_s = Limit(_LONGEST_WAIT_S), self._settings.weight_transfer_timeout_s
         number = self._num_announced
 
         def send() -> None:
             try:
-                sender.send(number, buckets, tensors.__getitem__, waiting, limit_s)
-            except TransferFailed:
+                sender.send(number, buckets, tensor_of, waiting, limit_s)
+            except (TransferFailed, AssayError):  # the latter from another rank
                 sender.close()  # the engine learns at once that nothing more comes
                 raise
 
@@ -142,11 +149,20 @@ class DirectTransfer:
             return await sink.update_weights(update)
 
 
-def manifest_of(tensors: dict[str, torch.Tensor], dtype: str) -> list[ManifestEntry]:
+def manifest_of(
+    tensors: dict[str, torch.Tensor], dtype: str, shards: Shards | None = None
+) -> list[ManifestEntry]:
     """Return each tensor in the engine's dtype, with its fingerprint."""
     kept: torch.dtype = getattr(torch, dtype)
+    known = shards.fingerprints(kept) if shards is not None else {}
+    factors = Factors()
+    known |= {
+        name: fingerprint(tensor.to(kept), factors=factors)
+        for name, tensor in tensors.items()
+        if name not in known
+    }
     return [
-        ManifestEntry(name, tuple(tensor.shape), dtype, as_text(fingerprint(tensor.to(kept))))
+        ManifestEntry(name, tuple(tensor.shape), dtype, as_text(known[name]))
         for name, tensor in tensors.items()
     ]
 

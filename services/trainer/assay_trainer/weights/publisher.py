@@ -36,6 +36,7 @@ from assay_trainer.weights.adapter import (
 from assay_trainer.weights.direct import DirectTransfer
 from assay_trainer.weights.folder import publish_policy
 from assay_trainer.weights.served_dtype import as_served, served_dtype
+from assay_trainer.weights.sharded import gathered_layers, shards_of
 from assay_trainer.weights.versions import VersionLog
 
 _KEPT_VERSIONS = 3
@@ -246,8 +247,10 @@ def probe(model: PreTrainedModel, token_ids: list[int]) -> LogprobProbe:
     was_training = model.training
     model.eval()
     ids_1T = torch.tensor([token_ids], device=model.device)
-    served = as_served(model, dict(model.named_parameters()))
-    with torch.no_grad(), merged_layers(model):
+    # A hollow model gets its weights while it computes, in the served types.
+    is_hollow = shards_of(model) is not None
+    served = {} if is_hollow else as_served(model, dict(model.named_parameters()))
+    with torch.no_grad(), merged_layers(model), gathered_layers(model):
         found = functional_call(model, served, kwargs={"input_ids": ids_1T, "use_cache": False})
     logits_TV = found.logits[0, :-1].float()
     model.train(was_training)

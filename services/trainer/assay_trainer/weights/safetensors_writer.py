@@ -6,8 +6,9 @@ into memory. Here each thread copies, hashes and writes without the interpreter.
 
 import hashlib
 import json
+from collections import deque
 from collections.abc import Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -20,9 +21,12 @@ from assay_shared.errors import InvalidInput
 from assay_shared.weights.safetensors import DTYPES, write_header
 from assay_trainer.weights.adapter import whole_state
 from assay_trainer.weights.served_dtype import as_served, served_dtype
+from assay_trainer.weights.sharded import Shards, shards_of
 
 _SHARD_SIZE = "500MB"
 _MAX_THREADS = 32
+#: Files whose weights are gathered from several processes and still have to be written.
+_MAX_GATHERED_FILES = 3
 #: What a thread keeps of a GPU's memory in the host's, pinned.
 _PIECE_BYTES = 32 << 20
 _NAMES = {getattr(torch, dtype): name for name, dtype in DTYPES.items()}
@@ -39,17 +43,52 @@ def save_model(model: PreTrainedModel, folder: Path) -> dict[str, str]:
     """
     model.save_pretrained(folder, state_dict={})  # all but the weights
     _name_dtype(folder / "config.json", served_dtype(model))
-    tensors = revert_weight_conversion(model, as_served(model, named_weights(model)))
+    tensors, shards = _written(model)
     plan = split_torch_state_dict_into_shards(tensors, max_shard_size=_SHARD_SIZE)
     if plan.is_sharded:
         index = {"metadata": plan.metadata, "weight_map": plan.tensor_to_filename}
         (folder / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-    with ThreadPoolExecutor(_MAX_THREADS, "shards") as pool:
-        digests = pool.map(
-            lambda name: _write(folder / name, plan.filename_to_tensors[name], tensors),
-            plan.filename_to_tensors,
-        )
-        return dict(zip(plan.filename_to_tensors, digests, strict=True))
+    files = {
+        name: {one: tensors[one] for one in names}
+        for name, names in plan.filename_to_tensors.items()
+    }
+    return _write_all(folder, files, model, shards)
+
+
+def _written(model: PreTrainedModel) -> tuple[dict[str, torch.Tensor], Shards | None]:
+    """Return the tensors by their names in a checkpoint, and the source of values if they lack.
+
+    Where a checkpoint has weights in another form, as of some mixtures of experts, they are
+    gathered here, in the host's memory.
+    """
+    named, shards = as_served(model, named_weights(model)), shards_of(model)
+    tensors = revert_weight_conversion(model, dict(named))
+    if shards is None or all(named.get(name) is one for name, one in tensors.items()):
+        return tensors, shards
+    for name, _ in model.named_parameters():
+        named[name] = shards.gather([name])[name].cpu()
+    return revert_weight_conversion(model, named), None
+
+
+def _write_all(
+    folder: Path,
+    files: Mapping[str, Mapping[str, torch.Tensor]],
+    model: PreTrainedModel,
+    shards: Shards | None,
+) -> dict[str, str]:
+    """Write the files and return their digests; a few at a time if they have to be gathered."""
+    sharded = {name for name, _ in model.named_parameters()} if shards is not None else set()
+    running: deque[Future[str]] = deque()
+    digests: list[str] = []
+    with ThreadPoolExecutor(_MAX_THREADS, "files") as pool:
+        for file, tensors in files.items():
+            values = dict(tensors)
+            if shards is not None:
+                if len(running) == _MAX_GATHERED_FILES:
+                    digests.append(running.popleft().result())
+                values |= shards.gather(sharded & values.keys())
+            running.append(pool.submit(_write, folder / file, values))
+        return dict(zip(files, [*digests, *(one.result() for one in running)], strict=True))
 
 
 def _name_dtype(file: Path, dtype: torch.dtype) -> None:
@@ -72,10 +111,10 @@ def named_weights(model: PreTrainedModel) -> dict[str, torch.Tensor]:
     return weights
 
 
-def _write(file: Path, names: list[str], tensors: Mapping[str, torch.Tensor]) -> str:
+def _write(file: Path, tensors: Mapping[str, torch.Tensor]) -> str:
     """Write a file and return its SHA-256."""
     # The widest entries first: each then lies at a multiple of its width.
-    names = sorted(names, key=lambda name: (-tensors[name].itemsize, name))
+    names = sorted(tensors, key=lambda name: (-tensors[name].itemsize, name))
     digest = hashlib.sha256()
     with file.open("wb") as out:
         for piece in _pieces({name: tensors[name] for name in names}):

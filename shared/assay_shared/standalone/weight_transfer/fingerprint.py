@@ -13,6 +13,8 @@ import torch
 
 #: Entries per block: each takes 8 bytes during the multiplication.
 BLOCK_ENTRIES = 2**24
+#: Factors of more rows or columns are not kept, nor of more shapes: 2 MiB each.
+MAX_KEPT_FACTORS, MAX_KEPT_SHAPES = 2**18, 64
 _BITS = {1: torch.int8, 2: torch.int16, 4: torch.int32, 8: torch.int64}
 _ROW_SALT, _COLUMN_SALT = 0x243F6A8885A308D3, 0x13198A2E03707344
 _STEP, _FIRST, _SECOND = 0x9E3779B97F4A7C15, 0xBF58476D1CE4E5B9, 0x94D049BB133111EB
@@ -23,6 +25,7 @@ def fingerprint(
     first_row: int = 0,
     first_column: int = 0,
     block_entries: int = BLOCK_ENTRIES,
+    factors: "Factors | None" = None,
 ) -> int:
     """Return the fingerprint of a tensor, or of a piece from `first_row` and `first_column` on.
 
@@ -30,14 +33,31 @@ def fingerprint(
     count as columns. `add_up` combines the fingerprints of disjoint pieces. The result does not
     depend on `block_entries`.
     """
+    found = fingerprint_sum(tensor, first_row, first_column, block_entries, factors)
+    return int(found.item()) % 2**64
+
+
+def fingerprint_sum(
+    tensor: torch.Tensor,
+    first_row: int = 0,
+    first_column: int = 0,
+    block_entries: int = BLOCK_ENTRIES,
+    factors: "Factors | None" = None,
+) -> torch.Tensor:
+    """Return the fingerprint as an int64 scalar on the tensor's device, without waiting for it.
+
+    Scalars of disjoint pieces may be summed, and the sum taken modulo 2^64. `factors` keeps the odd
+    numbers of rows and columns for tensors of the same shape.
+    """
+    odd = _odd if factors is None else factors.odd
     if tensor.numel() == 0:
-        return 0
+        return torch.zeros((), dtype=torch.int64, device=tensor.device)
     rows = tensor.detach().reshape(1, 1) if tensor.ndim == 0 else tensor.detach()
     num_rows, num_columns = rows.shape[0], rows.numel() // rows.shape[0]
     columns_at_once = min(num_columns, block_entries)
     rows_at_once = max(1, block_entries // columns_at_once)
-    odd_R = _odd(first_row, num_rows, _ROW_SALT, tensor.device)
-    odd_C = _odd(first_column, num_columns, _COLUMN_SALT, tensor.device)
+    odd_R = odd(first_row, num_rows, _ROW_SALT, tensor.device)
+    odd_C = odd(first_column, num_columns, _COLUMN_SALT, tensor.device)
     total = torch.zeros((), dtype=torch.int64, device=tensor.device)
     for row in range(0, num_rows, rows_at_once):
         block = rows[row : row + rows_at_once]
@@ -46,7 +66,25 @@ def fingerprint(
             end = column + columns_at_once
             sums_R = (bits_RC[:, column:end] * odd_C[column:end]).sum(dim=1)
             total += (sums_R * odd_R[row : row + rows_at_once]).sum()
-    return int(total.item()) % 2**64
+    return total
+
+
+class Factors:
+    """The odd numbers of rows and columns, kept by their count: a model has few shapes."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[int, int, int, torch.device], torch.Tensor] = {}
+
+    def odd(self, first: int, count: int, salt: int, device: torch.device) -> torch.Tensor:
+        """Return int64 (count,), made at the first call."""
+        if count > MAX_KEPT_FACTORS:
+            return _odd(first, count, salt, device)
+        key = (first, count, salt, device)
+        if key not in self._kept:
+            if len(self._kept) == MAX_KEPT_SHAPES:
+                self._kept.clear()
+            self._kept[key] = _odd(first, count, salt, device)
+        return self._kept[key]
 
 
 def add_up(fingerprints: list[int]) -> int:

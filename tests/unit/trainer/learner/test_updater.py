@@ -282,7 +282,7 @@ def test_a_resumed_update_continues_to_the_bit(tmp_path: Path) -> None:
         whole.apply(step, whole.backward(packs))
     for step in (1, 2):
         first.apply(step, first.backward(packs))
-    first.save(tmp_path)
+    first.save(tmp_path).result()
     second = Updater(model := make_model(seed=9), config)
     second.load(tmp_path)
     for step in (3, 4):

@@ -7,6 +7,7 @@ from pydantic import BaseModel
 from transformers import PretrainedConfig, PreTrainedModel
 
 from assay_trainer.config import LoRAConfig
+from assay_trainer.learner.network.optimiser import OptimiserName, state_bytes
 from assay_trainer.weights.served_dtype import served_dtypes
 
 _FLOAT32, _BF16 = 4, 2
@@ -14,6 +15,8 @@ _FLOAT32, _BF16 = 4, 2
 _NF4 = 0.5 + _FLOAT32 / 64
 #: Sizes of a tile of TRL's head, and the tiles that exist together without its kernel for GPUs.
 _TILE_TOKENS, _TILE_WORDS, _CPU_TILES = 4096, 32768, 9
+#: The default of ASSAY_WEIGHT_TRANSFER_BUCKET_BYTES.
+_BUCKET_BYTES = 2**30
 
 
 @dataclass(frozen=True)
@@ -27,8 +30,9 @@ class Training:
     lora: LoRAConfig | None = None
     #: Whether a KL term compares with another policy.
     has_reference: bool = False
-    #: Whether rank 0 has a copy of the weights to publish from, on a GPU.
-    has_served: bool = True
+    optimiser: OptimiserName = "adamw"
+    #: Whether weights are published and checkpoints written while training continues: in GRPO.
+    is_grpo: bool = True
     #: Whether activations are computed twice, so that few of them are kept.
     is_twice: bool = False
 
@@ -46,11 +50,15 @@ class MemoryEstimate(BaseModel):
     weights: int
     #: 4 M / C.
     gradients: int
-    #: 8 M / C: Adam's two moments.
+    #: 8 M / C: Adam's two moments. With adamw_8bit, about 2 M: see `optimiser.state_bytes`.
     optimiser: int
-    #: N in the types of publication; 0 on a CPU, in SFT and DPO, and with an adapter: all of them
-    #: publish the trained weights.
-    served: int
+    #: What a direct publication has at once: a bucket of gathered weights and up to two buffers
+    #: of its size, each of 1 GiB or of N in the types of publication; 0 on a CPU, in SFT and DPO,
+    #: and with an adapter.
+    publication: int
+    #: On a CPU, the copy for a checkpoint's writing in GRPO: 4 M / C, and the optimiser's bytes. A
+    #: GPU's copy is in the host's memory.
+    checkpoint: int
     #: 4 N / C with a KL term, else 0. With an adapter 0: it is the base with the adapter off.
     reference: int
     #: Gathered weights in bf16: 2 N on one GPU; on several, the largest layer and all outside of
@@ -76,7 +84,8 @@ def estimate_memory(model: PreTrainedModel, training: Training) -> MemoryEstimat
     """
     sizes = {name: weight.numel() for name, weight in model.named_parameters()}
     total, lora, on_gpu = sum(sizes.values()), training.lora, training.on_gpu
-    trained = num_trained(model, lora)
+    each = _trained_sizes(model, lora)
+    trained = sum(each)
     cards = training.num_cards if lora is None else 1
     served = _served_bytes(model, sizes)
     if lora is None:
@@ -85,13 +94,16 @@ def estimate_memory(model: PreTrainedModel, training: Training) -> MemoryEstimat
         base = _nf4_bytes(model, sizes, served) if lora.nf4 else served
         weights = (base if on_gpu else _FLOAT32 * total) + _FLOAT32 * trained
         gathered = _BF16 * trained
-    copies = training.has_served and on_gpu and lora is None
+    moments = sum(state_bytes(training.optimiser, size) for size in each) // cards
+    publishes = training.is_grpo and on_gpu and lora is None
+    copies = training.is_grpo and not on_gpu
     has_reference = training.has_reference and lora is None
     return MemoryEstimate(
         weights=weights,
         gradients=_FLOAT32 * trained // cards,
-        optimiser=2 * _FLOAT32 * trained // cards,
-        served=served if copies else 0,
+        optimiser=moments,
+        publication=_publication(served) if publishes else 0,
+        checkpoint=_FLOAT32 * trained // cards + moments if copies else 0,
         reference=_FLOAT32 * total // cards if has_reference else 0,
         gathered=gathered if on_gpu else 0,
         activations=(_BF16 if on_gpu else _FLOAT32) * _activated(model, training),
@@ -101,14 +113,20 @@ def estimate_memory(model: PreTrainedModel, training: Training) -> MemoryEstimat
 
 def num_trained(model: PreTrainedModel, lora: LoRAConfig | None = None) -> int:
     """Return the number of weights that an update may change: the model's, or its adapter's."""
+    return sum(_trained_sizes(model, lora))
+
+
+def _trained_sizes(model: PreTrainedModel, lora: LoRAConfig | None) -> list[int]:
+    """Return the entries of each trained tensor."""
     if lora is None:
-        return sum(weight.numel() for weight in model.parameters() if weight.requires_grad)
+        return [weight.numel() for weight in model.parameters() if weight.requires_grad]
     wanted = None if isinstance(lora.targets, str) else set(lora.targets)
-    return sum(
-        lora.rank * (layer.in_features + layer.out_features)
+    return [
+        lora.rank * size
         for name, layer in _linear_layers(model).items()
         if wanted is None or name.rpartition(".")[2] in wanted
-    )
+        for size in (layer.in_features, layer.out_features)
+    ]
 
 
 def _linear_layers(model: PreTrainedModel) -> dict[str, torch.nn.Linear]:
@@ -126,6 +144,10 @@ def _served_bytes(model: PreTrainedModel, sizes: dict[str, int]) -> int:
     return sum(
         n * types[name].itemsize if name in types else _FLOAT32 * n for name, n in sizes.items()
     )
+
+
+def _publication(served: int) -> int:
+    return min(_BUCKET_BYTES, served) + min(2 * _BUCKET_BYTES, served)
 
 
 def _nf4_bytes(model: PreTrainedModel, sizes: dict[str, int], served: int) -> int:

@@ -5,12 +5,16 @@ the head's weight without a call of its module, so that unit would never open. H
 belongs to the whole model's unit.
 """
 
+from collections.abc import Collection
+
 import torch
 from torch.distributed.device_mesh import init_device_mesh
 from torch.distributed.fsdp import FSDPModule, MixedPrecisionPolicy, fully_shard
 from torch.distributed.tensor import DTensor
+from torch.distributed.tensor._utils import compute_local_shape_and_global_offset
 from transformers import PreTrainedModel
 
+from assay_shared.standalone.weight_transfer.fingerprint import Factors, fingerprint_sum
 from assay_trainer.learner.ranks import Ranks
 from assay_trainer.weights.served_dtype import served_dtypes
 
@@ -50,14 +54,44 @@ def whole(tensor: torch.Tensor) -> torch.Tensor:
     return tensor.full_tensor() if isinstance(tensor, DTensor) else tensor
 
 
-def copy_weights(trained: PreTrainedModel, served: PreTrainedModel | None) -> None:
-    """Copy all weights to `served`, rounded to its types; every rank calls this, most with None.
+def gather(
+    trained: PreTrainedModel, names: Collection[str], dtype: torch.dtype | None, *, keep: bool
+) -> dict[str, torch.Tensor]:
+    """Return some whole weights in `dtype`, or in their served types; every rank calls this.
 
-    Each weight is rounded before it is gathered, one after another.
+    Each weight is rounded before it is gathered, one after another. Without `keep`, the result is
+    empty: a rank other than rank 0 takes part only.
     """
-    targets = dict(served.named_parameters()) if served is not None else {}
     dtypes = served_dtypes(trained)
-    for name, weight in trained.named_parameters():
-        found = whole(weight.detach().to(dtypes.get(name, weight.dtype)))
-        if name in targets:
-            targets[name].data.copy_(found)
+    weights = dict(trained.named_parameters())
+    found = {}
+    for name in names:
+        weight = weights[name].detach()
+        value = whole(weight.to(dtype or dtypes.get(name, weight.dtype)))
+        if keep:
+            found[name] = value
+    return found
+
+
+def fingerprints(trained: PreTrainedModel, dtype: torch.dtype, ranks: Ranks) -> dict[str, int]:
+    """Return the fingerprint of each weight in `dtype`; every rank calls this.
+
+    Each rank reads its shards, and their sums are added up: no weight is gathered.
+    """
+    named, factors = dict(trained.named_parameters()), Factors()
+    sums = [
+        fingerprint_sum(own_part(weight.detach()).to(dtype), _first_row(weight), factors=factors)
+        for weight in named.values()
+    ]
+    totals = ranks.sum(torch.stack(sums)).tolist()
+    return {name: total % 2**64 for name, total in zip(named, totals, strict=True)}
+
+
+def _first_row(weight: torch.Tensor) -> int:
+    """Return the first row of this rank's part, which is a part of the rows."""
+    if not isinstance(weight, DTensor):
+        return 0
+    _, (first_row, *_) = compute_local_shape_and_global_offset(
+        weight.shape, weight.device_mesh, weight.placements
+    )
+    return int(first_row)

@@ -3,7 +3,13 @@
 import pytest
 import torch
 
-from assay_shared.standalone.weight_transfer.fingerprint import add_up, as_text, fingerprint
+from assay_shared.standalone.weight_transfer.fingerprint import (
+    Factors,
+    add_up,
+    as_text,
+    fingerprint,
+    fingerprint_sum,
+)
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
 
@@ -113,3 +119,14 @@ def test_tensors_of_no_and_of_three_axes_count_too() -> None:
     assert fingerprint(cube.transpose(1, 2)) != fingerprint(cube)
     assert fingerprint(torch.tensor(2.5)) == fingerprint(torch.tensor([2.5]))
     assert fingerprint(torch.empty(0, 4)) == 0
+
+
+def test_kept_factors_change_no_fingerprint(weight: torch.Tensor) -> None:
+    factors = Factors()
+    for tensor in (weight, weight * 2, weight.T.contiguous(), weight[0], weight[:5], weight):
+        expected = fingerprint(tensor)
+        assert fingerprint(tensor, factors=factors) == expected
+        assert int(fingerprint_sum(tensor, factors=factors)) % 2**64 == expected
+    assert fingerprint(weight[3:], first_row=3, factors=factors) != fingerprint(
+        weight[3:], factors=factors
+    )

@@ -114,7 +114,7 @@ def test_the_reference_is_the_base(folder: Path) -> None:
 def test_a_resumed_adapter_continues_to_the_bit(folder: Path, tmp_path: Path) -> None:
     expected, _ = trained(folder, steps=4)
     _, first = trained(folder, steps=2)
-    first.save(tmp_path / "checkpoint")
+    first.save(tmp_path / "checkpoint").result()
     written = FileSystemReader(tmp_path / "checkpoint").read_metadata().state_dict_metadata
     assert all("lora_" in name for name in written if name.startswith("weights."))
     model = bare(add_adapter(load_policy(folder)[0], LORA, 9, CPU))
@@ -220,7 +220,7 @@ def lead(folder: Path, output: Path) -> None:
     shares = [
         updater.apply(step, updater.backward(packs_of(updater))).moved_share for step in (1, 2, 3)
     ]
-    updater.save(output / "checkpoint")
+    updater.save(output / "checkpoint").result()
     ranks.send([None, None])
     torch.save((logprobs(model), shares), output / "found.pt")
 

@@ -38,11 +38,12 @@ def test_an_update_on_a_cpu_keeps_what_the_estimate_says() -> None:
     states = [s for one in updater._optimiser.state.values() for s in one.values() if s.dim()]
     assert found.gradients == found.weights == gradients
     assert found.optimiser == sum(one.numel() * one.itemsize for one in states)
-    assert found.served == found.reference == found.gathered == 0
-    assert found.total == 4 * gradients + found.activations + found.logits
+    assert found.publication == found.reference == found.gathered == 0
+    assert found.checkpoint == 3 * gradients
+    assert found.total == 7 * gradients + found.activations + found.logits
 
 
-def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
+def test_cards_share_the_weights_and_rank_0_has_a_bucket_to_publish() -> None:
     model, _ = create_policy(TINY, TEXTS, seed=0)
     model.bfloat16()
     keep_served_dtypes(model)
@@ -57,7 +58,9 @@ def test_cards_share_the_weights_and_rank_0_has_a_copy_to_publish() -> None:
     assert one.weights == one.gradients == one.reference == 4 * num
     assert four.weights == four.gradients == four.reference == num
     assert (one.optimiser, four.optimiser) == (8 * num, 2 * num)
-    assert one.served == four.served == one.gathered == 2 * num
+    assert one.gathered == 2 * num
+    assert one.publication == four.publication == 4 * num, "the model fits a bucket"
+    assert one.checkpoint == four.checkpoint == 0
     assert four.gathered < one.gathered
     assert four.activations < one.activations
     for parameter in model.model.layers.parameters():
@@ -93,7 +96,7 @@ def test_an_adapter_needs_no_second_model_and_every_card_has_the_base() -> None:
     two = Training(100, 2, on_gpu=True, has_reference=True, lora=lora)
     found = estimate_memory(model.float(), two)
     assert found.weights == 2 * num + 4 * own
-    assert found.served == found.reference == 0
+    assert found.publication == found.reference == 0
     assert (found.gradients, found.optimiser, found.gathered) == (4 * own, 8 * own, 2 * own)
     few = estimate_memory(model, Training(100, 2, on_gpu=True, lora=LoRAConfig(rank=4, nf4=True)))
     linear = sum(one.weight.numel() for one in model.model.modules() if hasattr(one, "in_features"))
