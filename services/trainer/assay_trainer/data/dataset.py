@@ -1,6 +1,6 @@
 """Opening datasets of every kind of source; roles are enforced here.
 
-A row of HumanEval's file, for the reader of `_human_eval_task`:
+A row of HumanEval's file, for the reader of `human_eval_task`:
     {"task_id": "HumanEval/10", "prompt": "def is_palindrome(...", "entry_point": "make_palindrome",
      "canonical_solution": "    if not string: ...", "test": "def check(candidate): ..."}
 """
@@ -19,7 +19,7 @@ from assay_shared.types import Role, Task
 from assay_trainer.config import GeneratedSource, Gsm8kSource, HumanEvalSource, JsonlSource, Source
 from assay_trainer.data.gsm8k import gsm8k_task
 from assay_trainer.data.hub_files import download_split
-from assay_trainer.data.humaneval import _human_eval_task, human_eval_path
+from assay_trainer.data.humaneval import human_eval_path, human_eval_task
 from assay_trainer.data.synthetic import generate
 from assay_trainer.data.tables import read_rows, row_parser
 from assay_trainer.hub import resolve
@@ -128,7 +128,7 @@ def _read(
         files = download_split(source, resolve("dataset", source.name, source.revision))
         return _tables(files, source.map, source.name, source.permitted_use, takes_half_characters)
     return _of_file(
-        human_eval_path(source, data_folder), _human_eval_task, takes_half_characters=False
+        human_eval_path(source, data_folder), human_eval_task, takes_half_characters=False
     )
 
 

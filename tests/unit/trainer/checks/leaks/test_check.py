@@ -16,7 +16,7 @@ from assay_trainer.checks.leaks.controls import Kind, respaced
 from assay_trainer.checks.leaks.findings import LeakPart, Match, Method
 from assay_trainer.checks.leaks.near_duplicates import NearDuplicateIndex
 from assay_trainer.checks.leaks.overlap import ExactIndex, NgramIndex
-from assay_trainer.checks.leaks.words import words_of
+from assay_trainer.data.words import words_of
 from assay_trainer.config import (
     GeneratedSource,
     Gsm8kSource,
