@@ -12,6 +12,7 @@ from assay_trainer.table_source import (
     REPOSITORY,
     REVISION,
     HubSource,
+    ImportedSource,
     PreferenceSource,
     TableSource,
 )
@@ -116,7 +117,13 @@ class Gsm8kSource(Config):
 
 
 Source = Annotated[
-    GeneratedSource | JsonlSource | HumanEvalSource | Gsm8kSource | TableSource | HubSource,
+    GeneratedSource
+    | JsonlSource
+    | HumanEvalSource
+    | Gsm8kSource
+    | TableSource
+    | HubSource
+    | ImportedSource,
     Field(discriminator="kind"),
 ]
 

@@ -17,13 +17,16 @@ from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role, Task
 from assay_trainer.config import GeneratedSource, Gsm8kSource, HumanEvalSource, JsonlSource, Source
+from assay_trainer.data.governance.imported import refuse_kind, rows_to_open
+from assay_trainer.data.governance.sources import refuse_deprecated
+from assay_trainer.data.governance.test_only import refuse_test_only
 from assay_trainer.data.gsm8k import gsm8k_task
 from assay_trainer.data.hub_files import download_split
 from assay_trainer.data.humaneval import human_eval_path, human_eval_task
 from assay_trainer.data.synthetic import generate
 from assay_trainer.data.tables import read_rows, row_parser
 from assay_trainer.hub import resolve
-from assay_trainer.table_source import HubSource, RowMap, TableSource
+from assay_trainer.table_source import HubSource, ImportedSource, RowMap, TableSource
 
 #: It stands in every event and every record about the task.
 _MAX_ID_CHARACTERS = 1000
@@ -96,6 +99,7 @@ def open_dataset(
         RoleError: a task for another purpose was opened for training.
         DatasetError: a row cannot be used; names file, line and field.
     """
+    _refuse_deprecated(source, data_folder)
     dataset = _read(source, purpose, data_folder, takes_half_characters)
     if not dataset.tasks:
         raise DatasetError(f"{source.kind} has no tasks")
@@ -107,7 +111,14 @@ def open_dataset(
                     f"task {task.id} is for {task.role} only; it cannot be trained on",
                     hint="role: train in the source says otherwise" if says_otherwise else None,
                 )
+        refuse_test_only(dataset.tasks, data_folder)
     return dataset
+
+
+def _refuse_deprecated(source: Source, data_folder: Path | None) -> None:
+    names = [source.name] if isinstance(source, HubSource) else []
+    files = [source.path] if isinstance(source, JsonlSource | TableSource) else []
+    refuse_deprecated(names, data_folder, files)
 
 
 def _read(
@@ -119,6 +130,8 @@ def _read(
         dataset = _of_file(source.path, _whole_task, takes_half_characters=takes_half_characters)
         wanted = [task for task in dataset.tasks if source.role in (None, task.role)]
         return Dataset(wanted)
+    if isinstance(source, ImportedSource):
+        return _imported(source, purpose, data_folder)
     if isinstance(source, Gsm8kSource):
         return _gsm8k(source, purpose, data_folder)
     if isinstance(source, TableSource):
@@ -182,6 +195,16 @@ def _tables(
             if unusable and task.id in unusable:
                 reasons[task.id] = f"{path.name}, row {row}: {unusable[task.id]}"
     return Dataset(tasks, unusable=reasons)
+
+
+def _imported(source: ImportedSource, purpose: DatasetPurpose, data_folder: Path | None) -> Dataset:
+    to_train = purpose is DatasetPurpose.TRAIN
+    manifest, path, roles = rows_to_open(
+        source.path, source.role, to_train=to_train, data_folder=data_folder
+    )
+    refuse_kind(manifest, source.path, preferences=False)
+    rows = read_json_lines(path, _whole_task, lambda task: task.id)
+    return Dataset([task for task in rows if task.role in roles])
 
 
 def _generated(source: GeneratedSource, role: Role) -> Dataset:

@@ -5,8 +5,9 @@ too: in a chat's instruction, or between fences. Runs of words are hashed by a p
 2^64 over a hash of each word, so that every run of a text is hashed in one pass.
 """
 
+from array import array
 from collections import defaultdict
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
@@ -91,12 +92,32 @@ def text_of(task: Task) -> str:
     return "\n".join([*(message.content for message in task.history), task.prompt])
 
 
-def write_hashes(path: Path, name: str, prompts: Sequence[PromptHash]) -> None:
-    """Write the hashes of a set's prompts."""
-    values = [(one.num_words, one.start, one.whole) for one in prompts]
-    table = np.array(values, dtype=np.uint64).reshape(-1, 3)
-    with path.open("wb") as file:
-        np.savez_compressed(file, **{name: table})
+class HashTable:
+    """The hashes of prompts in their order: 24 bytes each."""
+
+    def __init__(self) -> None:
+        self._values = array("Q")
+
+    def add(self, prompt: PromptHash) -> None:
+        """Add a prompt."""
+        self._values.extend((prompt.num_words, prompt.start, prompt.whole))
+
+    def __len__(self) -> int:
+        return len(self._values) // 3
+
+    def drop(self, places: Collection[int]) -> None:
+        """Take prompts out, by their places from 0."""
+        kept = array("Q")
+        for at in range(len(self)):
+            if at not in places:
+                kept.extend(self._values[3 * at : 3 * at + 3])
+        self._values = kept
+
+    def write(self, path: Path, name: str) -> None:
+        """Write the hashes under the name of their set."""
+        table = np.array(self._values, dtype=np.uint64).reshape(-1, 3)
+        with path.open("wb") as file:
+            np.savez_compressed(file, **{name: table})
 
 
 def read_hashes(path: Path) -> list[tuple[str, list[PromptHash]]]:
@@ -117,7 +138,7 @@ def _word(word: str) -> int:
     return int.from_bytes(blake2b(word.encode(errors="surrogatepass"), digest_size=8).digest())
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=8)
 def _powers(least: int) -> tuple[Hashes, Hashes]:
     """Return the powers of the base and of its inverse, at least so many."""
     both = []

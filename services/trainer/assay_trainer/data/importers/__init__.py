@@ -17,6 +17,7 @@ from assay_trainer.data.importers.math import MATH
 from assay_trainer.data.importers.mbpp import MBPP
 from assay_trainer.data.importers.messages import MESSAGES
 from assay_trainer.data.importers.mmlu import MMLU
+from assay_trainer.data.importers.own_tasks import OR_DEBUG, OWN_TASKS
 from assay_trainer.data.importers.preference import PREFERENCE
 from assay_trainer.data.importers.reasoning_gym import REASONING_GYM
 
@@ -38,6 +39,8 @@ _TABLE = (
     PREFERENCE,
     MESSAGES,
     ALPACA,
+    OWN_TASKS,
+    OR_DEBUG,
 )
 FORMATS: dict[str, Format] = {one.name: one for one in _TABLE}
 
