@@ -21,7 +21,7 @@ from assay_trainer.data.governance.manifest import NearDuplicates, read_manifest
 from assay_trainer.table_source import ImportedSource
 
 #: Without a similarity in the order, more rows are not compared: it takes minutes.
-MAX_ROWS = 20_000
+MAX_ROWS = 10_000
 _JACCARD = 0.7
 _BLOCK = 5_000
 

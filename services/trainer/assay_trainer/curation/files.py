@@ -108,7 +108,7 @@ def _known(wanted: Format, split: str) -> str:
 
 
 def _only_split(wanted: Format) -> str:
-    if len(wanted.roles) == 1 or ALL in wanted.roles:
+    if len(set(wanted.roles.values())) == 1 or ALL in wanted.roles:
         return next(iter(wanted.roles))
     return _ask(wanted.roles)
 
