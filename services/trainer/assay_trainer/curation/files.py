@@ -3,10 +3,11 @@
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import NoReturn
 
 from assay_shared.errors import DatasetError
 from assay_trainer.curation.order import HUB, ImportOrder
@@ -113,8 +114,8 @@ def _only_split(wanted: Format) -> str:
     return _ask(wanted.roles)
 
 
-def _ask(splits: object) -> str:
-    names = ", ".join(splits)  # type: ignore[call-overload]
+def _ask(splits: Iterable[str]) -> NoReturn:
+    names = ", ".join(splits)
     raise DatasetError(f"which split? There are: {names}", field="--split")
 
 

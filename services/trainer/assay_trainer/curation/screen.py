@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import IO
 
 from assay_shared.errors import DatasetError
-from assay_shared.text.half_characters import find_half_character
-from assay_shared.types import Role
+from assay_shared.types import Role, Task
 from assay_trainer.data.governance.manifest import LeftOut
 from assay_trainer.data.importers.format import Example
 from assay_trainer.data.prompt_hashes import PromptHash, PromptHashes, text_of
@@ -87,13 +86,14 @@ class Screen:
             DatasetError: it cannot be a row, with the field.
         """
         task = example.task
-        _check(example)
+        _check(task)
         name = _digest(task.id)
         if name in self._ids:
             raise DatasetError(f"{task.id!r} stands in line {self._ids[name]} already", field="id")
-        whole = PromptHash.of(text_of(task)).whole
+        text = text_of(task)
+        whole = PromptHash.of(text).whole
         if task.role is not Role.TEST:
-            found = self._known.find(text_of(task)) if task.role is Role.TRAIN else None
+            found = self._known.find(text) if task.role is Role.TRAIN else None
             if found is not None:
                 return Reason("test_only", f"has a prompt of {found}, which is for tests only")
             first = self._answers.setdefault(_answer(example, whole), line)
@@ -105,19 +105,11 @@ class Screen:
         return None
 
 
-def _check(example: Example) -> None:
-    task = example.task
-    texts = {"id": task.id, "prompt": text_of(task), "gold": task.gold or ""}
-    texts["rejected"] = example.rejected or ""
-    for field, text in texts.items():
-        if find_half_character(text) is not None:
-            raise DatasetError("must be Unicode text without lone surrogates", field=field)
+def _check(task: Task) -> None:
     if not task.prompt.strip():
         raise DatasetError("must not be empty", field="prompt")
     if len(task.id) > MAX_ID_CHARACTERS:
         raise DatasetError(f"has at most {MAX_ID_CHARACTERS} characters", field="id")
-    if find_half_character(task.model_dump(include={"tests", "checks", "tags"})) is not None:
-        raise DatasetError("must be Unicode text without lone surrogates", field="tests")
 
 
 def _answer(example: Example, whole: int) -> bytes:

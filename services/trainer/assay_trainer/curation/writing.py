@@ -9,7 +9,10 @@ from hashlib import blake2b
 from pathlib import Path
 from typing import IO
 
+from pydantic_core import PydanticSerializationError
+
 from assay_shared.errors import DatasetError
+from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role
 from assay_trainer.curation.files import Found
 from assay_trainer.curation.order import ImportOrder
@@ -73,10 +76,12 @@ class RowWriter:
         try:
             if raw.reason is not None:
                 raise DatasetError(raw.reason)
-            for example in self._examples(path, raw.value):
+            kind = self._order.format.kind
+            found = [(one, line_of(one, kind)) for one in self._examples(path, raw.value)]
+            for example, line in found:
                 reason = self.screen.reason(example, raw.number)
                 if reason is None:
-                    self._keep(example, file, raw.number)
+                    self._keep(example, line, file, raw.number)
                 else:
                     self.left_out.add(path, raw.number, reason)
         except OtherSplit as error:
@@ -91,14 +96,15 @@ class RowWriter:
         place = Place(split, wanted.role_of(split), self._num_read, stem)
         return list(wanted.read(Row(value), place))
 
-    def _keep(self, example: Example, file: int, line: int) -> None:
+    def _keep(self, example: Example, text: str, file: int, line: int) -> None:
         prompt = PromptHash.of(example.question)
         if example.options and prompt.num_words < _MIN_QUESTION_WORDS:
             prompt = PromptHash.of(f"{example.question}\n{example.options}")
         task = example.task
         if task.role is Role.TRAIN and self._is_for_validation(prompt):
             task = task.model_copy(update={"role": Role.VALIDATION})
-        self._rows.write(line_of(replace(example, task=task), self._order.format.kind) + "\n")
+            text = line_of(replace(example, task=task), self._order.format.kind)
+        self._rows.write(f"{text}\n")
         self.roles[task.role] += 1
         self.prompts.add(prompt)
         self._places.extend((file, line))
@@ -107,7 +113,7 @@ class RowWriter:
         """Decide by the prompt alone: rows of one prompt stay together."""
         text = f"{self._order.seed}/{prompt.whole}"
         number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
-        return number < self._order.validation_share * 2**_HASH_BITS
+        return number < int(self._order.validation_share * 2**_HASH_BITS)
 
     def drop(self, removed: Mapping[int, str], path: Path) -> None:
         """Take rows, by their number from 0, out of the file again, with a reason for each."""
@@ -115,9 +121,9 @@ class RowWriter:
             return
         partial = path.with_name(f"{path.name}.partial")
         with path.open(encoding="utf-8", newline="\n") as old, partial.open("w") as new:
-            for number, line in enumerate(old):
+            for number, text in enumerate(old):
                 if number not in removed:
-                    new.write(line)
+                    new.write(text)
         partial.replace(path)
         for number, reason in sorted(removed.items()):
             file, line = self._places[2 * number : 2 * number + 2]
@@ -127,10 +133,26 @@ class RowWriter:
 
 
 def line_of(example: Example, kind: RowKind) -> str:
-    """Return an example as a line of the folder's file."""
+    """Return an example as a line of the folder's file.
+
+    Raises:
+        DatasetError: a text has half of a surrogate pair in it.
+    """
     task = example.task
-    if kind is not RowKind.PREFERENCES:
-        return task.model_dump_json()
+    try:
+        if kind is not RowKind.PREFERENCES:
+            return task.model_dump_json()
+        line = _pair_line(example)
+        line.encode()
+    except (PydanticSerializationError, UnicodeEncodeError):
+        place = find_half_character(task.model_dump(mode="python")) or ("rejected",)
+        name = ".".join(map(str, place)).encode(errors="backslashreplace").decode()
+        raise DatasetError("must be Unicode text without lone surrogates", field=name) from None
+    return line
+
+
+def _pair_line(example: Example) -> str:
+    task = example.task
     row = {
         "id": task.id,
         "role": task.role,

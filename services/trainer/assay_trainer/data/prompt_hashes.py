@@ -12,6 +12,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from hashlib import blake2b
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -27,6 +28,8 @@ _INVERSE = pow(_BASE, -1, 2**64)
 _MASK = 2**64 - 1
 _CACHED_WORDS = 2**17
 _CACHED_POWERS = 2**12
+#: A row's prompt is hashed, searched, and hashed as published, one after another.
+_CACHED_TEXTS = 2
 
 Hashes = NDArray[np.uint64]
 
@@ -42,7 +45,7 @@ class PromptHash:
     @classmethod
     def of(cls, text: str) -> "PromptHash":
         """Return the hash of a text."""
-        sums = _sums(words_of(text))
+        sums = _sums(text)
         num_words = len(sums) - 1
         start = _run(sums, 0, min(num_words, MIN_WORDS))
         return cls(num_words, start, _run(sums, 0, num_words))
@@ -69,7 +72,7 @@ class PromptHashes:
 
     def find(self, text: str) -> str | None:
         """Return the name of a set with a prompt that is the text or stands in it; or None."""
-        sums = _sums(words_of(text))
+        sums = _sums(text)
         num_words = len(sums) - 1
         if num_words < MIN_WORDS:
             return self._short.get((num_words, _run(sums, 0, num_words)))
@@ -117,7 +120,8 @@ class HashTable:
         """Write the hashes under the name of their set."""
         table = np.array(self._values, dtype=np.uint64).reshape(-1, 3)
         with path.open("wb") as file:
-            np.savez_compressed(file, **{name: table})
+            arrays: dict[str, Any] = {name: table}
+            np.savez_compressed(file, **arrays)
 
 
 def read_hashes(path: Path) -> list[tuple[str, list[PromptHash]]]:
@@ -156,8 +160,10 @@ def _enough_powers(number: int) -> tuple[Hashes, Hashes]:
     return _powers(least)
 
 
-def _sums(words: Sequence[str]) -> Hashes:
+@lru_cache(maxsize=_CACHED_TEXTS)
+def _sums(text: str) -> Hashes:
     """Return the sums of the hashes of the first 0, 1, ... words, each with its power."""
+    words = words_of(text)
     powers, _ = _enough_powers(len(words) + 1)
     hashes = np.fromiter(map(_word, words), dtype=np.uint64, count=len(words))
     sums = np.zeros(len(words) + 1, dtype=np.uint64)
