@@ -93,6 +93,38 @@ def _tell(manifest: "ImportManifest", output: Path) -> None:
 
 
 @app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="An imported folder, or a JSONL file of tasks.")],
+    num: Annotated[int, typer.Option(min=0, max=1000, help="Rows to show.")] = 10,
+    seed: Annotated[int, typer.Option(help="Which rows.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Show the share of rows that are longer.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Folder of a tokenizer: lengths in tokens too.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page to this file.")] = None,
+) -> None:
+    """Show some rows as a person reads them, lengths, and the balance of classes."""
+    from assay_trainer.curation.page import lines_of, write_page
+    from assay_trainer.curation.survey import survey
+
+    count = None
+    if tokenizer is not None:
+        from assay_shared.telemetry.logs import quiet_transformers
+        from assay_trainer.curation.tokens import token_counter
+
+        quiet_transformers()
+        count = token_counter(tokenizer)
+    found = survey(folder, num, seed, count)
+    for line in lines_of(found, limit):
+        print(line)
+    if html is not None:
+        write_page(found, limit, html)
+        print(f"page: {html}")
+
+
+@app.command()
 def formats() -> None:
     """Print the formats with their splits, rubrics and licences."""
     from rich.console import Console

@@ -120,7 +120,10 @@ class RowWriter:
         if not removed:
             return
         partial = path.with_name(f"{path.name}.partial")
-        with path.open(encoding="utf-8", newline="\n") as old, partial.open("w") as new:
+        with (
+            path.open(encoding="utf-8", newline="\n") as old,
+            partial.open("w", encoding="utf-8") as new,
+        ):
             for number, text in enumerate(old):
                 if number not in removed:
                     new.write(text)
