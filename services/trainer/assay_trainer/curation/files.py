@@ -134,7 +134,7 @@ def _of_benchmark(path: Path, split: str, converted: Path) -> Found:
 
 def _convert(path: Path, output: Path, role: str) -> None:
     command = [sys.executable, "-m", "assay_shared.cli", "or-debug", "import"]
-    command += [str(path), str(output), "--role", role]
+    command += [str(path), "--output", str(output), "--role", role]
     try:
         ended = subprocess.run(
             command, capture_output=True, text=True, timeout=_CONVERT_TIMEOUT_S, check=False

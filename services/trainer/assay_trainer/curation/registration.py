@@ -11,6 +11,8 @@ from assay_trainer.data.prompt_hashes import HashTable, read_hashes
 
 #: A shorter prompt may be another set's by chance.
 _MIN_WORDS = 4
+#: A prompt of more rows is a template.
+_MAX_ROWS = 3
 
 
 def register_set(
@@ -18,7 +20,7 @@ def register_set(
 ) -> tuple[Path, int, int]:
     """Register a folder's prompts; return the file, and how many of its prompts are in it.
 
-    Prompts of fewer than four words, and those of several rows, are left out: they tell no row.
+    Prompts of fewer than four words, and those of more than three rows, are left out.
 
     Raises:
         RoleError: the folder has rows for training.
@@ -39,7 +41,7 @@ def register_set(
     numbers = Counter(one.whole for one in prompts)
     table = HashTable()
     for one in prompts:
-        if numbers[one.whole] == 1 and one.num_words >= _MIN_WORDS:
+        if numbers[one.whole] <= _MAX_ROWS and one.num_words >= _MIN_WORDS:
             table.add(one)
     output.parent.mkdir(parents=True, exist_ok=True)
     table.write(output, name)
