@@ -89,7 +89,7 @@ class _Search:
     def _among(self, tasks: Sequence[Task], name: str) -> None:
         held_out = [task.model_copy(update={"gold": None}) for task in tasks]
         reader, detector = self._detector(held_out)
-        for number, document in self._documents(reader):
+        for number, _, document in self._documents(reader):
             for match in detector.matches(document):
                 if match.part is LeakPart.PROMPT and match.method in LEAKED:
                     told = f"{match.method} of {match.held_out_id} in {name}"
@@ -119,13 +119,15 @@ class _Search:
         tasks = [task.model_copy(update={"id": str(at)}) for at, task in block.items()]
         reader, detector = self._detector(tasks)
         first = min(block)
-        for number, document in self._documents(reader, first):
+        for number, task, document in self._documents(reader, first):
             if number in self.removed:
                 continue
             for match in detector.matches(document):
                 earlier = int(match.held_out_id)
                 is_near = match.part is LeakPart.PROMPT and match.method is Method.NEAR
-                if is_near and earlier < number and earlier not in self.removed:
+                is_kept = earlier < number and earlier not in self.removed
+                # Another right answer makes it a sibling by a template.
+                if is_near and is_kept and block[earlier].reference == task.reference:
                     told = f"near row {earlier + 1} of the folder ({match.value:.2f})"
                     self.removed[number] = told
                     break
@@ -144,10 +146,10 @@ class _Search:
         self.num_controls += sum(one.num_planted for one in controls)
         return reader, detector
 
-    def _documents(self, reader: Reader, first: int = 0) -> Iterator[tuple[int, Document]]:
+    def _documents(self, reader: Reader, first: int = 0) -> Iterator[tuple[int, Task, Document]]:
         for number, task in _training(self._path):
             if number >= first:
-                yield number, reader.document(task)
+                yield number, task, reader.document(task)
 
 
 def _training(path: Path) -> Iterator[tuple[int, Task]]:
@@ -155,7 +157,10 @@ def _training(path: Path) -> Iterator[tuple[int, Task]]:
 
 
 def _rows_of(path: Path, role: Role) -> Iterator[tuple[int, Task]]:
-    """Yield the rows of a role by their number from 0, without their answers."""
+    """Yield the rows of a role by their number from 0, without their gold answers.
+
+    `reference` has all that tells a right answer of a task.
+    """
     with path.open(encoding="utf-8", newline="\n") as file:
         for number, line in enumerate(file):
             row = json.loads(line)
@@ -168,7 +173,8 @@ def _prompt_alone(row: dict[str, object]) -> Task:
         text = "\n".join(str(message["content"]) for message in row["prompt"])
         return Task(id=str(row["id"]), prompt=text)
     names = ("id", "history", "prompt", "environment")
-    return Task.model_validate({name: row[name] for name in names})
+    right = json.dumps([row["reference"], row["checks"]])
+    return Task.model_validate({name: row[name] for name in names} | {"reference": right})
 
 
 def _opened(path: Path, data_folder: Path | None) -> Sequence[Task]:

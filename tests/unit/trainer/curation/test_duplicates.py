@@ -60,6 +60,18 @@ def test_the_later_row_of_a_pair_goes_whatever_the_block(
     assert len((tmp_path / "out" / "tasks.jsonl").read_text().splitlines()) == 37
 
 
+def test_siblings_by_a_template_stay(tmp_path: Path) -> None:
+    """A question with other numbers and another answer stays; with the same answer, it goes."""
+    one, two = texts(2, seed=7)
+    rows = [
+        {"question": f"{text} Add {at} and 3.", "answer": f"#### {answer}"}
+        for text, at, answer in ((one, 1, 4), (one, 2, 5), (two, 1, 5), (two, 2, 5))
+    ]
+    path = write_rows(tmp_path / "train.jsonl", rows)
+    imported("gsm8k", path, tmp_path / "out")
+    assert [one["line"] for one in near_rows(tmp_path / "out")] == [4]
+
+
 def test_rows_of_another_set_leave_the_training_side_only(tmp_path: Path) -> None:
     measured, trained = texts(20, seed=2), texts(30, seed=3)
     trained[4] = with_changed_word(measured[0])
