@@ -1,6 +1,6 @@
 """Near duplicates in the rows for training: found by the leak check's detector and its controls.
 
-Rows are compared with the rows of other sets, and with earlier rows of their own set. Of the own
+Rows are compared with the rows of other sets, and with earlier rows of the same set. Of the same
 set, a block of rows is in memory at a time.
 """
 

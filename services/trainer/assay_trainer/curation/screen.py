@@ -16,7 +16,7 @@ from assay_trainer.data.prompt_hashes import PromptHash, PromptHashes, text_of
 MAX_ID_CHARACTERS = 1000
 _MAX_LINES = 20
 _MAX_REASON = 300
-#: Beyond so many reasons, the manifest counts rows by their kind alone.
+#: After this number of reasons, the manifest counts rows by their kind alone.
 _MAX_REASONS = 50
 
 

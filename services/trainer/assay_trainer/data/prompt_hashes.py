@@ -144,7 +144,7 @@ def _word(word: str) -> int:
 
 @lru_cache(maxsize=8)
 def _powers(least: int) -> tuple[Hashes, Hashes]:
-    """Return the powers of the base and of its inverse, at least so many."""
+    """Return at least this number of powers of the base and of its inverse."""
     both = []
     for base in (_BASE, _INVERSE):
         values = np.full(least, base, dtype=np.uint64)

@@ -56,7 +56,7 @@ def _of_calls(
     for args, expected in zip(inputs, outputs, strict=True):
         if not isinstance(args, list):
             raise DatasetError("must hold lists of arguments", field="input_output.inputs")
-        # One expected value stands in a list of its own in most rows.
+        # In most rows, a single expected value stands in a list.
         alone = expected[0] if isinstance(expected, list) and len(expected) == 1 else expected
         tests.append(CallCase(function=function, args=tuple(args), expected=alone))
     if not tests:

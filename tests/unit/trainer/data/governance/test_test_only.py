@@ -9,7 +9,7 @@ import pytest
 
 from assay_shared.errors import RoleError
 from assay_shared.types import Role, Task
-from assay_trainer.config import Gsm8kSource, JsonlSource
+from assay_trainer.config import Gsm8kSource, JsonlSource, Source
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.data.governance.test_only import known_prompts
 from assay_trainer.data.importers.format import Example
@@ -86,7 +86,7 @@ def test_a_copied_row_is_refused_by_every_path(data_folder: Path, tmp_path: Path
         tmp_path / "pairs.jsonl",
         [{"prompt": [{"role": "user", "content": chat}], "chosen": "a", "rejected": "b"}],
     )
-    sources = [
+    sources: list[Source] = [
         JsonlSource(kind="jsonl", path=copied),
         TableSource(
             kind="table",
