@@ -11,7 +11,7 @@ from assay_trainer.curation.importing import import_set
 from assay_trainer.curation.order import ImportOrder
 from assay_trainer.data.governance.manifest import ImportManifest
 from assay_trainer.data.importers import find_format
-from assay_trainer.data.importers.format import Example, OtherSplit, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, OtherSplit, Place, Row
 from assay_trainer.data.rows import read_raw_rows
 
 
@@ -22,16 +22,16 @@ def write_rows(path: Path, rows: Iterable[object]) -> Path:
     return path
 
 
-def examples_of(name: str, value: object, split: str, stem: str = "set") -> list[Example]:
+def examples_of(name: str, value: object, split: str, stem: str = "set") -> list[ImportedRow]:
     """Return a row's examples by a format."""
     wanted = find_format(name)
     return list(wanted.read(Row(value), Place(split, wanted.role_of(split), 0, stem)))
 
 
-def read_all(name: str, path: Path, split: str) -> tuple[list[Example], Counter[str | None]]:
+def read_all(name: str, path: Path, split: str) -> tuple[list[ImportedRow], Counter[str | None]]:
     """Return the examples of a file, and the refused rows by field; other splits do not count."""
     wanted = find_format(name)
-    found: list[Example] = []
+    found: list[ImportedRow] = []
     refused: Counter[str | None] = Counter()
     for at, raw in enumerate(read_raw_rows(path, wanted.layout)):
         try:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 
 if TYPE_CHECKING:
+    from assay_trainer.curation.order import ImportOrder
     from assay_trainer.data.governance.manifest import ImportManifest
 
 app = typer.Typer(
@@ -48,10 +49,7 @@ def import_(
     seed: Annotated[int, typer.Option(help="Seed of the held-out share.")] = 0,
 ) -> None:
     """Import a published set: rows with a manifest, and the rows that were left out."""
-    from rich.progress import Progress
-
     from assay_shared.settings.environment import ServiceSettings, read_settings
-    from assay_trainer.curation.importing import import_set
     from assay_trainer.curation.order import ImportOrder, NearOrder, share_of
     from assay_trainer.data.importers import find_format
 
@@ -68,10 +66,19 @@ def import_(
         near=NearOrder(near_duplicates, not no_near_duplicates, tuple(against or ())),
         data_folder=read_settings(ServiceSettings).data,
     )
-    with Progress(transient=True) as progress:
+    _import(order)
+
+
+def _import(order: "ImportOrder") -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from assay_trainer.curation.importing import import_set
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("rows", total=None)
         manifest = import_set(order, lambda done: progress.update(bar, completed=done))
-    _tell(manifest, output)
+    _tell(manifest, order.output)
 
 
 def _tell(manifest: "ImportManifest", output: Path) -> None:

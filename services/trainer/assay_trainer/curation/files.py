@@ -12,7 +12,7 @@ from typing import NoReturn
 from assay_shared.errors import DatasetError
 from assay_trainer.curation.order import HUB, ImportOrder
 from assay_trainer.data.hub_files import download_split, splits_by_name
-from assay_trainer.data.importers.format import Format
+from assay_trainer.data.importers.format import PublishedFormat
 from assay_trainer.data.importers.own_tasks import ALL, OR_DEBUG
 from assay_trainer.data.rows import ENDINGS
 from assay_trainer.hub import resolve
@@ -65,7 +65,7 @@ def _on_hub(order: ImportOrder) -> Found:
     return Found(files, name, repository.revision, _known(order.format, split))
 
 
-def _local(path: Path, wanted: Format, split: str | None) -> Found:
+def _local(path: Path, wanted: PublishedFormat, split: str | None) -> Found:
     if path.is_file():
         by_name = splits_by_name([path.name])
         told = next(iter(by_name)) if _tells_split(path.name) else None
@@ -98,17 +98,17 @@ def _tells_split(name: str) -> bool:
     return splits_by_name([name]) != {"train": [name]} or "train" in name.lower()
 
 
-def _is_known(wanted: Format, split: str) -> bool:
+def _is_known(wanted: PublishedFormat, split: str) -> bool:
     return wanted.same_split.get(split, split) in wanted.roles
 
 
-def _known(wanted: Format, split: str) -> str:
+def _known(wanted: PublishedFormat, split: str) -> str:
     split = wanted.same_split.get(split, split)
     wanted.role_of(split)
     return split
 
 
-def _only_split(wanted: Format) -> str:
+def _only_split(wanted: PublishedFormat) -> str:
     if len(set(wanted.roles.values())) == 1 or ALL in wanted.roles:
         return next(iter(wanted.roles))
     return _ask(wanted.roles)

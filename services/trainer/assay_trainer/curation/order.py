@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_shared.errors import InvalidInput
-from assay_trainer.data.importers.format import Format
+from assay_trainer.data.importers.format import PublishedFormat
 
 #: A source of a hub: hub:owner/name.
 HUB = "hub:"
@@ -24,7 +24,7 @@ class NearOrder:
 class ImportOrder:
     """An import. `source` is a file, a folder, or hub:owner/name."""
 
-    format: Format
+    format: PublishedFormat
     source: str
     output: Path
     split: str | None = None

@@ -10,7 +10,7 @@ from typing import IO
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
 from assay_trainer.data.governance.manifest import LeftOut
-from assay_trainer.data.importers.format import Example
+from assay_trainer.data.importers.format import ImportedRow
 from assay_trainer.data.prompt_hashes import PromptHash, PromptHashes, text_of
 
 MAX_ID_CHARACTERS = 1000
@@ -21,7 +21,7 @@ _MAX_REASONS = 50
 
 
 @dataclass(frozen=True)
-class Reason:
+class WhyLeftOut:
     """Why a row is left out: `refused`, `other_split`, `duplicate`, `test_only`, ..."""
 
     kind: str
@@ -39,7 +39,7 @@ class LeftOutRows:
         self.by_kind: Counter[str] = Counter()
         self.first_refused: str | None = None
 
-    def add(self, path: Path, line: int, reason: Reason) -> None:
+    def add(self, path: Path, line: int, reason: WhyLeftOut) -> None:
         """Record a row that is left out."""
         text = reason.text[:_MAX_REASON].encode(errors="backslashreplace").decode()
         row = {"file": path.name, "line": line, "field": reason.field, "kind": reason.kind}
@@ -54,7 +54,7 @@ class LeftOutRows:
         if len(lines) < _MAX_LINES:
             lines.append(line)
 
-    def _told(self, reason: Reason, text: str) -> str:
+    def _told(self, reason: WhyLeftOut, text: str) -> str:
         if reason.kind in ("duplicate", "near_duplicate"):
             return "the row is there already"
         told = f"{reason.field}: {text}" if reason.field else text
@@ -79,7 +79,7 @@ class Screen:
         self._prompts: set[int] = set()
         self.num_same_prompt = 0
 
-    def reason(self, example: Example, line: int) -> Reason | None:
+    def reason(self, example: ImportedRow, line: int) -> WhyLeftOut | None:
         """Return why an example is left out; None for one to keep.
 
         Raises:
@@ -95,10 +95,10 @@ class Screen:
         if task.role is not Role.TEST:
             found = self._known.find(text) if task.role is Role.TRAIN else None
             if found is not None:
-                return Reason("test_only", f"has a prompt of {found}, which is for tests only")
+                return WhyLeftOut("test_only", f"has a prompt of {found}, which is for tests only")
             first = self._answers.setdefault(_answer(example, whole), line)
             if first != line:
-                return Reason("duplicate", f"line {first} has the same prompt and answer")
+                return WhyLeftOut("duplicate", f"line {first} has the same prompt and answer")
         self._ids[name] = line
         self.num_same_prompt += whole in self._prompts
         self._prompts.add(whole)
@@ -112,7 +112,7 @@ def _check(task: Task) -> None:
         raise DatasetError(f"has at most {MAX_ID_CHARACTERS} characters", field="id")
 
 
-def _answer(example: Example, whole: int) -> bytes:
+def _answer(example: ImportedRow, whole: int) -> bytes:
     """Return a digest of the prompt's words and of the answers and the instance as they stand."""
     task = example.task
     instance = task.environment.model_dump_json() if task.environment else ""

@@ -16,9 +16,9 @@ from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role
 from assay_trainer.curation.files import Found
 from assay_trainer.curation.order import ImportOrder
-from assay_trainer.curation.screen import LeftOutRows, Reason, Screen
+from assay_trainer.curation.screen import LeftOutRows, Screen, WhyLeftOut
 from assay_trainer.data.governance.manifest import SourceFile, digest_of
-from assay_trainer.data.importers.format import Example, OtherSplit, Place, Row, RowKind
+from assay_trainer.data.importers.format import ImportedRow, OtherSplit, Place, Row, RowKind
 from assay_trainer.data.prompt_hashes import HashTable, PromptHash
 from assay_trainer.data.rows import RawRow, read_raw_rows
 
@@ -85,18 +85,20 @@ class RowWriter:
                 else:
                     self.left_out.add(path, raw.number, reason)
         except OtherSplit as error:
-            self.left_out.add(path, raw.number, Reason("other_split", error.message, error.field))
+            self.left_out.add(
+                path, raw.number, WhyLeftOut("other_split", error.message, error.field)
+            )
         except DatasetError as error:
-            self.left_out.add(path, raw.number, Reason("refused", error.message, error.field))
+            self.left_out.add(path, raw.number, WhyLeftOut("refused", error.message, error.field))
 
-    def _examples(self, path: Path, value: object) -> list[Example]:
+    def _examples(self, path: Path, value: object) -> list[ImportedRow]:
         """Return a row's examples: all of them, or an error."""
         split, wanted = self._found.split, self._order.format
         stem = path.name.partition(".")[0]
         place = Place(split, wanted.role_of(split), self._num_read, stem)
         return list(wanted.read(Row(value), place))
 
-    def _keep(self, example: Example, text: str, file: int, line: int) -> None:
+    def _keep(self, example: ImportedRow, text: str, file: int, line: int) -> None:
         prompt = PromptHash.of(example.question)
         if example.options and prompt.num_words < _MIN_QUESTION_WORDS:
             prompt = PromptHash.of(f"{example.question}\n{example.options}")
@@ -131,11 +133,11 @@ class RowWriter:
         for number, reason in sorted(removed.items()):
             file, line = self._places[2 * number : 2 * number + 2]
             self.roles[Role.TRAIN] -= 1
-            self.left_out.add(self._found.files[file], line, Reason("near_duplicate", reason))
+            self.left_out.add(self._found.files[file], line, WhyLeftOut("near_duplicate", reason))
         self.prompts.drop(removed)
 
 
-def line_of(example: Example, kind: RowKind) -> str:
+def line_of(example: ImportedRow, kind: RowKind) -> str:
     """Return an example as a line of the folder's file.
 
     Raises:
@@ -154,7 +156,7 @@ def line_of(example: Example, kind: RowKind) -> str:
     return line
 
 
-def _pair_line(example: Example) -> str:
+def _pair_line(example: ImportedRow) -> str:
     task = example.task
     row = {
         "id": task.id,

@@ -11,6 +11,7 @@ from pathlib import Path
 from pydantic import TypeAdapter, ValidationError
 
 from assay_shared.errors import DatasetError, RoleError
+from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Message, Role, Task
 from assay_trainer.data.governance.imported import refuse_kind, rows_to_open

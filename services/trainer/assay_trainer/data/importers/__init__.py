@@ -8,7 +8,7 @@ from assay_trainer.data.importers.arc import ARC
 from assay_trainer.data.importers.bbh import BBH
 from assay_trainer.data.importers.code_contests import CODE_CONTESTS
 from assay_trainer.data.importers.commonsenseqa import COMMONSENSEQA
-from assay_trainer.data.importers.format import Format
+from assay_trainer.data.importers.format import PublishedFormat
 from assay_trainer.data.importers.gsm8k import GSM8K
 from assay_trainer.data.importers.hotpotqa import HOTPOTQA
 from assay_trainer.data.importers.humaneval import HUMANEVAL
@@ -42,10 +42,10 @@ _TABLE = (
     OWN_TASKS,
     OR_DEBUG,
 )
-FORMATS: dict[str, Format] = {one.name: one for one in _TABLE}
+FORMATS: dict[str, PublishedFormat] = {one.name: one for one in _TABLE}
 
 
-def find_format(name: str) -> Format:
+def find_format(name: str) -> PublishedFormat:
     """Return a format by its name.
 
     Raises:

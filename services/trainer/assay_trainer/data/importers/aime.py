@@ -7,14 +7,14 @@ A row:  {"problem": "...", "solution": "...", "answer": "60", "year": 1983, "aim
 from collections.abc import Iterator
 
 from assay_shared.types import Role
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 from assay_trainer.data.importers.math import boxed_example
 
 #: Problems from this year on are for tests.
 _FIRST_TEST_YEAR = 2024
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     name = f"{place.split}/{place.number}"
     tags = {}
     if "year" in row:
@@ -26,7 +26,7 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
     yield boxed_example(f"aime/{name}", "aime", row, place.role, answer, tags)
 
 
-AIME = Format(
+AIME = PublishedFormat(
     name="aime",
     domain="math",
     licence="MIT (repository); the texts are the MAA's",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row, RowKind
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row, RowKind
 
 
 def instruction_of(row: Row) -> str:
@@ -16,7 +16,7 @@ def instruction_of(row: Row) -> str:
     return f"{row.text('instruction')}\n\n{given}" if given else row.text("instruction")
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     name = f"{place.stem}/{place.split}/{place.number}"
     if "instances" in row:
         for at, one in enumerate(row.items("instances")):
@@ -35,7 +35,7 @@ def _instance(row: Row, one: object, at: int) -> Row:
         raise DatasetError(error.message, field=f"instances.{at}") from None
 
 
-def _example(name: str, place: Place, prompt: str, row: Row, field: str) -> Example:
+def _example(name: str, place: Place, prompt: str, row: Row, field: str) -> ImportedRow:
     task = Task(
         id=name,
         dataset=place.stem,
@@ -45,10 +45,10 @@ def _example(name: str, place: Place, prompt: str, row: Row, field: str) -> Exam
         gold=row.text(field),
         tags={"domain": "instructions"},
     )
-    return Example(task, prompt)
+    return ImportedRow(task, prompt)
 
 
-ALPACA = Format(
+ALPACA = PublishedFormat(
     name="alpaca",
     domain="instructions",
     licence="the data's own",

@@ -11,10 +11,10 @@ from typing import Any
 from assay_shared.errors import DatasetError
 from assay_shared.types import CallCase, Role, Task
 from assay_trainer.data.importers.code_contests import program_example, stdin_case
-from assay_trainer.data.importers.format import Example, Format, Place, Row, fenced
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row, fenced
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     number = row.number_or_text("problem_id" if "problem_id" in row else "id")
     cases = Row(row.parsed("input_output"))
     inputs, outputs = cases.items("inputs"), cases.items("outputs")
@@ -50,7 +50,7 @@ def _of_calls(
     cases: tuple[str, list[Any], list[Any]],
     gold: str | None,
     tags: dict[str, str],
-) -> Example:
+) -> ImportedRow:
     function, inputs, outputs = cases
     tests = []
     for args, expected in zip(inputs, outputs, strict=True):
@@ -73,7 +73,7 @@ def _of_calls(
         tests=tuple(tests),
         tags=tags,
     )
-    return Example(task, question)
+    return ImportedRow(task, question)
 
 
 def _text(value: object) -> str:
@@ -85,7 +85,7 @@ def _text(value: object) -> str:
     return value
 
 
-APPS = Format(
+APPS = PublishedFormat(
     name="apps",
     domain="code",
     licence="MIT",

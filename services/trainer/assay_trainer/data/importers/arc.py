@@ -10,10 +10,10 @@ from collections.abc import Iterator
 
 from assay_shared.types import Role
 from assay_trainer.data.importers.choices import choice_example, labelled, place_of
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     if isinstance(row.get("question"), str):
         question, inner = row.text("question"), row
     else:
@@ -32,7 +32,7 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
     yield choice_example(name, "arc", place.role, question, texts, right, tags)
 
 
-ARC = Format(
+ARC = PublishedFormat(
     name="arc",
     domain="knowledge",
     licence="CC BY-SA 4.0",

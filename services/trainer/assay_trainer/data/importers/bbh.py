@@ -10,14 +10,14 @@ from collections.abc import Iterator
 from assay_shared.answers.choices.options import LETTERS, is_there_twice
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 from assay_trainer.data.rows import Layout
 
 _OPTION = re.compile(r"^\(([A-Z])\) ?(.*)$", re.MULTILINE)
 _NUMBER = re.compile(r"-?\d+")
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     family = row.text("task") if "task" in row else place.stem
     question, target = row.text("input"), row.text("target").strip()
     options = _OPTION.findall(question.partition("Options:")[2])
@@ -51,10 +51,10 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
         checks=checks,
         tags={"domain": "reasoning", "family": family},
     )
-    yield Example(task, question)
+    yield ImportedRow(task, question)
 
 
-BBH = Format(
+BBH = PublishedFormat(
     name="bbh",
     domain="reasoning",
     licence="MIT",

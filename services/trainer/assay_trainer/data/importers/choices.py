@@ -5,7 +5,7 @@ from collections.abc import Mapping, Sequence
 from assay_shared.answers.choices.options import LETTERS, is_there_twice
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.data.importers.format import Example, Row
+from assay_trainer.data.importers.format import ImportedRow, Row
 
 _INSTRUCTION = "End with one line: Answer: and the letter of the right option."
 
@@ -18,7 +18,7 @@ def choice_example(
     options: Sequence[str],
     answer: int,
     tags: Mapping[str, str],
-) -> Example:
+) -> ImportedRow:
     """Return a task of a question with lettered options; `answer` is the right one's number.
 
     Raises:
@@ -43,7 +43,7 @@ def choice_example(
         checks={"choice": {"options": list(options), "answer": letter}},
         tags=dict(tags),
     )
-    return Example(task, question, options=lines)
+    return ImportedRow(task, question, options=lines)
 
 
 def labelled(choices: object) -> tuple[list[str], list[str]]:

@@ -11,7 +11,7 @@ from typing import Any
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Comparison, Role, StdinCase, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row, fenced
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row, fenced
 
 _PYTHON_3 = 3
 _DECIMAL = re.compile(r"\d\.\d")
@@ -30,7 +30,7 @@ def stdin_case(stdin: str, expected: str) -> StdinCase:
 
 def program_example(
     name: str, dataset: str, place: Place, statement: str, cases: list[StdinCase], **more: Any
-) -> Example:
+) -> ImportedRow:
     """Return a task of a statement with its cases.
 
     Raises:
@@ -47,10 +47,10 @@ def program_example(
         tests=tuple(cases),
         **more,
     )
-    return Example(task, statement)
+    return ImportedRow(task, statement)
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     if "description" in row:
         yield _of_deepmind(row, place)
     elif "labels" in row:
@@ -59,7 +59,7 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
         yield _with_tests(row, place)
 
 
-def _of_deepmind(row: Row, place: Place) -> Example:
+def _of_deepmind(row: Row, place: Place) -> ImportedRow:
     cases = []
     for name in ("public_tests", "private_tests", "generated_tests"):
         if name in row:
@@ -85,7 +85,7 @@ def _of_deepmind(row: Row, place: Place) -> Example:
     )
 
 
-def _of_sandbox_fusion(row: Row, place: Place) -> Example:
+def _of_sandbox_fusion(row: Row, place: Place) -> ImportedRow:
     labels, tests = row.parsed("labels"), row.parsed("test")
     if not isinstance(labels, Mapping) or not isinstance(tests, list):
         raise DatasetError("must hold an object, and `test` a list", field="labels")
@@ -102,7 +102,7 @@ def _stdout(test: Row) -> str:
     return test.part("output").maybe_text("stdout")
 
 
-def _with_tests(row: Row, place: Place) -> Example:
+def _with_tests(row: Row, place: Place) -> ImportedRow:
     statement = row.text("statement" if "statement" in row else "content")
     cases = []
     for one in row.items("tests"):
@@ -116,7 +116,7 @@ def _with_tests(row: Row, place: Place) -> Example:
     return program_example(name, "code_contests", place, statement, cases, gold=gold, tags=tags)
 
 
-CODE_CONTESTS = Format(
+CODE_CONTESTS = PublishedFormat(
     name="code_contests",
     domain="code",
     licence="CC BY 4.0",

@@ -8,10 +8,10 @@ from collections.abc import Iterator
 
 from assay_shared.types import Role
 from assay_trainer.data.importers.choices import choice_example, labelled, place_of
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     if isinstance(row.get("question"), str):
         question, inner = row.text("question"), row
     else:
@@ -24,7 +24,7 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
     yield choice_example(name, "commonsenseqa", place.role, question, texts, answer, tags)
 
 
-COMMONSENSEQA = Format(
+COMMONSENSEQA = PublishedFormat(
     name="commonsenseqa",
     domain="qa",
     licence="MIT",

@@ -49,7 +49,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Example:
+class ImportedRow:
     """A row as a task.
 
     `question` is the prompt as published, without Assay's instructions and without options, and
@@ -148,7 +148,7 @@ class Row:
 
 
 @dataclass(frozen=True)
-class Format:
+class PublishedFormat:
     """A row of the table of formats."""
 
     name: str
@@ -161,7 +161,7 @@ class Format:
     #: Shapes of rows that were read from real files; the others are by their description.
     verified: tuple[str, ...]
     unverified: tuple[str, ...]
-    read: Callable[[Row, Place], Iterable[Example]]
+    read: Callable[[Row, Place], Iterable[ImportedRow]]
     kind: RowKind = RowKind.TASKS
     layout: Layout = field(default_factory=Layout)
     #: A split by another name.

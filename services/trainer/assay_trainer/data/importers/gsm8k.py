@@ -4,14 +4,14 @@ from collections.abc import Iterator
 
 from assay_shared.types import Role
 from assay_trainer.data.gsm8k import gsm8k_task
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
-    yield Example(gsm8k_task(dict(row.value), place.number, place.role), row.text("question"))
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
+    yield ImportedRow(gsm8k_task(dict(row.value), place.number, place.role), row.text("question"))
 
 
-GSM8K = Format(
+GSM8K = PublishedFormat(
     name="gsm8k",
     domain="math",
     licence="MIT",

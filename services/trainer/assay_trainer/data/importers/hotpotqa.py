@@ -9,12 +9,12 @@ from collections.abc import Iterator, Mapping
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 _INSTRUCTION = "Answer with a few words alone."
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     if "split" in row:
         place.wants(row.text("split"))
     question, answer = row.text("question"), row.text("answer")
@@ -36,7 +36,7 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
         reference=answer,
         tags={name: text for name, text in tags.items() if text},
     )
-    yield Example(task, question)
+    yield ImportedRow(task, question)
 
 
 def _paragraphs(row: Row) -> Iterator[tuple[str, str]]:
@@ -56,7 +56,7 @@ def _paragraphs(row: Row) -> Iterator[tuple[str, str]]:
                 raise DatasetError("must be a title and sentences", field=f"context.{at}")
 
 
-HOTPOTQA = Format(
+HOTPOTQA = PublishedFormat(
     name="hotpotqa",
     domain="qa",
     licence="CC BY-SA 4.0",

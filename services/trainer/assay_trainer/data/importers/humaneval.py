@@ -10,12 +10,12 @@ from collections.abc import Iterator
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role
 from assay_trainer.data.humaneval import human_eval_task
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 _DOCSTRING = re.compile(r'("""|\'\'\')(.*?)\1', re.DOTALL)
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     if "plus_input" in row:
         raise DatasetError(
             "the expected values of these inputs are not in the row; take "
@@ -27,10 +27,10 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
     task = human_eval_task(row.value)
     docstrings = _DOCSTRING.findall(task.prompt)
     # The docstring stands in every other form of the problem too.
-    yield Example(task, docstrings[-1][1] if docstrings else task.prompt)
+    yield ImportedRow(task, docstrings[-1][1] if docstrings else task.prompt)
 
 
-HUMANEVAL = Format(
+HUMANEVAL = PublishedFormat(
     name="humaneval",
     domain="code",
     licence="MIT; HumanEval+ Apache-2.0",

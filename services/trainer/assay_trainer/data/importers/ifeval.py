@@ -8,10 +8,10 @@ from collections.abc import Iterator, Mapping
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     prompt, names = row.text("prompt"), row.texts("instruction_id_list")
     given = row.items("kwargs")
     if not names or len(given) != len(names):
@@ -31,10 +31,10 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
         checks={"constraints": {"instruction_id_list": names, "kwargs": kwargs}},
         tags={"domain": "instructions", "family": names[0].partition(":")[0]},
     )
-    yield Example(task, prompt)
+    yield ImportedRow(task, prompt)
 
 
-IFEVAL = Format(
+IFEVAL = PublishedFormat(
     name="ifeval",
     domain="instructions",
     licence="Apache-2.0",

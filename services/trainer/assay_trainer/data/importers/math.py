@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from assay_shared.answers.extraction import last_boxed
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 _INSTRUCTION = "Work it out step by step, and put the final answer in \\boxed{}."
 
 
 def boxed_example(
     name: str, dataset: str, row: Row, role: Role, answer: str, tags: dict[str, str]
-) -> Example:
+) -> ImportedRow:
     """Return a task of a problem whose answer goes into a box."""
     problem, solution = row.text("problem"), row.maybe_text("solution")
     ends_in_box = (last_boxed(solution) or "").strip() == answer
@@ -30,10 +30,10 @@ def boxed_example(
         reference=answer,
         tags={"domain": "math"} | {name: text for name, text in tags.items() if text},
     )
-    return Example(task, problem)
+    return ImportedRow(task, problem)
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     if "answer" in row or "answer" in row.value:
         answer = row.number_or_text("answer").strip()
     else:
@@ -50,7 +50,7 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
     yield boxed_example(f"math/{name}", "math", row, place.role, answer, tags)
 
 
-MATH = Format(
+MATH = PublishedFormat(
     name="math",
     domain="math",
     licence="MIT",

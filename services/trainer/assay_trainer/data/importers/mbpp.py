@@ -8,7 +8,14 @@ from collections.abc import Iterator
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import AssertCase, Role, Task
-from assay_trainer.data.importers.format import Example, Format, OtherSplit, Place, Row, fenced
+from assay_trainer.data.importers.format import (
+    ImportedRow,
+    OtherSplit,
+    Place,
+    PublishedFormat,
+    Row,
+    fenced,
+)
 
 #: `reg` (MBPP_reg) are the first 200 test ids, for quick checks between trainings.
 _IDS = {
@@ -20,7 +27,7 @@ _IDS = {
 }
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     number = row.whole("task_id")
     if number not in range(1, 975):
         raise DatasetError(f"{number} is not an id of MBPP (1 to 974)", field="task_id")
@@ -43,10 +50,10 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
         tests=tuple(AssertCase(code=f"{before}\n{one}\n".lstrip()) for one in tests),
         tags={"domain": "code"},
     )
-    yield Example(task, question)
+    yield ImportedRow(task, question)
 
 
-MBPP = Format(
+MBPP = PublishedFormat(
     name="mbpp",
     domain="code",
     licence="CC BY 4.0",

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Message, Role, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row, RowKind
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row, RowKind
 
 _SPEAKERS = {"human": "user", "gpt": "assistant", "user": "user", "assistant": "assistant"}
 _SPEAKERS |= {"system": "system"}
@@ -49,7 +49,7 @@ def split_chat(chat: list[Message], name: str) -> tuple[tuple[Message, ...], str
     return tuple(chat[:-1]), chat[-1].content
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     name = "messages" if "messages" in row else "conversations"
     chat = read_chat(row, name)
     if not chat or chat[-1].role != "assistant":
@@ -65,10 +65,10 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
         gold=chat[-1].content,
         tags={"domain": "chat"},
     )
-    yield Example(task, "\n".join(one.content for one in task.messages))
+    yield ImportedRow(task, "\n".join(one.content for one in task.messages))
 
 
-MESSAGES = Format(
+MESSAGES = PublishedFormat(
     name="messages",
     domain="chat",
     licence="the data's own",

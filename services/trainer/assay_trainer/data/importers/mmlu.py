@@ -9,14 +9,14 @@ from collections.abc import Iterator
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role
 from assay_trainer.data.importers.choices import choice_example
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 from assay_trainer.data.rows import Layout
 
 _LETTERS = "ABCD"
 _COLUMNS = ("question", *_LETTERS, "answer_letter")
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     if "answer_letter" in row:
         subject = place.stem.rpartition("_")[0] or place.stem
         choices = [row.maybe_text(letter) for letter in _LETTERS]
@@ -31,7 +31,7 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
     yield choice_example(name, "mmlu", place.role, row.text("question"), choices, answer, tags)
 
 
-MMLU = Format(
+MMLU = PublishedFormat(
     name="mmlu",
     domain="knowledge",
     licence="MIT",

@@ -9,7 +9,7 @@ from pydantic import ValidationError
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 from assay_trainer.data.prompt_hashes import text_of
 
 _NEEDED = ("id", "dataset", "role", "prompt", "rubric")
@@ -17,13 +17,13 @@ _NEEDED = ("id", "dataset", "role", "prompt", "rubric")
 ALL = "all"
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     for name in _NEEDED:
         row.text(name)
     return _read_benchmark(row, place)
 
 
-def _read_benchmark(row: Row, place: Place) -> Iterator[Example]:
+def _read_benchmark(row: Row, place: Place) -> Iterator[ImportedRow]:
     """Yield the task of a row; one without a role is for tests."""
     try:
         task = Task.model_validate(row.value)
@@ -32,12 +32,12 @@ def _read_benchmark(row: Row, place: Place) -> Iterator[Example]:
         raise DatasetError(first["msg"], field=".".join(map(str, first["loc"])) or None) from None
     if place.split != ALL:
         place.wants(task.role)
-    yield Example(task, text_of(task))
+    yield ImportedRow(task, text_of(task))
 
 
 _ROLES = {ALL: Role.TRAIN, "train": Role.TRAIN, "validation": Role.VALIDATION, "test": Role.TEST}
 
-OWN_TASKS = Format(
+OWN_TASKS = PublishedFormat(
     name="tasks",
     domain="the tasks' own",
     licence="the data's own",
@@ -47,7 +47,7 @@ OWN_TASKS = Format(
     unverified=(),
     read=_read,
 )
-OR_DEBUG = Format(
+OR_DEBUG = PublishedFormat(
     name="or_debug",
     domain="operations research",
     licence="MIT",

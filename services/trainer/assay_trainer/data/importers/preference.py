@@ -12,14 +12,14 @@ from collections.abc import Iterator, Mapping
 from assay_shared.errors import DatasetError
 from assay_shared.types import Message, Role, Task
 from assay_trainer.data.importers.alpaca import instruction_of
-from assay_trainer.data.importers.format import Example, Format, Place, Row, RowKind
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row, RowKind
 from assay_trainer.data.importers.messages import read_chat, split_chat
 
 _TURN = re.compile(r"\n\n(Human|Assistant):")
 _SPEAKERS = {"Human": "user", "Assistant": "assistant"}
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     _check_scores(row)
     name = f"{place.stem}/{place.split}/{place.number}"
     if isinstance(row.get("chosen"), list) and all(isinstance(o, str) for o in row.items("chosen")):
@@ -89,7 +89,7 @@ def _check_scores(row: Row) -> None:
             )
 
 
-def _example(name: str, place: Place, chat: list[Message], good: str, bad: str) -> Example:
+def _example(name: str, place: Place, chat: list[Message], good: str, bad: str) -> ImportedRow:
     history, prompt = split_chat(chat, "prompt")
     for field, text in (("chosen", good), ("rejected", bad)):
         if not text.strip():
@@ -106,10 +106,10 @@ def _example(name: str, place: Place, chat: list[Message], good: str, bad: str) 
         gold=good,
         tags={"domain": "chat"},
     )
-    return Example(task, "\n".join(one.content for one in task.messages), bad)
+    return ImportedRow(task, "\n".join(one.content for one in task.messages), bad)
 
 
-PREFERENCE = Format(
+PREFERENCE = PublishedFormat(
     name="preference",
     domain="chat",
     licence="the data's own",

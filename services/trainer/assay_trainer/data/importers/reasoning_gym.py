@@ -8,12 +8,12 @@ from collections.abc import Iterator
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
-from assay_trainer.data.importers.format import Example, Format, Place, Row
+from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 _NUMBER = re.compile(r"-?\d+(?:\.\d+)?")
 
 
-def _read(row: Row, place: Place) -> Iterator[Example]:
+def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     question, answer = row.text("question"), row.number_or_text("answer").strip()
     family = ""
     if "metadata" in row:
@@ -32,10 +32,10 @@ def _read(row: Row, place: Place) -> Iterator[Example]:
         reference=answer,
         tags={"domain": "reasoning"} | ({"family": family} if family else {}),
     )
-    yield Example(task, question)
+    yield ImportedRow(task, question)
 
 
-REASONING_GYM = Format(
+REASONING_GYM = PublishedFormat(
     name="reasoning_gym",
     domain="reasoning",
     licence="Apache-2.0",

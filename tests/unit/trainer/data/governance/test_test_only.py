@@ -12,7 +12,7 @@ from assay_shared.types import Role, Task
 from assay_trainer.config import Gsm8kSource, JsonlSource, Source
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.data.governance.test_only import known_prompts
-from assay_trainer.data.importers.format import Example
+from assay_trainer.data.importers.format import ImportedRow
 from assay_trainer.data.preferences import open_preferences
 from assay_trainer.data.prompt_hashes import text_of
 from assay_trainer.table_source import PreferenceFile, RowMap, TableSource
@@ -51,7 +51,7 @@ def test_the_package_knows_published_test_sets(
     assert sum(_is_known(known.find, one) for one in found) >= least
 
 
-def _is_known(find: Any, one: Example) -> bool:
+def _is_known(find: Any, one: ImportedRow) -> bool:
     return find(text_of(one.task)) is not None
 
 
@@ -105,7 +105,7 @@ def test_a_copied_row_is_refused_by_every_path(data_folder: Path, tmp_path: Path
 
 def test_earlier_messages_are_searched_too(data_folder: Path, tmp_path: Path) -> None:
     history = [{"role": "user", "content": problem(data_folder)}]
-    row = task("Go on, please.").model_dump(mode="json") | {"history": history}
+    row = task("Continue, please.").model_dump(mode="json") | {"history": history}
     path = write_rows(tmp_path / "a.jsonl", [row])
     with pytest.raises(RoleError, match="humaneval"):
         open_dataset(JsonlSource(kind="jsonl", path=path), DatasetPurpose.TRAIN, None)

@@ -9,7 +9,7 @@ import pytest
 from assay_shared.types import AssertCase, Comparison, Role, StdinCase, Task
 from tests.support.trainer_imports import read_all
 
-#: Format, file, split, tasks, and refused rows by field.
+#: PublishedFormat, file, split, tasks, and refused rows by field.
 SETS = [
     ("humaneval", "HumanEval.jsonl.gz", "test", 164, {}),
     ("humaneval", "evalplus/humaneval_plus_originfmt.jsonl.gz", "test", 164, {}),
