@@ -11,7 +11,7 @@ from assay_shared.errors import Conflict, DatasetError
 from assay_shared.types import Role
 from assay_trainer.curation.duplicates import NearFound, find_near_duplicates
 from assay_trainer.curation.files import Found, found_files
-from assay_trainer.curation.order import ImportOrder
+from assay_trainer.curation.order import HUB, ImportOrder
 from assay_trainer.curation.screen import LeftOutRows, Screen
 from assay_trainer.curation.writing import RowWriter
 from assay_trainer.data.governance.manifest import (
@@ -39,6 +39,7 @@ def import_set(
     output = order.output
     if output.exists() and (output.is_file() or any(output.iterdir())):
         raise Conflict(f"{output} exists and is not empty", field="--output")
+    refuse_deprecated([order.source.removeprefix(HUB)], order.data_folder)
     partial = output.with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)

@@ -72,13 +72,15 @@ class Dataset:
 
 
 def named_source(name: str) -> Source:
-    """Return a dataset by its name on the command line: a known name, or a JSONL file."""
+    """Return a dataset by its name on the command line: a known name, a file or a folder."""
     if name == "humaneval":
         return HumanEvalSource(kind="humaneval")
     if name == "gsm8k":
         return Gsm8kSource(kind="gsm8k")
     if name == "gsm8k:train":
         return Gsm8kSource(kind="gsm8k", split="train")
+    if Path(name).is_dir():
+        return ImportedSource(kind="imported", path=Path(name))
     return JsonlSource(kind="jsonl", path=Path(name))
 
 

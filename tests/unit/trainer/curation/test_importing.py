@@ -1,5 +1,6 @@
 """Imports: what goes into a folder, what is left out with which reason, and who may open it."""
 
+import io
 import json
 import random
 import tracemalloc
@@ -7,16 +8,21 @@ from collections import Counter
 from pathlib import Path
 from typing import Any
 
+import pyarrow
+import pyarrow.parquet
 import pytest
 
 from assay_shared.errors import Conflict, DatasetError, RoleError
 from assay_shared.types import Role
-from assay_trainer.curation.order import NearOrder, share_of
-from assay_trainer.data.dataset import DatasetPurpose, open_dataset
+from assay_trainer.curation.importing import import_set
+from assay_trainer.curation.order import ImportOrder, NearOrder, share_of
+from assay_trainer.data.dataset import DatasetPurpose, named_source, open_dataset
 from assay_trainer.data.governance.manifest import read_manifest
+from assay_trainer.data.importers import find_format
 from assay_trainer.data.preferences import open_preferences
 from assay_trainer.data.prompt_hashes import PromptHash, read_hashes
 from assay_trainer.table_source import ImportedSource
+from tests.support.hub import LocalHub
 from tests.support.trainer_imports import imported, write_rows
 
 ROW = {"question": "What is 2 + 3?", "answer": "It is 2 + 3 = <<2+3=5>>5.\n#### 5"}
@@ -190,3 +196,41 @@ def test_shares_are_percent_or_fractions(text: str, share: float) -> None:
 def test_other_shares_are_errors(text: str) -> None:
     with pytest.raises(Exception, match="is not a share"):
         share_of(text, "--validation")
+
+
+def test_a_set_of_a_hub_has_its_commit_in_the_manifest(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    hub = LocalHub(tmp_path / "hub")
+    with hub.running():
+        hub.use(monkeypatch, tmp_path / "cache")
+        table = io.BytesIO()
+        pyarrow.parquet.write_table(pyarrow.Table.from_pylist(rows_of(12)), table)
+        files = {"main/train-00000-of-00001.parquet": table.getvalue()}
+        commit = hub.publish("datasets", "openai/gsm8k", files)
+        manifest = imported("gsm8k", "hub:openai/gsm8k", tmp_path / "out", split="train")
+    assert (manifest.source, manifest.revision) == ("openai/gsm8k", commit)
+    assert manifest.count == 12
+    with pytest.raises(DatasetError, match="is deprecated: it was taken down"):
+        imported("math", "hub:hendrycks/competition_math", tmp_path / "x", split="train")
+
+
+def test_a_stopped_import_leaves_no_folder_and_starts_again(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "train.jsonl", rows_of(1500))
+    order = ImportOrder(find_format("gsm8k"), str(path), tmp_path / "out")
+
+    def stop(num_rows: int) -> None:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        import_set(order, stop)
+    assert not (tmp_path / "out").exists()
+    assert import_set(order).count == 1500
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["out", "train.jsonl"]
+
+
+def test_commands_take_a_folder_as_a_set(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "train.jsonl", rows_of(5))
+    imported("gsm8k", path, tmp_path / "out")
+    opened = open_dataset(named_source(str(tmp_path / "out")), DatasetPurpose.TRAIN, None)
+    assert len(opened.tasks) == 5

@@ -18,7 +18,9 @@ def boxed_example(
     name: str, dataset: str, row: Row, role: Role, answer: str, tags: dict[str, str]
 ) -> ImportedRow:
     """Return a task of a problem whose answer goes into a box."""
-    problem, solution = row.text("problem"), row.maybe_text("solution")
+    problem, solution = row.text("problem"), row.maybe_text("solution").strip()
+    last = f"The answer is $\\boxed{{{answer}}}$."
+    # Behind the box, some solutions have remarks and the names of their writers.
     ends_in_box = (last_boxed(solution) or "").strip() == answer
     task = Task(
         id=name,
@@ -26,7 +28,7 @@ def boxed_example(
         role=role,
         prompt=f"{problem}\n\n{_INSTRUCTION}",
         rubric="math",
-        gold=solution if ends_in_box else f"The answer is $\\boxed{{{answer}}}$.",
+        gold=f"{solution}\n\n{last}" if ends_in_box else last,
         reference=answer,
         tags={"domain": "math"} | {name: text for name, text in tags.items() if text},
     )

@@ -12,19 +12,20 @@ from assay_shared.types import Role, Task
 from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 from assay_trainer.data.prompt_hashes import text_of
 
-_NEEDED = ("id", "dataset", "role", "prompt", "rubric")
+_NEEDED = ("id", "dataset", "prompt", "rubric")
 #: The split that takes every row with its role.
 ALL = "all"
 
 
 def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
-    for name in _NEEDED:
-        row.text(name)
+    row.text("role")
     return _read_benchmark(row, place)
 
 
 def _read_benchmark(row: Row, place: Place) -> Iterator[ImportedRow]:
     """Yield the task of a row; one without a role is for tests."""
+    for name in _NEEDED:
+        row.text(name)
     try:
         task = Task.model_validate(row.value)
     except ValidationError as error:

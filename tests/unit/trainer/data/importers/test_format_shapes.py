@@ -57,7 +57,10 @@ def test_apps_calls_functions_or_feeds_standard_input() -> None:
 def test_the_answer_of_math_is_the_last_box() -> None:
     row = {"problem": "2 + 2?", "solution": "Not $\\boxed{5}$ but $\\boxed{4}$.", "level": "1"}
     task = task_of("math", row, "train")
-    assert (task.reference, task.gold) == ("4", row["solution"])
+    assert (task.reference, task.gold) == (
+        "4",
+        f"{row['solution']}\n\nThe answer is $\\boxed{{4}}$.",
+    )
 
 
 def test_commonsenseqa_and_arc_of_the_hub() -> None:
@@ -183,7 +186,7 @@ BAD = [
         {"id": "a", "dataset": "b", "role": "x", "prompt": "c", "rubric": "d"},
         "all",
         "role",
-        "",
+        "Input should be",
     ),
 ]
 
