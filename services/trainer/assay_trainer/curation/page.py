@@ -30,7 +30,9 @@ def write_page(found: Survey, limit: int | None, path: Path) -> None:
         lstrip_blocks=True,
     )
     environment.filters["visible"] = visible
-    pictures = {f"{one.part}, in {one.unit}": _histogram(one, limit) for one in found.lengths}
+    # Lengths that are all the same make no picture.
+    drawn = [one for one in found.lengths if len(set(one.values)) > 1]
+    pictures = {f"{one.part}, in {one.unit}": _histogram(one, limit) for one in drawn}
     page = environment.get_template("survey.html.j2").render(
         found=found, limit=limit, pictures=pictures
     )

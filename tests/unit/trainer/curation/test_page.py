@@ -45,7 +45,9 @@ def parsed(path: Path) -> Tree:
 def test_the_page_of_pairs_needs_no_other_file(data_folder: Path, tmp_path: Path) -> None:
     path = data_folder / "preference" / "ultrafeedback_train_1000.jsonl.gz"
     imported("preference", path, tmp_path / "out")
-    found = survey(tmp_path / "out", 10, 0, lambda messages, answer: (len(messages), 5))
+    found = survey(
+        tmp_path / "out", 10, 0, lambda messages, answer: (len(messages[0]["content"]), len(answer))
+    )
     write_page(found, 2000, tmp_path / "page.html")
     tree = parsed(tmp_path / "page.html")
     pictures = [attrs["src"] or "" for tag, attrs in tree.tags if tag == "img"]

@@ -130,7 +130,8 @@ def test_right_programs_pass_their_own_tests(data_folder: Path) -> None:
         tests = [case.code for case in one.task.tests if isinstance(case, AssertCase)]
         assert tests
         code = "\n".join([program, *tests])
-        ended = subprocess.run([sys.executable, "-c", code], capture_output=True, timeout=60)
+        command = [sys.executable, "-W", "ignore", "-"]
+        ended = subprocess.run(command, input=code.encode(), capture_output=True, timeout=60)
         assert ended.returncode == 0, (one.task.id, ended.stderr[-300:])
 
 
