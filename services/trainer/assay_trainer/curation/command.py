@@ -99,6 +99,46 @@ def _tell(manifest: "ImportManifest", output: Path) -> None:
     print(f"digest {manifest.digest[:16]}")
 
 
+@app.command("mix")
+def mix_(
+    folders: Annotated[list[Path], typer.Argument(help="Imported folders.")],
+    output: Annotated[Path, typer.Option(help="A new folder to write to.")],
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=40% or NAME=0.4, of a folder or a domain; by rows without any."),
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Training rows in all.")] = None,
+    temperature: Annotated[
+        float, typer.Option(min=0.1, help="More evens folders out: rows to the power 1/T.")
+    ] = 1.0,
+    no_near_duplicates: Annotated[
+        bool, typer.Option("--no-near-duplicates", help="Do not search for them.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Which rows.")] = 0,
+) -> None:
+    """Mix the training rows of folders by shares, and keep their held-out rows."""
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.curation.mixing import MixOrder, mix
+    from assay_trainer.curation.order import NearOrder, share_of
+
+    pairs = [one.partition("=") for one in weight or ()]
+    order = MixOrder(
+        folders=tuple(folders),
+        output=output,
+        weights={name: share_of(share, "--weight") for name, _, share in pairs},
+        num_rows=rows,
+        temperature=temperature,
+        seed=seed,
+        near=NearOrder(is_wanted=not no_near_duplicates),
+        data_folder=read_settings(ServiceSettings).data,
+    )
+    manifest = mix(order)
+    _tell(manifest, output)
+    total = sum((manifest.mixture or {}).values())
+    for name, number in (manifest.mixture or {}).items():
+        print(f"{name:<24} {number:>8} {number / total:.1%}")
+
+
 @app.command()
 def show(
     folder: Annotated[Path, typer.Argument(help="An imported folder, or a JSONL file of tasks.")],

@@ -5,6 +5,7 @@ The folder appears when it is complete. An import that was stopped leaves none, 
 
 import shutil
 from collections.abc import Callable
+from contextlib import nullcontext
 from pathlib import Path
 
 from assay_shared.errors import Conflict, DatasetError
@@ -28,9 +29,11 @@ from assay_trainer.data.importers.format import RowKind
 
 
 def import_set(
-    order: ImportOrder, report: Callable[[int], None] = lambda num_rows: None
+    order: ImportOrder,
+    report: Callable[[int], None] = lambda num_rows: None,
+    found: Found | None = None,
 ) -> ImportManifest:
-    """Import a set and return the manifest of its folder.
+    """Import a set and return the manifest of its folder; `found` has the files to read.
 
     Raises:
         Conflict: the output exists.
@@ -43,9 +46,9 @@ def import_set(
     partial = output.with_name(f".{output.name}.partial")
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
-    with found_files(order) as found:
-        refuse_deprecated([found.source], order.data_folder, found.files)
-        manifest = _write(order, found, partial, report)
+    with nullcontext(found) if found is not None else found_files(order) as files:
+        refuse_deprecated([files.source], order.data_folder, files.files)
+        manifest = _write(order, files, partial, report)
     if output.exists():
         output.rmdir()
     partial.rename(output)

@@ -57,6 +57,8 @@ class LeftOutRows:
     def _told(self, reason: WhyLeftOut, text: str) -> str:
         if reason.kind in ("duplicate", "near_duplicate"):
             return "the row is there already"
+        if reason.kind == "other_split":
+            return f"{reason.field}: of another split"
         told = f"{reason.field}: {text}" if reason.field else text
         known = (reason.kind, told) in self._numbers
         return told if known or len(self._numbers) < _MAX_REASONS else "further reasons"
@@ -96,9 +98,11 @@ class Screen:
             found = self._known.find(text) if task.role is Role.TRAIN else None
             if found is not None:
                 return WhyLeftOut("test_only", f"has a prompt of {found}, which is for tests only")
-            first = self._answers.setdefault(_answer(example, whole), line)
-            if first != line:
-                return WhyLeftOut("duplicate", f"line {first} has the same prompt and answer")
+            answer = _answer(example, whole)
+            if answer in self._answers:
+                told = f"line {self._answers[answer]} has the same prompt and answer"
+                return WhyLeftOut("duplicate", told)
+            self._answers[answer] = line
         self._ids[name] = line
         self.num_same_prompt += whole in self._prompts
         self._prompts.add(whole)

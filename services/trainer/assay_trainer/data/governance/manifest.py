@@ -78,6 +78,8 @@ class ImportManifest(Wire):
     #: Why near duplicates were not searched for.
     not_searched: str | None = None
     validation_share: float = 0.0
+    #: Of a mixture: the number of training rows of each dataset.
+    mixture: dict[str, int] | None = None
 
     def write(self, folder: Path) -> None:
         """Write the manifest into its folder."""
