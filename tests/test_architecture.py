@@ -29,7 +29,10 @@ MODULES = sorted(
 MAX_FILE_LINES, MAX_FUNCTION_LINES = 400, 50
 MAX_FILES_IN_A_FOLDER = 15
 #: Tables: each file is one more entry.
-PLUG_INS = {"services/reward/assay_reward/verifiers"}
+PLUG_INS = {
+    "services/reward/assay_reward/verifiers",
+    "services/trainer/assay_trainer/data/importers",
+}
 VAGUE = {"utils.py", "util.py", "helpers.py", "common.py", "misc.py", "base.py", "manager.py"}
 VAGUE_SUFFIXES = ("Manager", "Handler", "Processor", "Helper")
 HEAVY = {"torch", "vllm", "sglang", "transformers", "trl", "celery", "fastapi", "pydantic"}

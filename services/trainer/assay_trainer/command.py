@@ -289,7 +289,7 @@ def score(
         None, help="A rubric's name, or its YAML file; each task's own without it."
     ),
     dataset: str | None = typer.Option(
-        None, help="humaneval, gsm8k, gsm8k:train, or a JSONL file of tasks."
+        None, help="humaneval, gsm8k, gsm8k:train, a JSONL file or an imported folder."
     ),
     concurrency: int = typer.Option(16, min=1, help="Requests scored at once."),
     output: Path | None = typer.Option(None, help="Write each answer's reward to this file."),

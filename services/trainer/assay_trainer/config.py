@@ -11,6 +11,7 @@ from assay_shared.types import Normalisation, Role, SyncMode
 from assay_trainer.table_source import (
     REVISION,
     HubSource,
+    ImportedSource,
     PreferenceSource,
     RepositoryName,
     TableSource,
@@ -132,7 +133,13 @@ class Gsm8kSource(Config):
 
 
 Source = Annotated[
-    GeneratedSource | JsonlSource | HumanEvalSource | Gsm8kSource | TableSource | HubSource,
+    GeneratedSource
+    | JsonlSource
+    | HumanEvalSource
+    | Gsm8kSource
+    | TableSource
+    | HubSource
+    | ImportedSource,
     Field(discriminator="kind"),
 ]
 

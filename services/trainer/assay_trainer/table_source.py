@@ -157,4 +157,15 @@ class PreferenceHub(HubFiles):
     map: PreferenceMap = PreferenceMap()
 
 
-PreferenceSource = Annotated[PreferenceFile | PreferenceHub, Field(discriminator="kind")]
+class ImportedSource(Config):
+    """A folder made by `assay data import`."""
+
+    kind: Literal["imported"]
+    path: Path
+    #: Without it, training takes the rows for training, and a measurement the others.
+    role: Role | None = None
+
+
+PreferenceSource = Annotated[
+    PreferenceFile | PreferenceHub | ImportedSource, Field(discriminator="kind")
+]

@@ -24,6 +24,18 @@ def read_strict_json(text: str | bytes, *, takes_nan: bool = False) -> Any:
     return _decode(_READER_OF_NAN if takes_nan else _READER, text)
 
 
+def read_strict_json_at(text: str, at: int) -> tuple[Any, int]:
+    """Return the value that begins at a place of a text, and the place after the value.
+
+    Raises:
+        DuplicateKey, ValueError: see `read_strict_json`, with `takes_nan`.
+    """
+    try:
+        return _READER_OF_NAN.raw_decode(text, at)
+    except RecursionError:
+        raise ValueError("it nests too deeply") from None
+
+
 def check_keys(text: str | bytes) -> None:
     """Check JSON for another parser, before or after it reads the text.
 

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Result = TypeVar("Result")
 OnScored = Callable[[int], None]
 
-_DATASET = typer.Argument(help="humaneval, gsm8k, gsm8k:train, or a JSONL file of tasks.")
+_DATASET = typer.Argument(help="humaneval, gsm8k, gsm8k:train, a JSONL file or an imported folder.")
 _RUBRIC = typer.Option(None, help="Rubric; each task's own without it.")
 _LIMIT = typer.Option(None, min=1, help="Check only this number of tasks, sampled at random.")
 _NUM_GENERATED = 200

@@ -1,6 +1,6 @@
 """Opening datasets of every kind of source; roles are enforced here.
 
-A row of HumanEval's file, for the reader of `_human_eval_task`:
+A row of HumanEval's file, for the reader of `human_eval_task`:
     {"task_id": "HumanEval/10", "prompt": "def is_palindrome(...", "entry_point": "make_palindrome",
      "canonical_solution": "    if not string: ...", "test": "def check(candidate): ..."}
 """
@@ -17,13 +17,16 @@ from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role, Task
 from assay_trainer.config import GeneratedSource, Gsm8kSource, HumanEvalSource, JsonlSource, Source
+from assay_trainer.data.governance.imported import refuse_kind, rows_to_open
+from assay_trainer.data.governance.sources import refuse_deprecated
+from assay_trainer.data.governance.test_only import refuse_test_only
 from assay_trainer.data.gsm8k import gsm8k_task
 from assay_trainer.data.hub_files import download_split
-from assay_trainer.data.humaneval import _human_eval_task, human_eval_path
+from assay_trainer.data.humaneval import human_eval_path, human_eval_task
 from assay_trainer.data.synthetic import generate
 from assay_trainer.data.tables import read_rows, row_parser
 from assay_trainer.hub import resolve
-from assay_trainer.table_source import HubSource, RowMap, TableSource
+from assay_trainer.table_source import HubSource, ImportedSource, RowMap, TableSource
 
 #: It stands in every event and every record about the task.
 _MAX_ID_CHARACTERS = 1000
@@ -69,13 +72,15 @@ class Dataset:
 
 
 def named_source(name: str) -> Source:
-    """Return a dataset by its name on the command line: a known name, or a JSONL file."""
+    """Return a dataset by its name on the command line: a known name, a file or a folder."""
     if name == "humaneval":
         return HumanEvalSource(kind="humaneval")
     if name == "gsm8k":
         return Gsm8kSource(kind="gsm8k")
     if name == "gsm8k:train":
         return Gsm8kSource(kind="gsm8k", split="train")
+    if Path(name).is_dir():
+        return ImportedSource(kind="imported", path=Path(name))
     return JsonlSource(kind="jsonl", path=Path(name))
 
 
@@ -96,6 +101,7 @@ def open_dataset(
         RoleError: a task for another purpose was opened for training.
         DatasetError: a row cannot be used; names file, line and field.
     """
+    _refuse_deprecated(source, data_folder)
     dataset = _read(source, purpose, data_folder, takes_half_characters)
     if not dataset.tasks:
         named = getattr(source, "path", None) or getattr(source, "name", None)
@@ -108,7 +114,14 @@ def open_dataset(
                     f"task {task.id} is for {task.role} only; it cannot be trained on",
                     hint="role: train in the source says otherwise" if says_otherwise else None,
                 )
+        refuse_test_only(dataset.tasks, data_folder)
     return dataset
+
+
+def _refuse_deprecated(source: Source, data_folder: Path | None) -> None:
+    names = [source.name] if isinstance(source, HubSource) else []
+    files = [source.path] if isinstance(source, JsonlSource | TableSource) else []
+    refuse_deprecated(names, data_folder, files)
 
 
 def _read(
@@ -120,6 +133,8 @@ def _read(
         dataset = _of_file(source.path, _whole_task, takes_half_characters=takes_half_characters)
         wanted = [task for task in dataset.tasks if source.role in (None, task.role)]
         return Dataset(wanted)
+    if isinstance(source, ImportedSource):
+        return _imported(source, purpose, data_folder)
     if isinstance(source, Gsm8kSource):
         return _gsm8k(source, purpose, data_folder)
     if isinstance(source, TableSource):
@@ -129,7 +144,7 @@ def _read(
         files = download_split(source, resolve("dataset", source.name, source.revision))
         return _tables(files, source.map, source.name, source.permitted_use, takes_half_characters)
     return _of_file(
-        human_eval_path(source, data_folder), _human_eval_task, takes_half_characters=False
+        human_eval_path(source, data_folder), human_eval_task, takes_half_characters=False
     )
 
 
@@ -183,6 +198,16 @@ def _tables(
             if unusable and task.id in unusable:
                 reasons[task.id] = f"{path.name}, row {row}: {unusable[task.id]}"
     return Dataset(tasks, unusable=reasons)
+
+
+def _imported(source: ImportedSource, purpose: DatasetPurpose, data_folder: Path | None) -> Dataset:
+    to_train = purpose is DatasetPurpose.TRAIN
+    manifest, path, roles = rows_to_open(
+        source.path, source.role, to_train=to_train, data_folder=data_folder
+    )
+    refuse_kind(manifest, source.path, preferences=False)
+    rows = read_json_lines(path, _whole_task, lambda task: task.id)
+    return Dataset([task for task in rows if task.role in roles])
 
 
 def _generated(source: GeneratedSource, role: Role) -> Dataset:

@@ -54,7 +54,7 @@ def split_files(source: HubFiles, repository: Repository) -> dict[str, int]:
         patterns = _one_of("config", configs, _wanted(source.config, configs))
         splits = {name: _matching(tables, patterns[name]) for name in patterns}
     else:
-        splits = _splits_by_name(_in_config(tables, source.config))
+        splits = splits_by_name(_in_config(tables, source.config))
     files = _one_of("split", splits, source.split)
     if not files:
         raise DatasetError(f"split {source.split} has no file that is a table", field="split")
@@ -146,7 +146,7 @@ def _in_config(tables: Sequence[str], config: str | None) -> list[str]:
     return [name for name in tables if name.startswith(f"{config}/")]
 
 
-def _splits_by_name(tables: Sequence[str]) -> dict[str, list[str]]:
+def splits_by_name(tables: Sequence[str]) -> dict[str, list[str]]:
     """Return files by split; where no name says a split, all are `train`."""
     found: dict[str, list[str]] = {}
     for name in tables:

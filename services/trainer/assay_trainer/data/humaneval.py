@@ -27,7 +27,8 @@ class _HumanEvalRow(BaseModel):
     test: str
 
 
-def _human_eval_task(line: object) -> Task:
+def human_eval_task(line: object) -> Task:
+    """Return a row of HumanEval as a task, for tests only."""
     row = _HumanEvalRow.model_validate(line)
     return Task(
         id=row.task_id,

@@ -7,18 +7,24 @@ Each of the three may also be a list of messages.
 import itertools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 
 from pydantic import TypeAdapter, ValidationError
 
 from assay_shared.errors import DatasetError, RoleError
+from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.settings.validation import message_of
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Message, Role, Task
+from assay_trainer.data.governance.imported import refuse_kind, rows_to_open
+from assay_trainer.data.governance.sources import refuse_deprecated
+from assay_trainer.data.governance.test_only import refuse_test_only
 from assay_trainer.data.hub_files import download_split
 from assay_trainer.data.tables import filled, read_rows, value_of
 from assay_trainer.hub import resolve
 from assay_trainer.table_source import (
     Extractor,
+    ImportedSource,
     PreferenceHub,
     PreferenceMap,
     PreferenceSource,
@@ -38,14 +44,23 @@ class Preference:
     rejected: str
 
 
-def open_preferences(source: PreferenceSource) -> list[Preference]:
+def open_preferences(source: PreferenceSource, data_folder: Path | None = None) -> list[Preference]:
     """Return the preferences of `source`, in their order.
 
     Raises:
-        RoleError: the split is not for training.
+        RoleError: the split is not for training, or a prompt is for tests only.
         DatasetError: a row cannot be used; names file, line and field. Or there are no rows.
     """
+    found = _read(source, data_folder)
+    refuse_test_only((one.task for one in found), data_folder)
+    return found
+
+
+def _read(source: PreferenceSource, data_folder: Path | None) -> list[Preference]:
+    if isinstance(source, ImportedSource):
+        return _imported(source, data_folder)
     if isinstance(source, PreferenceHub):
+        refuse_deprecated([source.name], data_folder)
         if source.permitted_use is not Role.TRAIN:
             raise RoleError(
                 f"split {source.split} is for {source.permitted_use} only; it cannot be trained on",
@@ -54,6 +69,7 @@ def open_preferences(source: PreferenceSource) -> list[Preference]:
         files = download_split(source, resolve("dataset", source.name, source.revision))
         name = source.name
     else:
+        refuse_deprecated([], data_folder, [source.path])
         files, name = [source.path], source.path.name.partition(".")[0]
     parse = _parser(source.map, name, itertools.count())
     found: list[Preference] = []
@@ -62,6 +78,20 @@ def open_preferences(source: PreferenceSource) -> list[Preference]:
     if not found:
         raise DatasetError(f"{name} has no preferences", field="dpo.data")
     return found
+
+
+def _imported(source: ImportedSource, data_folder: Path | None) -> list[Preference]:
+    manifest, path, roles = rows_to_open(
+        source.path, source.role, to_train=True, data_folder=data_folder
+    )
+    refuse_kind(manifest, source.path, preferences=True)
+    parse = _parser(PreferenceMap(), source.path.name, itertools.count())
+
+    def of_role(row: object) -> Preference | None:
+        is_wanted = isinstance(row, Mapping) and row.get("role") in roles
+        return parse(row) if is_wanted else None
+
+    return [one for one in read_json_lines(path, of_role) if one is not None]
 
 
 def _parser(

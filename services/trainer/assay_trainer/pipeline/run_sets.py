@@ -54,7 +54,8 @@ def open_sets(run: RunContext) -> RunSets:
         demonstrations = opened("demonstration", data.demonstrations, DatasetPurpose.TRAIN)
     held_out = opened("held-out", data.held_out, DatasetPurpose.EVALUATE)
     dpo = run.config.dpo
-    sets = RunSets(train, demonstrations, held_out, open_preferences(dpo.data) if dpo else ())
+    preferences = open_preferences(dpo.data, run.settings.data) if dpo else ()
+    sets = RunSets(train, demonstrations, held_out, preferences)
     tasks = train.dataset.tasks + sets.held_out.dataset.tasks
     write_atomically(run.folder.tasks, "\n".join(t.model_dump_json() for t in tasks) + "\n")
     run.record(

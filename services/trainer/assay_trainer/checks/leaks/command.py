@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from assay_trainer.config import LeaksConfig, Source
     from assay_trainer.data.dataset import DatasetPurpose
 
-_SOURCE = "humaneval, gsm8k, gsm8k:train, or a JSONL file of tasks"
+_SOURCE = "humaneval, gsm8k, gsm8k:train, a JSONL file of tasks, or an imported folder"
 _JACCARD = 0.7
 
 

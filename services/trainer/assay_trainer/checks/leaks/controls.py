@@ -12,7 +12,7 @@ from assay_shared.types import Task
 from assay_trainer.checks.leaks.detector import Detector
 from assay_trainer.checks.leaks.documents import Document, Reader
 from assay_trainer.checks.leaks.findings import LeakPart, Method
-from assay_trainer.checks.leaks.words import words_of
+from assay_trainer.data.words import words_of
 
 #: Of each kind, part and method.
 MAX_PLANTED = 20

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from assay_shared.types import Task
 from assay_trainer.checks.leaks.findings import LeakPart
-from assay_trainer.checks.leaks.words import words_of
+from assay_trainer.data.words import words_of
 
 
 @dataclass(frozen=True)

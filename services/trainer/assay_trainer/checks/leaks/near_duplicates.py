@@ -7,7 +7,7 @@ from datasketch import MinHash, MinHashLSH
 
 from assay_trainer.checks.leaks.documents import Document
 from assay_trainer.checks.leaks.findings import LeakPart, Match, Method
-from assay_trainer.checks.leaks.words import ngrams
+from assay_trainer.data.words import ngrams
 
 SHINGLE_WORDS = 3
 _SEED = 1

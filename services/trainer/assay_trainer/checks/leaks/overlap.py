@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 
 from assay_trainer.checks.leaks.documents import Document
 from assay_trainer.checks.leaks.findings import LeakPart, Match, Method
-from assay_trainer.checks.leaks.words import ngrams
+from assay_trainer.data.words import ngrams
 
 #: Shorter texts are alike by chance. GPT-3 uses no shorter n-grams (arXiv 2005.14165, appendix C).
 MIN_WORDS = 8

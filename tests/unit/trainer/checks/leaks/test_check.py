@@ -16,7 +16,6 @@ from assay_trainer.checks.leaks.controls import Kind, respaced
 from assay_trainer.checks.leaks.findings import LeakPart, Match, Method
 from assay_trainer.checks.leaks.near_duplicates import NearDuplicateIndex
 from assay_trainer.checks.leaks.overlap import ExactIndex, NgramIndex
-from assay_trainer.checks.leaks.words import words_of
 from assay_trainer.config import (
     GeneratedSource,
     Gsm8kSource,
@@ -26,6 +25,7 @@ from assay_trainer.config import (
 )
 from assay_trainer.data import dataset
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
+from assay_trainer.data.words import words_of
 from tests.support.fakes import make_task
 
 EVERY_METHOD = LeaksConfig(jaccard=0.7)

@@ -1,0 +1,1 @@
+"""Published sets made into folders of rows: import, duplicates, registration, pages to read."""

@@ -1,0 +1,204 @@
+"""`assay data`: import, show and register sets."""
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+
+if TYPE_CHECKING:
+    from assay_trainer.curation.order import ImportOrder
+    from assay_trainer.data.governance.manifest import ImportManifest
+
+app = typer.Typer(
+    help="Import, show and register sets.", no_args_is_help=True, add_completion=False
+)
+
+
+@app.callback()
+def data() -> None:
+    """Import, show and register sets."""
+
+
+@app.command("import")
+def import_(
+    format_name: Annotated[str, typer.Argument(metavar="FORMAT", help="See `assay data formats`.")],
+    source: Annotated[
+        str, typer.Argument(metavar="PATH", help="A file, a folder, or hub:owner/name.")
+    ],
+    output: Annotated[Path, typer.Option(help="A new folder to write to.")],
+    split: Annotated[str | None, typer.Option(help="Split; by the file's name without it.")] = None,
+    validation: Annotated[
+        str, typer.Option(help="Share of the training rows that are held out: 2% or 0.02.")
+    ] = "0",
+    max_refused: Annotated[
+        str, typer.Option(help="A greater share of refused rows is an error.")
+    ] = "10%",
+    strict: Annotated[bool, typer.Option(help="One refused row is an error.")] = False,
+    near_duplicates: Annotated[
+        float | None, typer.Option(min=0.3, max=0.99, help="Similarity of near duplicates.")
+    ] = None,
+    no_near_duplicates: Annotated[
+        bool, typer.Option("--no-near-duplicates", help="Do not search for them.")
+    ] = False,
+    against: Annotated[
+        list[Path] | None,
+        typer.Option(help="A folder or file of tasks to be kept out of the training rows."),
+    ] = None,
+    config: Annotated[str | None, typer.Option(help="Configuration of a hub's dataset.")] = None,
+    revision: Annotated[str | None, typer.Option(help="Branch, tag or commit of a hub.")] = None,
+    seed: Annotated[int, typer.Option(help="Seed of the held-out share.")] = 0,
+) -> None:
+    """Import a published set: rows with a manifest, and the rows that were left out."""
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.curation.order import ImportOrder, NearOrder, share_of
+    from assay_trainer.data.importers import find_format
+
+    order = ImportOrder(
+        format=find_format(format_name),
+        source=source,
+        output=output,
+        split=split,
+        config=config,
+        revision=revision,
+        validation_share=share_of(validation, "--validation"),
+        max_refused_share=0.0 if strict else share_of(max_refused, "--max-refused"),
+        seed=seed,
+        near=NearOrder(near_duplicates, not no_near_duplicates, tuple(against or ())),
+        data_folder=read_settings(ServiceSettings).data,
+    )
+    _import(order)
+
+
+def _import(order: "ImportOrder") -> None:
+    from rich.console import Console
+    from rich.progress import Progress
+
+    from assay_trainer.curation.importing import import_set
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        bar = progress.add_task("rows", total=None)
+        manifest = import_set(order, lambda done: progress.update(bar, completed=done))
+    _tell(manifest, order.output)
+
+
+def _tell(manifest: "ImportManifest", output: Path) -> None:
+    """Print what came in, what is in the folder, and what was left out."""
+    roles = ", ".join(f"{number} for {role}" for role, number in manifest.roles.items())
+    print(f"{manifest.num_rows_read} rows read, {manifest.count} in {output}: {roles}")
+    for one in manifest.left_out:
+        lines = ", ".join(map(str, one.lines[:5])) + (", ..." if one.number > 5 else "")
+        print(f"left out: {one.number} {one.kind}: {one.reason} (line {lines})")
+    near = manifest.near_duplicates
+    if near is not None:
+        print(
+            f"near duplicates: {near.num_removed} of {near.num_compared} removed at "
+            f"{near.jaccard:g}; all {near.num_controls} planted ones were found"
+        )
+    else:
+        print(f"near duplicates: not searched for, {manifest.not_searched}")
+    print(f"digest {manifest.digest[:16]}")
+
+
+@app.command("mix")
+def mix_(
+    folders: Annotated[list[Path], typer.Argument(help="Imported folders.")],
+    output: Annotated[Path, typer.Option(help="A new folder to write to.")],
+    weight: Annotated[
+        list[str] | None,
+        typer.Option(help="NAME=40% or NAME=0.4, of a folder or a domain; by rows without any."),
+    ] = None,
+    rows: Annotated[int | None, typer.Option(min=1, help="Training rows in all.")] = None,
+    temperature: Annotated[
+        float, typer.Option(min=0.1, help="More evens folders out: rows to the power 1/T.")
+    ] = 1.0,
+    no_near_duplicates: Annotated[
+        bool, typer.Option("--no-near-duplicates", help="Do not search for them.")
+    ] = False,
+    seed: Annotated[int, typer.Option(help="Which rows.")] = 0,
+) -> None:
+    """Mix the training rows of folders by shares, and keep their held-out rows."""
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.curation.mixing import MixOrder, mix
+    from assay_trainer.curation.order import NearOrder, share_of
+
+    pairs = [one.partition("=") for one in weight or ()]
+    order = MixOrder(
+        folders=tuple(folders),
+        output=output,
+        weights={name: share_of(share, "--weight") for name, _, share in pairs},
+        num_rows=rows,
+        temperature=temperature,
+        seed=seed,
+        near=NearOrder(is_wanted=not no_near_duplicates),
+        data_folder=read_settings(ServiceSettings).data,
+    )
+    manifest = mix(order)
+    _tell(manifest, output)
+    total = sum((manifest.mixture or {}).values())
+    for name, number in (manifest.mixture or {}).items():
+        print(f"{name:<24} {number:>8} {number / total:.1%}")
+
+
+@app.command()
+def show(
+    folder: Annotated[Path, typer.Argument(help="An imported folder, or a JSONL file of tasks.")],
+    num: Annotated[int, typer.Option(min=0, max=1000, help="Rows to show.")] = 10,
+    seed: Annotated[int, typer.Option(help="Which rows.")] = 0,
+    limit: Annotated[
+        int | None, typer.Option(min=1, help="Show the share of rows that are longer.")
+    ] = None,
+    tokenizer: Annotated[
+        Path | None, typer.Option(help="Folder of a tokenizer: lengths in tokens too.")
+    ] = None,
+    html: Annotated[Path | None, typer.Option(help="Write a page to this file.")] = None,
+) -> None:
+    """Show some rows as a person reads them, lengths, and the balance of classes."""
+    from assay_trainer.curation.page import lines_of, write_page
+    from assay_trainer.curation.survey import survey
+
+    count = None
+    if tokenizer is not None:
+        from assay_shared.telemetry.logs import quiet_transformers
+        from assay_trainer.curation.tokens import token_counter
+
+        quiet_transformers()
+        count = token_counter(tokenizer)
+    found = survey(folder, num, seed, count)
+    for line in lines_of(found, limit):
+        print(line)
+    if html is not None:
+        write_page(found, limit, html)
+        print(f"page: {html}")
+
+
+@app.command()
+def formats() -> None:
+    """Print the formats with their splits, rubrics and licences."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from assay_trainer.data.importers import FORMATS
+
+    table = Table("format", "domain", "splits and roles", "rubric", "licence", "real rows")
+    for one in FORMATS.values():
+        roles = ", ".join(f"{split}: {role}" for split, role in one.roles.items())
+        seen = "; ".join([*one.verified, *(f"unverified: {name}" for name in one.unverified)])
+        table.add_row(one.name, one.domain, roles, one.rubric, one.licence, seen)
+    console = Console()
+    (console if console.is_terminal else Console(width=200)).print(table)
+
+
+@app.command()
+def register(
+    folder: Annotated[Path, typer.Argument(help="An imported folder without training rows.")],
+    name: Annotated[str | None, typer.Option(help="Name of the set; its format's.")] = None,
+    output: Annotated[
+        Path | None, typer.Option(help="File of hashes; in ASSAY_DATA/test_only without it.")
+    ] = None,
+) -> None:
+    """Register a test-only set: no run trains on a row with one of its prompts."""
+    from assay_shared.settings.environment import ServiceSettings, read_settings
+    from assay_trainer.curation.registration import register_set
+
+    path, number, total = register_set(folder, name, output, read_settings(ServiceSettings).data)
+    print(f"{number} of {total} prompts in {path}")

@@ -1,0 +1,168 @@
+"""The rows of a folder, written as they are read."""
+
+import json
+from array import array
+from collections import Counter
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from hashlib import blake2b
+from pathlib import Path
+from typing import IO
+
+from pydantic_core import PydanticSerializationError
+
+from assay_shared.errors import DatasetError
+from assay_shared.text.half_characters import find_half_character
+from assay_shared.types import Role
+from assay_trainer.curation.files import Found
+from assay_trainer.curation.order import ImportOrder
+from assay_trainer.curation.screen import LeftOutRows, Screen, WhyLeftOut
+from assay_trainer.data.governance.manifest import SourceFile, digest_of
+from assay_trainer.data.importers.format import ImportedRow, OtherSplit, Place, Row, RowKind
+from assay_trainer.data.prompt_hashes import HashTable, PromptHash
+from assay_trainer.data.rows import RawRow, read_raw_rows
+
+Progress = Callable[[int], None]
+_EVERY_ROWS = 1000
+_HASH_BITS = 64
+#: A shorter question is one of several rows: its options tell the row.
+_MIN_QUESTION_WORDS = 10
+
+
+class RowWriter:
+    """Reads files, screens their rows, and writes those to keep, with the place of each."""
+
+    def __init__(
+        self, order: ImportOrder, found: Found, screen: Screen, rows: IO[str], left_out: LeftOutRows
+    ) -> None:
+        self._order, self._found, self._rows = order, found, rows
+        self.screen, self.left_out = screen, left_out
+        self.files: list[SourceFile] = []
+        self.roles: Counter[Role] = Counter()
+        #: The prompts of the rows, as published.
+        self.prompts = HashTable()
+        self._num_read = 0
+        self._places = array("Q")
+
+    @property
+    def num_read(self) -> int:
+        """Return the number of rows read so far."""
+        return self._num_read
+
+    def write_all(self, report: Progress) -> None:
+        """Write the rows of all files.
+
+        Raises:
+            DatasetError: a file cannot be read.
+        """
+        for at, path in enumerate(self._found.files):
+            before = self._num_read
+            for raw in read_raw_rows(path, self._order.format.layout):
+                self._write_row(at, path, raw)
+                self._num_read += 1
+                if self._num_read % _EVERY_ROWS == 0:
+                    report(self._num_read)
+            self.files.append(
+                SourceFile(
+                    name=path.name,
+                    num_bytes=path.stat().st_size,
+                    sha256=digest_of(path),
+                    num_rows=self._num_read - before,
+                )
+            )
+        report(self._num_read)
+
+    def _write_row(self, file: int, path: Path, raw: RawRow) -> None:
+        try:
+            if raw.reason is not None:
+                raise DatasetError(raw.reason)
+            kind = self._order.format.kind
+            found = [(one, line_of(one, kind)) for one in self._examples(path, raw.value)]
+            for example, line in found:
+                reason = self.screen.reason(example, raw.number)
+                if reason is None:
+                    self._keep(example, line, file, raw.number)
+                else:
+                    self.left_out.add(path, raw.number, reason)
+        except OtherSplit as error:
+            self.left_out.add(
+                path, raw.number, WhyLeftOut("other_split", error.message, error.field)
+            )
+        except DatasetError as error:
+            self.left_out.add(path, raw.number, WhyLeftOut("refused", error.message, error.field))
+
+    def _examples(self, path: Path, value: object) -> list[ImportedRow]:
+        """Return a row's examples: all of them, or an error."""
+        split, wanted = self._found.split, self._order.format
+        stem = path.name.partition(".")[0]
+        place = Place(split, wanted.role_of(split), self._num_read, stem)
+        return list(wanted.read(Row(value), place))
+
+    def _keep(self, example: ImportedRow, text: str, file: int, line: int) -> None:
+        prompt = PromptHash.of(example.question)
+        if example.options and prompt.num_words < _MIN_QUESTION_WORDS:
+            prompt = PromptHash.of(f"{example.question}\n{example.options}")
+        task = example.task
+        if task.role is Role.TRAIN and self._is_for_validation(prompt):
+            task = task.model_copy(update={"role": Role.VALIDATION})
+            text = line_of(replace(example, task=task), self._order.format.kind)
+        self._rows.write(f"{text}\n")
+        self.roles[task.role] += 1
+        self.prompts.add(prompt)
+        self._places.extend((file, line))
+
+    def _is_for_validation(self, prompt: PromptHash) -> bool:
+        """Decide by the prompt alone: rows of one prompt stay together."""
+        text = f"{self._order.seed}/{prompt.whole}"
+        number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
+        return number < int(self._order.validation_share * 2**_HASH_BITS)
+
+    def drop(self, removed: Mapping[int, str], path: Path) -> None:
+        """Take rows, by their number from 0, out of the file again, with a reason for each."""
+        if not removed:
+            return
+        partial = path.with_name(f"{path.name}.partial")
+        with (
+            path.open(encoding="utf-8", newline="\n") as old,
+            partial.open("w", encoding="utf-8") as new,
+        ):
+            for number, text in enumerate(old):
+                if number not in removed:
+                    new.write(text)
+        partial.replace(path)
+        for number, reason in sorted(removed.items()):
+            file, line = self._places[2 * number : 2 * number + 2]
+            self.roles[Role.TRAIN] -= 1
+            self.left_out.add(self._found.files[file], line, WhyLeftOut("near_duplicate", reason))
+        self.prompts.drop(removed)
+
+
+def line_of(example: ImportedRow, kind: RowKind) -> str:
+    """Return an example as a line of the folder's file.
+
+    Raises:
+        DatasetError: a text has half of a surrogate pair in it.
+    """
+    task = example.task
+    try:
+        if kind is not RowKind.PREFERENCES:
+            return task.model_dump_json()
+        line = _pair_line(example)
+        line.encode()
+    except (PydanticSerializationError, UnicodeEncodeError):
+        place = find_half_character(task.model_dump(mode="python")) or ("rejected",)
+        name = ".".join(map(str, place)).encode(errors="backslashreplace").decode()
+        raise DatasetError("must be Unicode text without lone surrogates", field=name) from None
+    return line
+
+
+def _pair_line(example: ImportedRow) -> str:
+    task = example.task
+    row = {
+        "id": task.id,
+        "role": task.role,
+        "prompt": [message.model_dump() for message in task.messages],
+        "chosen": task.gold,
+        "rejected": example.rejected,
+    }
+    return json.dumps(row, ensure_ascii=False)

@@ -1,0 +1,1 @@
+"""Permission to learn from data: manifests, prompts that are for tests alone, refused sources."""
