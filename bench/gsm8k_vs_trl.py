@@ -29,7 +29,7 @@ from assay_shared.statistics.bootstrap import mean_interval, paired_difference
 from assay_shared.types import Task
 from assay_trainer.data.gsm8k import gsm8k_task
 
-RESULTS = Path(__file__).parent / "results" / "gsm8k_vs_trl"
+RESULTS = Path("gsm8k_vs_trl")
 _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _MAX_TOKENS = 256
 _GROUP_SIZE = 8
