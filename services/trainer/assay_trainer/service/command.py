@@ -62,7 +62,8 @@ def prune(
     with recorded("prune", runs=folder, keep=keep, rollouts=rollouts, dry_run=dry_run):
         found = retention.prune(folder, keep=keep, rollouts=rollouts, dry_run=dry_run)
     for pruned in found:
-        told = pruned.spared_because or f"{len(pruned.doomed)} things"
+        number = len(pruned.doomed)
+        told = pruned.spared_because or f"files and folders: {number}"
         print(f"{pruned.name:<32} {pruned.num_bytes / 2**20:>10.1f} MiB  {told}")
     total = sum(pruned.num_bytes for pruned in found) / 2**20
     print(f"{'would be freed' if dry_run else 'freed':<32} {total:>10.1f} MiB")
