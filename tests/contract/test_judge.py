@@ -364,8 +364,8 @@ async def test_a_wrong_request_is_told_what_is_wrong(
     [
         ([], "chain: .*at least 1 item"),
         ([{"kind": "opnai"}], "chain.0: .*'openai', 'reference'"),
-        ([{"kind": "openai", "name": "a", "model": "m"}], "chain.0.openai.base_url: missing"),
-        ([{"kind": "reference", "nme": "x"}], "chain.0.reference.nme: unknown key"),
+        ([{"kind": "openai", "name": "a", "model": "m"}], "chain.0.base_url: missing"),
+        ([{"kind": "reference", "nme": "x"}], "chain.0.nme: unknown key"),
     ],
 )
 def test_a_bad_configuration_stops_the_start(

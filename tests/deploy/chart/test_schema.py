@@ -148,7 +148,7 @@ APART: list[tuple[dict[str, Any], str]] = [
         {"judge": {"autoscaling": {"enabled": True, "minReplicas": 9, "maxReplicas": 2}}},
         "judge.autoscaling.minReplicas is above judge.autoscaling.maxReplicas",
     ),
-    ({"judge": {"shared": "process"}}, "judge.shared: process gives each replica limits"),
+    ({"judge": {"shared": "process"}}, "judge.shared: process gives each replica separate limits"),
     (
         {"inference": {"replicas": 2}, "trainer": {"weightTransfer": "direct"}},
         "trainer.weightTransfer: direct reaches one engine",

@@ -407,7 +407,7 @@ async def test_a_function_may_be_a_gate(own: Own, tmp_path: Path) -> None:
         ({"python": "mine.py:other"}, "mine.py has no function 'other' at its top level"),
         ({"python": "mine.py:os"}, "mine.py has no function 'os' at its top level"),
         ({"python": "broken.py:score"}, "broken.py is not Python"),
-        ({"python": "mine.py"}, "verifier.own.python: .*pattern"),
+        ({"python": "mine.py"}, "components.0.verifier.python: .*pattern"),
         ({"python": "mine.py:Score"}, "Score is not a component's name"),
         ({"python": "mine.py:score", "url": "http://x"}, "give either python or url"),
         ({}, "give either python or url"),
