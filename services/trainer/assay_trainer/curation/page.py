@@ -1,17 +1,16 @@
 """A survey in a terminal, and as a page of HTML that needs no other file."""
 
-import base64
 import io
 from collections.abc import Iterator
 from pathlib import Path
 
 import matplotlib
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
 from matplotlib.figure import Figure
 
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text.markdown import visible
 from assay_trainer.curation.survey import Lengths, ShownRow, Survey
+from assay_trainer.evaluation.pages import picture_url, templates_in
 
 matplotlib.use("Agg")
 _TEMPLATES = Path(__file__).parent / "templates"
@@ -22,19 +21,13 @@ _COLOUR, _LIMIT_COLOUR = "#2563eb", "#b91c1c"
 
 def write_page(found: Survey, limit: int | None, path: Path) -> None:
     """Write the page of a survey."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=select_autoescape(["html.j2"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters["visible"] = visible
     # Lengths that are all the same make no picture.
     drawn = [one for one in found.lengths if len(set(one.values)) > 1]
     pictures = {f"{one.part}, in {one.unit}": _histogram(one, limit) for one in drawn}
-    page = environment.get_template("survey.html.j2").render(
-        found=found, limit=limit, pictures=pictures
+    page = (
+        templates_in(_TEMPLATES)
+        .get_template("survey.html.j2")
+        .render(found=found, limit=limit, pictures=pictures)
     )
     write_atomically(path, page)
 
@@ -50,7 +43,7 @@ def _histogram(lengths: Lengths, limit: int | None) -> str:
         axes.axvline(limit, color=_LIMIT_COLOUR)
     written = io.BytesIO()
     figure.savefig(written, format="png", dpi=110)
-    return "data:image/png;base64," + base64.b64encode(written.getvalue()).decode()
+    return picture_url(written.getvalue())
 
 
 def lines_of(found: Survey, limit: int | None) -> Iterator[str]:

@@ -1,6 +1,5 @@
 """The report of a run: Markdown, HTML and JSON, with pictures."""
 
-import base64
 import json
 from collections import Counter
 from collections.abc import Sequence
@@ -8,14 +7,13 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any, TypeVar
 
-from jinja2 import Environment, FileSystemLoader, StrictUndefined, select_autoescape
-
 from assay_shared.runs.run_folder import RunFolder, write_atomically, write_json
 from assay_shared.text import markdown
 from assay_trainer import events
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluation import figures
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult, difference
+from assay_trainer.evaluation.pages import picture_url, templates_in
 
 _TEMPLATES = Path(__file__).parent / "templates"
 _NUM_SHOWN = 3
@@ -58,7 +56,10 @@ def write_report(
         {
             "facts": facts,
             "pictures": pictures,
-            "inline": {name: _inline(folder.path / path) for name, path in pictures.items()},
+            "inline": {
+                name: picture_url((folder.path / path).read_bytes())
+                for name, path in pictures.items()
+            },
             "examples": _examples(evaluations),
             "confidence": config.evaluation.confidence,
         },
@@ -68,18 +69,8 @@ def write_report(
 
 def _render(folder: Path, values: dict[str, Any]) -> None:
     """Write report.md and report.html."""
-    environment = Environment(
-        loader=FileSystemLoader(_TEMPLATES),
-        autoescape=select_autoescape(["html.j2"]),
-        undefined=StrictUndefined,
-        trim_blocks=True,
-        lstrip_blocks=True,
-    )
-    environment.filters |= {
-        "fenced": markdown.fenced,
-        "code": markdown.code,
-        "visible": markdown.visible,
-    }
+    environment = templates_in(_TEMPLATES)
+    environment.filters |= {"fenced": markdown.fenced, "code": markdown.code}
     for name in ("report.md", "report.html"):
         text = environment.get_template(f"{name}.j2").render(values)
         write_atomically(folder / name, text)
@@ -256,7 +247,3 @@ def _examples(evaluations: Sequence[TaskEvaluation]) -> list[dict[str, object]]:
 
 def _right(result: TaskResult) -> bool:
     return result.samples[0].outcome == "accepted"
-
-
-def _inline(path: Path) -> str:
-    return "data:image/png;base64," + base64.b64encode(path.read_bytes()).decode()

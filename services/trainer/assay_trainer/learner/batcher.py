@@ -205,7 +205,7 @@ class GroupBatcher:
         """
         portion = GroupBatch(self._version)
         config = self._config
-        most_drops = config.max_groups_per_step + self._num_asked_above(config.groups_per_step)
+        most_drops = config.max_groups_per_step + self._num_asked_above()
         while len(portion.groups) < config.groups_per_step:
             if portion.num_without_signal + len(portion.groups) >= config.max_groups_per_step:
                 break
@@ -258,10 +258,10 @@ class GroupBatcher:
         ):
             self._send()
 
-    def _num_asked_above(self, groups_per_step: int) -> int:
+    def _num_asked_above(self) -> int:
         """Return how many more groups are under way than would be if all had signal."""
         num_asked = self._rollouts.num_in_flight + len(self._ready)
-        return max(0, num_asked - groups_per_step * (self._config.max_staleness + 1))
+        return max(0, num_asked - self._config.groups_per_step * (self._config.max_staleness + 1))
 
     def _send(self) -> None:
         draw = self._draw()

@@ -1,6 +1,5 @@
 """The manifest of an imported folder."""
 
-import hashlib
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -8,6 +7,7 @@ from pydantic import ValidationError
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.types import Role, Wire
+from assay_shared.weights.checkpoint import file_digest
 from assay_trainer.data.importers.format import RowKind
 
 MANIFEST = "manifest.json"
@@ -15,7 +15,6 @@ ROWS = "tasks.jsonl"
 PREFERENCES = "preferences.jsonl"
 LEFT_OUT = "refused.jsonl"
 PROMPTS = "prompts.npz"
-_CHUNK_BYTES = 2**20
 
 
 class SourceFile(Wire):
@@ -113,14 +112,10 @@ def digest_of(path: Path) -> str:
     Raises:
         DatasetError: the file cannot be read.
     """
-    found = hashlib.sha256()
     try:
-        with path.open("rb") as file:
-            while chunk := file.read(_CHUNK_BYTES):
-                found.update(chunk)
+        return file_digest(path)
     except OSError as error:
         raise DatasetError(f"{path} cannot be read: {error}") from None
-    return found.hexdigest()
 
 
 def checked_rows(folder: Path) -> tuple[ImportManifest, Path]:

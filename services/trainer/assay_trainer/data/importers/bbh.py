@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from assay_shared.answers.choices.options import LETTERS, is_there_twice
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
+from assay_trainer.data.importers.choices import INSTRUCTION
 from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 from assay_trainer.data.rows import Layout
 
@@ -32,7 +33,7 @@ def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
             raise DatasetError("another option says the same as the right one", field="input")
         rubric, reference = "choice", letter
         checks = {"choice": {"options": texts, "answer": letter}}
-        instruction = "End with one line: Answer: and the letter of the right option."
+        instruction = INSTRUCTION
         gold = f"Answer: {letter}"
     elif _NUMBER.fullmatch(target):
         rubric, reference, gold = "math", target, f"\\boxed{{{target}}}"

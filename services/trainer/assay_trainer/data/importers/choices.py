@@ -7,7 +7,7 @@ from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
 from assay_trainer.data.importers.format import ImportedRow, Row
 
-_INSTRUCTION = "End with one line: Answer: and the letter of the right option."
+INSTRUCTION = "End with one line: Answer: and the letter of the right option."
 
 
 def choice_example(
@@ -36,7 +36,7 @@ def choice_example(
         id=name,
         dataset=dataset,
         role=role,
-        prompt=f"{question}\n\n{lines}\n\n{_INSTRUCTION}",
+        prompt=f"{question}\n\n{lines}\n\n{INSTRUCTION}",
         rubric="choice",
         gold=f"Answer: {letter}",
         reference=letter,
@@ -44,6 +44,18 @@ def choice_example(
         tags=dict(tags),
     )
     return ImportedRow(task, question, options=lines)
+
+
+def question_of(row: Row) -> tuple[str, Row]:
+    """Return the question, and the part of the row that has its options.
+
+    Raises:
+        DatasetError: it is neither a text nor an object with a stem.
+    """
+    if isinstance(row.get("question"), str):
+        return row.text("question"), row
+    inner = row.part("question")
+    return inner.text("stem"), inner
 
 
 def labelled(choices: object) -> tuple[list[str], list[str]]:

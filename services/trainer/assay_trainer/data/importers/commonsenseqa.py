@@ -7,16 +7,12 @@ A row:  {"id": "...", "answerKey": "A", "question": {"stem": "...", "question_co
 from collections.abc import Iterator
 
 from assay_shared.types import Role
-from assay_trainer.data.importers.choices import choice_example, labelled, place_of
+from assay_trainer.data.importers.choices import choice_example, labelled, place_of, question_of
 from assay_trainer.data.importers.format import ImportedRow, Place, PublishedFormat, Row
 
 
 def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
-    if isinstance(row.get("question"), str):
-        question, inner = row.text("question"), row
-    else:
-        inner = row.part("question")
-        question = inner.text("stem")
+    question, inner = question_of(row)
     labels, texts = labelled(inner.get("choices"))
     tags = {"domain": "qa", "family": inner.maybe_text("question_concept")}
     name = f"commonsenseqa/{row.text('id')}"

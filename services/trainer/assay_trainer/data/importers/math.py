@@ -36,7 +36,7 @@ def boxed_example(
 
 
 def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
-    if "answer" in row or "answer" in row.value:
+    if "answer" in row.value:
         answer = row.number_or_text("answer").strip()
     else:
         found = last_boxed(row.text("solution"))
