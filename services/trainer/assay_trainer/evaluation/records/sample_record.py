@@ -1,0 +1,57 @@
+"""A stored sample, and what is stored of its task."""
+
+from pydantic import NonNegativeFloat, NonNegativeInt
+
+from assay_shared.types import Failure, Role, Status
+from assay_shared.types.wire import Wire
+
+
+class EvaluatedTask(Wire):
+    """A line of tasks.jsonl: what a reader of the samples needs of a task.
+
+    `tags` are the strata: domain, family, difficulty and the like.
+    """
+
+    id: str
+    dataset: str
+    role: Role
+    prompt: str
+    tags: dict[str, str] = {}
+    reference: str | None = None
+
+
+class SampleRecord(Wire):
+    """A line of samples.jsonl: an answer with its verdict, or with the failure in its place.
+
+    A sample with a `failure` has neither outcome nor reward and enters no estimate.
+    """
+
+    task_id: str
+    #: From 0, within the task.
+    index: NonNegativeInt
+    #: The answer; of an episode, the last reply.
+    text: str
+    #: Of an episode: each reply with its observation.
+    turns: tuple[tuple[str, str], ...] = ()
+    #: Sampled tokens.
+    num_tokens: NonNegativeInt
+    #: The answer was cut off at its token limit.
+    truncated: bool
+    outcome: Status | None
+    reward: float | None = None
+    #: Each measured component of the reward by its name, and what was found.
+    components: dict[str, float] = {}
+    details: dict[str, str] = {}
+    failure: Failure | None = None
+    #: Of code: the share of its tests that passed.
+    pass_ratio: float | None = None
+    #: Of `likelihood`: the log-probability of each option, by its letter.
+    option_logprobs: dict[str, float] = {}
+    #: Seconds of the whole group that the sample was generated and scored with.
+    generate_s: NonNegativeFloat = 0.0
+    score_s: NonNegativeFloat = 0.0
+    #: The sample's share of its group's costs.
+    sandbox_cpu_s: NonNegativeFloat = 0.0
+    judge_s: NonNegativeFloat = 0.0
+    judge_tokens: NonNegativeFloat = 0.0
+    money: NonNegativeFloat = 0.0
