@@ -16,7 +16,6 @@ import argparse
 import json
 import os
 import time
-import warnings
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -27,6 +26,7 @@ from assay_shared.answers.question import asked_for
 from assay_shared.statistics.bootstrap import mean_interval, paired_difference
 from assay_shared.types import Task
 from assay_trainer.data.gsm8k import gsm8k_task
+from bench.trl_grpo import TrlWork, train
 
 RESULTS = Path("gsm8k_vs_trl")
 _MAX_TOKENS = 256
@@ -57,79 +57,27 @@ def is_right(text: str, question: str, reference: str) -> bool:
 
 def train_by_trl(start: Path, output: Path, asked: argparse.Namespace) -> dict[str, Any]:
     """Write the checkpoint that TRL reaches in the given time, and return its figures."""
-    warnings.simplefilter("ignore")
-    import torch
-    from datasets import Dataset
-    from transformers import AutoModelForCausalLM, AutoTokenizer, TrainerCallback
-    from trl import GRPOConfig, GRPOTrainer
-
-    tokens: list[int] = []
-    signals: list[int] = []
-    ended: list[float] = []
-
-    def reward(prompts: Sequence[Any], completions: Sequence[Any], **columns: Any) -> list[float]:
-        texts = [one[-1]["content"] for one in completions]
-        questions = [one[-1]["content"] for one in prompts]
-        verdicts = [
-            float(is_right(*row))
-            for row in zip(texts, questions, columns["reference"], strict=True)
-        ]
-        tokens.append(sum(map(len, columns["completion_ids"])))
-        groups = zip(*[iter(verdicts)] * _GROUP_SIZE, strict=True)
-        signals.append(sum(len(set(group)) > 1 for group in groups))
-        return verdicts
-
-    class Clock(TrainerCallback):  # type: ignore[misc]  # transformers has no types
-        def on_train_begin(self, *_: Any, **__: Any) -> None:
-            self.began = time.monotonic()
-
-        def on_step_end(self, _: Any, __: Any, control: Any, **___: Any) -> None:
-            ended.append(time.monotonic() - self.began)
-            print(f"update {len(ended)}: {ended[-1]:.1f} s, {signals[-1]} with signal", flush=True)
-            control.should_training_stop = ended[-1] >= asked.seconds
-
     rows = [
         {"prompt": [{"role": "user", "content": task.prompt}], "reference": task.reference}
         for task in tasks_of("train")
     ]
-    settings: dict[str, Any] = {"use_vllm": True, "vllm_mode": "colocate"} if asked.vllm else {}
-    trainer = GRPOTrainer(
-        model=AutoModelForCausalLM.from_pretrained(start, dtype=torch.float32),
-        reward_funcs=reward,
-        args=GRPOConfig(
-            output_dir=str(output / "trl"),
-            max_steps=asked.updates,
-            per_device_train_batch_size=asked.prompts,
-            gradient_accumulation_steps=_GROUP_SIZE,
-            num_generations=_GROUP_SIZE,
-            max_completion_length=asked.max_tokens,
-            learning_rate=asked.learning_rate,
-            lr_scheduler_type="constant_with_warmup",
-            warmup_steps=3,
-            epsilon_high=0.28,
-            bf16=asked.vllm,
-            use_cpu=not asked.vllm,
-            gradient_checkpointing=False,
-            save_strategy="no",
-            report_to=[],
-            seed=asked.seed,
-            **settings,
-        ),
-        train_dataset=Dataset.from_list(rows),
-        processing_class=AutoTokenizer.from_pretrained(start),
-        callbacks=[Clock()],
+    work = TrlWork(
+        groups=asked.prompts,
+        group_size=_GROUP_SIZE,
+        max_tokens=asked.max_tokens,
+        learning_rate=asked.learning_rate,
+        seed=asked.seed,
+        updates=asked.updates,
+        seconds=asked.seconds,
+        sampler="colocate" if asked.vllm else "none",
     )
-    trainer.train()
-    trainer.model.to(torch.bfloat16).save_pretrained(output)
-    AutoTokenizer.from_pretrained(start).save_pretrained(output)
-    return {
-        "seconds": ended,
-        "sampled_tokens": tokens,
-        "groups": asked.prompts,
-        "groups_with_signal": signals,
-        "learning_rate": asked.learning_rate,
-        "seed": asked.seed,
-    }
+    return train(
+        start,
+        output,
+        rows,
+        lambda text, row: float(is_right(text, row["prompt"], row["reference"])),
+        work,
+    )
 
 
 def evaluate(folder: Path, num_samples: int, memory_share: float) -> dict[str, Any]:
