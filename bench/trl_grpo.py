@@ -75,7 +75,7 @@ def train(
             output_dir=str((output or Path("/tmp")) / "trl"),
             max_steps=work.updates,
             per_device_train_batch_size=work.micro_rows,
-            gradient_accumulation_steps=work.groups * work.group_size // work.micro_rows,
+            gradient_accumulation_steps=max(1, work.groups * work.group_size // work.micro_rows),
             num_generations=work.group_size,
             max_completion_length=work.max_tokens,
             learning_rate=work.learning_rate,
