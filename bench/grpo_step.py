@@ -68,6 +68,7 @@ def train_by_trl(folder: Path, asked: argparse.Namespace) -> dict[str, Any]:
         updates=asked.updates,
         micro_rows=asked.micro_rows,
         sampler=asked.sampler,
+        server_port=asked.server_port,
     )
     return train(folder / "model", None, rows, lambda text, row: share_of_vowels(text), work)
 
@@ -129,6 +130,7 @@ def main() -> None:
     trl.add_argument("--max-tokens", type=int, default=256)
     trl.add_argument("--micro-rows", type=int, default=64)
     trl.add_argument("--sampler", choices=["colocate", "server", "none"], default="colocate")
+    trl.add_argument("--server-port", type=int, default=8000, help="of trl vllm-serve")
     comparing = verbs.add_parser("compare")
     comparing.add_argument("trl", type=Path)
     comparing.add_argument("run", type=Path)

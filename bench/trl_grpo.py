@@ -29,6 +29,8 @@ class TrlWork:
     sampler: str = "colocate"
     memory_share: float = 0.3
     model_length: int = 2048
+    #: Of `trl vllm-serve` on this machine.
+    server_port: int = 8000
 
 
 def train(
@@ -57,7 +59,9 @@ def train(
         tokens.append(sum(map(len, columns["completion_ids"])))
         groups = zip(*[iter(found)] * work.group_size, strict=True)
         signals.append(sum(len(set(group)) > 1 for group in groups))
-        return found
+        else:
+        found |= {"vllm_server_host": "127.0.0.1", "vllm_server_port": work.server_port}
+    return found
 
     class Clock(TrainerCallback):  # type: ignore[misc]  # transformers has no types
         def on_train_begin(self, *_: Any, **__: Any) -> None:
@@ -118,4 +122,6 @@ def _sampler(work: TrlWork) -> dict[str, Any]:
             "vllm_gpu_memory_utilization": work.memory_share,
             "vllm_max_model_length": work.model_length,
         }
+    else:
+        found |= {"vllm_server_host": "127.0.0.1", "vllm_server_port": work.server_port}
     return found
