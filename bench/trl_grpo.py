@@ -59,9 +59,7 @@ def train(
         tokens.append(sum(map(len, columns["completion_ids"])))
         groups = zip(*[iter(found)] * work.group_size, strict=True)
         signals.append(sum(len(set(group)) > 1 for group in groups))
-        else:
-        found |= {"vllm_server_host": "127.0.0.1", "vllm_server_port": work.server_port}
-    return found
+        return found
 
     class Clock(TrainerCallback):  # type: ignore[misc]  # transformers has no types
         def on_train_begin(self, *_: Any, **__: Any) -> None:
