@@ -6,8 +6,10 @@ from pathlib import Path
 from typing import Protocol
 
 from prometheus_client import Metric
+from pydantic import Field
 
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
+from assay_inference.weights.checkpoint import WorkerPlace
 from assay_shared.errors import InvalidInput
 from assay_shared.types import (
     Completion,
@@ -56,6 +58,8 @@ class ResolvedUpdate(WeightUpdate):
     """A weight update from a source readable by an engine: a folder, or a trainer's memory."""
 
     source: FolderWeights | DirectWeights
+    #: For one of several engines of a direct transfer. It never travels.
+    place: WorkerPlace | None = Field(default=None, exclude=True)
 
     @classmethod
     def of(cls, update: WeightUpdate, source: FolderWeights | DirectWeights) -> "ResolvedUpdate":

@@ -1,12 +1,13 @@
 """A checkpoint's files, tensors and vocabulary, for an engine in another process."""
 
+from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_inference.weights.config_sizes import check_layout, read_config
 from assay_inference.weights.safetensors import Tensor, check_same_layout, read_layout
-from assay_shared.errors import WeightsRefused
+from assay_shared.errors import AssayError, WeightsRefused
 from assay_shared.types import DirectWeights, LogprobProbe, PolicyVersion
 
 _HINT = "an engine takes new weights of the model that it was started with"
@@ -19,6 +20,19 @@ _TOKENIZER_FILES = (
     "chat_template.jinja",
     "generation_config.json",
 )
+
+
+@dataclass(frozen=True)
+class WorkerPlace:
+    """The place of an engine's workers in a direct transfer that reaches several engines.
+
+    `first` of the `num_workers` workers is this engine's, and the rest of its own follow.
+    """
+
+    first: int
+    num_workers: int
+    #: Called as soon as the engine's part has failed; its recovery may take long after that.
+    on_failure: Callable[[AssayError], None]
 
 
 @dataclass(frozen=True)
@@ -37,6 +51,8 @@ class Checkpoint:
     tokenizer_files: dict[str, bytes]
     vocabulary: PolicyTokenizer
     direct: DirectWeights | None = None
+    #: None where the engine is the only one.
+    place: WorkerPlace | None = None
 
     @classmethod
     def open(
@@ -71,10 +87,14 @@ class Checkpoint:
         return cls(folder, policy, probe, layout, config, files, vocabulary)
 
     def with_weights(
-        self, source: DirectWeights, policy: PolicyVersion, probe: LogprobProbe | None
+        self,
+        source: DirectWeights,
+        policy: PolicyVersion,
+        probe: LogprobProbe | None,
+        place: WorkerPlace | None = None,
     ) -> "Checkpoint":
         """Return a copy with other weights of the same model, from the trainer's memory."""
-        return replace(self, direct=source, policy=policy, probe=probe)
+        return replace(self, direct=source, policy=policy, probe=probe, place=place)
 
     def within(self, max_length: int) -> "Checkpoint":
         """Return a copy with a context of at most `max_length`, the engine's."""

@@ -1,12 +1,13 @@
 """Weights sent from a trainer's memory: checks of the announcement, the arrival and the result."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from assay_inference.weights.attest import Coverage, Whole, compare_whole
-from assay_inference.weights.checkpoint import Checkpoint
+from assay_inference.weights.checkpoint import Checkpoint, WorkerPlace
 from assay_inference.weights.safetensors import Tensor
-from assay_shared.errors import Unreachable, WeightsRefused
+from assay_shared.errors import AssayError, Unreachable, WeightsRefused
 from assay_shared.standalone.weight_transfer.manifest import ManifestEntry, digest_of
 from assay_shared.types import DirectWeights, PolicyVersion, WeightReceiver, WeightUpdate
 
@@ -18,6 +19,7 @@ def open_checkpoint(
     update: WeightUpdate,
     base: Checkpoint | None,
     receiver: WeightReceiver | None,
+    place: WorkerPlace | None = None,
 ) -> Checkpoint:
     """Return the announced checkpoint; nothing is fetched yet.
 
@@ -27,7 +29,7 @@ def open_checkpoint(
     if base is None or receiver is None:
         raise WeightsRefused("the first version has to come by a folder", field="source.kind")
     check_manifest(source, update.policy, base.layout, receiver)
-    return base.with_weights(source, update.policy, update.probe)
+    return base.with_weights(source, update.policy, update.probe, place)
 
 
 def why_gone(served: Checkpoint | None) -> str:
@@ -69,20 +71,39 @@ def check_manifest(
                 f"{name} is {sent[name].dtype}, and the engine keeps weights in {receiver.dtype}",
                 hint="send them in the type that GET /v1/weights shows",
             )
-    if source.transport == "ipc" and len(receiver.devices) > 1:
+    if source.transport == "ipc" and len(set(receiver.devices)) > 1:
         raise WeightsRefused("ipc reaches one GPU, and the engine is on several")
 
 
-def call(source: DirectWeights, num_workers: int) -> dict[str, object]:
-    """Return the message for each worker: transport, meeting point, entries."""
+def call(
+    source: DirectWeights, num_workers: int, place: WorkerPlace | None = None
+) -> dict[str, object]:
+    """Return the message for each worker: transport, meeting point, entries.
+
+    Args:
+        num_workers: of the engine.
+        place: where the transfer reaches further engines.
+    """
     return {
         "transport": source.transport,
         "meeting": [source.host, source.port, source.token],
         "announcement": source.announcement,
-        "num_workers": num_workers,
+        "first_worker": 0 if place is None else place.first,
+        "num_workers": num_workers if place is None else place.num_workers,
         "bucket_bytes": source.bucket_bytes,
         "entries": [list(entry) for entry in _entries(source)],
     }
+
+
+@contextmanager
+def telling(checkpoint: Checkpoint) -> Iterator[None]:
+    """Tell the others of a transfer to several engines at once if this engine's part fails."""
+    try:
+        yield
+    except AssayError as error:
+        if checkpoint.place is not None:
+            checkpoint.place.on_failure(error)
+        raise
 
 
 def check_arrival(answers: Sequence[Mapping[str, Any]]) -> None:

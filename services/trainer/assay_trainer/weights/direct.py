@@ -168,10 +168,12 @@ def manifest_of(
 
 
 def transport_to(receiver: WeightReceiver, device: torch.device) -> Transport:
-    """Return the transport: shared memory on a single GPU; NCCL with a GPU per process."""
+    """Return the transport: shared memory on this GPU alone; NCCL with a GPU per process."""
     if device.type != "cuda" or "cpu" in receiver.devices:
         return "gloo"
     own = str(torch.cuda.get_device_properties(device).uuid)
-    if own not in receiver.devices:
-        return "nccl"
-    return "ipc" if len(receiver.devices) == 1 else "gloo"
+    if set(receiver.devices) == {own}:
+        return "ipc"
+    # NCCL takes no two processes on a GPU.
+    is_one_each = len({own, *receiver.devices}) == 1 + len(receiver.devices)
+    return "nccl" if is_one_each else "gloo"

@@ -173,6 +173,7 @@ class WeightPublisher:
         if served.receiver is None:
             if served.policy is not None:  # else no engine has started yet
                 self._on_fallback(version, _why_by_folder(served))
+            self._direct.close()  # engines that start again meet only at a new meeting
             return None
         try:
             self._last, status = self._direct.publish(
@@ -237,6 +238,11 @@ class WeightPublisher:
 
 
 def _why_by_folder(served: WeightStatus) -> str:
+    for name, one in served.replicas.items():
+        if one.failure is not None or one.policy != served.policy:
+            assert served.policy is not None
+            why = "" if one.failure is None else f": {one.failure.message}"
+            return f"{name} does not serve version {served.policy.version}{why}"
     if served.replicas:
         return f"inference is {len(served.replicas)} engines behind one address: they take folders"
     return "inference's engine takes folders only"

@@ -1,4 +1,4 @@
-"""Shares a GPU buffer with another process on the same GPU; its handle is JSON, not a pickle."""
+"""Shares a GPU buffer with other processes on the same GPU; its handle is JSON, not a pickle."""
 
 import base64
 import json
@@ -7,7 +7,10 @@ import torch
 
 
 def export(buffer: torch.Tensor) -> str:
-    """Return the handle of a flat uint8 GPU tensor; keep the tensor until all have closed it."""
+    """Return a handle of a flat uint8 GPU tensor, for one process; keep the tensor until it closes.
+
+    torch counts the openings of each handle, and expects one: export once for each process.
+    """
     from torch.multiprocessing.reductions import reduce_tensor
 
     _, arguments = reduce_tensor(buffer)
@@ -28,6 +31,16 @@ def open_buffer(exported: str, num_bytes: int, device: torch.device) -> torch.Te
         *arguments,
     )
     return buffer
+
+
+def release_closed() -> None:
+    """Free this process's buffers that all others have closed."""
+    torch.cuda.ipc_collect()
+
+
+def settle(device: torch.device) -> None:
+    """Return once the device has finished all work of this process."""
+    torch.cuda.synchronize(device)
 
 
 def _encoded(argument: object) -> object:

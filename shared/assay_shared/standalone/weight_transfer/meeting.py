@@ -17,6 +17,8 @@ _distributed: Any = torch.distributed
 Store = Any
 #: State of a worker's group with the trainer, in the worker's ready message.
 KEPT, NEW = "kept", "new"
+#: The trainer's last word at a meeting: nothing more comes.
+OVER = "over"
 #: Longest time for an answer of the store.
 _STORE_TIMEOUT_S = 30.0
 _CLOSE_TIMEOUT_S = 5.0

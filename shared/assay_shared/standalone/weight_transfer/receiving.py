@@ -6,13 +6,14 @@ from typing import Any
 
 import torch
 
-from .cuda_ipc import open_buffer
+from . import cuda_ipc
 from .fingerprint import as_text, fingerprint
 from .limit import Limit, TransferFailed
 from .manifest import Bucket
 from .meeting import (
     KEPT,
     NEW,
+    OVER,
     Meeting,
     broadcast,
     close_group,
@@ -38,6 +39,7 @@ class Receiver:
     ) -> None:
         """Store the place of this worker: its `rank` counts from 1, `size` includes the trainer."""
         self.meeting = meeting
+        self.place = rank, size
         self._transport = transport
         self._rank, self._size = rank, size
         self._device = torch.device("cpu") if transport == "gloo" else device
@@ -105,18 +107,26 @@ class Receiver:
         size = max(bucket.num_bytes for bucket in buckets)
         buffers = []
         for index in range(min(_NUM_BUFFERS, len(buckets))):
-            self._await(f"handle/{announcement}/{index}", limit)
-            exported = self._store.get(f"handle/{announcement}/{index}").decode()
-            buffers.append(open_buffer(exported, size, self._device))
+            key = f"handle/{announcement}/{index}/{self._rank}"
+            self._await(key, limit)
+            exported = self._store.get(key).decode()
+            buffers.append(cuda_ipc.open_buffer(exported, size, self._device))
         for index, bucket in enumerate(buckets):
             self._await(f"full/{announcement}/{index}", limit)
             buffer = buffers[index % len(buffers)]
             yield bucket, buffer.clone() if keep else buffer
-            torch.cuda.synchronize(self._device)
-            self._say(f"free/{announcement}/{index}")
+            cuda_ipc.settle(self._device)
+            self._say(f"free/{announcement}/{index}/{self._rank}")
 
     def _await(self, key: str, limit: Limit) -> None:
-        limit.wait_until(lambda: has_key(self._store, key, _TRAINER), _TRAINER)
+        def has_come() -> bool:
+            if has_key(self._store, key, _TRAINER):
+                return True
+            if has_key(self._store, OVER, _TRAINER):
+                raise TransferFailed("the trainer gave the transfer up")
+            return False
+
+        limit.wait_until(has_come, _TRAINER)
 
     def _say(self, key: str, what: str = "") -> None:
         try:

@@ -3,16 +3,18 @@
 import secrets
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import torch
 
-from .cuda_ipc import export
+from . import cuda_ipc
 from .limit import Limit, TransferFailed
 from .manifest import Bucket
 from .meeting import (
     KEPT,
     NEW,
+    OVER,
     Meeting,
     broadcast,
     close_group,
@@ -63,8 +65,7 @@ class Sender:
             TransferFailed: a worker does not get ready, or does not receive everything in time.
                 This sender cannot be used again then.
         """
-        for rank in range(1, self._num_workers + 1):
-            self._await(f"ready/{announcement}/{rank}", waiting)
+        self._await_all(f"ready/{announcement}", waiting)
         limit = waiting.renewed(limit_s)
         if self._transport == "ipc":
             self._lend(announcement, buckets, tensor_of, limit)
@@ -72,23 +73,36 @@ class Sender:
             self._broadcast(announcement, buckets, tensor_of, limit)
 
     def close(self) -> None:
-        """Abort the group, so that waiting workers stop waiting."""
+        """Tell the workers that nothing more comes, so that waiting workers stop waiting."""
+        with suppress(RuntimeError):  # the store may be gone already
+            self._store.set(OVER, "")
+        self._leave()
+
+    def _leave(self) -> None:
         group, self._group = self._group, None
         if group is not None:
             close_group(group)
 
-    def _await(self, key: str, limit: Limit) -> None:
-        limit.wait_until(lambda: has_key(self._store, key, _ENGINE), _ENGINE)
+    @property
+    def _ranks(self) -> range:
+        return range(1, self._num_workers + 1)
+
+    def _await_all(self, key: str, limit: Limit) -> None:
+        """Wait until every worker has set its own `key`."""
+        for rank in self._ranks:
+            own, who = f"{key}/{rank}", _ENGINE
+            if self._num_workers > 1:
+                who += f"'s worker {rank} of {self._num_workers}"
+            limit.wait_until(lambda own=own: has_key(self._store, own, _ENGINE), who)  # type: ignore[misc]
 
     def _meet(self, announcement: int, limit: Limit) -> None:
         """Make a group with the workers if they left it, for example to join another trainer."""
-        ranks = range(1, self._num_workers + 1)
-        states = {self._store.get(f"ready/{announcement}/{rank}").decode() for rank in ranks}
+        states = {self._store.get(f"ready/{announcement}/{r}").decode() for r in self._ranks}
         if states == {KEPT} and self._group is not None:
             return
         if states != {NEW}:
             raise TransferFailed("some of the engine's workers left the group, and some did not")
-        self.close()
+        self._leave()
         store = group_store(self._store, announcement)
         arguments = (self._transport, store, 0, self._num_workers + 1)
         self._group = limit.within(
@@ -113,19 +127,21 @@ class Sender:
     def _lend(
         self, announcement: int, buckets: Sequence[Bucket], tensor_of: TensorOf, limit: Limit
     ) -> None:
-        torch.cuda.ipc_collect()  # frees buffers released by the worker since the last version
+        cuda_ipc.release_closed()  # those of the last version
         size = max(bucket.num_bytes for bucket in buckets)
         buffers = [
             torch.empty(size, dtype=torch.uint8, device=self._device)
             for _ in range(min(_NUM_BUFFERS, len(buckets)))
         ]
         for index, buffer in enumerate(buffers):
-            self._store.set(f"handle/{announcement}/{index}", export(buffer))
+            for rank in self._ranks:
+                handle = cuda_ipc.export(buffer)
+                self._store.set(f"handle/{announcement}/{index}/{rank}", handle)
         for index, bucket in enumerate(buckets):
             if index >= len(buffers):
-                self._await(f"free/{announcement}/{index - len(buffers)}", limit)
+                self._await_all(f"free/{announcement}/{index - len(buffers)}", limit)
             pack(bucket, tensor_of, buffers[index % len(buffers)])
-            torch.cuda.synchronize(self._device)
+            cuda_ipc.settle(self._device)
             self._store.set(f"full/{announcement}/{index}", "")
         for index in range(len(buckets) - len(buffers), len(buckets)):
-            self._await(f"free/{announcement}/{index}", limit)
+            self._await_all(f"free/{announcement}/{index}", limit)

@@ -197,7 +197,8 @@ class SupervisedEngine:
         if not isinstance(update.source, DirectWeights):
             known = self._served or (self._base if self._replica is not None else None)
             return Checkpoint.open(folder_of(update), update.policy, update.probe, known)
-        return direct.open_checkpoint(update.source, update, self._base, self.receiver)
+        source, place = update.source, update.place
+        return direct.open_checkpoint(source, update, self._base, self.receiver, place)
 
     async def _start_empty(self, sync: Sync) -> EngineChild:
         """Return a child for weights from a trainer's memory; its own weights are never served."""
@@ -260,7 +261,8 @@ class SupervisedEngine:
         self.is_loading = True
         try:
             try:
-                await replica.replace(checkpoint, sync)
+                with direct.telling(checkpoint):
+                    await replica.replace(checkpoint, sync)
                 self._serve(replica)
             except (WeightsRefused, InternalFault, EngineFault, InvalidInput):
                 await self._put_back(replica, served)

@@ -18,6 +18,11 @@ _DNS = "dns+"
 class Discovery(Protocol):
     """Names of the present replicas, and a factory for them."""
 
+    @property
+    def is_local(self) -> bool:
+        """True if the replicas are engines of this very service."""
+        ...
+
     async def names(self) -> list[str]:
         """Return the names of the present replicas.
 
@@ -35,6 +40,7 @@ class AddressList:
 
     settings: InferenceSettings
     urls: tuple[str, ...]
+    is_local: bool = False
 
     @classmethod
     def read(cls, settings: InferenceSettings) -> "AddressList":
@@ -82,6 +88,7 @@ class LocalChildren:
 
     settings: InferenceSettings
     engine_of: Callable[[InferenceSettings], Engine]
+    is_local: bool = True
 
     async def names(self) -> list[str]:
         return [f"process-{index}" for index in range(self.settings.inference_processes)]

@@ -1,8 +1,10 @@
 """An engine of several replicas: a single version at a time over all replicas with it.
 
-New weights close the gate and go to all replicas at once. A version is served as soon as a replica
-has it; the other replicas get no requests until they have it too. An answer under another version
-is discarded and requested again from another replica.
+New weights go to all replicas at once. With the mode `wait` they close the gate; with the others
+each replica interrupts its own sequences. From a folder, a version is served once a replica has it;
+the other replicas get no requests until they have it too. Directly from a trainer's memory, all
+replicas take it or it is refused. An answer under another version is discarded and requested again
+from another replica.
 """
 
 import asyncio
@@ -15,10 +17,17 @@ from typing import TypeVar
 from prometheus_client import Metric
 
 from assay_inference.engines.engine import Loaded, OnText, ResolvedUpdate, Traffic, folder_of
+from assay_inference.engines.replicas.direct import (
+    JointTransfer,
+    check_all_serve,
+    is_direct,
+    joined_receiver,
+)
 from assay_inference.engines.replicas.discovery import Discovery
 from assay_inference.engines.replicas.metrics import replica_metrics
 from assay_inference.engines.replicas.replica_state import ReplicaState
 from assay_inference.engines.replicas.routing import choose
+from assay_inference.engines.replicas.versions import AnnouncedVersions
 from assay_inference.settings import InferenceSettings
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_inference.weights.checkpoint import Checkpoint
@@ -61,7 +70,9 @@ class ReplicaEngine:
         self._gate = WeightLock(_NO_WEIGHTS)
         self._members: dict[str, ReplicaState] = {}
         self._newest: ResolvedUpdate | None = None
-        self._is_publishing = False
+        self._versions = AnnouncedVersions()
+        #: The last direct one; members may still recover from its failure.
+        self._transfer: JointTransfer | None = None
         self._vocabulary: PolicyTokenizer | None = None
         self._num_tokens = 0
         self._finding = asyncio.Lock()
@@ -79,11 +90,13 @@ class ReplicaEngine:
     @property
     def policy(self) -> PolicyVersion | None:
         """Return the served version."""
-        return None if self._newest is None else self._newest.policy
+        return self._versions.served
 
     @property
     def holds_weights(self) -> bool:
-        return self._newest is not None
+        if not is_direct(self._newest):
+            return self._newest is not None
+        return any(member.policy in self._versions.current for member in self._members.values())
 
     @property
     def replicas(self) -> Mapping[str, ReplicaStatus]:
@@ -91,7 +104,7 @@ class ReplicaEngine:
 
     @property
     def receiver(self) -> WeightReceiver | None:
-        return None
+        return joined_receiver(self._members, self.policy)
 
     async def digest(self) -> WeightDigest:
         raise InvalidInput("ask each of several replicas at its own address")
@@ -128,10 +141,12 @@ class ReplicaEngine:
 
         async def draw(member: ReplicaState) -> list[Completion]:
             drawn = await member.replica.generate(prompt_token_ids, sampling, texts.listener)
-            self._check_version(member, {completion.policy for completion in drawn})
+            policies = {span.policy for completion in drawn for span in completion.spans}
+            self._check_version(member, policies, start)
             return drawn
 
         async with self._gate.inside(sampling.n):
+            start = self.policy
             completions = await self._ask(prompt_token_ids, sampling.n, draw, texts)
         self._num_tokens += sum(len(completion.token_ids) for completion in completions)
         return completions
@@ -139,10 +154,11 @@ class ReplicaEngine:
     async def prompt_logprobs(self, token_ids: list[int], num_top: int) -> PromptLogprobs:
         async def read(member: ReplicaState) -> PromptLogprobs:
             found = await member.replica.prompt_logprobs(token_ids, num_top)
-            self._check_version(member, {found.policy})
+            self._check_version(member, {found.policy}, start)
             return found
 
         async with self._gate.inside(1):
+            start = self.policy
             return await self._ask(token_ids, 1, read, _Texts(None))
 
     async def _ask(
@@ -175,7 +191,8 @@ class ReplicaEngine:
     # Drawing
 
     def _serving(self) -> list[ReplicaState]:
-        return [member for member in self._members.values() if member.serves(self.policy)]
+        current = self._versions.current
+        return [member for member in self._members.values() if member.serves(current)]
 
     def _choose(
         self,
@@ -200,11 +217,15 @@ class ReplicaEngine:
         num_sequences: int,
         call: Callable[[ReplicaState], Awaitable[Answer]],
     ) -> Answer:
+        num_given = member.num_given
         member.num_in_flight += num_sequences
         try:
             answer = await member.call(lambda: call(member))
         except (Unreachable, NotReady) as error:
-            member.fail(error)
+            if isinstance(error, NotReady) and member.num_given > num_given:
+                member.count(error)  # new weights interrupted it
+            else:
+                member.fail(error)
             raise _elsewhere(error) from error
         except (Overloaded, TimedOut, EngineFault) as error:
             member.count(error)
@@ -214,37 +235,42 @@ class ReplicaEngine:
         member.num_drawn += num_sequences
         return answer
 
-    def _check_version(self, member: ReplicaState, policies: Set[PolicyVersion]) -> None:
-        """Check the version of a replica's answer.
+    def _check_version(
+        self, member: ReplicaState, policies: Set[PolicyVersion], start: PolicyVersion | None
+    ) -> None:
+        """Check the versions of a replica's answer; `start` was served as the request came.
 
         Raises:
-            NotReady: the replica answered under another version than the served one.
+            NotReady: the replica answered under another version than those served meanwhile.
         """
-        if policies != {self.policy}:
+        if not policies <= self._versions.since(start):
             raise NotReady(f"{member.name} serves another version", retry_after_s=_RETRY_AFTER_S)
 
     # Weights
 
     async def load(self, update: ResolvedUpdate) -> Loaded:
-        if update.mode is not SyncMode.WAIT:
+        is_wait = update.mode is SyncMode.WAIT
+        if not is_wait and not self._source.is_local:
             raise InvalidInput(
-                f"several replicas finish the sequences in flight; {update.mode} does not",
+                f"services behind one address finish the sequences in flight; {update.mode} "
+                "does not",
                 field="mode",
                 hint="publish with mode wait; a run sets it by grpo.sync",
             )
-        folder = folder_of(update)
         started = time.perf_counter()
         with suppress(Unreachable):  # those known before are enough
             await self._find()
-        opened = await asyncio.to_thread(Checkpoint.open, folder, update.policy, None, None)
-        if self._newest is not None:
+        vocabulary, opened_at = await self._vocabulary_of(update), time.perf_counter()
+        if is_wait and self._newest is not None:
             await self._gate.hold(self._settings.inference_drain_timeout_s)
-        self._is_publishing = True
+        drained_s = time.perf_counter() - opened_at
+        self._versions.announce(update.policy)
+        is_taken = False
         try:
             loaded = await self._give_all(update)
-            self._newest, self._vocabulary = update, opened.vocabulary
+            self._newest, self._vocabulary, is_taken = update, vocabulary, True
         finally:
-            self._is_publishing = False
+            self._versions.settle(is_served=is_taken)
             if self._newest is not None:
                 await self._gate.open()
         return Loaded(
@@ -254,15 +280,29 @@ class ReplicaEngine:
             load_time_s=time.perf_counter() - started,
             num_compared=min((x.num_compared for x in loaded if x.num_compared), default=None),
             num_tensors=min((x.num_tensors for x in loaded if x.num_tensors), default=None),
-            phases_s=_longest(loaded),
+            phases_s=_longest([*loaded, Loaded(None, 0.0, phases_s={"drain": drained_s})]),
         )
+
+    async def _vocabulary_of(self, update: ResolvedUpdate) -> PolicyTokenizer:
+        """Return the vocabulary of new weights; nothing has changed if they cannot be taken."""
+        if is_direct(update) and self._source.is_local:
+            check_all_serve(self._members, self.policy)
+            return self.vocabulary
+        folder = folder_of(update)
+        opened = await asyncio.to_thread(Checkpoint.open, folder, update.policy, None, None)
+        return opened.vocabulary
 
     async def _give_all(self, update: ResolvedUpdate) -> list[Loaded]:
         """Return the results of the replicas that took the update.
 
         Raises:
-            AssayError: no replica took it; the first replica's error.
+            AssayError: no replica took it (the first replica's error), or one did not take a direct
+                transfer.
         """
+        if is_direct(update):
+            check_all_serve(self._members, self.policy)
+            self._transfer = JointTransfer(update, dict(self._members))
+            return await self._transfer.run()
         members = [member for member in self._members.values() if not member.is_lost]
         found = await asyncio.gather(
             *(member.give(update) for member in members), return_exceptions=True
@@ -309,7 +349,7 @@ class ReplicaEngine:
         await replica.open()
         member = self._members[name] = ReplicaState(name, replica)
         watching = member.watch(
-            lambda: None if self._is_publishing else self._newest,
+            lambda: None if self._versions.coming else self._newest,
             settings.inference_health_interval_s,
             settings.inference_health_timeout_s,
         )

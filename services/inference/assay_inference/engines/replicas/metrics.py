@@ -23,7 +23,7 @@ def replica_metrics(
         f"{_NAME}_failures", "What failed, by kind.", labels=["replica", "kind"]
     )
     for member in members:
-        serving.add_metric([member.name], float(member.serves(policy)))
+        serving.add_metric([member.name], float(member.serves({policy})))
         if member.policy is not None:
             version.add_metric([member.name], member.policy.version)
         running.add_metric([member.name], member.num_in_flight)

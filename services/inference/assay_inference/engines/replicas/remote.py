@@ -17,6 +17,7 @@ from assay_shared.types import (
     PolicyVersion,
     PromptLogprobs,
     SamplingParams,
+    WeightReceiver,
 )
 
 _CONNECT_TIMEOUT_S = 5.0
@@ -45,6 +46,10 @@ class RemoteReplica:
             + settings.inference_load_timeout_s
             + settings.inference_start_timeout_s  # its first weights start its engine
         )
+
+    @property
+    def receiver(self) -> WeightReceiver | None:
+        return None
 
     async def open(self) -> None:
         for client in (self._health, self._drawing, self._loading):

@@ -12,11 +12,17 @@ from assay_shared.types import (
     PolicyVersion,
     PromptLogprobs,
     SamplingParams,
+    WeightReceiver,
 )
 
 
 class Replica(Protocol):
     """Behind an address, or a child of this service."""
+
+    @property
+    def receiver(self) -> WeightReceiver | None:
+        """The workers that a direct transfer has to reach; None if it takes only folders."""
+        ...
 
     async def open(self) -> None: ...
 
@@ -71,6 +77,10 @@ class LocalReplica:
     def __init__(self, engine: Engine) -> None:
         self._engine = engine
         self._policy: PolicyVersion | None = None
+
+    @property
+    def receiver(self) -> WeightReceiver | None:
+        return self._engine.receiver
 
     async def open(self) -> None:
         return None

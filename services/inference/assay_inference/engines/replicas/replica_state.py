@@ -1,7 +1,7 @@
 """The router's view of a replica: version, requests in flight, and health."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Set
 from contextlib import suppress
 from typing import TypeVar
 
@@ -10,13 +10,14 @@ from assay_inference.engines.replicas.replica import Replica
 from assay_shared.errors import (
     AssayError,
     Conflict,
+    InvalidInput,
     NotReady,
     TimedOut,
     Unreachable,
     WeightsRefused,
     to_failure,
 )
-from assay_shared.types import PolicyVersion, ReplicaStatus
+from assay_shared.types import DirectWeights, PolicyVersion, ReplicaStatus
 
 Answer = TypeVar("Answer")
 _FIRST_RETRY_S, _MOST_RETRY_S = 1.0, 60.0
@@ -41,16 +42,18 @@ class ReplicaState:
         self._catching_up: asyncio.Task[None] | None = None
         self._calls: set[asyncio.Future[object]] = set()
         self._refusal: AssayError | None = None
-        self._num_given = 0
+        #: Times that it was given weights.
+        self.num_given = 0
+        self._last_given: PolicyVersion | None = None
         self._next_try_at = 0.0
         self._retry_s = _FIRST_RETRY_S
 
-    def serves(self, policy: PolicyVersion | None) -> bool:
-        return self.failure is None and policy is not None and self.policy == policy
+    def serves(self, policies: Set[PolicyVersion | None]) -> bool:
+        return self.failure is None and self.policy is not None and self.policy in policies
 
     def status(self, policy: PolicyVersion | None) -> ReplicaStatus:
         """Return the status; `policy` is the router's served version."""
-        error = self.failure or (None if self.serves(policy) else self._refusal)
+        error = self.failure or (None if self.serves({policy}) else self._refusal)
         failure = None if error is None else to_failure(error, self.name)
         return ReplicaStatus(policy=self.policy, num_in_flight=self.num_in_flight, failure=failure)
 
@@ -110,27 +113,39 @@ class ReplicaState:
     async def give(self, update: ResolvedUpdate) -> Loaded:
         """Have it serve `update`. Whatever else comes of it, it is passed over until then."""
         async with self.changing:
-            self._num_given += 1
+            self.num_given += 1
+            self._last_given = update.policy
             try:
                 loaded = await self.call(lambda: self.replica.load(update))
-            except WeightsRefused as error:
-                self.count(error)
-                self._refusal = error  # it serves what it did before
-                self._wait_longer()
-                raise
             except AssayError as error:
-                self.fail(error)
+                is_kept = isinstance(error, WeightsRefused | InvalidInput)
+                if isinstance(update.source, DirectWeights):
+                    is_kept = await self._has_kept_its_version()
+                if is_kept:
+                    self.count(error)
+                    self._refusal = error  # it serves what it did before
+                else:
+                    self.fail(error)
                 self._wait_longer()
                 raise
             self.policy, self.failure, self._refusal = update.policy, None, None
             self._next_try_at, self._retry_s = 0.0, _FIRST_RETRY_S
             return loaded
 
+    async def _has_kept_its_version(self) -> bool:
+        """Return True if it serves what it did before; what came directly may be lost."""
+        before = self.policy
+        try:
+            self.policy = await self.replica.served()
+        except AssayError:
+            self.policy = None
+        return self.policy is not None and self.policy == before
+
     async def catch_up(
         self, newest_of: Callable[[], ResolvedUpdate | None], timeout_s: float
     ) -> None:
         """Check the replica's version, and give it the newest if it differs."""
-        num_given = self._num_given
+        num_given = self.num_given
         try:
             async with asyncio.timeout(timeout_s):
                 served = await self.replica.served()
@@ -138,16 +153,25 @@ class ReplicaState:
             return self.fail(TimedOut(f"{self.name} does not say what it serves"))
         except AssayError as error:
             return self.fail(error)
-        if self.changing.locked() or num_given != self._num_given:
+        if self.changing.locked() or num_given != self.num_given:
             return  # it was given weights meanwhile: what it said is out of date
         self.policy, newest = served, newest_of()
         if newest is None or self.policy == newest.policy:
             self.failure = None
-        elif self.policy is not None and self.policy.version >= newest.policy.version:
-            self.fail(Conflict(f"it serves version {self.policy.version} of somebody else"))
+        elif isinstance(newest.source, DirectWeights):  # its trainer no longer waits
+            self.fail(NotReady(f"version {newest.policy.version} came directly, and is lost here"))
+        elif self._is_of_somebody_else(newest.policy):
+            self.fail(Conflict(f"it serves {shown(self.policy)} of somebody else"))
         elif asyncio.get_running_loop().time() >= self._next_try_at:
             with suppress(AssayError):  # kept in `failure`, or counted; tried again later
                 await self.give(newest)
+
+    def _is_of_somebody_else(self, newest: PolicyVersion) -> bool:
+        """Return True if a later version is served that did not come from here."""
+        served = self.policy
+        if served is None or served == self._last_given:
+            return False
+        return served.version >= newest.version
 
     def _wait_longer(self) -> None:
         self._next_try_at = asyncio.get_running_loop().time() + self._retry_s
@@ -163,3 +187,8 @@ class ReplicaState:
         for call in tuple(self._calls):
             call.cancel()
         await self.replica.close()
+
+
+def shown(policy: PolicyVersion | None) -> str:
+    """Return a version for a message."""
+    return "nothing" if policy is None else f"version {policy.version}"

@@ -16,7 +16,6 @@ from assay_inference.weights.full_digest import compare_all
 from assay_shared.errors import InvalidInput, Unreachable, WeightsRefused
 from assay_shared.types import (
     DirectWeights,
-    PolicyVersion,
     SamplingParams,
     WeightDigest,
     WeightReceiver,
@@ -85,7 +84,7 @@ class VllmReplica(EngineChild):
             with sync.phase("load"):
                 await self._call("assay_read", folder, limit_s, folder=folder, stored=stored)
         else:
-            await self._receive(checkpoint.direct, checkpoint.policy, sync)
+            await self._receive(checkpoint.direct, checkpoint, sync)
         with sync.phase("load"):
             await self.api.rpc("assay_repack", limit_s)
             await self.api.reset_prefix_cache(limit_s)
@@ -102,7 +101,7 @@ class VllmReplica(EngineChild):
                 raise WeightsRefused(f"vLLM cannot load {what}: {error}") from error
             raise
 
-    async def _receive(self, source: DirectWeights, policy: PolicyVersion, sync: Sync) -> None:
+    async def _receive(self, source: DirectWeights, checkpoint: Checkpoint, sync: Sync) -> None:
         """Have the workers fetch the weights from the trainer.
 
         Raises:
@@ -116,8 +115,8 @@ class VllmReplica(EngineChild):
             "assay_receive",
             "what the trainer sent",
             limit_s + _TRANSFER_GRACE_S,
-            source=direct.call(source, len(self.receiver.devices)),
-            seed=policy.digest,
+            source=direct.call(source, len(self.receiver.devices), checkpoint.place),
+            seed=checkpoint.policy.digest,
             limit_s=limit_s,
         )
         direct.check_arrival(answers)

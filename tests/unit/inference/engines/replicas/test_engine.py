@@ -31,6 +31,7 @@ from assay_shared.types import (
     PromptLogprobs,
     SamplingParams,
     SyncMode,
+    WeightReceiver,
 )
 from assay_shared.weights import checkpoint
 from tests.support.policies import make_policy_folder, update_of
@@ -50,6 +51,7 @@ class FakeReplica:
         self.draw_error: AssayError | None = None
         #: While it is set, nothing is answered.
         self.hangs = False
+        self.receiver: WeightReceiver | None = None
 
     async def open(self) -> None: ...
 
@@ -113,6 +115,8 @@ class FakeReplica:
 
 class FakeSource:
     """Three replicas; tests add and take away."""
+
+    is_local = False
 
     def __init__(self) -> None:
         self.replicas = {name: FakeReplica() for name in "abc"}

@@ -156,14 +156,15 @@ class WorkerExtension:
         from weight_transfer.receiving import Receiver
 
         meeting = Meeting(*source["meeting"])
+        rank, device = self.rank, self.device  # type: ignore[attr-defined]  # the worker's
+        # The trainer has rank 0, and workers of other processes may come before these.
+        place = source["first_worker"] + rank + 1, source["num_workers"] + 1
         kept = getattr(self, "assay_met", None)
-        if kept is not None and kept.meeting == meeting:
+        if kept is not None and (kept.meeting, kept.place) == (meeting, place):
             return kept
         if kept is not None:
             kept.close()
-        rank, device = self.rank, self.device  # type: ignore[attr-defined]  # the worker's
-        size = source["num_workers"] + 1
-        self.assay_met = Receiver(source["transport"], meeting, rank + 1, size, device)
+        self.assay_met = Receiver(source["transport"], meeting, *place, device)
         return self.assay_met
 
 

@@ -98,6 +98,7 @@ def receive(worker: Worker, weights: dict[str, torch.Tensor], limit_s: float = 6
         "transport": "gloo",
         "meeting": list(sender.meeting),
         "announcement": 1,
+        "first_worker": 0,
         "num_workers": 1,
         "bucket_bytes": BUCKET_BYTES,
         "entries": [list(entry) for entry in entries],
