@@ -71,8 +71,8 @@ class DirectTransfer:
         manifest = manifest_of(tensors, receiver.dtype, shards_of(model))
         if digest is not None and digest != digest_of(manifest):
             raise WeightsRefused(f"the weights of version {version} are no longer in memory")
-        transport = transport_to(receiver, model.device)
-        sender = self._sender_to(transport, receiver, model.device)
+        transport, device = transport_to(receiver, model.device)
+        sender = self._sender_to(transport, receiver, device)
         self._num_announced += 1
         update = WeightUpdate(
             source=DirectWeights(
@@ -167,13 +167,21 @@ def manifest_of(
     ]
 
 
-def transport_to(receiver: WeightReceiver, device: torch.device) -> Transport:
-    """Return the transport: shared memory on this GPU alone; NCCL with a GPU per process."""
+def transport_to(receiver: WeightReceiver, device: torch.device) -> tuple[Transport, torch.device]:
+    """Return the transport from `device`, and the device of the buffers to send.
+
+    NCCL reaches a GPU per process and takes no two processes on a GPU. Several processes on one
+    GPU read buffers that are lent there, if this process can use that GPU too.
+    """
     if device.type != "cuda" or "cpu" in receiver.devices:
-        return "gloo"
-    own = str(torch.cuda.get_device_properties(device).uuid)
-    if set(receiver.devices) == {own}:
-        return "ipc"
-    # NCCL takes no two processes on a GPU.
-    is_one_each = len({own, *receiver.devices}) == 1 + len(receiver.devices)
-    return "nccl" if is_one_each else "gloo"
+        return "gloo", device
+    own, taken = _identity(device), set(receiver.devices)
+    if own not in taken and len(taken) == len(receiver.devices):
+        return "nccl", device
+    visible = (torch.device("cuda", index) for index in range(torch.cuda.device_count()))
+    lent = next((gpu for gpu in visible if {_identity(gpu)} == taken), None)
+    return ("gloo", device) if lent is None else ("ipc", lent)
+
+
+def _identity(gpu: torch.device) -> str:
+    return str(torch.cuda.get_device_properties(gpu).uuid)

@@ -1,5 +1,7 @@
 """Directly sent weights: each weight once, in the engine's type."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 
@@ -31,7 +33,33 @@ def test_the_manifest_is_of_what_the_engine_will_hold() -> None:
 @pytest.mark.parametrize("devices", [("cpu",), ("GPU-1", "cpu"), ("GPU-1",)])
 def test_from_a_cpu_weights_go_over_gloo(devices: tuple[str, ...]) -> None:
     receiver = WeightReceiver(devices=devices, dtype="float32")
-    assert transport_to(receiver, torch.device("cpu")) == "gloo"
+    assert transport_to(receiver, torch.device("cpu")) == ("gloo", torch.device("cpu"))
+
+
+@pytest.mark.parametrize(
+    ("devices", "transport", "lent"),
+    [
+        (("GPU-0",), "ipc", 0),
+        (("GPU-0", "GPU-0", "GPU-0"), "ipc", 0),
+        (("GPU-1",), "nccl", 0),
+        (("GPU-1", "GPU-9"), "nccl", 0),
+        (("GPU-1", "GPU-1"), "ipc", 1),
+        (("GPU-9", "GPU-9"), "gloo", 0),
+        (("GPU-0", "GPU-1"), "gloo", 0),
+        (("GPU-1", "GPU-1", "GPU-9"), "gloo", 0),
+    ],
+)
+def test_processes_on_one_visible_gpu_borrow_buffers_there(
+    monkeypatch: pytest.MonkeyPatch, devices: tuple[str, ...], transport: str, lent: int
+) -> None:
+    def properties(gpu: torch.device) -> SimpleNamespace:
+        return SimpleNamespace(uuid=f"GPU-{gpu.index}")
+
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 2)
+    monkeypatch.setattr(torch.cuda, "get_device_properties", properties)
+    receiver = WeightReceiver(devices=devices, dtype="bfloat16")
+    found = transport_to(receiver, torch.device("cuda", 0))
+    assert found == (transport, torch.device("cuda", lent))
 
 
 def test_a_probe_says_in_which_type_it_was_computed() -> None:
