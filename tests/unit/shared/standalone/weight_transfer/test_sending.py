@@ -2,14 +2,20 @@
 
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
 
 from assay_shared.standalone.weight_transfer.fingerprint import as_text, fingerprint
 from assay_shared.standalone.weight_transfer.limit import Limit, TransferFailed
-from assay_shared.standalone.weight_transfer.manifest import ManifestEntry, digest_of, plan_buckets
+from assay_shared.standalone.weight_transfer.manifest import (
+    Bucket,
+    ManifestEntry,
+    digest_of,
+    plan_buckets,
+)
 from assay_shared.standalone.weight_transfer.meeting import Meeting, open_store
 from assay_shared.standalone.weight_transfer.packing import pack, view
 from assay_shared.standalone.weight_transfer.receiving import Receiver
@@ -83,6 +89,38 @@ def in_background(action: Callable[[], None]) -> threading.Thread:
     thread = threading.Thread(target=run, daemon=True)
     thread.start()
     return thread
+
+
+class Sending:
+    """A transfer in the background. On a failure it closes the sender, as the trainer does."""
+
+    def __init__(
+        self,
+        sender: Sender,
+        version: int,
+        weights: Mapping[str, torch.Tensor],
+        *,
+        tensor_of: Callable[[str], torch.Tensor] | None = None,
+        waiting: Limit | None = None,
+        limit_s: float = 60.0,
+    ) -> None:
+        self.error: TransferFailed | None = None
+        buckets = plan_buckets(manifest(weights), BUCKET_BYTES)
+        read, waiting = tensor_of or weights.__getitem__, waiting or Limit(60)
+
+        def run() -> None:
+            try:
+                sender.send(version, buckets, read, waiting, limit_s)
+            except TransferFailed as error:
+                self.error = error
+                sender.close()
+
+        self._thread = threading.Thread(target=run, daemon=True)
+        self._thread.start()
+
+    def join(self) -> None:
+        self._thread.join(60)
+        assert not self._thread.is_alive()
 
 
 def test_several_versions_go_over_one_connection(sender: Sender, receiver: Receiver) -> None:
@@ -194,3 +232,28 @@ def test_a_receiver_that_left_for_another_trainer_is_met_again(
     send_and_receive(2, back)
     send_and_receive(3, back)
     back.close()
+
+
+def arrivals(
+    receiver: Receiver, version: int, buckets: Sequence[Bucket]
+) -> dict[str, torch.Tensor]:
+    return dict(receiver.receive(version, buckets, Limit(60), keep=True))
+
+
+def test_one_announcement_reaches_the_workers_of_several_processes() -> None:
+    """One of them starts again: all meet anew at the next meeting."""
+    for meeting in (1, 2):
+        sender = Sender("gloo", "127.0.0.1", 3, CPU)
+        receivers = [Receiver("gloo", sender.meeting, rank, 4, CPU) for rank in (1, 2, 3)]
+        for version in (1, 2):
+            weights = make_weights(10 * meeting + version)
+            buckets = plan_buckets(manifest(weights), BUCKET_BYTES)
+            sending = Sending(sender, version, weights)
+            with ThreadPoolExecutor(3) as pool:
+                given = [pool.submit(arrivals, one, version, buckets) for one in receivers]
+                for one in given:
+                    assert all(torch.equal(one.result(60)[n], weights[n]) for n in weights)
+            sending.join()
+        sender.close()
+        for receiver in receivers:
+            receiver.close()
