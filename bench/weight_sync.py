@@ -355,6 +355,7 @@ def directly(arguments: argparse.Namespace, gpu: str, memory: str) -> dict[str, 
 
         with in_flight(url, arguments.in_flight):
             found = measure(arguments.syncs, model, sync)
+        say(f"the weights went by {', '.join(sorted(transports))}")
         write(arguments, found)
         transfer.close()
         return found | {"transport": sorted(transports), "digest": digest_of(url)}
