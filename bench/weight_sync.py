@@ -1,10 +1,12 @@
-"""Measures weight transfer, seconds by phase and memory: tmpfs folder, CUDA IPC, NCCL, gloo, TRL.
+r"""Measures weight transfer, seconds by phase and memory: tmpfs folder, CUDA IPC, NCCL, gloo, TRL.
 
 A trainer's process holds a randomly initialised Qwen2 of the given shape; vLLM serves the same
 shape behind Assay's service, or by `trl vllm-serve`. Each part is a separate process with a time
 limit, so a hanging part costs the others nothing. Nothing is fetched.
 
     python -m bench.weight_sync --shape 7b --parts folder,ipc          # one GPU
+    python -m bench.weight_sync --shape 0.36b --parts ipc,folder --processes 4 \
+        --mode continue --in-flight 128 --part-limit-s 420 --start-limit-s 300
     python -m bench.weight_sync --shape 7b --parts nccl,trl            # two
     python -m bench.weight_sync --shape tiny --parts folder,gloo --vllm-python .venv-vllm/bin/python
 """
@@ -31,6 +33,9 @@ CONTEXT = 1024
 PROBE_IDS = list(range(10, 74))
 #: The engine's share of memory on a GPU shared with the trainer, and on its own GPU.
 SHARED_GPU_MEMORY, OWN_GPU_MEMORY = "0.45", "0.8"
+#: Of each of several engines on a GPU: given, so that they may start at once.
+CACHE_BYTES = 2 * 2**30
+LONG_ANSWER = 512
 #: In memory unless the environment names another folder.
 WORK = Path(os.environ.get("WEIGHT_SYNC_FOLDER", "/dev/shm/assay-weight-sync"))
 STARTED = time.monotonic()
@@ -198,6 +203,53 @@ def vllm_python(named: str | None) -> str:
     return str(wrapper)
 
 
+def memory_options(processes: int, share: str) -> str:
+    """Return vLLM's options for the memory of each of `processes` engines on a GPU."""
+    if processes == 1:
+        return f" --gpu-memory-utilization {share}"
+    each = float(share) / processes
+    return f" --gpu-memory-utilization {each:.3f} --kv-cache-memory-bytes {CACHE_BYTES}"
+
+
+@contextmanager
+def in_flight(url: str, number: int) -> Iterator[None]:
+    """Keep `number` long answers in flight."""
+    from assay_shared.clients.http import NO_RETRY
+    from assay_shared.clients.inference import InferenceClient
+    from assay_shared.errors import InfrastructureError
+    from assay_shared.types import GenerateRequest, SamplingParams
+
+    ended = threading.Event()
+
+    async def ask(client: InferenceClient, prompt: int) -> None:
+        sampling = SamplingParams(max_tokens=LONG_ANSWER, ignore_eos=True)
+        while not ended.is_set():
+            ids = tuple(range(prompt + 3, prompt + 35))
+            try:
+                await client.generate(GenerateRequest(token_ids=ids, sampling=sampling))
+            except InfrastructureError as error:
+                say(f"a request failed: {error}")
+                await asyncio.sleep(0.5)
+
+    async def ask_all() -> None:
+        async with InferenceClient(url, retry=NO_RETRY) as client:
+            tasks = [asyncio.create_task(ask(client, prompt)) for prompt in range(number)]
+            while not ended.is_set():  # noqa: ASYNC110  # set by another thread
+                await asyncio.sleep(0.1)
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+
+    thread = threading.Thread(target=lambda: asyncio.run(ask_all()), daemon=True)
+    thread.start()
+    try:
+        time.sleep(3.0 if number else 0.0)
+        yield
+    finally:
+        ended.set()
+        thread.join(30)
+
+
 @contextmanager
 def service(arguments: argparse.Namespace, gpu: str, memory: str) -> Iterator[str]:
     """Start Assay's inference service on the engine; yield its URL."""
@@ -208,14 +260,16 @@ def service(arguments: argparse.Namespace, gpu: str, memory: str) -> Iterator[st
         "ASSAY_INFERENCE_ENGINE": arguments.engine,
         "ASSAY_INFERENCE_VLLM_PYTHON": vllm_python(arguments.vllm_python),
         "ASSAY_INFERENCE_VLLM_ARGUMENTS": options
-        + (f" --gpu-memory-utilization {memory}" if on_gpu else ""),
+        + (memory_options(arguments.processes, memory) if on_gpu else ""),
+        "ASSAY_INFERENCE_PROCESSES": str(arguments.processes),
         "ASSAY_INFERENCE_MAX_SEQUENCES": "64",
         "ASSAY_INFERENCE_LOAD_TIMEOUT_S": "180",
     }
     environment |= {"CUDA_VISIBLE_DEVICES": gpu} if on_gpu else {"VLLM_CPU_KVCACHE_SPACE": "1"}
     command = [sys.executable, "-c", "from assay_inference.command import app; app()", "serve"]
     command += ["--port", str(port), "--model", str(WORK / "base")]
-    say(f"starting the service with {arguments.engine} on {'GPU ' + gpu if on_gpu else 'the CPU'}")
+    where = f"GPU {gpu}" if on_gpu else "the CPU"
+    say(f"starting the service with {arguments.processes} x {arguments.engine} on {where}")
     with running(command, environment, log) as process:
         wait_for(f"http://127.0.0.1:{port}/ready", process, log, arguments.start_limit_s)
         say("the service is ready")
@@ -245,6 +299,7 @@ def by_folder(arguments: argparse.Namespace) -> dict[str, Any]:
                 source=FolderWeights(path=str(folder)),
                 policy=PolicyVersion(version=number, digest=digest),
                 probe=proof_of(model),
+                mode=arguments.mode,
             )
             started = time.perf_counter()
             status = announce(url, update)
@@ -255,7 +310,8 @@ def by_folder(arguments: argparse.Namespace) -> dict[str, Any]:
             phases = {"write": written_s, "check": checked_s, **status.phases_s}
             return phases | {"total": written_s + took_s}
 
-        found = measure(arguments.syncs, model, sync)
+        with in_flight(url, arguments.in_flight):
+            found = measure(arguments.syncs, model, sync)
         write(arguments, found)
         return found | {"digest": digest_of(url)}
 
@@ -264,6 +320,7 @@ def directly(arguments: argparse.Namespace, gpu: str, memory: str) -> dict[str, 
     from assay_shared.clients.http import NO_RETRY
     from assay_shared.clients.inference import InferenceClient
     from assay_shared.settings.environment import ServiceSettings
+    from assay_shared.types import SyncMode
     from assay_trainer.weights.direct import DirectTransfer
 
     model = model_of(arguments.shape)
@@ -287,11 +344,18 @@ def directly(arguments: argparse.Namespace, gpu: str, memory: str) -> dict[str, 
             started = time.perf_counter()
             proof = proof_of(model)
             probed_s = time.perf_counter() - started
-            update, status = transfer.publish(model, reached, number, proof)
+            update, status = transfer.publish(
+                model, reached, number, proof, mode=SyncMode(arguments.mode)
+            )
             transports.add(getattr(update.source, "transport", "folder"))
-            return {"probe": probed_s, **status.phases_s}
+            phases = {"probe": probed_s, **status.phases_s}
+            total = time.perf_counter() - started
+            # The trainer's fingerprints and the announcement; phases are of the slowest process.
+            return phases | {"other": max(0.0, total - sum(phases.values())), "total": total}
 
-        found = measure(arguments.syncs, model, sync)
+        with in_flight(url, arguments.in_flight):
+            found = measure(arguments.syncs, model, sync)
+        say(f"the weights went by {', '.join(sorted(transports))}")
         write(arguments, found)
         transfer.close()
         return found | {"transport": sorted(transports), "digest": digest_of(url)}
@@ -354,13 +418,21 @@ def announce(url: str, update: Any) -> Any:
 
 
 def digest_of(url: str) -> dict[str, Any]:
-    """Return the full comparison of weights, and the result of the last probe."""
+    """Return the full comparison of weights, and the result of the last probe.
+
+    Several processes are compared after each load; together they have no full comparison.
+    """
     from assay_shared.clients.http import NO_RETRY
     from assay_shared.clients.inference import InferenceClient
 
     async def ask() -> dict[str, Any]:
         async with InferenceClient(url, retry=NO_RETRY) as client:
             status = await client.weight_status()
+            if status.replicas:
+                kept = {"num_compared", "num_tensors", "probe_difference"}
+                shown_status = status.model_dump(include=kept)
+                say(f"{len(status.replicas)} processes serve {status.policy}: {shown_status}")
+                return shown_status
             shown = await client.weight_digest()
         say(f"probe differs by {status.probe_difference} nats at most; {shown}")
         return shown.model_dump() | {"probe_difference": status.probe_difference}
@@ -387,7 +459,8 @@ def run_part(arguments: argparse.Namespace, part: str) -> dict[str, Any]:
     result.unlink(missing_ok=True)
     command = [sys.executable, "-m", "bench.weight_sync", "--part", part, "--result", str(result)]
     command += ["--shape", arguments.shape, "--syncs", str(arguments.syncs)]
-    command += ["--bucket-mb", str(arguments.bucket_mb)]
+    command += ["--bucket-mb", str(arguments.bucket_mb), "--processes", str(arguments.processes)]
+    command += ["--mode", arguments.mode, "--in-flight", str(arguments.in_flight)]
     command += ["--start-limit-s", str(arguments.start_limit_s), "--engine", arguments.engine]
     command += ["--vllm-python", arguments.vllm_python] if arguments.vllm_python else []
     say(f"--- {part}")
@@ -441,6 +514,9 @@ def main() -> None:
     parser.add_argument("--shape", choices=SHAPES, default="7b")
     parser.add_argument("--syncs", type=int, default=5)
     parser.add_argument("--bucket-mb", type=int, default=1024)
+    parser.add_argument("--processes", type=int, default=1, help="engines on the one GPU")
+    parser.add_argument("--mode", choices=("wait", "restart", "continue"), default="wait")
+    parser.add_argument("--in-flight", type=int, default=0, help="long answers while weights come")
     parser.add_argument("--part-limit-s", type=float, default=280)
     parser.add_argument("--start-limit-s", type=float, default=200)
     parser.add_argument("--engine", choices=("vllm", "transformers"), default="vllm")

@@ -8,6 +8,7 @@ import asyncio
 import copy
 import os
 import signal
+import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -48,6 +49,7 @@ pytestmark = [pytest.mark.slow, pytest.mark.timeout(3 * START_TIMEOUT_S)]
 
 NUM_PROCESSES = 3
 NUM_CLIENTS = 6
+TRANSFER_TIMEOUT_S = 30.0
 PATIENT = Timeouts(read_s=START_TIMEOUT_S, total_s=START_TIMEOUT_S)
 SAMPLING = SamplingParams(max_tokens=60, temperature=1.0, n=2)
 
@@ -59,7 +61,7 @@ def app() -> FastAPI:
         double_settings(
             inference_processes=NUM_PROCESSES,
             inference_health_interval_s=0.3,
-            inference_transfer_timeout_s=30,
+            inference_transfer_timeout_s=TRANSFER_TIMEOUT_S,
         )
     )
 
@@ -81,6 +83,7 @@ class Trainer:
     def __init__(self, url: str, folder: Path) -> None:
         settings = ServiceSettings(weight_transfer_bucket_bytes=100_000)
         self.by_folder: list[str] = []
+        self.fell_back_at = 0.0
         self.references: dict[str, Any] = {}
 
         def connect() -> InferenceClient:
@@ -92,9 +95,13 @@ class Trainer:
             connect,
             list(range(10, 40)),
             direct=self.direct,
-            on_fallback=lambda version, reason: self.by_folder.append(reason),
+            on_fallback=self._fall_back,
         )
         self.network, self.tokenizer = create_policy(LONG, TEXTS, seed=0)
+
+    def _fall_back(self, version: int, reason: str) -> None:
+        self.by_folder.append(reason)
+        self.fell_back_at = time.monotonic()
 
     async def publish(self, mode: SyncMode = SyncMode.WAIT) -> WeightStatus:
         """Publish other weights."""
@@ -252,10 +259,18 @@ async def test_a_process_that_dies_in_mid_transfer_fails_it_and_a_folder_brings_
     load = Load(url)
     async with load.running():
         await asyncio.sleep(0.3)
-        in_mid_transfer.append(lambda: kill(app, 1))
+        killed_at: list[float] = []
+
+        def strike() -> None:
+            killed_at.append(time.monotonic())
+            kill(app, 1)
+
+        in_mid_transfer.append(strike)
         status = await trainer.publish(mode)
         assert isinstance(status.source, FolderWeights)
         (reason,) = trainer.by_folder
+        # Neither the limit of the transfer nor the new process is waited for.
+        assert trainer.fell_back_at - killed_at[0] < TRANSFER_TIMEOUT_S / 2
         assert f"did not take version {status.policy.version} directly" in reason  # type: ignore[union-attr]
         assert await all_serve(client) == status.model_copy(
             update={"replicas": (await client.weight_status()).replicas}

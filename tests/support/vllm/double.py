@@ -35,6 +35,8 @@ def read_options(arguments: list[str]) -> argparse.Namespace:
     parser.add_argument("--generation-config")
     parser.add_argument("--logprobs-mode")
     parser.add_argument("--worker-extension-cls")
+    parser.add_argument("--enforce-eager", action="store_true")
+    parser.add_argument("--max-model-len", type=int)
     return parser.parse_args(arguments)
 
 
@@ -84,7 +86,7 @@ class Server:
                 weight_version="",
                 max_running_requests=options.max_num_seqs,
                 enable_deterministic_inference=True,
-                context_length=None,
+                context_length=options.max_model_len,
             )
         )
         self.worker = Worker(self.double.scheduler.model, dtype)

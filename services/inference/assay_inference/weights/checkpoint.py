@@ -26,7 +26,7 @@ _TOKENIZER_FILES = (
 class WorkerPlace:
     """The place of an engine's workers in a direct transfer that reaches several engines.
 
-    `first` of the `num_workers` workers is this engine's, and the rest of its own follow.
+    Its workers are a row among all `num_workers`, from number `first` on.
     """
 
     first: int

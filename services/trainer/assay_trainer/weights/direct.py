@@ -11,7 +11,7 @@ from transformers import PreTrainedModel
 from assay_shared.clients import InferenceClient
 from assay_shared.errors import AssayError, ConfigError, WeightsRefused
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.standalone.weight_transfer.fingerprint import Factors, as_text, fingerprint
+from assay_shared.standalone.weight_transfer.fingerprint import as_text, fingerprints
 from assay_shared.standalone.weight_transfer.limit import Limit, TransferFailed
 from assay_shared.standalone.weight_transfer.manifest import (
     Bucket,
@@ -155,12 +155,9 @@ def manifest_of(
     """Return each tensor in the engine's dtype, with its fingerprint."""
     kept: torch.dtype = getattr(torch, dtype)
     known = shards.fingerprints(kept) if shards is not None else {}
-    factors = Factors()
-    known |= {
-        name: fingerprint(tensor.to(kept), factors=factors)
-        for name, tensor in tensors.items()
-        if name not in known
-    }
+    rest = {name: tensor for name, tensor in tensors.items() if name not in known}
+    found = fingerprints((tensor.to(kept), 0, 0) for tensor in rest.values())
+    known |= dict(zip(rest, found, strict=True))
     return [
         ManifestEntry(name, tuple(tensor.shape), dtype, as_text(known[name]))
         for name, tensor in tensors.items()

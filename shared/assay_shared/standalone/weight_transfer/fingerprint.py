@@ -9,6 +9,8 @@ otherwise. The fingerprint finds corruption and mix-ups, not forgery: a forger c
 entries of two tensors to give the same sum.
 """
 
+from collections.abc import Iterable
+
 import torch
 
 #: Entries per block: each takes 8 bytes during the multiplication.
@@ -67,6 +69,16 @@ def fingerprint_sum(
             sums_R = (bits_RC[:, column:end] * odd_C[column:end]).sum(dim=1)
             total += (sums_R * odd_R[row : row + rows_at_once]).sum()
     return total
+
+
+def fingerprints(pieces: Iterable[tuple[torch.Tensor, int, int]]) -> list[int]:
+    """Return the fingerprints of pieces (tensor, first row, first column) of one device.
+
+    It waits for the device only once: processes that share a GPU take turns at each wait.
+    """
+    factors = Factors()
+    sums = [fingerprint_sum(*place, factors=factors) for place in pieces]
+    return [value % 2**64 for value in torch.stack(sums).tolist()] if sums else []
 
 
 class Factors:

@@ -7,7 +7,7 @@ from typing import Any
 import torch
 
 from . import cuda_ipc
-from .fingerprint import as_text, fingerprint
+from .fingerprint import as_text, fingerprints
 from .limit import Limit, TransferFailed
 from .manifest import Bucket
 from .meeting import (
@@ -67,11 +67,13 @@ class Receiver:
         else:
             arrivals = self._broadcast(announcement, buckets, limit)
         for bucket, buffer in arrivals:
-            for slot in bucket.slots:
-                tensor = view(buffer, slot)
-                if as_text(fingerprint(tensor)) != slot.entry.fingerprint:
+            tensors = [view(buffer, slot) for slot in bucket.slots]
+            found = fingerprints((tensor, 0, 0) for tensor in tensors)
+            for slot, tensor, value in zip(bucket.slots, tensors, found, strict=True):
+                if as_text(value) != slot.entry.fingerprint:
                     raise TransferFailed(f"{slot.entry.name} did not arrive as it was sent")
                 yield slot.entry.name, tensor
+            del buffer, tensors, tensor
 
     def close(self) -> None:
         group, self._group, self._store = self._group, None, None

@@ -7,7 +7,13 @@ import torch
 from safetensors.torch import load_file, save_file
 
 from assay_inference.weights.attest import Whole, compare_whole
-from assay_inference.weights.direct import check_arrival, check_manifest, compare_with_manifest
+from assay_inference.weights.checkpoint import WorkerPlace
+from assay_inference.weights.direct import (
+    call,
+    check_arrival,
+    check_manifest,
+    compare_with_manifest,
+)
 from assay_inference.weights.full_digest import file_fingerprint
 from assay_inference.weights.safetensors import Tensor, read_layout
 from assay_shared.errors import Unreachable, WeightsRefused
@@ -89,6 +95,25 @@ def test_a_manifest_that_does_not_is_refused(
         receiver = WeightReceiver(devices=("GPU-1", "GPU-2"), dtype="float32")
     with pytest.raises(WeightsRefused, match=message):
         check_manifest(source, policy, layout, receiver)
+
+
+def test_several_workers_on_one_gpu_are_reached_by_ipc(
+    weights: dict[str, torch.Tensor], layout: dict[str, Tensor]
+) -> None:
+    source, policy = announced(weights)
+    source = source.model_copy(update={"transport": "ipc"})
+    receiver = WeightReceiver(devices=("GPU-1", "GPU-1"), dtype="float32")
+    check_manifest(source, policy, layout, receiver)
+
+
+def test_the_workers_of_one_of_several_engines_come_after_those_before_it(
+    weights: dict[str, torch.Tensor],
+) -> None:
+    source, _ = announced(weights)
+    alone = call(source, 2)
+    assert (alone["first_worker"], alone["num_workers"]) == (0, 2)
+    third = call(source, 2, WorkerPlace(4, 6, lambda error: None))
+    assert (third["first_worker"], third["num_workers"]) == (4, 6)
 
 
 def test_pieces_of_several_workers_add_up_and_copies_have_to_be_the_same(

@@ -9,6 +9,7 @@ from assay_shared.standalone.weight_transfer.fingerprint import (
     as_text,
     fingerprint,
     fingerprint_sum,
+    fingerprints,
 )
 
 DTYPES = [torch.float32, torch.bfloat16, torch.float16]
@@ -130,3 +131,10 @@ def test_kept_factors_change_no_fingerprint(weight: torch.Tensor) -> None:
     assert fingerprint(weight[3:], first_row=3, factors=factors) != fingerprint(
         weight[3:], factors=factors
     )
+
+
+def test_many_at_once_are_each_what_they_are_alone(weight: torch.Tensor) -> None:
+    pieces = [(weight, 0, 0), (weight[5:], 5, 0), (weight[:, 7:].contiguous(), 0, 7)]
+    pieces += [(weight[0], 3, 0), (weight.bfloat16(), 0, 0)]
+    assert fingerprints(pieces) == [fingerprint(*piece) for piece in pieces]
+    assert fingerprints([]) == []

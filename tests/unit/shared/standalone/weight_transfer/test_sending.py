@@ -241,7 +241,7 @@ def arrivals(
 
 
 def test_one_announcement_reaches_the_workers_of_several_processes() -> None:
-    """One of them starts again: all meet anew at the next meeting."""
+    """If one of them starts again, all come to the next meeting."""
     for meeting in (1, 2):
         sender = Sender("gloo", "127.0.0.1", 3, CPU)
         receivers = [Receiver("gloo", sender.meeting, rank, 4, CPU) for rank in (1, 2, 3)]

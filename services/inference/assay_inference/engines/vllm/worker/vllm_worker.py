@@ -69,16 +69,17 @@ class WorkerExtension:
         """Return the piece and the full fingerprint of each checkpoint tensor stored here
         unchanged. `sampled` names tensors with a kernel's own layout.
         """
-        from weight_transfer.fingerprint import as_text, fingerprint
+        from weight_transfer.fingerprint import as_text, fingerprints
 
         started = time.perf_counter()
         model = self.model_runner.get_model()  # type: ignore[attr-defined]  # the worker's
         parts = _Part.find_all(model, names)
         read = {name: (part.piece, part.entries()) for name, part in parts.items()}
+        kept = {name: pair for name, pair in read.items() if pair[1] is not None}
+        values = fingerprints((e, p.first_row, p.first_column) for p, e in kept.values())
         found = {
-            name: [piece, as_text(fingerprint(entries, piece.first_row, piece.first_column))]
-            for name, (piece, entries) in read.items()
-            if entries is not None
+            name: [piece, as_text(value)]
+            for (name, (piece, _)), value in zip(kept.items(), values, strict=True)
         }
         sampled = [name for name, part in parts.items() if part.packed(model)]
         took_s = time.perf_counter() - started

@@ -40,7 +40,7 @@ class LentMemory:
         return json.dumps(len(self._buffers) - 1)
 
     def open(self, exported: str, num_bytes: int, device: torch.device) -> torch.Tensor:
-        handle = json.loads(exported)
+        handle = int(json.loads(exported))
         self.num_openings[handle] += 1
         assert self._buffers[handle].numel() == num_bytes
         return self._buffers[handle]
