@@ -7,7 +7,7 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from assay_inference.weights.adapter import merge, merged, read_adapter
+from assay_shared.weights.adapter import merge, merged, read_adapter
 from assay_shared.errors import WeightsRefused
 from tests.support.policies import make_policy_folder
 
