@@ -81,6 +81,7 @@ def confine(limit_s: int, writable: Path, most_bytes: int | None = None) -> None
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
     if most_bytes is not None:
         resource.setrlimit(resource.RLIMIT_DATA, (most_bytes, most_bytes))
+    os.environ["TMPDIR"] = str(writable)  # libraries look for a place that they may write to
     _restrict_files(libc, writable)
 
 
