@@ -8,6 +8,7 @@ in one folder. The caller starts it without the secrets of its environment.
 import ctypes
 import os
 import resource
+import signal
 import struct
 import subprocess
 import sys
@@ -16,7 +17,7 @@ from pathlib import Path
 
 from assay_shared.errors import WeightsRefused
 
-_PR_SET_NO_NEW_PRIVS = 38
+_PR_SET_PDEATHSIG, _PR_SET_NO_NEW_PRIVS = 1, 38
 _CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
 #: Numbers of Landlock's system calls, the same on all architectures.
 _CREATE_RULESET, _ADD_RULE, _RESTRICT_SELF = 444, 445, 446
@@ -76,6 +77,7 @@ def confine(limit_s: int, writable: Path, most_bytes: int | None = None) -> None
         Path("/proc/self/setgroups").write_text("deny")
         Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
         Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
+    libc.prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
     resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
