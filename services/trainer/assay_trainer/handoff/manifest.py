@@ -89,10 +89,7 @@ class HandoffManifest(BaseModel):
 
     def use_lines(self) -> list[str]:
         """Return a line for each use: whether the folder is fit for it, and why not."""
-        return [
-            f"{use}: {'no: ' + ', '.join(names) if names else 'yes'}"
-            for use, names in uses(list(self.checks)).items()
-        ]
+        return [f"{use}: {answer}" for use, answer in uses(self.checks).items()]
 
     def write(self, folder: Path) -> None:
         """Write both files into the folder."""

@@ -1,5 +1,6 @@
 """A check of a hand-off: its verdict, its evidence, and what a failure rules out."""
 
+from collections.abc import Sequence
 from enum import StrEnum
 
 from pydantic import BaseModel, ConfigDict, JsonValue
@@ -24,6 +25,14 @@ class FolderUse(StrEnum):
 
 
 EVERYTHING = tuple(FolderUse)
+#: The names of the checks that try an engine.
+LOADS, IN_ASSAY, IN_VLLM = "loads in transformers", "serves in Assay", "serves in vLLM"
+#: The check without which a use is not known.
+TRIED_BY = {
+    FolderUse.TRANSFORMERS: LOADS,
+    FolderUse.SERVING: IN_ASSAY,
+    FolderUse.VLLM: IN_VLLM,
+}
 
 
 class HandoffCheck(BaseModel):
@@ -61,6 +70,15 @@ def skipped(name: str, reason: str) -> HandoffCheck:
     return HandoffCheck(name=name, verdict=CheckVerdict.SKIPPED, evidence=reason)
 
 
-def uses(checks: list[HandoffCheck]) -> dict[FolderUse, list[str]]:
-    """Return, by use, the names of the failed checks that rule it out."""
-    return {use: [one.name for one in checks if use in one.rules_out] for use in FolderUse}
+def uses(checks: Sequence[HandoffCheck]) -> dict[FolderUse, str]:
+    """Return, by use, yes, or no with the failed checks, or that it was not tried."""
+    failed = {use: [one.name for one in checks if use in one.rules_out] for use in FolderUse}
+    tried = {one.name for one in checks if one.verdict is not CheckVerdict.SKIPPED}
+    found = {}
+    for use, names in failed.items():
+        needed = TRIED_BY.get(use)
+        if names:
+            found[use] = f"no: {', '.join(names)}"
+        else:
+            found[use] = "yes" if needed is None or needed in tried else f"not tried ({needed})"
+    return found

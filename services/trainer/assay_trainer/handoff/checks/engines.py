@@ -4,6 +4,9 @@ from pathlib import Path
 
 from assay_trainer.handoff.checks.check import (
     EVERYTHING,
+    IN_ASSAY,
+    IN_VLLM,
+    LOADS,
     FolderUse,
     HandoffCheck,
     judged,
@@ -36,7 +39,7 @@ def loading(found: FolderAccount) -> HandoffCheck:
         f"{found.model_class} in {found.dtype}, in a process of its own, offline, in "
         f"{found.seconds:.0f} s with its answers ({versions})"
     )
-    return judged("loads in transformers", True, evidence)
+    return judged(LOADS, True, evidence)
 
 
 def same_as_source(
@@ -68,7 +71,7 @@ def own_engine(
     folder: Path, found: FolderAccount, asking: Asking, tie_nats: float
 ) -> HandoffCheck:
     """Check that Assay's own engine serves the folder, with the same greedy tokens."""
-    name = "serves in Assay"
+    name = IN_ASSAY
     environment = transformers_environment(asking.device)
     try:
         served = ask_served(folder, environment, found.answers, asking.max_tokens, asking.limit_s)
@@ -84,7 +87,7 @@ def vllm(
     folder: Path, found: FolderAccount, asking: Asking, tie_nats: float, named: Path | None
 ) -> HandoffCheck:
     """Check that vLLM serves the folder, holds its weights, and has the same greedy tokens."""
-    name = "serves in vLLM"
+    name = IN_VLLM
     try:
         environment = vllm_environment(find_vllm(named))
         served = ask_served(folder, environment, found.answers, asking.max_tokens, asking.limit_s)
@@ -97,7 +100,7 @@ def vllm(
 
 def not_loaded(reason: str) -> HandoffCheck:
     """Return the failure of a folder that transformers does not load."""
-    return judged("loads in transformers", False, reason, EVERYTHING)
+    return judged(LOADS, False, reason, EVERYTHING)
 
 
 def _agreement(

@@ -7,6 +7,7 @@ from typing import Any
 from assay_shared.errors import WeightsRefused
 from assay_trainer.handoff.checks.check import FolderUse, HandoffCheck, judged
 from assay_trainer.handoff.engines.answers import FolderAccount
+from assay_trainer.handoff.engines.transformers_child import used_ids
 from assay_trainer.handoff.writing.tensors import StoredTensor, WrittenWeights, embedding_of
 
 #: A tokenizer with fewer ids than this share of the rows is taken for another model's.
@@ -27,7 +28,7 @@ def check_tokenizer(folder: Path, weights: Mapping[str, StoredTensor]) -> None:
         )
     except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError) as error:
         raise WeightsRefused(f"the tokenizer of {folder} cannot be read: {error!s:.300}") from None
-    vocabulary = tokenizer.get_vocab()
+    vocabulary = used_ids(tokenizer)
     embedding = embedding_of(weights)
     if not vocabulary:
         raise WeightsRefused(f"the tokenizer of {folder} has no tokens")

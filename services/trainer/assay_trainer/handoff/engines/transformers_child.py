@@ -87,7 +87,9 @@ def _model_facts(model: Any, loaded: dict[str, Any], job: dict[str, Any]) -> dic
 
 
 def _tokenizer_facts(tokenizer: Any, job: dict[str, Any]) -> dict[str, Any]:
-    special = dict(zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True))
+    used = used_ids(tokenizer)
+    pairs = zip(tokenizer.all_special_tokens, tokenizer.all_special_ids, strict=True)
+    special = {text: number for text, number in pairs if text in used}
     broken = [
         text
         for text, number in special.items()
@@ -96,12 +98,28 @@ def _tokenizer_facts(tokenizer: Any, job: dict[str, Any]) -> dict[str, Any]:
         or tokenizer.decode([number], skip_special_tokens=True).strip()
     ]
     return {
-        "num_tokens": len(tokenizer),
-        "largest_id": max(tokenizer.get_vocab().values()),
+        "num_tokens": len(used),
+        "largest_id": max(used.values(), default=-1),
         "special_tokens": {str(text): int(number) for text, number in special.items()},
         "broken_specials": broken,
         "ends": _ends(tokenizer, Path(job["ends"])),
         **_template_facts(tokenizer, job["prompts"][0]),
+    }
+
+
+def used_ids(tokenizer: Any) -> dict[str, int]:
+    """Return the tokens with their ids, without those that texts never become.
+
+    A library's class may add its own special tokens to a tokenizer without any. Such a token, the
+    last of all, counts only if the chat template names it.
+    """
+    vocabulary: dict[str, int] = tokenizer.get_vocab()
+    special, template = set(tokenizer.all_special_ids), str(tokenizer.chat_template or "")
+    last = max((one for one in vocabulary.values() if one not in special), default=-1)
+    return {
+        text: number
+        for text, number in vocabulary.items()
+        if number <= last or number not in special or text in template
     }
 
 
