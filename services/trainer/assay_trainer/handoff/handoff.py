@@ -11,7 +11,7 @@ from typing import Any
 from assay_shared.errors import Conflict, InvalidInput
 from assay_shared.weights import checkpoint
 from assay_trainer.handoff.checks import engines, folder, texts
-from assay_trainer.handoff.checks.check import HandoffCheck
+from assay_trainer.handoff.checks.check import HandoffCheck, judged
 from assay_trainer.handoff.engines.answers import FolderAccount, read_prompts
 from assay_trainer.handoff.engines.fresh import AskedFolder, Asking, NotLoaded, ask_transformers
 from assay_trainer.handoff.manifest import FileFacts, HandoffManifest, SourceFacts
@@ -58,9 +58,7 @@ def hand_off(order: HandoffOrder, progress: HandoffProgress) -> HandoffManifest:
     if order.output.exists() or order.output.is_symlink():
         raise Conflict(f"{order.output} exists", field="--output", hint="name a new folder")
     source = recognise(order.checkpoint, order.base, order.tokenizer)
-    asking = Asking(
-        read_prompts(order.prompts), order.max_tokens, order.device, order.limit_s
-    )
+    asking = Asking(read_prompts(order.prompts), order.max_tokens, order.device, order.limit_s)
     with _scratch(order.output) as scratch:
         with progress.part(f"reading the {source.kind}"):
             prepared = prepare(source, scratch, order.limit_s)
@@ -221,7 +219,7 @@ def _checks_of(
         with progress.part("answers of the source", len(asking.prompts)) as advance:
             before = ask_transformers(asked, asking, lambda: advance(1))
     except NotLoaded as error:
-        checks.append(engines.judged("same as the source", False, f"the source: {error}"))
+        checks.append(judged("same as the source", False, f"the source: {error}"))
     else:
         checks += [
             texts.template(before, found),

@@ -67,9 +67,7 @@ def same_as_source(
     )
 
 
-def own_engine(
-    folder: Path, found: FolderAccount, asking: Asking, tie_nats: float
-) -> HandoffCheck:
+def own_engine(folder: Path, found: FolderAccount, asking: Asking, tie_nats: float) -> HandoffCheck:
     """Check that Assay's own engine serves the folder, with the same greedy tokens."""
     name = IN_ASSAY
     environment = transformers_environment(asking.device)

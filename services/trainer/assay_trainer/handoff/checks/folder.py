@@ -101,7 +101,9 @@ def vocabulary(config: Mapping[str, Any], found: FolderAccount) -> HandoffCheck:
         f"config.json says {size}, the embedding has {rows} rows, the tokenizer has "
         f"{found.num_tokens} ids up to {found.largest_id}"
     )
-    return judged("vocabulary", holds, evidence + (f"; {spare} rows have no token" if spare else ""))
+    return judged(
+        "vocabulary", holds, evidence + (f"; {spare} rows have no token" if spare else "")
+    )
 
 
 def written_files(digests: Mapping[str, str], intended: Mapping[str, str]) -> HandoffCheck:

@@ -1,7 +1,6 @@
 """Checks of the chat template, the end tokens and the special tokens."""
 
 from assay_trainer.handoff.checks.check import (
-    CheckVerdict,
     FolderUse,
     HandoffCheck,
     judged,
@@ -94,8 +93,3 @@ def stopping(found: FolderAccount, least_share: float, *, is_asked: bool) -> Han
         f"{longest} tokens; {least_share:.0%} have to"
     )
     return judged(name, share >= least_share, evidence, (FolderUse.CHAT,), share=share)
-
-
-def is_failed(check: HandoffCheck) -> bool:
-    """Return True if the check failed."""
-    return check.verdict is CheckVerdict.FAIL

@@ -37,8 +37,8 @@ class GreedyComparison:
             return "no prompt fits in the context"
         num_equal = self.num_prompts - self.num_ties - len(self.differences)
         parts = [
-            f"{num_equal} of {self.num_prompts} answers are equal token for token, {self.num_tokens} "
-            f"tokens compared, log-probabilities within {self.largest_logprob_difference:.2g} nats"
+            f"{num_equal} of {self.num_prompts} answers are equal token for token, "
+            f"{self.num_tokens} tokens compared, log-probabilities within {self.largest_logprob_difference:.2g} nats"
         ]
         if self.num_ties:
             parts.append(f"{self.num_ties} differ at a tie")
@@ -63,9 +63,7 @@ def compare(
             continue
         shown = "not among the most probable" if gap is None else f"{gap:.3g} nats less probable"
         differences.append(f"prompt {number} differs at token {same}: the other token is {shown}")
-    return GreedyComparison(
-        len(reference), num_tokens, num_ties, tuple(differences), largest
-    )
+    return GreedyComparison(len(reference), num_tokens, num_ties, tuple(differences), largest)
 
 
 def _num_equal(a: tuple[int, ...], b: tuple[int, ...]) -> int:

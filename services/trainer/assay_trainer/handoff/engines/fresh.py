@@ -19,9 +19,15 @@ from assay_trainer.handoff.engines.answers import FolderAccount, HandoffPrompt
 _CHILD = Path(__file__).with_name("transformers_child.py")
 _PASSED_ON = (
     *("PATH", "LD_LIBRARY_PATH", "TMPDIR", "OMP_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "LANG"),
-    *("GOMP_SPINCOUNT", "PYTORCH_CUDA_ALLOC_CONF"),
+    "PYTORCH_CUDA_ALLOC_CONF",
 )
-_OFFLINE = {"HF_HUB_OFFLINE": "1", "TRANSFORMERS_OFFLINE": "1", "TOKENIZERS_PARALLELISM": "false"}
+_OFFLINE = {
+    "HF_HUB_OFFLINE": "1",
+    "TRANSFORMERS_OFFLINE": "1",
+    "TOKENIZERS_PARALLELISM": "false",
+    # OpenMP threads that spin while they wait take cores from other processes.
+    "GOMP_SPINCOUNT": "1000",
+}
 _MAX_SAID = 600
 
 
@@ -112,5 +118,5 @@ def _run(
 
 def _count(output: IO[bytes], on_answer: Callable[[], None]) -> None:
     for line in output:
-        if line.startswith(b"answered "):
+        if line.startswith(b"answered"):
             on_answer()

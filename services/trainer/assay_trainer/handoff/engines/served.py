@@ -96,6 +96,7 @@ def ask_served(
             "ASSAY_INFERENCE_PROCESSES": "1",
             "ASSAY_INFERENCE_DEVICES": "",
             "ASSAY_RUNS": home,
+            "GOMP_SPINCOUNT": "1000",  # threads that wait leave the cores to others
         }
         process = spawn(
             (*_CLI, "inference", "serve", "--fd", str(own.fileno())),

@@ -24,7 +24,7 @@ def main() -> None:
     """Load the folder of the job, and write what was found."""
     ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     job = json.loads(Path(sys.argv[1]).read_text())
-    socket.socket.connect = _offline  # type: ignore[method-assign,assignment]
+    socket.socket.connect = _offline  # type: ignore[method-assign]
     started = time.monotonic()
     tokenizer = _tokenizer(job["tokenizer"])
     found = _tokenizer_facts(tokenizer, job)
@@ -51,8 +51,9 @@ def _model(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     import torch
     from transformers import AutoModelForCausalLM
 
+    auto: Any = AutoModelForCausalLM
     device = job["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
-    model, loaded = AutoModelForCausalLM.from_pretrained(
+    model, loaded = auto.from_pretrained(
         job["folder"],
         local_files_only=True,
         use_safetensors=True,
@@ -185,7 +186,8 @@ def _answers(model: Any, tokenizer: Any, job: dict[str, Any]) -> tuple[list[dict
             num_too_long += 1
             continue
         found.append(_answer(model, tokenizer, ids, room, ends))
-        print(f"answered {len(found) + num_too_long}", flush=True)
+        sys.stdout.write("answered\n")
+        sys.stdout.flush()
     return found, num_too_long
 
 

@@ -10,13 +10,14 @@ import json
 import math
 import pickle
 import sys
+import zipfile
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import torch
 from safetensors.torch import save_file
-from torch.distributed.checkpoint import FileSystemReader
+from torch.distributed.checkpoint.filesystem import FileSystemReader
 from torch.distributed.checkpoint.metadata import Metadata, TensorStorageMetadata
 from torch.distributed.checkpoint.state_dict_loader import load
 from torch.distributed.tensor import DTensor, Replicate, Shard
@@ -83,7 +84,7 @@ def main() -> None:
     except pickle.UnpicklingError as error:
         # Torch's message ends with advice to read the file without checks.
         raise SystemExit(f"a pickle holds more than weights: {_first(error)}") from None
-    except (Refused, RuntimeError, EOFError, ValueError, KeyError) as error:
+    except (Refused, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
         raise SystemExit(_first(error)) from None
 
 
@@ -97,9 +98,11 @@ def _gathered_shards(files: list[Path]) -> Iterator[tuple[str, torch.Tensor]]:
     """Yield each whole weight; the files are mapped, and one weight at a time is in memory."""
     ranks = []
     for file in files:
+        if not zipfile.is_zipfile(file):
+            raise Refused(f"{file.name} is cut off, or no file that torch wrote")
         try:
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
-        except (RuntimeError, EOFError, ValueError, pickle.UnpicklingError) as error:
+        except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
             raise Refused(f"{file.name}: {_first(error)}") from None
         if not isinstance(content, dict):
             raise Refused(f"{file.name} holds no tensors by name")
@@ -131,7 +134,7 @@ def whole(name: str, parts: list[Any]) -> torch.Tensor:
     """
     if not all(isinstance(part, torch.Tensor) for part in parts):
         raise Refused(f"{name} is a {type(parts[0]).__name__}, not a tensor")
-    first = parts[0]
+    first: torch.Tensor = parts[0]
     if not isinstance(first, DTensor):
         if any(isinstance(one, DTensor) or not torch.equal(first, one) for one in parts[1:]):
             raise Refused(f"{name} is not divided, and differs between ranks")
@@ -145,7 +148,8 @@ def whole(name: str, parts: list[Any]) -> torch.Tensor:
             f"axis, and replicas, are gathered, and there are {len(parts)} ranks"
         )
     if not divided:
-        return first.to_local()
+        alone: torch.Tensor = first.to_local()
+        return alone
     axis = divided[0]
     step = math.prod(shape[axis + 1 :])
     placement: Any = placements[axis]

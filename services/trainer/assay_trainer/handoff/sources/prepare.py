@@ -65,7 +65,8 @@ def _put_into_base(source: HandoffSource, gathered: Path, into: Path) -> None:
     from assay_trainer.service.record import open_run
     from assay_trainer.weights.folder import publish_policy
 
-    assert source.base is not None and source.run is not None
+    assert source.base is not None
+    assert source.run is not None
     _, config = open_run(source.run)
     model, tokenizer = load_policy(source.base)
     lora = config.policy.lora
