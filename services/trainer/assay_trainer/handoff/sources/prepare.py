@@ -10,6 +10,7 @@ from assay_shared.weights import checkpoint
 from assay_shared.weights.adapter import merge
 from assay_trainer.handoff.sources.recognise import shard_files
 from assay_trainer.handoff.sources.source import HandoffSource, PreparedSource, SourceKind
+from assay_trainer.handoff.writing.tensors import read_weights
 from assay_trainer.learner.checkpoint import file_digests
 
 _CHILD = "assay_trainer.handoff.sources.gather_child"
@@ -30,6 +31,7 @@ def prepare(source: HandoffSource, scratch: Path, limit_s: float) -> PreparedSou
             return PreparedSource(source.path, checkpoint.digest(source.path))
         case SourceKind.ADAPTER:
             assert source.base is not None
+            read_weights(source.base, None)  # a base that is cut off is told by its file
             merge(source.base, source.path, scratch / "merged")
             digest = checkpoint.adapter_digest(source.path, checkpoint.digest(source.base))
             return PreparedSource(scratch / "merged", digest)
