@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 
 import torch
-import torch.multiprocessing as mp
+from torch.multiprocessing.spawn import spawn
 
 _LIMIT_S = 120
 
@@ -61,5 +61,5 @@ def _write(rank: int, model: str, output: str, num_ranks: int) -> None:
 
 if __name__ == "__main__":
     Path(sys.argv[2]).mkdir(parents=True)
-    mp.spawn(_write, (sys.argv[1], sys.argv[2], int(sys.argv[3])), nprocs=int(sys.argv[3]))  # type: ignore[no-untyped-call]
+    spawn(_write, (sys.argv[1], sys.argv[2], int(sys.argv[3])), nprocs=int(sys.argv[3]))
     (Path(sys.argv[2]) / "store").unlink(missing_ok=True)

@@ -66,7 +66,7 @@ def confine(limit_s: int, writable: Path, most_bytes: int | None = None) -> None
     Args:
         limit_s: processor time, in seconds.
         writable: the only folder that it may write to.
-        most_bytes: memory of its own, without the pages of mapped files.
+        most_bytes: memory, without the pages of mapped files.
     """
     libc = ctypes.CDLL(None, use_errno=True)
     uid, gid = os.getuid(), os.getgid()

@@ -4,16 +4,15 @@ import shutil
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from assay_shared.errors import Conflict, InvalidInput
 from assay_shared.weights import checkpoint
-from assay_trainer.handoff.checks import engines, folder, texts
-from assay_trainer.handoff.checks.check import HandoffCheck, judged
-from assay_trainer.handoff.engines.answers import FolderAccount, read_prompts
-from assay_trainer.handoff.engines.fresh import AskedFolder, Asking, NotLoaded, ask_transformers
+from assay_trainer.handoff.checks.all_checks import CheckedFolder, WrittenFolder, check_folder
+from assay_trainer.handoff.checks.folder import check_tokenizer
+from assay_trainer.handoff.engines.answers import read_prompts
+from assay_trainer.handoff.engines.fresh import Asking
 from assay_trainer.handoff.manifest import FileFacts, HandoffManifest, SourceFacts
 from assay_trainer.handoff.order import HandoffOrder
 from assay_trainer.handoff.progress import HandoffProgress
@@ -21,27 +20,17 @@ from assay_trainer.handoff.run_facts import run_facts
 from assay_trainer.handoff.sources.prepare import prepare
 from assay_trainer.handoff.sources.recognise import recognise
 from assay_trainer.handoff.sources.source import HandoffSource, PreparedSource, SourceKind
-from assay_trainer.handoff.writing.files import CopiedFiles, read_config, write_files
+from assay_trainer.handoff.writing.files import read_config, write_files
 from assay_trainer.handoff.writing.tensors import (
     NotHandedOff,
-    StoredTensor,
-    WrittenWeights,
+    PlannedTensor,
     read_weights,
     without_tied,
     write_weights,
 )
 
-#: A checkpoint of the form that holds more than the weights that are written.
+#: Room for the files next to the weights.
 _SPARE_BYTES = 64 * 2**20
-
-
-@dataclass(frozen=True)
-class _Written:
-    """The output folder without its manifest."""
-
-    folder: Path
-    weights: WrittenWeights
-    files: CopiedFiles
 
 
 def hand_off(order: HandoffOrder, progress: HandoffProgress) -> HandoffManifest:
@@ -64,13 +53,14 @@ def hand_off(order: HandoffOrder, progress: HandoffProgress) -> HandoffManifest:
             prepared = prepare(source, scratch, order.limit_s)
         config = read_config(prepared.folder)
         weights = read_weights(prepared.folder, _dtype(order, source, config))
-        folder.check_tokenizer(source.tokenizer, weights)
+        check_tokenizer(source.tokenizer, weights)
         _check_room(order.output, weights)
         made: list[HandoffManifest] = []
 
         def write(partial: Path) -> dict[str, str]:
             written = _write(source, prepared, config, weights, partial, progress)
-            made.append(_checked(order, source, prepared, written, asking, progress))
+            checked = check_folder(order, source, prepared, written, asking, progress)
+            made.append(_manifest(source, prepared, written, checked))
             made[0].write(partial)
             return written.weights.digests
 
@@ -107,7 +97,7 @@ def _dtype(order: HandoffOrder, source: HandoffSource, config: dict[str, Any]) -
     return None
 
 
-def _check_room(output: Path, weights: dict[str, StoredTensor]) -> None:
+def _check_room(output: Path, weights: dict[str, PlannedTensor]) -> None:
     needed = sum(one.written.num_bytes for one in weights.values()) + _SPARE_BYTES
     free = shutil.disk_usage(output.parent).free
     if free < needed:
@@ -121,50 +111,31 @@ def _write(
     source: HandoffSource,
     prepared: PreparedSource,
     config: dict[str, Any],
-    weights: dict[str, StoredTensor],
+    weights: dict[str, PlannedTensor],
     partial: Path,
     progress: HandoffProgress,
-) -> _Written:
+) -> WrittenFolder:
     kept, _ = without_tied(weights, config)
     total = sum(one.written.num_bytes for one in kept.values())
     with progress.part("writing the weights", total) as advance:
         written = write_weights(weights, config, partial, advance)
     main_dtype = max(written.dtypes, key=lambda name: written.dtypes[name])
     files = write_files(prepared.folder, source.tokenizer, config, main_dtype, partial)
-    return _Written(partial, written, files)
-
-
-def _checked(
-    order: HandoffOrder,
-    source: HandoffSource,
-    prepared: PreparedSource,
-    written: _Written,
-    asking: Asking,
-    progress: HandoffProgress,
-) -> HandoffManifest:
-    """Return the manifest of the written folder, after all checks."""
-    partial = written.folder
     digests = {
         file.relative_to(partial).as_posix(): checkpoint.file_digest(file)
         for file in sorted(partial.rglob("*"))
         if file.is_file()
     }
-    checks = [
-        folder.written_files(digests, written.weights.digests),
-        folder.finite_weights(written.weights),
-    ]
-    found: FolderAccount | None = None
-    try:
-        with progress.part("answers of the folder", len(asking.prompts)) as advance:
-            asked = AskedFolder(partial, partial)
-            found = ask_transformers(asked, asking, lambda: advance(1))
-    except NotLoaded as error:
-        checks.append(engines.not_loaded(str(error)))
-    if found is not None:
-        checks += _checks_of(order, source, prepared, written, asking, found, progress)
+    return WrittenFolder(partial, written, files, digests)
+
+
+def _manifest(
+    source: HandoffSource, prepared: PreparedSource, written: WrittenFolder, checked: CheckedFolder
+) -> HandoffManifest:
+    config = written.files.config
     return HandoffManifest(
         created=time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime()),
-        digest=checkpoint.digest(partial),
+        digest=checkpoint.digest(written.folder),
         source=SourceFacts(
             kind=source.kind,
             path=str(source.path),
@@ -174,65 +145,15 @@ def _checked(
             step=source.step,
         ),
         run=run_facts(source.run) if source.run else None,
-        architecture=", ".join(map(str, written.files.config.get("architectures") or ["unnamed"])),
+        architecture=", ".join(map(str, config.get("architectures") or ["unnamed"])),
         num_parameters=written.weights.num_entries,
-        dtype=str(written.files.config["dtype"]),
+        dtype=str(config["dtype"]),
         files={
-            name: FileFacts(num_bytes=(partial / name).stat().st_size, sha256=one)
-            for name, one in digests.items()
+            name: FileFacts(num_bytes=(written.folder / name).stat().st_size, sha256=one)
+            for name, one in written.digests.items()
         },
         config_changes=written.files.config_changes,
         left_out=written.files.left_out,
-        checks=tuple(checks),
-        versions=found.versions if found else {},
+        checks=tuple(checked.checks),
+        versions=checked.versions,
     )
-
-
-def _checks_of(
-    order: HandoffOrder,
-    source: HandoffSource,
-    prepared: PreparedSource,
-    written: _Written,
-    asking: Asking,
-    found: FolderAccount,
-    progress: HandoffProgress,
-) -> list[HandoffCheck]:
-    """Return the checks of a folder that transformers loads."""
-    is_adapter = source.kind is SourceKind.ADAPTER
-    original = source.base if is_adapter and source.base else prepared.folder
-    asked = AskedFolder(original, source.tokenizer, source.path if is_adapter else None)
-    compared_with = {
-        SourceKind.FOLDER: "the source",
-        SourceKind.ADAPTER: "the base with the adapter on top, by peft",
-        SourceKind.SHARDS: "the gathered shards",
-        SourceKind.STATE: "the checkpoint's weights",
-    }[source.kind]
-    checks = [
-        engines.loading(found),
-        folder.architecture(written.files.config, found),
-        folder.parameters(found, written.weights),
-        folder.vocabulary(written.files.config, found),
-        texts.special_tokens(found),
-        texts.end_tokens(found),
-    ]
-    try:
-        with progress.part("answers of the source", len(asking.prompts)) as advance:
-            before = ask_transformers(asked, asking, lambda: advance(1))
-    except NotLoaded as error:
-        checks.append(judged("same as the source", False, f"the source: {error}"))
-    else:
-        checks += [
-            texts.template(before, found),
-            engines.same_as_source(
-                before,
-                found,
-                is_rounded=is_adapter or written.weights.is_rounded,
-                compared_with=compared_with,
-            ),
-        ]
-    checks.append(texts.stopping(found, order.min_stopping, is_asked=order.prompts is not None))
-    with progress.part("Assay's own engine"):
-        checks.append(engines.own_engine(written.folder, found, asking, order.tie_nats))
-    with progress.part("vLLM"):
-        checks.append(engines.vllm(written.folder, found, asking, order.tie_nats, order.vllm))
-    return checks

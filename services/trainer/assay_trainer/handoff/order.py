@@ -16,10 +16,10 @@ class HandoffOrder:
     dtype: str | None = None
     prompts: Path | None = None
     max_tokens: int = 64
-    #: The share of the answers that have to end by themselves.
+    #: The share of the answers that must end by an end token.
     min_stopping: float = 0.5
-    #: Engines may differ between tokens this close, in nats; 0 allows no difference.
-    tie_nats: float = 0.0
+    #: Engines may differ between tokens this close, in nats; None: see `checks/engines.py`.
+    tie_nats: float | None = None
     vllm: Path | None = None
     device: str | None = None
     #: Time of each part: gathering, and each engine.

@@ -45,7 +45,7 @@ def refused(error: type[AssayError], message: str, checkpoint: Path, **options: 
     assert sorted(checkpoint.parent.iterdir()) == before
 
 
-def change(folder: Path, how: Callable[[dict[str, torch.Tensor]], None]) -> None:
+def change(folder: Path, how: Callable[[dict[str, torch.Tensor]], object]) -> None:
     tensors = load_file(folder / "model.safetensors")
     how(tensors)
     save_file(tensors, folder / "model.safetensors", metadata={"format": "pt"})

@@ -8,13 +8,13 @@ from assay_shared.errors import WeightsRefused
 from assay_trainer.handoff.checks.check import FolderUse, HandoffCheck, judged
 from assay_trainer.handoff.engines.answers import FolderAccount
 from assay_trainer.handoff.engines.transformers_child import used_ids
-from assay_trainer.handoff.writing.tensors import StoredTensor, WrittenWeights, embedding_of
+from assay_trainer.handoff.writing.tensors import PlannedTensor, WrittenWeights, embedding_of
 
 #: A tokenizer with fewer ids than this share of the rows is taken for another model's.
 _LEAST_USED = 0.9
 
 
-def check_tokenizer(folder: Path, weights: Mapping[str, StoredTensor]) -> None:
+def check_tokenizer(folder: Path, weights: Mapping[str, PlannedTensor]) -> None:
     """Check before anything is written that the tokenizer is the model's.
 
     Raises:

@@ -25,7 +25,7 @@ def template(source: FolderAccount, found: FolderAccount) -> HandoffCheck:
     plain, prompt = found.rendered
     evidence = f"as the source's; the first prompt as it is sent: {prompt!r:.300}"
     if plain == prompt:
-        evidence += "; beware: it has no prompt of its own for the answer"
+        evidence += "; beware: it adds no generation prompt"
     return judged(name, True, evidence, _TALK, prompt=prompt)
 
 
@@ -89,7 +89,7 @@ def stopping(found: FolderAccount, least_share: float, *, is_asked: bool) -> Han
     share = num_ended / len(found.answers)
     longest = max(len(one.token_ids) for one in found.answers)
     evidence = (
-        f"{num_ended} of {len(found.answers)} answers ({share:.0%}) end by themselves within "
+        f"{num_ended} of {len(found.answers)} answers ({share:.0%}) end by an end token within "
         f"{longest} tokens; {least_share:.0%} have to"
     )
     return judged(name, share >= least_share, evidence, (FolderUse.CHAT,), share=share)

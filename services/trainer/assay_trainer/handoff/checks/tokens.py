@@ -25,7 +25,7 @@ class GreedyComparison:
     num_prompts: int
     num_tokens: int
     num_ties: int
-    #: A line for each answer that differs and is no tie.
+    #: A line for each answer that differs beyond a tie.
     differences: tuple[str, ...]
     #: Over equal tokens, in nats.
     largest_logprob_difference: float
@@ -38,7 +38,8 @@ class GreedyComparison:
         num_equal = self.num_prompts - self.num_ties - len(self.differences)
         parts = [
             f"{num_equal} of {self.num_prompts} answers are equal token for token, "
-            f"{self.num_tokens} tokens compared, log-probabilities within {self.largest_logprob_difference:.2g} nats"
+            f"{self.num_tokens} tokens compared, log-probabilities within "
+            f"{self.largest_logprob_difference:.2g} nats"
         ]
         if self.num_ties:
             parts.append(f"{self.num_ties} differ at a tie")

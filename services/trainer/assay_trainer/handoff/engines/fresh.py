@@ -1,4 +1,4 @@
-"""A folder loaded by plain transformers, in a process of its own, offline."""
+"""A folder loaded by plain transformers, in a separate process, offline."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""A folder served by Assay's inference, with one of its engines, in processes of its own."""
+"""A folder served by Assay's inference, with one of its engines, in separate processes."""
 
 import asyncio
 import os
@@ -27,7 +27,7 @@ _VLLM = "ASSAY_INFERENCE_VLLM_PYTHON"
 _FIND_S = 120.0
 
 
-class NotServed(InfrastructureError):
+class FolderNotServed(InfrastructureError):
     """An engine refused the folder, or did not answer; its last line says why."""
 
 
@@ -86,7 +86,7 @@ def ask_served(
     """Return an engine's greedy answers to the prompts of `reference`.
 
     Raises:
-        NotServed: the engine refuses the folder or does not answer in time.
+        FolderNotServed: the engine refuses the folder or does not answer in time.
         EngineMissing: the engine cannot run here.
     """
     with tempfile.TemporaryDirectory(prefix="assay-handoff-") as home, bind("127.0.0.1", 0) as own:
@@ -129,9 +129,9 @@ class _Asker:
                     answers = [await _answer(client, one, max_tokens) for one in reference]
                     return ServedAnswers(answers, await client.weight_status())
             except TimeoutError:
-                raise NotServed("it does not answer in time") from None
+                raise FolderNotServed("it does not answer in time") from None
             except AssayError as error:
-                raise NotServed(str(error)) from None
+                raise FolderNotServed(str(error)) from None
 
     async def _wait(self, client: InferenceClient) -> None:
         """Return once the engine has the folder's weights."""
@@ -146,14 +146,14 @@ class _Asker:
             if self._process.poll() is not None:
                 self._raise_end()
             if time.monotonic() > self._deadline:
-                raise NotServed("it does not start in time")
+                raise FolderNotServed("it does not start in time")
             await asyncio.sleep(_ASK_EVERY_S)
 
     def _raise_end(self) -> None:
         said = (last_lines(self._log, 1) or ["it ended at once"])[0].removeprefix("error: ")
         if said.startswith(_VLLM):
             raise EngineMissing(said)
-        raise NotServed(said)
+        raise FolderNotServed(said)
 
 
 async def _answer(

@@ -47,7 +47,7 @@ _PLAIN = {
 }
 
 
-class Refused(Exception):
+class NotGathered(Exception):
     """The files hold something else than weights."""
 
 
@@ -58,7 +58,7 @@ class SafeReader(FileSystemReader):
         content = (Path(self.path) / ".metadata").read_bytes()
         metadata = MetadataUnpickler(io.BytesIO(content)).load()
         if not isinstance(metadata, Metadata):
-            raise Refused(".metadata holds no metadata of torch")
+            raise NotGathered(".metadata holds no metadata of torch")
         return metadata
 
 
@@ -69,7 +69,7 @@ class MetadataUnpickler(pickle.Unpickler):
         is_dtype = module == "torch" and isinstance(getattr(torch, name, None), torch.dtype)
         if (module in _OF_METADATA and "." not in name) or is_dtype or (module, name) in _PLAIN:
             return super().find_class(module, name)
-        raise Refused(f".metadata names {module}.{name}, which is no part of a checkpoint")
+        raise NotGathered(f".metadata names {module}.{name}, which does not belong to a checkpoint")
 
 
 def main() -> None:
@@ -84,7 +84,7 @@ def main() -> None:
     except pickle.UnpicklingError as error:
         # Torch's message ends with advice to read the file without checks.
         raise SystemExit(f"a pickle holds more than weights: {_first(error)}") from None
-    except (Refused, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
+    except (NotGathered, RuntimeError, OSError, EOFError, ValueError, KeyError) as error:
         raise SystemExit(_first(error)) from None
 
 
@@ -99,19 +99,19 @@ def _gathered_shards(files: list[Path]) -> Iterator[tuple[str, torch.Tensor]]:
     ranks = []
     for file in files:
         if not zipfile.is_zipfile(file):
-            raise Refused(f"{file.name} is cut off, or no file that torch wrote")
+            raise NotGathered(f"{file.name} is cut off, or no file that torch wrote")
         try:
             content = torch.load(file, map_location="cpu", weights_only=True, mmap=True)
         except (RuntimeError, OSError, EOFError, ValueError, pickle.UnpicklingError) as error:
-            raise Refused(f"{file.name}: {_first(error)}") from None
+            raise NotGathered(f"{file.name}: {_first(error)}") from None
         if not isinstance(content, dict):
-            raise Refused(f"{file.name} holds no tensors by name")
+            raise NotGathered(f"{file.name} holds no tensors by name")
         ranks.append(content)
     for number, one in enumerate(ranks):
         if different := sorted(map(str, ranks[0].keys() ^ one.keys())):
-            raise Refused(f"{files[number].name}: {different[0]} is not in all ranks' files")
+            raise NotGathered(f"{files[number].name}: {different[0]} is not in all ranks' files")
     if adapters := [name for name in ranks[0] if ".lora_A." in str(name)]:
-        raise Refused(
+        raise NotGathered(
             f"the shards hold a LoRA adapter ({adapters[0]}): hand off the folder "
             "lora_adapter next to them, with --base"
         )
@@ -121,7 +121,7 @@ def _gathered_shards(files: list[Path]) -> Iterator[tuple[str, torch.Tensor]]:
 
 def _plain_name(name: object) -> str:
     if not isinstance(name, str):
-        raise Refused(f"{name!r:.100} is not the name of a weight")
+        raise NotGathered(f"{name!r:.100} is not the name of a weight")
     for part in _WRAPPERS:
         name = name.replace(part, "")
     return name
@@ -133,17 +133,17 @@ def whole(name: str, parts: list[Any]) -> torch.Tensor:
     Ranks are in the row-major order of their mesh; with replicas, the first one's are taken.
     """
     if not all(isinstance(part, torch.Tensor) for part in parts):
-        raise Refused(f"{name} is a {type(parts[0]).__name__}, not a tensor")
+        raise NotGathered(f"{name} is a {type(parts[0]).__name__}, not a tensor")
     first: torch.Tensor = parts[0]
     if not isinstance(first, DTensor):
         if any(isinstance(one, DTensor) or not torch.equal(first, one) for one in parts[1:]):
-            raise Refused(f"{name} is not divided, and differs between ranks")
+            raise NotGathered(f"{name} is not divided, and differs between ranks")
         return first
     placements, shape = first.placements, tuple(first.device_mesh.shape)
     divided = [axis for axis, one in enumerate(placements) if type(one) is Shard]
     others = [one for one in placements if type(one) not in (Shard, Replicate)]
     if others or len(divided) > 1 or math.prod(shape) != len(parts):
-        raise Refused(
+        raise NotGathered(
             f"{name} is divided as {placements} over a mesh of {shape}: only shards along one "
             f"axis, and replicas, are gathered, and there are {len(parts)} ranks"
         )
@@ -156,7 +156,7 @@ def whole(name: str, parts: list[Any]) -> torch.Tensor:
     locals_ = [parts[step * one].to_local() for one in range(shape[axis])]
     found = torch.cat(locals_, dim=placement.dim)
     if found.shape != first.shape:
-        raise Refused(f"{name} is {list(first.shape)}, and its shards make {list(found.shape)}")
+        raise NotGathered(f"{name} is {list(first.shape)}, and its shards make {list(found.shape)}")
     return found
 
 
@@ -190,7 +190,7 @@ def _write(tensors: Iterator[tuple[str, torch.Tensor]], into: Path) -> None:
     if held:
         write_held()
     if not placed:
-        raise Refused("the checkpoint has no weights")
+        raise NotGathered("the checkpoint has no weights")
     index = {"metadata": {"total_size": total}, "weight_map": placed}
     (into / "model.safetensors.index.json").write_text(json.dumps(index))
 

@@ -80,7 +80,7 @@ def _put_into_base(source: HandoffSource, gathered: Path, into: Path) -> None:
     trained = {name for name, one in weights.items() if one.requires_grad}
     for file in sorted(gathered.glob("*.safetensors")):
         with safe_open(file, "pt") as content:
-            for name in content.keys():  # noqa: SIM118  # it is no dictionary
+            for name in content.keys():  # noqa: SIM118  # not a dictionary
                 value = content.get_tensor(name)
                 if name not in weights or weights[name].shape != value.shape:
                     raise WeightsRefused(f"{source.path} has {name}, and {source.base} does not")

@@ -10,7 +10,7 @@ from assay_trainer.handoff.sources.source import HandoffSource, SourceKind
 from assay_trainer.learner import checkpoint
 
 _SHARD = re.compile(r"model_world_size_(\d+)_rank_(\d+)\.pt")
-#: Stages of a run with a model of their own, the last first.
+#: Stages of a run that leave a model, the last first.
 _STAGES = ("grpo", "dpo", "sft")
 _STATE = "assay.json"
 _FORMS = (

@@ -43,7 +43,7 @@ def read_config(folder: Path) -> dict[str, Any]:
     """Return the content of config.json.
 
     Raises:
-        WeightsRefused: it is no JSON object, or names code of the model's author.
+        WeightsRefused: it is not a JSON object, or names code of the model's author.
     """
     file = folder / _CONFIG
     try:

@@ -30,7 +30,7 @@ class NotHandedOff(InfrastructureError):
 
 
 @dataclass(frozen=True)
-class StoredTensor:
+class PlannedTensor:
     """A weight in a file, and the type that it is written in."""
 
     file: Path
@@ -63,32 +63,32 @@ class WrittenWeights:
     is_rounded: bool
 
 
-def read_weights(folder: Path, dtype: str | None) -> dict[str, StoredTensor]:
+def read_weights(folder: Path, dtype: str | None) -> dict[str, PlannedTensor]:
     """Return the weights of a folder by name, to be written in `dtype`; without it, as they are.
 
     Raises:
         WeightsRefused: a file is missing, cut off, or no safetensors file.
     """
-    found: dict[str, StoredTensor] = {}
+    found: dict[str, PlannedTensor] = {}
     for file in weight_files(folder):
         for name, header in read_header(file).items():
             written = header.dtype
             if dtype is not None and written in _FLOATS:
                 written = _NAMES[dtype]
-            found[name] = StoredTensor(file, header, written)
+            found[name] = PlannedTensor(file, header, written)
     if not found:
         raise WeightsRefused(f"{folder} has no weights")
     return found
 
 
-def embedding_of(weights: Mapping[str, StoredTensor]) -> str | None:
+def embedding_of(weights: Mapping[str, PlannedTensor]) -> str | None:
     """Return the name of the matrix with a row for each token; None if no usual name is there."""
     return next((name for name in weights if name.endswith(_EMBEDDINGS)), None)
 
 
 def without_tied(
-    weights: Mapping[str, StoredTensor], config: Mapping[str, Any]
-) -> tuple[dict[str, StoredTensor], tuple[str, ...]]:
+    weights: Mapping[str, PlannedTensor], config: Mapping[str, Any]
+) -> tuple[dict[str, PlannedTensor], tuple[str, ...]]:
     """Return the weights without a head that is tied to the embedding, and the names left out.
 
     Raises:
@@ -108,7 +108,7 @@ def without_tied(
 
 
 def write_weights(
-    weights: Mapping[str, StoredTensor],
+    weights: Mapping[str, PlannedTensor],
     config: Mapping[str, Any],
     into: Path,
     on_bytes: Callable[[int], None] = lambda number: None,
@@ -147,7 +147,7 @@ def write_weights(
     )
 
 
-def _planned(weights: Mapping[str, StoredTensor], file_bytes: int) -> dict[str, list[str]]:
+def _planned(weights: Mapping[str, PlannedTensor], file_bytes: int) -> dict[str, list[str]]:
     """Return the names of the weights of each file."""
     groups: list[list[str]] = [[]]
     size = 0
@@ -165,7 +165,9 @@ def _planned(weights: Mapping[str, StoredTensor], file_bytes: int) -> dict[str, 
     }
 
 
-def _write(weights: Mapping[str, StoredTensor], file: Path, on_bytes: Callable[[int], None]) -> str:
+def _write(
+    weights: Mapping[str, PlannedTensor], file: Path, on_bytes: Callable[[int], None]
+) -> str:
     """Write a file and return its SHA-256."""
     # The widest entries first: each then lies at a multiple of its width.
     order = sorted(weights, key=lambda name: (-_width(weights[name].dtype), name))
@@ -185,7 +187,7 @@ def _write(weights: Mapping[str, StoredTensor], file: Path, on_bytes: Callable[[
     return digest.hexdigest()
 
 
-def _pieces(name: str, one: StoredTensor) -> Iterator[memoryview]:
+def _pieces(name: str, one: PlannedTensor) -> Iterator[memoryview]:
     """Yield a weight's bytes in its new type, after a check that its entries are finite."""
     flat = _load(one, name).reshape(-1)
     dtype = getattr(torch, DTYPES[one.dtype])
@@ -195,8 +197,8 @@ def _pieces(name: str, one: StoredTensor) -> Iterator[memoryview]:
         yield piece.to(dtype).contiguous().view(torch.uint8).numpy().data
 
 
-def _check_finite(name: str, one: StoredTensor, was: torch.Tensor, now: torch.Tensor) -> None:
-    # Types of 8 bits have no test of their own for infinities.
+def _check_finite(name: str, one: PlannedTensor, was: torch.Tensor, now: torch.Tensor) -> None:
+    # Types of 8 bits have no test for infinities.
     if not bool(torch.isfinite(was.float() if was.itemsize == 1 else was).all()):
         raise WeightsRefused(
             f"{one.file}: {name} has entries that are infinite or not a number",
@@ -210,7 +212,7 @@ def _check_finite(name: str, one: StoredTensor, was: torch.Tensor, now: torch.Te
         )
 
 
-def _load(one: StoredTensor, name: str) -> torch.Tensor:
+def _load(one: PlannedTensor, name: str) -> torch.Tensor:
     try:
         with safe_open(one.file, "pt") as content:
             found: torch.Tensor = content.get_tensor(name)

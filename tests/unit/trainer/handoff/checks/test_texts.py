@@ -91,7 +91,7 @@ def test_answers_end_by_a_token_that_transformers_stops_at() -> None:
     assert stopping(found, 0.3, is_asked=False).verdict is PASS
     failed = stopping(found, 0.5, is_asked=False)
     assert failed.verdict is FAIL
-    assert "1 of 3 answers (33%) end by themselves" in failed.evidence
+    assert "1 of 3 answers (33%) end by an end token" in failed.evidence
 
 
 def test_answers_of_a_model_without_a_template_need_not_end() -> None:

@@ -134,7 +134,7 @@ def test_an_adapter_of_another_base_is_refused_by_name(tmp_path: Path) -> None:
     make_policy_folder(base)
     make_policy_folder(other, config=SERVABLE)
     loaded: Any = AutoModelForCausalLM.from_pretrained(base, dtype="auto")
-    get_peft_model(loaded, LoraConfig(r=4, target_modules=["q_proj"])).save_pretrained(adapter)
+    get_peft_model(loaded, LoraConfig(r=4, target_modules=["q_proj"])).save_pretrained(str(adapter))
     scratch = tmp_path / "scratch"
     scratch.mkdir()
     with pytest.raises(WeightsRefused, match="q_proj.*this adapter is another model's"):
