@@ -24,6 +24,7 @@ from assay_trainer.handoff.writing.files import read_config, write_files
 from assay_trainer.handoff.writing.tensors import (
     NotHandedOff,
     PlannedTensor,
+    main_dtype,
     read_weights,
     without_tied,
     write_weights,
@@ -119,8 +120,9 @@ def _write(
     total = sum(one.written.num_bytes for one in kept.values())
     with progress.part("writing the weights", total) as advance:
         written = write_weights(weights, config, partial, advance)
-    main_dtype = max(written.dtypes, key=lambda name: written.dtypes[name])
-    files = write_files(prepared.folder, source.tokenizer, config, main_dtype, partial)
+    files = write_files(
+        prepared.folder, source.tokenizer, config, main_dtype(written, config), partial
+    )
     digests = {
         file.relative_to(partial).as_posix(): checkpoint.file_digest(file)
         for file in sorted(partial.rglob("*"))

@@ -61,7 +61,7 @@ def check_folder(
     checks += [
         engines.loading(found),
         folder.architecture(written.files.config, found),
-        folder.parameters(found, written.weights),
+        folder.parameters(found, written.weights, written.files.config),
         folder.vocabulary(written.files.config, found),
         texts.special_tokens(found),
         texts.end_tokens(found),

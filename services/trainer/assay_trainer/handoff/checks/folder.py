@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from assay_shared.errors import WeightsRefused
-from assay_trainer.handoff.checks.check import FolderUse, HandoffCheck, judged
+from assay_trainer.handoff.checks.check import FolderUse, HandoffCheck, judged, skipped
 from assay_trainer.handoff.engines.answers import FolderAccount
 from assay_trainer.handoff.engines.transformers_child import used_ids
 from assay_trainer.handoff.writing.tensors import PlannedTensor, WrittenWeights, embedding_of
@@ -65,8 +65,12 @@ def architecture(config: Mapping[str, Any], found: FolderAccount) -> HandoffChec
     )
 
 
-def parameters(found: FolderAccount, weights: WrittenWeights) -> HandoffCheck:
+def parameters(
+    found: FolderAccount, weights: WrittenWeights, config: Mapping[str, Any]
+) -> HandoffCheck:
     """Check that every weight of the network is in the files, and no other one."""
+    if config.get("quantization_config"):
+        return skipped("parameters", "quantized weights are packed: they cannot be counted")
     sets = {
         "missing": found.missing,
         "unknown": found.unexpected,

@@ -19,6 +19,8 @@ from assay_shared.weights.safetensors import DTYPES, TensorHeader, read_header, 
 FILE_BYTES = 5 * 10**9
 _NAMES = {dtype: name for name, dtype in DTYPES.items()}
 _FLOATS = ("F64", "F32", "BF16", "F16")
+#: Types that a network computes in.
+_COMPUTED = ("float64", "float32", "bfloat16", "float16")
 #: The matrix at the end of the network, and the names of the one at its beginning.
 _HEAD = "lm_head.weight"
 _EMBEDDINGS = ("embed_tokens.weight", "wte.weight", "word_embeddings.weight", "embed_in.weight")
@@ -145,6 +147,14 @@ def write_weights(
         tied=tied,
         is_rounded=any(one.dtype != one.header.dtype for one in kept.values()),
     )
+
+
+def main_dtype(written: WrittenWeights, config: Mapping[str, Any]) -> str:
+    """Return the type of most entries; of quantized weights, the one that config.json names."""
+    wide = {name: number for name, number in written.dtypes.items() if name in _COMPUTED}
+    if config.get("quantization_config") or not wide:
+        return str(config.get("dtype", config.get("torch_dtype")) or "auto")
+    return max(wide, key=lambda name: wide[name])
 
 
 def _planned(weights: Mapping[str, PlannedTensor], file_bytes: int) -> dict[str, list[str]]:

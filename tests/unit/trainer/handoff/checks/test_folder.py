@@ -61,9 +61,14 @@ def test_the_class_that_config_json_names_is_loaded() -> None:
     [{"num_parameters": 99}, {"missing": ("a",)}, {"unexpected": ("b",)}, {"mismatched": ("c",)}],
 )
 def test_each_weight_is_there_and_no_other(values: dict[str, Any]) -> None:
-    assert parameters(account(num_parameters=100, num_expected=100), WRITTEN).verdict is PASS
+    assert parameters(account(num_parameters=100, num_expected=100), WRITTEN, {}).verdict is PASS
     usual = {"num_parameters": 100, "num_expected": 100}
-    assert parameters(account(**(usual | values)), WRITTEN).verdict is FAIL
+    assert parameters(account(**(usual | values)), WRITTEN, {}).verdict is FAIL
+
+
+def test_packed_weights_are_not_counted() -> None:
+    config = {"quantization_config": {"quant_method": "gptq"}}
+    assert parameters(account(), WRITTEN, config).verdict is CheckVerdict.SKIPPED
 
 
 def test_rows_without_a_token_are_told_and_tokens_without_a_row_fail() -> None:

@@ -9,7 +9,12 @@ from safetensors.torch import load_file, save_file
 
 from assay_shared.errors import WeightsRefused
 from assay_shared.weights.checkpoint import file_digest, weight_files
-from assay_trainer.handoff.writing.tensors import NotHandedOff, read_weights, write_weights
+from assay_trainer.handoff.writing.tensors import (
+    NotHandedOff,
+    main_dtype,
+    read_weights,
+    write_weights,
+)
 
 TIED = {"tie_word_embeddings": True}
 
@@ -72,6 +77,15 @@ def test_a_type_that_is_too_small_for_the_weights_is_refused(tmp_path: Path) -> 
     source = make(tmp_path / "in", a=torch.tensor([1e6]))
     with pytest.raises(WeightsRefused, match="--dtype: .*too large for float16"):
         write_weights(read_weights(source, "float16"), {}, target(tmp_path / "out"))
+
+
+def test_config_json_gets_the_type_of_most_weights(tmp_path: Path) -> None:
+    tensors = {"a": torch.ones(9).bfloat16(), "norm": torch.ones(2), "q": torch.ones(20).byte()}
+    source = make(tmp_path / "in", **tensors)
+    written = write_weights(read_weights(source, None), {}, target(tmp_path / "out"))
+    assert main_dtype(written, {}) == "bfloat16"
+    packed = {"quantization_config": {"bits": 4}, "torch_dtype": "float16"}
+    assert main_dtype(written, packed) == "float16"
 
 
 def test_a_tied_head_is_written_once(tmp_path: Path) -> None:
