@@ -52,6 +52,8 @@ def same_as_source(
     tie = 0.0
     if is_rounded:
         tie = _ROUNDED_NATS.get(found.dtype, _ROUNDED_TO_16_BITS_NATS)
+    if source.dtype != found.dtype:  # the two compute in different types
+        tie = _KERNELS_OF_16_BITS_NATS
     others = [GreedyAnswer(one.token_ids, one.logprobs) for one in found.answers]
     if len(others) != len(source.answers):
         return judged("same as the source", False, "prompts have other tokens than the source's")
