@@ -1,4 +1,4 @@
-"""`assay inference verify`, `assay chat` and `assay generate`, as a person runs them."""
+"""`assay chat` and `assay generate`, as a person runs them."""
 
 import json
 import os
@@ -12,7 +12,7 @@ from assay_inference.api.app import create_app
 from assay_inference.settings import InferenceSettings
 from tests.conftest import Serve
 from tests.support.policies import SERVABLE, make_policy_folder
-from tests.support.vllm.interpreter import NEEDS_VLLM, START_TIMEOUT_S, vllm_python
+from tests.support.vllm.interpreter import START_TIMEOUT_S
 
 
 def assay(
@@ -62,27 +62,3 @@ def test_a_conversation_goes_on_until_an_empty_line(url: str) -> None:
     run = assay("chat", *options, stdin="Hello.\nAnd now?\n\n")
     assert run.returncode == 0, run.stderr
     assert run.stdout.count("> ") == 3
-
-
-@pytest.mark.slow
-def test_verify_shows_what_a_hand_off_needs_to_know(folder: Path) -> None:
-    run = assay("inference", "verify", str(folder))
-    assert run.returncode == 0, run.stderr
-    assert "chat template: yes" in run.stdout
-    assert "'<|user|>Hello.<|end|><|assistant|>'" in run.stdout
-    assert "tokens that end an answer: [1]" in run.stdout
-    assert "beware" not in run.stdout
-
-
-@NEEDS_VLLM
-@pytest.mark.slow
-@pytest.mark.timeout(START_TIMEOUT_S + 120)
-def test_verify_compares_vllm_with_transformers(folder: Path) -> None:
-    run = assay(
-        *("inference", "verify", str(folder)),
-        ASSAY_INFERENCE_VLLM_PYTHON=vllm_python(),
-        ASSAY_INFERENCE_VLLM_ARGUMENTS="--enforce-eager",
-        VLLM_CPU_KVCACHE_SPACE="1",
-    )
-    assert run.returncode == 0, run.stdout + run.stderr
-    assert "vllm: loaded, 26 of 26 tensors compared" in run.stdout

@@ -47,41 +47,6 @@ def serve(
 
 
 @app.command()
-def verify(
-    model: Path = typer.Argument(help="Checkpoint folder."),
-    max_tokens: int = typer.Option(32, min=1, help="Length of each greedy answer."),
-) -> None:
-    """Load a checkpoint with transformers, and with vLLM if configured, and compare the answers."""
-    import asyncio
-
-    from assay_inference.compare_engines import verify as compare
-    from assay_inference.settings import InferenceSettings
-    from assay_shared.settings.environment import read_settings
-    from assay_shared.telemetry.logs import quiet_transformers
-
-    quiet_transformers()
-    found = asyncio.run(compare(model, read_settings(InferenceSettings), max_tokens))
-    print(f"chat template: {'yes' if found.has_template else 'none'}")
-    print(f"a prompt as it is sent: {found.shown_prompt!r}")
-    print(f"special tokens: {found.special_tokens}")
-    print(f"tokens that end an answer: {list(found.end_ids)}")
-    for disagreement in found.disagreements:
-        print(f"beware: {disagreement}")
-    for answers in found.answers:
-        compared = f", {answers.num_compared} of {answers.num_tensors} tensors compared"
-        print(f"{answers.engine}: loaded{compared if answers.num_compared else ''}")
-        for completion in answers.completions:
-            print(f"  {completion.finish_reason} after {len(completion.token_ids)}: ", end="")
-            print(repr(completion.text))
-    print(f"ended with a stop: {found.num_ended} of {len(found.answers[0].completions)}")
-    if len(found.answers) > 1:
-        print(f"log-probabilities differ by {found.largest_logprob_difference:.2g} nats at most")
-    for difference in found.differences:
-        print(difference)
-    raise typer.Exit(1 if found.differences else 0)
-
-
-@app.command()
 def convert(
     folder: Path = typer.Argument(help="Checkpoint folder with pytorch_model*.bin."),
     into: Path = typer.Argument(help="New folder for the same checkpoint as safetensors."),

@@ -20,6 +20,8 @@ ADAPTER_CONFIG, ADAPTER_WEIGHTS = "adapter_config.json", "adapter_model.safetens
 WEIGHTS, INDEX = "model.safetensors", "model.safetensors.index.json"
 #: As well as the weights: configurations, vocabularies, merges and templates.
 _DECIDING = ("*.json", "*.txt", "*.model", "*.tiktoken", "*.jinja", "*/*.jinja")
+#: The account of a hand-off: it names the digest of its folder, and has no effect on outputs.
+_ACCOUNT = "handoff.json"
 _PICKLES = (".bin", ".pt", ".pth", ".ckpt")
 _PLAIN_WEIGHTS = re.compile(r"[^/\\\0]+\.safetensors")
 _CONVERT = "pickles are not read: `assay inference convert` makes safetensors of them"
@@ -120,7 +122,7 @@ def deciding_files(folder: Path) -> list[Path]:
         file
         for pattern in _DECIDING
         for file in folder.glob(pattern)
-        if file.is_file() and not file.name.startswith(".")
+        if file.is_file() and not file.name.startswith(".") and file.name != _ACCOUNT
     }
     return sorted({*weight_files(folder), *others})
 

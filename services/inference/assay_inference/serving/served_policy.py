@@ -144,7 +144,7 @@ class ServedPolicy:
             )
 
     async def _merged(self, source: AdapterWeights, policy: PolicyVersion) -> Path:
-        from assay_inference.weights.adapter import merge
+        from assay_shared.weights.adapter import merge
 
         base = self.base
         if base is None or base[0] != source.base:

@@ -1,21 +1,19 @@
 """Conversion of weights from pickles to safetensors.
 
 A pickle may run its author's code. A separate process (`convert_child.py`) opens it, as tensors
-only, without secrets in its environment, and without a network if the system allows this.
+only, without secrets in its environment, and confined as far as the system allows.
 """
 
-import os
-import subprocess
-import sys
 from pathlib import Path
 
 from assay_inference.weights.safetensors import check_finite, read_layout
 from assay_shared.errors import Conflict, InvalidInput, WeightsRefused
+from assay_shared.runtime.confinement import run_confined
 from assay_shared.weights import checkpoint
 
 #: Files taken over as they are.
 _KEPT = (".json", ".txt", ".model", ".tiktoken", ".jinja")
-_PASSED_ON = ("PATH", "HOME", "LD_LIBRARY_PATH", "TMPDIR", "OMP_NUM_THREADS")
+_CHILD = "assay_inference.weights.convert_child"
 
 
 def convert(folder: Path, into: Path, limit_s: float) -> str:
@@ -51,7 +49,8 @@ def convert(folder: Path, into: Path, limit_s: float) -> str:
             is_kept = file.suffix in _KEPT and file.name != "pytorch_model.bin.index.json"
             if is_kept and file.is_file():
                 (partial / file.name).write_bytes(file.read_bytes())
-        _run_child(folder.resolve(), partial.resolve(), limit_s)
+        places = (str(folder.resolve()), str(partial.resolve()))
+        run_confined(_CHILD, places, limit_s, refusal=f"{folder} cannot be converted")
         check_finite(read_layout(partial))
         files = checkpoint.weight_files(partial)
         return {file.name: checkpoint.file_digest(file) for file in files}
@@ -67,27 +66,3 @@ def _refuse_links_out(folder: Path) -> None:
     for file in folder.iterdir():
         if not any(file.resolve().is_relative_to(place) for place in places):
             raise WeightsRefused(f"{file} is a link out of the folder")
-
-
-def _run_child(folder: Path, into: Path, limit_s: float) -> None:
-    environment = {name: os.environ[name] for name in _PASSED_ON if name in os.environ}
-    command = [
-        sys.executable,
-        "-m",
-        "assay_inference.weights.convert_child",
-        str(folder),
-        str(into),
-    ]
-    done = subprocess.run(
-        [*command, str(int(limit_s))],
-        env=environment | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        stdin=subprocess.DEVNULL,
-        stdout=subprocess.DEVNULL,
-        stderr=subprocess.PIPE,
-        timeout=10 * limit_s + 60,
-        check=False,
-    )
-    if done.returncode != 0:
-        lines = done.stderr[-4000:].decode(errors="replace").strip().splitlines()
-        reason = lines[-1] if lines else f"it ended with {done.returncode}"
-        raise WeightsRefused(f"{folder} cannot be converted: {reason:.500}")

@@ -1,27 +1,23 @@
 """The process, started by `convert.py`, that writes pickled tensors as safetensors.
 
 `python -m assay_inference.weights.convert_child FOLDER INTO LIMIT_S`. Before a file is opened, the
-process gives up the network and the right to gain privileges, and takes limits on processor time
-and on processes.
+process is confined.
 """
 
-import ctypes
 import json
-import os
-import resource
 import sys
 import zipfile
 from pathlib import Path
 
-_PR_SET_NO_NEW_PRIVS = 38
-_CLONE_NEWNET, _CLONE_NEWUSER = 0x40000000, 0x10000000
+from assay_shared.runtime.confinement import confine
+
 _INDEX = "pytorch_model.bin.index.json"
 
 
 def main() -> None:
     """Convert all shards, and write an index of them."""
     folder, into, limit_s = Path(sys.argv[1]), Path(sys.argv[2]), int(sys.argv[3])
-    _confine(limit_s)
+    confine(limit_s, into)
     files = _shards(folder)
     placed: dict[str, str] = {}
     size = 0
@@ -35,21 +31,6 @@ def main() -> None:
     if len(files) > 1:
         index = {"metadata": {"total_size": size}, "weight_map": placed}
         (into / "model.safetensors.index.json").write_text(json.dumps(index, indent=2))
-
-
-def _confine(limit_s: int) -> None:
-    libc = ctypes.CDLL(None, use_errno=True)
-    uid, gid = os.getuid(), os.getgid()
-    if uid == 0:
-        libc.unshare(_CLONE_NEWNET)
-    elif libc.unshare(_CLONE_NEWUSER | _CLONE_NEWNET) == 0:
-        # Without a mapping of users this process could not write its output.
-        Path("/proc/self/setgroups").write_text("deny")
-        Path("/proc/self/uid_map").write_text(f"{uid} {uid} 1")
-        Path("/proc/self/gid_map").write_text(f"{gid} {gid} 1")
-    libc.prctl(_PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_CPU, (limit_s, limit_s))
 
 
 def _shards(folder: Path) -> list[Path]:

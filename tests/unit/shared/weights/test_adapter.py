@@ -7,8 +7,8 @@ import pytest
 import torch
 from safetensors.torch import save_file
 
-from assay_inference.weights.adapter import merge, merged, read_adapter
 from assay_shared.errors import WeightsRefused
+from assay_shared.weights.adapter import merge, merged, read_adapter
 from tests.support.policies import make_policy_folder
 
 A, B = torch.tensor([[1.0, 2.0, 3.0]]), torch.tensor([[10.0], [20.0]])

@@ -1,0 +1,1 @@
+"""The checks of a hand-off, each with its evidence."""

@@ -1,0 +1,1 @@
+"""Answers of a folder, from processes that know nothing of this one."""

@@ -1,0 +1,1 @@
+"""The forms of a checkpoint, each made into a folder of safetensors."""
