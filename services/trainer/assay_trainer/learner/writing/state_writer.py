@@ -30,19 +30,17 @@ class NotWritten(InfrastructureError):
 class StateWriter:
     """A thread that writes copies of the state, one at a time.
 
-    The copies are in the memory of this process's machine, and are kept for the next write.
+    A copy is in the memory of this process's machine until it is written.
     """
 
     def __init__(self, ranks: Ranks) -> None:
         self._ranks = ranks
         on_gpu = ranks.device.type == "cuda"
-        self._stager = DefaultStager(
-            StagingOptions(
-                use_pinned_memory=on_gpu,
-                use_shared_memory=False,
-                use_async_staging=False,
-                use_non_blocking_copy=on_gpu,
-            )
+        self._staging = StagingOptions(
+            use_pinned_memory=on_gpu,
+            use_shared_memory=False,
+            use_async_staging=False,
+            use_non_blocking_copy=on_gpu,
         )
         self._pool = ThreadPoolExecutor(1, "state")
         self._in_flight: Future[None] | None = None
@@ -56,7 +54,8 @@ class StateWriter:
         future of the call before. Every rank calls this.
         """
         wait([self._in_flight] if self._in_flight else [])
-        staged = self._stager.stage(dict(state))
+        # torch 2.11's stager copies once, and then is closed.
+        staged = DefaultStager(self._staging).stage(dict(state))
         self._in_flight = self._pool.submit(self._write, staged, folder)
         return self._in_flight
 
