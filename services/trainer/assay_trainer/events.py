@@ -89,6 +89,9 @@ class StepEvent(BaseModel):
     refused: dict[str, int] = {}
     failures: dict[str, int]
     outcomes: dict[str, int]
+    #: Groups by the domain of their task, else by its dataset: played, and trained on.
+    played_by_domain: dict[str, int] = {}
+    trained_by_domain: dict[str, int] = {}
     staleness_mean: float | None
     groups_per_s: float
     step_s: float

@@ -193,15 +193,23 @@ def _training(steps: Sequence[events.StepEvent]) -> dict[str, Any] | None:
         return None
     failures: Counter[str] = Counter()
     refused: Counter[str] = Counter()
+    played: Counter[str] = Counter()
+    trained: Counter[str] = Counter()
     for step in steps:
         failures.update(step.failures)
         refused.update(step.refused)
+        played.update(step.played_by_domain)
+        trained.update(step.trained_by_domain)
     return {
         "num_steps": len(steps),
         "num_groups_played": sum(step.num_played for step in steps),
         "num_groups_trained_on": sum(step.num_groups for step in steps),
         "num_groups_without_signal": sum(step.num_without_signal for step in steps),
         "groups_refused": dict(refused),
+        "by_domain": {
+            domain: {"played": number, "trained_on": trained[domain]}
+            for domain, number in sorted(played.items())
+        },
         "failures": dict(failures),
         "mismatch": _mismatch(steps),
         "time_s": {

@@ -76,6 +76,7 @@ class GroupBatch:
     refused: Counter[str] = field(default_factory=Counter)
     failures: Counter[str] = field(default_factory=Counter)
     outcomes: Counter[str] = field(default_factory=Counter)
+    played_by_domain: Counter[str] = field(default_factory=Counter)
     values: list[float] = field(default_factory=list)
     staleness: list[int] = field(default_factory=list)
     #: Sampled tokens of each answer of the groups dropped as too old.
@@ -86,6 +87,11 @@ class GroupBatch:
     @property
     def dropped_length_mean(self) -> float | None:
         return _mean(self.dropped_lengths)
+
+    @property
+    def trained_by_domain(self) -> Counter[str]:
+        """Count the groups to train on by domain."""
+        return Counter(domain_of(scored.group.task) for scored in self.groups)
 
     @property
     def reward_mean(self) -> float | None:
@@ -103,6 +109,7 @@ class GroupBatch:
         dropped.
         """
         self.num_played += 1
+        self.played_by_domain[domain_of(scored.group.task)] += 1
         if refusal is not None:
             self.refused[refusal] += 1
         if refusal is DropReason.TOO_OLD:
@@ -119,6 +126,11 @@ class GroupBatch:
                 self.outcomes[reward.outcome] += 1
             else:
                 self.failures[reward.failure.failure_class] += 1
+
+
+def domain_of(task: Task) -> str:
+    """Return the task's domain, or the name of its dataset without one."""
+    return task.tags.get("domain", task.dataset)
 
 
 def _mean(values: Sequence[float]) -> float | None:

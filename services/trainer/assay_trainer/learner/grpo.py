@@ -211,6 +211,8 @@ class GRPOStage:
                 refused=dict(batch.refused),
                 failures=dict(batch.failures),
                 outcomes=dict(batch.outcomes),
+                played_by_domain=dict(batch.played_by_domain),
+                trained_by_domain=dict(batch.trained_by_domain),
                 staleness_mean=_mean(batch.staleness),
                 groups_per_s=batch.num_played / step_s,
                 step_s=step_s,

@@ -78,6 +78,8 @@ def make_step(step: int, **changes: object) -> StepEvent:
     values: dict[str, object] = dict.fromkeys(StepEvent.model_fields, 1)
     values |= {"refused": {"too_old": 1}, "mismatch": MISMATCH}
     values |= {"step": step, "failures": {"sandbox": 2}, "outcomes": {"accepted": 3}}
+    values |= {"num_groups": 4, "num_played": 6}
+    values |= {"played_by_domain": {"code": 4, "<b>": 2}, "trained_by_domain": {"code": 4}}
     return StepEvent.model_validate(values | {"reward": 0.5, "pass_rate": 0.25} | changes)
 
 
@@ -138,13 +140,19 @@ def test_a_report_has_its_numbers_and_pictures(folder: RunFolder) -> None:
     assert facts["stages_s"] == {"sft": 7.0}
     assert facts["training"]["num_steps"] == 4, "a step that was done again counts once"
     assert facts["training"]["failures"] == {"sandbox": 8}
+    assert facts["training"]["by_domain"] == {
+        "code": {"played": 16, "trained_on": 16},
+        "<b>": {"played": 8, "trained_on": 0},
+    }
     markdown = (folder.path / "report.md").read_text()
     assert "+100.0 points" in markdown
     for line in markdown.splitlines():
         if line.startswith("!["):
             picture = folder.path / line.partition("](")[2].rstrip(")")
             assert picture.stat().st_size > 5_000
+    assert "| ` code ` | 16 | 66.7% | 16 | 100.0% |" in markdown
     html = (folder.path / "report.html").read_text()
+    assert "&lt;b&gt;<td>8<td>33.3%" in html
     assert html.count("data:image/png;base64,") == 6
     assert facts["training"]["groups_refused"] == {"too_old": 4}
     measured = MISMATCH.model_dump() | {"num_tokens": 40, "num_steps": 4}
@@ -197,9 +205,11 @@ def test_steps_that_a_resume_has_superseded_are_in_no_number(folder: RunFolder) 
     runs = type("Runs", (), {"running": lambda self: {"r": folder}})()
     registry.register(RunMetrics(runs))
     labels = {"run": "r", "fate": "played"}
-    assert registry.get_sample_value("assay_trainer_groups_total", labels) == 3  # 1, 2, 2 again
+    assert (
+        registry.get_sample_value("assay_trainer_groups_total", labels) == 18
+    )  # 6 a step: 1, 2, 2 again
     folder.record("step", **make_step(3).model_dump(mode="json"))
-    assert registry.get_sample_value("assay_trainer_groups_total", labels) == 4
+    assert registry.get_sample_value("assay_trainer_groups_total", labels) == 24
     folder.record("resumed", stage="grpo", step=0)
     assert registry.get_sample_value("assay_trainer_groups_total", labels) is None
     view = RunView(Console(file=StringIO()))

@@ -413,6 +413,24 @@ def test_groups_without_signal_are_replaced_up_to_the_budget() -> None:
     )
 
 
+def test_a_batch_counts_the_domains_that_were_played_and_those_trained_on() -> None:
+    def play(request: GroupRequest, served: int) -> ScoredGroup:
+        is_code = int(request.key.split("/")[1]) % 3 == 0
+        tags = {"domain": "code"} if is_code else {}
+        values = (1.0, 0.0) if is_code else (1.0, 1.0)
+        scored = make_scored_group(request.key, *values, policy=policy(served))
+        task = scored.group.task.model_copy(update={"tags": tags, "dataset": "sums"})
+        group = scored.group.model_copy(update={"task": task})
+        return scored.model_copy(update={"group": group})
+
+    feed, rollouts = make_feed(play)
+    serve(feed, rollouts, 1)
+    portion = feed.next_batch()
+    assert portion.trained_by_domain == {"code": len(portion.groups)}
+    assert portion.played_by_domain.total() == portion.num_played
+    assert portion.played_by_domain["sums"] == portion.num_without_signal > 0
+
+
 def test_failures_enter_no_statistic_and_are_counted() -> None:
     def play(request: GroupRequest, served: int) -> ScoredGroup:
         return make_scored_group(request.key, 1.0, None, 0.0, None, policy=policy(served))
