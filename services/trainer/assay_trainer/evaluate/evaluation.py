@@ -8,9 +8,9 @@ from pathlib import Path
 from assay_shared.clients import RewardClient
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.settings.environment import ServiceSettings
-from assay_trainer.evaluate.answering import MAX_CONNECTIONS, RETRY, Source
-from assay_trainer.evaluate.play_set import SetPlay, SetProgress
-from assay_trainer.evaluate.playing import Player
+from assay_trainer.evaluate.answers.sources import MAX_CONNECTIONS, RETRY, Source
+from assay_trainer.evaluate.playing.player import UnitPlayer
+from assay_trainer.evaluate.playing.set_play import SetPlay, SetProgress
 from assay_trainer.evaluate.reporting.qa_log import write_qa_log
 from assay_trainer.evaluate.reporting.report import write_report
 from assay_trainer.evaluate.sets import OpenSet
@@ -30,7 +30,7 @@ class _Reward(RewardClient):
 
 
 @dataclass(frozen=True)
-class EvaluationPlan:
+class EvaluationOrder:
     """What is evaluated, how, and where it is stored."""
 
     policy: EvaluatedPolicy
@@ -44,7 +44,7 @@ class EvaluationPlan:
 
 
 async def evaluate(
-    plan: EvaluationPlan,
+    plan: EvaluationOrder,
     opening: AbstractAsyncContextManager[Source],
     settings: ServiceSettings,
     on_progress: OnProgress = lambda name, progress: None,
@@ -66,7 +66,7 @@ async def evaluate(
 
 
 async def _play(
-    plan: EvaluationPlan,
+    plan: EvaluationOrder,
     opened: OpenSet,
     store: EvaluationStore,
     source: Source,
@@ -74,7 +74,7 @@ async def _play(
     on_progress: OnProgress,
 ) -> None:
     by_likelihood = plan.protocol.kind is ProtocolKind.LIKELIHOOD
-    player = Player(store.record.name, opened.name, plan.protocol, source.answering, rewarder)
+    player = UnitPlayer(store.record.name, opened.name, plan.protocol, source.answering, rewarder)
     await SetPlay(
         opened=opened,
         store=store,

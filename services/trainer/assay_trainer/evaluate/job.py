@@ -16,15 +16,15 @@ from assay_shared.runs.run_folder import write_json
 from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.weights.checkpoint import file_digest
-from assay_trainer.evaluate import answering
-from assay_trainer.evaluate.answering import Source
-from assay_trainer.evaluate.checkpoints import servable_folder
-from assay_trainer.evaluate.evaluation import EvaluationPlan, evaluate
-from assay_trainer.evaluate.play_set import SetProgress
-from assay_trainer.evaluate.policies import PolicyPlace, find_policies
+from assay_trainer.evaluate.answers import sources
+from assay_trainer.evaluate.answers.sources import Source
+from assay_trainer.evaluate.evaluation import EvaluationOrder, evaluate
+from assay_trainer.evaluate.playing.set_play import SetProgress
+from assay_trainer.evaluate.policy.checkpoints import servable_folder
+from assay_trainer.evaluate.policy.places import PolicyPlace, find_policies
+from assay_trainer.evaluate.policy.services import own_services, with_reward
+from assay_trainer.evaluate.policy.serving import ServeBy, served
 from assay_trainer.evaluate.reporting.report import headline, percent
-from assay_trainer.evaluate.services import own_services, with_reward
-from assay_trainer.evaluate.serving import ServeBy, served
 from assay_trainer.evaluate.sets import OpenSet, check_sets, open_sets
 from assay_trainer.evaluation.metrics.set_metrics import SetMetrics
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedPolicy
@@ -32,7 +32,7 @@ from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
 
 @dataclass(frozen=True)
-class Job:
+class EvaluationJob:
     """What the command asks for. Exactly one of `policy`, `server` and `answers` is given."""
 
     sets: Sequence[str]
@@ -61,7 +61,7 @@ class Job:
             raise InvalidInput("it goes with a run's folder", field="--steps")
 
 
-def run_job(job: Job, settings: ServiceSettings, console: Console) -> bool:
+def run_job(job: EvaluationJob, settings: ServiceSettings, console: Console) -> bool:
     """Evaluate, show the results, and return True if every sample has a score.
 
     Raises:
@@ -92,19 +92,19 @@ def run_job(job: Job, settings: ServiceSettings, console: Console) -> bool:
 
 
 def _one(
-    job: Job, sets: Sequence[OpenSet], settings: ServiceSettings, console: Console
+    job: EvaluationJob, sets: Sequence[OpenSet], settings: ServiceSettings, console: Console
 ) -> dict[str, SetMetrics]:
     """Evaluate a server's model, or stored answers."""
     if job.answers is not None:
         policy = EvaluatedPolicy(
             kind="answers", name=str(job.answers), digest=file_digest(job.answers)
         )
-        source = answering.of_file(job.answers, sets, job.protocol)
+        source = sources.of_file(job.answers, sets, job.protocol)
         return _run(job, policy, job.output, sets, _ready(source), settings, console)
     assert job.server is not None
     name = f"{job.server} {job.model}" if job.model else job.server
     policy = EvaluatedPolicy(kind="server", name=name)
-    opening = answering.of_server(job.server, job.model, job.key_variable, job.protocol)
+    opening = sources.of_server(job.server, job.model, job.key_variable, job.protocol)
     return _run(job, policy, job.output, sets, opening, settings, console)
 
 
@@ -114,7 +114,7 @@ async def _ready(source: Source) -> AsyncIterator[Source]:
 
 
 def _policy(
-    job: Job,
+    job: EvaluationJob,
     place: PolicyPlace,
     output: Path,
     sets: Sequence[OpenSet],
@@ -128,12 +128,12 @@ def _policy(
             policy = place.facts(folder)
             serving = served(folder, str(policy.digest), job.serve, settings)
             settings, version = stack.enter_context(serving)
-        opening = answering.of_service(settings, version, job.protocol)
+        opening = sources.of_service(settings, version, job.protocol)
         return _run(job, policy, output, sets, opening, settings, console)
 
 
 def _walk(
-    job: Job,
+    job: EvaluationJob,
     policies: Sequence[PolicyPlace],
     sets: Sequence[OpenSet],
     settings: ServiceSettings,
@@ -163,7 +163,7 @@ def _walk(
 
 
 def _run(
-    job: Job,
+    job: EvaluationJob,
     policy: EvaluatedPolicy,
     output: Path,
     sets: Sequence[OpenSet],
@@ -172,7 +172,7 @@ def _run(
     console: Console,
 ) -> dict[str, SetMetrics]:
     """Evaluate with a bar for each set."""
-    plan = EvaluationPlan(
+    plan = EvaluationOrder(
         policy=policy,
         protocol=job.protocol,
         sets=sets,

@@ -14,8 +14,8 @@ from assay_shared.errors import InvalidInput
 from assay_shared.settings.environment import ServiceSettings, read_settings
 from assay_shared.settings.run_file import parse_config, read_yaml
 from assay_shared.telemetry.logs import quiet_transformers, set_up_logging
-from assay_trainer.evaluate.job import Job, run_job
-from assay_trainer.evaluate.serving import ServeBy
+from assay_trainer.evaluate.job import EvaluationJob, run_job
+from assay_trainer.evaluate.policy.serving import ServeBy
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
 _SAMPLED = (ProtocolKind.SAMPLED, ProtocolKind.BUDGET, ProtocolKind.MAJORITY)
@@ -46,7 +46,7 @@ def _stop_at_sigterm() -> None:
         signal.signal(number, stop)
 
 
-def job_of(given: Mapping[str, Any]) -> Job:
+def job_of(given: Mapping[str, Any]) -> EvaluationJob:
     """Return the job of the command's options by their names.
 
     Without --server and --answers, the first word is the policy; all other words are sets.
@@ -64,7 +64,7 @@ def job_of(given: Mapping[str, Any]) -> Job:
         raise InvalidInput("name the folder to write", field="--output")
     names = ("output", "steps", "server", "model", "key_variable", "answers", "limit")
     others = ("allow_train", "concurrency", "max_failed")
-    return Job(
+    return EvaluationJob(
         sets=sets,
         policy=policy,
         protocol=protocol_of(given["protocol_file"], _protocol_fields(given)),

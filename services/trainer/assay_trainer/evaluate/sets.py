@@ -13,7 +13,7 @@ from assay_shared.errors import DatasetError, InvalidInput, RoleError
 from assay_shared.types import Message, PromptFormat, Role, Task
 from assay_trainer.config import Source
 from assay_trainer.data.dataset import DatasetPurpose, named_source, open_dataset
-from assay_trainer.data.governance.manifest import MANIFEST
+from assay_trainer.data.governance.manifest import MANIFEST, ROWS
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedSet
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import EvaluatedTask
@@ -100,7 +100,7 @@ def _usual_name(source: str) -> str:
     if source in _KNOWN:
         return source.replace(":", "-")
     path = Path(source)
-    if path.name in ("tasks.jsonl", "tasks.jsonl.gz"):
+    if path.name in (ROWS, f"{ROWS}.gz"):
         return path.resolve().parent.name
     return path.resolve().name.partition(".")[0]
 
@@ -148,13 +148,13 @@ def _opened(
 
 
 def _sources(source: str, allow_train: bool) -> list[Source]:
-    """Return the sources of a set: of a folder of tasks.jsonl in folders, each of them."""
+    """Return the sources of a set; a folder of `assay or-debug` has a tasks.jsonl in each cell."""
     path = Path(source)
-    if path.is_dir() and not (path / MANIFEST).is_file():
-        files = sorted(path.glob("tasks.jsonl")) or sorted(path.glob("*/tasks.jsonl"))
+    if path.is_dir() and not ((path / MANIFEST).is_file() and (path / ROWS).is_file()):
+        files = sorted(path.glob(ROWS)) or sorted(path.glob(f"*/{ROWS}"))
         if not files:
             raise DatasetError(
-                f"{path} has neither {MANIFEST} nor tasks.jsonl",
+                f"{path} has no {ROWS}",
                 field="--sets",
                 hint="`assay data import` and `assay or-debug generate` make folders of tasks",
             )

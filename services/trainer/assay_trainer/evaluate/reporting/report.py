@@ -7,7 +7,7 @@ from typing import Any
 
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text import markdown
-from assay_trainer.evaluation.metrics.set_metrics import Estimate, SetMetrics, StratumMetrics
+from assay_trainer.evaluation.metrics.set_metrics import SetMetrics, StoredEstimate, StratumMetrics
 from assay_trainer.evaluation.pages import picture_url, templates_in
 from assay_trainer.evaluation.records.folder import StoredEvaluation
 
@@ -36,7 +36,7 @@ def write_report(stored: StoredEvaluation, metrics: Mapping[str, SetMetrics]) ->
         write_atomically(stored.path / name, text)
 
 
-def headline(found: StratumMetrics) -> Estimate | None:
+def headline(found: StratumMetrics) -> StoredEstimate | None:
     """Return the number that the protocol is about."""
     for one in (found.majority, found.solved_in_budget):
         if one is not None:
@@ -44,14 +44,14 @@ def headline(found: StratumMetrics) -> Estimate | None:
     return found.accepted_at_1
 
 
-def percent(one: Estimate | None) -> str:
+def percent(one: StoredEstimate | None) -> str:
     """Return a share with its interval for people."""
     if one is None:
         return _MISSING
     return f"{100 * one.value:.1f}% [{_end(one.low, 100)}, {_end(one.high, 100)}]"
 
 
-def number(one: Estimate | None) -> str:
+def number(one: StoredEstimate | None) -> str:
     """Return a quantity with its interval for people."""
     if one is None:
         return _MISSING

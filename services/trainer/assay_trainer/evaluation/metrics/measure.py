@@ -18,9 +18,9 @@ from assay_trainer.evaluation.metrics.set_metrics import (
     CodeMetrics,
     CostMetrics,
     CurvePoint,
-    Estimate,
     SetMetrics,
-    Spread,
+    TokenSpread,
+    StoredEstimate,
     StratumMetrics,
 )
 from assay_trainer.evaluation.records.folder import StoredSet
@@ -103,19 +103,19 @@ class _Measured:
             "reward": sum(rewards) / len(rewards) if rewards else None,
             "outcomes": dict(Counter(one.outcome for one in good)),
             "truncated": self._mean(groups, lambda one: one.truncated),
-            "code": self._code(groups) if any(one.pass_ratio is not None for one in good) else None,
+            "code": self._code(groups),
             "costs": self._costs(groups) if good else None,
         }
         return StratumMetrics.model_validate(found | self._of_protocol(tasks, groups))
 
     def _mean(
         self, groups: Sequence[shares.TaskSamples], holds: Callable[[SampleRecord], float]
-    ) -> Estimate | None:
+    ) -> StoredEstimate | None:
         return shares.mean_share(groups, holds, self._confidence)
 
     def _of_protocol(
         self, tasks: Sequence[EvaluatedTask], groups: Sequence[shares.TaskSamples]
-    ) -> dict[str, Estimate | None]:
+    ) -> dict[str, StoredEstimate | None]:
         kind, confidence = self._protocol.kind, self._confidence
         if kind is ProtocolKind.MAJORITY:
             return {"majority": shares.majority(groups, confidence)}
@@ -136,12 +136,16 @@ class _Measured:
             for name, by_mean in (("by_sum", False), ("by_mean", True))
         }
 
-    def _code(self, groups: Sequence[shares.TaskSamples]) -> CodeMetrics:
-        good = [one for group in groups for one in scored(group)]
-        ratios = [one.pass_ratio or 0.0 for one in good]
+    def _code(self, groups: Sequence[shares.TaskSamples]) -> CodeMetrics | None:
+        """Return the numbers of the samples that were tested as programs; None without any."""
+        groups = [[one for one in group if one.pass_ratio is not None] for group in groups]
+        ratios = [one.pass_ratio or 0.0 for group in groups for one in scored(group)]
+        if not ratios:
+            return None
         p50, p90 = np.quantile(ratios, [0.5, 0.9])
         return CodeMetrics.model_validate(
             {
+                "num_samples": len(ratios),
                 "execution_success": self._mean(groups, ran),
                 "pass_ratio": self._mean(groups, lambda one: one.pass_ratio or 0.0),
                 "pass_ratio_p50": p50,
@@ -171,7 +175,7 @@ class _Measured:
 
     def _per_solved(
         self, groups: Sequence[shares.TaskSamples], cost: Callable[[SampleRecord], float]
-    ) -> Estimate | None:
+    ) -> StoredEstimate | None:
         costs = [sum(map(cost, group)) for group in groups]
         solved = [float(sum(map(accepted, group))) for group in groups]
         if not any(costs):
@@ -184,6 +188,6 @@ def _is_of(kind: str) -> Callable[[SampleRecord], bool]:
     return lambda sample: error_type(sample) == kind
 
 
-def _spread(values: Sequence[float]) -> Spread:
+def _spread(values: Sequence[float]) -> TokenSpread:
     p50, p90 = np.quantile(values, [0.5, 0.9])
-    return Spread(mean=sum(values) / len(values), p50=p50, p90=p90, total=sum(values))
+    return TokenSpread(mean=sum(values) / len(values), p50=p50, p90=p90, total=sum(values))

@@ -11,7 +11,7 @@ ErrorType = Literal[
 ]
 
 
-class Estimate(Wire):
+class StoredEstimate(Wire):
     """A value with its confidence interval; an unbounded end is null."""
 
     value: float
@@ -19,8 +19,8 @@ class Estimate(Wire):
     high: float | None
 
 
-class Spread(Wire):
-    """Mean, median and 90th percentile of a quantity of scored samples, and its sum."""
+class TokenSpread(Wire):
+    """Mean, median and 90th percentile of the tokens of scored samples, and their sum."""
 
     mean: float
     p50: float
@@ -29,30 +29,31 @@ class Spread(Wire):
 
 
 class CodeMetrics(Wire):
-    """Of answers that are programs."""
+    """Of samples that were tested as programs."""
 
+    num_samples: int
     #: Share of the samples without a syntax error, a runtime error or a limit.
-    execution_success: Estimate
-    pass_ratio: Estimate
+    execution_success: StoredEstimate
+    pass_ratio: StoredEstimate
     pass_ratio_p50: float
     pass_ratio_p90: float
     #: Share of the samples by error type.
-    error_types: dict[ErrorType, Estimate]
+    error_types: dict[ErrorType, StoredEstimate]
 
 
 class CostMetrics(Wire):
     """What the scored samples cost, in all and for each accepted one."""
 
-    tokens: Spread
+    tokens: TokenSpread
     sandbox_cpu_s: float
     judge_s: float
     judge_tokens: float
     money: float
     #: Null if no sample was accepted, or nothing of this was spent; so are the two below.
-    tokens_per_solved: Estimate | None
+    tokens_per_solved: StoredEstimate | None
     #: Seconds of the sandbox's processor and of the judge together.
-    judging_s_per_solved: Estimate | None
-    money_per_solved: Estimate | None
+    judging_s_per_solved: StoredEstimate | None
+    money_per_solved: StoredEstimate | None
 
 
 class StratumMetrics(Wire):
@@ -66,28 +67,28 @@ class StratumMetrics(Wire):
     num_failed: int
     failures: dict[FailureClass, int]
     #: Null where nothing was scored.
-    accepted_at_1: Estimate | None
+    accepted_at_1: StoredEstimate | None
     #: Unbiased pass@k over the tasks with at least k scored samples.
-    pass_at: dict[int, Estimate]
+    pass_at: dict[int, StoredEstimate]
     reward: float | None
     outcomes: dict[Status, int]
-    truncated: Estimate | None
+    truncated: StoredEstimate | None
     code: CodeMetrics | None = None
     costs: CostMetrics | None = None
     #: Of `majority`: share of tasks whose most frequent final answer is right.
-    majority: Estimate | None = None
+    majority: StoredEstimate | None = None
     #: Of `budget`: share of tasks solved within the budget.
-    solved_in_budget: Estimate | None = None
+    solved_in_budget: StoredEstimate | None = None
     #: Of `likelihood`: share of right options by sum and by mean of their tokens.
-    by_sum: Estimate | None = None
-    by_mean: Estimate | None = None
+    by_sum: StoredEstimate | None = None
+    by_mean: StoredEstimate | None = None
 
 
 class CurvePoint(Wire):
     """A point of a curve: over k, or over drawn tokens a task."""
 
     x: int
-    share: Estimate
+    share: StoredEstimate
 
 
 class SetMetrics(Wire):

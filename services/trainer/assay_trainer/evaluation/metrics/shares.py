@@ -8,7 +8,7 @@ from itertools import accumulate
 from assay_shared.statistics.interval import Interval
 from assay_shared.statistics.task_shares import share_interval
 from assay_trainer.evaluation.metrics.outcomes import accepted, scored
-from assay_trainer.evaluation.metrics.set_metrics import CurvePoint, Estimate
+from assay_trainer.evaluation.metrics.set_metrics import CurvePoint, StoredEstimate
 from assay_trainer.evaluation.pass_at_k import pass_at_k
 from assay_trainer.evaluation.records.sample_record import EvaluatedTask, SampleRecord
 
@@ -17,27 +17,27 @@ TaskSamples = Sequence[SampleRecord]
 _POINTS = 20
 
 
-def estimate(found: Interval) -> Estimate:
+def estimate(found: Interval) -> StoredEstimate:
     """Return an interval as it is stored."""
     low, high = (value if math.isfinite(value) else None for value in (found.low, found.high))
-    return Estimate(value=found.value, low=low, high=high)
+    return StoredEstimate(value=found.value, low=low, high=high)
 
 
-def share(values: Sequence[float], confidence: float, most_each: int = 1) -> Estimate | None:
+def share(values: Sequence[float], confidence: float, most_each: int = 1) -> StoredEstimate | None:
     """Return the mean of per-task values with its interval; None without values."""
     return estimate(share_interval(values, confidence, most_each)) if values else None
 
 
 def mean_share(
     groups: Sequence[TaskSamples], holds: Callable[[SampleRecord], float], confidence: float
-) -> Estimate | None:
+) -> StoredEstimate | None:
     """Return the mean over tasks of the mean of `holds` over a task's scored samples."""
     counted = [some for group in groups if (some := scored(group))]
     values = [sum(map(holds, some)) / len(some) for some in counted]
     return share(values, confidence, max(map(len, counted), default=1))
 
 
-def pass_at(groups: Sequence[TaskSamples], k: int, confidence: float) -> Estimate | None:
+def pass_at(groups: Sequence[TaskSamples], k: int, confidence: float) -> StoredEstimate | None:
     """Return pass@k over the tasks with at least k scored samples; None without such a task."""
     counted = [some for group in groups if len(some := scored(group)) >= k]
     values = [pass_at_k(len(some), sum(map(accepted, some)), k) for some in counted]
@@ -67,7 +67,7 @@ def majority_is_right(samples: TaskSamples) -> bool | None:
     return accepted(next(one for one in some if one.vote == winner))
 
 
-def majority(groups: Sequence[TaskSamples], confidence: float) -> Estimate | None:
+def majority(groups: Sequence[TaskSamples], confidence: float) -> StoredEstimate | None:
     """Return the share of tasks whose most frequent final answer is right."""
     found = [majority_is_right(group) for group in groups]
     return share([float(one) for one in found if one is not None], confidence)
@@ -85,7 +85,9 @@ def tokens_to_solve(samples: TaskSamples) -> float | None:
     return next(solved, math.inf)
 
 
-def solved_within(groups: Sequence[TaskSamples], tokens: int, confidence: float) -> Estimate | None:
+def solved_within(
+    groups: Sequence[TaskSamples], tokens: int, confidence: float
+) -> StoredEstimate | None:
     """Return the share of tasks that were solved by so many drawn tokens."""
     needed = [tokens_to_solve(group) for group in groups]
     return share([float(one <= tokens) for one in needed if one is not None], confidence)

@@ -8,7 +8,7 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_shared.settings.run_file import parse_config
 from assay_shared.weights import checkpoint as weights
 from assay_trainer.config import RunConfig
-from assay_trainer.evaluate.policies import STAGES, PolicyPlace
+from assay_trainer.evaluate.policy.places import STAGES, PolicyPlace
 
 _SHARDS, _ADAPTER = ".metadata", weights.ADAPTER_WEIGHTS
 

@@ -13,16 +13,16 @@ from assay_shared.errors import InvalidInput
 from assay_shared.interfaces import Generator
 from assay_shared.settings.environment import ServiceSettings
 from assay_shared.types import PolicyVersion
-from assay_trainer.evaluate.generators import (
+from assay_trainer.evaluate.answers.generators import (
     StoredAnswer,
     StoredGenerator,
     Templated,
     answers_to,
     read_answers,
 )
-from assay_trainer.evaluate.likelihood import OptionReader, ServerReader, ServiceReader
-from assay_trainer.evaluate.playing import Answering, Unit
-from assay_trainer.evaluate.server import OpenAIServer, ServerGenerator
+from assay_trainer.evaluate.answers.likelihood import OptionReader, ServerReader, ServiceReader
+from assay_trainer.evaluate.answers.server import OpenAIServer, ServerGenerator
+from assay_trainer.evaluate.playing.player import Answering, PlayUnit
 from assay_trainer.evaluate.sets import OpenSet
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
@@ -52,7 +52,7 @@ class _Served:
     template: Mapping[str, JsonValue]
     version: PolicyVersion
 
-    def generator(self, unit: Unit, set_name: str) -> Generator:
+    def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return Templated(self.client, self.template)
 
 
@@ -63,7 +63,7 @@ class _OfServer:
     template: dict[str, JsonValue]
     version: None = None
 
-    def generator(self, unit: Unit, set_name: str) -> Generator:
+    def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return ServerGenerator(self.server, self.model, self.template)
 
 
@@ -72,7 +72,7 @@ class _Stored:
     answers: Mapping[tuple[str, str], Sequence[StoredAnswer]]
     version: None = None
 
-    def generator(self, unit: Unit, set_name: str) -> Generator:
+    def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return StoredGenerator(self.answers[set_name, unit.task.id], unit.first)
 
 

@@ -7,12 +7,12 @@ from dataclasses import dataclass, field
 from assay_shared.errors import BudgetExceeded
 from assay_shared.runtime.gather import gather
 from assay_shared.types import Task
-from assay_trainer.evaluate.likelihood import OptionReader, read_task
-from assay_trainer.evaluate.playing import Player
+from assay_trainer.evaluate.answers.likelihood import OptionReader, read_task
+from assay_trainer.evaluate.playing.player import UnitPlayer
+from assay_trainer.evaluate.playing.units import next_of_budget, units_of
+from assay_trainer.evaluate.playing.votes import with_votes
 from assay_trainer.evaluate.sets import OpenSet
 from assay_trainer.evaluate.store import EvaluationStore
-from assay_trainer.evaluate.units import next_of_budget, units_of
-from assay_trainer.evaluate.votes import with_votes
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
@@ -38,7 +38,7 @@ class SetPlay:
     store: EvaluationStore
     protocol: Protocol
     #: Null for `likelihood`, which has a reader.
-    player: Player | None
+    player: UnitPlayer | None
     reader: OptionReader | None
     concurrency: int
     #: So many units in a row without any score end the command.

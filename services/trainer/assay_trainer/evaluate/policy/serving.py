@@ -17,7 +17,7 @@ from assay_shared.types import (
     UploadedWeights,
     WeightUpdate,
 )
-from assay_trainer.evaluate.services import OwnServices, own_services, runs_at, start_engine
+from assay_trainer.evaluate.policy.services import OwnServices, own_services, runs_at, start_engine
 
 _ANNOUNCE = Timeouts(read_s=1500.0, total_s=1500.0)
 _RETRY = RetryBudget(attempts=40, total_s=60.0)

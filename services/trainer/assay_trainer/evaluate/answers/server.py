@@ -23,7 +23,7 @@ from assay_shared.types import (
     Message,
     SamplingParams,
 )
-from assay_trainer.evaluate.generators import UNKNOWN
+from assay_trainer.evaluate.answers.generators import UNKNOWN
 
 _REPLY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _JSON = MappingProxyType({"content-type": "application/json"})

@@ -17,7 +17,7 @@ from assay_shared.errors import AssayError, InvalidInput, Unreachable, to_failur
 from assay_shared.runtime.gather import gather
 from assay_shared.types import LogprobsRequest, Message, PolicyVersion, PromptFormat, Status, Task
 from assay_trainer.data.importers.choices import INSTRUCTION
-from assay_trainer.evaluate.server import OpenAIServer
+from assay_trainer.evaluate.answers.server import OpenAIServer
 from assay_trainer.evaluate.sets import asked
 from assay_trainer.evaluation.records import protocol as protocols
 from assay_trainer.evaluation.records.sample_record import SampleRecord

@@ -41,7 +41,7 @@ _SEEDS = 2**31
 
 
 @dataclass(frozen=True)
-class Unit:
+class PlayUnit:
     """Samples `first` to `first + num` of a task; `place` is the task's number in its set."""
 
     task: Task
@@ -61,7 +61,7 @@ class Answering(Protocol):
     @property
     def version(self) -> PolicyVersion | None: ...
 
-    def generator(self, unit: Unit, set_name: str) -> Generator: ...
+    def generator(self, unit: PlayUnit, set_name: str) -> Generator: ...
 
 
 @dataclass
@@ -81,7 +81,7 @@ class Metered:
 
 
 @dataclass(frozen=True)
-class Player:
+class UnitPlayer:
     """Plays units of a set under a protocol."""
 
     name: str
@@ -90,7 +90,7 @@ class Player:
     answering: Answering
     rewarder: RewardService
 
-    async def play(self, unit: Unit) -> tuple[list[SampleRecord], str]:
+    async def play(self, unit: PlayUnit) -> tuple[list[SampleRecord], str]:
         """Return the unit's samples in order, and the scorer; failures stand in their places."""
         metered = Metered(self.rewarder)
         generator = self.answering.generator(unit, self.set_name)
@@ -99,7 +99,7 @@ class Player:
             scored = only_of(self.answering.version, scored)
         return records_of(unit, scored, metered.reports), scored.scorer
 
-    def _request(self, unit: Unit) -> GroupRequest:
+    def _request(self, unit: PlayUnit) -> GroupRequest:
         protocol = self.protocol
         return GroupRequest(
             key=f"{self.name}/{self.set_name}/{unit.task.id}/{unit.first}",
@@ -116,7 +116,7 @@ class Player:
             ),
         )
 
-    def _seed(self, unit: Unit) -> int:
+    def _seed(self, unit: PlayUnit) -> int:
         found = (
             self.protocol.seed * _SEED_OF_SET
             + unit.place * _SEED_OF_TASK
@@ -126,7 +126,7 @@ class Player:
 
 
 def records_of(
-    unit: Unit, scored: ScoredGroup, reports: Sequence[ComponentReport]
+    unit: PlayUnit, scored: ScoredGroup, reports: Sequence[ComponentReport]
 ) -> list[SampleRecord]:
     """Return the records of a played unit."""
     if scored.failure is not None:
@@ -146,7 +146,7 @@ def records_of(
     return found + [_lost(unit, index, missing) for index in unit.indices[len(found) :]]
 
 
-def _lost(unit: Unit, index: int, failure: Failure) -> SampleRecord:
+def _lost(unit: PlayUnit, index: int, failure: Failure) -> SampleRecord:
     return SampleRecord(
         task_id=unit.task.id,
         index=index,
@@ -159,7 +159,7 @@ def _lost(unit: Unit, index: int, failure: Failure) -> SampleRecord:
 
 
 def _record(
-    unit: Unit,
+    unit: PlayUnit,
     index: int,
     scored: ScoredGroup,
     pair: tuple[Rollout, Reward],
