@@ -4,6 +4,7 @@ import ast
 import gzip
 import json
 import random
+import warnings
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -126,7 +127,9 @@ def _in_last_function(code: str, prefix: str, line: Callable[[str], str]) -> str
 
 def _shifted(code: str, prefix: str, number: int) -> str:
     """Return the code with one more in one of its whole numbers; without any, the code."""
-    tree = ast.parse(prefix + code)
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # of escapes in the data's own texts
+        tree = ast.parse(prefix + code)
     offset = prefix.count("\n")
     places = [
         node
