@@ -229,7 +229,7 @@ class SetOpened(BaseModel):
 
 
 class BestCheckpointUsed(BaseModel):
-    """best_checkpoint_used: the stage's model is that of an earlier checkpoint."""
+    """best_checkpoint_used: the stage's model is that of its best checkpoint."""
 
     stage: str
     step: int
