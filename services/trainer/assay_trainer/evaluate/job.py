@@ -30,6 +30,9 @@ from assay_trainer.evaluation.metrics.set_metrics import SetMetrics
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedPolicy
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
+#: Different reasons of samples without a score that are shown.
+_MOST_FAILURES_TOLD = 3
+
 
 @dataclass(frozen=True)
 class EvaluationJob:
@@ -195,8 +198,14 @@ def _run(
             for one in sets
         }
 
+        told_failures: set[str] = set()
+
         def show(name: str, progress: SetProgress) -> None:
             bars.start_task(named[name])
+            why = progress.last_failure
+            if why and why not in told_failures and len(told_failures) < _MOST_FAILURES_TOLD:
+                told_failures.add(why)
+                bars.console.print(f"{name}: no score: {why}", markup=False, highlight=False)
             failed = f", {progress.num_failed} without a score" if progress.num_failed else ""
             told = f"{progress.num_samples} samples{failed}"
             bars.update(named[name], completed=progress.num_done, told=told)

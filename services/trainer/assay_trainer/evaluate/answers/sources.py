@@ -12,7 +12,7 @@ from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
 from assay_shared.errors import InvalidInput
 from assay_shared.interfaces import Generator
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.types import PolicyVersion
+from assay_shared.types import GenerateRequest, Message, PolicyVersion, SamplingParams
 from assay_trainer.evaluate.answers.generators import (
     StoredAnswer,
     StoredGenerator,
@@ -88,6 +88,7 @@ async def of_service(
             if name in facts:
                 engine[name] = str(facts[name])
         template = protocol.template_arguments
+        await _check_template(Templated(client, template), protocol)
         reader = ServiceReader(client, template, version)
         yield Source(_Served(client, template, version), reader, engine)
 
@@ -107,7 +108,23 @@ async def of_server(
         if model is None:
             model = _only_one(await server.models())
         source = _OfServer(server, model, protocol.template_arguments)
+        await _check_template(ServerGenerator(server, model, source.template), protocol)
         yield Source(source, ServerReader(server, model), {"engine": "server", "model": model})
+
+
+async def _check_template(generator: Generator, protocol: Protocol) -> None:
+    """Ask for a token, so that an argument unknown to the chat template is refused at once.
+
+    Raises:
+        InvalidInput: the template does not read an argument.
+    """
+    if protocol.template_arguments:
+        await generator.generate(
+            GenerateRequest(
+                messages=(Message(role="user", content="?"),),
+                sampling=SamplingParams(max_tokens=1, temperature=0.0),
+            )
+        )
 
 
 def _only_one(models: list[str]) -> str:

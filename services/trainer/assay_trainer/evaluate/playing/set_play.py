@@ -28,6 +28,8 @@ class SetProgress:
     num_done: int = 0
     num_samples: int = 0
     num_failed: int = 0
+    #: Why the last sample without a score has none.
+    last_failure: str = ""
 
 
 @dataclass
@@ -137,6 +139,8 @@ class SetPlay:
         failures = [one.failure for one in samples if one.failure is not None]
         self.progress.num_samples += len(samples)
         self.progress.num_failed += len(failures)
+        if failures:
+            self.progress.last_failure = f"{failures[-1].service}: {failures[-1].message}"
         self.on_progress(self.progress)
         if len(failures) < len(samples) or not samples:
             self._failed_in_a_row = 0
