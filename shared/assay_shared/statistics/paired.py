@@ -1,0 +1,130 @@
+"""Paired differences of two sides over the same tasks: intervals and tests.
+
+A value is a task's mean over its samples, so that samples of one task count as one observation.
+"""
+
+from collections.abc import Sequence
+from math import sqrt
+
+import numpy as np
+
+from assay_shared.statistics.interval import Interval, wilson_bounds
+from assay_shared.statistics.quantiles import t_quantile
+from assay_shared.statistics.resampling import Floats, resampled_sums, tails
+
+NUM_FLIPS = 20_000
+#: With at most this number of differing tasks, all assignments of signs are tried.
+_MOST_ENUMERATED = 12
+_BLOCK_ENTRIES = 2**22
+#: Differences below this are rounding.
+_TINY = 1e-12
+
+
+def share_interval(values: Sequence[float], num_samples: int, confidence: float) -> Interval:
+    """Return the mean of per-task shares with Wilson's interval over tasks.
+
+    The number of observations is the effective one: between the tasks and the `num_samples`, as far
+    as the tasks agree among each other. At 0% and at 100% it is the number of tasks.
+
+    Raises:
+        ValueError: `values` is empty.
+    """
+    if not values:
+        raise ValueError("an interval needs at least one value")
+    array = np.asarray(values, dtype=float)
+    share, num_tasks = float(array.mean()), len(array)
+    spread = float(array.var(ddof=1)) if num_tasks > 1 else 0.0
+    if spread > _TINY:
+        effective = min(max(share * (1 - share) * num_tasks / spread, num_tasks), num_samples)
+    else:
+        effective = num_tasks
+    # For few tasks, the variance itself is uncertain.
+    z = t_quantile((1.0 + confidence) / 2.0, 10**9)
+    t = t_quantile((1.0 + confidence) / 2.0, max(num_tasks - 1, 3))
+    low, high = wilson_bounds(share, effective * (z / t) ** 2, confidence)
+    return Interval(share, low, high)
+
+
+def mean_over_tasks(values: Sequence[float], confidence: float, seed: int) -> Interval:
+    """Return the mean with its bootstrap interval over tasks, never of width 0.
+
+    See `difference_interval`; the values may have any size.
+    """
+    array = np.asarray(values, dtype=float)
+    centre = float(array.mean())
+    spread = _bounded(array - centre, float(np.abs(array).max()) or 1.0, confidence, seed)
+    return Interval(centre, centre + spread.low, centre + spread.high)
+
+
+def difference_interval(
+    before: Sequence[float], after: Sequence[float], confidence: float, seed: int, span: float = 1.0
+) -> Interval:
+    """Return the mean of `after - before` with its bootstrap interval over tasks.
+
+    One more task in each direction, as far away as the farthest task (divided by the root of 2),
+    takes part in the resampling: few tasks say little about rare changes, and equal sides would
+    have an interval of width 0. For one answer a task, this is Agresti and Min's adjustment (2005).
+    `span` is the largest possible difference; it counts if all tasks are equal.
+
+    Raises:
+        ValueError: the sides differ in length, or are empty.
+    """
+    if len(before) != len(after) or not before:
+        raise ValueError(f"{len(before)} and {len(after)} values cannot be paired")
+    difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    return _bounded(difference, span, confidence, seed)
+
+
+def _bounded(difference: Floats, span: float, confidence: float, seed: int) -> Interval:
+    units = with_far_tasks(difference, span)
+    means = resampled_sums(units[:, None], seed)[:, 0] / len(units)
+    low, high = np.quantile(means, tails(len(units), confidence))
+    value = float(difference.mean())
+    return Interval(value, min(value, float(low)), max(value, float(high)))
+
+
+def with_far_tasks(difference: Floats, span: float) -> Floats:
+    """Return the differences with one more in each direction; see `difference_interval`."""
+    farthest = float(np.abs(difference).max())
+    far = (farthest if farthest > _TINY else span) / sqrt(2.0)
+    return np.concatenate([difference, [far, -far]])
+
+
+def equivalence_p(
+    before: Sequence[float], after: Sequence[float], margin: float, seed: int, span: float = 1.0
+) -> float:
+    """Return the larger p of the two one-sided tests that the difference is within `margin`."""
+    difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    units = with_far_tasks(difference, span)
+    means = resampled_sums(units[:, None], seed)[:, 0] / len(units)
+    outside = max(int((means >= margin).sum()), int((means <= -margin).sum()))
+    return (outside + 1) / (len(means) + 1)
+
+
+def sign_flip_p(before: Sequence[float], after: Sequence[float], seed: int) -> float:
+    """Return the two-sided p of the permutation test that swaps the sides of each task."""
+    difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    moved = difference[np.abs(difference) > _TINY]
+    if not len(moved):
+        return 1.0
+    found = abs(float(moved.sum()))
+    if len(moved) <= _MOST_ENUMERATED:
+        bits = (np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved))) & 1
+        return float((np.abs((1 - 2 * bits) @ moved) >= found - 1e-9 * found).mean())
+    rng, num_as_far = np.random.default_rng(seed), 0
+    for size in _blocks(len(moved)):
+        signs = rng.integers(0, 2, size=(size, len(moved)), dtype=np.int8) * 2 - 1
+        num_as_far += int((np.abs(signs.astype(float) @ moved) >= found - 1e-9 * found).sum())
+    return (num_as_far + 1) / (NUM_FLIPS + 1)
+
+
+def _blocks(num_columns: int) -> list[int]:
+    """Return the sizes of blocks of `NUM_FLIPS` rows in all."""
+    block = max(1, min(NUM_FLIPS, _BLOCK_ENTRIES // num_columns))
+    return [min(block, NUM_FLIPS - begin) for begin in range(0, NUM_FLIPS, block)]
+
+
+def discordance(before: Sequence[float], after: Sequence[float]) -> tuple[int, int]:
+    """Return the numbers of tasks with a higher and with a lower value on the second side."""
+    difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    return int((difference > _TINY).sum()), int((difference < -_TINY).sum())
