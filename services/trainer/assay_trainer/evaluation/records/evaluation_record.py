@@ -29,8 +29,14 @@ class EvaluatedSet(Wire):
     source: str
     roles: dict[Role, int]
     num_tasks: int
-    #: SHA-256 of the tasks as they were read.
+    #: SHA-256 of the tasks as they were read, in their order.
     digest: str
+    #: Of a random subset: its size, which was asked for.
+    limit: int | None = None
+    #: When a set with rows for tests alone was first opened, in seconds since 1970.
+    test_only_opened: float | None = None
+    #: Seconds in which samples were generated and scored, all attempts together.
+    played_s: float = 0.0
     #: Rubrics with the hash of all that they compute, as the reward service names them.
     scorers: tuple[str, ...] = ()
 

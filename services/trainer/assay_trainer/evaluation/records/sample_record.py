@@ -47,11 +47,14 @@ class SampleRecord(Wire):
     pass_ratio: float | None = None
     #: Of `likelihood`: the log-probability of each option, by its letter.
     option_logprobs: dict[str, float] = {}
+    #: Of `majority`: the final answer; equal answers of a task have the same text here.
+    vote: str | None = None
     #: Seconds of the whole group that the sample was generated and scored with.
     generate_s: NonNegativeFloat = 0.0
     score_s: NonNegativeFloat = 0.0
     #: The sample's share of its group's costs.
     sandbox_cpu_s: NonNegativeFloat = 0.0
+    #: Seconds of the components that asked a judge's models.
     judge_s: NonNegativeFloat = 0.0
     judge_tokens: NonNegativeFloat = 0.0
     money: NonNegativeFloat = 0.0

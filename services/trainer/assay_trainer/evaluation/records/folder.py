@@ -1,0 +1,195 @@
+"""The folder of a stored evaluation: writing it, resuming it, and reading it.
+
+evaluation.json        the record: policy, protocol, sets
+SET/tasks.jsonl        the tasks as far as a reader of the samples needs them
+SET/samples.jsonl      an answer a line, appended as it comes
+SET/metrics.json       the set's numbers
+qa/SET.jsonl, SET.txt  samples for people, by outcome
+report.md, report.html
+"""
+
+import json
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TypeVar
+
+from pydantic import BaseModel, ValidationError
+
+from assay_shared.errors import DatasetError, NotFound
+from assay_shared.runs.json_lines import read_json_lines
+from assay_shared.runs.run_folder import append_line, write_atomically
+from assay_trainer.evaluation.records.evaluation_record import EvaluatedSet, EvaluationRecord
+from assay_trainer.evaluation.records.sample_record import EvaluatedTask, SampleRecord
+
+RECORD = "evaluation.json"
+_TASKS, _SAMPLES, _METRICS = "tasks.jsonl", "samples.jsonl", "metrics.json"
+_Line = TypeVar("_Line", bound=BaseModel)
+
+
+@dataclass(frozen=True)
+class StoredSet:
+    """A set of a stored evaluation: its tasks, and its samples in the order of the tasks."""
+
+    facts: EvaluatedSet
+    tasks: Sequence[EvaluatedTask]
+    samples: Sequence[SampleRecord]
+
+    @property
+    def by_task(self) -> dict[str, list[SampleRecord]]:
+        """Return the samples of each task by its id; none for a task without samples."""
+        found: dict[str, list[SampleRecord]] = {task.id: [] for task in self.tasks}
+        for sample in self.samples:
+            found[sample.task_id].append(sample)
+        return found
+
+
+@dataclass(frozen=True)
+class StoredEvaluation:
+    """A stored evaluation: its record and its sets by their names."""
+
+    path: Path
+    record: EvaluationRecord
+    sets: dict[str, StoredSet]
+
+    @property
+    def is_finished(self) -> bool:
+        return self.record.finished is not None
+
+
+def read_evaluation(path: Path) -> StoredEvaluation:
+    """Return the evaluation in the folder `path`, finished or not.
+
+    Raises:
+        NotFound: the folder is not an evaluation.
+        DatasetError: a file cannot be read; names file, line and field.
+    """
+    folder = EvaluationFolder(path)
+    record = folder.read_record()
+    sets = {facts.name: folder.read_set(facts) for facts in record.sets}
+    return StoredEvaluation(path, record, sets)
+
+
+class EvaluationFolder:
+    """The files of an evaluation."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def exists(self) -> bool:
+        """True if the folder has a record."""
+        return (self.path / RECORD).is_file()
+
+    def tasks(self, name: str) -> Path:
+        return self.path / name / _TASKS
+
+    def samples(self, name: str) -> Path:
+        return self.path / name / _SAMPLES
+
+    def metrics(self, name: str) -> Path:
+        return self.path / name / _METRICS
+
+    def qa_log(self, name: str, ending: str) -> Path:
+        return self.path / "qa" / f"{name}.{ending}"
+
+    def write_record(self, record: EvaluationRecord) -> None:
+        write_atomically(self.path / RECORD, record.model_dump_json(indent=1) + "\n")
+
+    def read_record(self) -> EvaluationRecord:
+        """Return the record.
+
+        Raises:
+            NotFound: the folder has none.
+            DatasetError: the record cannot be read, or is of another form.
+        """
+        path = self.path / RECORD
+        try:
+            return EvaluationRecord.model_validate_json(path.read_bytes())
+        except (FileNotFoundError, NotADirectoryError):
+            raise NotFound(
+                f"{self.path} is not an evaluation: it has no {RECORD}",
+                hint="`assay evaluate ... --output FOLDER` writes one",
+            ) from None
+        except ValidationError as error:
+            first = error.errors(include_url=False, include_input=False)[0]
+            field = ".".join(map(str, first["loc"])) or None
+            raise DatasetError(f"{path}: {first['msg']}", field=field) from None
+        except OSError as error:
+            raise DatasetError(f"{path} cannot be read: {error}") from None
+
+    def write_tasks(self, name: str, tasks: Iterable[EvaluatedTask]) -> None:
+        write_atomically(self.tasks(name), _lines(tasks))
+
+    def append_samples(self, name: str, samples: Sequence[SampleRecord]) -> None:
+        """Append samples; a half-written last line is removed first.
+
+        Raises:
+            OSError: they could not be written; the file is then as before.
+        """
+        if samples:
+            append_line(self.samples(name), _lines(samples).removesuffix("\n"))
+
+    def replace_samples(self, name: str, samples: Iterable[SampleRecord]) -> None:
+        write_atomically(self.samples(name), _lines(samples))
+
+    def read_set(self, facts: EvaluatedSet) -> StoredSet:
+        """Return a set's tasks, and its samples in the order of the tasks.
+
+        Of several lines for a sample the last one counts; a half-written last line does not.
+
+        Raises:
+            DatasetError: a file cannot be read, or has a sample of an unknown task.
+        """
+        path = self.tasks(facts.name)
+        tasks = list(read_json_lines(path, EvaluatedTask.model_validate, lambda task: task.id))
+        places = {task.id: place for place, task in enumerate(tasks)}
+        found: dict[tuple[int, int], SampleRecord] = {}
+        for number, sample in enumerate(self._whole_samples(facts.name), start=1):
+            if sample.task_id not in places:
+                where = f"{self.samples(facts.name)}:{number}"
+                raise DatasetError(
+                    f"{where}: no task is called {sample.task_id!r}", field="task_id"
+                )
+            found[places[sample.task_id], sample.index] = sample
+        return StoredSet(facts, tasks, [found[key] for key in sorted(found)])
+
+    def _whole_samples(self, name: str) -> Iterator[SampleRecord]:
+        path = self.samples(name)
+        if not path.exists():
+            return
+        for number, line in enumerate(_whole_lines(path), start=1):
+            try:
+                # Pydantic's own reader refuses the escaped lone surrogates of a policy's texts.
+                yield SampleRecord.model_validate(json.loads(line))
+            except ValidationError as error:
+                first = error.errors(include_url=False, include_input=False)[0]
+                field = ".".join(map(str, first["loc"])) or None
+                raise DatasetError(f"{path}:{number}: {first['msg']}", field=field) from None
+            except ValueError as error:
+                raise DatasetError(f"{path}:{number}: not JSON: {error}") from None
+
+
+def _whole_lines(path: Path) -> Iterator[bytes]:
+    """Yield the lines of a file, except a last one without an end: a killed process left it."""
+    try:
+        with path.open("rb") as file:
+            for line in file:
+                if line.endswith(b"\n"):
+                    yield line
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error}") from None
+
+
+def _lines(rows: Iterable[_Line]) -> str:
+    return "".join(f"{_json(row)}\n" for row in rows)
+
+
+def _json(row: BaseModel) -> str:
+    """Return a row's JSON; a policy's lone surrogates are escaped."""
+    text = json.dumps(row.model_dump(mode="json"), ensure_ascii=False)
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return json.dumps(row.model_dump(mode="json"))
+    return text
