@@ -56,16 +56,32 @@ def relative_interval(
     old, new = before.value, after.value
     if not (0 < old < inf) or new == inf:
         return None
+    ratios = _resampled_quotients(before, after, seed)
+    low, high = _quantiles(ratios, len(before.numerator) + 2, confidence)
+    value = new / old
+    return Interval(value - 1, min(value, low) - 1, max(value, high) - 1)
+
+
+def relative_equivalence_p(
+    before: RatioColumns, after: RatioColumns, margin: float, seed: int
+) -> float:
+    """Return the larger p of the two one-sided tests that the relative change is within `margin`.
+
+    The ratio is to lie between 1 / (1 + margin) and 1 + margin.
+    """
+    ratios = _resampled_quotients(before, after, seed)
+    above, below = (ratios >= 1 + margin).sum(), (ratios <= 1 / (1 + margin)).sum()
+    return (max(int(above), int(below)) + 1) / (len(ratios) + 1)
+
+
+def _resampled_quotients(before: RatioColumns, after: RatioColumns, seed: int) -> Floats:
     # The extra task of each side goes to another row: half a task solved by one side alone.
     first, second = _with_half(before, place=0), _with_half(after, place=1)
     sums = resampled_sums(np.column_stack([*first, *second]), seed)
     with np.errstate(divide="ignore", invalid="ignore"):
         ratios = (sums[:, 2] * sums[:, 1]) / (sums[:, 3] * sums[:, 0])
     # 0 / 0: nothing is known of such a resample, so it counts as no change.
-    ratios = np.nan_to_num(ratios, nan=1.0, posinf=inf)
-    low, high = _quantiles(ratios, len(first[0]), confidence)
-    value = new / old
-    return Interval(value - 1, min(value, low) - 1, max(value, high) - 1)
+    return np.nan_to_num(ratios, nan=1.0, posinf=inf)
 
 
 def _quantiles(ratios: Floats, num_units: int, confidence: float) -> tuple[float, float]:

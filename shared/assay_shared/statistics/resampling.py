@@ -31,6 +31,24 @@ def resampled_sums(columns: Floats, seed: int) -> Floats:
     return np.concatenate([block.astype(np.float64) @ columns for block in counts])
 
 
+def resampled_quantiles(columns: Floats, quantile: float, seed: int) -> Floats:
+    """Return a quantile of each column over each resample of the rows; see `resampled_sums`.
+
+    The quantile is the smallest value with at least that share of the tasks at or below it.
+    """
+    num_tasks = len(columns)
+    orders = np.argsort(columns, axis=0, kind="stable")
+    found = []
+    for block in _drawn(num_tasks, seed):
+        sides = []
+        for column, order in zip(columns.T, orders.T, strict=True):
+            below = block[:, order].cumsum(axis=1, dtype=np.int64)
+            places = (below >= quantile * num_tasks).argmax(axis=1)
+            sides.append(column[order][places])
+        found.append(np.column_stack(sides))
+    return np.concatenate(found)
+
+
 @lru_cache(maxsize=4)
 def _kept(num_tasks: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
     return tuple(_drawn(num_tasks, seed))
