@@ -1,5 +1,6 @@
 """The comparison of arms: rows with verdicts, expectations, rules and turned answers."""
 
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -46,6 +47,8 @@ class SetFacts(FrozenResult):
     #: Samples without a score: in no number.
     num_failed: int
     num_set_aside: int
+    #: Scored samples by outcome.
+    outcomes: dict[str, int]
     #: Scored samples a second, in the time in which the set was played; null if not recorded.
     samples_per_s: float | None
 
@@ -173,8 +176,8 @@ def _uncompared(baseline: Arm, others: Sequence[Arm]) -> list[str]:
         for name in arm.set_names:
             if not arm.sets_of(name):
                 found.append(f"{name} is not in every seed of {arm.name}, and is left out.")
-    ks = [set(one.k) for arm in (baseline, *others) for one in arm.measurements]
-    left_out = sorted(set.union(*ks) - set.intersection(*ks))
+    ks: list[set[int]] = [set(one.k) for arm in (baseline, *others) for one in arm.measurements]
+    left_out = sorted(set[int]().union(*ks) - ks[0].intersection(*ks))
     if left_out:
         shown = ", ".join(f"pass@{k}" for k in left_out)
         found.append(f"{shown}: not a number of every evaluation, and left out.")
@@ -203,5 +206,8 @@ def _set_facts(tasks: ComparedSet) -> SetFacts:
         num_samples=scored + tasks.num_failed,
         num_failed=tasks.num_failed,
         num_set_aside=tasks.num_set_aside,
+        outcomes=dict(
+            Counter(str(one.outcome) for task in tasks.tasks.values() for one in task.samples)
+        ),
         samples_per_s=scored / tasks.played_s if tasks.played_s else None,
     )

@@ -76,6 +76,7 @@ class Expectation:
     set: str
     stratum: str | None
     metric: str
+    unit: Unit
     kind: Kind
     low: float
     high: float
@@ -92,6 +93,7 @@ class ExpectationResult(FrozenResult):
     #: The change that decides, with its interval; relative if the expectation is.
     found: Bounds | None
     is_relative: bool
+    unit: Unit
     num_tasks: int
     #: Tasks that would decide if value and spread stayed; null if over a million.
     tasks_to_decide: int | None = None
@@ -124,7 +126,7 @@ def _expectation(key: str, value: object, source: str) -> Expectation:
         raise ConfigError(error.message, field=field, hint=error.hint) from None
     metric, unit = known_metric(match["metric"], key)
     low, high, kind, written = _range(entry, key, unit)
-    return Expectation(key, match["set"], match["stratum"], metric, kind, low, high, written)
+    return Expectation(key, match["set"], match["stratum"], metric, unit, kind, low, high, written)
 
 
 def known_metric(name: str, field: str) -> tuple[str, Unit]:
@@ -219,6 +221,7 @@ def _judged(one: Expectation, rows: Sequence[ComparedRow], arm: str) -> Expectat
         verdict=ExpectationVerdict.UNDECIDABLE,
         found=bounds,
         is_relative=is_relative,
+        unit=one.unit,
         num_tasks=0 if row is None else row.num_tasks,
     )
     if row is None or bounds is None:

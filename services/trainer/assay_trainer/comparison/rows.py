@@ -214,6 +214,9 @@ def _estimate(metric: Metric, side: Side, confidence: float) -> Interval:
 
 def _percentiles(value: float, found: Floats, num_tasks: int, confidence: float) -> Interval:
     low, high = np.quantile(found, tails(num_tasks, confidence))
+    if low == high:
+        # Resampling says nothing about a quantile that is the same in all resamples.
+        return Interval(value, float("-inf"), float("inf"))
     return Interval(value, min(value, float(low)), max(value, float(high)))
 
 
