@@ -18,7 +18,7 @@ def normal_share(value: float) -> float:
 def t_quantile(share: float, num_freedom: int) -> float:
     """Return the quantile of Student's t, by its expansion around the normal quantile.
 
-    The expansion (Abramowitz and Stegun 26.7.5) is within 1% from three degrees of freedom on, for
+    The expansion (Abramowitz and Stegun 26.7.5) is within 2% from three degrees of freedom on, for
     the usual levels.
 
     Raises:

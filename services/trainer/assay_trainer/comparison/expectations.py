@@ -52,9 +52,10 @@ class ExpectedChange(Config):
     """An entry of the file."""
 
     direction: Expected
-    within: str | None = None
-    at_least: str | None = None
-    at_most: str | None = None
+    # Numbers are taken here to be refused with the units that they lack.
+    within: str | float | None = None
+    at_least: str | float | None = None
+    at_most: str | float | None = None
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "ExpectedChange":

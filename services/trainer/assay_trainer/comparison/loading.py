@@ -3,6 +3,7 @@
 import hashlib
 import json
 from collections.abc import Sequence
+from math import isfinite
 from pathlib import Path
 
 from pydantic import ValidationError
@@ -131,6 +132,8 @@ def _unfinished(record: EvaluationRecord) -> tuple[str, ...]:
 
 def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
     facts = stored.facts
+    for sample in stored.samples:
+        _check_numbers(sample, samples)
     num_lines = samples.read_bytes().count(b"\n") if samples.exists() else 0
     by_task = stored.by_task
     return ComparedSet(
@@ -144,6 +147,21 @@ def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
         num_replaced=num_lines - len(stored.samples),
         played_s=getattr(facts, "played_s", None) or None,
     )
+
+
+def _check_numbers(sample: SampleRecord, file: Path) -> None:
+    """Refuse numbers that would spoil a mean: a file may hold NaN.
+
+    Raises:
+        DatasetError: a number is not finite, or a share not between 0 and 1.
+    """
+    where = f"{file}: sample {sample.index} of {sample.task_id!r}"
+    for name in ("pass_ratio", "sandbox_cpu_s", "judge_s"):
+        value = getattr(sample, name)
+        if value is not None and not isfinite(value):
+            raise DatasetError(f"{where}: {value} is not a finite number", field=name)
+    if sample.pass_ratio is not None and not 0 <= sample.pass_ratio <= 1:
+        raise DatasetError(f"{where}: {sample.pass_ratio} is not a share", field="pass_ratio")
 
 
 def _task(

@@ -21,6 +21,7 @@ _COLOURS = {
     RowVerdict.INCONCLUSIVE: "#6b7280",
 }
 _OTHER_COLOUR = "#9ca3af"
+_DECIDED = (RowVerdict.BETTER, RowVerdict.WORSE, RowVerdict.SAME)
 _OUTCOMES = {
     Status.ACCEPTED: "#16a34a",
     Status.WRONG_ANSWER: "#f59e0b",
@@ -47,7 +48,7 @@ def forest(rows: Sequence[ComparedRow], metrics: Sequence[str], confidence: floa
     if not names or not places:
         return None
     figure = Figure(
-        figsize=(1.9 + 2.75 * len(names), 1.5 + 0.36 * len(places)), layout="constrained"
+        figsize=(max(9.5, 1.9 + 2.75 * len(names)), 1.5 + 0.36 * len(places)), layout="constrained"
     )
     panels = figure.subplots(1, len(names), sharey=True, squeeze=False)[0]
     for axes, name in zip(panels, names, strict=True):
@@ -56,8 +57,9 @@ def forest(rows: Sequence[ComparedRow], metrics: Sequence[str], confidence: floa
     panels[0].set_yticks(range(len(places)), [_label(place) for place in places])
     panels[0].set_ylim(len(places) - 0.5, -0.5)
     figure.suptitle(
-        f"Change against the baseline; lines are {100 * confidence:g}% intervals over tasks",
-        fontsize=10,
+        f"Change against the baseline, {100 * confidence:g}% intervals over tasks; "
+        "full dot: better (green), worse (red) or the same (blue); hollow: inconclusive",
+        fontsize=9.5,
     )
     return _png(figure)
 
@@ -75,7 +77,9 @@ def _panel(axes: Axes, rows: Sequence[ComparedRow], places: Sequence[str]) -> No
         if interval.high > limit:
             axes.plot(limit, place, marker=">", color=colour, markersize=6)
         if -limit <= interval.value <= limit:
-            axes.plot(interval.value, place, marker="o", color=colour, markersize=6)
+            # Without colours, a full dot is a verdict and a hollow one is not.
+            inside = colour if row.verdict in _DECIDED else "white"
+            axes.plot(interval.value, place, "o", color=colour, mfc=inside, ms=7, mew=1.6)
     axes.margins(x=0.08)
     axes.xaxis.set_major_formatter(PercentFormatter(1.0, decimals=0, symbol=""))
     axes.set_xlabel("change, in %" if is_relative else "difference, in points", fontsize=9)

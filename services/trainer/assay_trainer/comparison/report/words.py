@@ -14,7 +14,7 @@ def value_text(unit: Unit, value: float) -> str:
     if unit is Unit.SHARE:
         return f"{100 * value:.1f}%"
     if unit is Unit.SECONDS:
-        return f"{value:.3g} s"
+        return f"{value:#.3g} s"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
