@@ -53,9 +53,9 @@ class ExpectedChange(Config):
 
     direction: Expected
     # Numbers are taken here to be refused with the units that they lack.
-    within: str | float | None = None
-    at_least: str | float | None = None
-    at_most: str | float | None = None
+    within: str | int | float | None = None
+    at_least: str | int | float | None = None
+    at_most: str | int | float | None = None
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "ExpectedChange":
