@@ -115,6 +115,8 @@ class GenerateRequest(Wire):
     prompt: str | None = None
     messages: Annotated[tuple[Message, ...], Field(max_length=MAX_MESSAGES)] | None = None
     then: tuple[Message, ...] = Field(default=(), max_length=MAX_MESSAGES)
+    #: Arguments of the chat template, by their names; for `messages` and `then`.
+    template: dict[str, JsonValue] = Field(default={}, max_length=64)
     sampling: SamplingParams = SamplingParams()
 
     @model_validator(mode="after")
@@ -126,6 +128,8 @@ class GenerateRequest(Wire):
             raise ValueError("the prompt is empty")
         if self.then and self.token_ids is None:
             raise ValueError("then goes with token_ids; put further turns into messages")
+        if self.template and self.messages is None and not self.then:
+            raise ValueError("template goes with messages or then: nothing else is templated")
         return self
 
 
@@ -198,20 +202,41 @@ class GenerateResponse(Wire):
 
 
 class LogprobsRequest(Wire):
-    """Token ids to read, and the number of most probable tokens to return for each position."""
+    """What to read, and the number of most probable tokens to return for each position.
 
-    token_ids: tuple[int, ...] = Field(min_length=1)
+    One of `token_ids`, `prompt` (tokenised as it is) and `messages` (templated, with the arguments
+    in `template`). The text `continuation` after a prompt or messages is tokenised with them.
+    """
+
+    token_ids: tuple[int, ...] | None = Field(default=None, min_length=1)
+    prompt: str | None = None
+    messages: Annotated[tuple[Message, ...], Field(max_length=MAX_MESSAGES)] | None = None
+    template: dict[str, JsonValue] = Field(default={}, max_length=64)
+    continuation: str = ""
     top_logprobs: int = Field(default=0, ge=0, le=20)
+
+    @model_validator(mode="after")
+    def _one_text(self) -> "LogprobsRequest":
+        given = [x for x in (self.token_ids, self.prompt, self.messages) if x is not None]
+        if len(given) != 1:
+            raise ValueError("give exactly one of token_ids, prompt and messages")
+        if self.continuation and self.token_ids is not None:
+            raise ValueError("continuation goes with prompt or messages")
+        if self.template and self.messages is None:
+            raise ValueError("template goes with messages: nothing else is templated")
+        return self
 
 
 class PromptLogprobs(Wire):
     """The policy's log-probabilities of a sequence of token ids, at temperature 1.
 
     `logprobs[t]` is the natural-log probability of `token_ids[t]` after the ids before it: None for
-    the first. `top_logprobs` is empty if not requested, and its first entry is always empty.
+    the first. `top_logprobs` is empty if not requested, and its first entry is always empty. The
+    ids from `continues_at` on are those of the continuation.
     """
 
     token_ids: tuple[int, ...]
+    continues_at: int | None = None
     logprobs: tuple[float | None, ...]
     top_logprobs: tuple[TopLogprobs, ...] = ()
     policy: PolicyVersion

@@ -324,8 +324,8 @@ async def _prompt_token_ids(front: Generation, request: GenerateRequest) -> list
         ids = list(request.token_ids)
         if not request.then:
             return ids
-        return await front.encode_further(ids, request.then, num_sequences)
+        return await front.encode_further(ids, request.then, request.template, num_sequences)
     if request.prompt is not None:
         return (await front.encode([request.prompt], num_sequences))[0]
     turns: list[Turn] = [message.model_dump() for message in request.messages or ()]
-    return await front.encode_turns(turns, (), {}, num_sequences)
+    return await front.encode_turns(turns, (), request.template, num_sequences)

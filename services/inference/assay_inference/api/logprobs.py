@@ -17,4 +17,8 @@ def add_routes(app: FastAPI) -> None:
     async def logprobs(request: LogprobsRequest) -> PromptLogprobs:
         """Return the log-probability of each token id given the ids before it, at temperature 1."""
         front: Generation = app.state.front
-        return await front.prompt_logprobs(list(request.token_ids), request.top_logprobs)
+        if request.token_ids is not None:
+            return await front.prompt_logprobs(list(request.token_ids), request.top_logprobs)
+        ids, continues_at = await front.encode_continued(request)
+        found = await front.prompt_logprobs(ids, request.top_logprobs)
+        return found.model_copy(update={"continues_at": continues_at})

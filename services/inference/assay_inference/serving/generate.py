@@ -10,7 +10,7 @@ from assay_inference.tokenizer.chat_template import Turn
 from assay_inference.tokenizer.texts import Texts
 from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_shared.telemetry.tracing import Value, is_on, span
-from assay_shared.types import Completion, Message, PromptLogprobs, SamplingParams
+from assay_shared.types import Completion, LogprobsRequest, Message, PromptLogprobs, SamplingParams
 
 
 class Generation:
@@ -43,11 +43,20 @@ class Generation:
         return await self._texts.encode_turns(self.vocabulary, turns, tools, variables)
 
     async def encode_further(
-        self, token_ids: list[int], messages: Sequence[Message], num_sequences: int
+        self,
+        token_ids: list[int],
+        messages: Sequence[Message],
+        variables: Mapping[str, JsonValue],
+        num_sequences: int,
     ) -> list[int]:
         """Call `Texts.encode_further`, unless admission would refuse the request."""
         self._admission.check_open(num_sequences)
-        return await self._texts.encode_further(self.vocabulary, token_ids, messages)
+        return await self._texts.encode_further(self.vocabulary, token_ids, messages, variables)
+
+    async def encode_continued(self, request: LogprobsRequest) -> tuple[list[int], int]:
+        """Call `Texts.encode_continued`, unless admission would refuse the request."""
+        self._admission.check_open(1)
+        return await self._texts.encode_continued(self.vocabulary, request)
 
     async def generate(
         self, prompt_token_ids: list[int], sampling: SamplingParams, on_text: OnText | None = None

@@ -58,15 +58,21 @@ def render_turns(
     return text
 
 
-def render_further(tokenizer: "PreTrainedTokenizerBase", messages: Sequence[Message]) -> str:
+def render_further(
+    tokenizer: "PreTrainedTokenizerBase",
+    messages: Sequence[Message],
+    variables: Mapping[str, JsonValue] = MappingProxyType({}),
+) -> str:
     """Return the template's text after a reply: the end of the reply and the further turns.
 
     Raises:
-        InvalidInput: the model has no chat template, or the template changes replies.
+        InvalidInput: the model has no chat template, or the template changes replies or does not
+            read one of `variables`.
     """
+    _check_variables(tokenizer, variables, ())
     before = [Message(role="user", content="?"), Message(role="assistant", content=_REPLY)]
     turns: list[Turn] = [message.model_dump() for message in (*before, *messages)]
-    _, found, after = _rendered(tokenizer, turns).partition(_REPLY)
+    _, found, after = _rendered(tokenizer, turns, (), variables).partition(_REPLY)
     if not found:
         raise InvalidInput("the chat template does not show replies as they are", field="then")
     return after

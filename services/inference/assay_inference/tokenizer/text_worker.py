@@ -38,10 +38,10 @@ def render_turns(turns: list[Any], tools: list[Any], variables: dict[str, Any]) 
     return chat_template.render_turns(_tokenizers[0], turns, tools, variables)
 
 
-def render_further(messages: list[dict[str, str]]) -> str:
+def render_further(messages: list[dict[str, str]], variables: dict[str, Any]) -> str:
     """Return the chat template's text after a reply, with the turns that follow it."""
     turns = [Message.model_validate(message) for message in messages]
-    return chat_template.render_further(_tokenizers[0], turns)
+    return chat_template.render_further(_tokenizers[0], turns, variables)
 
 
 def _packed(ids: list[int], max_tokens: int) -> str:

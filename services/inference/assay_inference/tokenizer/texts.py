@@ -10,6 +10,7 @@ import os
 import pickle
 import tempfile
 from collections.abc import Mapping, Sequence
+from itertools import takewhile
 from pathlib import Path
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any
@@ -22,7 +23,7 @@ from assay_inference.tokenizer.tokenizer import PolicyTokenizer
 from assay_shared.errors import InvalidInput, TooHard
 from assay_shared.runtime.workers import Workers
 from assay_shared.text.first_token import with_first_token
-from assay_shared.types import Message
+from assay_shared.types import LogprobsRequest, Message
 
 if TYPE_CHECKING:  # only a type: it takes seconds to import
     from transformers.tokenization_utils_base import PreTrainedTokenizerBase
@@ -87,20 +88,53 @@ class Texts:
         variables: Mapping[str, JsonValue] = MappingProxyType({}),
     ) -> list[int]:
         """Return the ids of a conversation, ready for the answer. Raises as `encode`."""
-        num_chars = sum(len(str(turn.get("content", ""))) for turn in turns)
-        _check_length(vocabulary, num_chars, "messages")
-        asked = (list(turns), list(tools), dict(variables))
-        text = await self._call(vocabulary, "render_turns", *asked)
+        text = await self._rendered(vocabulary, turns, tools, variables)
         (ids,) = await self._encode(vocabulary, [text], "messages")
         return ids
 
+    async def encode_continued(
+        self, vocabulary: PolicyTokenizer, request: LogprobsRequest
+    ) -> tuple[list[int], int]:
+        """Return the ids of a prompt or messages with their continuation, and its first place.
+
+        Tokens may join the end of the prompt and the beginning of the continuation: the first
+        place is the first id that differs from the prompt's own. Raises as `encode`.
+        """
+        if request.prompt is not None:
+            texts = [request.prompt, request.prompt + request.continuation]
+            prompt, whole = await self.encode(vocabulary, texts)
+        else:
+            turns: list[Turn] = [message.model_dump() for message in request.messages or ()]
+            text = await self._rendered(vocabulary, turns, (), request.template)
+            texts = [text, text + request.continuation]
+            prompt, whole = await self._encode(vocabulary, texts, "messages")
+        same = takewhile(lambda pair: pair[0] == pair[1], zip(prompt, whole, strict=False))
+        return whole, len(list(same))
+
+    async def _rendered(
+        self,
+        vocabulary: PolicyTokenizer,
+        turns: Sequence[Turn],
+        tools: Sequence[Turn],
+        variables: Mapping[str, JsonValue],
+    ) -> str:
+        num_chars = sum(len(str(turn.get("content", ""))) for turn in turns)
+        _check_length(vocabulary, num_chars, "messages")
+        asked = (list(turns), list(tools), dict(variables))
+        return str(await self._call(vocabulary, "render_turns", *asked))
+
     async def encode_further(
-        self, vocabulary: PolicyTokenizer, token_ids: list[int], messages: Sequence[Message]
+        self,
+        vocabulary: PolicyTokenizer,
+        token_ids: list[int],
+        messages: Sequence[Message],
+        variables: Mapping[str, JsonValue] = MappingProxyType({}),
     ) -> list[int]:
         """Return `token_ids` and the ids of further turns after them. Raises as `encode`."""
         turns = [message.model_dump() for message in messages]
         _check_length(vocabulary, sum(len(one.content) for one in messages), "then")
-        text = await self._call(vocabulary, "render_further", turns, field="then")
+        asked = (turns, dict(variables))
+        text = await self._call(vocabulary, "render_further", *asked, field="then")
         (ids,) = await self._encode(vocabulary, [text], "then")
         return chat_template.go_on(token_ids, ids, vocabulary.end_ids)
 

@@ -8,6 +8,10 @@ from typing import Annotated, Self
 from pydantic import Field, JsonValue, model_validator
 
 from assay_shared.settings.run_file import Config
+from assay_shared.types import PromptFormat
+
+#: Answers of a task that are compared with each other.
+MAX_VOTES = 256
 
 
 class ProtocolKind(StrEnum):
@@ -24,6 +28,20 @@ class ProtocolKind(StrEnum):
     BUDGET = "budget"
     MAJORITY = "majority"
     LIKELIHOOD = "likelihood"
+
+
+class OptionForm(StrEnum):
+    """What `likelihood` reads of an option: its letter after the listed options, or its text."""
+
+    LETTERS = "letters"
+    TEXTS = "texts"
+
+
+class OptionScore(StrEnum):
+    """How the tokens of an option are counted: the sum of their log-probabilities, or the mean."""
+
+    SUM = "sum"
+    MEAN = "mean"
 
 
 class Protocol(Config):
@@ -45,6 +63,11 @@ class Protocol(Config):
     system: str | None = None
     #: Arguments of the chat template, such as enable_thinking.
     template_arguments: dict[str, JsonValue] = {}
+    #: Whether all prompts go through the chat template, or none; else each task says it.
+    prompt_format: PromptFormat | None = None
+    #: For `likelihood`.
+    options: OptionForm = OptionForm.LETTERS
+    option_score: OptionScore = OptionScore.SUM
     seed: int = Field(default=0, ge=0, lt=2**32)
 
     @model_validator(mode="after")
@@ -58,6 +81,10 @@ class Protocol(Config):
             raise ValueError("budget_tokens goes with kind budget, which needs it")
         if max(self.k, default=0) > self.samples_per_task:
             raise ValueError(f"pass@{max(self.k)} needs as many samples_per_task")
+        if self.kind is ProtocolKind.MAJORITY and self.samples_per_task > MAX_VOTES:
+            raise ValueError(f"majority takes {MAX_VOTES} samples_per_task at most")
+        if self.prompt_format is PromptFormat.RAW and (self.system or self.template_arguments):
+            raise ValueError("system and template_arguments do not reach raw prompts")
         return self
 
     @property
@@ -65,3 +92,12 @@ class Protocol(Config):
         """Return the SHA-256 of the protocol's fields."""
         fields = json.dumps(self.model_dump(mode="json"), sort_keys=True)
         return hashlib.sha256(fields.encode()).hexdigest()
+
+    def differences(self, other: "Protocol") -> list[str]:
+        """Return each field in which `other` differs, with both values."""
+        mine, theirs = self.model_dump(mode="json"), other.model_dump(mode="json")
+        return [
+            f"{name}: {json.dumps(mine[name])}, not {json.dumps(theirs[name])}"
+            for name in mine
+            if mine[name] != theirs[name]
+        ]

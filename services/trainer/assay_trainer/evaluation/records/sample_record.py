@@ -47,6 +47,8 @@ class SampleRecord(Wire):
     pass_ratio: float | None = None
     #: Of `likelihood`: the log-probability of each option, by its letter.
     option_logprobs: dict[str, float] = {}
+    #: The number of tokens of each option.
+    option_tokens: dict[str, int] = {}
     #: Of `majority`: the final answer; equal answers of a task have the same text here.
     vote: str | None = None
     #: Seconds of the whole group that the sample was generated and scored with.

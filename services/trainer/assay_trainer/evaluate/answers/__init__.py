@@ -1,0 +1,1 @@
+"""What answers a task: a served policy, a model of a server, or stored answers."""

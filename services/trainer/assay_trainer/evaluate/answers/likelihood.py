@@ -1,0 +1,186 @@
+"""Choice tasks by likelihood: the option to which the policy gives the highest log-probability.
+
+Nothing is sampled. With raw prompts, `letters` reads " A" after the question, its lettered options
+and "Answer:", and `texts` reads " " and the option's text after "Question: ..." and "Answer:". In a
+chat, the reply is "Answer: A", or the text.
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any, Protocol
+
+from pydantic import JsonValue
+
+from assay_shared.answers.choices.options import LETTERS
+from assay_shared.clients import InferenceClient
+from assay_shared.errors import AssayError, InvalidInput, Unreachable, to_failure
+from assay_shared.runtime.gather import gather
+from assay_shared.types import LogprobsRequest, Message, PolicyVersion, PromptFormat, Status, Task
+from assay_trainer.data.importers.choices import INSTRUCTION
+from assay_trainer.evaluate.answers.server import OpenAIServer
+from assay_trainer.evaluate.sets import asked
+from assay_trainer.evaluation.records import protocol as protocols
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+
+
+@dataclass(frozen=True)
+class OptionText:
+    """A text whose end is an option: a raw prompt or messages, and the option's text after them."""
+
+    prompt: str | None
+    messages: tuple[Message, ...] | None
+    continuation: str
+
+
+class OptionReader(Protocol):
+    """A reader of options: the sum of the log-probabilities of its tokens, and their number."""
+
+    async def read(self, option: OptionText) -> tuple[float, int]: ...
+
+
+@dataclass(frozen=True)
+class ServiceReader:
+    """Reads by the inference service."""
+
+    client: InferenceClient
+    template: dict[str, JsonValue]
+    version: PolicyVersion
+
+    async def read(self, option: OptionText) -> tuple[float, int]:
+        is_chat = option.messages is not None
+        found = await self.client.prompt_logprobs(
+            LogprobsRequest(
+                prompt=option.prompt,
+                messages=option.messages,
+                template=self.template if is_chat else {},
+                continuation=option.continuation,
+            )
+        )
+        if found.policy != self.version:
+            raise Unreachable(
+                f"version {found.policy.version} was read where version {self.version.version} "
+                "is measured",
+                service="inference",
+            )
+        read = [one for one in found.logprobs[found.continues_at :] if one is not None]
+        return sum(read), len(read)
+
+
+@dataclass(frozen=True)
+class ServerReader:
+    """Reads by an OpenAI-compatible server whose text completions can echo their prompt."""
+
+    server: OpenAIServer
+    model: str
+
+    async def read(self, option: OptionText) -> tuple[float, int]:
+        if option.prompt is None:
+            raise InvalidInput(
+                "a server reads no options in chats",
+                field="protocol.prompt_format",
+                hint="--prompt-format raw reads them after raw prompts",
+            )
+        reply = await self.server.complete(
+            "/completions",
+            {
+                "model": self.model,
+                "prompt": option.prompt + option.continuation,
+                "echo": True,
+                "max_tokens": 1,
+                "temperature": 0.0,
+                "logprobs": 1,
+            },
+        )
+        return _echoed(reply, len(option.prompt), len(option.prompt + option.continuation))
+
+
+def _echoed(reply: dict[str, Any], start: int, end: int) -> tuple[float, int]:
+    """Return the log-probabilities of the tokens between two characters of an echoed prompt.
+
+    Raises:
+        InvalidInput: the server does not tell them.
+    """
+    try:
+        told = reply["choices"][0]["logprobs"]
+        offsets, logprobs = told["text_offset"], told["token_logprobs"]
+        # A token counts as the option's if its last character is: it may begin with the space.
+        ends = [*(after for _, after in pairwise(offsets)), end]
+        read = [
+            float(logprob)
+            for first, last, logprob in zip(offsets, ends, logprobs, strict=True)
+            if first < end and last > start and logprob is not None
+        ]
+    except (KeyError, IndexError, TypeError, ValueError):
+        read = []
+    if not read:
+        raise InvalidInput(
+            "the server tells no log-probabilities of a prompt, which likelihood needs",
+            field="protocol.kind",
+            hint="vLLM and Assay do, by `echo` of /completions; or sample the answers",
+        )
+    return sum(read), len(read)
+
+
+def option_texts(task: Task, protocol: protocols.Protocol) -> dict[str, OptionText]:
+    """Return what is read for each option of a task, by its letter."""
+    task = asked(task, protocol)
+    options = _options(task)
+    by_text = protocol.options is protocols.OptionForm.TEXTS
+    lettered = "\n".join(f"{letter}. {text}" for letter, text in options.items())
+    question = task.prompt.removesuffix(INSTRUCTION).rstrip()
+    if by_text:
+        question = question.removesuffix(lettered).rstrip()
+    found = {}
+    for letter, text in options.items():
+        said = text if by_text else letter
+        if task.prompt_format is PromptFormat.RAW:
+            context = f"Question: {question}\nAnswer:" if by_text else f"{question}\nAnswer:"
+            found[letter] = OptionText(context, None, f" {said}")
+        else:
+            content = question if by_text else task.prompt
+            messages = (*task.history, Message(role="user", content=content))
+            found[letter] = OptionText(None, messages, said if by_text else f"Answer: {said}")
+    return found
+
+
+def _options(task: Task) -> dict[str, str]:
+    """Return the texts of a task's options by their letters.
+
+    Raises:
+        InvalidInput: its check `choice` has no options.
+    """
+    choice = task.checks.get("choice")
+    options = choice.get("options") if isinstance(choice, dict) else None
+    if not isinstance(options, list) or not options:
+        raise InvalidInput(f"{task.id} has no options", field="task.checks.choice")
+    return dict(zip(LETTERS, map(str, options), strict=False))
+
+
+async def read_task(task: Task, protocol: protocols.Protocol, reader: OptionReader) -> SampleRecord:
+    """Return the sample of a task: the most likely option, or the failure to read one."""
+    record = SampleRecord(
+        task_id=task.id, index=0, text="", num_tokens=0, truncated=False, outcome=None
+    )
+    texts = option_texts(task, protocol)
+    try:
+        read = await gather(reader.read(one) for one in texts.values())
+    except AssayError as error:
+        return record.model_copy(update={"failure": to_failure(error, "inference")})
+    logprobs = {letter: one[0] for letter, one in zip(texts, read, strict=True)}
+    tokens = {letter: one[1] for letter, one in zip(texts, read, strict=True)}
+    is_mean = protocol.option_score is protocols.OptionScore.MEAN
+    scores = {one: logprobs[one] / tokens[one] if is_mean else logprobs[one] for one in texts}
+    chosen = max(scores, key=lambda one: scores[one])
+    choice = task.checks["choice"]
+    is_right = isinstance(choice, dict) and chosen == choice.get("answer")
+    return record.model_copy(
+        update={
+            "text": chosen,
+            "outcome": Status.ACCEPTED if is_right else Status.WRONG_ANSWER,
+            "reward": float(is_right),
+            "components": {"likelihood": float(is_right)},
+            "details": {"likelihood": f"chose {chosen}"},
+            "option_logprobs": logprobs,
+            "option_tokens": tokens,
+        }
+    )

@@ -1,0 +1,156 @@
+"""A running OpenAI-compatible server as a source of answers.
+
+Each sample is a request of its own, so its number of tokens is known. Token ids are not: the ids
+of an answer are placeholders that remember its conversation, so episodes are sent as messages.
+"""
+
+from dataclasses import dataclass, field
+from itertools import count
+from types import MappingProxyType
+from typing import Any
+
+from pydantic import JsonValue, TypeAdapter
+from pydantic_core import to_json
+
+from assay_shared.clients import ServiceClient
+from assay_shared.errors import InvalidInput, Unreachable
+from assay_shared.runtime.gather import gather
+from assay_shared.types import (
+    Completion,
+    FinishReason,
+    GenerateRequest,
+    GenerateResponse,
+    Message,
+    SamplingParams,
+)
+from assay_trainer.evaluate.answers.generators import UNKNOWN
+
+_REPLY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+_JSON = MappingProxyType({"content-type": "application/json"})
+_SEED_OF_SAMPLE = 32_452_843
+_MAX_SEED = 2**31
+
+
+class OpenAIServer(ServiceClient):
+    """A client of chat and text completions of a server; `base_url` ends with /v1 or the like."""
+
+    service = "model server"
+    is_ours = False
+
+    async def complete(self, path: str, body: dict[str, JsonValue]) -> dict[str, Any]:
+        """Return the server's reply.
+
+        Raises:
+            InvalidInput: the server refuses the request.
+            Unreachable: the reply has no choice that can be read.
+        """
+        return await self._call("POST", path, to_json(body), _REPLY, _JSON)
+
+    async def models(self) -> list[str]:
+        """Return the names of the served models."""
+        found = await self._call("GET", "/models", None, _REPLY)
+        return [str(one.get("id")) for one in found.get("data", []) if isinstance(one, dict)]
+
+
+@dataclass
+class ServerGenerator:
+    """Samples from a server's model: chats through its template, raw prompts as they are."""
+
+    server: OpenAIServer
+    model: str
+    #: Arguments of the chat template, which vLLM and SGLang take by this name.
+    template: dict[str, JsonValue]
+    _conversations: dict[int, tuple[Message, ...]] = field(default_factory=dict)
+    _handles: "count[int]" = field(default_factory=lambda: count(1))
+
+    async def generate(self, request: GenerateRequest) -> GenerateResponse:
+        """Return `n` samples, each by a request with its own seed.
+
+        Raises:
+            InvalidInput: the server refuses the request, or ids are asked for that it never gave.
+            InfrastructureError: no usable answer in the retry budget.
+        """
+        messages = request.messages
+        prompt_ids: tuple[int, ...] = ()
+        if request.token_ids is not None:
+            prompt_ids = request.token_ids
+            messages = (*self._conversation(prompt_ids), *request.then)
+        sampling = request.sampling
+        completions = await gather(
+            self._sample(request.prompt, messages, sampling, index) for index in range(sampling.n)
+        )
+        return GenerateResponse(prompt_token_ids=prompt_ids, completions=tuple(completions))
+
+    def _conversation(self, token_ids: tuple[int, ...]) -> tuple[Message, ...]:
+        handle = next((one for one in reversed(token_ids) if one), 0)
+        if handle not in self._conversations:
+            raise InvalidInput("a server takes no token ids but those it gave", field="token_ids")
+        return self._conversations[handle]
+
+    async def _sample(
+        self,
+        prompt: str | None,
+        messages: tuple[Message, ...] | None,
+        sampling: SamplingParams,
+        index: int,
+    ) -> Completion:
+        body = self._body(sampling, index)
+        if messages is None:
+            reply = await self.server.complete("/completions", body | {"prompt": prompt})
+            text = _choice(reply).get("text")
+        else:
+            turns: list[JsonValue] = [one.model_dump() for one in messages]
+            chat = body | {"messages": turns}
+            if self.template:
+                chat["chat_template_kwargs"] = self.template
+            reply = await self.server.complete("/chat/completions", chat)
+            text = (_choice(reply).get("message") or {}).get("content")
+        if text is not None and not isinstance(text, str):
+            raise Unreachable("a choice without text", service=self.server.service)
+        return self._completion(text or "", reply, messages)
+
+    def _body(self, sampling: SamplingParams, index: int) -> dict[str, JsonValue]:
+        body: dict[str, JsonValue] = {
+            "model": self.model,
+            "max_tokens": sampling.max_tokens,
+            "temperature": sampling.temperature,
+            "top_p": sampling.top_p,
+            "n": 1,
+        }
+        if sampling.stop:
+            body["stop"] = list(sampling.stop)
+        if sampling.seed is not None:
+            body["seed"] = (sampling.seed + _SEED_OF_SAMPLE * index) % _MAX_SEED
+        return body
+
+    def _completion(
+        self, text: str, reply: dict[str, Any], messages: tuple[Message, ...] | None
+    ) -> Completion:
+        usage = reply.get("usage") or {}
+        num_tokens = usage.get("completion_tokens")
+        if not isinstance(num_tokens, int) or num_tokens < 0:
+            raise Unreachable(
+                "a reply without usage.completion_tokens: tokens cannot be counted",
+                service=self.server.service,
+            )
+        handle = next(self._handles)
+        if messages is not None:
+            num_tokens = max(1, num_tokens)  # of an empty reply too, the handle is needed
+            said = Message(role="assistant", content=text)
+            self._conversations[handle] = (*messages, said)
+        is_cut = _choice(reply).get("finish_reason") == "length"
+        return Completion(
+            token_ids=((handle,) + (0,) * (num_tokens - 1)) if num_tokens else (),
+            logprobs=(0.0,) * num_tokens,
+            text=text,
+            finish_reason=FinishReason.LENGTH if is_cut else FinishReason.STOP,
+            policy=UNKNOWN,
+        )
+
+
+def _choice(reply: dict[str, Any]) -> dict[str, Any]:
+    choices = reply.get("choices")
+    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
+        raise Unreachable("a reply without choices", service=OpenAIServer.service)
+    first: dict[str, Any] = choices[0]
+    return first

@@ -1,0 +1,141 @@
+"""What answers the tasks of an evaluation: a served policy, a server's model, or stored answers."""
+
+import os
+from collections.abc import AsyncIterator, Mapping, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from pydantic import JsonValue
+
+from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
+from assay_shared.errors import InvalidInput
+from assay_shared.interfaces import Generator
+from assay_shared.settings.environment import ServiceSettings
+from assay_shared.types import PolicyVersion
+from assay_trainer.evaluate.answers.generators import (
+    StoredAnswer,
+    StoredGenerator,
+    Templated,
+    answers_to,
+    read_answers,
+)
+from assay_trainer.evaluate.answers.likelihood import OptionReader, ServerReader, ServiceReader
+from assay_trainer.evaluate.answers.server import OpenAIServer, ServerGenerator
+from assay_trainer.evaluate.playing.player import Answering, PlayUnit
+from assay_trainer.evaluate.sets import OpenSet
+from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
+
+RETRY = RetryBudget(attempts=20, total_s=45.0, absent_s=10.0)
+#: Covers a server's queue.
+_SERVER_TIMEOUTS = Timeouts(read_s=1500.0, total_s=1500.0)
+#: The samples of episodes are asked for one by one.
+MAX_CONNECTIONS = 1024
+
+
+class _Inference(InferenceClient):
+    max_connections = MAX_CONNECTIONS
+
+
+@dataclass(frozen=True)
+class Source:
+    """A source of answers, and of an option's likelihood where it has one."""
+
+    answering: Answering
+    reader: OptionReader | None
+    engine: Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class _Served:
+    client: InferenceClient
+    template: Mapping[str, JsonValue]
+    version: PolicyVersion
+
+    def generator(self, unit: PlayUnit, set_name: str) -> Generator:
+        return Templated(self.client, self.template)
+
+
+@dataclass(frozen=True)
+class _OfServer:
+    server: OpenAIServer
+    model: str
+    template: dict[str, JsonValue]
+    version: None = None
+
+    def generator(self, unit: PlayUnit, set_name: str) -> Generator:
+        return ServerGenerator(self.server, self.model, self.template)
+
+
+@dataclass(frozen=True)
+class _Stored:
+    answers: Mapping[tuple[str, str], Sequence[StoredAnswer]]
+    version: None = None
+
+    def generator(self, unit: PlayUnit, set_name: str) -> Generator:
+        return StoredGenerator(self.answers[set_name, unit.task.id], unit.first)
+
+
+@asynccontextmanager
+async def of_service(
+    settings: ServiceSettings, version: PolicyVersion, protocol: Protocol
+) -> AsyncIterator[Source]:
+    """Yield the source that samples from the inference service."""
+    async with _Inference.from_settings(settings, retry=RETRY) as client:
+        facts = await client.health()
+        engine: dict[str, str] = {}
+        for name in ("engine", "device"):
+            if name in facts:
+                engine[name] = str(facts[name])
+        template = protocol.template_arguments
+        reader = ServiceReader(client, template, version)
+        yield Source(_Served(client, template, version), reader, engine)
+
+
+@asynccontextmanager
+async def of_server(
+    url: str, model: str | None, key_variable: str, protocol: Protocol
+) -> AsyncIterator[Source]:
+    """Yield the source that samples from an OpenAI-compatible server.
+
+    Raises:
+        InvalidInput: no model is named, and the server has several.
+    """
+    token = os.environ.get(key_variable) or None
+    server = OpenAIServer(url, token=token, timeouts=_SERVER_TIMEOUTS, retry=RETRY)
+    async with server:
+        if model is None:
+            model = _only_one(await server.models())
+        source = _OfServer(server, model, protocol.template_arguments)
+        yield Source(source, ServerReader(server, model), {"engine": "server", "model": model})
+
+
+def _only_one(models: list[str]) -> str:
+    if len(models) != 1:
+        shown = ", ".join(models[:10]) or "none"
+        raise InvalidInput(f"which of the server's models? It has {shown}", field="--model")
+    return models[0]
+
+
+def of_file(path: Path, sets: Sequence[OpenSet], protocol: Protocol) -> Source:
+    """Return the source of stored answers.
+
+    Raises:
+        InvalidInput: the protocol cannot use stored answers, or a task has another number of them.
+        DatasetError: a line cannot be used.
+    """
+    if protocol.kind in (ProtocolKind.BUDGET, ProtocolKind.LIKELIHOOD):
+        raise InvalidInput(
+            f"{protocol.kind} needs a policy, not stored answers",
+            field="protocol.kind",
+            hint="greedy, sampled and majority take them",
+        )
+    found = read_answers(path)
+    answers = {}
+    for one in sets:
+        for task in one.tasks:
+            if task.environment is not None:
+                raise InvalidInput(f"{task.id} of {one.name} is an episode", field="--answers")
+            key = one.name, task.id
+            answers[key] = answers_to(found, *key, protocol.samples_per_task)
+    return Source(_Stored(answers), None, {})

@@ -1,0 +1,1 @@
+"""Playing the tasks of a set: what is left of them, played and turned into records."""

@@ -1,0 +1,211 @@
+"""Playing the tasks of an evaluation in this process: generate, score, and turn into records.
+
+A unit is what one call plays: some samples of a task. A failure is never a score: it is stored in
+the place of the samples that it cost, and asked for again when the command is started again.
+"""
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Protocol
+
+from assay_shared.interfaces import Generator, RewardService
+from assay_shared.types import (
+    ComponentReport,
+    Failure,
+    FailureClass,
+    FinishReason,
+    GroupRequest,
+    PolicyVersion,
+    Priority,
+    Reward,
+    Rollout,
+    SamplingParams,
+    Scored,
+    ScoredGroup,
+    ScoreRequest,
+    ScoreResponse,
+    StepRequest,
+    StepResponse,
+    Task,
+)
+from assay_trainer.evaluate.sets import asked
+from assay_trainer.evaluation.evaluator import only_of
+from assay_trainer.evaluation.records import protocol as protocols
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+from assay_trainer.rollouts.worker import run_group
+
+_TESTS = re.compile(r"(\d+)/(\d+) tests passed")
+_SEED_OF_SET, _SEED_OF_TASK, _SEED_OF_UNIT = 7_368_787, 86_028_121, 15_485_867
+_SEEDS = 2**31
+
+
+@dataclass(frozen=True)
+class PlayUnit:
+    """Samples `first` to `first + num` of a task; `place` is the task's number in its set."""
+
+    task: Task
+    place: int
+    first: int
+    num: int
+    max_tokens: int
+
+    @property
+    def indices(self) -> range:
+        return range(self.first, self.first + self.num)
+
+
+class Answering(Protocol):
+    """A source of a generator for each unit, and the version that it must sample by, if any."""
+
+    @property
+    def version(self) -> PolicyVersion | None: ...
+
+    def generator(self, unit: PlayUnit, set_name: str) -> Generator: ...
+
+
+@dataclass
+class Metered:
+    """A reward service that keeps the reports of what it measured, for one unit."""
+
+    inner: RewardService
+    reports: list[ComponentReport] = field(default_factory=list)
+
+    async def score(self, request: ScoreRequest) -> ScoreResponse:
+        response = await self.inner.score(request)
+        self.reports += response.components
+        return response
+
+    async def step(self, request: StepRequest) -> StepResponse:
+        return await self.inner.step(request)
+
+
+@dataclass(frozen=True)
+class UnitPlayer:
+    """Plays units of a set under a protocol."""
+
+    name: str
+    set_name: str
+    protocol: protocols.Protocol
+    answering: Answering
+    rewarder: RewardService
+
+    async def play(self, unit: PlayUnit) -> tuple[list[SampleRecord], str]:
+        """Return the unit's samples in order, and the scorer; failures stand in their places."""
+        metered = Metered(self.rewarder)
+        generator = self.answering.generator(unit, self.set_name)
+        scored = await run_group(self._request(unit), generator, metered, "assay evaluate")
+        if self.answering.version is not None and scored.failure is None:
+            scored = only_of(self.answering.version, scored)
+        return records_of(unit, scored, metered.reports), scored.scorer
+
+    def _request(self, unit: PlayUnit) -> GroupRequest:
+        protocol = self.protocol
+        return GroupRequest(
+            key=f"{self.name}/{self.set_name}/{unit.task.id}/{unit.first}",
+            run=self.name,
+            priority=Priority.EVALUATION,
+            task=asked(unit.task, protocol),
+            sampling=SamplingParams(
+                n=unit.num,
+                max_tokens=unit.max_tokens,
+                temperature=protocol.temperature,
+                top_p=protocol.top_p,
+                stop=protocol.stop,
+                seed=self._seed(unit),
+            ),
+        )
+
+    def _seed(self, unit: PlayUnit) -> int:
+        found = (
+            self.protocol.seed * _SEED_OF_SET
+            + unit.place * _SEED_OF_TASK
+            + unit.first * _SEED_OF_UNIT
+        )
+        return found % _SEEDS
+
+
+def records_of(
+    unit: PlayUnit, scored: ScoredGroup, reports: Sequence[ComponentReport]
+) -> list[SampleRecord]:
+    """Return the records of a played unit."""
+    if scored.failure is not None:
+        return [_lost(unit, index, scored.failure) for index in unit.indices]
+    costs = _costs(reports, unit.num)
+    pairs = zip(scored.group.rollouts, scored.rewards, strict=True)
+    found = [
+        _record(unit, index, scored, pair, costs)
+        for index, pair in zip(unit.indices, pairs, strict=False)
+    ]
+    missing = Failure(
+        failure_class=FailureClass.INTERNAL,
+        service="inference",
+        message=f"{len(found)} answers came where {unit.num} were asked for",
+        retryable=True,
+    )
+    return found + [_lost(unit, index, missing) for index in unit.indices[len(found) :]]
+
+
+def _lost(unit: PlayUnit, index: int, failure: Failure) -> SampleRecord:
+    return SampleRecord(
+        task_id=unit.task.id,
+        index=index,
+        text="",
+        num_tokens=0,
+        truncated=False,
+        outcome=None,
+        failure=failure,
+    )
+
+
+def _record(
+    unit: PlayUnit,
+    index: int,
+    scored: ScoredGroup,
+    pair: tuple[Rollout, Reward],
+    costs: Mapping[str, float],
+) -> SampleRecord:
+    rollout, reward = pair
+    record = SampleRecord(
+        task_id=unit.task.id,
+        index=index,
+        text=rollout.text,
+        turns=tuple((turn.text, turn.observation) for turn in rollout.turns),
+        num_tokens=rollout.num_sampled,
+        truncated=rollout.finish_reason is FinishReason.LENGTH,
+        outcome=None,
+        generate_s=scored.generate_time_s,
+        score_s=scored.score_time_s,
+    )
+    if not isinstance(reward, Scored):
+        return record.model_copy(update={"failure": reward.failure})
+    details = {one.name: one.detail for one in reward.components if one.detail}
+    return record.model_copy(
+        update={
+            "outcome": reward.outcome,
+            "reward": reward.value,
+            "components": {one.name: one.value for one in reward.components},
+            "details": details,
+            "pass_ratio": pass_ratio(details.values()),
+            **costs,
+        }
+    )
+
+
+def pass_ratio(details: Iterable[str]) -> float | None:
+    """Return the share of tests passed that a component tells; None of an answer without tests."""
+    for detail in details:
+        found = _TESTS.match(detail)
+        if found and int(found[2]):
+            return int(found[1]) / int(found[2])
+    return None
+
+
+def _costs(reports: Sequence[ComponentReport], num: int) -> dict[str, float]:
+    """Return a sample's share of a group's costs."""
+    return {
+        "sandbox_cpu_s": sum(one.cost.sandbox_cpu_s for one in reports) / num,
+        "judge_s": sum(one.time_s for one in reports if one.cost.judge_tokens) / num,
+        "judge_tokens": sum(one.cost.judge_tokens for one in reports) / num,
+        "money": sum(one.cost.money for one in reports) / num,
+    }

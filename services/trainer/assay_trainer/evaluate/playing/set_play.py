@@ -1,0 +1,150 @@
+"""Playing a set: its units, so many at once, each stored as soon as it is scored."""
+
+import time
+from collections.abc import Awaitable, Callable, Iterator
+from dataclasses import dataclass, field
+
+from assay_shared.errors import BudgetExceeded
+from assay_shared.runtime.gather import gather
+from assay_shared.types import Task
+from assay_trainer.evaluate.answers.likelihood import OptionReader, read_task
+from assay_trainer.evaluate.playing.player import UnitPlayer
+from assay_trainer.evaluate.playing.units import next_of_budget, units_of
+from assay_trainer.evaluate.playing.votes import with_votes
+from assay_trainer.evaluate.sets import OpenSet
+from assay_trainer.evaluate.store import EvaluationStore
+from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+
+#: Some work of a set; it returns once its samples are stored.
+Work = Callable[[], Awaitable[None]]
+
+
+@dataclass
+class SetProgress:
+    """Numbers of a set's tasks for people."""
+
+    num_tasks: int
+    num_done: int = 0
+    num_samples: int = 0
+    num_failed: int = 0
+
+
+@dataclass
+class SetPlay:
+    """The play of a set. `on_progress` is called after each change of the numbers."""
+
+    opened: OpenSet
+    store: EvaluationStore
+    protocol: Protocol
+    #: Null for `likelihood`, which has a reader.
+    player: UnitPlayer | None
+    reader: OptionReader | None
+    concurrency: int
+    #: So many units in a row without any score end the command.
+    max_failed: int
+    on_progress: Callable[[SetProgress], None]
+    progress: SetProgress = field(init=False)
+    _failed_in_a_row: int = 0
+
+    async def play(self) -> None:
+        """Play what is missing, and store the seconds that it took.
+
+        Raises:
+            BudgetExceeded: many units in a row have no score: something is down.
+            OSError: samples could not be stored.
+        """
+        name = self.opened.name
+        stored = self.store.usable_samples(name)
+        self.progress = SetProgress(len(self.opened.tasks))
+        before, started = self.store.facts(name).played_s, time.monotonic()
+        works = self._works(stored)
+
+        async def work_on() -> None:
+            for work in works:
+                await work()
+                self.store.add_time(name, before + time.monotonic() - started)
+
+        try:
+            await gather(work_on() for _ in range(self.concurrency))
+        finally:
+            self.store.add_time(name, before + time.monotonic() - started, now=True)
+
+    def _works(self, stored: dict[str, dict[int, SampleRecord]]) -> Iterator[Work]:
+        """Yield the work that is left; tasks without any count as done."""
+        kind = self.protocol.kind
+        for place, task in enumerate(self.opened.tasks):
+            known = stored[task.id]
+            self.progress.num_samples += len(known)
+            if kind is ProtocolKind.BUDGET:
+                yield self._budget(task, place, list(known.values()))
+            elif kind is ProtocolKind.LIKELIHOOD:
+                if not known:
+                    yield self._read(task)
+                else:
+                    self._done()
+            else:
+                yield from self._units(task, place, known)
+
+    def _units(self, task: Task, place: int, known: dict[int, SampleRecord]) -> Iterator[Work]:
+        units = list(units_of(task, place, known, self.protocol))
+        left = len(units)
+        if not units:
+            self._done()
+
+        async def play(number: int) -> None:
+            nonlocal left
+            assert self.player is not None
+            samples, scorer = await self.player.play(units[number])
+            if self.protocol.kind is ProtocolKind.MAJORITY:
+                self._add(with_votes(task, samples), scorer)  # the votes belong together
+            else:
+                self._add([one for one in samples if one.index not in known], scorer)
+            left -= 1
+            if left == 0:
+                self._done()
+
+        for number in range(len(units)):
+            yield lambda number=number: play(number)  # type: ignore[misc]
+
+    def _budget(self, task: Task, place: int, known: list[SampleRecord]) -> Work:
+        async def play() -> None:
+            assert self.player is not None
+            while (unit := next_of_budget(task, place, known, self.protocol)) is not None:
+                (sample,), scorer = await self.player.play(unit)
+                self._add([sample], scorer)
+                if sample.failure is not None:
+                    break
+                known.append(sample)
+            self._done()
+
+        return play
+
+    def _read(self, task: Task) -> Work:
+        async def read() -> None:
+            assert self.reader is not None
+            self._add([await read_task(task, self.protocol, self.reader)], "")
+            self._done()
+
+        return read
+
+    def _done(self) -> None:
+        self.progress.num_done += 1
+        self.on_progress(self.progress)
+
+    def _add(self, samples: list[SampleRecord], scorer: str) -> None:
+        self.store.add_samples(self.opened.name, samples, scorer)
+        failures = [one.failure for one in samples if one.failure is not None]
+        self.progress.num_samples += len(samples)
+        self.progress.num_failed += len(failures)
+        self.on_progress(self.progress)
+        if len(failures) < len(samples) or not samples:
+            self._failed_in_a_row = 0
+            return
+        self._failed_in_a_row += 1
+        if self._failed_in_a_row >= self.max_failed:
+            raise BudgetExceeded(
+                f"{self._failed_in_a_row} requests in a row have no score: "
+                f"{failures[-1].service}: {failures[-1].message}",
+                hint="the same command goes on where it was",
+            )

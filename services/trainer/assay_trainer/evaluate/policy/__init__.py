@@ -1,0 +1,1 @@
+"""The policy that is evaluated: where it lies, and who serves it."""

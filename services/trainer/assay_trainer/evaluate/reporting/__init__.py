@@ -1,0 +1,1 @@
+"""What people read of an evaluation: samples by outcome, tables, pages and pictures."""

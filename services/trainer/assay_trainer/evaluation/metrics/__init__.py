@@ -1,0 +1,1 @@
+"""The numbers of a stored set: estimates with intervals, errors, tokens and costs, by strata."""

@@ -1,0 +1,107 @@
+"""metrics.json of a set, as it is stored."""
+
+from typing import Literal
+
+from assay_shared.types import FailureClass, Status
+from assay_shared.types.wire import Wire
+
+#: How a scored answer of a program ended.
+ErrorType = Literal[
+    "none", "wrong_answer", "syntax_error", "runtime_error", "time_limit", "other_limit"
+]
+
+
+class StoredEstimate(Wire):
+    """A value with its confidence interval; an unbounded end is null."""
+
+    value: float
+    low: float | None
+    high: float | None
+
+
+class TokenSpread(Wire):
+    """Mean, median and 90th percentile of the tokens of scored samples, and their sum."""
+
+    mean: float
+    p50: float
+    p90: float
+    total: float
+
+
+class CodeMetrics(Wire):
+    """Of samples that were tested as programs."""
+
+    num_samples: int
+    #: Share of the samples without a syntax error, a runtime error or a limit.
+    execution_success: StoredEstimate
+    pass_ratio: StoredEstimate
+    pass_ratio_p50: float
+    pass_ratio_p90: float
+    #: Share of the samples by error type.
+    error_types: dict[ErrorType, StoredEstimate]
+
+
+class CostMetrics(Wire):
+    """What the scored samples cost, in all and for each accepted one."""
+
+    tokens: TokenSpread
+    sandbox_cpu_s: float
+    judge_s: float
+    judge_tokens: float
+    money: float
+    #: Null if no sample was accepted, or nothing of this was spent; so are the two below.
+    tokens_per_solved: StoredEstimate | None
+    #: Seconds of the sandbox's processor and of the judge together.
+    judging_s_per_solved: StoredEstimate | None
+    money_per_solved: StoredEstimate | None
+
+
+class StratumMetrics(Wire):
+    """The numbers of a set, or of its tasks with one value of a tag."""
+
+    num_tasks: int
+    #: Tasks with at least one scored sample.
+    num_scored_tasks: int
+    num_samples: int
+    #: Samples without a score, which enter nothing else here.
+    num_failed: int
+    failures: dict[FailureClass, int]
+    #: Null where nothing was scored.
+    accepted_at_1: StoredEstimate | None
+    #: Unbiased pass@k over the tasks with at least k scored samples.
+    pass_at: dict[int, StoredEstimate]
+    reward: float | None
+    outcomes: dict[Status, int]
+    truncated: StoredEstimate | None
+    code: CodeMetrics | None = None
+    costs: CostMetrics | None = None
+    #: Of `majority`: share of tasks whose most frequent final answer is right.
+    majority: StoredEstimate | None = None
+    #: Of `budget`: share of tasks solved within the budget.
+    solved_in_budget: StoredEstimate | None = None
+    #: Of `likelihood`: share of right options by sum and by mean of their tokens.
+    by_sum: StoredEstimate | None = None
+    by_mean: StoredEstimate | None = None
+
+
+class CurvePoint(Wire):
+    """A point of a curve: over k, or over drawn tokens a task."""
+
+    x: int
+    share: StoredEstimate
+
+
+class SetMetrics(Wire):
+    """metrics.json."""
+
+    form: Literal[1] = 1
+    confidence: float
+    overall: StratumMetrics
+    #: By tag, and by its value.
+    strata: dict[str, dict[str, StratumMetrics]]
+    #: pass@k over k, or the solved share over drawn tokens.
+    curve: tuple[CurvePoint, ...] = ()
+    curve_over: Literal["k", "tokens"] | None = None
+    #: Seconds in which samples were played, and scored samples a second of them.
+    played_s: float
+    samples_per_s: float | None
