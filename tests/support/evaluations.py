@@ -39,9 +39,15 @@ def make_sample(task_id: str, index: int, outcome: Status | None, **values: obje
         "truncated": False,
         "outcome": outcome,
         "sandbox_cpu_s": 0.5,
+        "pass_ratio": None if outcome is None else float(outcome is RIGHT),
         "failure": PLANTED if outcome is None else None,
     }
     return SampleRecord.model_validate(known | values)
+
+
+def make_answer(task_id: str, index: int, outcome: Status | None, **values: object) -> SampleRecord:
+    """Return a sample that is not a program."""
+    return make_sample(task_id, index, outcome, pass_ratio=None, **values)
 
 
 def write_evaluation(

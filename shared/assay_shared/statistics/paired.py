@@ -8,8 +8,7 @@ from math import sqrt
 
 import numpy as np
 
-from assay_shared.statistics.interval import Interval, wilson_bounds
-from assay_shared.statistics.quantiles import t_quantile
+from assay_shared.statistics.interval import Interval
 from assay_shared.statistics.resampling import Floats, resampled_sums, tails
 
 NUM_FLIPS = 20_000
@@ -18,31 +17,6 @@ _MOST_ENUMERATED = 12
 _BLOCK_ENTRIES = 2**22
 #: Differences below this are rounding.
 _TINY = 1e-12
-
-
-def share_interval(values: Sequence[float], num_samples: int, confidence: float) -> Interval:
-    """Return the mean of per-task shares with Wilson's interval over tasks.
-
-    The number of observations is the effective one: between the tasks and the `num_samples`, as far
-    as the tasks agree among each other. At 0% and at 100% it is the number of tasks.
-
-    Raises:
-        ValueError: `values` is empty.
-    """
-    if not values:
-        raise ValueError("an interval needs at least one value")
-    array = np.asarray(values, dtype=float)
-    share, num_tasks = float(array.mean()), len(array)
-    spread = float(array.var(ddof=1)) if num_tasks > 1 else 0.0
-    if spread > _TINY:
-        effective = min(max(share * (1 - share) * num_tasks / spread, num_tasks), num_samples)
-    else:
-        effective = num_tasks
-    # For few tasks, the variance itself is uncertain.
-    z = t_quantile((1.0 + confidence) / 2.0, 10**9)
-    t = t_quantile((1.0 + confidence) / 2.0, max(num_tasks - 1, 3))
-    low, high = wilson_bounds(share, effective * (z / t) ** 2, confidence)
-    return Interval(share, low, high)
 
 
 def mean_over_tasks(values: Sequence[float], confidence: float, seed: int) -> Interval:

@@ -29,29 +29,14 @@ class RatioColumns:
         return float(self.numerator.sum()) / below if below > 0 else inf
 
 
-def ratio_interval(columns: RatioColumns, confidence: float, seed: int) -> Interval:
-    """Return the ratio of the sums with its bootstrap interval over tasks.
-
-    A bound is infinite if the denominator may be 0. One more task, solved by half, takes part in
-    the resampling, so that the interval of few solved tasks is not too short.
-    """
-    units = np.column_stack(_with_half(columns))
-    sums = resampled_sums(units, seed)
-    with np.errstate(divide="ignore", invalid="ignore"):
-        ratios = np.where(sums[:, 1] > 0, sums[:, 0] / sums[:, 1], inf)
-    value = columns.value
-    low, high = _quantiles(ratios, len(units), confidence)
-    return Interval(value, min(value, low), max(value, high))
-
-
 def relative_interval(
     before: RatioColumns, after: RatioColumns, confidence: float, seed: int
 ) -> Interval | None:
     """Return the relative change of the ratio with its bootstrap interval over tasks.
 
     0.1 is 10% more. None if the change has no value: a side has no denominator, or the first side
-    is 0. Two more tasks take part in the resampling, each solved by half on one side: see
-    `ratio_interval`.
+    is 0. Two more tasks take part in the resampling, each solved by half on one side, so that the
+    interval of few solved tasks is not too short.
     """
     old, new = before.value, after.value
     if not (0 < old < inf) or new == inf:

@@ -1,24 +1,11 @@
-"""The sides of a comparison: arms, their measurements (one for each seed), sets, tasks, samples."""
+"""The sides of a comparison: arms, their measurements (one for each seed), sets and tasks."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from assay_shared.types import Status
-
-
-@dataclass(frozen=True, slots=True)
-class ComparedSample:
-    """A scored sample; None stands for a number that was not recorded."""
-
-    text: str
-    outcome: Status
-    num_tokens: int | None = None
-    truncated: bool | None = None
-    pass_ratio: float | None = None
-    #: Seconds of sandbox and judge.
-    scoring_s: float | None = None
-    vote: str | None = None
+from assay_trainer.evaluation.records.protocol import ProtocolKind
+from assay_trainer.evaluation.records.sample_record import SampleRecord
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,8 +15,10 @@ class ComparedTask:
     id: str
     prompt: str
     tags: Mapping[str, str]
-    samples: Sequence[ComparedSample]
+    samples: Sequence[SampleRecord]
     num_failed: int = 0
+    #: False for an evaluation that kept neither tokens nor times nor shares of tests passed.
+    has_costs: bool = True
 
 
 @dataclass(frozen=True)
@@ -75,6 +64,8 @@ class Measurement:
     #: All that decides a number apart from policy and tasks, by name: protocol and engine.
     settings: Mapping[str, str]
     k: tuple[int, ...]
+    #: None of a run, which has no protocol.
+    kind: ProtocolKind | None
     sets: Mapping[str, ComparedSet]
     notes: tuple[str, ...] = ()
     #: Settings that differ without moving an expectation, such as the sampling seed.

@@ -127,15 +127,8 @@ def _metrics(baseline: Arm, others: Sequence[Arm], plan: ComparisonPlan) -> list
     wanted = {1} | (set.intersection(*ks) if ks else set())
     named = [*plan.metrics, *(one.metric for one in plan.expectations)]
     wanted |= {int(name.removeprefix("pass@")) for name in named if name.startswith("pass@")}
-    samples = (
-        sample
-        for arm in arms
-        for one in arm.measurements
-        for tasks in one.sets.values()
-        for task in tasks.tasks.values()
-        for sample in task.samples
-    )
-    metrics = all_metrics(wanted, has_votes=any(sample.vote is not None for sample in samples))
+    kinds = {one.kind for arm in arms for one in arm.measurements if one.kind is not None}
+    metrics = all_metrics(wanted, kinds)
     if not plan.metrics:
         return metrics
     kept = {ALIASES.get(name, name) for name in named}

@@ -140,7 +140,7 @@ def known_metric(name: str, field: str) -> tuple[str, Unit]:
     number = re.fullmatch(r"pass@([1-9]\d{0,3})", resolved)
     if number is not None:
         return resolved, Unit.SHARE
-    units = {one.name: one.unit for one in all_metrics((1,), has_votes=True)}
+    units = {one.name: one.unit for one in all_metrics((1,))}
     if resolved not in units:
         close = difflib.get_close_matches(name, [*units, *ALIASES], n=1, cutoff=0.5)
         hint = f"did you mean {close[0]}?" if close else f"metrics: {', '.join(units)}"

@@ -13,13 +13,12 @@ from assay_shared.runs.run_folder import RunFolder
 from assay_shared.types import Status
 from assay_trainer.comparison.arms import (
     Arm,
-    ComparedSample,
     ComparedSet,
     ComparedTask,
     Measurement,
 )
 from assay_trainer.config import EvaluationConfig
-from assay_trainer.evaluation.evaluator import EvaluationSample, TaskEvaluation, TaskResult
+from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult
 from assay_trainer.evaluation.records.evaluation_record import EvaluationRecord
 from assay_trainer.evaluation.records.folder import (
     RECORD,
@@ -105,7 +104,9 @@ def _of_evaluation(path: Path) -> Measurement:
         protocol.pop("budget_tokens", None)
     settings = {f"protocol.{name}": _shown(value) for name, value in protocol.items()}
     free = {f"protocol.{name}": settings.pop(f"protocol.{name}") for name in _FREE}
-    settings |= {f"engine.{name}": value for name, value in record.engine.items()}
+    # A server's model is the policy, and no setting.
+    engine = {name: value for name, value in record.engine.items() if name != "model"}
+    settings |= {f"engine.{name}": value for name, value in engine.items()}
     files = [path / RECORD]
     for name in stored.sets:
         files += [folder.tasks(name), folder.samples(name)]
@@ -118,6 +119,7 @@ def _of_evaluation(path: Path) -> Measurement:
         protocol_digest=record.protocol_digest,
         settings=settings,
         k=record.protocol.k,
+        kind=record.protocol.kind,
         sets={name: _stored_set(one, folder.samples(name)) for name, one in stored.sets.items()},
         notes=_unfinished(record),
         free_settings=free,
@@ -145,7 +147,7 @@ def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
         digest=facts.digest,
         scorers=tuple(sorted(facts.scorers)) or None,
         num_replaced=num_lines - len(stored.samples),
-        played_s=getattr(facts, "played_s", None) or None,
+        played_s=facts.played_s or None,
     )
 
 
@@ -168,15 +170,7 @@ def _task(
     name: str, prompt: str, tags: dict[str, str], samples: Sequence[SampleRecord]
 ) -> ComparedTask:
     scored = [
-        ComparedSample(
-            text=one.text,
-            outcome=one.outcome,
-            num_tokens=one.num_tokens,
-            truncated=one.truncated,
-            pass_ratio=one.pass_ratio,
-            scoring_s=one.sandbox_cpu_s + one.judge_s,
-            vote=getattr(one, "vote", None),
-        )
+        one
         for one in samples
         if one.outcome is not None and one.outcome is not Status.SANDBOX_ERROR
     ]
@@ -229,20 +223,28 @@ def _of_file(file: Path, name: str, settings: dict[str, str], k: tuple[int, ...]
         protocol_digest=None,
         settings=settings or {"protocol.samples_per_task": str(most)},
         k=k or tuple(number for number in (1, 4, 16, 64) if number <= most),
+        kind=None,
         sets={"held_out": held_out},
     )
 
 
 def _result(result: TaskResult) -> ComparedTask:
-    scored = [_sample(one) for one in result.samples if one.outcome is not None]
+    scored = [
+        SampleRecord(
+            task_id=result.task_id,
+            index=index,
+            text=one.text,
+            num_tokens=0,
+            truncated=False,
+            outcome=one.outcome,
+        )
+        for index, one in enumerate(result.samples)
+        if one.outcome is not None
+    ]
+    num_failed = len(result.samples) - len(scored)
     return ComparedTask(
-        result.task_id, result.prompt, result.tags, scored, len(result.samples) - len(scored)
+        result.task_id, result.prompt, result.tags, scored, num_failed, has_costs=False
     )
-
-
-def _sample(sample: EvaluationSample) -> ComparedSample:
-    assert sample.outcome is not None
-    return ComparedSample(text=sample.text, outcome=sample.outcome)
 
 
 def _tasks_digest(tasks: dict[str, ComparedTask]) -> str:

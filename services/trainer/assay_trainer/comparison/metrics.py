@@ -1,16 +1,20 @@
 """The metrics of a comparison, each computed from one task's scored samples."""
 
-from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from math import fsum
 from statistics import fmean
 
-from assay_shared.types import Status
-from assay_trainer.comparison.arms import ComparedSample, ComparedTask
+from assay_trainer.comparison.arms import ComparedTask
+from assay_trainer.evaluation.metrics.outcomes import ERROR_TYPES, accepted, error_type, ran
+from assay_trainer.evaluation.metrics.shares import majority_is_right
 from assay_trainer.evaluation.pass_at_k import pass_at_k
+from assay_trainer.evaluation.records.protocol import ProtocolKind
+from assay_trainer.evaluation.records.sample_record import SampleRecord
 
 TaskValue = Callable[[ComparedTask], float | None]
+SampleValue = Callable[[SampleRecord], float]
 
 
 class Unit(StrEnum):
@@ -33,7 +37,8 @@ class Better(StrEnum):
 class Metric:
     """A number of a set: the mean over tasks of `value`, or a ratio to the sum of `per`.
 
-    `value` is a task's mean over its samples; None if the task does not tell it.
+    `value` is a task's mean over its samples, and its sum for a ratio; None if the task does not
+    tell it.
     """
 
     name: str
@@ -60,15 +65,6 @@ class Metric:
         return self.better is not Better.NEITHER and self.quantile is None
 
 
-#: Programs that ran to their end: right or wrong.
-_EXECUTED = frozenset({Status.ACCEPTED, Status.WRONG_ANSWER})
-ERROR_TYPES: dict[str, frozenset[Status]] = {
-    "syntax_error": frozenset({Status.SYNTAX_ERROR, Status.COMPILE_ERROR}),
-    "runtime_error": frozenset({Status.RUNTIME_ERROR, Status.MEMORY_LIMIT, Status.OUTPUT_LIMIT}),
-    "time_limit": frozenset({Status.TIME_LIMIT}),
-    "wrong_answer": frozenset({Status.WRONG_ANSWER}),
-    "ungradable": frozenset({Status.UNGRADABLE}),
-}
 #: Other names that people know: those of published evaluation protocols.
 ALIASES = {
     "accepted@1": "pass@1",
@@ -83,30 +79,41 @@ ALIASES = {
     "wrong_answer_rate": "wrong_answer",
     "truncation": "truncated",
     "avg_gen_tokens": "tokens",
-    "avg_judge_time": "scoring_s",
+    "avg_judge_time": "judging_s",
     "cost_per_solved_tokens": "tokens_per_solved",
-    "cost_per_solved_judge_time": "scoring_s_per_solved",
+    "cost_per_solved_judge_time": "judging_s_per_solved",
 }
 
 
-def share_of(outcomes: frozenset[Status]) -> TaskValue:
-    """Return the function that gives the share of a task's samples with one of the outcomes."""
+def _mean(samples: Sequence[SampleRecord], number: SampleValue) -> float | None:
+    return fmean(number(sample) for sample in samples) if samples else None
+
+
+def _of_samples(number: SampleValue) -> TaskValue:
+    """Return the function that gives a task's mean of `number` over its samples."""
+    return lambda task: _mean(task.samples, number)
+
+
+def _of_programs(number: SampleValue) -> TaskValue:
+    """Return the same for the samples that were tested as programs; of a run, for all."""
 
     def value(task: ComparedTask) -> float | None:
-        if not task.samples:
-            return None
-        return fmean(sample.outcome in outcomes for sample in task.samples)
+        samples = [one for one in task.samples if one.pass_ratio is not None or not task.has_costs]
+        return _mean(samples, number)
 
     return value
 
 
-def mean_of(number: Callable[[ComparedSample], float | None]) -> TaskValue:
-    """Return the function that gives a task's mean of `number`; None if a sample lacks it."""
+def _cost(number: SampleValue) -> TaskValue:
+    """Return the same for a number that not every evaluation kept."""
+    return lambda task: _mean(task.samples, number) if task.has_costs else None
+
+
+def _sum(number: SampleValue) -> TaskValue:
+    """Return the function that gives a task's sum of `number`; None if it was not kept."""
 
     def value(task: ComparedTask) -> float | None:
-        found = [number(sample) for sample in task.samples]
-        known = [one for one in found if one is not None]
-        return fmean(known) if known and len(known) == len(found) else None
+        return fsum(map(number, task.samples)) if task.has_costs and task.samples else None
 
     return value
 
@@ -115,61 +122,69 @@ def _pass_at(k: int) -> TaskValue:
     def value(task: ComparedTask) -> float | None:
         if len(task.samples) < k:
             return None
-        num_right = sum(sample.outcome is Status.ACCEPTED for sample in task.samples)
-        return pass_at_k(len(task.samples), num_right, k)
+        return pass_at_k(len(task.samples), sum(map(accepted, task.samples)), k)
 
     return value
 
 
 def _majority(task: ComparedTask) -> float | None:
-    """Return 1.0 if the most frequent final answer is right; the first of equally frequent ones."""
-    votes = Counter(sample.vote for sample in task.samples if sample.vote is not None)
-    if not task.samples:
+    found = majority_is_right(task.samples)
+    return None if found is None else float(found)
+
+
+def _solved(task: ComparedTask) -> float | None:
+    """Return 1.0 if a sample is right; None with a failure: nobody knows if it would be."""
+    if not task.samples or task.num_failed:
         return None
-    if not votes:
-        return 0.0
-    winner = max(votes, key=votes.__getitem__)
-    right = (s.outcome is Status.ACCEPTED for s in task.samples if s.vote == winner)
-    return float(next(right))
+    return float(any(map(accepted, task.samples)))
 
 
-_accepted = share_of(frozenset({Status.ACCEPTED}))
-_tokens = mean_of(lambda sample: sample.num_tokens)
-_scoring_s = mean_of(lambda sample: sample.scoring_s)
-_pass_ratio = mean_of(lambda sample: sample.pass_ratio)
-_truncated = mean_of(lambda s: None if s.truncated is None else float(s.truncated))
+def _tokens(sample: SampleRecord) -> float:
+    return sample.num_tokens
+
+
+def _judging_s(sample: SampleRecord) -> float:
+    return sample.sandbox_cpu_s + sample.judge_s
 
 
 def is_of_programs(tasks: Iterable[ComparedTask]) -> bool:
     """Return True if the answers to the tasks are programs: some were tested, or failed to run."""
     return any(
-        sample.pass_ratio is not None or sample.outcome not in _EXECUTED
+        sample.pass_ratio is not None or not ran(sample)
         for task in tasks
         for sample in task.samples
     )
 
 
-def all_metrics(ks: Iterable[int], has_votes: bool = False) -> list[Metric]:
-    """Return the metrics in the order of a report, with pass@k for each of `ks`."""
-    share, higher, lower = Unit.SHARE, Better.HIGHER, Better.LOWER
-    votes = [Metric("majority", "majority vote right", share, higher, _majority)]
+def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind) -> list[Metric]:
+    """Return the metrics in the order of a report, with pass@k for each of `ks`.
+
+    `kinds` are those of the compared protocols: a majority vote and a budget have a metric of
+    their own.
+    """
+    share, higher, known = Unit.SHARE, Better.HIGHER, set(kinds)
+    own = {
+        ProtocolKind.MAJORITY: Metric("majority", "majority vote right", share, higher, _majority),
+        ProtocolKind.BUDGET: Metric(
+            "solved_in_budget", "solved in the budget", share, higher, _solved
+        ),
+    }
+    truncated = _cost(lambda sample: sample.truncated)
     return [
+        *(metric for kind, metric in own.items() if kind in known),
         *(Metric(f"pass@{k}", f"pass@{k}", share, higher, _pass_at(k)) for k in sorted(ks)),
-        *(votes if has_votes else []),
         *_program_metrics(),
-        Metric("truncated", "cut off at the limit", share, lower, _truncated, is_rare=True),
+        Metric("truncated", "cut off at the limit", share, Better.LOWER, truncated, is_rare=True),
         *_costs("tokens", "tokens", Unit.TOKENS, _tokens),
-        *_costs("scoring_s", "judging time", Unit.SECONDS, _scoring_s),
+        *_costs("judging_s", "judging time", Unit.SECONDS, _judging_s),
     ]
 
 
 def _program_metrics() -> list[Metric]:
     share, higher, lower, neither = Unit.SHARE, Better.HIGHER, Better.LOWER, Better.NEITHER
-    title = "tests passed"
+    ratio, title = _of_programs(lambda sample: sample.pass_ratio or 0.0), "tests passed"
     quantiles = [
-        Metric(
-            f"pass_ratio_{name}", f"{title}, {name}", share, neither, _pass_ratio, None, quantile
-        )
+        Metric(f"pass_ratio_{name}", f"{title}, {name}", share, neither, ratio, None, quantile)
         for name, quantile in (("p50", 0.5), ("p90", 0.9))
     ]
     errors = [
@@ -177,32 +192,37 @@ def _program_metrics() -> list[Metric]:
             name,
             name.replace("_", " "),
             share,
-            neither if name in ("wrong_answer", "ungradable") else lower,
-            share_of(outcomes),
-            is_rare=name == "ungradable",
+            neither if name == "wrong_answer" else lower,
+            _of_programs(_is_of(name)),
+            is_rare=name == "other_limit",
         )
-        for name, outcomes in ERROR_TYPES.items()
+        for name in dict.fromkeys(ERROR_TYPES.values())
+        if name != "none"
     ]
     found = [
-        Metric("execution_success", "execution success", share, higher, share_of(_EXECUTED)),
-        Metric("pass_ratio", f"{title}, mean", share, higher, _pass_ratio),
+        Metric("execution_success", "execution success", share, higher, _of_programs(ran)),
+        Metric("pass_ratio", f"{title}, mean", share, higher, ratio),
         *quantiles,
         *errors,
     ]
     return [replace(one, of_programs=True) for one in found]
 
 
-def _costs(name: str, title: str, unit: Unit, value: TaskValue) -> list[Metric]:
-    """Return a cost of a sample, and its cost for each solved task."""
+def _is_of(kind: str) -> SampleValue:
+    return lambda sample: error_type(sample) == kind
+
+
+def _costs(name: str, title: str, unit: Unit, number: SampleValue) -> list[Metric]:
+    """Return a cost of a sample, and its cost for each solved sample."""
     return [
-        Metric(name, f"{title} a sample", unit, Better.LOWER, value, is_rare=True),
+        Metric(name, f"{title} a sample", unit, Better.LOWER, _cost(number), is_rare=True),
         Metric(
             f"{name}_per_solved",
             f"{title} per solved",
             unit,
             Better.LOWER,
-            value,
-            per=_accepted,
+            _sum(number),
+            per=_sum(accepted),
             is_rare=True,
         ),
     ]

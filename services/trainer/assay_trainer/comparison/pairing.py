@@ -20,7 +20,8 @@ class Side:
     values: Floats
     #: Denominators of a ratio; ones for a mean.
     per: Floats
-    num_samples: int
+    #: Samples behind a task's value, all seeds together, at most.
+    most_samples: int
 
     @property
     def columns(self) -> RatioColumns:
@@ -111,7 +112,7 @@ def _side(metric: Metric, seeds: Sequence[Mapping[str, ComparedTask]], ids: Sequ
     return Side(
         values=_matrix(metric.value, seeds, ids),
         per=_matrix(metric.per or (lambda _: 1.0), seeds, ids),
-        num_samples=sum(len(seed[id_].samples) for seed in seeds for id_ in ids),
+        most_samples=max((sum(len(seed[id_].samples) for seed in seeds) for id_ in ids), default=1),
     )
 
 

@@ -13,7 +13,6 @@ from assay_shared.statistics.paired import (
     discordance,
     equivalence_p,
     mean_over_tasks,
-    share_interval,
     sign_flip_p,
 )
 from assay_shared.statistics.power import (
@@ -26,12 +25,12 @@ from assay_shared.statistics.quantiles import normal_quantile
 from assay_shared.statistics.ratios import (
     label_swap_p,
     log_error,
-    ratio_interval,
     relative_equivalence_p,
     relative_interval,
     relative_of,
 )
 from assay_shared.statistics.resampling import Floats, resampled_quantiles, tails
+from assay_shared.statistics.task_shares import ratio_interval, share_interval
 from assay_trainer.comparison.arms import Arm, ComparedSet
 from assay_trainer.comparison.metrics import Better, Metric, Unit, is_of_programs
 from assay_trainer.comparison.pairing import Paired, Side, alone, pair
@@ -198,7 +197,7 @@ def _constant(paired: Paired) -> float | None:
     return float(both[0]) if len(both) == 1 else None
 
 
-def _estimate(metric: Metric, side: Side, confidence: float) -> Interval:
+def _estimate(metric: Metric, side: Side, confidence: float) -> Interval | None:
     """Return the metric of one side with its interval over tasks."""
     columns = side.columns
     values = columns.numerator.tolist()
@@ -206,9 +205,9 @@ def _estimate(metric: Metric, side: Side, confidence: float) -> Interval:
         found = resampled_quantiles(columns.numerator[:, None], metric.quantile, SEED)[:, 0]
         return _percentiles(side.estimate(metric), found, len(values), confidence)
     if metric.is_ratio:
-        return ratio_interval(columns, confidence, SEED)
+        return ratio_interval(values, columns.denominator.tolist(), confidence, SEED)
     if metric.unit is Unit.SHARE:
-        return share_interval(values, side.num_samples, confidence)
+        return share_interval(values, confidence, side.most_samples)
     return mean_over_tasks(values, confidence, SEED)
 
 

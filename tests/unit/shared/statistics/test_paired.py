@@ -13,7 +13,6 @@ from assay_shared.statistics.paired import (
     discordance,
     equivalence_p,
     mean_over_tasks,
-    share_interval,
     sign_flip_p,
 )
 
@@ -26,18 +25,6 @@ def coverage(truth: float, interval: Callable[[], Interval]) -> float:
     found = [interval() for _ in range(NUM_TRIALS)]
     assert all(one.high > one.low for one in found)
     return float(np.mean([one.low <= truth <= one.high for one in found]))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("num_tasks", [20, 164])
-@pytest.mark.parametrize("share", [0.3, 0.98])
-def test_intervals_of_shares_cover_the_truth(num_tasks: int, share: float) -> None:
-    rng = np.random.default_rng(0)
-
-    def interval() -> Interval:
-        return share_interval((rng.random(num_tasks) < share).tolist(), num_tasks, 0.95)
-
-    assert coverage(share, interval) >= LEAST_COVERAGE
 
 
 @pytest.mark.slow
@@ -85,17 +72,8 @@ def test_equal_sides_have_an_interval_with_a_width(value: float) -> None:
     assert found.value == 0.0
     assert found.low < -0.02
     assert found.high > 0.02
-    single = share_interval([value] * 60, 60, 0.95)
-    assert single.high - single.low > 0.05
     tokens = mean_over_tasks([512.0] * 60, 0.95, seed=0)
     assert tokens.low < 512.0 < tokens.high
-
-
-def test_samples_of_one_task_are_not_counted_as_tasks() -> None:
-    """16 samples that always agree say as much as one."""
-    clustered = share_interval([1.0, 0.0] * 20, num_samples=640, confidence=0.95)
-    single = share_interval([1.0, 0.0] * 20, num_samples=40, confidence=0.95)
-    assert clustered.high - clustered.low == pytest.approx(single.high - single.low, rel=0.05)
 
 
 def test_sign_flips_of_single_answers_are_the_exact_mcnemar_test() -> None:
@@ -136,5 +114,3 @@ def test_equivalence_is_shown_by_many_tasks_and_not_by_few() -> None:
 def test_sides_of_different_length_cannot_be_paired() -> None:
     with pytest.raises(ValueError, match="2 and 1 values"):
         difference_interval([0.0, 1.0], [1.0], 0.95, seed=0)
-    with pytest.raises(ValueError, match="at least one"):
-        share_interval([], 0, 0.95)

@@ -47,7 +47,7 @@ def test_an_evaluation_is_read_with_its_failures_and_costs(tmp_path: Path) -> No
     tasks = found.sets["mbpp"]
     assert (tasks.num_scored, tasks.num_failed) == (3, 1)
     assert tasks.tasks["a"].samples[0].num_tokens == 100
-    assert tasks.tasks["a"].samples[0].scoring_s == 0.5
+    assert tasks.tasks["a"].samples[0].sandbox_cpu_s == 0.5
     assert found.settings["protocol.temperature"] == "1.0"
     assert found.settings["engine.dtype"] == "bfloat16"
     assert "protocol.seed" not in found.settings, "another sampling seed is no difference"

@@ -8,7 +8,6 @@ import pytest
 from assay_shared.types import Status
 from assay_trainer.comparison.arms import (
     Arm,
-    ComparedSample,
     ComparedSet,
     ComparedTask,
     Measurement,
@@ -17,7 +16,16 @@ from assay_trainer.comparison.comparing import ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import read_arm
 from assay_trainer.comparison.results import ComparedRow, PairedTest, RowVerdict
 from assay_trainer.comparison.rows import Margins
-from tests.support.evaluations import RIGHT, WRONG, Outcomes, make_sample, sampled, write_evaluation
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+from tests.support.evaluations import (
+    RIGHT,
+    WRONG,
+    Outcomes,
+    make_answer,
+    make_sample,
+    sampled,
+    write_evaluation,
+)
 
 PLAN = ComparisonPlan()
 
@@ -103,7 +111,7 @@ def test_errors_of_programs_get_relative_changes(tmp_path: Path) -> None:
 
 
 def test_questions_have_no_rows_of_programs(tmp_path: Path) -> None:
-    rows = compared(tmp_path, tasks_of((30, [RIGHT])), tasks_of((30, [WRONG])))
+    rows = compared(tmp_path, tasks_of((30, [RIGHT])), tasks_of((30, [WRONG])), sample=make_answer)
     assert "execution_success" not in rows
     assert "syntax_error" not in rows
     assert rows["pass@1"].verdict is RowVerdict.WORSE
@@ -117,8 +125,8 @@ def test_costs_per_solved_count_the_tokens_of_wrong_answers_too(tmp_path: Path) 
     assert cost.relative is not None
     assert cost.relative.value == pytest.approx(-0.5)
     assert cost.test is PairedTest.LABEL_SWAPS
-    assert rows["scoring_s_per_solved"].baseline is not None
-    assert rows["scoring_s_per_solved"].baseline.value == 1.0
+    assert rows["judging_s_per_solved"].baseline is not None
+    assert rows["judging_s_per_solved"].baseline.value == 1.0
 
 
 def test_a_set_of_one_side_is_new_or_missing(tmp_path: Path) -> None:
@@ -210,23 +218,26 @@ def test_truncation_and_tokens_are_compared(tmp_path: Path) -> None:
 def arm_of(name: str, rng: np.random.Generator, abilities: np.ndarray) -> Arm:
     """Return an evaluation of four samples a task by a policy of these abilities."""
 
-    def sample(ability: float) -> ComparedSample:
+    def sample(index: int, ability: float) -> SampleRecord:
         is_right = rng.random() < ability
-        return ComparedSample(
-            text="",
-            outcome=RIGHT if is_right else WRONG,
+        return make_sample(
+            "t",
+            index,
+            RIGHT if is_right else WRONG,
             num_tokens=int(np.exp(5 - ability + 0.3 * rng.normal())),
             truncated=bool(rng.random() < 0.05),
             pass_ratio=1.0 if is_right else round(float(rng.random()), 1),
-            scoring_s=float(rng.exponential(0.2)),
+            sandbox_cpu_s=float(rng.exponential(0.2)),
         )
 
     tasks = {
-        f"t{i}": ComparedTask(f"t{i}", "", {}, [sample(ability) for _ in range(4)])
+        f"t{i}": ComparedTask(f"t{i}", "", {}, [sample(k, ability) for k in range(4)])
         for i, ability in enumerate(abilities)
     }
     sets = {"m": ComparedSet("m", tasks, digest="d", scorers=("code@1",))}
-    return Arm(name, (Measurement(name, Path(name), name, name, None, None, {}, (1, 4), sets),))
+    return Arm(
+        name, (Measurement(name, Path(name), name, name, None, None, {}, (1, 4), None, sets),)
+    )
 
 
 @pytest.mark.slow

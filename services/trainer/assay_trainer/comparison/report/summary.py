@@ -18,7 +18,7 @@ from assay_trainer.comparison.results import ComparedRow, RowVerdict
 
 _MOST_OTHERS = 8
 #: The metrics of the first sentence: the first of them that a set has.
-_HEADLINES = ("majority", "pass@1")
+_HEADLINES = ("majority", "solved_in_budget", "pass@1")
 
 
 def summary_of(data: ComparisonData) -> str:

@@ -19,8 +19,15 @@ from assay_trainer.evaluation.pages import picture_url, templates_in
 DATA = "comparison_data.json"
 TASKS = "comparison_tasks.jsonl"
 _TEMPLATES = Path(__file__).parent / "templates"
-_ERRORS = ("syntax_error", "runtime_error", "time_limit", "wrong_answer", "ungradable", "truncated")
-_COSTS = ("tokens", "tokens_per_solved", "scoring_s", "scoring_s_per_solved")
+_ERRORS = (
+    "syntax_error",
+    "runtime_error",
+    "time_limit",
+    "other_limit",
+    "wrong_answer",
+    "truncated",
+)
+_COSTS = ("tokens", "tokens_per_solved", "judging_s", "judging_s_per_solved")
 _MOST_PANELS = 4
 
 
@@ -63,9 +70,9 @@ def _task_lines(data: ComparisonData, arms: Sequence[Arm]) -> Iterator[str]:
     """Yield the values of each task of each seed, from which every row can be computed again."""
     names = dict.fromkeys(row.metric for row in data.rows)
     ks = [int(name.removeprefix("pass@")) for name in names if name.startswith("pass@")]
-    metrics = [one for one in all_metrics({1, *ks}, has_votes=True) if not one.is_ratio]
+    metrics = [one for one in all_metrics({1, *ks}) if not one.is_ratio]
     kept = [one for one in metrics if one.name in names or one.name in ("pass@1", "tokens")]
-    kept += [one for one in metrics if one.name == "scoring_s" and one not in kept]
+    kept += [one for one in metrics if one.name == "judging_s" and one not in kept]
     for arm in arms:
         for seed, measurement in enumerate(arm.measurements):
             for name, tasks in measurement.sets.items():

@@ -17,7 +17,7 @@ from assay_trainer.comparison.comparing import ComparisonData, ComparisonPlan, c
 from assay_trainer.comparison.loading import read_arm
 from assay_trainer.comparison.report.writing import write_comparison
 from assay_trainer.evaluation.records.sample_record import SampleRecord
-from tests.support.evaluations import RIGHT, WRONG, make_sample, write_evaluation
+from tests.support.evaluations import RIGHT, WRONG, Outcomes, make_sample, write_evaluation
 
 DOCS = Path(__file__).parents[5] / "docs" / "comparison.md"
 HOSTILE = "<script>alert(1)</script>|\u202e`*"
@@ -36,7 +36,9 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ComparisonDa
     folder = tmp_path_factory.mktemp("comparison")
     arms: list[Arm] = []
     for name, num_right in (("base", 40), (f"sft{HOSTILE}", 90)):
-        tasks = {f"t{i}": [RIGHT if i < num_right else WRONG] for i in range(120)}
+        tasks: dict[str, Outcomes] = {
+            f"t{i}": [RIGHT if i < num_right else WRONG] for i in range(120)
+        }
         tasks |= {"t200": [Status.SYNTAX_ERROR], "t201": [None]}
         path = write_evaluation(
             folder / name[:4],
