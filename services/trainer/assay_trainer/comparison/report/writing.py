@@ -7,13 +7,14 @@ from pathlib import Path
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text import markdown
 from assay_trainer.comparison.anomalies import RuleState
-from assay_trainer.comparison.arms import Arm
+from assay_trainer.comparison.arms import Arm, ComparedTask
 from assay_trainer.comparison.comparing import ComparisonData
 from assay_trainer.comparison.metrics import Metric, all_metrics
 from assay_trainer.comparison.report import words
 from assay_trainer.comparison.report.pictures import flip_bars, forest, outcome_bars
 from assay_trainer.comparison.report.summary import summary_of, verdict_sentence
 from assay_trainer.comparison.results import ComparedRow
+from assay_trainer.evaluation.metrics.outcomes import accepted
 from assay_trainer.evaluation.pages import picture_url, templates_in
 
 DATA = "comparison_data.json"
@@ -70,9 +71,7 @@ def _task_lines(data: ComparisonData, arms: Sequence[Arm]) -> Iterator[str]:
     """Yield the values of each task of each seed, from which every row can be computed again."""
     names = dict.fromkeys(row.metric for row in data.rows)
     ks = [int(name.removeprefix("pass@")) for name in names if name.startswith("pass@")]
-    metrics = [one for one in all_metrics({1, *ks}) if not one.is_ratio]
-    kept = [one for one in metrics if one.name in names or one.name in ("pass@1", "tokens")]
-    kept += [one for one in metrics if one.name == "judging_s" and one not in kept]
+    metrics = [one for one in all_metrics({1, *ks}) if one.name in names and one.quantile is None]
     for arm in arms:
         for seed, measurement in enumerate(arm.measurements):
             for name, tasks in measurement.sets.items():
@@ -85,16 +84,15 @@ def _task_lines(data: ComparisonData, arms: Sequence[Arm]) -> Iterator[str]:
                         "seed": seed,
                         "num_samples": len(task.samples),
                         "num_failed": task.num_failed,
+                        "values": _values(metrics, task),
                     }
-                    yield json.dumps(line | {"values": _values(kept, task)})
+                    yield json.dumps(line)
 
 
-def _values(metrics: Sequence[Metric], task: object) -> dict[str, float]:
-    found = {
-        one.name: one.value(task)  # type: ignore[arg-type]
-        for one in metrics
-        if one.quantile is None
-    }
+def _values(metrics: Sequence[Metric], task: ComparedTask) -> dict[str, float]:
+    """Return a task's value of each metric that it tells; of a cost per solved, both sums."""
+    found = {one.name: one.value(task) for one in metrics}
+    found["solved"] = float(sum(map(accepted, task.samples)))
     return {name: value for name, value in found.items() if value is not None}
 
 
