@@ -73,7 +73,7 @@ class Measurement:
 
 
 @dataclass(frozen=True)
-class Arm:
+class ComparedArm:
     """A side of the comparison: one evaluation, or several of different seeds."""
 
     name: str

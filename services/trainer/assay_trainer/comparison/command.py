@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING
 import typer
 
 if TYPE_CHECKING:
-    from assay_trainer.comparison.arms import Arm
+    from assay_trainer.comparison.arms import ComparedArm
     from assay_trainer.comparison.comparing import ComparisonData, ComparisonPlan
     from assay_trainer.comparison.rows import Margins
 
@@ -61,7 +61,7 @@ def compare(
         print(f"written to {output}: summary.txt, comparison_table.md, comparison.html, data")
 
 
-def _arms(places: list[str], named: list[str], baseline: str | None) -> "list[Arm]":
+def _arms(places: list[str], named: list[str], baseline: str | None) -> "list[ComparedArm]":
     """Return the arms, the baseline first."""
     from assay_shared.errors import ConfigError
     from assay_trainer.comparison.loading import has_two_evaluations, read_arm
@@ -100,7 +100,7 @@ def _margins(amounts: list[str]) -> "Margins":
     return Margins(share=found.get(Kind.ABSOLUTE), relative=found.get(Kind.RELATIVE))
 
 
-def _compared(arms: "list[Arm]", plan: "ComparisonPlan") -> "ComparisonData":
+def _compared(arms: "list[ComparedArm]", plan: "ComparisonPlan") -> "ComparisonData":
     """Return the comparison; show the number of rows measured so far."""
     from dataclasses import replace
 

@@ -3,13 +3,13 @@
 from collections.abc import Iterator, Sequence
 
 from assay_shared.errors import InvalidInput
-from assay_trainer.comparison.arms import Arm, ComparedSet, Measurement
+from assay_trainer.comparison.arms import ComparedArm, ComparedSet, Measurement
 
 _MOST_SHOWN = 6
 _SHORT = 12
 
 
-def check_arms(baseline: Arm, others: Sequence[Arm]) -> None:
+def check_arms(baseline: ComparedArm, others: Sequence[ComparedArm]) -> None:
     """Check that the arms can be told apart.
 
     Raises:
@@ -19,7 +19,7 @@ def check_arms(baseline: Arm, others: Sequence[Arm]) -> None:
         raise InvalidInput(
             "a comparison needs two sides", hint="assay compare A B, or a run with both evaluations"
         )
-    seen: dict[str, Arm] = {}
+    seen: dict[str, ComparedArm] = {}
     names: set[str] = set()
     for arm in (baseline, *others):
         if arm.name in names:
@@ -36,7 +36,7 @@ def check_arms(baseline: Arm, others: Sequence[Arm]) -> None:
             seen[one.files_digest] = arm
 
 
-def check_prompts(baseline: Arm, other: Arm) -> None:
+def check_prompts(baseline: ComparedArm, other: ComparedArm) -> None:
     """Check that a task's id means the same prompt everywhere.
 
     Raises:
@@ -61,7 +61,7 @@ def check_prompts(baseline: Arm, other: Arm) -> None:
             )
 
 
-def differences(baseline: Arm, others: Sequence[Arm]) -> list[str]:
+def differences(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
     """Return each setting, set or scorer that differs from the baseline's first evaluation."""
     first, *more = baseline.measurements
     found: dict[str, None] = {}
@@ -117,7 +117,7 @@ def refuse_differences(found: Sequence[str]) -> None:
         )
 
 
-def notes(baseline: Arm, others: Sequence[Arm]) -> list[str]:
+def notes(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
     """Return sentences that a reader needs before the numbers, apart from `differences`."""
     arms = (baseline, *others)
     found = [note for arm in arms for one in arm.measurements for note in one.notes]
@@ -140,7 +140,7 @@ def notes(baseline: Arm, others: Sequence[Arm]) -> list[str]:
     return list(dict.fromkeys(found))
 
 
-def _not_recorded(baseline: Arm, others: Sequence[Arm]) -> Iterator[str]:
+def _not_recorded(baseline: ComparedArm, others: Sequence[ComparedArm]) -> Iterator[str]:
     """Yield what an arm did not record although another did."""
     first = baseline.measurements[0]
     for arm in others:

@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from assay_shared.errors import InvalidInput
 from assay_trainer.comparison.anomalies import AnomalyRule, RuleResult, apply_rules
-from assay_trainer.comparison.arms import Arm, ComparedSet, Measurement
+from assay_trainer.comparison.arms import ComparedArm, ComparedSet, Measurement
 from assay_trainer.comparison.comparability import (
     check_arms,
     check_prompts,
@@ -84,7 +84,7 @@ class ComparisonData(FrozenResult):
     flips: list[SetFlips]
 
 
-def compare_arms(baseline: Arm, others: Sequence[Arm], plan: ComparisonPlan) -> ComparisonData:
+def compare_arms(baseline: ComparedArm, others: Sequence[ComparedArm], plan: ComparisonPlan) -> ComparisonData:
     """Return the comparison of each arm with the baseline.
 
     Raises:
@@ -120,7 +120,7 @@ def compare_arms(baseline: Arm, others: Sequence[Arm], plan: ComparisonPlan) -> 
     )
 
 
-def _metrics(baseline: Arm, others: Sequence[Arm], plan: ComparisonPlan) -> list[Metric]:
+def _metrics(baseline: ComparedArm, others: Sequence[ComparedArm], plan: ComparisonPlan) -> list[Metric]:
     """Return the metrics: those of the plan, with each k that both sides have, and k of 1."""
     arms = (baseline, *others)
     ks = [set(one.k) for arm in arms for one in arm.measurements]
@@ -135,7 +135,7 @@ def _metrics(baseline: Arm, others: Sequence[Arm], plan: ComparisonPlan) -> list
     return [one for one in metrics if one.name in kept]
 
 
-def _nothing_shared(baseline: Arm, others: Sequence[Arm]) -> str:
+def _nothing_shared(baseline: ComparedArm, others: Sequence[ComparedArm]) -> str:
     names = {name for arm in others for name in arm.set_names} & set(baseline.set_names)
     if not names:
         theirs = ", ".join(sorted({name for arm in others for name in arm.set_names})) or "none"
@@ -147,7 +147,7 @@ def _nothing_shared(baseline: Arm, others: Sequence[Arm]) -> str:
     )
 
 
-def _counts(arm: Arm, name: str) -> str:
+def _counts(arm: ComparedArm, name: str) -> str:
     sets = arm.sets_of(name)
     if not sets:
         return f"{arm.name} lacks {name}"
@@ -155,7 +155,7 @@ def _counts(arm: Arm, name: str) -> str:
     return f"{arm.name} has {scored} scored and {failed} failed samples of {name}"
 
 
-def _uncompared(baseline: Arm, others: Sequence[Arm]) -> list[str]:
+def _uncompared(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
     """Return sentences on sets of one side alone, and on k that not all evaluations have."""
     found = []
     for arm in others:

@@ -27,7 +27,7 @@ _KEY = re.compile(
 )
 
 
-class Expected(StrEnum):
+class ChangeDirection(StrEnum):
     """The direction of an expected change."""
 
     UP = "up"
@@ -51,7 +51,7 @@ class ExpectationVerdict(StrEnum):
 class ExpectedChange(Config):
     """An entry of the file."""
 
-    direction: Expected
+    direction: ChangeDirection
     # Numbers are taken here to be refused with the units that they lack.
     within: str | int | float | None = None
     at_least: str | int | float | None = None
@@ -59,7 +59,7 @@ class ExpectedChange(Config):
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "ExpectedChange":
-        has_within = self.direction in (Expected.SAME, Expected.NOT_DOWN, Expected.NOT_UP)
+        has_within = self.direction in (ChangeDirection.SAME, ChangeDirection.NOT_DOWN, ChangeDirection.NOT_UP)
         if has_within and self.within is None:
             raise ValueError(f"direction {self.direction} needs `within`: 2pp, for example")
         if has_within and (self.at_least or self.at_most):
@@ -168,17 +168,17 @@ def _range(entry: ExpectedChange, key: str, unit: Unit) -> tuple[float, float, K
     return low, high, kind, f"{str(entry.direction).replace('_', ' ')}{words}"
 
 
-def _bounds(direction: Expected, amounts: dict[str, ChangeAmount]) -> tuple[float, float]:
+def _bounds(direction: ChangeDirection, amounts: dict[str, ChangeAmount]) -> tuple[float, float]:
     if "within" in amounts:
         within = amounts["within"].value
         return {
-            Expected.SAME: (-within, within),
-            Expected.NOT_DOWN: (-within, inf),
-            Expected.NOT_UP: (-inf, within),
+            ChangeDirection.SAME: (-within, within),
+            ChangeDirection.NOT_DOWN: (-within, inf),
+            ChangeDirection.NOT_UP: (-inf, within),
         }[direction]
     least = amounts["at_least"].value if "at_least" in amounts else 0.0
     most = amounts["at_most"].value if "at_most" in amounts else inf
-    return (least, most) if direction is Expected.UP else (-most, -least)
+    return (least, most) if direction is ChangeDirection.UP else (-most, -least)
 
 
 def judge(

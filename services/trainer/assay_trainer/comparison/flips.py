@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 
 from assay_shared.types import Status
-from assay_trainer.comparison.arms import Arm, ComparedTask
+from assay_trainer.comparison.arms import ComparedArm, ComparedTask
 from assay_trainer.comparison.results import FrozenResult
 
 #: Tasks shown of a set in each direction.
@@ -39,7 +39,7 @@ class SetFlips(FrozenResult):
     shown_wrong: list[ShownFlip]
 
 
-def flips_of(baseline: Arm, arm: Arm) -> list[SetFlips]:
+def flips_of(baseline: ComparedArm, arm: ComparedArm) -> list[SetFlips]:
     """Return the turned tasks of each set, by the first answer of each side's first seed."""
     found = []
     for name in baseline.set_names:

@@ -12,7 +12,7 @@ from assay_shared.errors import DatasetError, InvalidInput, NotFound
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.types import Status
 from assay_trainer.comparison.arms import (
-    Arm,
+    ComparedArm,
     ComparedSet,
     ComparedTask,
     Measurement,
@@ -36,7 +36,7 @@ _FREE = ("seed", "k")
 _MOST_NAMED = 8
 
 
-def read_arm(name: str | None, places: Sequence[str]) -> Arm:
+def read_arm(name: str | None, places: Sequence[str]) -> ComparedArm:
     """Return the arm of the evaluations at `places`; its name is the first evaluation's, if None.
 
     Raises:
@@ -53,10 +53,10 @@ def read_arm(name: str | None, places: Sequence[str]) -> Arm:
             raise InvalidInput(
                 f"{one.path} and {seen[one.files_digest]} are the same evaluation",
                 field="--arm",
-                hint="each seed of an arm is an evaluation of its own",
+                hint="name each evaluation of an arm once",
             )
         seen[one.files_digest] = one.path
-    return Arm(name or found[0].name, found)
+    return ComparedArm(name or found[0].name, found)
 
 
 def read_measurement(place: str) -> Measurement:

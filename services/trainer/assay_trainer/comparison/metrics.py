@@ -159,8 +159,7 @@ def is_of_programs(tasks: Iterable[ComparedTask]) -> bool:
 def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind) -> list[Metric]:
     """Return the metrics in the order of a report, with pass@k for each of `ks`.
 
-    `kinds` are those of the compared protocols: a majority vote and a budget have a metric of
-    their own.
+    `kinds` are those of the compared protocols: a majority vote and a budget have their metrics.
     """
     share, higher, known = Unit.SHARE, Better.HIGHER, set(kinds)
     own = {

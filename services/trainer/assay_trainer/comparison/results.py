@@ -100,7 +100,7 @@ class ComparedRow(FrozenResult):
     left_out: LeftOut
     baseline: Bounds | None
     value: Bounds | None
-    #: Arm minus baseline, in the metric's unit; a share's 0.01 is a point.
+    #: ComparedArm minus baseline, in the metric's unit; a share's 0.01 is a point.
     difference: Bounds | None = None
     #: 0.1 is 10% more than the baseline.
     relative: Bounds | None = None

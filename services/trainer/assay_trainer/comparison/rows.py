@@ -31,7 +31,7 @@ from assay_shared.statistics.ratios import (
 )
 from assay_shared.statistics.resampling import Floats, resampled_quantiles, tails
 from assay_shared.statistics.task_shares import ratio_interval, share_interval
-from assay_trainer.comparison.arms import Arm, ComparedSet
+from assay_trainer.comparison.arms import ComparedArm, ComparedSet
 from assay_trainer.comparison.metrics import Better, Metric, Unit, is_of_programs
 from assay_trainer.comparison.pairing import Paired, Side, alone, pair
 from assay_trainer.comparison.results import (
@@ -71,7 +71,7 @@ class Measure:
 
 
 def rows_of(
-    baseline: Arm, arm: Arm, measure: Measure, on_row: OnRow = lambda: None
+    baseline: ComparedArm, arm: ComparedArm, measure: Measure, on_row: OnRow = lambda: None
 ) -> Iterator[ComparedRow]:
     """Yield the rows of an arm against the baseline: each set, stratum and metric.
 

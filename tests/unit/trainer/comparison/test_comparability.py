@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from assay_shared.errors import InvalidInput
-from assay_trainer.comparison.arms import Arm
+from assay_trainer.comparison.arms import ComparedArm
 from assay_trainer.comparison.comparing import ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import read_arm
 from tests.support.evaluations import RIGHT, WRONG, sampled, write_evaluation
@@ -15,7 +15,7 @@ TASKS = {f"t{i}": [RIGHT if i % 2 else WRONG] for i in range(20)}
 PLAN, ALLOWED = ComparisonPlan(), ComparisonPlan(allow_different=True)
 
 
-def make_arm(tmp_path: Path, name: str, **values: object) -> Arm:
+def make_arm(tmp_path: Path, name: str, **values: object) -> ComparedArm:
     values = {"sets": {"m": TASKS}} | values
     return read_arm(name, [str(write_evaluation(tmp_path / name, **values))])  # type: ignore[arg-type]
 
@@ -98,7 +98,7 @@ def test_one_side_alone_and_two_of_one_name_are_refused(tmp_path: Path) -> None:
         compare_arms(first, [], PLAN)
     second = make_arm(tmp_path, "b")
     with pytest.raises(InvalidInput, match="two arms are called 'a'"):
-        compare_arms(first, [Arm("a", second.measurements)], PLAN)
+        compare_arms(first, [ComparedArm("a", second.measurements)], PLAN)
 
 
 def test_what_one_side_did_not_record_is_told(tmp_path: Path) -> None:

@@ -20,7 +20,7 @@ MET, NOT_MET, UNDECIDABLE = ExpectationVerdict
 
 
 def judged(tmp_path: Path, text: str, num_before: int, num_after: int) -> list[ExpectationResult]:
-    """Return the verdicts with so many of 200 tasks right before and after."""
+    """Return the verdicts with these numbers of 200 tasks right before and after."""
     (tmp_path / "expected.yaml").write_text(text)
     arms = []
     for name, number in (("before", num_before), ("after", num_after)):

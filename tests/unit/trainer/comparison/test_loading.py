@@ -50,7 +50,7 @@ def test_an_evaluation_is_read_with_its_failures_and_costs(tmp_path: Path) -> No
     assert tasks.tasks["a"].samples[0].sandbox_cpu_s == 0.5
     assert found.settings["protocol.temperature"] == "1.0"
     assert found.settings["engine.dtype"] == "bfloat16"
-    assert "protocol.seed" not in found.settings, "another sampling seed is no difference"
+    assert "protocol.seed" not in found.settings, "another sampling seed may be compared"
     assert found.free_settings["protocol.seed"] == "0"
     assert found.policy_digest is not None
 

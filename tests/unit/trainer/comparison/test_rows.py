@@ -7,7 +7,7 @@ import pytest
 
 from assay_shared.types import Status
 from assay_trainer.comparison.arms import (
-    Arm,
+    ComparedArm,
     ComparedSet,
     ComparedTask,
     Measurement,
@@ -215,7 +215,7 @@ def test_truncation_and_tokens_are_compared(tmp_path: Path) -> None:
     assert rows["tokens"].relative.value == pytest.approx(4.12)
 
 
-def arm_of(name: str, rng: np.random.Generator, abilities: np.ndarray) -> Arm:
+def arm_of(name: str, rng: np.random.Generator, abilities: np.ndarray) -> ComparedArm:
     """Return an evaluation of four samples a task by a policy of these abilities."""
 
     def sample(index: int, ability: float) -> SampleRecord:
@@ -235,7 +235,7 @@ def arm_of(name: str, rng: np.random.Generator, abilities: np.ndarray) -> Arm:
         for i, ability in enumerate(abilities)
     }
     sets = {"m": ComparedSet("m", tasks, digest="d", scorers=("code@1",))}
-    return Arm(
+    return ComparedArm(
         name, (Measurement(name, Path(name), name, name, None, None, {}, (1, 4), None, sets),)
     )
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text import markdown
 from assay_trainer.comparison.anomalies import RuleState
-from assay_trainer.comparison.arms import Arm, ComparedTask
+from assay_trainer.comparison.arms import ComparedArm, ComparedTask
 from assay_trainer.comparison.comparing import ComparisonData
 from assay_trainer.comparison.metrics import Metric, all_metrics
 from assay_trainer.comparison.report import words
@@ -32,7 +32,7 @@ _COSTS = ("tokens", "tokens_per_solved", "judging_s", "judging_s_per_solved")
 _MOST_PANELS = 4
 
 
-def write_comparison(data: ComparisonData, arms: Sequence[Arm], folder: Path) -> None:
+def write_comparison(data: ComparisonData, arms: Sequence[ComparedArm], folder: Path) -> None:
     """Write all files; the data come last, so that a folder with them is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / TASKS, "".join(f"{line}\n" for line in _task_lines(data, arms)))
@@ -67,7 +67,7 @@ def _sections(rows: Sequence[ComparedRow]) -> dict[str, list[ComparedRow]]:
     return {name: some for name, some in found.items() if some}
 
 
-def _task_lines(data: ComparisonData, arms: Sequence[Arm]) -> Iterator[str]:
+def _task_lines(data: ComparisonData, arms: Sequence[ComparedArm]) -> Iterator[str]:
     """Yield the values of each task of each seed, from which every row can be computed again."""
     names = dict.fromkeys(row.metric for row in data.rows)
     ks = [int(name.removeprefix("pass@")) for name in names if name.startswith("pass@")]

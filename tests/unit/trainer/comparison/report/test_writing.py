@@ -12,7 +12,7 @@ from markdown_it import MarkdownIt
 
 from assay_shared.types import Status
 from assay_trainer.comparison.anomalies import DEFAULT_RULES, read_rules
-from assay_trainer.comparison.arms import Arm
+from assay_trainer.comparison.arms import ComparedArm
 from assay_trainer.comparison.comparing import ComparisonData, ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import read_arm
 from assay_trainer.comparison.report.writing import write_comparison
@@ -34,7 +34,7 @@ def hostile_sample(task_id: str, index: int, outcome: Status | None, **_: object
 @pytest.fixture(scope="module")
 def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ComparisonData]:
     folder = tmp_path_factory.mktemp("comparison")
-    arms: list[Arm] = []
+    arms: list[ComparedArm] = []
     for name, num_right in (("base", 40), (f"sft{HOSTILE}", 90)):
         tasks: dict[str, Outcomes] = {
             f"t{i}": [RIGHT if i < num_right else WRONG] for i in range(120)
