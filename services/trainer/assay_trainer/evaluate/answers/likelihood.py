@@ -91,10 +91,10 @@ class ServerReader:
                 "logprobs": 1,
             },
         )
-        return _echoed(reply, len(option.prompt), len(option.prompt + option.continuation))
+        return echoed_logprobs(reply, len(option.prompt), len(option.prompt + option.continuation))
 
 
-def _echoed(reply: dict[str, Any], start: int, end: int) -> tuple[float, int]:
+def echoed_logprobs(reply: dict[str, Any], start: int, end: int) -> tuple[float, int]:
     """Return the log-probabilities of the tokens between two characters of an echoed prompt.
 
     Raises:

@@ -19,9 +19,9 @@ from assay_trainer.evaluation.metrics.set_metrics import (
     CostMetrics,
     CurvePoint,
     SetMetrics,
-    TokenSpread,
     StoredEstimate,
     StratumMetrics,
+    TokenSpread,
 )
 from assay_trainer.evaluation.records.folder import StoredSet
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind

@@ -1,0 +1,102 @@
+"""An OpenAI-compatible server, from its requests to its replies."""
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+from fastapi import FastAPI
+from fastapi.responses import JSONResponse
+
+from assay_shared.clients import RetryBudget
+from assay_shared.errors import AssayError, InvalidInput, Overloaded, Unreachable
+from assay_shared.types import FinishReason, GenerateRequest, Message, SamplingParams
+from assay_trainer.evaluate.answers.server import OpenAIServer, ServerGenerator
+from tests.conftest import Serve
+
+RETRY = RetryBudget(attempts=3, total_s=5.0, first_wait_s=0.01)
+SAMPLING = SamplingParams(n=2, max_tokens=9, temperature=0.5, top_p=0.9, stop=("#",), seed=7)
+CHAT = GenerateRequest(messages=(Message(role="user", content="q"),), sampling=SAMPLING)
+REPLY = {
+    "choices": [{"message": {"content": "yes"}, "finish_reason": "length"}],
+    "usage": {"completion_tokens": 3},
+}
+
+
+class Double:
+    """A server that keeps requests, and replies as it is told."""
+
+    def __init__(self, serve: Serve, reply: Callable[[int], tuple[int, Any]]) -> None:
+        self.bodies: list[dict[str, Any]] = []
+        app = FastAPI()
+
+        @app.post("/v1/{path:path}")
+        async def answer(path: str, body: dict[str, Any]) -> JSONResponse:
+            self.bodies.append(body)
+            status, content = reply(len(self.bodies))
+            return JSONResponse(content, status)
+
+        self.url = serve(app) + "/v1"
+
+
+async def generated(double: Double, request: GenerateRequest, **template: Any) -> Any:
+    async with OpenAIServer(double.url, retry=RETRY) as server:
+        return await ServerGenerator(server, "m", template).generate(request)
+
+
+async def test_every_setting_reaches_the_server_and_each_sample_has_its_seed(serve: Serve) -> None:
+    double = Double(serve, lambda _: (200, REPLY))
+
+    found = await generated(double, CHAT, enable_thinking=False)
+
+    assert [one.text for one in found.completions] == ["yes", "yes"]
+    assert [len(one.token_ids) for one in found.completions] == [3, 3]
+    assert found.completions[0].finish_reason is FinishReason.LENGTH
+    first, second = double.bodies
+    assert first["chat_template_kwargs"] == {"enable_thinking": False}
+    assert (first["top_p"], first["stop"], first["max_tokens"]) == (0.9, ["#"], 9)
+    assert first["messages"] == [{"role": "user", "content": "q"}]
+    assert first["seed"] != second["seed"]
+
+
+async def test_an_episode_is_sent_as_messages(serve: Serve) -> None:
+    double = Double(serve, lambda _: (200, REPLY))
+    one = CHAT.model_copy(update={"sampling": SamplingParams(n=1)})
+    async with OpenAIServer(double.url, retry=RETRY) as server:
+        generator = ServerGenerator(server, "m", {})
+        first = await generator.generate(one)
+        sent = (*first.prompt_token_ids, *first.completions[0].token_ids)
+        further = GenerateRequest(
+            token_ids=sent, then=(Message(role="user", content="more"),), sampling=one.sampling
+        )
+        second = await generator.generate(further)
+
+    assert second.prompt_token_ids == sent
+    said = [(message["role"], message["content"]) for message in double.bodies[1]["messages"]]
+    assert said == [("user", "q"), ("assistant", "yes"), ("user", "more")]
+
+
+async def test_an_overloaded_server_is_asked_again(serve: Serve) -> None:
+    one = CHAT.model_copy(update={"sampling": SamplingParams(n=1)})
+    recovers = Double(serve, lambda number: (200, REPLY) if number == 3 else (429, {}))
+    stays = Double(serve, lambda _: (429, {}))
+
+    assert (await generated(recovers, one)).completions[0].text == "yes"
+    with pytest.raises(Overloaded):
+        await generated(stays, one)
+    assert len(stays.bodies) == 3
+
+
+@pytest.mark.parametrize(
+    ("status", "content", "kind", "message"),
+    [
+        (400, {"error": "too long"}, InvalidInput, "too long"),
+        (200, {"choices": []}, Unreachable, "a reply without choices"),
+        (200, {"choices": [{"message": {"content": "x"}}]}, Unreachable, "cannot be counted"),
+        (200, [1], Unreachable, "cannot be read"),
+    ],
+)
+async def test_a_reply_that_cannot_be_used_is_a_typed_failure(
+    serve: Serve, status: int, content: Any, kind: type[AssayError], message: str
+) -> None:
+    with pytest.raises(kind, match=message):
+        await generated(Double(serve, lambda _: (status, content)), CHAT)
