@@ -5,13 +5,13 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from assay_shared.errors import ConfigError
-from assay_trainer.comparison.metrics import Unit
+from assay_trainer.comparison.metrics import MetricUnit
 
 _AMOUNT = re.compile(r"\s*(\d+(?:\.\d+)?)\s*(pp|%|tokens?|s)\s*\Z")
 _MOST_SHOWN = 40
 
 
-class Kind(StrEnum):
+class ChangeKind(StrEnum):
     """Whether an amount is added, or is a share of the baseline's value."""
 
     ABSOLUTE = "absolute"
@@ -23,11 +23,11 @@ class ChangeAmount:
     """A size of change: of a share 0.02 is 2 points; a relative 0.3 is 30%."""
 
     value: float
-    kind: Kind
+    kind: ChangeKind
     written: str
 
 
-def read_amount(written: object, field: str, unit: Unit | None = None) -> ChangeAmount:
+def read_amount(written: object, field: str, unit: MetricUnit | None = None) -> ChangeAmount:
     """Return the amount in a text; `unit` is the metric's, if the amount is for one metric.
 
     Raises:
@@ -43,20 +43,20 @@ def read_amount(written: object, field: str, unit: Unit | None = None) -> Change
         )
     number, sign = float(match[1]), match[2]
     if sign == "%":
-        return ChangeAmount(number / 100, Kind.RELATIVE, match[0].strip())
+        return ChangeAmount(number / 100, ChangeKind.RELATIVE, match[0].strip())
     if unit is not None and _unit_of(sign) is not unit:
         raise ConfigError(
             f"{match[0].strip()!r} is not an amount for this metric",
             field=field,
             hint={
-                Unit.SHARE: "a share changes by points (2pp), or relatively (30%)",
-                Unit.TOKENS: "tokens change by tokens (40 tokens), or relatively (30%)",
-                Unit.SECONDS: "times change by seconds (0.5s), or relatively (30%)",
+                MetricUnit.SHARE: "a share changes by points (2pp), or relatively (30%)",
+                MetricUnit.TOKENS: "tokens change by tokens (40 tokens), or relatively (30%)",
+                MetricUnit.SECONDS: "times change by seconds (0.5s), or relatively (30%)",
             }[unit],
         )
     value = number / 100 if sign == "pp" else number
-    return ChangeAmount(value, Kind.ABSOLUTE, match[0].strip())
+    return ChangeAmount(value, ChangeKind.ABSOLUTE, match[0].strip())
 
 
-def _unit_of(sign: str) -> Unit:
-    return {"pp": Unit.SHARE, "s": Unit.SECONDS}.get(sign, Unit.TOKENS)
+def _unit_of(sign: str) -> MetricUnit:
+    return {"pp": MetricUnit.SHARE, "s": MetricUnit.SECONDS}.get(sign, MetricUnit.TOKENS)

@@ -11,9 +11,9 @@ from pydantic import Field, model_validator
 
 from assay_shared.errors import ConfigError
 from assay_shared.settings.run_file import Config, parse_config, read_yaml
-from assay_trainer.comparison.amounts import ChangeAmount, Kind, read_amount
+from assay_trainer.comparison.amounts import ChangeAmount, ChangeKind, read_amount
 from assay_trainer.comparison.expectations import ExpectationVerdict, known_metric, verdict_of
-from assay_trainer.comparison.metrics import Unit
+from assay_trainer.comparison.metrics import MetricUnit
 from assay_trainer.comparison.results import Bounds, ComparedRow, FrozenResult, RowVerdict
 
 DEFAULT_RULES = Path(__file__).parent / "rules.yaml"
@@ -71,7 +71,7 @@ class RuleResult(FrozenResult):
     condition: str
     found: Bounds | None
     is_relative: bool
-    unit: Unit
+    unit: MetricUnit
     cause: str
     remedy: str
 
@@ -89,7 +89,7 @@ def read_rules(path: Path) -> tuple[AnomalyRule, ...]:
     return rules
 
 
-def condition(rule: AnomalyRule) -> tuple[str, ChangeAmount, Unit]:
+def condition(rule: AnomalyRule) -> tuple[str, ChangeAmount, MetricUnit]:
     """Return the name of a rule's condition, its amount, and the unit of its metric.
 
     Raises:
@@ -97,10 +97,10 @@ def condition(rule: AnomalyRule) -> tuple[str, ChangeAmount, Unit]:
     """
     field = f"rules: {rule.name}"
     if rule.nothing_changes_by is not None:
-        amount = read_amount(rule.nothing_changes_by, field, Unit.SHARE)
-        if amount.kind is Kind.RELATIVE:
+        amount = read_amount(rule.nothing_changes_by, field, MetricUnit.SHARE)
+        if amount.kind is ChangeKind.RELATIVE:
             raise ConfigError("nothing_changes_by is in points: 2pp", field=field)
-        return "nothing_changes_by", amount, Unit.SHARE
+        return "nothing_changes_by", amount, MetricUnit.SHARE
     name = next(one for one in _CHANGES if getattr(rule, one) is not None)
     unit = known_metric(rule.metric or "", field)[1]
     return name, read_amount(getattr(rule, name), f"{field}.{name}", unit), unit
@@ -111,7 +111,7 @@ def _room(rule: AnomalyRule) -> float:
     if rule.baseline_at_most is None:
         return inf
     amount = read_amount(rule.baseline_at_most, f"rules: {rule.name}.baseline_at_most")
-    if amount.kind is not Kind.RELATIVE:
+    if amount.kind is not ChangeKind.RELATIVE:
         raise ConfigError("baseline_at_most is a share: 80%", field=f"rules: {rule.name}")
     return amount.value
 
@@ -142,7 +142,7 @@ def _applied(rule: AnomalyRule, rows: Sequence[ComparedRow]) -> RuleResult | Non
     row = next((one for one in rows if one.metric == metric), None)
     if row is None or row.baseline is None or row.baseline.value > _room(rule):
         return None
-    is_relative = amount.kind is Kind.RELATIVE
+    is_relative = amount.kind is ChangeKind.RELATIVE
     bounds = row.relative if is_relative else row.difference
     if bounds is None:
         return None
@@ -164,7 +164,7 @@ def _nothing_changes(
     rule: AnomalyRule, rows: Sequence[ComparedRow], amount: ChangeAmount
 ) -> RuleResult | None:
     """Return if all shares of a set stay within an amount; their interval is the widest bounds."""
-    shares = [row for row in rows if row.unit is Unit.SHARE and row.difference and row.test]
+    shares = [row for row in rows if row.unit is MetricUnit.SHARE and row.difference and row.test]
     if not shares:
         return None
     intervals = [row.difference.interval for row in shares if row.difference]
@@ -178,7 +178,7 @@ def _nothing_changes(
     elif has_changed:
         state = RuleState.DOES_NOT_HOLD
     words = f"no share changes by more than {amount.written}"
-    return _result(rule, shares[0], state, words, None, False, Unit.SHARE)
+    return _result(rule, shares[0], state, words, None, False, MetricUnit.SHARE)
 
 
 def _result(
@@ -188,7 +188,7 @@ def _result(
     words: str,
     bounds: Bounds | None,
     is_relative: bool,
-    unit: Unit,
+    unit: MetricUnit,
 ) -> RuleResult:
     return RuleResult(
         name=rule.name,

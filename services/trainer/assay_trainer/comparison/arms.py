@@ -50,7 +50,7 @@ class ComparedSet:
 
 
 @dataclass(frozen=True)
-class Measurement:
+class SeedEvaluation:
     """One evaluation of one policy."""
 
     name: str
@@ -77,7 +77,7 @@ class ComparedArm:
     """A side of the comparison: one evaluation, or several of different seeds."""
 
     name: str
-    measurements: tuple[Measurement, ...]
+    measurements: tuple[SeedEvaluation, ...]
 
     @property
     def policy_digests(self) -> tuple[str | None, ...]:

@@ -85,19 +85,19 @@ def _arms(places: list[str], named: list[str], baseline: str | None) -> "list[Co
 
 def _margins(amounts: list[str]) -> "Margins":
     from assay_shared.errors import ConfigError
-    from assay_trainer.comparison.amounts import Kind, read_amount
-    from assay_trainer.comparison.metrics import Unit
+    from assay_trainer.comparison.amounts import ChangeKind, read_amount
+    from assay_trainer.comparison.metrics import MetricUnit
     from assay_trainer.comparison.rows import Margins
 
-    found: dict[Kind, float] = {}
+    found: dict[ChangeKind, float] = {}
     for text in amounts:
         amount = read_amount(text, "--same-within")
-        if amount.kind is Kind.ABSOLUTE:
-            amount = read_amount(text, "--same-within", Unit.SHARE)
+        if amount.kind is ChangeKind.ABSOLUTE:
+            amount = read_amount(text, "--same-within", MetricUnit.SHARE)
         if amount.kind in found or amount.value == 0:
             raise ConfigError(f"{text!r} is 0, or the second of its kind", field="--same-within")
         found[amount.kind] = amount.value
-    return Margins(share=found.get(Kind.ABSOLUTE), relative=found.get(Kind.RELATIVE))
+    return Margins(share=found.get(ChangeKind.ABSOLUTE), relative=found.get(ChangeKind.RELATIVE))
 
 
 def _compared(arms: "list[ComparedArm]", plan: "ComparisonPlan") -> "ComparisonData":

@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 
 from assay_shared.errors import InvalidInput
-from assay_trainer.comparison.arms import ComparedArm, ComparedSet, Measurement
+from assay_trainer.comparison.arms import ComparedArm, ComparedSet, SeedEvaluation
 
 _MOST_SHOWN = 6
 _SHORT = 12
@@ -73,7 +73,9 @@ def differences(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[st
     return list(found)
 
 
-def _differing(first_name: str, first: Measurement, name: str, one: Measurement) -> Iterator[str]:
+def _differing(
+    first_name: str, first: SeedEvaluation, name: str, one: SeedEvaluation
+) -> Iterator[str]:
     for key in sorted({*first.settings, *one.settings}):
         old, new = first.settings.get(key), one.settings.get(key)
         if old is not None and new is not None and old != new:

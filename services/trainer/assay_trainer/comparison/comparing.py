@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 
 from assay_shared.errors import InvalidInput
 from assay_trainer.comparison.anomalies import AnomalyRule, RuleResult, apply_rules
-from assay_trainer.comparison.arms import ComparedArm, ComparedSet, Measurement
+from assay_trainer.comparison.arms import ComparedArm, ComparedSet, SeedEvaluation
 from assay_trainer.comparison.comparability import (
     check_arms,
     check_prompts,
@@ -84,7 +84,9 @@ class ComparisonData(FrozenResult):
     flips: list[SetFlips]
 
 
-def compare_arms(baseline: ComparedArm, others: Sequence[ComparedArm], plan: ComparisonPlan) -> ComparisonData:
+def compare_arms(
+    baseline: ComparedArm, others: Sequence[ComparedArm], plan: ComparisonPlan
+) -> ComparisonData:
     """Return the comparison of each arm with the baseline.
 
     Raises:
@@ -120,7 +122,9 @@ def compare_arms(baseline: ComparedArm, others: Sequence[ComparedArm], plan: Com
     )
 
 
-def _metrics(baseline: ComparedArm, others: Sequence[ComparedArm], plan: ComparisonPlan) -> list[Metric]:
+def _metrics(
+    baseline: ComparedArm, others: Sequence[ComparedArm], plan: ComparisonPlan
+) -> list[Metric]:
     """Return the metrics: those of the plan, with each k that both sides have, and k of 1."""
     arms = (baseline, *others)
     ks = [set(one.k) for arm in arms for one in arm.measurements]
@@ -177,7 +181,7 @@ def _uncompared(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[st
     return found
 
 
-def _facts(one: Measurement) -> EvaluationFacts:
+def _facts(one: SeedEvaluation) -> EvaluationFacts:
     return EvaluationFacts(
         name=one.name,
         path=str(one.path),

@@ -18,8 +18,8 @@ from assay_shared.errors import ConfigError
 from assay_shared.settings.run_file import Config, parse_config, read_yaml
 from assay_shared.statistics.interval import Interval
 from assay_shared.statistics.power import tasks_to_decide
-from assay_trainer.comparison.amounts import ChangeAmount, Kind, read_amount
-from assay_trainer.comparison.metrics import ALIASES, Unit, all_metrics
+from assay_trainer.comparison.amounts import ChangeAmount, ChangeKind, read_amount
+from assay_trainer.comparison.metrics import ALIASES, MetricUnit, all_metrics
 from assay_trainer.comparison.results import Bounds, ComparedRow, FrozenResult, RowVerdict
 
 _KEY = re.compile(
@@ -59,7 +59,11 @@ class ExpectedChange(Config):
 
     @model_validator(mode="after")
     def _sizes_fit(self) -> "ExpectedChange":
-        has_within = self.direction in (ChangeDirection.SAME, ChangeDirection.NOT_DOWN, ChangeDirection.NOT_UP)
+        has_within = self.direction in (
+            ChangeDirection.SAME,
+            ChangeDirection.NOT_DOWN,
+            ChangeDirection.NOT_UP,
+        )
         if has_within and self.within is None:
             raise ValueError(f"direction {self.direction} needs `within`: 2pp, for example")
         if has_within and (self.at_least or self.at_most):
@@ -77,8 +81,8 @@ class Expectation:
     set: str
     stratum: str | None
     metric: str
-    unit: Unit
-    kind: Kind
+    unit: MetricUnit
+    kind: ChangeKind
     low: float
     high: float
     written: str
@@ -94,7 +98,7 @@ class ExpectationResult(FrozenResult):
     #: The change that decides, with its interval; relative if the expectation is.
     found: Bounds | None
     is_relative: bool
-    unit: Unit
+    unit: MetricUnit
     num_tasks: int
     #: Tasks that would decide if value and spread stayed; null if over a million.
     tasks_to_decide: int | None = None
@@ -130,7 +134,7 @@ def _expectation(key: str, value: object, source: str) -> Expectation:
     return Expectation(key, match["set"], match["stratum"], metric, unit, kind, low, high, written)
 
 
-def known_metric(name: str, field: str) -> tuple[str, Unit]:
+def known_metric(name: str, field: str) -> tuple[str, MetricUnit]:
     """Return the metric of that name, or of an alias, with its unit.
 
     Raises:
@@ -139,7 +143,7 @@ def known_metric(name: str, field: str) -> tuple[str, Unit]:
     resolved = ALIASES.get(name, name)
     number = re.fullmatch(r"pass@([1-9]\d{0,3})", resolved)
     if number is not None:
-        return resolved, Unit.SHARE
+        return resolved, MetricUnit.SHARE
     units = {one.name: one.unit for one in all_metrics((1,))}
     if resolved not in units:
         close = difflib.get_close_matches(name, [*units, *ALIASES], n=1, cutoff=0.5)
@@ -148,7 +152,9 @@ def known_metric(name: str, field: str) -> tuple[str, Unit]:
     return resolved, units[resolved]
 
 
-def _range(entry: ExpectedChange, key: str, unit: Unit) -> tuple[float, float, Kind, str]:
+def _range(
+    entry: ExpectedChange, key: str, unit: MetricUnit
+) -> tuple[float, float, ChangeKind, str]:
     """Return the range of expected changes, its kind, and the expectation in words."""
     amounts = {
         name: read_amount(written, f"{key}.{name}", unit)
@@ -158,8 +164,16 @@ def _range(entry: ExpectedChange, key: str, unit: Unit) -> tuple[float, float, K
     kinds = {one.kind for one in amounts.values()}
     if len(kinds) > 1:
         raise ConfigError("at_least and at_most are of different kinds", field=key)
-    kind = kinds.pop() if kinds else Kind.ABSOLUTE if unit is Unit.SHARE else Kind.RELATIVE
-    if kind is Kind.ABSOLUTE and ALIASES.get(key.rpartition(".")[2], key).endswith("_per_solved"):
+    kind = (
+        kinds.pop()
+        if kinds
+        else ChangeKind.ABSOLUTE
+        if unit is MetricUnit.SHARE
+        else ChangeKind.RELATIVE
+    )
+    if kind is ChangeKind.ABSOLUTE and ALIASES.get(key.rpartition(".")[2], key).endswith(
+        "_per_solved"
+    ):
         raise ConfigError("a cost per solved changes relatively: 30%", field=key)
     words = "".join(f", {name.replace('_', ' ')} {one.written}" for name, one in amounts.items())
     low, high = _bounds(entry.direction, amounts)
@@ -213,7 +227,7 @@ def _judged(one: Expectation, rows: Sequence[ComparedRow], arm: str) -> Expectat
         ),
         None,
     )
-    is_relative = one.kind is Kind.RELATIVE
+    is_relative = one.kind is ChangeKind.RELATIVE
     bounds = None if row is None else row.relative if is_relative else row.difference
     result = ExpectationResult(
         key=one.key,

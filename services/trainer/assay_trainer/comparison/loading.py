@@ -15,7 +15,7 @@ from assay_trainer.comparison.arms import (
     ComparedArm,
     ComparedSet,
     ComparedTask,
-    Measurement,
+    SeedEvaluation,
 )
 from assay_trainer.config import EvaluationConfig
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult
@@ -59,7 +59,7 @@ def read_arm(name: str | None, places: Sequence[str]) -> ComparedArm:
     return ComparedArm(name or found[0].name, found)
 
 
-def read_measurement(place: str) -> Measurement:
+def read_measurement(place: str) -> SeedEvaluation:
     """Return the evaluation at `place`: a folder of `assay evaluate`, a run, RUN:NAME, or a file.
 
     Of a run without a name, the evaluation after training is read.
@@ -96,7 +96,7 @@ def has_two_evaluations(place: str) -> bool:
     return all((folder / f"{name}.json").is_file() for name in RUN_EVALUATIONS)
 
 
-def _of_evaluation(path: Path) -> Measurement:
+def _of_evaluation(path: Path) -> SeedEvaluation:
     stored = read_evaluation(path)
     record, folder = stored.record, EvaluationFolder(path)
     protocol = record.protocol.model_dump(mode="json")
@@ -110,7 +110,7 @@ def _of_evaluation(path: Path) -> Measurement:
     files = [path / RECORD]
     for name in stored.sets:
         files += [folder.tasks(name), folder.samples(name)]
-    return Measurement(
+    return SeedEvaluation(
         name=record.name,
         path=path,
         files_digest=_digest(files),
@@ -177,7 +177,7 @@ def _task(
     return ComparedTask(name, prompt, tags, scored, len(samples) - len(scored))
 
 
-def _of_run(path: Path, name: str) -> Measurement:
+def _of_run(path: Path, name: str) -> SeedEvaluation:
     folder = RunFolder.open(path)
     file = folder.evaluation(name)
     if not file.is_file():
@@ -198,7 +198,7 @@ def _run_settings(folder: RunFolder) -> tuple[dict[str, str], tuple[int, ...]]:
     return {f"protocol.{name}": _shown(values[name]) for name in kept}, config.k
 
 
-def _of_file(file: Path, name: str, settings: dict[str, str], k: tuple[int, ...]) -> Measurement:
+def _of_file(file: Path, name: str, settings: dict[str, str], k: tuple[int, ...]) -> SeedEvaluation:
     try:
         found = TaskEvaluation.model_validate_json(file.read_bytes(), extra="forbid")
     except ValidationError as error:
@@ -214,7 +214,7 @@ def _of_file(file: Path, name: str, settings: dict[str, str], k: tuple[int, ...]
         "held_out", tasks, digest=_tasks_digest(tasks), num_set_aside=len(found.set_aside)
     )
     most = max((len(one.samples) for one in found.results), default=1)
-    return Measurement(
+    return SeedEvaluation(
         name=name,
         path=file,
         files_digest=_digest([file]),

@@ -17,7 +17,7 @@ TaskValue = Callable[[ComparedTask], float | None]
 SampleValue = Callable[[SampleRecord], float]
 
 
-class Unit(StrEnum):
+class MetricUnit(StrEnum):
     """The unit of a metric; a share is shown in percent, and its difference in points."""
 
     SHARE = "share"
@@ -43,7 +43,7 @@ class Metric:
 
     name: str
     title: str
-    unit: Unit
+    unit: MetricUnit
     better: Better
     value: TaskValue
     per: TaskValue | None = None
@@ -161,7 +161,7 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
 
     `kinds` are those of the compared protocols: a majority vote and a budget have their metrics.
     """
-    share, higher, known = Unit.SHARE, Better.HIGHER, set(kinds)
+    share, higher, known = MetricUnit.SHARE, Better.HIGHER, set(kinds)
     own = {
         ProtocolKind.MAJORITY: Metric("majority", "majority vote right", share, higher, _majority),
         ProtocolKind.BUDGET: Metric(
@@ -174,13 +174,13 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
         *(Metric(f"pass@{k}", f"pass@{k}", share, higher, _pass_at(k)) for k in sorted(ks)),
         *_program_metrics(),
         Metric("truncated", "cut off at the limit", share, Better.LOWER, truncated, is_rare=True),
-        *_costs("tokens", "tokens", Unit.TOKENS, _tokens),
-        *_costs("judging_s", "judging time", Unit.SECONDS, _judging_s),
+        *_costs("tokens", "tokens", MetricUnit.TOKENS, _tokens),
+        *_costs("judging_s", "judging time", MetricUnit.SECONDS, _judging_s),
     ]
 
 
 def _program_metrics() -> list[Metric]:
-    share, higher, lower, neither = Unit.SHARE, Better.HIGHER, Better.LOWER, Better.NEITHER
+    share, higher, lower, neither = MetricUnit.SHARE, Better.HIGHER, Better.LOWER, Better.NEITHER
     ratio, title = _of_programs(lambda sample: sample.pass_ratio or 0.0), "tests passed"
     quantiles = [
         Metric(f"pass_ratio_{name}", f"{title}, {name}", share, neither, ratio, None, quantile)
@@ -211,7 +211,7 @@ def _is_of(kind: str) -> SampleValue:
     return lambda sample: error_type(sample) == kind
 
 
-def _costs(name: str, title: str, unit: Unit, number: SampleValue) -> list[Metric]:
+def _costs(name: str, title: str, unit: MetricUnit, number: SampleValue) -> list[Metric]:
     """Return a cost of a sample, and its cost for each solved sample."""
     return [
         Metric(name, f"{title} a sample", unit, Better.LOWER, _cost(number), is_rare=True),

@@ -10,11 +10,11 @@ from assay_shared.statistics.ratios import RatioColumns
 from assay_shared.statistics.resampling import Floats
 from assay_trainer.comparison.arms import ComparedSet, ComparedTask
 from assay_trainer.comparison.metrics import Metric, TaskValue
-from assay_trainer.comparison.results import LeftOut, SeedSpread
+from assay_trainer.comparison.results import SeedSpread, UncomparedTasks
 
 
 @dataclass(frozen=True)
-class Side:
+class PairedSide:
     """One arm's values over the compared tasks: a row for each seed, a column for each task."""
 
     values: Floats
@@ -50,9 +50,9 @@ class Paired:
     """Two sides over the same tasks, and the tasks left out."""
 
     ids: Sequence[str]
-    before: Side
-    after: Side
-    left_out: LeftOut
+    before: PairedSide
+    after: PairedSide
+    left_out: UncomparedTasks
 
 
 def pair(
@@ -71,7 +71,7 @@ def pair(
         for id_ in scored
         if all(_value(metric, seed[id_]) is not None for seed in (*first, *second))
     ]
-    left_out = LeftOut(
+    left_out = UncomparedTasks(
         only_in_baseline=len(in_first - in_second),
         only_in_arm=len(in_second - in_first),
         without_score=len(shared) - len(scored),
@@ -80,7 +80,7 @@ def pair(
     return Paired(ids, _side(metric, first, ids), _side(metric, second, ids), left_out)
 
 
-def alone(metric: Metric, sets: Sequence[ComparedSet], chosen: set[str]) -> tuple[Side, int]:
+def alone(metric: Metric, sets: Sequence[ComparedSet], chosen: set[str]) -> tuple[PairedSide, int]:
     """Return the values of one arm over the tasks that every seed can tell, and their number."""
     seeds = _seeds(sets)
     within = _common(seeds) & chosen
@@ -108,8 +108,10 @@ def _value(metric: Metric, task: ComparedTask) -> float | None:
     return value
 
 
-def _side(metric: Metric, seeds: Sequence[Mapping[str, ComparedTask]], ids: Sequence[str]) -> Side:
-    return Side(
+def _side(
+    metric: Metric, seeds: Sequence[Mapping[str, ComparedTask]], ids: Sequence[str]
+) -> PairedSide:
+    return PairedSide(
         values=_matrix(metric.value, seeds, ids),
         per=_matrix(metric.per or (lambda _: 1.0), seeds, ids),
         most_samples=max((sum(len(seed[id_].samples) for seed in seeds) for id_ in ids), default=1),

@@ -6,7 +6,7 @@ from math import isfinite
 from pydantic import BaseModel, ConfigDict
 
 from assay_shared.statistics.interval import Interval
-from assay_trainer.comparison.metrics import Better, Unit
+from assay_trainer.comparison.metrics import Better, MetricUnit
 
 
 class RowVerdict(StrEnum):
@@ -70,7 +70,7 @@ class SeedSpread(FrozenResult):
     std: float | None
 
 
-class LeftOut(FrozenResult):
+class UncomparedTasks(FrozenResult):
     """Tasks that do not count in a row, by reason."""
 
     only_in_baseline: int = 0
@@ -93,11 +93,11 @@ class ComparedRow(FrozenResult):
     stratum: str | None
     metric: str
     title: str
-    unit: Unit
+    unit: MetricUnit
     better: Better
     arm: str
     num_tasks: int
-    left_out: LeftOut
+    left_out: UncomparedTasks
     baseline: Bounds | None
     value: Bounds | None
     #: ComparedArm minus baseline, in the metric's unit; a share's 0.01 is a point.
@@ -126,7 +126,7 @@ class ComparedRow(FrozenResult):
     @property
     def is_relative(self) -> bool:
         """True if the relative change is the row's headline: tokens, seconds, and costs."""
-        return self.unit is not Unit.SHARE
+        return self.unit is not MetricUnit.SHARE
 
     @property
     def headline(self) -> Bounds | None:

@@ -32,14 +32,14 @@ from assay_shared.statistics.ratios import (
 from assay_shared.statistics.resampling import Floats, resampled_quantiles, tails
 from assay_shared.statistics.task_shares import ratio_interval, share_interval
 from assay_trainer.comparison.arms import ComparedArm, ComparedSet
-from assay_trainer.comparison.metrics import Better, Metric, Unit, is_of_programs
-from assay_trainer.comparison.pairing import Paired, Side, alone, pair
+from assay_trainer.comparison.metrics import Better, Metric, MetricUnit, is_of_programs
+from assay_trainer.comparison.pairing import Paired, PairedSide, alone, pair
 from assay_trainer.comparison.results import (
     Bounds,
     ComparedRow,
-    LeftOut,
     PairedTest,
     RowVerdict,
+    UncomparedTasks,
 )
 
 #: Of all resamples, so that the same files give the same report.
@@ -56,7 +56,7 @@ class Margins:
 
     def of(self, metric: Metric) -> float | None:
         """Return the margin for a metric; None if there is none."""
-        return self.share if metric.unit is Unit.SHARE else self.relative
+        return self.share if metric.unit is MetricUnit.SHARE else self.relative
 
 
 @dataclass(frozen=True)
@@ -134,7 +134,7 @@ def _one_sided(
     if not num_tasks:
         return None
     bounds = Bounds.of(_estimate(metric, side, measure.confidence))
-    empty = _empty(metric, num_tasks, LeftOut())
+    empty = _empty(metric, num_tasks, UncomparedTasks())
     if is_new:
         changed = {"value": bounds, "seeds_arm": side.spread(metric), "verdict": RowVerdict.NEW}
     else:
@@ -152,7 +152,7 @@ def _unpaired(
     second: Sequence[ComparedSet],
     chosen: set[str],
     measure: Measure,
-    left_out: LeftOut,
+    left_out: UncomparedTasks,
 ) -> ComparedRow | None:
     """Return a row without a comparison: the metric of one side, or of two without shared tasks."""
     (before, num_before), (after, num_after) = (
@@ -175,7 +175,7 @@ def _unpaired(
     return shown
 
 
-def _empty(metric: Metric, num_tasks: int, left_out: LeftOut) -> ComparedRow:
+def _empty(metric: Metric, num_tasks: int, left_out: UncomparedTasks) -> ComparedRow:
     return ComparedRow(
         set="",
         stratum=None,
@@ -197,7 +197,7 @@ def _constant(paired: Paired) -> float | None:
     return float(both[0]) if len(both) == 1 else None
 
 
-def _estimate(metric: Metric, side: Side, confidence: float) -> Interval | None:
+def _estimate(metric: Metric, side: PairedSide, confidence: float) -> Interval | None:
     """Return the metric of one side with its interval over tasks."""
     columns = side.columns
     values = columns.numerator.tolist()
@@ -206,7 +206,7 @@ def _estimate(metric: Metric, side: Side, confidence: float) -> Interval | None:
         return _percentiles(side.estimate(metric), found, len(values), confidence)
     if metric.is_ratio:
         return ratio_interval(values, columns.denominator.tolist(), confidence, SEED)
-    if metric.unit is Unit.SHARE:
+    if metric.unit is MetricUnit.SHARE:
         return share_interval(values, confidence, side.most_samples)
     return mean_over_tasks(values, confidence, SEED)
 
@@ -241,7 +241,9 @@ def _paired_row(metric: Metric, paired: Paired, measure: Measure) -> ComparedRow
     return _tested(metric, paired, measure, row) if metric.is_tested else row
 
 
-def _difference(metric: Metric, before: Side, after: Side, confidence: float) -> Interval | None:
+def _difference(
+    metric: Metric, before: PairedSide, after: PairedSide, confidence: float
+) -> Interval | None:
     """Return the difference with its interval; a cost's interval is that of its relative change."""
     value = after.estimate(metric) - before.estimate(metric)
     if metric.is_ratio:
@@ -250,7 +252,7 @@ def _difference(metric: Metric, before: Side, after: Side, confidence: float) ->
     if metric.quantile is not None:
         found = resampled_quantiles(np.column_stack([old, new]), metric.quantile, SEED)
         return _percentiles(value, found[:, 1] - found[:, 0], len(old), confidence)
-    span = 1.0 if metric.unit is Unit.SHARE else float(max(old.max(), new.max())) or 1.0
+    span = 1.0 if metric.unit is MetricUnit.SHARE else float(max(old.max(), new.max())) or 1.0
     return difference_interval(old.tolist(), new.tolist(), confidence, SEED, span)
 
 
@@ -260,7 +262,7 @@ def _tested(metric: Metric, paired: Paired, measure: Measure, row: ComparedRow) 
     old, new = before.numerator.tolist(), after.numerator.tolist()
     margin, alpha = measure.margins.of(metric), 1 - measure.confidence
     equivalence: float | None = None
-    if metric.unit is not Unit.SHARE:
+    if metric.unit is not MetricUnit.SHARE:
         if row.relative is None:
             return row
         if margin is not None:

@@ -10,7 +10,7 @@ from assay_trainer.comparison.arms import (
     ComparedArm,
     ComparedSet,
     ComparedTask,
-    Measurement,
+    SeedEvaluation,
 )
 from assay_trainer.comparison.comparing import ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import read_arm
@@ -236,7 +236,7 @@ def arm_of(name: str, rng: np.random.Generator, abilities: np.ndarray) -> Compar
     }
     sets = {"m": ComparedSet("m", tasks, digest="d", scorers=("code@1",))}
     return ComparedArm(
-        name, (Measurement(name, Path(name), name, name, None, None, {}, (1, 4), None, sets),)
+        name, (SeedEvaluation(name, Path(name), name, name, None, None, {}, (1, 4), None, sets),)
     )
 
 

@@ -2,8 +2,8 @@
 
 import pytest
 
-from assay_trainer.comparison.metrics import Better, Unit
-from assay_trainer.comparison.results import Bounds, ComparedRow, LeftOut, RowVerdict
+from assay_trainer.comparison.metrics import Better, MetricUnit
+from assay_trainer.comparison.results import Bounds, ComparedRow, RowVerdict, UncomparedTasks
 from assay_trainer.comparison.verdicts import with_verdicts
 
 
@@ -13,11 +13,11 @@ def make_row(p: float | None, low: float, high: float, **values: object) -> Comp
         "stratum": None,
         "metric": "pass@1",
         "title": "pass@1",
-        "unit": Unit.SHARE,
+        "unit": MetricUnit.SHARE,
         "better": Better.HIGHER,
         "arm": "b",
         "num_tasks": 100,
-        "left_out": LeftOut(),
+        "left_out": UncomparedTasks(),
         "baseline": None,
         "value": None,
         "difference": Bounds(value=(low + high) / 2, low=low, high=high),
@@ -57,7 +57,7 @@ def test_within_the_margin_is_the_same_even_if_it_differs() -> None:
 
 def test_a_change_of_tokens_is_judged_relatively() -> None:
     wide = Bounds(value=0.5, low=-0.1, high=None)
-    row = make_row(0.001, 10, 20, unit=Unit.TOKENS, better=Better.LOWER, relative=wide)
+    row = make_row(0.001, 10, 20, unit=MetricUnit.TOKENS, better=Better.LOWER, relative=wide)
     assert verdicts(row) == [RowVerdict.INCONCLUSIVE]
     assert row.headline is not None
     assert row.headline.interval.high == pytest.approx(float("inf"))

@@ -3,17 +3,17 @@
 from collections.abc import Iterable
 
 from assay_trainer.comparison.expectations import ExpectationResult, ExpectationVerdict
-from assay_trainer.comparison.metrics import Unit
+from assay_trainer.comparison.metrics import MetricUnit
 from assay_trainer.comparison.results import Bounds, ComparedRow, SeedSpread
 
 _NOTHING = "-"
 
 
-def value_text(unit: Unit, value: float) -> str:
+def value_text(unit: MetricUnit, value: float) -> str:
     """Return a value with its unit: 43.1%, 238, 0.32 s."""
-    if unit is Unit.SHARE:
+    if unit is MetricUnit.SHARE:
         return f"{100 * value:.1f}%"
-    if unit is Unit.SECONDS:
+    if unit is MetricUnit.SECONDS:
         return f"{value:#.3g} s"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
@@ -38,7 +38,7 @@ def sides(row: ComparedRow) -> tuple[str, str]:
     )
 
 
-def change_text(bounds: Bounds | None, is_relative: bool, unit: Unit) -> str:
+def change_text(bounds: Bounds | None, is_relative: bool, unit: MetricUnit) -> str:
     """Return a change with its interval: +13.8 pp (+5.9 to +21.4)."""
     if bounds is None:
         return _NOTHING
@@ -77,20 +77,20 @@ def amount_text(row: ComparedRow, amount: float | None) -> str:
     return f"{100 * amount:.0f}%" if row.is_relative else f"{100 * amount:.1f} pp"
 
 
-def _number(value: float, is_relative: bool, unit: Unit) -> str:
-    if is_relative or unit is Unit.SHARE:
+def _number(value: float, is_relative: bool, unit: MetricUnit) -> str:
+    if is_relative or unit is MetricUnit.SHARE:
         return f"{100 * value:+.1f}"
-    return f"{value:+.3g}" if unit is Unit.SECONDS else f"{value:+.1f}"
+    return f"{value:+.3g}" if unit is MetricUnit.SECONDS else f"{value:+.1f}"
 
 
-def _bound(value: float | None, is_relative: bool, unit: Unit, sign: str) -> str:
+def _bound(value: float | None, is_relative: bool, unit: MetricUnit, sign: str) -> str:
     return f"{sign}∞" if value is None else _number(value, is_relative, unit)
 
 
-def _unit_name(is_relative: bool, unit: Unit) -> str:
+def _unit_name(is_relative: bool, unit: MetricUnit) -> str:
     if is_relative:
         return "%"
-    return {Unit.SHARE: " pp", Unit.TOKENS: " tokens", Unit.SECONDS: " s"}[unit]
+    return {MetricUnit.SHARE: " pp", MetricUnit.TOKENS: " tokens", MetricUnit.SECONDS: " s"}[unit]
 
 
 def p_text(p: float | None) -> str:
