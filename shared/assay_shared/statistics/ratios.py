@@ -6,10 +6,8 @@ from math import exp, inf, log
 import numpy as np
 
 from assay_shared.statistics.interval import Interval
-from assay_shared.statistics.paired import NUM_FLIPS
+from assay_shared.statistics.permutation import Swaps, sampled_p
 from assay_shared.statistics.resampling import Floats, resampled_sums, tails
-
-_BLOCK_ENTRIES = 2**22
 
 
 @dataclass(frozen=True)
@@ -99,17 +97,16 @@ def label_swap_p(before: RatioColumns, after: RatioColumns, seed: int) -> float:
     totals = np.array([float(one.sum()) for one in sides])
     # A swap moves the difference of the sides from one sum to the other.
     moves = np.column_stack([sides[2] - sides[0], sides[3] - sides[1]])
-    num_tasks, rng, num_as_far = len(moves), np.random.default_rng(seed), 0
-    block = max(1, min(NUM_FLIPS, _BLOCK_ENTRIES // num_tasks))
-    for begin in range(0, NUM_FLIPS, block):
-        size = min(block, NUM_FLIPS - begin)
-        swaps = rng.integers(0, 2, size=(size, num_tasks), dtype=np.int8).astype(float) @ moves
-        old_top, old_below = totals[0] + swaps[:, 0], totals[1] + swaps[:, 1]
-        new_top, new_below = totals[2] - swaps[:, 0], totals[3] - swaps[:, 1]
+
+    def num_as_far(swaps: Swaps) -> int:
+        moved = swaps.astype(float) @ moves
+        old_top, old_below = totals[0] + moved[:, 0], totals[1] + moved[:, 1]
+        new_top, new_below = totals[2] - moved[:, 0], totals[3] - moved[:, 1]
         with np.errstate(divide="ignore", invalid="ignore"):
             far = np.abs(np.log(new_top * old_below) - np.log(new_below * old_top))
-        num_as_far += int((np.nan_to_num(far, nan=inf, posinf=inf) >= found - 1e-9).sum())
-    return (num_as_far + 1) / (NUM_FLIPS + 1)
+        return int((np.nan_to_num(far, nan=inf, posinf=inf) >= found - 1e-9).sum())
+
+    return sampled_p(num_as_far, len(moves), seed)
 
 
 def _distance(old: float, new: float) -> float:

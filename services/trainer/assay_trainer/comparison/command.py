@@ -125,15 +125,16 @@ def _show(data: "ComparisonData", console: "object") -> None:
     from rich.console import Console
 
     from assay_shared.text.markdown import visible
-    from assay_trainer.comparison.report.summary import verdict_sentence
-    from assay_trainer.comparison.report.terminal import tables, troubles
+    from assay_trainer.comparison.report.summary import troubles, verdict_sentence
+    from assay_trainer.comparison.report.terminal import tables
 
     assert isinstance(console, Console)
     for line in data.different:
         print(visible(f"not measured the same way: {line}"))
     for table in tables(data):
         console.print(table)
-    for line in (*data.notes, *troubles(data)):
+    held = [line for name in data.arms for line in troubles(data, name)]
+    for line in (*data.notes, *held):
         print(visible(line))
     for name in data.arms:
         print(visible(verdict_sentence(data, name)))

@@ -7,7 +7,7 @@ from statistics import fmean, stdev
 import numpy as np
 
 from assay_shared.statistics.ratios import RatioColumns
-from assay_shared.statistics.resampling import Floats
+from assay_shared.statistics.resampling import Floats, resampled_quantiles
 from assay_trainer.comparison.arms import ComparedSet, ComparedTask
 from assay_trainer.comparison.metrics import Metric, TaskValue
 from assay_trainer.comparison.results import SeedSpread, UncomparedTasks
@@ -29,12 +29,18 @@ class PairedSide:
         return RatioColumns(self.values.mean(axis=0), self.per.mean(axis=0))
 
     def estimate(self, metric: Metric, seed: int | None = None) -> float:
-        """Return the metric over all seeds together, or of one seed."""
+        """Return the metric over all seeds together, or of one seed; the mean of quantiles."""
         chosen = slice(None) if seed is None else slice(seed, seed + 1)
-        values, per = self.values[chosen].mean(axis=0), self.per[chosen].mean(axis=0)
+        values, per = self.values[chosen], self.per[chosen]
         if metric.quantile is not None:
-            return float(np.quantile(values, metric.quantile, method="inverted_cdf"))
-        return RatioColumns(values, per).value
+            found = np.quantile(values, metric.quantile, axis=1, method="inverted_cdf")
+            return float(found.mean())
+        return RatioColumns(values.mean(axis=0), per.mean(axis=0)).value
+
+    def quantile_resamples(self, quantile: float, seed: int) -> Floats:
+        """Return the mean of the seeds' quantiles in each resample of the tasks."""
+        means: Floats = resampled_quantiles(self.values.T, quantile, seed).mean(axis=1)
+        return means
 
     def spread(self, metric: Metric) -> SeedSpread | None:
         """Return the metric of each seed with mean and deviation; None if a seed has none."""

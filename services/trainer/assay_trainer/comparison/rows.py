@@ -29,7 +29,7 @@ from assay_shared.statistics.ratios import (
     relative_interval,
     relative_of,
 )
-from assay_shared.statistics.resampling import Floats, resampled_quantiles, tails
+from assay_shared.statistics.resampling import Floats, tails
 from assay_shared.statistics.task_shares import ratio_interval, share_interval
 from assay_trainer.comparison.arms import ComparedArm, ComparedSet
 from assay_trainer.comparison.metrics import Better, Metric, MetricUnit, is_of_programs
@@ -202,7 +202,7 @@ def _estimate(metric: Metric, side: PairedSide, confidence: float) -> Interval |
     columns = side.columns
     values = columns.numerator.tolist()
     if metric.quantile is not None:
-        found = resampled_quantiles(columns.numerator[:, None], metric.quantile, SEED)[:, 0]
+        found = side.quantile_resamples(metric.quantile, SEED)
         return _percentiles(side.estimate(metric), found, len(values), confidence)
     if metric.is_ratio:
         return ratio_interval(values, columns.denominator.tolist(), confidence, SEED)
@@ -250,8 +250,9 @@ def _difference(
         return Interval(value, float("-inf"), float("inf")) if isfinite(value) else None
     old, new = before.columns.numerator, after.columns.numerator
     if metric.quantile is not None:
-        found = resampled_quantiles(np.column_stack([old, new]), metric.quantile, SEED)
-        return _percentiles(value, found[:, 1] - found[:, 0], len(old), confidence)
+        found = after.quantile_resamples(metric.quantile, SEED)
+        found -= before.quantile_resamples(metric.quantile, SEED)
+        return _percentiles(value, found, len(old), confidence)
     span = 1.0 if metric.unit is MetricUnit.SHARE else float(max(old.max(), new.max())) or 1.0
     return difference_interval(old.tolist(), new.tolist(), confidence, SEED, span)
 

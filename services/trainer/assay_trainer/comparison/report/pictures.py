@@ -34,7 +34,7 @@ _OUTCOMES = {
     Status.UNGRADABLE: "#64748b",
 }
 _MOST_PLACES = 24
-_MOST_LABEL = 34
+_MOST_LABEL = 40
 #: Wider intervals end in an arrow.
 _MOST_RELATIVE = 1.0
 _DPI = 130
@@ -54,7 +54,9 @@ def forest(rows: Sequence[ComparedRow], metrics: Sequence[str], confidence: floa
     for axes, name in zip(panels, names, strict=True):
         own = [row for row in shown if row.metric == name and row.place in places]
         _panel(axes, own, places)
-    panels[0].set_yticks(range(len(places)), [_label(place) for place in places])
+    strata = {row.place: row.stratum for row in shown}
+    labels = [f"· {strata[place]}" if strata[place] else place for place in places]
+    panels[0].set_yticks(range(len(places)), [_label(label) for label in labels])
     panels[0].set_ylim(len(places) - 0.5, -0.5)
     figure.suptitle(
         f"Change against the baseline, {100 * confidence:g}% intervals over tasks; "

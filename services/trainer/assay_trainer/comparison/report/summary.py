@@ -80,6 +80,7 @@ def _of_arm(data: ComparisonData, arm: str) -> Iterator[str]:
         row
         for row in data.rows
         if row.arm == arm
+        and row.stratum is None
         and row not in main
         and row.verdict in (RowVerdict.BETTER, RowVerdict.WORSE)
     ]
@@ -88,10 +89,18 @@ def _of_arm(data: ComparisonData, arm: str) -> Iterator[str]:
         more = f" and {len(others) - _MOST_OTHERS} more" if len(others) > _MOST_OTHERS else ""
         yield f"Other changes that hold after the correction: {'; '.join(shown)}{more}."
     yield from _expected(data, arm)
-    troubles = [one for one in data.rules if one.arm == arm and one.state is RuleState.HOLDS]
-    for one in troubles:
-        yield f"Sign of trouble on {one.set}: {one.name}. Usual cause: {one.cause}."
-        yield f"Remedy: {one.remedy}."
+    yield from troubles(data, arm)
+
+
+def troubles(data: ComparisonData, arm: str) -> Iterator[str]:
+    """Yield a sentence on each rule that holds for an arm, with the sets."""
+    held = [one for one in data.rules if one.arm == arm and one.state is RuleState.HOLDS]
+    for name in dict.fromkeys(one.name for one in held):
+        own = [one for one in held if one.name == name]
+        yield (
+            f"Sign of trouble in {arm}: {name} ({listed(one.set for one in own)}). "
+            f"Usual cause: {own[0].cause}. Remedy: {own[0].remedy}."
+        )
 
 
 def _sentence(row: ComparedRow, data: ComparisonData) -> str:
@@ -124,7 +133,7 @@ def _expected(data: ComparisonData, arm: str) -> Iterator[str]:
     )
     for one in own:
         if one.verdict is not ExpectationVerdict.MET:
-            yield f"{one.verdict}: {one.key} {one.expected}; found {found_text(one)}."
+            yield f"{one.verdict}: {one.key} {one.expected}; found: {found_text(one)}."
 
 
 def _left_out(data: ComparisonData) -> Iterator[str]:
@@ -147,4 +156,4 @@ def _left_out(data: ComparisonData) -> Iterator[str]:
                     for key, number in row.left_out.model_dump().items()
                     if number
                 ]
-                yield f"Tasks of {row.set} left out: {', '.join(counts)}."
+                yield f"{arm}: tasks of {row.set} left out: {', '.join(counts)}."

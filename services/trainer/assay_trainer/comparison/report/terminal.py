@@ -6,7 +6,6 @@ from rich.markup import escape
 from rich.table import Table
 
 from assay_shared.text.markdown import visible
-from assay_trainer.comparison.anomalies import RuleState
 from assay_trainer.comparison.comparing import ComparisonData
 from assay_trainer.comparison.expectations import ExpectationVerdict
 from assay_trainer.comparison.report.words import found_text, row_change, sides
@@ -64,13 +63,6 @@ def _expectations(data: ComparisonData) -> Table:
             _plain(one.key), _plain(one.arm), one.expected, found, f"[{colour}]{one.verdict}[/]"
         )
     return table
-
-
-def troubles(data: ComparisonData) -> Iterator[str]:
-    """Yield a line for each rule that holds."""
-    for one in data.rules:
-        if one.state is RuleState.HOLDS:
-            yield visible(f"{one.name} ({one.set}, {one.arm}): {one.cause}. Remedy: {one.remedy}.")
 
 
 def _plain(text: str) -> str:

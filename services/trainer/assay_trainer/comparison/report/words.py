@@ -19,13 +19,13 @@ def value_text(unit: MetricUnit, value: float) -> str:
 
 
 def side_text(row: ComparedRow, bounds: Bounds | None, seeds: SeedSpread | None) -> str:
-    """Return a side's value; of several seeds, their mean with deviation and number."""
+    """Return a side's value; of several seeds, with their deviation and number."""
     if bounds is None:
         return _NOTHING
     if seeds is None or seeds.std is None:
         return value_text(row.unit, bounds.value)
     return (
-        f"{value_text(row.unit, seeds.mean)} (std {value_text(row.unit, seeds.std)}, "
+        f"{value_text(row.unit, bounds.value)} (std {value_text(row.unit, seeds.std)}, "
         f"{len(seeds.values)} seeds)"
     )
 

@@ -107,7 +107,7 @@ def test_the_summary_begins_with_the_verdict(report: tuple[Path, ComparisonData]
     assert text.startswith("BETTER: by pass@1, sft")
     assert "121 tasks" in text
     assert "1 sample without a score, in no number" in text
-    assert "left out: 1 without a score on a side" in text
+    assert "tasks of mbpp$x$ left out: 1 without a score on a side" in text
 
 
 def test_the_script_of_the_docs_computes_every_row_again(
