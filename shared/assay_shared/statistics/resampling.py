@@ -11,8 +11,8 @@ from assay_shared.statistics.quantiles import normal_share, t_quantile
 
 NUM_RESAMPLES = 5_000
 _BLOCK_ENTRIES = 2**22
-#: Counts of more entries are drawn again for each use.
-_KEPT_ENTRIES = 2**24
+#: Counts of more entries (a byte each) are drawn again for each use.
+_KEPT_ENTRIES = 2**27
 
 Floats = NDArray[np.float64]
 
@@ -49,7 +49,7 @@ def resampled_quantiles(columns: Floats, quantile: float, seed: int) -> Floats:
     return np.concatenate(found)
 
 
-@lru_cache(maxsize=4)
+@lru_cache(maxsize=2)
 def _kept(num_tasks: int, seed: int) -> tuple[NDArray[np.uint8], ...]:
     return tuple(_drawn(num_tasks, seed))
 

@@ -70,7 +70,8 @@ def pair(
     """
     first, second = _seeds(baseline), _seeds(arm)
     in_first, in_second = _common(first) & chosen, _common(second) & chosen
-    shared = [id_ for id_ in baseline[0].tasks if id_ in in_first & in_second]
+    in_both = in_first & in_second
+    shared = [id_ for id_ in baseline[0].tasks if id_ in in_both]
     scored = [id_ for id_ in shared if all(seed[id_].samples for seed in (*first, *second))]
     ids = [
         id_
