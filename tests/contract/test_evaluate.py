@@ -6,7 +6,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -22,7 +21,7 @@ from assay_shared.errors import Conflict
 from assay_shared.runs.run_folder import RunFolder
 from assay_shared.runs.run_lock import held
 from assay_shared.settings.environment import ServiceSettings
-from assay_shared.types import CallCase, Role, Status, Task
+from assay_shared.types import CallCase, PromptFormat, Role, Status, Task
 from assay_trainer.data.importers.choices import choice_example
 from assay_trainer.evaluate.job import EvaluationJob, run_job
 from assay_trainer.evaluate.options import protocol_of
@@ -42,12 +41,11 @@ PROGRAMS = {
     "code1": "def f(x):\n    return 0",
     "code2": "def f(x:",
     "code3": "def f(x):\n    return 2 / x",
-    "code4": "def f(x):\n    while True:\n        pass",
+    "code4": "def f(x):\n    sum(range(1_000_000))\n    return 1",
 }
+OPTIONS = ["grass", "the sky"]
 CHOICES = [
-    choice_example(
-        f"q{i}", "arc", Role.TEST, f"Which is {i}?", ["grass", "the sky"], i % 2, {}
-    ).task
+    choice_example(f"q{i}", "arc", Role.TEST, f"Which is {i}?", OPTIONS, i % 2, {}).task
     for i in range(4)
 ]
 
@@ -105,21 +103,21 @@ def test_stored_programs_get_their_verdicts_metrics_and_log(
         "code0": (Status.ACCEPTED, 1.0),
         "code1": (Status.WRONG_ANSWER, 0.25),
         "code2": (Status.SYNTAX_ERROR, 0.0),
-        "code3": (Status.RUNTIME_ERROR, 0.0),
-        "code4": (Status.TIME_LIMIT, 0.0),
+        "code3": (Status.RUNTIME_ERROR, 0.25),
+        "code4": (Status.WRONG_ANSWER, 0.0),
     }
     metrics = json.loads((tmp_path / "out" / "code" / "metrics.json").read_text())
     assert metrics["overall"]["accepted_at_1"]["value"] == pytest.approx(0.2)
-    assert metrics["overall"]["code"]["execution_success"]["value"] == pytest.approx(0.4)
+    assert metrics["overall"]["code"]["execution_success"]["value"] == pytest.approx(0.6)
     assert metrics["strata"]["level"]["hard"]["num_tasks"] == 3
     assert metrics["overall"]["costs"]["tokens"]["total"] == sum(map(len, PROGRAMS.values()))
     log = (tmp_path / "out" / "qa" / "code.jsonl").read_text().splitlines()
     assert [json.loads(line)["outcome"] for line in log] == [
         "success",
         "wrong_answer",
+        "wrong_answer",
         "syntax_error",
         "runtime_error",
-        "time_limit",
     ]
     assert "20.0%" in (tmp_path / "out" / "report.md").read_text()
     assert "20.0%" in (tmp_path / "out" / "report.html").read_text()
@@ -192,7 +190,7 @@ def test_options_are_read_with_the_same_numbers_by_service_and_by_server(
 def test_a_server_samples_chats_and_raw_prompts(
     services: ServiceSettings, policy: Path, tmp_path: Path
 ) -> None:
-    raw = [one.model_copy(update={"prompt_format": "raw"}) for one in CODE]
+    raw = [one.model_copy(update={"prompt_format": PromptFormat.RAW}) for one in CODE]
     sets = [
         f"chat={write_tasks(tmp_path / 'chat.jsonl', CODE)}",
         f"raw={write_tasks(tmp_path / 'raw.jsonl', raw)}",
@@ -226,10 +224,10 @@ def test_a_run_that_is_trained_keeps_its_policy(
 
 
 @pytest.fixture
-def slow_answers(tmp_path: Path) -> Iterator[tuple[str, Path]]:
+def slow_answers(tmp_path: Path) -> tuple[str, Path]:
     tasks = [one.model_copy(update={"id": f"{one.id}-{i}"}) for i in range(12) for one in CODE]
     answers = {task.id: PROGRAMS[task.id.partition("-")[0]] for task in tasks}
-    yield (
+    return (
         f"code={write_tasks(tmp_path / 'code.jsonl', tasks)}",
         write_answers(tmp_path / "answers.jsonl", answers),
     )

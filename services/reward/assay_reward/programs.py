@@ -2,21 +2,38 @@
 
 import re
 
+from pydantic import ValidationError
+
 from assay_reward.instruments import ComponentUsage
 from assay_shared.answers.extraction import fenced
 from assay_shared.errors import InvalidInput, SandboxFault
 from assay_shared.interfaces import Sandbox
 from assay_shared.settings.run_file import Config
 from assay_shared.text.reasoning import after_reasoning
-from assay_shared.types import Cost, Status, Task, TestReport, TestRequest
+from assay_shared.types import Cost, Limits, Status, Task, TestReport, TestRequest
 
 _LAST_FUNCTION = re.compile(r"^def (\w+)\(", re.MULTILINE)
 
 
 def has_tests(task: Task, options: Config) -> None:
-    """Raise InvalidInput for a task without tests; a `Verifier.check`."""
+    """Raise InvalidInput for a task without tests, or with other limits; a `Verifier.check`."""
     if not task.tests:
         raise InvalidInput(f"task {task.id} has no tests to run", field="task.tests")
+    limits_of(task)
+
+
+def limits_of(task: Task) -> Limits:
+    """Return the limits of the task's check `limits`, else the sandbox's usual ones.
+
+    Raises:
+        InvalidInput: a limit cannot be used; names it.
+    """
+    try:
+        return Limits.model_validate(task.checks.get("limits", {}))
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        name = ".".join(map(str, ("task.checks.limits", *first["loc"])))
+        raise InvalidInput(first["msg"], field=name) from None
 
 
 async def run_tests(
@@ -28,7 +45,8 @@ async def run_tests(
         SandboxFault: a test could not be run.
     """
     code = whole_program(task, answer)
-    report = await sandbox.test(TestRequest(code=code, cases=task.tests, hackable=forgeable))
+    request = TestRequest(code=code, cases=task.tests, hackable=forgeable, limits=limits_of(task))
+    report = await sandbox.test(request)
     meter.charge(Cost(sandbox_cpu_s=sum(case.cpu_time_s for case in report.cases)))
     if any(case.status is Status.SANDBOX_ERROR for case in report.cases):
         raise SandboxFault("the sandbox failed on a test")

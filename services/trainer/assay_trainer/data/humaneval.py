@@ -2,11 +2,16 @@
 
 from pathlib import Path
 
-from pydantic import BaseModel
+from pydantic import BaseModel, JsonValue
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import AssertCase, PromptFormat, Role, Task
 from assay_trainer.config import HumanEvalSource
+
+#: HumanEval+ computes each expected value next to the answer, on large inputs: one canonical
+#: solution takes 7 s of processor time.
+_PLUS = "def ref_func("
+_PLUS_LIMITS: dict[str, JsonValue] = {"cpu_time_s": 20.0, "wall_time_s": 60.0}
 
 
 def human_eval_path(source: HumanEvalSource, data_folder: Path | None) -> Path:
@@ -40,5 +45,6 @@ def human_eval_task(line: object) -> Task:
         gold=row.canonical_solution,
         tests=(AssertCase(code=f"{row.test}\ncheck({row.entry_point})\n"),),
         code_prefix=row.prompt,
+        checks={"limits": _PLUS_LIMITS} if _PLUS in row.test else {},
         tags={"domain": "code"},
     )

@@ -22,7 +22,7 @@ from assay_trainer.evaluate.evaluation import EvaluationOrder, evaluate
 from assay_trainer.evaluate.playing.set_play import SetProgress
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.evaluate.policy.places import PolicyPlace, find_policies
-from assay_trainer.evaluate.policy.services import own_services, with_reward
+from assay_trainer.evaluate.policy.services import check_rubrics, own_services, with_reward
 from assay_trainer.evaluate.policy.serving import ServeBy, served
 from assay_trainer.evaluate.reporting.report import headline, percent
 from assay_trainer.evaluate.sets import OpenSet, check_sets, open_sets
@@ -81,6 +81,7 @@ def run_job(job: EvaluationJob, settings: ServiceSettings, console: Console) -> 
         if job.protocol.kind is not ProtocolKind.LIKELIHOOD:
             own = stack.enter_context(own_services())
             settings, started = with_reward(own, settings)
+            check_rubrics([task for one in sets for task in one.tasks], settings)
             if started:
                 console.print(f"[dim]started for this command: {', '.join(started)}[/]")
         if not policies:

@@ -32,7 +32,7 @@ def to_forget(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
 
 
 def _all_but(checkpoints: Path, whole: list[Path], keep: int, *, keep_best: bool) -> list[Path]:
-    kept = set(whole[len(whole) - keep :] if keep else [])
+    kept = set(whole[-keep:] if keep else [])
     if keep_best:
         kept |= {checkpoint.best(checkpoints)} - {None}  # type: ignore[arg-type]
     others = sorted(checkpoints.glob("checkpoint-*"), key=checkpoint.step_of)

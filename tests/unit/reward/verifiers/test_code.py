@@ -11,7 +11,7 @@ from assay_reward.verifiers.math import MATH
 from assay_reward.verifiers.verifier import GroupContext, Measurement
 from assay_shared.answers.formulas.symbolic import Symbolic
 from assay_shared.errors import InvalidInput, JudgeFault, SandboxFault
-from assay_shared.types import Answer
+from assay_shared.types import Answer, Limits
 from tests.support.fakes import FakeJudge, FakeSandbox, make_task
 from tests.support.reward.measuring import FOUR_TESTS, assert_too_hard, find, measure
 
@@ -48,6 +48,16 @@ async def test_forgeable_tests_can_be_refused(forgeable: bool) -> None:
 async def test_code_without_tests_is_the_callers_fault() -> None:
     with pytest.raises(InvalidInput, match="task.tests: task t has no tests"):
         await measure(ACCEPTED, "pass 1", tests=())
+
+
+async def test_a_task_may_have_limits_of_its_own() -> None:
+    sandbox = FakeSandbox()
+    checks = {"limits": {"cpu_time_s": 20.0}}
+    await measure(ACCEPTED, "pass 1", sandbox=sandbox, checks=checks)
+    assert sandbox.requests[0].limits == Limits(cpu_time_s=20.0)
+    wrong = {"limits": {"cpu_time_s": -1}}
+    with pytest.raises(InvalidInput, match=r"task.checks.limits.cpu_time_s: Input should be"):
+        await measure(ACCEPTED, "pass 1", checks=wrong)
 
 
 @pytest.mark.parametrize(

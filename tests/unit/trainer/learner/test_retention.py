@@ -33,6 +33,7 @@ def steps(stage: Path) -> list[int]:
         ([0.5, 0.5, 0.2, 0.3], 1, True, [2, 4]),
         ([None, None, None, None], 1, True, [4]),
         ([0.1], 3, True, [1]),
+        ([None, None, None], 5, False, [1, 2, 3]),
     ],
 )
 def test_the_newest_checkpoints_and_the_best_stay(

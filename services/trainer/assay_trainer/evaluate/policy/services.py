@@ -6,16 +6,18 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from assay_shared.clients import InferenceClient, RewardClient, ServiceClient
 from assay_shared.clients.http import NO_RETRY
-from assay_shared.errors import AssayError, ConfigError, NotReady, Refused, Unreachable
+from assay_shared.errors import ConfigError, InvalidInput, NotReady, Refused, Unreachable
 from assay_shared.runtime.processes import end, last_lines, spawn
 from assay_shared.service.server import bind
 from assay_shared.settings.environment import ServiceSettings
+from assay_shared.types import Task
+from assay_trainer.rollouts.set_aside import without_rubric
 
 _CLI = (sys.executable, "-m", "assay_shared.cli")
 _START_TIMEOUT_S = 120.0
@@ -48,7 +50,7 @@ class OwnServices:
 
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self._processes: list[subprocess.Popen[bytes]] = []
+        self.processes: list[subprocess.Popen[bytes]] = []
 
     def start(
         self, name: str, *options: str, variables: dict[str, str] | None = None
@@ -62,13 +64,13 @@ class OwnServices:
                 environment=os.environ | (variables or {}),
                 pass_fds=(own.fileno(),),
             )
-            self._processes.append(process)
+            self.processes.append(process)
             url = "http://{}:{}".format(*own.getsockname())
         return url, process, log
 
     def end(self) -> None:
         """End all of them, callers before the services that they call."""
-        for process in reversed(self._processes):
+        for process in reversed(self.processes):
             end([process], _STOP_GRACE_S)
 
 
@@ -101,6 +103,28 @@ def own_services(log_folder: Path | None = None) -> Iterator[OwnServices]:
         own = OwnServices(log_folder)
         stack.callback(own.end)
         yield own
+
+
+def check_rubrics(tasks: Iterable[Task], settings: ServiceSettings) -> None:
+    """Refuse tasks whose rubric the reward service does not have.
+
+    Raises:
+        InvalidInput: a rubric is not there; names it and its first task.
+        AssayError: the service does not answer this caller.
+    """
+
+    async def known() -> set[str]:
+        async with RewardClient.from_settings(settings, retry=NO_RETRY) as client:
+            return {one.name for one in await client.rubrics()}
+
+    missing = without_rubric(tasks, asyncio.run(known()))
+    if missing:
+        task, reason = missing[0]
+        raise InvalidInput(
+            f"{task.id}: {reason}",
+            field="task.rubric",
+            hint="ASSAY_REWARD_RUBRICS of the reward service names a folder of own rubrics",
+        )
 
 
 def with_reward(own: OwnServices, settings: ServiceSettings) -> tuple[ServiceSettings, list[str]]:
@@ -142,8 +166,3 @@ def start_engine(
     client = InferenceClient.from_settings(changed, retry=NO_RETRY)
     asyncio.run(_wait_until_ready(client, process, log, _LOAD_TIMEOUT_S))
     return changed, ["inference"]
-
-
-def told(error: AssayError) -> str:
-    """Return an error in one line."""
-    return " ".join(str(error).split())

@@ -1,0 +1,1 @@
+"""Completions for a comparison with evalplus, and its verdicts."""

@@ -1,0 +1,31 @@
+"""Services that a command starts for itself."""
+
+import asyncio
+
+import pytest
+
+from assay_shared.clients import RewardClient
+from assay_shared.errors import InvalidInput
+from assay_shared.settings.environment import ServiceSettings
+from assay_trainer.evaluate.policy.services import check_rubrics, own_services, with_reward
+from tests.support.fakes import make_task
+
+NOWHERE = ServiceSettings(reward_url="http://127.0.0.1:9")
+
+
+@pytest.mark.slow
+def test_services_of_a_command_end_with_it() -> None:
+    async def health(settings: ServiceSettings) -> object:
+        async with RewardClient.from_settings(settings) as client:
+            return (await client.health())["service"]
+
+    with own_services() as own:
+        settings, started = with_reward(own, NOWHERE)
+        assert started == ["sandbox", "judge", "reward"]
+        assert asyncio.run(health(settings)) == "reward"
+        check_rubrics([make_task()], settings)
+        with pytest.raises(InvalidInput, match="task.rubric: t: there is no rubric 'none'"):
+            check_rubrics([make_task(rubric="none")], settings)
+        assert with_reward(own, settings) == (settings, [])
+        assert len(own.processes) == 3
+    assert all(process.poll() is not None for process in own.processes)
