@@ -42,7 +42,7 @@ def difference_interval(
     Raises:
         ValueError: the sides differ in length, or are empty.
     """
-    if len(before) != len(after) or not before:
+    if len(before) != len(after) or not len(before):
         raise ValueError(f"{len(before)} and {len(after)} values cannot be paired")
     difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
     return _bounded(difference, span, confidence, seed)

@@ -3,6 +3,7 @@
 import json
 from collections.abc import Iterator, Sequence
 from pathlib import Path
+from statistics import fmean
 
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text import markdown
@@ -68,25 +69,31 @@ def _sections(rows: Sequence[ComparedRow]) -> dict[str, list[ComparedRow]]:
 
 
 def _task_lines(data: ComparisonData, arms: Sequence[ComparedArm]) -> Iterator[str]:
-    """Yield the values of each task of each seed, from which every row can be computed again."""
+    """Yield the values of each task of each arm, from which every row can be computed again."""
     names = dict.fromkeys(row.metric for row in data.rows)
     ks = [int(name.removeprefix("pass@")) for name in names if name.startswith("pass@")]
     metrics = [one for one in all_metrics({1, *ks}) if one.name in names and one.quantile is None]
     for arm in arms:
-        for seed, measurement in enumerate(arm.measurements):
-            for name, tasks in measurement.sets.items():
-                for task in tasks.tasks.values():
-                    line = {
-                        "set": name,
-                        "task": task.id,
-                        "tags": dict(task.tags),
-                        "arm": arm.name,
-                        "seed": seed,
-                        "num_samples": len(task.samples),
-                        "num_failed": task.num_failed,
-                        "values": _values(metrics, task),
-                    }
-                    yield json.dumps(line)
+        for name in arm.set_names:
+            seeds = [one.sets[name].tasks for one in arm.measurements if name in one.sets]
+            strata = {row.stratum for row in data.rows if row.set == name and row.stratum}
+            for id_, task in seeds[0].items():
+                if not all(id_ in seed for seed in seeds):
+                    continue
+                values = [_values(metrics, seed[id_]) for seed in seeds]
+                known = [key for key in values[0] if all(key in one for one in values)]
+                line = {
+                    "arm": arm.name,
+                    "set": name,
+                    "task": id_,
+                    "strata": [
+                        one for one in (f"{k}={v}" for k, v in task.tags.items()) if one in strata
+                    ],
+                    "num_failed": sum(seed[id_].num_failed for seed in seeds),
+                    "values": {key: fmean(one[key] for one in values) for key in known},
+                    "seeds": values,
+                }
+                yield json.dumps(line)
 
 
 def _values(metrics: Sequence[Metric], task: ComparedTask) -> dict[str, float]:
