@@ -16,10 +16,10 @@ def share_interval(values: Sequence[float], confidence: float, most_each: int = 
 
     The effective number of observations comes from the variance between tasks, and is corrected
     for the uncertainty of that variance (Korn and Graubard 1998). A bootstrap of values that are
-    all 0, or all 1, has no width; these bounds have that of as many single observations.
+    all 0, or all 1, has no width; these bounds have that of the same number of single observations.
 
     Args:
-        most_each: samples behind a task's value; a task counts as at most so many observations.
+        most_each: samples behind a task's value; a task counts as at most this number of observations.
 
     Raises:
         ValueError: `values` is empty.
@@ -57,7 +57,7 @@ def ratio_interval(
         ValueError: the two differ in length, or are empty.
     """
     if len(tops) != len(bottoms) or not tops:
-        raise ValueError(f"{len(tops)} and {len(bottoms)} values are no ratio")
+        raise ValueError(f"{len(tops)} and {len(bottoms)} values cannot be divided in pairs")
     top, bottom = np.asarray(tops, dtype=float), np.asarray(bottoms, dtype=float)
     if bottom.sum() == 0:
         return None

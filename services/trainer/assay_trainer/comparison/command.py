@@ -104,12 +104,13 @@ def _compared(arms: "list[ComparedArm]", plan: "ComparisonPlan") -> "ComparisonD
     """Return the comparison; show the number of rows measured so far."""
     from dataclasses import replace
 
+    from rich.console import Console
     from rich.progress import Progress, SpinnerColumn, TextColumn
 
     from assay_trainer.comparison.comparing import compare_arms
 
     columns = (SpinnerColumn(), TextColumn("{task.description}: {task.completed:.0f} rows"))
-    with Progress(*columns, transient=True) as progress:
+    with Progress(*columns, transient=True, console=Console(stderr=True)) as progress:
         task = progress.add_task("comparing", total=None)
         counting = replace(plan, on_row=lambda: progress.advance(task))
         return compare_arms(arms[0], arms[1:], counting) if arms else _refuse_nothing()

@@ -19,14 +19,8 @@ def check_arms(baseline: ComparedArm, others: Sequence[ComparedArm]) -> None:
         raise InvalidInput(
             "a comparison needs two sides", hint="assay compare A B, or a run with both evaluations"
         )
-    seen: dict[str, ComparedArm] = {}
-    names: set[str] = set()
-    for arm in (baseline, *others):
-        if arm.name in names:
-            raise InvalidInput(
-                f"two arms are called {arm.name!r}", hint="name them: --arm NAME=PATH"
-            )
-        names.add(arm.name)
+    arms, seen = (baseline, *others), dict[str, ComparedArm]()
+    for arm in arms:
         for one in arm.measurements:
             if one.files_digest in seen:
                 raise InvalidInput(
@@ -34,6 +28,10 @@ def check_arms(baseline: ComparedArm, others: Sequence[ComparedArm]) -> None:
                     f"the files in {one.path} are identical"
                 )
             seen[one.files_digest] = arm
+    names = [arm.name for arm in arms]
+    twice = next((name for name in names if names.count(name) > 1), None)
+    if twice is not None:
+        raise InvalidInput(f"two arms are called {twice!r}", hint="name them: --arm NAME=PATH")
 
 
 def check_prompts(baseline: ComparedArm, other: ComparedArm) -> None:

@@ -34,7 +34,7 @@ def run(given: Mapping[str, Any]) -> bool:
     try:
         return run_job(job_of(given), read_settings(ServiceSettings), console)
     except KeyboardInterrupt:
-        console.print("stopped; the same command goes on where it was")
+        console.print("stopped; the same command resumes")
         raise
 
 

@@ -87,5 +87,5 @@ def test_a_ratio_to_nothing_is_none_and_to_one_task_may_be_unbounded() -> None:
     assert found is not None
     assert found.value == 80.0
     assert found.high == float("inf")
-    with pytest.raises(ValueError, match="2 and 1 values are no ratio"):
+    with pytest.raises(ValueError, match="2 and 1 values cannot be divided"):
         ratio_interval([1.0, 2.0], [1.0], 0.95, seed=0)

@@ -90,7 +90,7 @@ def test_different_protocols_are_told_in_the_first_lines(
     assert run(phases[0], other) == 2
     assert "protocol.temperature: 0.0 in phase0, 1.0 in other" in capsys.readouterr().err
     assert run(phases[0], other, "--allow-different", "--output", tmp_path / "report") == 0
-    assert capsys.readouterr().out.strip().startswith("not measured the same way: protocol.kind")
+    assert capsys.readouterr().out.startswith("not measured the same way: protocol.kind")
     assert (tmp_path / "report" / "summary.txt").read_text().startswith("CAUTION: ")
     lines = (tmp_path / "report" / "comparison_table.md").read_text().splitlines()
     assert "Not measured the same way" in lines[2]

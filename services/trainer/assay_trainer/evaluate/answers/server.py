@@ -1,6 +1,6 @@
 """A running OpenAI-compatible server as a source of answers.
 
-Each sample is a request of its own, so its number of tokens is known. Token ids are not: the ids
+Each sample has a separate request, so its number of tokens is known. Token ids are not: the ids
 of an answer are placeholders that remember its conversation, so episodes are sent as messages.
 """
 

@@ -1,4 +1,4 @@
-"""Playing a set: its units, so many at once, each stored as soon as it is scored."""
+"""Playing a set: a number of its units at once, each stored as soon as it is scored."""
 
 import time
 from collections.abc import Awaitable, Callable, Iterator
@@ -41,7 +41,7 @@ class SetPlay:
     player: UnitPlayer | None
     reader: OptionReader | None
     concurrency: int
-    #: So many units in a row without any score end the command.
+    #: This number of units in a row without any score ends the command.
     max_failed: int
     on_progress: Callable[[SetProgress], None]
     progress: SetProgress = field(init=False)
@@ -146,5 +146,5 @@ class SetPlay:
             raise BudgetExceeded(
                 f"{self._failed_in_a_row} requests in a row have no score: "
                 f"{failures[-1].service}: {failures[-1].message}",
-                hint="the same command goes on where it was",
+                hint="the same command resumes",
             )

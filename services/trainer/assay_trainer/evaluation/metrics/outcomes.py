@@ -26,7 +26,7 @@ def error_type(sample: SampleRecord) -> ErrorType | None:
 
 
 def ran(sample: SampleRecord) -> bool:
-    """Return True if a program ended by itself, without an error."""
+    """Return True if a program ended without an error or a limit."""
     return error_type(sample) in _RAN
 
 

@@ -88,7 +88,7 @@ def tokens_to_solve(samples: TaskSamples) -> float | None:
 def solved_within(
     groups: Sequence[TaskSamples], tokens: int, confidence: float
 ) -> StoredEstimate | None:
-    """Return the share of tasks that were solved by so many drawn tokens."""
+    """Return the share of tasks that were solved within a number of drawn tokens."""
     needed = [tokens_to_solve(group) for group in groups]
     return share([float(one <= tokens) for one in needed if one is not None], confidence)
 
