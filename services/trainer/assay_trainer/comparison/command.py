@@ -62,13 +62,20 @@ def compare(
 
 
 def _arms(places: list[str], named: list[str], baseline: str | None) -> "list[ComparedArm]":
-    """Return the arms, the baseline first."""
+    """Return the arms, the baseline first; of two with one name, each is called by its path."""
+    from dataclasses import replace
+
     from assay_shared.errors import ConfigError
     from assay_trainer.comparison.loading import has_two_evaluations, read_arm
 
     if len(places) == 1 and not named and has_two_evaluations(places[0]):
         places = [f"{places[0]}:before", f"{places[0]}:after"]
     arms = [read_arm(None, [place]) for place in places]
+    names = [one.name for one in arms]
+    arms = [
+        replace(one, name=place) if names.count(one.name) > 1 else one
+        for one, place in zip(arms, places, strict=True)
+    ]
     for text in named:
         name, sign, paths = text.partition("=")
         if not sign or not name or not all(paths.split(",")):

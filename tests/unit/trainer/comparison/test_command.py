@@ -64,6 +64,16 @@ def test_several_arms_are_compared_with_the_baseline(
     assert "phase2 cannot be told from phase1" in capsys.readouterr().out
 
 
+def test_evaluations_of_one_name_are_called_by_their_paths(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    for folder, tasks in (("a", FEW), ("b", MANY)):
+        write_evaluation(tmp_path / folder / "eval", {"mbpp": {**tasks}})
+    assert run("a/eval", "b/eval") == 0
+    assert "b/eval is better than a/eval on mbpp" in capsys.readouterr().out
+
+
 def test_seeds_make_an_arm(
     phases: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -77,6 +77,14 @@ def test_a_sample_in_several_lines_counts_once_and_is_told(tmp_path: Path) -> No
     assert found.num_scored == 2
 
 
+def test_an_unfinished_evaluation_is_told(tmp_path: Path) -> None:
+    path = write_evaluation(tmp_path / "sft", {"m": {"a": [RIGHT], "b": []}})
+    record = json.loads((path / "evaluation.json").read_text())
+    (path / "evaluation.json").write_text(json.dumps(record | {"finished": None}))
+    found = read_measurement(str(path))
+    assert found.notes == ("sft is unfinished: tasks without samples are left out.",)
+
+
 def broken_sample(name: str, value: object) -> Callable[[Path], None]:
     def change(path: Path) -> None:
         file = path / "m" / "samples.jsonl"
