@@ -189,7 +189,7 @@ def _of_run(path: Path, name: str) -> SeedEvaluation:
 def _run_settings(folder: RunFolder) -> tuple[dict[str, str], tuple[int, ...]]:
     """Return the settings of a run's evaluations by the names that a protocol gives them."""
     try:
-        written = json.loads(folder.config.read_text())
+        written = json.loads(folder.config.read_text())["config"]
         config = EvaluationConfig.model_validate(written["evaluation"])
     except (ValueError, KeyError, TypeError) as error:
         raise DatasetError(f"{folder.config}: its evaluation cannot be read: {error}") from None

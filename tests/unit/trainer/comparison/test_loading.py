@@ -7,18 +7,23 @@ from pathlib import Path
 import pytest
 
 from assay_shared.errors import AssayError, DatasetError, InvalidInput, NotFound
+from assay_shared.settings.run_file import load_config
 from assay_shared.types import PolicyVersion
+from assay_trainer import config as trainer_config
 from assay_trainer.comparison.loading import has_two_evaluations, read_arm, read_measurement
-from assay_trainer.config import EvaluationConfig
+from assay_trainer.config import RunConfig
 from assay_trainer.evaluation.evaluator import EvaluationSample, TaskEvaluation, TaskResult
+from assay_trainer.service.record import create_run
 from tests.support.evaluations import RIGHT, WRONG, sampled, write_evaluation
+
+DEMO = Path(trainer_config.__file__).parent / "service" / "demo.yaml"
 
 
 def write_run(path: Path, num_right: int = 2) -> Path:
     """Write a run with both evaluations: four samples of each of ten tasks."""
-    config = EvaluationConfig().model_dump(mode="json")
-    (path / "evaluation").mkdir(parents=True)
-    (path / "config.json").write_text(json.dumps({"evaluation": config}))
+    path.parent.mkdir(parents=True, exist_ok=True)
+    create_run(path, load_config(RunConfig, DEMO))
+    (path / "evaluation").mkdir()
     for version, name in enumerate(("before", "after")):
         right = num_right + version
         samples = [
