@@ -7,15 +7,15 @@ from pydantic import AfterValidator, Field, model_validator
 
 from assay_shared.runs.run_folder import RUN_NAME
 from assay_shared.settings.run_file import Config
-from assay_shared.types import Normalisation, Role, SyncMode
-from assay_trainer.table_source import (
-    REVISION,
-    HubSource,
-    ImportedSource,
-    PreferenceSource,
-    RepositoryName,
-    TableSource,
-)
+from assay_shared.types import Normalisation, SyncMode
+from assay_trainer.sources import GeneratedSource as GeneratedSource
+from assay_trainer.sources import Gsm8kSource as Gsm8kSource
+from assay_trainer.sources import HumanEvalSource as HumanEvalSource
+from assay_trainer.sources import JsonlSource as JsonlSource
+from assay_trainer.sources import Seed
+from assay_trainer.sources import Source as Source
+from assay_trainer.table_source import REVISION, PreferenceSource, RepositoryName
+from assay_trainer.tier_config import BestCheckpointConfig, TierConfig
 
 Items = TypeVar("Items", bound=tuple[Any, ...])
 
@@ -25,10 +25,6 @@ def _each_once(values: Items) -> Items:
     if twice:
         raise ValueError(f"{twice[0]} stands there twice")
     return values
-
-
-#: Libraries take no other seeds.
-Seed = Annotated[int, Field(ge=0, lt=2**32)]
 
 
 class NewPolicyConfig(Config):
@@ -91,57 +87,6 @@ class PolicyConfig(Config):
         if self.revision is not None and self.hub is None:
             raise ValueError("revision goes with policy.hub")
         return self
-
-
-class GeneratedSource(Config):
-    """Tasks from the generator: functions, sums and lookups described in words."""
-
-    kind: Literal["generated"]
-    num_tasks: int = Field(gt=0)
-    seed: Seed = 0
-    #: Share of each domain; they need not sum to 1.
-    code: float = Field(default=0.7, ge=0)
-    arithmetic: float = Field(default=0.15, ge=0)
-    lookup: float = Field(default=0.15, ge=0)
-
-
-class JsonlSource(Config):
-    """A task per line, in the form of `assay_shared.types.Task`; `role` selects tasks."""
-
-    kind: Literal["jsonl"]
-    path: Path
-    role: Role | None = None
-
-
-class HumanEvalSource(Config):
-    """HumanEval's own file; test-only. Without `path`, HumanEval.jsonl.gz under ASSAY_DATA."""
-
-    kind: Literal["humaneval"]
-    path: Path | None = None
-
-
-class Gsm8kSource(Config):
-    """GSM8K's own files, train.jsonl for training and test.jsonl to measure on.
-
-    Without `path`, its folder is gsm8k under ASSAY_DATA.
-    """
-
-    kind: Literal["gsm8k"]
-    path: Path | None = None
-    #: Which file, in place of the one that the purpose calls for.
-    split: Literal["train", "test"] | None = None
-
-
-Source = Annotated[
-    GeneratedSource
-    | JsonlSource
-    | HumanEvalSource
-    | Gsm8kSource
-    | TableSource
-    | HubSource
-    | ImportedSource,
-    Field(discriminator="kind"),
-]
 
 
 class ValidationConfig(Config):
@@ -354,6 +299,21 @@ class EvaluationConfig(Config):
     group_timeout_s: float = Field(default=120.0, gt=0)
     group_attempts: int = Field(default=4, ge=1)
     max_failed_groups: int = Field(default=32, gt=0)
+    tiers: tuple[TierConfig, ...] = ()
+    #: Without it, a stage's model is that of its last update.
+    best: BestCheckpointConfig | None = None
+
+    @model_validator(mode="after")
+    def _best_is_measured_at_checkpoints(self) -> Self:
+        for names in ([one.name for one in self.tiers], [s for t in self.tiers for s in t.sets]):
+            if len(set(names)) < len(names):
+                raise ValueError("each tier and each of their sets needs its own name")
+        sets = [name for one in self.tiers if one.at == "checkpoints" for name in one.sets]
+        if self.best is not None and self.best.set not in sets:
+            raise ValueError(
+                f"best.set {self.best.set!r} must be a set of a tier with at: checkpoints"
+            )
+        return self
 
     @model_validator(mode="after")
     def _enough_samples(self) -> Self:

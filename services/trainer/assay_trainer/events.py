@@ -206,6 +206,38 @@ class Evaluated(BaseModel):
     outcomes: dict[str, int]
 
 
+class TierEvaluated(BaseModel):
+    """tier_evaluated: the result of a set of a tier; `step` is null at the end of the run."""
+
+    tier: str
+    set: str
+    stage: str
+    step: int | None
+    #: The protocol's own number; null if nothing was scored.
+    result: Interval | None
+    num_failed: int
+    #: The evaluation's folder, from the run's.
+    folder: str
+
+
+class SetOpened(BaseModel):
+    """test_set_opened: a set of an `end` tier with rows for tests alone is read the first time."""
+
+    tier: str
+    set: str
+    num_tasks: int
+
+
+class BestCheckpointUsed(BaseModel):
+    """best_checkpoint_used: the stage's model is that of its best checkpoint."""
+
+    stage: str
+    step: int
+    set: str
+    metric: str
+    value: float
+
+
 class RunEnded(BaseModel):
     """run_finished (with `report`, and the `gain` in pass@1 from the first evaluation to the last),
     run_failed and run_stopped (with `message`; after an unexpected error, `traceback` names a file
@@ -233,6 +265,9 @@ KINDS: dict[str, type[BaseModel]] = {
     "tracker_dropped": TrackerDropped,
     "grpo_ended_early": GRPOEndedEarly,
     "evaluated": Evaluated,
+    "tier_evaluated": TierEvaluated,
+    "test_set_opened": SetOpened,
+    "best_checkpoint_used": BestCheckpointUsed,
     "run_finished": RunEnded,
     "run_failed": RunEnded,
     "run_stopped": RunEnded,

@@ -19,7 +19,7 @@ def share_interval(values: Sequence[float], confidence: float, most_each: int = 
     all 0, or all 1, has no width; these bounds have that of the same number of single observations.
 
     Args:
-        most_each: samples behind a task's value; a task counts as at most this number of observations.
+        most_each: samples behind a task's value; a task counts as at most this number.
 
     Raises:
         ValueError: `values` is empty.

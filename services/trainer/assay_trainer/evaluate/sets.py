@@ -120,6 +120,19 @@ def _opened(
             hint=f"give a file, a folder, {', '.join(_KNOWN)}, or hub names to `assay data import`",
         )
     tasks = [task for one in _sources(source, allow_train) for task in _tasks(one, data_folder)]
+    return made_set(name, source, tasks, limit=limit, seed=seed, allow_train=allow_train)
+
+
+def made_set(
+    name: str,
+    source: str,
+    tasks: list[Task],
+    *,
+    limit: int | None,
+    seed: int,
+    allow_train: bool = False,
+) -> OpenSet:
+    """Return the set of tasks that were read; raises as `open_sets`."""
     if twice := [one for one, number in Counter(task.id for task in tasks).items() if number > 1]:
         raise DatasetError(f"{source} has two tasks with the id {twice[0]!r}", field="id")
     num_all = len(tasks)

@@ -67,7 +67,11 @@ class GRPOStage:
         report: Report,
         stop: Stop,
         ranks: Ranks,
+        on_checkpoint: Callable[[int, PolicyVersion], None] = lambda step, served: None,
     ) -> None:
+        """Store the parts; `on_checkpoint` gets each checkpoint's step and its served version."""
+        self._on_checkpoint = on_checkpoint
+        self._served: PolicyVersion | None = None
         self._model = model
         self._tokenizer = tokenizer
         self._feed = feed
@@ -129,6 +133,8 @@ class GRPOStage:
                 writer.release()
                 if is_stopping:
                     self._stop.check()
+                if done % self._config.checkpoint_every == 0 and self._served is not None:
+                    self._on_checkpoint(done, self._served)
         return None
 
     def _next_batch(self, step: int) -> GroupBatch:
@@ -175,6 +181,7 @@ class GRPOStage:
         started = time.monotonic()
         status = self._publisher.publish(self._model, self._tokenizer, self._config.sync)
         assert isinstance(status.policy, PolicyVersion)
+        self._served = status.policy
         note_log_fields(step=step + 1)  # what is sent from here on is for the next step
         self._feed.serve(status.policy)
         self._times.publish_s = time.monotonic() - started

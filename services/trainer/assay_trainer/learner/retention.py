@@ -8,12 +8,15 @@ from pathlib import Path
 from assay_shared.errors import Conflict, InvalidInput, WeightsRefused
 from assay_shared.runs import run_lock
 from assay_shared.runs.run_folder import RunFolder
+from assay_trainer.evaluation.best_checkpoint import read_best
 from assay_trainer.learner import checkpoint
 from assay_trainer.rollouts.rollout_log import OLDER
 
 
 def forget_checkpoints(checkpoints: Path, keep: int, *, keep_best: bool) -> list[Path]:
     """Delete all complete checkpoints except the newest `keep` and, if requested, the best.
+
+    The checkpoint of the run's best_checkpoint.json stays too.
 
     Incomplete checkpoints are deleted too, except the newest: it may be in progress.
 
@@ -35,6 +38,9 @@ def _all_but(checkpoints: Path, whole: list[Path], keep: int, *, keep_best: bool
     kept = set(whole[-keep:] if keep else [])
     if keep_best:
         kept |= {checkpoint.best(checkpoints)} - {None}  # type: ignore[arg-type]
+    measured = read_best(checkpoints.parent.parent)
+    if measured is not None:
+        kept.add(checkpoints.parent.parent / measured.folder)
     others = sorted(checkpoints.glob("checkpoint-*"), key=checkpoint.step_of)
     if others and others[-1] not in checkpoint.whole(checkpoints):
         kept.add(others[-1])

@@ -8,14 +8,23 @@ from assay_trainer.learner.given_rows.dpo import pair_token_ids, train_dpo
 from assay_trainer.learner.given_rows.sft import train_sft
 from assay_trainer.learner.given_rows.training_rows import hold_out, num_updates
 from assay_trainer.pipeline.context import RunContext
-from assay_trainer.pipeline.policy import Policy, adapted, newest_checkpoint, stage_model
+from assay_trainer.pipeline.policy import (
+    Policy,
+    adapted,
+    best_or_last,
+    newest_checkpoint,
+    stage_model,
+)
 from assay_trainer.pipeline.run_sets import RunSets
+from assay_trainer.pipeline.tiers import Tiers
 
 _STATUS_EVERY = 10
 
 
-def run_sft(run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig) -> Policy:
-    """Return the policy after SFT on the run's demonstrations."""
+def run_sft(
+    run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig, tiers: Tiers
+) -> Policy:
+    """Return the policy after SFT on the run's demonstrations, or its best checkpoint."""
     seed = run.config.seed
     rows, validation = hold_out(
         sets.demonstrations.usable.demonstrations(
@@ -34,18 +43,20 @@ def run_sft(run: RunContext, sets: RunSets, policy: Policy, config: SFTConfig) -
             *trained,
             rows,
             config,
-            _attempt(run, "sft"),
+            _attempt(run, "sft", tiers),
             on_step=lambda step: _record(run, "sft_step", step, num_steps),
             validation=validation,
         )
-        return trained
+        return best_or_last(tiers, "sft", trained)
 
     with run.stage("sft", num_steps):
         return stage_model(run, "sft", train)
 
 
-def run_dpo(run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig) -> Policy:
-    """Return the policy after DPO on the run's preferences."""
+def run_dpo(
+    run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig, tiers: Tiers
+) -> Policy:
+    """Return the policy after DPO on the run's preferences, or its best checkpoint."""
     seed = run.config.seed
     ids = pair_token_ids(sets.preferences, *policy, config.max_length)
     pairs = [(one, own) for one, own in zip(sets.preferences, ids, strict=True) if own is not None]
@@ -63,12 +74,12 @@ def run_dpo(run: RunContext, sets: RunSets, policy: Policy, config: DPOConfig) -
             *trained,
             [own for _, own in rows],
             config,
-            _attempt(run, "dpo"),
+            _attempt(run, "dpo", tiers),
             on_step=lambda step: _record(run, "dpo_step", step, num_steps),
             on_measured=on_measured,
             held_out=[own for _, own in held_out],
         )
-        return trained
+        return best_or_last(tiers, "dpo", trained)
 
     with run.stage("dpo", num_steps):
         if len(pairs) < len(ids):
@@ -82,7 +93,7 @@ def _record(run: RunContext, kind: str, step: GivenRowsStep, num_steps: int) -> 
         run.set_status(step=step.step)
 
 
-def _attempt(run: RunContext, stage: str) -> StageAttempt:
+def _attempt(run: RunContext, stage: str, tiers: Tiers) -> StageAttempt:
     """Return the next attempt at a stage, and record that later steps of earlier ones are void."""
     found = newest_checkpoint(run, stage)
     if any(event.kind == f"{stage}_step" for event in run.folder.read_events()):
@@ -93,4 +104,5 @@ def _attempt(run: RunContext, stage: str) -> StageAttempt:
         run.stop,
         run.config.retention.checkpoints,
         found[0] if found else None,
+        lambda step: tiers.after_checkpoint(stage, step),
     )

@@ -1,5 +1,6 @@
 """The policy of a run: its first weights, the model each stage leaves, and their publisher."""
 
+import tempfile
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, Literal
@@ -10,6 +11,7 @@ from transformers.tokenization_utils_base import PreTrainedTokenizerBase
 from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
 from assay_shared.clients.http import NO_RETRY
 from assay_trainer.data.tokenization import answered_token_ids
+from assay_trainer.evaluate.policy.checkpoints import servable_folder
 from assay_trainer.learner import checkpoint
 from assay_trainer.learner.batcher import BatcherState
 from assay_trainer.learner.network.adapters import add_adapter
@@ -17,6 +19,7 @@ from assay_trainer.learner.network.model import create_policy, load_policy
 from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.hub_names import download_policy
 from assay_trainer.pipeline.run_sets import RunSets
+from assay_trainer.pipeline.tiers import Tiers
 from assay_trainer.weights.direct import DirectTransfer
 from assay_trainer.weights.folder import publish_policy
 from assay_trainer.weights.publisher import WeightPublisher
@@ -51,6 +54,15 @@ def adapted(run: RunContext, policy: Policy, *, dropout: bool = False) -> Policy
         lora = lora.model_copy(update={"dropout": 0.0})
     wrapped: Any = add_adapter(policy[0], lora, run.config.seed, run.ranks.device)
     return wrapped, policy[1]
+
+
+def best_or_last(tiers: Tiers, stage: str, last: Policy) -> Policy:
+    """Return the best measured checkpoint of a stage, merged; else the model of its last update."""
+    place = tiers.best_of(stage)
+    if place is None:
+        return last
+    with tempfile.TemporaryDirectory(prefix="assay-best-") as scratch:
+        return load_policy(servable_folder(place, Path(scratch)))
 
 
 def newest_checkpoint(run: RunContext, stage: str) -> tuple[Path, BatcherState] | None:

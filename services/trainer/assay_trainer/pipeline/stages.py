@@ -25,6 +25,7 @@ from assay_trainer.pipeline.parts import Parts
 from assay_trainer.pipeline.policy import (
     Policy,
     adapted,
+    best_or_last,
     initial_policy,
     make_publisher,
     newest_checkpoint,
@@ -37,6 +38,7 @@ from assay_trainer.pipeline.run_sets import (
     validate_rewards,
 )
 from assay_trainer.pipeline.signal_check import check_signal
+from assay_trainer.pipeline.tiers import Tiers
 from assay_trainer.pipeline.trackers import tracked
 from assay_trainer.rollouts.rollout_log import mark_superseded
 from assay_trainer.rollouts.store import GroupStore
@@ -73,6 +75,12 @@ def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
     if config.grpo is not None:
         check_optimiser(config.grpo.optimiser, run.ranks.size)
     store.check()
+    with Tiers.begun(run) as tiers:
+        return _trained(run, store, tiers)
+
+
+def _trained(run: RunContext, store: GroupStore, tiers: Tiers) -> dict[str, Any]:
+    config = run.config
     with run.stage("data"):
         sets = open_sets(run)
     check_for_leaks(run, sets)
@@ -82,24 +90,31 @@ def _stages(run: RunContext, store: GroupStore) -> dict[str, Any]:
         set_aside_too_long(run, sets, *policy)
         parts = Parts(run, sets, store, make_publisher(run, sets, policy[1]))
     if config.sft is not None:
-        policy = run_sft(run, sets, policy, config.sft)
+        policy = run_sft(run, sets, policy, config.sft, tiers)
     if config.dpo is not None:
-        policy = run_dpo(run, sets, policy, config.dpo)
+        policy = run_dpo(run, sets, policy, config.dpo, tiers)
     evaluations = [_evaluate(parts, "before", policy)]
     if config.grpo is not None:
         check_signal(parts, policy, config.grpo)
-        policy = _run_grpo(parts, policy, config.grpo)
+        policy = _run_grpo(parts, policy, config.grpo, tiers)
         evaluations.append(_evaluate(parts, "after", policy))
+    if any(tier.at == "end" for tier in config.evaluation.tiers):
+        with run.stage("tiers"):
+            tiers.at_end(parts.serve(policy))
     with run.stage("report"):
         return write_report(run.folder, config, evaluations)
 
 
-def _run_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
+def _run_grpo(parts: Parts, policy: Policy, config: GRPOConfig, tiers: Tiers) -> Policy:
+    def train() -> Policy:
+        last = _train_grpo(parts, policy, config, tiers)
+        return best_or_last(tiers, "grpo", last)
+
     with parts.run.stage("grpo", config.steps):
-        return stage_model(parts.run, "grpo", lambda: _train_grpo(parts, policy, config))
+        return stage_model(parts.run, "grpo", train)
 
 
-def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
+def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig, tiers: Tiers) -> Policy:
     """Train the policy, or an adapter of it, on its own scored samples and return it."""
     run = parts.run
     model, tokenizer = adapted(run, policy)
@@ -138,6 +153,7 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig) -> Policy:
         report=report,
         stop=run.stop,
         ranks=run.ranks,
+        on_checkpoint=lambda step, version: tiers.at_version("grpo", step, version),
     ).train()
     if ended_early is not None:
         run.record("grpo_ended_early", message=ended_early)

@@ -17,6 +17,7 @@ from assay_trainer.pipeline.context import RunContext
 from assay_trainer.pipeline.given_rows import run_dpo, run_sft
 from assay_trainer.pipeline.policy import Policy, initial_policy, stage_model
 from assay_trainer.pipeline.run_sets import RunSets, check_for_leaks, open_sets
+from assay_trainer.pipeline.tiers import Tiers
 from assay_trainer.service.record import create_run, open_run
 from assay_trainer.stop import Stop, Stopped
 from tests.support.policies import TINY
@@ -74,8 +75,8 @@ def train(run: RunContext) -> tuple[RunSets, Policy]:
     policy = stage_model(run, "initial", lambda: initial_policy(run, sets))
     assert run.config.sft is not None
     assert run.config.dpo is not None
-    policy = run_sft(run, sets, policy, run.config.sft)
-    return sets, run_dpo(run, sets, policy, run.config.dpo)
+    policy = run_sft(run, sets, policy, run.config.sft, Tiers(run))
+    return sets, run_dpo(run, sets, policy, run.config.dpo, Tiers(run))
 
 
 def test_a_run_stopped_in_both_stages_ends_like_one_that_was_not(tmp_path: Path) -> None:

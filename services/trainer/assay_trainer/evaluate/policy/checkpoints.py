@@ -1,6 +1,7 @@
 """A run's checkpoints as folders that inference can serve."""
 
 import json
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -74,7 +75,9 @@ def _load(model: Any, folder: Path) -> None:
 
     named = {name: one.detach() for name, one in model.named_parameters() if one.requires_grad}
     if (folder / _SHARDS).exists():
-        load({"weights": named}, checkpoint_id=folder, no_dist=True)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="torch.distributed is disabled")
+            load({"weights": named}, checkpoint_id=folder, no_dist=True)
         return
     stored = load_file(folder / _ADAPTER)
     with torch.no_grad():

@@ -1,9 +1,10 @@
 """A policy's folder served: by the inference service that runs, or by an own engine."""
 
 import asyncio
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 
 from assay_shared.clients import InferenceClient, RetryBudget, Timeouts
@@ -49,7 +50,8 @@ def served(
                 hint="start it, or evaluate with --serve own",
             )
         if is_running:
-            yield settings, asyncio.run(_publish(folder, digest, settings))
+            guard = partial(_refuse_trained, settings.runs)
+            yield settings, asyncio.run(publish_folder(folder, digest, settings, guard))
         else:
             yield _by_own(own, folder, settings)
 
@@ -69,14 +71,22 @@ def _by_own(
     return changed, asyncio.run(version())
 
 
-async def _publish(folder: Path, digest: str, settings: ServiceSettings) -> PolicyVersion:
-    """Return the version by which the service serves the folder, announcing it if need be."""
+async def publish_folder(
+    folder: Path,
+    digest: str,
+    settings: ServiceSettings,
+    before_update: Callable[[], None] = lambda: None,
+) -> PolicyVersion:
+    """Return the version by which the service serves the folder, announcing it if need be.
+
+    `before_update` may refuse to replace another policy.
+    """
     async with InferenceClient.from_settings(settings, timeouts=_ANNOUNCE, retry=_RETRY) as client:
         status = await client.weight_status()
         now = status.policy
         if now is not None and now.digest == digest:
             return now
-        await asyncio.to_thread(_refuse_trained, settings.runs)
+        await asyncio.to_thread(before_update)
         policy = PolicyVersion(version=now.version + 1 if now else 1, digest=digest)
         try:
             source = FolderWeights(path=str(folder))

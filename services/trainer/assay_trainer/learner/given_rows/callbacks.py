@@ -14,6 +14,8 @@ from assay_trainer.learner import checkpoint
 from assay_trainer.learner.retention import forget_checkpoints
 from assay_trainer.stop import Stop
 
+OnCheckpoint = Callable[[int], None]
+
 
 class Diverged(InternalFault):
     """The loss or the gradient is not finite: training further would hide it."""
@@ -64,9 +66,10 @@ class StopBetweenSteps(TrainerCallback):
 class CompleteCheckpoints(TrainerCallback):
     """Marks each checkpoint as whole once TRL has written its part, and deletes old ones."""
 
-    def __init__(self, checkpoints: Path, keep: int) -> None:
+    def __init__(self, checkpoints: Path, keep: int, on_checkpoint: OnCheckpoint) -> None:
         self._checkpoints = checkpoints
         self._keep = keep
+        self._on_checkpoint = on_checkpoint
 
     def on_save(
         self,
@@ -76,6 +79,7 @@ class CompleteCheckpoints(TrainerCallback):
         **_: object,
     ) -> None:
         checkpoint.complete(self._checkpoints, state.global_step)
+        self._on_checkpoint(state.global_step)
         forget_checkpoints(self._checkpoints, self._keep, keep_best=False)
 
 
@@ -88,13 +92,15 @@ class StageAttempt:
     stop: Stop
     keep_checkpoints: int = 2
     resume_from: Path | None = None
+    #: Gets the step of each whole checkpoint, before older ones are deleted.
+    on_checkpoint: OnCheckpoint = lambda step: None
 
     def callbacks(self, on_step: Callable[[int, dict[str, float]], None]) -> list[TrainerCallback]:
         """Return the trainer's callbacks; `on_step` gets each step with its metrics."""
         return [
             ProgressCallback(on_step),
             StopBetweenSteps(self.stop),
-            CompleteCheckpoints(self.checkpoints, self.keep_checkpoints),
+            CompleteCheckpoints(self.checkpoints, self.keep_checkpoints, self.on_checkpoint),
         ]
 
     def train(self, trainer: Trainer) -> None:
