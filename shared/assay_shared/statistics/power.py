@@ -1,5 +1,6 @@
 """Differences that a number of tasks can show, and tasks that a decision needs."""
 
+from functools import lru_cache
 from math import ceil, inf
 
 from assay_shared.statistics.binomial import binomial_tail, most_down
@@ -9,6 +10,8 @@ from assay_shared.statistics.quantiles import normal_quantile
 #: The usual share of repeats in which a true difference should be found.
 POWER = 0.8
 MOST_TASKS = 1_000_000
+#: More discordant tasks than this are nearly as many in each repeat.
+_MANY = 60
 
 
 def smallest_significant(num_tasks: int, num_discordant: int, alpha: float) -> float | None:
@@ -29,18 +32,33 @@ def detectable_share(num_tasks: int, num_discordant: int, alpha: float) -> float
     low, high = 1, num_tasks + 1
     while low < high:
         middle = (low + high) // 2
-        if _mcnemar_power(max(num_discordant, middle), middle, alpha) >= POWER:
+        if _mcnemar_power(num_tasks, max(num_discordant, middle), middle, alpha) >= POWER:
             high = middle
         else:
             low = middle + 1
     return low / num_tasks if low <= num_tasks else None
 
 
-def _mcnemar_power(num_discordant: int, num_net: int, alpha: float) -> float:
+def _mcnemar_power(num_tasks: int, num_discordant: int, num_net: int, alpha: float) -> float:
     """Return the chance of a significant result in favour of the larger side."""
-    minority = most_down(num_discordant, alpha)
     share_down = (1 - num_net / num_discordant) / 2
+    if num_discordant > _MANY:
+        return _power_given(num_discordant, share_down, alpha)
+    # Few discordant tasks vary in number from repeat to repeat.
+    share, found, below = num_discordant / num_tasks, 0.0, 0.0
+    for number in range(min(num_tasks, 3 * num_discordant + 10) + 1):
+        up_to = binomial_tail(num_tasks, share, number)
+        found += (up_to - below) * _power_given(number, share_down, alpha)
+        below = up_to
+    return found
+
+
+def _power_given(num_discordant: int, share_down: float, alpha: float) -> float:
+    minority = _most_down(num_discordant, alpha)
     return 0.0 if minority is None else binomial_tail(num_discordant, share_down, minority)
+
+
+_most_down = lru_cache(maxsize=1024)(most_down)
 
 
 def detectable(error: float, alpha: float) -> float:

@@ -32,15 +32,21 @@ def test_small_sets_show_only_large_differences(
         assert 100 * found == pytest.approx(expected, abs=0.05)
 
 
-def test_a_detectable_difference_is_found_in_80_percent_of_repeats() -> None:
-    found = detectable_share(200, 20, 0.05)
+@pytest.mark.parametrize("num_discordant", [2, 20, 80])
+def test_a_detectable_difference_is_found_in_80_percent_of_repeats(num_discordant: int) -> None:
+    found = detectable_share(200, num_discordant, 0.05)
     assert found is not None
     rng, net = np.random.default_rng(0), round(found * 200)
-    ups = rng.binomial(20, (1 + net / 20) / 2, size=2000)
-    share = np.mean([mcnemar_p(int(up), 20 - int(up)) < 0.05 for up in ups])
-    assert share >= 0.8 - 0.02
-    smaller = rng.binomial(20, (1 + (net - 1) / 20) / 2, size=2000)
-    assert np.mean([mcnemar_p(int(up), 20 - int(up)) < 0.05 for up in smaller]) < 0.8 + 0.02
+    assert repeats_found(rng, num_discordant, net) >= 0.8 - 0.03
+    assert repeats_found(rng, num_discordant, net - 1) < 0.8 + 0.03
+
+
+def repeats_found(rng: np.random.Generator, num_discordant: int, net: int) -> float:
+    """Return the share of simulated sets of 200 tasks with a significant test."""
+    moved = max(num_discordant, net)
+    shares = [(moved + net) / 400, (moved - net) / 400, 1 - moved / 200]
+    counts = rng.multinomial(200, shares, size=2000)
+    return float(np.mean([mcnemar_p(int(up), int(down)) < 0.05 for up, down, _ in counts]))
 
 
 def test_too_few_tasks_detect_nothing() -> None:
