@@ -1,0 +1,1 @@
+"""`assay compare`: evaluations against each other, with tests, verdicts, expectations and rules."""

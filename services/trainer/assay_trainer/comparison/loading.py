@@ -1,0 +1,267 @@
+"""Reads what is compared: folders of `assay evaluate`, runs, and the evaluations of a run."""
+
+import hashlib
+import json
+from collections.abc import Sequence
+from math import isfinite
+from pathlib import Path
+
+from pydantic import ValidationError
+
+from assay_shared.errors import DatasetError, InvalidInput, NotFound
+from assay_shared.runs.run_folder import RunFolder
+from assay_shared.types import Status
+from assay_trainer.comparison.arms import (
+    ComparedArm,
+    ComparedSet,
+    ComparedTask,
+    SeedEvaluation,
+)
+from assay_trainer.config import EvaluationConfig
+from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult
+from assay_trainer.evaluation.records.evaluation_record import EvaluationRecord
+from assay_trainer.evaluation.records.folder import (
+    RECORD,
+    EvaluationFolder,
+    StoredSet,
+    read_evaluation,
+)
+from assay_trainer.evaluation.records.protocol import ProtocolKind
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+
+#: The evaluations of a run, as `RUN:NAME` names them.
+RUN_EVALUATIONS = ("before", "after")
+#: Fields of a protocol that move no expected number.
+_FREE = ("seed", "k")
+_MOST_NAMED = 8
+
+
+def read_arm(name: str | None, places: Sequence[str]) -> ComparedArm:
+    """Return the arm of the evaluations at `places`; its name is the first evaluation's, if None.
+
+    Raises:
+        NotFound: there is no evaluation at a place.
+        DatasetError: a file cannot be read; names file, line and field.
+        InvalidInput: two seeds of the arm are the same evaluation.
+    """
+    found = tuple(read_measurement(place) for place in places)
+    if not found:
+        raise InvalidInput("an arm needs at least one evaluation", field="--arm")
+    seen: dict[str, Path] = {}
+    for one in found:
+        if one.files_digest in seen:
+            raise InvalidInput(
+                f"{one.path} and {seen[one.files_digest]} are the same evaluation",
+                field="--arm",
+                hint="name each evaluation of an arm once",
+            )
+        seen[one.files_digest] = one.path
+    return ComparedArm(name or found[0].name, found)
+
+
+def read_measurement(place: str) -> SeedEvaluation:
+    """Return the evaluation at `place`: a folder of `assay evaluate`, a run, RUN:NAME, or a file.
+
+    Of a run without a name, the evaluation after training is read.
+
+    Raises:
+        NotFound: there is no evaluation.
+        DatasetError: a file cannot be read; names file, line and field.
+    """
+    path = Path(place)
+    base, _, name = place.rpartition(":")
+    if not path.exists() and base and name in RUN_EVALUATIONS:
+        return _of_run(Path(base), name)
+    if path.is_file():
+        return _of_file(path, path.stem, {}, ())
+    if (path / RECORD).is_file():
+        return _of_evaluation(path)
+    if (path / "evaluation").is_dir():
+        return _of_run(path, "after")
+    if not path.exists():
+        raise NotFound(f"there is no {place}", hint="name an evaluation's folder, or a run")
+    inner = sorted(one.parent.name for one in path.glob(f"*/{RECORD}"))
+    if inner:
+        shown = ", ".join(inner[:_MOST_NAMED])
+        raise InvalidInput(f"{place} holds {len(inner)} evaluations", hint=f"name one: {shown}")
+    raise NotFound(
+        f"{place} is neither an evaluation nor a run",
+        hint=f"it has no {RECORD} and no evaluation/after.json",
+    )
+
+
+def has_two_evaluations(place: str) -> bool:
+    """Return True if `place` is a run that was evaluated before and after training."""
+    folder = Path(place) / "evaluation"
+    return all((folder / f"{name}.json").is_file() for name in RUN_EVALUATIONS)
+
+
+def _of_evaluation(path: Path) -> SeedEvaluation:
+    stored = read_evaluation(path)
+    record, folder = stored.record, EvaluationFolder(path)
+    protocol = record.protocol.model_dump(mode="json")
+    if record.protocol.kind is not ProtocolKind.BUDGET:
+        protocol.pop("budget_tokens", None)
+    settings = {f"protocol.{name}": _shown(value) for name, value in protocol.items()}
+    free = {f"protocol.{name}": settings.pop(f"protocol.{name}") for name in _FREE}
+    # A server's model is the policy, and no setting.
+    engine = {name: value for name, value in record.engine.items() if name != "model"}
+    settings |= {f"engine.{name}": value for name, value in engine.items()}
+    files = [path / RECORD]
+    for name in stored.sets:
+        files += [folder.tasks(name), folder.samples(name)]
+    return SeedEvaluation(
+        name=record.name,
+        path=path,
+        files_digest=_digest(files),
+        policy=record.policy.name,
+        policy_digest=record.policy.digest,
+        protocol_digest=record.protocol_digest,
+        settings=settings,
+        k=record.protocol.k,
+        kind=record.protocol.kind,
+        sets={name: _stored_set(one, folder.samples(name)) for name, one in stored.sets.items()},
+        notes=_unfinished(record),
+        free_settings=free,
+    )
+
+
+def _unfinished(record: EvaluationRecord) -> tuple[str, ...]:
+    if record.finished is not None:
+        return ()
+    return (f"{record.name} is unfinished: tasks without samples are left out.",)
+
+
+def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
+    facts = stored.facts
+    for sample in stored.samples:
+        _check_numbers(sample, samples)
+    num_lines = samples.read_bytes().count(b"\n") if samples.exists() else 0
+    by_task = stored.by_task
+    return ComparedSet(
+        name=facts.name,
+        tasks={
+            task.id: _task(task.id, task.prompt, task.tags, by_task[task.id])
+            for task in stored.tasks
+        },
+        digest=facts.digest,
+        scorers=tuple(sorted(facts.scorers)) or None,
+        num_replaced=num_lines - len(stored.samples),
+        played_s=facts.played_s or None,
+    )
+
+
+def _check_numbers(sample: SampleRecord, file: Path) -> None:
+    """Refuse numbers that would spoil a mean: a file may hold NaN.
+
+    Raises:
+        DatasetError: a number is not finite, or a share not between 0 and 1.
+    """
+    where = f"{file}: sample {sample.index} of {sample.task_id!r}"
+    for name in ("pass_ratio", "sandbox_cpu_s", "judge_s"):
+        value = getattr(sample, name)
+        if value is not None and not isfinite(value):
+            raise DatasetError(f"{where}: {value} is not a finite number", field=name)
+    if sample.pass_ratio is not None and not 0 <= sample.pass_ratio <= 1:
+        raise DatasetError(f"{where}: {sample.pass_ratio} is not a share", field="pass_ratio")
+
+
+def _task(
+    name: str, prompt: str, tags: dict[str, str], samples: Sequence[SampleRecord]
+) -> ComparedTask:
+    scored = [
+        one
+        for one in samples
+        if one.outcome is not None and one.outcome is not Status.SANDBOX_ERROR
+    ]
+    return ComparedTask(name, prompt, tags, scored, len(samples) - len(scored))
+
+
+def _of_run(path: Path, name: str) -> SeedEvaluation:
+    folder = RunFolder.open(path)
+    file = folder.evaluation(name)
+    if not file.is_file():
+        raise NotFound(f"{path} has no evaluation {name!r}: there is no {file}")
+    settings, k = _run_settings(folder)
+    return _of_file(file, f"{path.name}:{name}", settings, k)
+
+
+def _run_settings(folder: RunFolder) -> tuple[dict[str, str], tuple[int, ...]]:
+    """Return the settings of a run's evaluations by the names that a protocol gives them."""
+    try:
+        written = json.loads(folder.config.read_text())["config"]
+        config = EvaluationConfig.model_validate(written["evaluation"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise DatasetError(f"{folder.config}: its evaluation cannot be read: {error}") from None
+    kept = ("samples_per_task", "max_tokens", "temperature", "stop")
+    values = config.model_dump(mode="json")
+    return {f"protocol.{name}": _shown(values[name]) for name in kept}, config.k
+
+
+def _of_file(file: Path, name: str, settings: dict[str, str], k: tuple[int, ...]) -> SeedEvaluation:
+    try:
+        found = TaskEvaluation.model_validate_json(file.read_bytes(), extra="forbid")
+    except ValidationError as error:
+        first = error.errors(include_url=False, include_input=False)[0]
+        field = ".".join(map(str, first["loc"])) or None
+        raise DatasetError(f"{file}: {first['msg']}", field=field) from None
+    tasks: dict[str, ComparedTask] = {}
+    for one in found.results:
+        if one.task_id in tasks:
+            raise DatasetError(f"{file}: the task {one.task_id!r} stands there twice")
+        tasks[one.task_id] = _result(one)
+    held_out = ComparedSet(
+        "held_out", tasks, digest=_tasks_digest(tasks), num_set_aside=len(found.set_aside)
+    )
+    most = max((len(one.samples) for one in found.results), default=1)
+    return SeedEvaluation(
+        name=name,
+        path=file,
+        files_digest=_digest([file]),
+        policy=f"version {found.policy.version}",
+        policy_digest=found.policy.digest,
+        protocol_digest=None,
+        settings=settings or {"protocol.samples_per_task": str(most)},
+        k=k or tuple(number for number in (1, 4, 16, 64) if number <= most),
+        kind=None,
+        sets={"held_out": held_out},
+    )
+
+
+def _result(result: TaskResult) -> ComparedTask:
+    scored = [
+        SampleRecord(
+            task_id=result.task_id,
+            index=index,
+            text=one.text,
+            num_tokens=0,
+            truncated=False,
+            outcome=one.outcome,
+        )
+        for index, one in enumerate(result.samples)
+        if one.outcome is not None
+    ]
+    num_failed = len(result.samples) - len(scored)
+    return ComparedTask(
+        result.task_id, result.prompt, result.tags, scored, num_failed, has_costs=False
+    )
+
+
+def _tasks_digest(tasks: dict[str, ComparedTask]) -> str:
+    text = json.dumps(sorted((one.id, one.prompt) for one in tasks.values()))
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def _digest(files: Sequence[Path]) -> str:
+    """Return the SHA-256 of the files, each with its name."""
+    found = hashlib.sha256()
+    for file in files:
+        found.update(f"{file.name}\0".encode())
+        if file.exists():
+            with file.open("rb") as opened:
+                found.update(hashlib.file_digest(opened, "sha256").digest())
+    return found.hexdigest()
+
+
+def _shown(value: object) -> str:
+    return json.dumps(value, ensure_ascii=False, sort_keys=True)

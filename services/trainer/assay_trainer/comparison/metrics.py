@@ -1,0 +1,227 @@
+"""The metrics of a comparison, each computed from one task's scored samples."""
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from math import fsum
+from statistics import fmean
+
+from assay_trainer.comparison.arms import ComparedTask
+from assay_trainer.evaluation.metrics.outcomes import ERROR_TYPES, accepted, error_type, ran
+from assay_trainer.evaluation.metrics.shares import majority_is_right
+from assay_trainer.evaluation.pass_at_k import pass_at_k
+from assay_trainer.evaluation.records.protocol import ProtocolKind
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+
+TaskValue = Callable[[ComparedTask], float | None]
+SampleValue = Callable[[SampleRecord], float]
+
+
+class MetricUnit(StrEnum):
+    """The unit of a metric; a share is shown in percent, and its difference in points."""
+
+    SHARE = "share"
+    TOKENS = "tokens"
+    SECONDS = "s"
+
+
+class Better(StrEnum):
+    """The direction of an improvement; `neither` has no verdict."""
+
+    HIGHER = "higher"
+    LOWER = "lower"
+    NEITHER = "neither"
+
+
+@dataclass(frozen=True)
+class Metric:
+    """A number of a set: the mean over tasks of `value`, or a ratio to the sum of `per`.
+
+    `value` is a task's mean over its samples, and its sum for a ratio; None if the task does not
+    tell it.
+    """
+
+    name: str
+    title: str
+    unit: MetricUnit
+    better: Better
+    value: TaskValue
+    per: TaskValue | None = None
+    #: The quantile over tasks, in place of the mean.
+    quantile: float | None = None
+    #: Of sets of programs alone: other answers do not run.
+    of_programs: bool = False
+    #: Not worth a row if it is 0 for every task of both sides.
+    is_rare: bool = False
+
+    @property
+    def is_ratio(self) -> bool:
+        """True for a cost for each solved task."""
+        return self.per is not None
+
+    @property
+    def is_tested(self) -> bool:
+        """True if the metric gets a p and a verdict."""
+        return self.better is not Better.NEITHER and self.quantile is None
+
+
+#: Other names that people know: those of published evaluation protocols.
+ALIASES = {
+    "accepted@1": "pass@1",
+    "accepted_at_1": "pass@1",
+    "exec_success": "execution_success",
+    "exec_success_rate": "execution_success",
+    "pass_ratio_mean": "pass_ratio",
+    "syntax_error_rate": "syntax_error",
+    "runtime_error_rate": "runtime_error",
+    "timeout": "time_limit",
+    "timeout_rate": "time_limit",
+    "wrong_answer_rate": "wrong_answer",
+    "truncation": "truncated",
+    "avg_gen_tokens": "tokens",
+    "avg_judge_time": "judging_s",
+    "cost_per_solved_tokens": "tokens_per_solved",
+    "cost_per_solved_judge_time": "judging_s_per_solved",
+}
+
+
+def _mean(samples: Sequence[SampleRecord], number: SampleValue) -> float | None:
+    return fmean(number(sample) for sample in samples) if samples else None
+
+
+def _of_samples(number: SampleValue) -> TaskValue:
+    """Return the function that gives a task's mean of `number` over its samples."""
+    return lambda task: _mean(task.samples, number)
+
+
+def _of_programs(number: SampleValue) -> TaskValue:
+    """Return the same for the samples that were tested as programs; of a run, for all."""
+
+    def value(task: ComparedTask) -> float | None:
+        samples = [one for one in task.samples if one.pass_ratio is not None or not task.has_costs]
+        return _mean(samples, number)
+
+    return value
+
+
+def _cost(number: SampleValue) -> TaskValue:
+    """Return the same for a number that not every evaluation kept."""
+    return lambda task: _mean(task.samples, number) if task.has_costs else None
+
+
+def _sum(number: SampleValue) -> TaskValue:
+    """Return the function that gives a task's sum of `number`; None if it was not kept."""
+
+    def value(task: ComparedTask) -> float | None:
+        return fsum(map(number, task.samples)) if task.has_costs and task.samples else None
+
+    return value
+
+
+def _pass_at(k: int) -> TaskValue:
+    def value(task: ComparedTask) -> float | None:
+        if len(task.samples) < k:
+            return None
+        return pass_at_k(len(task.samples), sum(map(accepted, task.samples)), k)
+
+    return value
+
+
+def _majority(task: ComparedTask) -> float | None:
+    found = majority_is_right(task.samples)
+    return None if found is None else float(found)
+
+
+def _solved(task: ComparedTask) -> float | None:
+    """Return 1.0 if a sample is right; None with a failure: nobody knows if it would be."""
+    if not task.samples or task.num_failed:
+        return None
+    return float(any(map(accepted, task.samples)))
+
+
+def _tokens(sample: SampleRecord) -> float:
+    return sample.num_tokens
+
+
+def _judging_s(sample: SampleRecord) -> float:
+    return sample.sandbox_cpu_s + sample.judge_s
+
+
+def is_of_programs(tasks: Iterable[ComparedTask]) -> bool:
+    """Return True if the answers to the tasks are programs: some were tested, or failed to run."""
+    return any(
+        sample.pass_ratio is not None or not ran(sample)
+        for task in tasks
+        for sample in task.samples
+    )
+
+
+def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind) -> list[Metric]:
+    """Return the metrics in the order of a report, with pass@k for each of `ks`.
+
+    `kinds` are those of the compared protocols: a majority vote and a budget have their metrics.
+    """
+    share, higher, known = MetricUnit.SHARE, Better.HIGHER, set(kinds)
+    own = {
+        ProtocolKind.MAJORITY: Metric("majority", "majority vote right", share, higher, _majority),
+        ProtocolKind.BUDGET: Metric(
+            "solved_in_budget", "solved in the budget", share, higher, _solved
+        ),
+    }
+    truncated = _cost(lambda sample: sample.truncated)
+    return [
+        *(metric for kind, metric in own.items() if kind in known),
+        *(Metric(f"pass@{k}", f"pass@{k}", share, higher, _pass_at(k)) for k in sorted(ks)),
+        *_program_metrics(),
+        Metric("truncated", "cut off at the limit", share, Better.LOWER, truncated, is_rare=True),
+        *_costs("tokens", "tokens", MetricUnit.TOKENS, _tokens),
+        *_costs("judging_s", "judging time", MetricUnit.SECONDS, _judging_s),
+    ]
+
+
+def _program_metrics() -> list[Metric]:
+    share, higher, lower, neither = MetricUnit.SHARE, Better.HIGHER, Better.LOWER, Better.NEITHER
+    ratio, title = _of_programs(lambda sample: sample.pass_ratio or 0.0), "tests passed"
+    quantiles = [
+        Metric(f"pass_ratio_{name}", f"{title}, {name}", share, neither, ratio, None, quantile)
+        for name, quantile in (("p50", 0.5), ("p90", 0.9))
+    ]
+    errors = [
+        Metric(
+            name,
+            name.replace("_", " "),
+            share,
+            neither if name == "wrong_answer" else lower,
+            _of_programs(_is_of(name)),
+            is_rare=name == "other_limit",
+        )
+        for name in dict.fromkeys(ERROR_TYPES.values())
+        if name != "none"
+    ]
+    found = [
+        Metric("execution_success", "execution success", share, higher, _of_programs(ran)),
+        Metric("pass_ratio", f"{title}, mean", share, higher, ratio),
+        *quantiles,
+        *errors,
+    ]
+    return [replace(one, of_programs=True) for one in found]
+
+
+def _is_of(kind: str) -> SampleValue:
+    return lambda sample: error_type(sample) == kind
+
+
+def _costs(name: str, title: str, unit: MetricUnit, number: SampleValue) -> list[Metric]:
+    """Return a cost of a sample, and its cost for each solved sample."""
+    return [
+        Metric(name, f"{title} a sample", unit, Better.LOWER, _cost(number), is_rare=True),
+        Metric(
+            f"{name}_per_solved",
+            f"{title} per solved",
+            unit,
+            Better.LOWER,
+            _sum(number),
+            per=_sum(accepted),
+            is_rare=True,
+        ),
+    ]

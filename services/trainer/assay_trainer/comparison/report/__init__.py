@@ -1,0 +1,1 @@
+"""The report of a comparison: terminal, Markdown, JSON, summary, and a page with pictures."""

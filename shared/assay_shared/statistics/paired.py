@@ -1,0 +1,100 @@
+"""Paired differences of two sides over the same tasks: intervals and tests.
+
+A value is a task's mean over its samples, so that samples of one task count as one observation.
+"""
+
+from collections.abc import Sequence
+from math import exp, sqrt
+
+import numpy as np
+
+from assay_shared.statistics.interval import Interval
+from assay_shared.statistics.permutation import Swaps, sampled_p
+from assay_shared.statistics.resampling import Floats, resampled_sums, tails
+
+#: With at most this number of differing tasks, all assignments of signs are tried.
+_MOST_ENUMERATED = 12
+#: Differences below this are rounding.
+_TINY = 1e-12
+
+
+def mean_over_tasks(values: Sequence[float], confidence: float, seed: int) -> Interval:
+    """Return the mean with its bootstrap interval over tasks, never of width 0.
+
+    See `difference_interval`; the values may have any size.
+    """
+    array = np.asarray(values, dtype=float)
+    centre = float(array.mean())
+    spread = _bounded(array - centre, float(np.abs(array).max()) or 1.0, confidence, seed)
+    return Interval(centre, centre + spread.low, centre + spread.high)
+
+
+def difference_interval(
+    before: Sequence[float], after: Sequence[float], confidence: float, seed: int, span: float = 1.0
+) -> Interval:
+    """Return the mean of `after - before` with its bootstrap interval over tasks.
+
+    One more task in each direction, as far away as the farthest task (divided by the root of 2),
+    takes part in the resampling: few tasks say little about rare changes, and equal sides would
+    have an interval of width 0. For one answer a task, this is Agresti and Min's adjustment (2005).
+    `span` is the largest possible difference; it counts if all tasks are equal.
+
+    Raises:
+        ValueError: the sides differ in length, or are empty.
+    """
+    if len(before) != len(after) or not len(before):
+        raise ValueError(f"{len(before)} and {len(after)} values cannot be paired")
+    difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    return _bounded(difference, span, confidence, seed)
+
+
+def _bounded(difference: Floats, span: float, confidence: float, seed: int) -> Interval:
+    units = with_far_tasks(difference, span)
+    means = resampled_sums(units[:, None], seed)[:, 0] / len(units)
+    low, high = np.quantile(means, tails(len(units), confidence))
+    value = float(difference.mean())
+    return Interval(value, min(value, float(low)), max(value, float(high)))
+
+
+def with_far_tasks(difference: Floats, span: float) -> Floats:
+    """Return the differences with one more in each direction; see `difference_interval`."""
+    farthest = float(np.abs(difference).max())
+    far = (farthest if farthest > _TINY else span) / sqrt(2.0)
+    return np.concatenate([difference, [far, -far]])
+
+
+def equivalence_p(
+    before: Sequence[float], after: Sequence[float], margin: float, seed: int, span: float = 1.0
+) -> float:
+    """Return the larger p of the two one-sided tests that the difference is within `margin`."""
+    difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    units = with_far_tasks(difference, span)
+    means = resampled_sums(units[:, None], seed)[:, 0] / len(units)
+    outside = max(int((means >= margin).sum()), int((means <= -margin).sum()))
+    return (outside + 1) / (len(means) + 1)
+
+
+def sign_flip_p(before: Sequence[float], after: Sequence[float], seed: int) -> float:
+    """Return the two-sided p of the permutation test that swaps the sides of each task."""
+    difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    moved = difference[np.abs(difference) > _TINY]
+    if not len(moved):
+        return 1.0
+    found = abs(float(moved.sum()))
+    if len(moved) <= _MOST_ENUMERATED:
+        bits = (np.arange(2 ** len(moved))[:, None] >> np.arange(len(moved))) & 1
+        return float((np.abs((1 - 2 * bits) @ moved) >= found - 1e-9 * found).mean())
+
+    def num_as_far(swaps: Swaps) -> int:
+        sums = (1 - 2 * swaps.astype(float)) @ moved
+        return int((np.abs(sums) >= found - 1e-9 * found).sum())
+
+    # Hoeffding's bound (1963) is above the exact p. A sample of swaps has a smallest p.
+    bound = 2 * exp(-(found**2) / (2 * float((moved**2).sum())))
+    return min(bound, sampled_p(num_as_far, len(moved), seed))
+
+
+def discordance(before: Sequence[float], after: Sequence[float]) -> tuple[int, int]:
+    """Return the numbers of tasks with a higher and with a lower value on the second side."""
+    difference = np.asarray(after, dtype=float) - np.asarray(before, dtype=float)
+    return int((difference > _TINY).sum()), int((difference < -_TINY).sum())

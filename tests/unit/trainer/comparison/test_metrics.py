@@ -1,0 +1,98 @@
+"""Metrics of one task."""
+
+import pytest
+
+from assay_shared.types import Status
+from assay_trainer.comparison.arms import ComparedTask
+from assay_trainer.comparison.metrics import ALIASES, all_metrics, is_of_programs
+from assay_trainer.evaluation.records.protocol import ProtocolKind
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+from tests.support.evaluations import make_answer, make_sample
+
+
+def make_task(*samples: SampleRecord, has_costs: bool = True, num_failed: int = 0) -> ComparedTask:
+    return ComparedTask("t", "", {}, samples, num_failed, has_costs)
+
+
+def value(name: str, task: ComparedTask) -> float | None:
+    return next(one for one in all_metrics((1, 2)) if one.name == name).value(task)
+
+
+RIGHT = make_sample(
+    "t", 0, Status.ACCEPTED, num_tokens=10, pass_ratio=1.0, sandbox_cpu_s=0.5, vote="4"
+)
+WRONG = make_sample(
+    "t",
+    1,
+    Status.WRONG_ANSWER,
+    num_tokens=30,
+    pass_ratio=0.5,
+    sandbox_cpu_s=0.1,
+    truncated=True,
+    vote="5",
+)
+BROKEN = make_sample("t", 2, Status.RUNTIME_ERROR, num_tokens=20, pass_ratio=0.0, sandbox_cpu_s=0.0)
+PLAIN = make_answer("t", 3, Status.WRONG_ANSWER)
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [
+        ("pass@1", 1 / 3),
+        ("pass@2", 2 / 3),
+        ("execution_success", 2 / 3),
+        ("pass_ratio", 0.5),
+        ("runtime_error", 1 / 3),
+        ("wrong_answer", 1 / 3),
+        ("syntax_error", 0.0),
+        ("truncated", 1 / 3),
+        ("tokens", 20.0),
+        ("judging_s", 0.2),
+    ],
+)
+def test_a_metric_is_the_mean_of_a_tasks_samples(name: str, expected: float) -> None:
+    assert value(name, make_task(RIGHT, WRONG, BROKEN)) == pytest.approx(expected)
+
+
+def test_a_number_that_was_not_kept_is_unknown_and_not_0() -> None:
+    """A run's evaluations keep no tokens, and no shares of tests passed."""
+    task = make_task(RIGHT, has_costs=False)
+    for name in ("tokens", "truncated", "judging_s", "tokens_per_solved"):
+        assert value(name, task) is None
+    assert value("execution_success", task) == 1.0
+    assert value("execution_success", make_task(PLAIN)) is None, "it was not tested as a program"
+    assert value("pass@1", make_task()) is None
+    assert value("pass@2", make_task(RIGHT)) is None
+
+
+def test_costs_per_solved_are_sums() -> None:
+    assert value("tokens_per_solved", make_task(RIGHT, WRONG, BROKEN)) == 60.0
+
+
+def test_a_budget_is_solved_by_any_answer_unless_one_failed() -> None:
+    assert value("solved_in_budget", make_task(WRONG, RIGHT)) == 1.0
+    assert value("solved_in_budget", make_task(WRONG)) == 0.0
+    assert value("solved_in_budget", make_task(WRONG, num_failed=1)) is None
+
+
+def test_the_majority_is_the_first_of_the_most_frequent_answers() -> None:
+    assert value("majority", make_task(RIGHT, WRONG)) == 1.0
+    assert value("majority", make_task(WRONG, RIGHT)) == 0.0
+    assert value("majority", make_task(WRONG, RIGHT, RIGHT)) == 1.0
+    assert value("majority", make_task(BROKEN)) == 0.0
+
+
+def test_aliases_name_metrics() -> None:
+    names = {one.name for one in all_metrics((1,))}
+    assert set(ALIASES.values()) <= names
+
+
+def test_programs_are_told_by_tests_or_by_errors() -> None:
+    assert not is_of_programs([make_task(PLAIN)])
+    assert is_of_programs([make_task(PLAIN, BROKEN)])
+    assert is_of_programs([make_task(WRONG)])
+
+
+def test_only_the_protocols_of_an_answer_have_their_metrics() -> None:
+    assert "majority" not in {one.name for one in all_metrics((1,), [ProtocolKind.GREEDY])}
+    assert all_metrics((1,), [ProtocolKind.MAJORITY])[0].name == "majority"
