@@ -10,7 +10,8 @@ rollouts.jsonl     every group used for training
 signal.json        groups sampled before GRPO
 tensorboard/       numbers of each step
 failures/          tracebacks of unexpected ends, a file each
-evaluation/        a file per evaluation, with every sample
+evaluation/        a file per evaluation, with every sample; tiers/ has those of the tiers
+best_checkpoint.json  the best checkpoint by a held-out metric, and each measured one
 rescored/          comparisons of old and new scores of the same answers
 report.md .html .json, figures/
 .lock              the owner of the run (see `run_lock`)

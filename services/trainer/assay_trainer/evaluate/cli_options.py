@@ -59,6 +59,9 @@ Server = Annotated[str | None, typer.Option(help="OpenAI-compatible server, up t
 Model = Annotated[str | None, typer.Option(help="The server's model; needed if it has several.")]
 KeyVariable = Annotated[str, typer.Option(help="Environment variable with the server's key.")]
 Answers = Annotated[Path | None, typer.Option(help="JSONL of stored answers: task_id, text.")]
+Submit = Annotated[
+    str | None, typer.Option(help="Judge programs by POST /submit of this URL, not by rubrics.")
+]
 Serve = Annotated[ServeName, typer.Option(help=_SERVE)]
 Kind = Annotated[KindName | None, typer.Option(help="How answers are chosen. Default: greedy.")]
 ProtocolFile = Annotated[Path | None, typer.Option(help="YAML of a protocol; options change it.")]

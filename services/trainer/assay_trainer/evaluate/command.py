@@ -15,6 +15,7 @@ def evaluate(
     key_variable: cli.KeyVariable = "OPENAI_API_KEY",
     answers: cli.Answers = None,
     serve: cli.Serve = cli.ServeName.AUTO,
+    submit: cli.Submit = None,
     protocol: cli.Kind = None,
     protocol_file: cli.ProtocolFile = None,
     samples: cli.Samples = None,

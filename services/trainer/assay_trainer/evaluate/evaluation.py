@@ -6,9 +6,11 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_shared.clients import RewardClient
+from assay_shared.interfaces import RewardService
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.settings.environment import ServiceSettings
 from assay_trainer.evaluate.answers.sources import MAX_CONNECTIONS, RETRY, Source
+from assay_trainer.evaluate.answers.submit import SubmitClient
 from assay_trainer.evaluate.playing.player import UnitPlayer
 from assay_trainer.evaluate.playing.set_play import SetPlay, SetProgress
 from assay_trainer.evaluate.reporting.qa_log import write_qa_log
@@ -41,10 +43,18 @@ class EvaluationOrder:
     max_failed: int = 32
     #: QA samples of each outcome, by set; the empty name stands for all others.
     qa_per_outcome: Mapping[str, int] | None = None
+    #: The server whose /submit scores, in place of the reward service.
+    submit: str | None = None
+
+    def rewarder(self, settings: ServiceSettings) -> _Reward | SubmitClient:
+        """Return the client that scores."""
+        if self.submit is not None:
+            return SubmitClient(self.submit, retry=RETRY)
+        return _Reward.from_settings(settings, retry=RETRY)
 
 
 async def evaluate(
-    plan: EvaluationOrder,
+    order: EvaluationOrder,
     opening: AbstractAsyncContextManager[Source],
     settings: ServiceSettings,
     on_progress: OnProgress = lambda name, progress: None,
@@ -55,34 +65,36 @@ async def evaluate(
         Conflict: the folder has an evaluation by another protocol, of another policy or set.
         AssayError: something is down.
     """
-    async with opening as source, _Reward.from_settings(settings, retry=RETRY) as rewarder:
-        folder = EvaluationFolder(plan.output)
-        store = EvaluationStore.begin(folder, plan.policy, plan.protocol, plan.sets, source.engine)
-        for opened in plan.sets:
-            await _play(plan, opened, store, source, rewarder, on_progress)
+    async with opening as source, order.rewarder(settings) as rewarder:
+        folder = EvaluationFolder(order.output)
+        store = EvaluationStore.begin(
+            folder, order.policy, order.protocol, order.sets, source.engine
+        )
+        for opened in order.sets:
+            await _play(order, opened, store, source, rewarder, on_progress)
             _write_metrics(store, opened.name)
     store.finish()
-    return write_results(folder, plan.qa_per_outcome)
+    return write_results(folder, order.qa_per_outcome)
 
 
 async def _play(
-    plan: EvaluationOrder,
+    order: EvaluationOrder,
     opened: OpenSet,
     store: EvaluationStore,
     source: Source,
-    rewarder: RewardClient,
+    rewarder: RewardService,
     on_progress: OnProgress,
 ) -> None:
-    by_likelihood = plan.protocol.kind is ProtocolKind.LIKELIHOOD
-    player = UnitPlayer(store.record.name, opened.name, plan.protocol, source.answering, rewarder)
+    by_likelihood = order.protocol.kind is ProtocolKind.LIKELIHOOD
+    player = UnitPlayer(store.record.name, opened.name, order.protocol, source.answering, rewarder)
     await SetPlay(
         opened=opened,
         store=store,
-        protocol=plan.protocol,
+        protocol=order.protocol,
         player=None if by_likelihood else player,
         reader=source.reader if by_likelihood else None,
-        concurrency=plan.concurrency,
-        max_failed=plan.max_failed,
+        concurrency=order.concurrency,
+        max_failed=order.max_failed,
         on_progress=lambda progress: on_progress(opened.name, progress),
     ).play()
 

@@ -18,6 +18,7 @@ from assay_shared.settings.environment import ServiceSettings
 from assay_shared.weights.checkpoint import file_digest
 from assay_trainer.evaluate.answers import sources
 from assay_trainer.evaluate.answers.sources import Source
+from assay_trainer.evaluate.answers.submit import submit_problem
 from assay_trainer.evaluate.evaluation import EvaluationOrder, evaluate
 from assay_trainer.evaluate.playing.set_play import SetProgress
 from assay_trainer.evaluate.policy.checkpoints import servable_folder
@@ -47,6 +48,8 @@ class EvaluationJob:
     model: str | None = None
     key_variable: str = "OPENAI_API_KEY"
     answers: Path | None = None
+    #: The server whose /submit judges programs, in place of the tasks' rubrics.
+    submit: str | None = None
     serve: ServeBy = ServeBy.AUTO
     limit: int | None = None
     allow_train: bool = False
@@ -81,7 +84,10 @@ def run_job(job: EvaluationJob, settings: ServiceSettings, console: Console) -> 
     policies = find_policies(job.policy, job.steps) if job.policy is not None else []
     job.output.mkdir(parents=True, exist_ok=True)
     with held(job.output), ExitStack() as stack:
-        if job.protocol.kind is not ProtocolKind.LIKELIHOOD:
+        if job.submit is not None:
+            for task in (task for one in sets for task in one.tasks):
+                submit_problem(task)
+        elif job.protocol.kind is not ProtocolKind.LIKELIHOOD:
             own = stack.enter_context(own_services())
             settings, started = with_reward(own, settings)
             check_rubrics([task for one in sets for task in one.tasks], settings)
@@ -176,7 +182,7 @@ def _run(
     console: Console,
 ) -> dict[str, SetMetrics]:
     """Evaluate with a bar for each set."""
-    plan = EvaluationOrder(
+    order = EvaluationOrder(
         policy=policy,
         protocol=job.protocol,
         sets=sets,
@@ -184,6 +190,7 @@ def _run(
         concurrency=job.concurrency,
         max_failed=job.max_failed,
         qa_per_outcome=job.qa_per_outcome,
+        submit=job.submit,
     )
     columns = (
         TextColumn("{task.description}"),
@@ -210,7 +217,7 @@ def _run(
             told = f"{progress.num_samples} samples{failed}"
             bars.update(named[name], completed=progress.num_done, told=told)
 
-        return asyncio.run(evaluate(plan, opening, settings, show))
+        return asyncio.run(evaluate(order, opening, settings, show))
 
 
 def _shown(found: Mapping[str, SetMetrics], console: Console) -> bool:

@@ -62,7 +62,7 @@ def job_of(given: Mapping[str, Any]) -> EvaluationJob:
         raise InvalidInput("name at least one set", field="--sets")
     if given["output"] is None:
         raise InvalidInput("name the folder to write", field="--output")
-    names = ("output", "steps", "server", "model", "key_variable", "answers", "limit")
+    names = ("output", "steps", "server", "model", "key_variable", "answers", "limit", "submit")
     others = ("allow_train", "concurrency", "max_failed")
     return EvaluationJob(
         sets=sets,

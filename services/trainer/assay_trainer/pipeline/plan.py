@@ -58,6 +58,7 @@ from assay_trainer.pipeline.run_sets import (
     validate_rewards,
 )
 from assay_trainer.pipeline.signal_check import MOST_GROUPS, SignalSample, refusal, sample_signal
+from assay_trainer.pipeline.tiers import Tiers
 from assay_trainer.rollouts.store import GroupStore
 from assay_trainer.weights.adapter import bare
 
@@ -122,6 +123,8 @@ def make_plan(run: RunContext) -> Plan:
             store.check()
             fetch_hub_names(run)
             sets = open_sets(run)
+            with Tiers.begun(run):  # it refuses sets that cannot be measured
+                pass
             check_for_leaks(run, sets)
             validate_rewards(run, sets)
             process = process_bytes()

@@ -61,6 +61,8 @@ class RunView:
         self._given_rows: dict[str, events.GivenRowsStep] = {}
         self._preferences: dict[str, events.DPOMeasured] = {}
         self._evaluated: list[events.Evaluated] = []
+        #: The last result of each set of a tier.
+        self._tiers: dict[str, events.TierEvaluated] = {}
         self._ended_early: events.GRPOEndedEarly | None = None
         self._live = Live(console=console, refresh_per_second=4, get_renderable=self._render)
         self.end: events.RunEnded | None = None
@@ -105,10 +107,17 @@ class RunView:
                 self._take_given_rows(content)
             case events.Resumed() if content.stage == "grpo":
                 self._steps = [step for step in self._steps if step.step <= content.step]
+            case _:
+                self._take_result(content)
+
+    def _take_result(self, content: object) -> None:
+        match content:
             case events.GRPOEndedEarly():
                 self._ended_early = content
             case events.Evaluated():
                 self._evaluated.append(content)
+            case events.TierEvaluated():
+                self._tiers[content.set] = content
             case events.RunEnded():
                 self.end = content
 
@@ -130,6 +139,7 @@ class RunView:
         for stage, step in self._given_rows.items():
             parts.append(Text(f"{TITLES[stage]}: {_given_rows(step)}"))
         parts += [Text(_preferred(one)) for one in self._preferences.values()]
+        parts += [Text(_tier(one)) for one in self._tiers.values()]
         if self._steps:
             parts.append(_steps_table(self._steps))
         if self._ended_early is not None:
@@ -213,7 +223,21 @@ def _rare_line(content: object) -> str | None:
             return f"  {content.num_with_signal} of {content.num_groups} groups have signal"
         case events.TrackerDropped():
             return f"  {content.tracker} failed and is dropped: {content.message}"
+        case events.TierEvaluated():
+            return f"  {_tier(content)}"
+        case events.SetOpened():
+            return f"  test set {content.set} is opened: {content.num_tasks} tasks"
+        case events.BestCheckpointUsed():
+            told = f"{content.metric} of {content.set} {content.value:.1%}"
+            return f"  best checkpoint: step {content.step}, {told}"
     return None
+
+
+def _tier(one: events.TierEvaluated) -> str:
+    at = one.stage if one.step is None else f"{one.stage} {one.step}"
+    found = one.result
+    shown = f"{found.value:.1%} ({found.low:.1%} to {found.high:.1%})" if found else "no score"
+    return f"{one.set} at {at}: {shown}"
 
 
 def _given_rows_line(content: events.GivenRowsStep | events.DPOMeasured) -> str | None:
