@@ -88,6 +88,8 @@ def _tell(manifest: "ImportManifest", output: Path) -> None:
     for one in manifest.left_out:
         lines = ", ".join(map(str, one.lines[:5])) + (", ..." if one.number > 5 else "")
         print(f"left out: {one.number} {one.kind}: {one.reason} (line {lines})")
+    sets = manifest.test_only_sets
+    print(f"test sets: {sum(sets.values())} prompts of {', '.join(sets)} searched for")
     near = manifest.near_duplicates
     if near is not None:
         print(
@@ -195,10 +197,12 @@ def register(
     output: Annotated[
         Path | None, typer.Option(help="File of hashes; in ASSAY_DATA/test_only without it.")
     ] = None,
+    replace: Annotated[bool, typer.Option(help="Replace the set of this name.")] = False,
 ) -> None:
     """Register a test-only set: no run trains on a row with one of its prompts."""
     from assay_shared.settings.environment import ServiceSettings, read_settings
     from assay_trainer.curation.registration import register_set
 
-    path, number, total = register_set(folder, name, output, read_settings(ServiceSettings).data)
+    data_folder = read_settings(ServiceSettings).data
+    path, number, total = register_set(folder, name, output, data_folder, replace=replace)
     print(f"{number} of {total} prompts in {path}")

@@ -122,6 +122,7 @@ def _manifest(
         files=tuple(writer.files),
         left_out=writer.left_out.counts(),
         num_same_prompt=writer.screen.num_same_prompt,
+        test_only_sets=writer.screen.known.counts,
         near_duplicates=near.facts,
         not_searched=near.not_searched,
         validation_share=order.validation_share,

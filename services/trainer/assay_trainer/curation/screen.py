@@ -11,7 +11,8 @@ from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
 from assay_trainer.data.governance.manifest import LeftOut
 from assay_trainer.data.importers.format import ImportedRow
-from assay_trainer.data.prompt_hashes import PromptHash, PromptHashes, text_of
+from assay_trainer.data.prompt_hashes import PromptHashes, text_of
+from assay_trainer.data.words import words_of
 
 MAX_ID_CHARACTERS = 1000
 _MAX_LINES = 20
@@ -75,10 +76,10 @@ class Screen:
     """Decides on examples one after another. It holds a few bytes of each earlier one."""
 
     def __init__(self, known: PromptHashes) -> None:
-        self._known = known
+        self.known = known
         self._ids: dict[bytes, int] = {}
         self._answers: dict[bytes, int] = {}
-        self._prompts: set[int] = set()
+        self._prompts: set[bytes] = set()
         self.num_same_prompt = 0
 
     def reason(self, example: ImportedRow, line: int) -> WhyLeftOut | None:
@@ -92,10 +93,10 @@ class Screen:
         name = _digest(task.id)
         if name in self._ids:
             raise DatasetError(f"{task.id!r} stands in line {self._ids[name]} already", field="id")
-        text = text_of(task)
-        whole = PromptHash.of(text).whole
+        whole = prompt_digest(text_of(task))
         if task.role is not Role.TEST:
-            found = self._known.find(text) if task.role is Role.TRAIN else None
+            is_learnt = task.role is Role.TRAIN
+            found = self.known.find_in(task, example.rejected) if is_learnt else None
             if found is not None:
                 return WhyLeftOut("test_only", f"has a prompt of {found}, which is for tests only")
             answer = _answer(example, whole)
@@ -116,11 +117,16 @@ def _check(task: Task) -> None:
         raise DatasetError(f"has at most {MAX_ID_CHARACTERS} characters", field="id")
 
 
-def _answer(example: ImportedRow, whole: int) -> bytes:
+def prompt_digest(text: str) -> bytes:
+    """Return a digest of a prompt's words."""
+    return _digest(" ".join(words_of(text)))
+
+
+def _answer(example: ImportedRow, whole: bytes) -> bytes:
     """Return a digest of the prompt's words and of the answers and the instance as they stand."""
     task = example.task
     instance = task.environment.model_dump_json() if task.environment else ""
-    return _digest("\0".join([str(whole), task.gold or "", example.rejected or "", instance]))
+    return _digest("\0".join([whole.hex(), task.gold or "", example.rejected or "", instance]))
 
 
 def _digest(text: str) -> bytes:
