@@ -55,20 +55,15 @@ def register_set(
             field="--name",
             hint="give this set another name, or --replace",
         )
-    table = KeyTable()
     prompts = [one for found in KeyTable.read(hashes).values() for one in found]
-    for keys in chosen_keys(prompts):
-        table.add(keys)
+    table = KeyTable.of(chosen_keys(prompts))
     if not table.num_prompts:
         raise DatasetError(
             f"no prompt of {folder} can be registered: each has fewer than {_MIN_SIZE} words, or "
             f"stands in more than {_MAX_ROWS} rows",
             field="FOLDER",
         )
-    output.parent.mkdir(parents=True, exist_ok=True)
-    partial = output.with_name(f".{output.name}.partial")
-    table.write(partial, name)
-    partial.replace(output)
+    table.write(output, name)
     return output, table.num_prompts, len(prompts)
 
 

@@ -9,6 +9,7 @@ from typing import IO
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
+from assay_trainer.curation.files import plain_name
 from assay_trainer.data.governance.manifest import LeftOut
 from assay_trainer.data.importers.format import ImportedRow
 from assay_trainer.data.prompt_hashes import PromptHashes, text_of
@@ -43,12 +44,17 @@ class LeftOutRows:
     def add(self, path: Path, line: int, reason: WhyLeftOut) -> None:
         """Record a row that is left out."""
         text = reason.text[:_MAX_REASON].encode(errors="backslashreplace").decode()
-        row = {"file": path.name, "line": line, "field": reason.field, "kind": reason.kind}
+        row = {
+            "file": plain_name(path.name),
+            "line": line,
+            "field": reason.field,
+            "kind": reason.kind,
+        }
         self._file.write(json.dumps(row | {"reason": text}, ensure_ascii=False) + "\n")
         self.by_kind[reason.kind] += 1
         if reason.kind == "refused" and self.first_refused is None:
             named = f"{reason.field}: " if reason.field else ""
-            self.first_refused = f"{path}:{line}: {named}{text}"
+            self.first_refused = f"{plain_name(str(path))}:{line}: {named}{text}"
         key = (reason.kind, self._told(reason, text))
         self._numbers[key] += 1
         lines = self._lines.setdefault(key, [])
@@ -91,8 +97,6 @@ class Screen:
         task = example.task
         _check(task)
         name = _digest(task.id)
-        if name in self._ids:
-            raise DatasetError(f"{task.id!r} stands in line {self._ids[name]} already", field="id")
         whole = prompt_digest(text_of(task))
         if task.role is not Role.TEST:
             is_learnt = task.role is Role.TRAIN
@@ -103,6 +107,9 @@ class Screen:
             if answer in self._answers:
                 told = f"line {self._answers[answer]} has the same prompt and answer"
                 return WhyLeftOut("duplicate", told)
+        if name in self._ids:
+            raise DatasetError(f"{task.id!r} stands in line {self._ids[name]} already", field="id")
+        if task.role is not Role.TEST:
             self._answers[answer] = line
         self._ids[name] = line
         self.num_same_prompt += whole in self._prompts

@@ -14,7 +14,7 @@ from pydantic_core import PydanticSerializationError
 from assay_shared.errors import DatasetError
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role
-from assay_trainer.curation.files import Found
+from assay_trainer.curation.files import Found, plain_name
 from assay_trainer.curation.order import ImportOrder
 from assay_trainer.curation.screen import LeftOutRows, Screen, WhyLeftOut, prompt_digest
 from assay_trainer.data.governance.manifest import SourceFile, digest_of
@@ -37,6 +37,8 @@ class RowWriter:
         self.screen, self.left_out = screen, left_out
         self.files: list[SourceFile] = []
         self.roles: Counter[Role] = Counter()
+        #: True after a row for training, also if it was held out.
+        self.had_training = False
         #: The prompts of the rows that are not for training, in their order.
         self.prompts = KeyTable()
         self._num_read = 0
@@ -54,18 +56,19 @@ class RowWriter:
             DatasetError: a file cannot be read.
         """
         for at, path in enumerate(self._found.files):
-            before = self._num_read
+            before, state = self._num_read, _state(path)
             for raw in read_raw_rows(path, self._order.format.layout):
                 self._write_row(at, path, raw)
                 self._num_read += 1
                 if self._num_read % _EVERY_ROWS == 0:
                     report(self._num_read)
+            digest = digest_of(path)
+            if _state(path) != state:
+                raise DatasetError(f"{path} was changed while it was read", field="PATH")
+            num_rows = self._num_read - before
             self.files.append(
                 SourceFile(
-                    name=path.name,
-                    num_bytes=path.stat().st_size,
-                    sha256=digest_of(path),
-                    num_rows=self._num_read - before,
+                    name=plain_name(path.name), num_bytes=state[0], sha256=digest, num_rows=num_rows
                 )
             )
         report(self._num_read)
@@ -92,12 +95,13 @@ class RowWriter:
     def _examples(self, path: Path, value: object) -> list[ImportedRow]:
         """Return a row's examples: all of them, or an error."""
         split, wanted = self._found.split, self._order.format
-        stem = path.name.partition(".")[0]
+        stem = plain_name(path.name).partition(".")[0]
         place = Place(split, wanted.role_of(split), self._num_read, stem)
         return list(wanted.read(Row(value), place))
 
     def _keep(self, example: ImportedRow, text: str, file: int, line: int) -> None:
         task = example.task
+        self.had_training |= task.role is Role.TRAIN
         if task.role is Role.TRAIN and self._is_for_validation(example.question):
             task = task.model_copy(update={"role": Role.VALIDATION})
             text = line_of(replace(example, task=task), self._order.format.kind)
@@ -132,6 +136,19 @@ class RowWriter:
             file, line = self._places[2 * number : 2 * number + 2]
             self.roles[Role.TRAIN] -= 1
             self.left_out.add(self._found.files[file], line, WhyLeftOut("near_duplicate", reason))
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return the size of a file, and the time of its last change.
+
+    Raises:
+        DatasetError: the file is not there.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror}", field="PATH") from None
+    return found.st_size, found.st_mtime_ns
 
 
 def line_of(example: ImportedRow, kind: RowKind) -> str:

@@ -21,7 +21,7 @@ def set_hash(options: Iterable[str]) -> int:
 
 
 def windows(text: str, sizes: Iterable[int]) -> Iterator[int]:
-    """Yield the hash of every set of so many options in consecutive lines with labels."""
+    """Yield the hash of each set of consecutive options, if it has one of `sizes`."""
     if not _TWO_LABELS.search(text):
         return
     for block in _blocks(text):

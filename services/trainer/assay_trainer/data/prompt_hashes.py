@@ -231,6 +231,14 @@ class KeyTable:
         self._values = array("Q")
         self.num_prompts = 0
 
+    @classmethod
+    def of(cls, prompts: Iterable[Iterable[PromptKey]]) -> "KeyTable":
+        """Return a table of prompts."""
+        table = cls()
+        for keys in prompts:
+            table.add(keys)
+        return table
+
     def add(self, keys: Iterable[PromptKey]) -> None:
         """Add the keys of a prompt."""
         for key in keys:
@@ -248,9 +256,12 @@ class KeyTable:
     def write(self, path: Path, name: str) -> None:
         """Write the keys under the name of their set."""
         table = np.array(self._values, dtype=np.uint64).reshape(-1, self._WIDTH)
-        with path.open("wb") as file:
-            arrays: dict[str, Any] = {name: table}
+        arrays: dict[str, Any] = {name: table}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        with partial.open("wb") as file:
             np.savez_compressed(file, **arrays)
+        partial.replace(path)
 
     @classmethod
     def read(cls, path: Path) -> "dict[str, KeyTable]":

@@ -70,6 +70,8 @@ class ImportManifest(Wire):
     prompt_hashes: str
     prompt_hashes_digest: str
     files: tuple[SourceFile, ...]
+    #: Further files of the folder that was read.
+    not_read: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...]
     #: Rows with the prompt of an earlier row and another answer. They stay.
     num_same_prompt: int = 0
