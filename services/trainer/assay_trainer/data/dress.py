@@ -28,6 +28,8 @@ def _decoded(text: str) -> str | None:
 
 def _without_numbers(text: str) -> str | None:
     """Return a text without the numbers of its lines; None if they are not in order."""
+    if text.count("\n") < _MIN_NUMBERED - 1:
+        return None
     found = list(_NUMBERED.finditer(text))
     numbers = [int(one[1]) for one in found]
     steps = [later - one for one, later in pairwise(numbers)]

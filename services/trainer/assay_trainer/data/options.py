@@ -22,7 +22,7 @@ def set_hash(options: Iterable[str]) -> int:
 
 def windows(text: str, sizes: Iterable[int]) -> Iterator[int]:
     """Yield the hash of each set of consecutive options, if it has one of `sizes`."""
-    if not _TWO_LABELS.search(text):
+    if "\n" not in text or not _TWO_LABELS.search(text):
         return
     for block in _blocks(text):
         hashes = np.array([0, *map(_hash, block)], dtype=np.uint64)

@@ -12,6 +12,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import IntEnum
 from functools import cache, lru_cache
+from itertools import accumulate
 
 import numpy as np
 from numpy.typing import NDArray
@@ -60,6 +61,7 @@ class Reduced:
     """Texts in a form, one after another. Text number `i` ends before character `ends[i]`."""
 
     sums: Hashes
+    inverse: Hashes
     ends: tuple[int, ...]
     codes: NDArray[np.uint32]
     #: The place of each character in its text, before the reduction.
@@ -70,15 +72,13 @@ class Reduced:
 
     def run(self, at: int, length: int) -> int:
         """Return the hash of a run of characters."""
-        _, inverse = _enough_powers(len(self.sums))
-        return (int(self.sums[at + length]) - int(self.sums[at])) * int(inverse[at]) & _MASK
+        difference = int(self.sums[at + length]) - int(self.sums[at])
+        return difference * int(self.inverse[at]) & _MASK
 
     def runs(self, length: int) -> Hashes:
         """Return the hashes of all runs of a length, which is at most the text's."""
-        _, inverse = _enough_powers(len(self.sums))
-        found: Hashes = (self.sums[length:] - self.sums[:-length]) * inverse[
-            : len(self.sums) - length
-        ]
+        inverse = self.inverse[: len(self.sums) - length]
+        found: Hashes = (self.sums[length:] - self.sums[:-length]) * inverse
         return found
 
     def cuts_number(self, at: int) -> bool:
@@ -91,14 +91,16 @@ class Reduced:
 
 def reduced(texts: Sequence[str], form: Form) -> Reduced:
     """Return cleaned texts in a form."""
-    parts = [_reduced_codes(text, form) for text in texts]
-    codes = np.concatenate([codes for codes, _ in parts]) if parts else np.empty(0, np.uint32)
-    places = np.concatenate([places for _, places in parts]) if parts else np.empty(0, np.int64)
-    powers, _ = _enough_powers(len(codes) + 1)
+    codes, places = _reduced_codes("\n".join(texts), form)
+    powers, inverse = _enough_powers(len(codes) + 1)
     sums = np.zeros(len(codes) + 1, dtype=np.uint64)
     np.cumsum(_mixed()[codes] * powers[: len(codes)], out=sums[1:])
-    ends = np.cumsum([len(part) for part, _ in parts]).tolist()
-    return Reduced(sums, tuple(ends), codes, places)
+    ends: tuple[int, ...] = (len(codes),)
+    if len(texts) > 1:
+        # A line break is between two texts.
+        after = list(accumulate(len(text) + 1 for text in texts))
+        ends = tuple(np.searchsorted(places, after).tolist())
+    return Reduced(sums, inverse, ends, codes, places)
 
 
 def cleaned(text: str) -> str:
