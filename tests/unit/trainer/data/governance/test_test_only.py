@@ -2,19 +2,20 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay_shared.errors import RoleError
+from assay_shared.errors import DatasetError, RoleError
 from assay_shared.types import Role, Task
 from assay_trainer.config import Gsm8kSource, JsonlSource, Source
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.data.governance.test_only import known_prompts
 from assay_trainer.data.preferences import open_preferences
 from assay_trainer.table_source import PreferenceFile, RowMap, TableSource
-from tests.support.trainer_imports import read_all, write_rows
+from tests.support.trainer_imports import imported, read_all, write_rows
 
 SETS = [
     ("humaneval", "HumanEval.jsonl.gz", "test", 164),
@@ -104,3 +105,32 @@ def test_earlier_messages_are_searched_too(data_folder: Path, tmp_path: Path) ->
     path = write_rows(tmp_path / "a.jsonl", [row])
     with pytest.raises(RoleError, match="humaneval"):
         open_dataset(JsonlSource(kind="jsonl", path=path), DatasetPurpose.TRAIN, None)
+
+
+def test_questions_of_choice_are_found_with_any_labels_in_any_order(data_folder: Path) -> None:
+    found, _ = read_all("arc", data_folder / "arc/arc_challenge_test.jsonl.gz", "test")
+    known = known_prompts(None)
+    for label in ("- ", "(i) ", "1) "):
+        for one in found:
+            options = "\n".join(f"{label}{text}" for text in reversed(one.options))
+            assert known.find(f"Question: {one.question}\nChoices:\n{options}") == "arc"
+
+
+def test_a_copy_inside_an_answer_is_refused_by_every_path(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    answer = f"Here is an example:\n{problem(data_folder)}"
+    row = task("Show me an example.", gold=answer).model_dump(mode="json")
+    tasks = write_rows(tmp_path / "a.jsonl", [row])
+    with pytest.raises(RoleError, match="has a prompt of humaneval"):
+        open_dataset(JsonlSource(kind="jsonl", path=tasks), DatasetPurpose.TRAIN, None)
+    for better, worse in ((answer, "No"), ("No", answer)):
+        pair = {"prompt": "Show me an example.", "chosen": better, "rejected": worse}
+        pairs = write_rows(tmp_path / "pairs.jsonl", [pair])
+        with pytest.raises(RoleError, match="has a prompt of humaneval"):
+            open_preferences(PreferenceFile(kind="jsonl", path=pairs))
+        manifest = imported("preference", pairs, tmp_path / "none", split="test")
+        assert manifest.count == 1
+        with pytest.raises(DatasetError, match="nothing is left .*: 1 test_only"):
+            imported("preference", pairs, tmp_path / "out", split="train")
+        shutil.rmtree(tmp_path / "none")
