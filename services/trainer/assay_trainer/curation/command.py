@@ -9,6 +9,8 @@ if TYPE_CHECKING:
     from assay_trainer.curation.order import ImportOrder
     from assay_trainer.data.governance.manifest import ImportManifest
 
+_MAX_REASONS = 10
+
 app = typer.Typer(
     help="Import, show and register sets.", no_args_is_help=True, add_completion=False
 )
@@ -61,7 +63,9 @@ def import_(
         config=config,
         revision=revision,
         validation_share=share_of(validation, "--validation"),
-        max_refused_share=0.0 if strict else share_of(max_refused, "--max-refused"),
+        max_refused_share=0.0
+        if strict
+        else share_of(max_refused, "--max-refused", takes_whole=True),
         seed=seed,
         near=NearOrder(near_duplicates, not no_near_duplicates, tuple(against or ())),
         data_folder=read_settings(ServiceSettings).data,
@@ -78,16 +82,27 @@ def _import(order: "ImportOrder") -> None:
     with Progress(console=Console(stderr=True), transient=True) as progress:
         bar = progress.add_task("rows", total=None)
         manifest = import_set(order, lambda done: progress.update(bar, completed=done))
-    _tell(manifest, order.output)
+    _tell(manifest, order.output, order.data_folder is not None)
 
 
-def _tell(manifest: "ImportManifest", output: Path) -> None:
+def _tell(manifest: "ImportManifest", output: Path, has_own: bool) -> None:
     """Print what came in, what is in the folder, and what was left out."""
+    from assay_shared.text.markdown import visible
+
     roles = ", ".join(f"{number} for {role}" for role, number in manifest.roles.items())
     print(f"{manifest.num_rows_read} rows read, {manifest.count} in {output}: {roles}")
-    for one in manifest.left_out:
+    if manifest.not_read:
+        names = ", ".join(map(visible, manifest.not_read[:5]))
+        more = f" and {len(manifest.not_read) - 5} others" if len(manifest.not_read) > 5 else ""
+        print(f"not read: {names}{more}")
+    for one in manifest.left_out[:_MAX_REASONS]:
         lines = ", ".join(map(str, one.lines[:5])) + (", ..." if one.number > 5 else "")
-        print(f"left out: {one.number} {one.kind}: {one.reason} (line {lines})")
+        print(f"left out: {one.number} {one.kind}: {visible(one.reason)} (line {lines})")
+    if rest := manifest.left_out[_MAX_REASONS:]:
+        print(f"left out: {sum(one.number for one in rest)} for {len(rest)} other reasons")
+    sets = manifest.test_only_sets
+    own = "" if has_own else "; none of yours, since ASSAY_DATA is not set"
+    print(f"test sets: {sum(sets.values())} prompts of {', '.join(sets)} searched for{own}")
     near = manifest.near_duplicates
     if near is not None:
         print(
@@ -105,7 +120,9 @@ def mix_(
     output: Annotated[Path, typer.Option(help="A new folder to write to.")],
     weight: Annotated[
         list[str] | None,
-        typer.Option(help="NAME=40% or NAME=0.4, of a folder or a domain; by rows without any."),
+        typer.Option(
+            help="NAME=40%, of a folder, its path, or a domain; in all 100%. Without any, by rows."
+        ),
     ] = None,
     rows: Annotated[int | None, typer.Option(min=1, help="Training rows in all.")] = None,
     temperature: Annotated[
@@ -119,13 +136,13 @@ def mix_(
     """Mix the training rows of folders by shares, and keep their held-out rows."""
     from assay_shared.settings.environment import ServiceSettings, read_settings
     from assay_trainer.curation.mixing import MixOrder, mix
-    from assay_trainer.curation.order import NearOrder, share_of
+    from assay_trainer.curation.order import NearOrder
+    from assay_trainer.curation.weights import weights_of
 
-    pairs = [one.partition("=") for one in weight or ()]
     order = MixOrder(
         folders=tuple(folders),
         output=output,
-        weights={name: share_of(share, "--weight") for name, _, share in pairs},
+        weights=weights_of(weight or ()),
         num_rows=rows,
         temperature=temperature,
         seed=seed,
@@ -133,7 +150,7 @@ def mix_(
         data_folder=read_settings(ServiceSettings).data,
     )
     manifest = mix(order)
-    _tell(manifest, output)
+    _tell(manifest, output, order.data_folder is not None)
     total = sum((manifest.mixture or {}).values())
     for name, number in (manifest.mixture or {}).items():
         print(f"{name:<24} {number:>8} {number / total:.1%}")
@@ -153,9 +170,11 @@ def show(
     html: Annotated[Path | None, typer.Option(help="Write a page to this file.")] = None,
 ) -> None:
     """Show some rows as a person reads them, lengths, and the balance of classes."""
-    from assay_trainer.curation.page import lines_of, write_page
+    from assay_trainer.curation.page import lines_of, refuse_other_file, write_page
     from assay_trainer.curation.survey import survey
 
+    if html is not None:
+        refuse_other_file(html)
     count = None
     if tokenizer is not None:
         from assay_shared.telemetry.logs import quiet_transformers
@@ -195,10 +214,12 @@ def register(
     output: Annotated[
         Path | None, typer.Option(help="File of hashes; in ASSAY_DATA/test_only without it.")
     ] = None,
+    replace: Annotated[bool, typer.Option(help="Replace the set of this name.")] = False,
 ) -> None:
     """Register a test-only set: no run trains on a row with one of its prompts."""
     from assay_shared.settings.environment import ServiceSettings, read_settings
     from assay_trainer.curation.registration import register_set
 
-    path, number, total = register_set(folder, name, output, read_settings(ServiceSettings).data)
+    data_folder = read_settings(ServiceSettings).data
+    path, number, total = register_set(folder, name, output, data_folder, replace=replace)
     print(f"{number} of {total} prompts in {path}")

@@ -17,13 +17,16 @@ from assay_trainer.checks.leaks.findings import LEAKED, LeakPart, Method
 from assay_trainer.config import JsonlSource, LeaksConfig
 from assay_trainer.curation.order import NearOrder
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
-from assay_trainer.data.governance.manifest import NearDuplicates, read_manifest
+from assay_trainer.data.governance.manifest import NearDuplicates, checked_rows
+from assay_trainer.data.importers.format import RowKind
 from assay_trainer.table_source import ImportedSource
 
 #: Without a similarity in the order, more rows are not compared: it takes minutes.
 MAX_ROWS = 10_000
 _JACCARD = 0.7
 _BLOCK = 5_000
+#: Words in at most this number of rows are not boilerplate: near copies share them.
+_MAX_COPIES = 10
 
 
 @dataclass(frozen=True)
@@ -126,8 +129,13 @@ class _Search:
                 earlier = int(match.held_out_id)
                 is_near = match.part is LeakPart.PROMPT and match.method is Method.NEAR
                 is_kept = earlier < number and earlier not in self.removed
-                # Another right answer makes it a sibling by a template.
-                if is_near and is_kept and block[earlier].reference == task.reference:
+                if not is_near or not is_kept:
+                    continue
+                other = block[earlier]
+                # Another right answer makes it a sibling by a template. The same prompt has
+                # another answer, since rows with the same one have left already.
+                is_same = reader.document(other).words == document.words
+                if other.reference == task.reference and not is_same:
                     told = f"near row {earlier + 1} of the folder ({match.value:.2f})"
                     self.removed[number] = told
                     break
@@ -135,7 +143,7 @@ class _Search:
     def _detector(self, held_out: Sequence[Task]) -> tuple[Reader, Detector]:
         """Return a detector that knows this file's boilerplate and finds what is planted."""
         reader = Reader(held_out)
-        detector = Detector([reader.document(task) for task in held_out], self._config)
+        detector = Detector([reader.document(task) for task in held_out], self._config, _MAX_COPIES)
         first = None
         for _, task in _training(self._path):
             first = first or task
@@ -180,7 +188,10 @@ def _prompt_alone(row: dict[str, object]) -> Task:
 def _opened(path: Path, data_folder: Path | None) -> Sequence[Task]:
     """Return the tasks of an imported folder, its roles all together, or of a JSONL file."""
     if path.is_dir():
-        roles = [role for role in Role if role in read_manifest(path).roles]
+        manifest, rows = checked_rows(path)
+        if manifest.kind is RowKind.PREFERENCES:
+            return [task for role in Role for _, task in _rows_of(rows, role)]
+        roles = [role for role in Role if role in manifest.roles]
         found: list[Task] = []
         for role in roles:
             source = ImportedSource(kind="imported", path=path, role=role)

@@ -1,5 +1,7 @@
 """The files that an import reads: a file, the files of a split in a folder or on a hub."""
 
+import os
+import re
 import subprocess
 import sys
 import tempfile
@@ -11,8 +13,9 @@ from typing import NoReturn
 
 from assay_shared.errors import DatasetError
 from assay_trainer.curation.order import HUB, ImportOrder
+from assay_trainer.data.governance.manifest import LEFT_OUT, MANIFEST, checked_rows
 from assay_trainer.data.hub_files import download_split, splits_by_name
-from assay_trainer.data.importers.format import PublishedFormat
+from assay_trainer.data.importers.format import PublishedFormat, RowKind
 from assay_trainer.data.importers.own_tasks import ALL, OR_DEBUG
 from assay_trainer.data.rows import ENDINGS
 from assay_trainer.hub import resolve
@@ -21,6 +24,8 @@ from assay_trainer.table_source import HubFiles
 _PUBLISHED, _TASKS = "dataset.json", "tasks.jsonl"
 _CONVERT_TIMEOUT_S = 3600.0
 _MAX_SHOWN = 500
+_SHARD = re.compile(r"(.*)-(\d{3,6})-of-(\d{3,6})[^/]*")
+_MAX_MISSING = 5
 
 
 @dataclass(frozen=True)
@@ -31,6 +36,8 @@ class Found:
     source: str
     revision: str | None
     split: str
+    #: Other files of the folder.
+    not_read: tuple[str, ...] = ()
 
 
 @contextmanager
@@ -62,6 +69,7 @@ def _on_hub(order: ImportOrder) -> Found:
     )
     repository = resolve("dataset", name, order.revision)
     files = download_split(source, repository)
+    check_shards([path.name for path in files])
     return Found(files, name, repository.revision, _known(order.format, split))
 
 
@@ -69,15 +77,21 @@ def _local(path: Path, wanted: PublishedFormat, split: str | None) -> Found:
     if path.is_file():
         by_name = splits_by_name([path.name])
         told = next(iter(by_name)) if _tells_split(path.name) else None
+        if ALL in wanted.roles:
+            told = ALL
         chosen = split or (told if told and _is_known(wanted, told) else _only_split(wanted))
-        return Found([path], path.name, None, _known(wanted, chosen))
-    tables = sorted(
-        str(one.relative_to(path))
-        for one in path.rglob("*")
-        if one.is_file() and one.name.lower().endswith(ENDINGS)
-    )
+        return Found([path], plain_name(path.name), None, _known(wanted, chosen))
+    if (path / MANIFEST).exists() and (path / LEFT_OUT).exists():
+        return _imported(path, wanted, split)
+    everything = sorted(str(one.relative_to(path)) for one in path.rglob("*") if not one.is_dir())
+    tables = [
+        name for name in everything if (path / name).is_file() and name.lower().endswith(ENDINGS)
+    ]
     if not tables:
         raise DatasetError(f"{path} has no file that ends with {', '.join(ENDINGS)}", field="PATH")
+    if ALL in wanted.roles:
+        names = [name for name in tables if not split or _is_of(name, split)] or tables
+        return _found(path, names, everything, _known(wanted, split or ALL))
     splits: dict[str, list[str]] = {}
     for told, files in splits_by_name(tables).items():
         splits.setdefault(wanted.same_split.get(told, told), []).extend(files)
@@ -90,12 +104,73 @@ def _local(path: Path, wanted: PublishedFormat, split: str | None) -> Found:
             f"{', '.join(sorted(splits))}",
             field="--split",
         )
-    return Found([path / name for name in sorted(splits[chosen])], path.name, None, chosen)
+    return _found(path, splits[chosen], everything, chosen)
+
+
+def _is_of(name: str, split: str) -> bool:
+    """Return True if a file's name tells no split, or this one."""
+    return not _tells_split(name) or split in splits_by_name([name])
+
+
+def _found(path: Path, names: Iterable[str], everything: Iterable[str], split: str) -> Found:
+    """Return files of a folder, and the names of the others.
+
+    Raises:
+        DatasetError: one of several parts is missing.
+    """
+    chosen = sorted(names)
+    check_shards(chosen)
+    not_read = tuple(plain_name(name) for name in everything if name not in chosen)
+    return Found([path / name for name in chosen], plain_name(path.name), None, split, not_read)
+
+
+def _imported(path: Path, wanted: PublishedFormat, split: str | None) -> Found:
+    """Return the rows of an imported folder.
+
+    Raises:
+        DatasetError: the format is not Assay's own, or the folder was changed.
+    """
+    manifest, rows = checked_rows(path)
+    if ALL not in wanted.roles or manifest.kind is RowKind.PREFERENCES:
+        raise DatasetError(
+            f"{path} is an imported folder of {manifest.kind}, not {wanted.name}",
+            field="FORMAT",
+            hint="tasks and demonstrations are of format tasks; `assay data mix` mixes folders",
+        )
+    return Found([rows], path.name, None, _known(wanted, split or ALL))
+
+
+def check_shards(names: Iterable[str]) -> None:
+    """Check that each set of files with names such as x-00000-of-00003 is complete.
+
+    Raises:
+        DatasetError: a file is missing.
+    """
+    found: dict[tuple[str, str], set[int]] = {}
+    for name in names:
+        if shard := _SHARD.fullmatch(name):
+            found.setdefault((shard[1], shard[3]), set()).add(int(shard[2]))
+    for (stem, total), numbers in found.items():
+        first = 0 if 0 in numbers else 1
+        missing = sorted(set(range(first, first + int(total))) - numbers)
+        if missing:
+            width = len(total)
+            shown = ", ".join(f"{stem}-{one:0{width}}-of-{total}" for one in missing[:_MAX_MISSING])
+            raise DatasetError(
+                f"{len(missing)} of {int(total)} files are missing or cannot be read: {shown}",
+                field="PATH",
+                hint=f"files end with {', '.join(ENDINGS)}",
+            )
 
 
 def _tells_split(name: str) -> bool:
     """Return True if a file's name has the name of a split in it."""
     return splits_by_name([name]) != {"train": [name]} or "train" in name.lower()
+
+
+def plain_name(name: str) -> str:
+    """Return a file's name as Unicode text: bytes of another encoding as escapes."""
+    return os.fsencode(name).decode(errors="backslashreplace")
 
 
 def _is_known(wanted: PublishedFormat, split: str) -> bool:

@@ -3,16 +3,16 @@
 The folder appears when it is complete. An import that was stopped leaves none, and starts again.
 """
 
-import shutil
 from collections.abc import Callable
 from contextlib import nullcontext
 from pathlib import Path
 
-from assay_shared.errors import Conflict, DatasetError
+from assay_shared.errors import DatasetError
 from assay_shared.types import Role
 from assay_trainer.curation.duplicates import NearFound, find_near_duplicates
 from assay_trainer.curation.files import Found, found_files
 from assay_trainer.curation.order import HUB, ImportOrder
+from assay_trainer.curation.partial import partial_folder
 from assay_trainer.curation.screen import LeftOutRows, Screen
 from assay_trainer.curation.writing import RowWriter
 from assay_trainer.data.governance.manifest import (
@@ -36,23 +36,14 @@ def import_set(
     """Import a set and return the manifest of its folder; `found` has the files to read.
 
     Raises:
-        Conflict: the output exists.
+        Conflict: the output exists, or another import writes it.
         DatasetError: a file cannot be read, too many rows are refused, or none is left.
     """
-    output = order.output
-    if output.exists() and (output.is_file() or any(output.iterdir())):
-        raise Conflict(f"{output} exists and is not empty", field="--output")
     refuse_deprecated([order.source.removeprefix(HUB)], order.data_folder)
-    partial = output.with_name(f".{output.name}.partial")
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
-    with nullcontext(found) if found is not None else found_files(order) as files:
+    files_of = nullcontext(found) if found is not None else found_files(order)
+    with partial_folder(order.output) as partial, files_of as files:
         refuse_deprecated([files.source], order.data_folder, files.files)
-        manifest = _write(order, files, partial, report)
-    if output.exists():
-        output.rmdir()
-    partial.rename(output)
-    return manifest
+        return _write(order, files, partial, report)
 
 
 def _write(
@@ -73,6 +64,7 @@ def _write(
             path, order.near, writer.roles[Role.TRAIN], order.seed, order.data_folder
         )
         writer.drop(near.removed, path)
+        _check_left(order, writer)
     writer.prompts.write(folder / PROMPTS, order.format.name)
     manifest = _manifest(order, found, writer, near, path)
     manifest.write(folder)
@@ -94,9 +86,23 @@ def _check_shares(order: ImportOrder, writer: RowWriter) -> None:
             field="--max-refused",
             hint=f"{order.output.with_name(f'.{order.output.name}.partial') / LEFT_OUT} has all",
         )
+    _check_left(order, writer)
+
+
+def _check_left(order: ImportOrder, writer: RowWriter) -> None:
+    """Check that rows are left, and of a split for training, that rows for training are.
+
+    Raises:
+        DatasetError: none is left.
+    """
+    counts = dict(writer.left_out.by_kind)
     if not writer.roles.total():
         told = ", ".join(f"{number} {kind}" for kind, number in counts.items()) or "no rows"
         raise DatasetError(f"nothing is left of {order.source}: {told}", field="PATH")
+    if writer.had_training and not writer.roles[Role.TRAIN]:
+        counts |= {f"for {role}": number for role, number in writer.roles.items() if number}
+        told = ", ".join(f"{number} {kind}" for kind, number in counts.items())
+        raise DatasetError(f"no row of {order.source} is left for training: {told}", field="PATH")
 
 
 def _manifest(
@@ -120,8 +126,10 @@ def _manifest(
         prompt_hashes=PROMPTS,
         prompt_hashes_digest=digest_of(path.with_name(PROMPTS)),
         files=tuple(writer.files),
+        not_read=found.not_read,
         left_out=writer.left_out.counts(),
         num_same_prompt=writer.screen.num_same_prompt,
+        test_only_sets=writer.screen.known.counts,
         near_duplicates=near.facts,
         not_searched=near.not_searched,
         validation_share=order.validation_share,

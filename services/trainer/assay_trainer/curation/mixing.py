@@ -4,12 +4,14 @@ The mixture is a folder as of an import: duplicates across its parts are left ou
 run reads the same rows.
 """
 
+import itertools
 import json
 import random
 import tempfile
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from hashlib import blake2b
 from pathlib import Path
 
 from assay_shared.errors import DatasetError, InvalidInput
@@ -17,6 +19,7 @@ from assay_shared.types import Role
 from assay_trainer.curation.files import Found
 from assay_trainer.curation.importing import import_set
 from assay_trainer.curation.order import ImportOrder, NearOrder
+from assay_trainer.curation.weights import Weighted, shares_of
 from assay_trainer.data.governance.imported import refuse_kind, rows_to_open
 from assay_trainer.data.governance.manifest import ImportManifest
 from assay_trainer.data.importers.own_tasks import ALL, OWN_TASKS
@@ -60,10 +63,11 @@ def mix(order: MixOrder, report: Callable[[int], None] = lambda num_rows: None) 
     parts = [_part(folder, order.data_folder) for folder in order.folders]
     numbers = allotted(parts, order)
     with tempfile.TemporaryDirectory(prefix="assay-mix-") as temporary:
-        files = []
+        files: list[Path] = []
+        ids = _Ids()
         for at, (part, number) in enumerate(zip(parts, numbers, strict=True)):
             files.append(Path(temporary) / f"{at}-{part.folder.name}.jsonl")
-            _write_part(part, number, order.seed, files[-1])
+            _write_part(part, number, order.seed, files[-1], ids)
         name = ", ".join(part.folder.name for part in parts)
         importing = ImportOrder(
             OWN_TASKS, name, order.output, near=order.near, data_folder=order.data_folder
@@ -110,26 +114,11 @@ def _weights(parts: Sequence[Part], order: MixOrder) -> list[float]:
         return [size / sum(sizes) for size in sizes]
     if order.temperature != 1.0:
         raise InvalidInput("a temperature goes without weights", field="--temperature")
-    domains: Counter[str] = Counter()
-    for part in parts:
-        domains[part.manifest.domain] += part.size
-    found = []
-    for part in parts:
-        name, domain = part.folder.name, part.manifest.domain
-        if name in order.weights:
-            found.append(order.weights[name])
-        else:
-            found.append(order.weights.get(domain, 0.0) * part.size / domains[domain])
-    known = {part.folder.name for part in parts} | set(domains)
-    if unknown := sorted(set(order.weights) - known):
-        raise InvalidInput(
-            f"no part and no domain is called {', '.join(unknown)}",
-            field="--weight",
-            hint=f"there are {', '.join(sorted(known))}",
-        )
-    if not sum(found):
-        raise InvalidInput("a weight must be more than 0", field="--weight")
-    return [one / sum(found) for one in found]
+    named = [
+        Weighted(str(part.folder), part.folder.name, part.manifest.domain, part.size)
+        for part in parts
+    ]
+    return shares_of(named, order.weights)
 
 
 def _part(folder: Path, data_folder: Path | None) -> Part:
@@ -138,7 +127,7 @@ def _part(folder: Path, data_folder: Path | None) -> Part:
     return Part(folder, manifest, file, manifest.roles[Role.TRAIN])
 
 
-def _write_part(part: Part, number: int, seed: int, path: Path) -> None:
+def _write_part(part: Part, number: int, seed: int, path: Path, ids: "_Ids") -> None:
     """Write `number` training rows by chance, and all rows of the held-out share."""
     rng = random.Random(f"{seed}/{part.manifest.digest}")
     chosen = set(rng.sample(range(part.size), number))
@@ -148,10 +137,30 @@ def _write_part(part: Part, number: int, seed: int, path: Path) -> None:
         path.open("w", encoding="utf-8") as new,
     ):
         for line in old:
-            role = json.loads(line)["role"]
+            row = json.loads(line)
+            role = row["role"]
             if role == Role.VALIDATION or (role == Role.TRAIN and at in chosen):
-                new.write(line)
+                name = ids.unique(row, part.folder.name)
+                new.write(line if name == row["id"] else f"{json.dumps(row | {'id': name})}\n")
             at += role == Role.TRAIN
+
+
+class _Ids:
+    """The ids of a mixture. A row that is there twice keeps its id, so that it is a duplicate."""
+
+    def __init__(self) -> None:
+        self._rows: dict[str, bytes] = {}
+
+    def unique(self, row: dict[str, object], folder: str) -> str:
+        """Return the id of a row, with the folder's name before it if another row has it."""
+        said = [row.get(name) for name in ("history", "prompt", "gold", "environment")]
+        digest = blake2b(json.dumps(said).encode(), digest_size=8).digest()
+        name = str(row["id"])
+        for number in itertools.count():
+            if self._rows.setdefault(name, digest) == digest:
+                return name
+            name = f"{folder}{number or ''}/{row['id']}"
+        raise AssertionError
 
 
 def _counted(path: Path) -> dict[str, int]:

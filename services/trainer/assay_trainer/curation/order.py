@@ -38,8 +38,8 @@ class ImportOrder:
     data_folder: Path | None = None
 
 
-def share_of(text: str, option: str) -> float:
-    """Return a share written as 2% or 0.02.
+def share_of(text: str, option: str, *, takes_whole: bool = False) -> float:
+    """Return a share written as 2% or 0.02; 100% only if it `takes_whole`.
 
     Raises:
         InvalidInput: it is neither, or not from 0 to 1.
@@ -49,6 +49,8 @@ def share_of(text: str, option: str) -> float:
         share = float(number) / (100 if percent else 1)
     except ValueError:
         share = -1.0
-    if not 0 <= share < 1:
+    if share == 1 and not takes_whole:
+        raise InvalidInput(f"{text!r} is not a share of less than 100%", field=option)
+    if not 0 <= share <= 1:
         raise InvalidInput(f"{text!r} is not a share such as 2% or 0.02", field=option)
     return share

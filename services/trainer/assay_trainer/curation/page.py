@@ -7,6 +7,7 @@ from pathlib import Path
 import matplotlib
 from matplotlib.figure import Figure
 
+from assay_shared.errors import Conflict
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text.markdown import visible
 from assay_trainer.curation.survey import Lengths, ShownRow, Survey
@@ -14,9 +15,24 @@ from assay_trainer.evaluation.pages import picture_url, templates_in
 
 matplotlib.use("Agg")
 _TEMPLATES = Path(__file__).parent / "templates"
+_DOCTYPE = b"<!doctype html>"
 _MAX_SHOWN = 2000
 _BINS = 40
 _COLOUR, _LIMIT_COLOUR = "#2563eb", "#b91c1c"
+
+
+def refuse_other_file(path: Path) -> None:
+    """Check that a page may be written to a path.
+
+    Raises:
+        Conflict: there is something else than a page.
+    """
+    is_page = False
+    if path.is_file():
+        with path.open("rb") as file:
+            is_page = file.read(len(_DOCTYPE)).lower() == _DOCTYPE
+    if path.exists() and not is_page:
+        raise Conflict(f"{path} exists and is not a page of HTML", field="--html")
 
 
 def write_page(found: Survey, limit: int | None, path: Path) -> None:

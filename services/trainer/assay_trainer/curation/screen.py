@@ -9,9 +9,11 @@ from typing import IO
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Role, Task
+from assay_trainer.curation.files import plain_name
 from assay_trainer.data.governance.manifest import LeftOut
 from assay_trainer.data.importers.format import ImportedRow
-from assay_trainer.data.prompt_hashes import PromptHash, PromptHashes, text_of
+from assay_trainer.data.prompt_hashes import PromptHashes, text_of
+from assay_trainer.data.words import words_of
 
 MAX_ID_CHARACTERS = 1000
 _MAX_LINES = 20
@@ -42,12 +44,17 @@ class LeftOutRows:
     def add(self, path: Path, line: int, reason: WhyLeftOut) -> None:
         """Record a row that is left out."""
         text = reason.text[:_MAX_REASON].encode(errors="backslashreplace").decode()
-        row = {"file": path.name, "line": line, "field": reason.field, "kind": reason.kind}
+        row = {
+            "file": plain_name(path.name),
+            "line": line,
+            "field": reason.field,
+            "kind": reason.kind,
+        }
         self._file.write(json.dumps(row | {"reason": text}, ensure_ascii=False) + "\n")
         self.by_kind[reason.kind] += 1
         if reason.kind == "refused" and self.first_refused is None:
             named = f"{reason.field}: " if reason.field else ""
-            self.first_refused = f"{path}:{line}: {named}{text}"
+            self.first_refused = f"{plain_name(str(path))}:{line}: {named}{text}"
         key = (reason.kind, self._told(reason, text))
         self._numbers[key] += 1
         lines = self._lines.setdefault(key, [])
@@ -75,10 +82,10 @@ class Screen:
     """Decides on examples one after another. It holds a few bytes of each earlier one."""
 
     def __init__(self, known: PromptHashes) -> None:
-        self._known = known
+        self.known = known
         self._ids: dict[bytes, int] = {}
         self._answers: dict[bytes, int] = {}
-        self._prompts: set[int] = set()
+        self._prompts: set[bytes] = set()
         self.num_same_prompt = 0
 
     def reason(self, example: ImportedRow, line: int) -> WhyLeftOut | None:
@@ -90,18 +97,19 @@ class Screen:
         task = example.task
         _check(task)
         name = _digest(task.id)
-        if name in self._ids:
-            raise DatasetError(f"{task.id!r} stands in line {self._ids[name]} already", field="id")
-        text = text_of(task)
-        whole = PromptHash.of(text).whole
+        whole = prompt_digest(text_of(task))
         if task.role is not Role.TEST:
-            found = self._known.find(text) if task.role is Role.TRAIN else None
+            is_learnt = task.role is Role.TRAIN
+            found = self.known.find_in(task, example.rejected) if is_learnt else None
             if found is not None:
                 return WhyLeftOut("test_only", f"has a prompt of {found}, which is for tests only")
             answer = _answer(example, whole)
             if answer in self._answers:
                 told = f"line {self._answers[answer]} has the same prompt and answer"
                 return WhyLeftOut("duplicate", told)
+        if name in self._ids:
+            raise DatasetError(f"{task.id!r} stands in line {self._ids[name]} already", field="id")
+        if task.role is not Role.TEST:
             self._answers[answer] = line
         self._ids[name] = line
         self.num_same_prompt += whole in self._prompts
@@ -116,11 +124,16 @@ def _check(task: Task) -> None:
         raise DatasetError(f"has at most {MAX_ID_CHARACTERS} characters", field="id")
 
 
-def _answer(example: ImportedRow, whole: int) -> bytes:
+def prompt_digest(text: str) -> bytes:
+    """Return a digest of a prompt's words."""
+    return _digest(" ".join(words_of(text)))
+
+
+def _answer(example: ImportedRow, whole: bytes) -> bytes:
     """Return a digest of the prompt's words and of the answers and the instance as they stand."""
     task = example.task
     instance = task.environment.model_dump_json() if task.environment else ""
-    return _digest("\0".join([str(whole), task.gold or "", example.rejected or "", instance]))
+    return _digest("\0".join([whole.hex(), task.gold or "", example.rejected or "", instance]))
 
 
 def _digest(text: str) -> bytes:

@@ -14,19 +14,17 @@ from pydantic_core import PydanticSerializationError
 from assay_shared.errors import DatasetError
 from assay_shared.text.half_characters import find_half_character
 from assay_shared.types import Role
-from assay_trainer.curation.files import Found
+from assay_trainer.curation.files import Found, plain_name
 from assay_trainer.curation.order import ImportOrder
-from assay_trainer.curation.screen import LeftOutRows, Screen, WhyLeftOut
+from assay_trainer.curation.screen import LeftOutRows, Screen, WhyLeftOut, prompt_digest
 from assay_trainer.data.governance.manifest import SourceFile, digest_of
 from assay_trainer.data.importers.format import ImportedRow, OtherSplit, Place, Row, RowKind
-from assay_trainer.data.prompt_hashes import HashTable, PromptHash
+from assay_trainer.data.prompt_hashes import KeyTable, keys_of, text_of
 from assay_trainer.data.rows import RawRow, read_raw_rows
 
 Progress = Callable[[int], None]
 _EVERY_ROWS = 1000
 _HASH_BITS = 64
-#: A shorter question is one of several rows: its options tell the row.
-_MIN_QUESTION_WORDS = 10
 
 
 class RowWriter:
@@ -39,8 +37,10 @@ class RowWriter:
         self.screen, self.left_out = screen, left_out
         self.files: list[SourceFile] = []
         self.roles: Counter[Role] = Counter()
-        #: The prompts of the rows, as published.
-        self.prompts = HashTable()
+        #: True after a row for training, also if it was held out.
+        self.had_training = False
+        #: The prompts of the rows that are not for training, in their order.
+        self.prompts = KeyTable()
         self._num_read = 0
         self._places = array("Q")
 
@@ -56,18 +56,19 @@ class RowWriter:
             DatasetError: a file cannot be read.
         """
         for at, path in enumerate(self._found.files):
-            before = self._num_read
+            before, state = self._num_read, _state(path)
             for raw in read_raw_rows(path, self._order.format.layout):
                 self._write_row(at, path, raw)
                 self._num_read += 1
                 if self._num_read % _EVERY_ROWS == 0:
                     report(self._num_read)
+            digest = digest_of(path)
+            if _state(path) != state:
+                raise DatasetError(f"{path} was changed while it was read", field="PATH")
+            num_rows = self._num_read - before
             self.files.append(
                 SourceFile(
-                    name=path.name,
-                    num_bytes=path.stat().st_size,
-                    sha256=digest_of(path),
-                    num_rows=self._num_read - before,
+                    name=plain_name(path.name), num_bytes=state[0], sha256=digest, num_rows=num_rows
                 )
             )
         report(self._num_read)
@@ -94,26 +95,27 @@ class RowWriter:
     def _examples(self, path: Path, value: object) -> list[ImportedRow]:
         """Return a row's examples: all of them, or an error."""
         split, wanted = self._found.split, self._order.format
-        stem = path.name.partition(".")[0]
+        stem = plain_name(path.name).partition(".")[0]
         place = Place(split, wanted.role_of(split), self._num_read, stem)
         return list(wanted.read(Row(value), place))
 
     def _keep(self, example: ImportedRow, text: str, file: int, line: int) -> None:
-        prompt = PromptHash.of(example.question)
-        if example.options and prompt.num_words < _MIN_QUESTION_WORDS:
-            prompt = PromptHash.of(f"{example.question}\n{example.options}")
         task = example.task
-        if task.role is Role.TRAIN and self._is_for_validation(prompt):
+        self.had_training |= task.role is Role.TRAIN
+        if task.role is Role.TRAIN and self._is_for_validation(example.question):
             task = task.model_copy(update={"role": Role.VALIDATION})
             text = line_of(replace(example, task=task), self._order.format.kind)
         self._rows.write(f"{text}\n")
         self.roles[task.role] += 1
-        self.prompts.add(prompt)
+        if task.role is not Role.TRAIN:
+            self.prompts.add(keys_of(example.question, text_of(task), example.options))
         self._places.extend((file, line))
 
-    def _is_for_validation(self, prompt: PromptHash) -> bool:
+    def _is_for_validation(self, question: str) -> bool:
         """Decide by the prompt alone: rows of one prompt stay together."""
-        text = f"{self._order.seed}/{prompt.whole}"
+        if not self._order.validation_share:
+            return False
+        text = f"{self._order.seed}/{prompt_digest(question).hex()}"
         number = int.from_bytes(blake2b(text.encode(), digest_size=8).digest())
         return number < int(self._order.validation_share * 2**_HASH_BITS)
 
@@ -134,7 +136,19 @@ class RowWriter:
             file, line = self._places[2 * number : 2 * number + 2]
             self.roles[Role.TRAIN] -= 1
             self.left_out.add(self._found.files[file], line, WhyLeftOut("near_duplicate", reason))
-        self.prompts.drop(removed)
+
+
+def _state(path: Path) -> tuple[int, int]:
+    """Return the size of a file, and the time of its last change.
+
+    Raises:
+        DatasetError: the file is not there.
+    """
+    try:
+        found = path.stat()
+    except OSError as error:
+        raise DatasetError(f"{path} cannot be read: {error.strerror}", field="PATH") from None
+    return found.st_size, found.st_mtime_ns
 
 
 def line_of(example: ImportedRow, kind: RowKind) -> str:

@@ -114,7 +114,7 @@ def open_dataset(
                     f"task {task.id} is for {task.role} only; it cannot be trained on",
                     hint="role: train in the source says otherwise" if says_otherwise else None,
                 )
-        refuse_test_only(dataset.tasks, data_folder)
+        refuse_test_only(((task, None) for task in dataset.tasks), data_folder)
     return dataset
 
 

@@ -10,6 +10,8 @@ from assay_shared.types import Role, Task
 
 #: What a calculator was asked while the answer was written down; no part of its text.
 _CALCULATION = re.compile(r"<<[^<>]*>>")
+#: 1,250 and -3.5, and shares: a verifier compares its value.
+_NUMBER = re.compile(r"[-+]?\$?\s?(?:\d[\d,]*(?:\.\d*)?|\.\d+)(?:/0*[1-9]\d*)?\s?%?\.?")
 _INSTRUCTION = "Work it out step by step. Write the number alone, after ####, in the last line."
 
 
@@ -25,7 +27,7 @@ def gsm8k_task(row: object, number: int, role: Role) -> Task:
         if not isinstance(row.get(name), str):
             raise DatasetError("a text is needed", field=name)
     worked, mark, value = row["answer"].rpartition("####")
-    if not mark or not value.strip():
+    if not mark or not _NUMBER.fullmatch(value.strip()):
         raise DatasetError("there is no #### with a number after it", field="answer")
     return Task(
         id=f"gsm8k/{role}/{number}",

@@ -52,7 +52,7 @@ def open_preferences(source: PreferenceSource, data_folder: Path | None = None) 
         DatasetError: a row cannot be used; names file, line and field. Or there are no rows.
     """
     found = _read(source, data_folder)
-    refuse_test_only((one.task for one in found), data_folder)
+    refuse_test_only(((one.task, one.rejected) for one in found), data_folder)
     return found
 
 

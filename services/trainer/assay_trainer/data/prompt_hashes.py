@@ -1,91 +1,218 @@
-"""Hashes of prompts by their words, and search for many prompts inside of a text.
+"""Hashes of prompts by their letters and digits, and search for many prompts inside of a text.
 
-Case, space and punctuation do not count, as in leak checks. A prompt is found in a longer text
-too: in a chat's instruction, or between fences. Runs of words are hashed by a polynomial modulo
-2^64 over a hash of each word, so that every run of a text is hashed in one pass.
+Case, space, punctuation, tags and entities do not count. A prompt is found in a longer text too: in
+a chat's instruction, between fences, or in an answer. A short one is found as a whole text alone.
 """
 
 from array import array
 from collections import defaultdict
-from collections.abc import Collection, Iterable, Sequence
-from dataclasses import dataclass
-from functools import lru_cache
-from hashlib import blake2b
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import astuple, dataclass
+from enum import IntEnum
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from assay_shared.errors import DatasetError
 from assay_shared.types import Task
+from assay_trainer.data.dress import versions
+from assay_trainer.data.options import set_hash, windows
+from assay_trainer.data.reduction import Form, Hashes, Reduced, cleaned, reduced
 from assay_trainer.data.words import words_of
 
-#: A shorter prompt is found as a whole text alone: it may stand in another one by chance.
-MIN_WORDS = 8
-_BASE = 0x9E3779B97F4A7C15
-_INVERSE = pow(_BASE, -1, 2**64)
-_MASK = 2**64 - 1
-_CACHED_WORDS = 2**17
-_CACHED_POWERS = 2**12
-#: A row's prompt is hashed, searched, and hashed as published, one after another.
-_CACHED_TEXTS = 2
+#: A prompt of fewer words or characters is found as a whole text alone: it may stand in another
+#: text by chance.
+MIN_WORDS, MIN_LETTERS = 8, 24
+#: Of signs, a longer run is needed, since few signs are used.
+_MIN_WORDS_AND_SIGNS = 12
+#: A shorter question of multiple choice is one of several rows: its options tell the row.
+_MIN_QUESTION_WORDS = 10
+#: A start is looked up by its first bits before it is looked up among all starts.
+_FIRST_BITS = 20
 
-Hashes = NDArray[np.uint64]
+
+class KeyKind(IntEnum):
+    """What a key is a hash of."""
+
+    #: The prompt as published: its letters and digits, and all its signs.
+    LETTERS = 0
+    SIGNS = 1
+    #: The prompt with Assay's instruction.
+    SHOWN_LETTERS = 2
+    SHOWN_SIGNS = 3
+    #: A question with its options as `A. x`, and without labels.
+    LETTERED = 4
+    BARE = 5
+    #: A set of options, whose hash is `start`, of a question with the hash `whole`.
+    OPTIONS = 6
+
+    @property
+    def form(self) -> Form:
+        """Return the form of the text."""
+        return Form.SIGNS if self in (KeyKind.SIGNS, KeyKind.SHOWN_SIGNS) else Form.LETTERS
 
 
 @dataclass(frozen=True)
-class PromptHash:
-    """A prompt by the number of its words, its first `MIN_WORDS` words, and all of them."""
+class PromptKey:
+    """One hash of a prompt: of its first `MIN_LETTERS` characters, and of all of them.
 
-    num_words: int
+    `size` is the number of words, or of options. A key that is not a run is compared with whole
+    texts alone.
+    """
+
+    kind: KeyKind
+    is_run: bool
+    size: int
+    length: int
     start: int
     whole: int
 
-    @classmethod
-    def of(cls, text: str) -> "PromptHash":
-        """Return the hash of a text."""
-        sums = _sums(text)
-        num_words = len(sums) - 1
-        start = _run(sums, 0, min(num_words, MIN_WORDS))
-        return cls(num_words, start, _run(sums, 0, num_words))
 
-    def __str__(self) -> str:
-        return f"{self.whole:016x}"
+def keys_of(question: str, shown: str, options: Sequence[str] = ()) -> list[PromptKey]:
+    """Return all keys of a prompt, as published and as Assay shows it."""
+    words = _num_words(question)
+    least = _MIN_QUESTION_WORDS if options else MIN_WORDS
+    letters = _key(KeyKind.LETTERS, question, words, words >= least)
+    signs = reduced([cleaned(question)], Form.SIGNS)
+    units = words + len(signs) - letters.length
+    is_run = not options and units >= _MIN_WORDS_AND_SIGNS
+    found = [letters, _key(KeyKind.SIGNS, question, units, is_run)]
+    found += [
+        _key(kind, shown, _num_words(shown), wanted=False)
+        for kind in (KeyKind.SHOWN_LETTERS, KeyKind.SHOWN_SIGNS)
+    ]
+    if options:
+        names = [f"{chr(ord('A') + at)}. {text}" for at, text in enumerate(options)]
+        for kind, texts in ((KeyKind.LETTERED, names), (KeyKind.BARE, options)):
+            text = "\n".join([question, *texts])
+            number = _num_words(text)
+            found.append(_key(kind, text, number, number >= MIN_WORDS))
+        of_set = set_hash(map(cleaned, options))
+        size = len(options)
+        found.append(PromptKey(KeyKind.OPTIONS, False, size, letters.length, of_set, letters.whole))
+    return found
+
+
+def _num_words(text: str) -> int:
+    return sum(word[0].isalnum() for word in words_of(cleaned(text)))
+
+
+def _key(kind: KeyKind, text: str, size: int, wanted: bool) -> PromptKey:
+    """Return the hash of a text; as a run if it is wanted, and the text is long enough."""
+    found = reduced([cleaned(text)], kind.form)
+    length = len(found)
+    start = found.run(0, min(length, MIN_LETTERS))
+    is_run = wanted and length >= MIN_LETTERS
+    return PromptKey(kind, is_run, size, length, start, found.run(0, length))
+
+
+class _Index:
+    """Prompts in one form."""
+
+    def __init__(self) -> None:
+        self._wholes: dict[tuple[int, int], str] = {}
+        self._long: dict[int, dict[int, dict[int, str]]] = {}
+        self._is_first = np.zeros(2**_FIRST_BITS, dtype=bool)
+
+    def add(self, key: PromptKey, name: str) -> None:
+        if key.is_run:
+            by_length = self._long.setdefault(key.start, {})
+            by_length.setdefault(key.length, {})[key.whole] = name
+        else:
+            self._wholes[key.length, key.whole] = name
+
+    def settle(self) -> None:
+        starts = np.fromiter(self._long, dtype=np.uint64, count=len(self._long))
+        self._is_first[self._first(starts)] = True
+
+    def find(self, text: Reduced) -> str | None:
+        """Return the name of a set with a prompt that is one of the texts, or stands in them."""
+        begin = 0
+        for end in text.ends:
+            if name := self._wholes.get((end - begin, text.run(begin, end - begin))):
+                return name
+            begin = end
+        if len(text) < MIN_LETTERS or not self._long:
+            return None
+        runs = text.runs(MIN_LETTERS)
+        places = np.flatnonzero(self._is_first[self._first(runs)])
+        for at in places.tolist():
+            by_length = self._long.get(int(runs[at]))
+            if by_length and (name := self._at(text, at, by_length)):
+                return name
+        return None
+
+    def _at(self, text: Reduced, at: int, by_length: dict[int, dict[int, str]]) -> str | None:
+        for length, wholes in by_length.items():
+            if at + length <= len(text):
+                name = wholes.get(text.run(at, length))
+                # 12 is not found in 123.
+                if name and not text.cuts_number(at) and not text.cuts_number(at + length):
+                    return name
+        return None
+
+    def _first(self, hashes: Hashes) -> Hashes:
+        return hashes >> np.uint64(64 - _FIRST_BITS)
 
 
 class PromptHashes:
     """Prompts of named sets, to search texts for."""
 
-    def __init__(self, sets: Iterable[tuple[str, Sequence[PromptHash]]]) -> None:
-        self._short: dict[tuple[int, int], str] = {}
-        self._long: dict[int, dict[int, dict[int, str]]] = defaultdict(dict)
+    def __init__(self, sets: Iterable[tuple[str, Sequence[Sequence[PromptKey]]]]) -> None:
+        self._indexes = {form: _Index() for form in Form}
+        self._options: dict[int, list[tuple[int, int, str]]] = defaultdict(list)
         self.counts: dict[str, int] = {}
+        sizes = set()
         for name, prompts in sets:
             self.counts[name] = self.counts.get(name, 0) + len(prompts)
-            for one in prompts:
-                if one.num_words < MIN_WORDS:
-                    self._short[one.num_words, one.whole] = name
+            keys = [key for one in prompts for key in one]
+            for key in keys:
+                if key.kind is KeyKind.OPTIONS:
+                    self._options[key.start].append((key.length, key.whole, name))
+                    sizes.add(key.size)
                 else:
-                    self._long[one.start].setdefault(one.num_words, {})[one.whole] = name
-        self._starts = np.array(sorted(self._long), dtype=np.uint64)
+                    self._indexes[key.kind.form].add(key, name)
+        self._sizes = sorted(sizes)
+        for index in self._indexes.values():
+            index.settle()
 
-    def find(self, text: str) -> str | None:
-        """Return the name of a set with a prompt that is the text or stands in it; or None."""
-        sums = _sums(text)
-        num_words = len(sums) - 1
-        if num_words < MIN_WORDS:
-            return self._short.get((num_words, _run(sums, 0, num_words)))
-        if not len(self._starts):
+    def find(self, *texts: str) -> str | None:
+        """Return the name of a set with a prompt that is a text, or stands in them; or None.
+
+        The texts are searched one after another as one text, too.
+        """
+        for version in versions(texts):
+            plain = [cleaned(text) for text in version]
+            for form, index in self._indexes.items():
+                found = reduced(plain, form)
+                if name := index.find(found) or (
+                    self._by_options(plain, found) if form is Form.LETTERS else None
+                ):
+                    return name
+        return None
+
+    def find_in(self, task: Task, *answers: str | None) -> str | None:
+        """Return the name of a set with a prompt in a task, or in answers to it; or None.
+
+        A prompt may stand in any message, or in the messages of the user together.
+        """
+        before = [message.content for message in task.history]
+        texts = [*before, task.prompt, *(one for one in (task.gold, *answers) if one)]
+        name = self.find(*texts)
+        users = [message.content for message in task.messages if message.role == "user"]
+        if name is None and len(users) > 1:
+            name = self.find("\n".join(users))
+        return name
+
+    def _by_options(self, texts: Sequence[str], letters: Reduced) -> str | None:
+        """Return the name of a set with these options whose question stands in the texts too."""
+        if not self._options:
             return None
-        runs = _runs(sums, MIN_WORDS)
-        places = np.searchsorted(self._starts, runs)
-        places[places == len(self._starts)] = 0
-        for at in np.flatnonzero(self._starts[places] == runs):
-            for length, wholes in self._long[int(runs[at])].items():
-                if at + length <= num_words:
-                    name = wholes.get(_run(sums, int(at), length))
-                    if name is not None:
+        for text in texts:
+            for of_set in windows(text, self._sizes):
+                for length, whole, name in self._options.get(of_set, ()):
+                    if 0 < length <= len(letters) and (letters.runs(length) == whole).any():
                         return name
         return None
 
@@ -95,90 +222,67 @@ def text_of(task: Task) -> str:
     return "\n".join([*(message.content for message in task.history), task.prompt])
 
 
-class HashTable:
-    """The hashes of prompts in their order: 24 bytes each."""
+class KeyTable:
+    """The keys of a folder's or a set's prompts, with the number of each prompt: 56 bytes each."""
+
+    _WIDTH = 7
 
     def __init__(self) -> None:
         self._values = array("Q")
+        self.num_prompts = 0
 
-    def add(self, prompt: PromptHash) -> None:
-        """Add a prompt."""
-        self._values.extend((prompt.num_words, prompt.start, prompt.whole))
+    @classmethod
+    def of(cls, prompts: Iterable[Iterable[PromptKey]]) -> "KeyTable":
+        """Return a table of prompts."""
+        table = cls()
+        for keys in prompts:
+            table.add(keys)
+        return table
 
-    def __len__(self) -> int:
-        return len(self._values) // 3
+    def add(self, keys: Iterable[PromptKey]) -> None:
+        """Add the keys of a prompt."""
+        for key in keys:
+            self._values.extend((self.num_prompts, *map(int, astuple(key))))
+        self.num_prompts += 1
 
-    def drop(self, places: Collection[int]) -> None:
-        """Take prompts out, by their places from 0."""
-        kept = array("Q")
-        for at in range(len(self)):
-            if at not in places:
-                kept.extend(self._values[3 * at : 3 * at + 3])
-        self._values = kept
+    def __iter__(self) -> Iterator[list[PromptKey]]:
+        """Yield the keys of each prompt."""
+        found: list[list[PromptKey]] = [[] for _ in range(self.num_prompts)]
+        for at in range(0, len(self._values), self._WIDTH):
+            number, kind, is_run, *numbers = self._values[at : at + self._WIDTH]
+            found[number].append(PromptKey(KeyKind(kind), bool(is_run), *numbers))
+        yield from found
 
     def write(self, path: Path, name: str) -> None:
-        """Write the hashes under the name of their set."""
-        table = np.array(self._values, dtype=np.uint64).reshape(-1, 3)
-        with path.open("wb") as file:
-            arrays: dict[str, Any] = {name: table}
+        """Write the keys under the name of their set."""
+        table = np.array(self._values, dtype=np.uint64).reshape(-1, self._WIDTH)
+        arrays: dict[str, Any] = {name: table}
+        path.parent.mkdir(parents=True, exist_ok=True)
+        partial = path.with_name(f".{path.name}.partial")
+        with partial.open("wb") as file:
             np.savez_compressed(file, **arrays)
+        partial.replace(path)
 
+    @classmethod
+    def read(cls, path: Path) -> "dict[str, KeyTable]":
+        """Return the sets of a file.
 
-def read_hashes(path: Path) -> list[tuple[str, list[PromptHash]]]:
-    """Return the sets of a file with their prompts.
-
-    Raises:
-        DatasetError: the file cannot be read.
-    """
-    try:
-        with np.load(path, allow_pickle=False) as file:
-            return [(name, [PromptHash(*map(int, row)) for row in file[name]]) for name in file]
-    except (OSError, ValueError, EOFError, TypeError) as error:
-        raise DatasetError(f"{path} cannot be read: {error}") from None
-
-
-@lru_cache(maxsize=_CACHED_WORDS)
-def _word(word: str) -> int:
-    return int.from_bytes(blake2b(word.encode(errors="surrogatepass"), digest_size=8).digest())
-
-
-@lru_cache(maxsize=8)
-def _powers(least: int) -> tuple[Hashes, Hashes]:
-    """Return at least this number of powers of the base and of its inverse."""
-    both = []
-    for base in (_BASE, _INVERSE):
-        values = np.full(least, base, dtype=np.uint64)
-        values[0] = 1
-        both.append(np.cumprod(values))
-    return both[0], both[1]
-
-
-def _enough_powers(number: int) -> tuple[Hashes, Hashes]:
-    least = _CACHED_POWERS
-    while least < number:
-        least *= 2
-    return _powers(least)
-
-
-@lru_cache(maxsize=_CACHED_TEXTS)
-def _sums(text: str) -> Hashes:
-    """Return the sums of the hashes of the first 0, 1, ... words, each with its power."""
-    words = words_of(text)
-    powers, _ = _enough_powers(len(words) + 1)
-    hashes = np.fromiter(map(_word, words), dtype=np.uint64, count=len(words))
-    sums = np.zeros(len(words) + 1, dtype=np.uint64)
-    np.cumsum(hashes * powers[: len(words)], out=sums[1:])
-    return sums
-
-
-def _run(sums: Hashes, at: int, length: int) -> int:
-    """Return the hash of a run of words."""
-    _, inverse = _enough_powers(len(sums))
-    return (int(sums[at + length]) - int(sums[at])) * int(inverse[at]) & _MASK
-
-
-def _runs(sums: Hashes, length: int) -> Hashes:
-    """Return the hashes of all runs of a length."""
-    _, inverse = _enough_powers(len(sums))
-    found: Hashes = (sums[length:] - sums[:-length]) * inverse[: len(sums) - length]
-    return found
+        Raises:
+            DatasetError: the file cannot be read, or is of an older form.
+        """
+        found = {}
+        try:
+            with np.load(path, allow_pickle=False) as file:
+                for name in file:
+                    table = file[name]
+                    if table.ndim != 2 or table.shape[1] != cls._WIDTH:
+                        raise DatasetError(
+                            f"{path} has hashes of an older form",
+                            hint="import the set and register it again",
+                        )
+                    found[name] = one = cls()
+                    one._values = array("Q", table.astype(np.uint64).tobytes())
+                    one.num_prompts = int(table[:, 0].max()) + 1 if len(table) else 0
+        except (OSError, ValueError, EOFError, TypeError) as error:
+            raise DatasetError(f"{path} cannot be read: {error}") from None
+        return found

@@ -29,6 +29,20 @@ MAX_ROW_BYTES = 64 * 2**20
 _MAX_OBJECT_BYTES = 512 * 2**20
 _BATCH_ROWS = 1024
 _BUFFER_BYTES = 2**20
+_OTHER_FORMS = {
+    b"\x1f\x8b": "compressed by gzip: its name must end with .gz",
+    b"\x28\xb5\x2f\xfd": "compressed by zstd: decompress it first",
+    b"\xfd7zXZ": "compressed by xz: decompress it first",
+    b"BZh": "compressed by bzip2: decompress it first",
+    b"PK\x03\x04": "a ZIP archive: unpack it first",
+    b"PAR1": "a Parquet file: its name must end with .parquet",
+    b"\xff\xfe": "UTF-16: convert it to UTF-8",
+    b"\xfe\xff": "UTF-16: convert it to UTF-8",
+}
+_MAX_MAGIC_BYTES = max(map(len, _OTHER_FORMS))
+#: Keys of an object whose lists are splits, and not one row.
+_WRAPPERS = {"train", "test", "validation", "valid", "val", "dev", "data", "rows", "examples"}
+_SEPARATORS = {";": "semicolons", "\t": "tabs", "|": "bars"}
 _MARK = b"\xef\xbb\xbf"
 #: Up to the next text, bracket or comma of JSON, and this token.
 _TOKEN = re.compile(r'[^"\[\]{},]*+("(?:[^"\\]|\\.)*+"|[\[\]{},])', re.DOTALL)
@@ -66,12 +80,27 @@ def read_raw_rows(path: Path, layout: Layout) -> Iterator[RawRow]:
     with _told(path):
         if name.endswith(".parquet"):
             yield from _parquet(path)
-        elif name.endswith(".csv"):
+            return
+        _refuse_other_form(path)
+        if name.endswith(".csv"):
             yield from _csv(path, layout.csv_columns)
         elif name.endswith(".json"):
             yield from _json(path, layout.list_key)
         else:
             yield from _lines(path)
+
+
+def _refuse_other_form(path: Path) -> None:
+    """Check the first bytes of a file of text.
+
+    Raises:
+        DatasetError: they are those of a compressed file, or of another encoding.
+    """
+    with _opened(path) as file:
+        start = file.read(_MAX_MAGIC_BYTES)
+    for magic, told in _OTHER_FORMS.items():
+        if start.startswith(magic):
+            raise DatasetError(f"{path} is {told}", field="path")
 
 
 @contextmanager
@@ -144,6 +173,13 @@ def _json(path: Path, list_key: str | None) -> Iterator[RawRow]:
     if whole.reason is not None:
         raise DatasetError(f"{path}: {whole.reason}")
     if list_key is None:
+        if isinstance(whole.value, dict) and whole.value.keys() <= _WRAPPERS:
+            keys = ", ".join(whole.value)
+            raise DatasetError(
+                f"{path} is an object with lists of rows: {keys}",
+                field="path",
+                hint="write one file for each list: an array, or a row a line",
+            )
         yield whole
         return
     rows = whole.value.get(list_key) if isinstance(whole.value, dict) else None
@@ -232,6 +268,11 @@ def _csv(path: Path, columns: Sequence[str] | None) -> Iterator[RawRow]:
     with opened(path, "rt", encoding="utf-8-sig", newline="", errors="surrogateescape") as file:
         reader = csv.reader(file, strict=True)
         names = columns if columns is not None else next(reader, [])
+        for separator, told in _SEPARATORS.items():
+            if len(names) == 1 and separator in names[0]:
+                raise DatasetError(
+                    f"{path} separates its columns by {told}: commas are needed", field="path"
+                )
         for values in reader:
             if not values:
                 continue

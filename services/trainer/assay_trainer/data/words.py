@@ -16,6 +16,11 @@ def words_of(text: str) -> list[str]:
     return _WORD.findall(folded) or folded.split()
 
 
+def has_words(text: str) -> bool:
+    """Return True if a text has a word, a number or a sign of arithmetic."""
+    return _WORD.search(unicodedata.normalize("NFKC", text)) is not None
+
+
 def ngrams(words: Sequence[str], n: int) -> Iterator[str]:
     """Yield every run of `n` words, joined by spaces; nothing for a shorter text."""
     return (" ".join(words[start : start + n]) for start in range(len(words) - n + 1))

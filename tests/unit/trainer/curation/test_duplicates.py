@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from assay_shared.errors import InternalFault
+from assay_shared.errors import DatasetError, InternalFault
 from assay_shared.types import Role
 from assay_trainer.checks.leaks.near_duplicates import NearDuplicateIndex
 from assay_trainer.curation import duplicates
@@ -124,3 +124,42 @@ def test_many_rows_are_searched_if_a_similarity_is_named(
     named = imported("alpaca", path, tmp_path / "b", near=NearOrder(jaccard=0.8))
     assert named.near_duplicates is not None
     assert named.near_duplicates.jaccard == 0.8
+
+
+def test_one_prompt_with_two_answers_stays(tmp_path: Path) -> None:
+    (text,) = texts(1, seed=8)
+    rows = [row(text), row(text.upper()) | {"output": "Another."}, row(with_changed_word(text))]
+    path = write_rows(tmp_path / "train.jsonl", rows)
+    manifest = imported("alpaca", path, tmp_path / "out")
+    assert [one["line"] for one in near_rows(tmp_path / "out")] == [3]
+    assert manifest.num_same_prompt == 1
+
+
+def test_several_near_copies_do_not_hide_each_other(tmp_path: Path) -> None:
+    (text,) = texts(1, seed=9)
+    rows = [row(text), row(with_changed_word(text)), row(f"{text} indeed"), row(f"So {text}")]
+    path = write_rows(tmp_path / "train.jsonl", rows)
+    imported("alpaca", path, tmp_path / "out")
+    assert [one["line"] for one in near_rows(tmp_path / "out")] == [2, 3, 4]
+
+
+def test_pairs_are_kept_out_and_nothing_left_is_an_error(tmp_path: Path) -> None:
+    measured, trained = texts(20, seed=10), texts(3, seed=11)
+    pairs = [{"prompt": one, "chosen": "Yes.", "rejected": "No."} for one in measured]
+    test = write_rows(tmp_path / "test.jsonl", pairs)
+    imported("preference", test, tmp_path / "test", split="test")
+    near = NearOrder(against=(tmp_path / "test",))
+    rows = [row(with_changed_word(measured[0])), row(trained[0])]
+    path = write_rows(tmp_path / "train.jsonl", rows)
+    imported("alpaca", path, tmp_path / "out", near=near)
+    assert [one["line"] for one in near_rows(tmp_path / "out")] == [1]
+    path = write_rows(tmp_path / "b" / "train.jsonl", rows[:1])
+    with pytest.raises(DatasetError, match="nothing is left .*: 1 near_duplicate"):
+        imported("alpaca", path, tmp_path / "none", near=near)
+    assert not (tmp_path / "none").exists()
+
+
+def test_a_prompt_without_words_is_a_row(tmp_path: Path) -> None:
+    rows = [row("!!!"), row("Say something nice"), row("... ??? !!! ;;; ::: ,,, ((( )))")]
+    path = write_rows(tmp_path / "train.jsonl", rows)
+    assert imported("alpaca", path, tmp_path / "out").count == 3

@@ -12,7 +12,7 @@ import pyarrow
 import pyarrow.parquet
 import pytest
 
-from assay_shared.errors import Conflict, DatasetError, RoleError
+from assay_shared.errors import Conflict, DatasetError, InvalidInput, RoleError
 from assay_shared.types import Role
 from assay_trainer.curation.importing import import_set
 from assay_trainer.curation.order import ImportOrder, NearOrder, share_of
@@ -20,7 +20,7 @@ from assay_trainer.data.dataset import DatasetPurpose, named_source, open_datase
 from assay_trainer.data.governance.manifest import read_manifest
 from assay_trainer.data.importers import find_format
 from assay_trainer.data.preferences import open_preferences
-from assay_trainer.data.prompt_hashes import PromptHash, read_hashes
+from assay_trainer.data.prompt_hashes import KeyTable, keys_of
 from assay_trainer.table_source import ImportedSource
 from tests.support.hub import LocalHub
 from tests.support.trainer_imports import imported, write_rows
@@ -68,9 +68,6 @@ def test_no_row_vanishes_without_a_reason(tmp_path: Path) -> None:
     assert read_manifest(tmp_path / "out") == manifest
     tasks = open_dataset(source(tmp_path / "out"), DatasetPurpose.TRAIN, None).tasks
     assert len(tasks) == 26
-    ((_, prompts),) = read_hashes(tmp_path / "out" / manifest.prompt_hashes)
-    assert prompts[0] == PromptHash.of(rows[0]["question"])
-    assert len(prompts) == 26
 
 
 def test_too_many_refused_rows_end_the_import(tmp_path: Path) -> None:
@@ -161,6 +158,9 @@ def test_a_test_split_keeps_its_duplicates(tmp_path: Path) -> None:
     path = write_rows(tmp_path / "test.jsonl", [ROW, ROW, ROW])
     manifest = imported("gsm8k", path, tmp_path / "out")
     assert (manifest.count, manifest.num_same_prompt) == (3, 2)
+    (prompts,) = KeyTable.read(tmp_path / "out" / manifest.prompt_hashes).values()
+    task = open_dataset(source(tmp_path / "out"), DatasetPurpose.EVALUATE, None).tasks[0]
+    assert list(prompts) == 3 * [keys_of(ROW["question"], task.prompt)]
 
 
 @pytest.mark.slow
@@ -196,6 +196,12 @@ def test_shares_are_percent_or_fractions(text: str, share: float) -> None:
 def test_other_shares_are_errors(text: str) -> None:
     with pytest.raises(Exception, match="is not a share"):
         share_of(text, "--validation")
+
+
+def test_a_whole_share_is_taken_where_it_makes_sense() -> None:
+    assert share_of("100%", "--weight", takes_whole=True) == 1.0
+    with pytest.raises(InvalidInput, match="is not a share of less than 100%"):
+        share_of("100%", "--validation")
 
 
 def test_a_set_of_a_hub_has_its_commit_in_the_manifest(
@@ -234,3 +240,31 @@ def test_commands_take_a_folder_as_a_set(tmp_path: Path) -> None:
     imported("gsm8k", path, tmp_path / "out")
     opened = open_dataset(named_source(str(tmp_path / "out")), DatasetPurpose.TRAIN, None)
     assert len(opened.tasks) == 5
+
+
+@pytest.mark.parametrize("change", ["truncate", "remove"])
+def test_a_file_that_changes_while_it_is_read_is_an_error(tmp_path: Path, change: str) -> None:
+    path = write_rows(tmp_path / "train.jsonl", rows_of(3000))
+    order = ImportOrder(find_format("gsm8k"), str(path), tmp_path / "out")
+
+    def shorten(num_rows: int) -> None:
+        if change == "remove":
+            path.unlink(missing_ok=True)
+        else:
+            path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+    with pytest.raises(DatasetError, match="was changed while it was read|cannot be read"):
+        import_set(order, shorten)
+    assert not (tmp_path / "out").exists()
+
+
+def test_a_share_that_leaves_nothing_to_train_on_is_an_error(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "train.jsonl", rows_of(20))
+    with pytest.raises(DatasetError, match=r"is left for training: 20 for validation"):
+        imported("gsm8k", path, tmp_path / "out", validation_share=0.9999)
+
+
+def test_the_sets_that_were_searched_for_are_in_the_manifest(tmp_path: Path) -> None:
+    path = write_rows(tmp_path / "train.jsonl", rows_of(2))
+    sets = imported("gsm8k", path, tmp_path / "out").test_only_sets
+    assert (sets["gsm8k"], sum(sets.values())) == (1319, 24_354)

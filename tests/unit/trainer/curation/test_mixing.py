@@ -67,7 +67,7 @@ def test_domains_have_their_shares_and_no_row_is_there_twice(
 
 
 def test_folders_and_a_number_of_rows(parts: tuple[Path, ...], tmp_path: Path) -> None:
-    weights = {"sums": 0.2, "facts": 0.4, "more": 0.2}
+    weights = {"sums": 0.25, "facts": 0.5, "more": 0.25}
     mixed(parts, tmp_path / "out", weights=weights, num_rows=101)
     found = rewards_by_part(tmp_path / "out")
     assert found.total() == 101
@@ -122,9 +122,28 @@ def test_what_cannot_be_mixed_is_told(parts: tuple[Path, ...], tmp_path: Path) -
         mixed(parts, out, weights={"code": 0.5, "math": 0.5})
     assert "facts, math, more, qa, sums" in (caught.value.hint or "")
     with pytest.raises(InvalidInput, match="200 rows of .*sums are wanted, and it has 100"):
-        mixed(parts, out, weights={"sums": 0.5, "facts": 0.5}, num_rows=400)
+        mixed(parts, out, weights={"sums": 0.5, "facts": 0.5, "more": 0}, num_rows=400)
     with pytest.raises(InvalidInput, match="without weights"):
         mixed(parts, out, weights={"sums": 0.5}, temperature=2.0)
+    with pytest.raises(InvalidInput, match="more has no weight"):
+        mixed(parts, out, weights={"sums": 0.5, "facts": 0.5})
     with pytest.raises(DatasetError, match="has no manifest"):
         mixed((tmp_path,), out)
     assert not out.exists()
+
+
+def test_a_part_that_is_there_twice_is_left_out_once(
+    parts: tuple[Path, ...], tmp_path: Path
+) -> None:
+    sums, facts, _ = parts
+    assert mixed((sums, facts, sums), tmp_path / "out").count == 300
+    assert mixed((tmp_path / "out", sums), tmp_path / "again").count == 300
+
+
+def test_rows_of_two_folders_with_the_same_ids_both_stay(tmp_path: Path) -> None:
+    for at in range(2):
+        rows = [{"question": one, "answer": "#### 5"} for one in texts(20, 10 + at)]
+        path = write_rows(tmp_path / str(at) / "train.jsonl", rows)
+        imported("gsm8k", path, tmp_path / f"set{at}", near=NEVER)
+    mixed((tmp_path / "set0", tmp_path / "set1"), tmp_path / "out")
+    assert rewards_by_part(tmp_path / "out") == {"5": 40}

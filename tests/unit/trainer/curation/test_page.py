@@ -4,7 +4,10 @@ import base64
 from html.parser import HTMLParser
 from pathlib import Path
 
-from assay_trainer.curation.page import lines_of, write_page
+import pytest
+
+from assay_shared.errors import Conflict
+from assay_trainer.curation.page import lines_of, refuse_other_file, write_page
 from assay_trainer.curation.survey import survey
 from tests.support.trainer_imports import imported, write_rows
 
@@ -76,7 +79,20 @@ def test_a_hostile_row_is_text(tmp_path: Path) -> None:
     assert not [tag for tag, _ in tree.tags if tag == "script"]
     assert not [attrs for _, attrs in tree.tags if "onerror" in attrs]
     assert "</pre><script>alert(1)</script>" in tree.text
+    assert "\x1b" not in tree.text
+    assert "\u202e" not in tree.text
     shown = "\n".join(lines_of(found, None))
     assert "alert(1)" in shown
     assert "\x1b" not in shown
     assert "\u202e" not in shown
+
+
+def test_a_page_replaces_a_page_and_no_other_file(tmp_path: Path) -> None:
+    path = tmp_path / "page.html"
+    refuse_other_file(path)
+    path.write_text("<!doctype html>\n<p>old")
+    refuse_other_file(path)
+    path.write_text('{"id": "a row"}')
+    for other in (path, tmp_path, Path("/dev/full")):
+        with pytest.raises(Conflict, match="is not a page of HTML"):
+            refuse_other_file(other)

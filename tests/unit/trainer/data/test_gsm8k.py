@@ -48,6 +48,9 @@ def test_the_test_file_cannot_be_opened_for_training(tmp_path: Path) -> None:
     [
         ({"question": None}, r"question: .*test.jsonl:1: a text is needed"),
         ({"answer": "5"}, r"answer: .*test.jsonl:1: there is no ####"),
+        ({"answer": "#### three"}, r"there is no #### with a number"),
+        ({"answer": "#### inf"}, r"there is no #### with a number"),
+        ({"answer": "#### 1/0"}, r"there is no #### with a number"),
         ({"answer": "5 ####  "}, r"answer: .*there is no ####"),
     ],
 )

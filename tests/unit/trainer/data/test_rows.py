@@ -138,3 +138,22 @@ def test_files_that_cannot_be_read_are_named(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"rows": 3}')
     with pytest.raises(DatasetError, match="no list of rows"):
         list(read_raw_rows(tmp_path / "a.json", Layout(list_key="rows")))
+
+
+@pytest.mark.parametrize(
+    ("name", "content", "reason"),
+    [
+        ("a.jsonl", gzip.compress(b"{}"), r"compressed by gzip: its name must end with .gz"),
+        ("a.jsonl", b"\x28\xb5\x2f\xfd....", "compressed by zstd"),
+        ("a.json", "{}".encode("utf-16"), "is UTF-16: convert it to UTF-8"),
+        ("a.csv", b"question;answer\nx;y\n", "separates its columns by semicolons"),
+        ("a.csv", b"question\tanswer\nx\ty\n", "separates its columns by tabs"),
+        ("a.json", b'{"train": [{"a": 1}], "test": []}', "object with lists of rows: train, test"),
+    ],
+)
+def test_a_file_of_another_form_is_told_by_its_form(
+    tmp_path: Path, name: str, content: bytes, reason: str
+) -> None:
+    (tmp_path / name).write_bytes(content)
+    with pytest.raises(DatasetError, match=reason):
+        list(read_raw_rows(tmp_path / name, Layout()))

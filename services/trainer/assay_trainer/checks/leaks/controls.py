@@ -12,7 +12,7 @@ from assay_shared.types import Task
 from assay_trainer.checks.leaks.detector import Detector
 from assay_trainer.checks.leaks.documents import Document, Reader
 from assay_trainer.checks.leaks.findings import LeakPart, Method
-from assay_trainer.data.words import words_of
+from assay_trainer.data.words import has_words, words_of
 
 #: Of each kind, part and method.
 MAX_PLANTED = 20
@@ -121,7 +121,9 @@ class _Planting:
         if kind is Kind.COPY:
             return None if method is Method.SHARED else words_of(text)
         if kind is Kind.RESPACED:
-            return None if method is Method.SHARED else words_of(respaced(text))
+            # Without words, all signs count, and so do the quotation marks of this control.
+            is_planted = method is not Method.SHARED and has_words(text)
+            return words_of(respaced(text)) if is_planted else None
         if kind is Kind.WHOLE_INSIDE and method is Method.COVERED:
             return self._inside_another(words_of(text))
         if kind is Kind.NGRAM_INSIDE and method is Method.SHARED:

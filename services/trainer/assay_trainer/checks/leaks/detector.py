@@ -5,7 +5,7 @@ from collections.abc import Iterator, Sequence
 from assay_trainer.checks.leaks.documents import Document
 from assay_trainer.checks.leaks.findings import LeakPart, Match, Method
 from assay_trainer.checks.leaks.near_duplicates import NearDuplicateIndex
-from assay_trainer.checks.leaks.overlap import ExactIndex, NgramIndex
+from assay_trainer.checks.leaks.overlap import MAX_RARE, ExactIndex, NgramIndex
 from assay_trainer.config import LeaksConfig
 
 
@@ -15,13 +15,20 @@ class Detector:
     Its memory grows with the held-out tasks and not with the training tasks.
     """
 
-    def __init__(self, held_out: Sequence[Document], config: LeaksConfig) -> None:
+    def __init__(
+        self, held_out: Sequence[Document], config: LeaksConfig, max_rare: int = MAX_RARE
+    ) -> None:
         self._held_out = held_out
         self._config = config
         self.exact = {part: ExactIndex(part, held_out) for part in LeakPart}
         self.ngrams = {
             part: NgramIndex(
-                part, held_out, config.ngram_words, config.min_coverage, config.boilerplate_share
+                part,
+                held_out,
+                config.ngram_words,
+                config.min_coverage,
+                config.boilerplate_share,
+                max_rare,
             )
             for part in LeakPart
         }

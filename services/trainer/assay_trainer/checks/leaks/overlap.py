@@ -10,7 +10,7 @@ from assay_trainer.data.words import ngrams
 #: Shorter texts are alike by chance. GPT-3 uses no shorter n-grams (arXiv 2005.14165, appendix C).
 MIN_WORDS = 8
 #: No n-gram is boilerplate that stands in so few tasks.
-_MAX_RARE = 2
+MAX_RARE = 2
 
 
 class ExactIndex:
@@ -46,11 +46,13 @@ class NgramIndex:
         num_words: int,
         min_coverage: float,
         boilerplate_share: float,
+        max_rare: int = MAX_RARE,
     ) -> None:
         self._part = part
         self._ids = [document.task_id for document in held_out]
         self._min_coverage = min_coverage
         self._boilerplate_share = boilerplate_share
+        self._max_rare = max_rare
         self._runs = [_runs(document.parts[part], num_words) for document in held_out]
         self._ngrams = [set(run) for run in self._runs]
         self._num_held_out = Counter(ngram for found in self._ngrams for ngram in found)
@@ -73,8 +75,8 @@ class NgramIndex:
 
     def settle(self) -> None:
         """Separate boilerplate from the other n-grams."""
-        most_held_out = max(_MAX_RARE, self._boilerplate_share * len(self._ngrams))
-        most_training = max(_MAX_RARE, self._boilerplate_share * self._num_learnt)
+        most_held_out = max(self._max_rare, self._boilerplate_share * len(self._ngrams))
+        most_training = max(self._max_rare, self._boilerplate_share * self._num_learnt)
         self.boilerplate = {
             ngram
             for ngram, num in self._num_held_out.items()

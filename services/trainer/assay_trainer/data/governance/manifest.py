@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from pydantic import ValidationError
+from pydantic import Field, ValidationError
 
 from assay_shared.errors import DatasetError
 from assay_shared.runs.run_folder import write_atomically
@@ -70,9 +70,13 @@ class ImportManifest(Wire):
     prompt_hashes: str
     prompt_hashes_digest: str
     files: tuple[SourceFile, ...]
+    #: Further files of the folder that was read.
+    not_read: tuple[str, ...] = ()
     left_out: tuple[LeftOut, ...]
     #: Rows with the prompt of an earlier row and another answer. They stay.
     num_same_prompt: int = 0
+    #: The test-only sets that were searched for, with their numbers of prompts.
+    test_only_sets: dict[str, int] = Field(default_factory=dict)
     near_duplicates: NearDuplicates | None = None
     #: Why near duplicates were not searched for.
     not_searched: str | None = None

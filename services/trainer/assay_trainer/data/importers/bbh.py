@@ -23,6 +23,7 @@ def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
     question, target = row.text("input"), row.text("target").strip()
     options = _OPTION.findall(question.partition("Options:")[2])
     checks = {}
+    published, texts = question, []
     if options:
         letters = [letter for letter, _ in options]
         letter = target.strip("()")
@@ -31,6 +32,7 @@ def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
         texts = [text for _, text in options]
         if is_there_twice(tuple(texts), letter):
             raise DatasetError("another option says the same as the right one", field="input")
+        published = question.partition("Options:")[0]
         rubric, reference = "choice", letter
         checks = {"choice": {"options": texts, "answer": letter}}
         instruction = INSTRUCTION
@@ -52,7 +54,7 @@ def _read(row: Row, place: Place) -> Iterator[ImportedRow]:
         checks=checks,
         tags={"domain": "reasoning", "family": family},
     )
-    yield ImportedRow(task, question)
+    yield ImportedRow(task, published, options=tuple(texts))
 
 
 BBH = PublishedFormat(

@@ -43,7 +43,7 @@ def choice_example(
         checks={"choice": {"options": list(options), "answer": letter}},
         tags=dict(tags),
     )
-    return ImportedRow(task, question, options=lines)
+    return ImportedRow(task, question, options=tuple(options))
 
 
 def question_of(row: Row) -> tuple[str, Row]:

@@ -53,14 +53,14 @@ class ImportedRow:
     """A row as a task.
 
     `question` is the prompt as published, without Assay's instructions and without options, and
-    `options` are these. `rejected` is the worse answer of a preference, and `task.gold` the better
-    one.
+    `options` are these, without labels. `rejected` is the worse answer of a preference, and
+    `task.gold` the better one.
     """
 
     task: Task
     question: str
     rejected: str | None = None
-    options: str = ""
+    options: tuple[str, ...] = ()
 
 
 class Row:

@@ -84,9 +84,7 @@ def _check_scores(row: Row) -> None:
     for place, values in places:
         good, bad = values.get("score_chosen"), values.get("score_rejected")
         if isinstance(good, int | float) and isinstance(bad, int | float) and good < bad:
-            raise DatasetError(
-                f"chosen has the lower score, {good} and not {bad}", field=f"{place}score_chosen"
-            )
+            raise DatasetError("chosen has the lower score", field=f"{place}score_chosen")
 
 
 def _example(name: str, place: Place, chat: list[Message], good: str, bad: str) -> ImportedRow:

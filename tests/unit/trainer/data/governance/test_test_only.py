@@ -2,31 +2,30 @@
 
 import gzip
 import json
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from assay_shared.errors import RoleError
+from assay_shared.errors import DatasetError, RoleError
 from assay_shared.types import Role, Task
 from assay_trainer.config import Gsm8kSource, JsonlSource, Source
 from assay_trainer.data.dataset import DatasetPurpose, open_dataset
 from assay_trainer.data.governance.test_only import known_prompts
-from assay_trainer.data.importers.format import ImportedRow
 from assay_trainer.data.preferences import open_preferences
-from assay_trainer.data.prompt_hashes import text_of
 from assay_trainer.table_source import PreferenceFile, RowMap, TableSource
-from tests.support.trainer_imports import read_all, write_rows
+from tests.support.trainer_imports import imported, read_all, write_rows
 
-#: Three questions of MBPP_reg have fewer than eight words, and stand among tests in the prompt.
 SETS = [
     ("humaneval", "HumanEval.jsonl.gz", "test", 164),
     ("humaneval", "evalplus/humaneval_plus_originfmt.jsonl.gz", "test", 164),
-    ("mbpp", "evalplus/mbpp_974.jsonl.gz", "reg", 197),
+    ("mbpp", "evalplus/mbpp_974.jsonl.gz", "reg", 200),
     ("gsm8k", "gsm8k/test.jsonl", "test", 1319),
     ("aime", "aime_amc/aime_2024.jsonl.gz", "test", 30),
     ("arc", "arc/arc_challenge_test.jsonl.gz", "test", 1172),
     ("ifeval", "ifeval/input_data.jsonl.gz", "test", 541),
+    ("bbh", "bbh/bbh_all.jsonl.gz", "test", 6506),
 ]
 
 
@@ -48,11 +47,8 @@ def test_the_package_knows_published_test_sets(
 ) -> None:
     found, _ = read_all(name, data_folder / file, split)
     known = known_prompts(None)
-    assert sum(_is_known(known.find, one) for one in found) >= least
-
-
-def _is_known(find: Any, one: ImportedRow) -> bool:
-    return find(text_of(one.task)) is not None
+    assert sum(known.find_in(one.task) is not None for one in found) >= least
+    assert sum(known.counts.values()) == 24_354
 
 
 def test_sets_of_others_that_rewrite_humaneval_are_found(data_folder: Path) -> None:
@@ -66,7 +62,7 @@ def test_sets_of_others_that_rewrite_humaneval_are_found(data_folder: Path) -> N
     pack = "buggy_code/humanevalpack_python_164.jsonl.gz"
     assert number(pack, "prompt", "humaneval") == number(pack, "instruction", "humaneval") == 164
     assert number("buggy_code/ldb_gpt35_mbpp_500.jsonl.gz", "prompt", "mbpp") == 495
-    assert number("rmbench/rmbench_500.jsonl.gz", "prompt", "humaneval") == 44
+    assert number("rmbench/rmbench_500.jsonl.gz", "prompt", "humaneval") == 79
 
 
 @pytest.mark.parametrize("file", ["gsm8k/train.jsonl"])
@@ -109,3 +105,32 @@ def test_earlier_messages_are_searched_too(data_folder: Path, tmp_path: Path) ->
     path = write_rows(tmp_path / "a.jsonl", [row])
     with pytest.raises(RoleError, match="humaneval"):
         open_dataset(JsonlSource(kind="jsonl", path=path), DatasetPurpose.TRAIN, None)
+
+
+def test_questions_of_choice_are_found_with_any_labels_in_any_order(data_folder: Path) -> None:
+    found, _ = read_all("arc", data_folder / "arc/arc_challenge_test.jsonl.gz", "test")
+    known = known_prompts(None)
+    for label in ("- ", "(i) ", "1) "):
+        for one in found:
+            options = "\n".join(f"{label}{text}" for text in reversed(one.options))
+            assert known.find(f"Question: {one.question}\nChoices:\n{options}") == "arc"
+
+
+def test_a_copy_inside_an_answer_is_refused_by_every_path(
+    data_folder: Path, tmp_path: Path
+) -> None:
+    answer = f"Here is an example:\n{problem(data_folder)}"
+    row = task("Show me an example.", gold=answer).model_dump(mode="json")
+    tasks = write_rows(tmp_path / "a.jsonl", [row])
+    with pytest.raises(RoleError, match="has a prompt of humaneval"):
+        open_dataset(JsonlSource(kind="jsonl", path=tasks), DatasetPurpose.TRAIN, None)
+    for better, worse in ((answer, "No"), ("No", answer)):
+        pair = {"prompt": "Show me an example.", "chosen": better, "rejected": worse}
+        pairs = write_rows(tmp_path / "pairs.jsonl", [pair])
+        with pytest.raises(RoleError, match="has a prompt of humaneval"):
+            open_preferences(PreferenceFile(kind="jsonl", path=pairs))
+        manifest = imported("preference", pairs, tmp_path / "none", split="test")
+        assert manifest.count == 1
+        with pytest.raises(DatasetError, match="nothing is left .*: 1 test_only"):
+            imported("preference", pairs, tmp_path / "out", split="train")
+        shutil.rmtree(tmp_path / "none")
