@@ -44,6 +44,10 @@ def end_tokens(found: FolderAccount) -> HandoffCheck:
         return judged(name, False, "no file names one: answers never end", _GENERATING)
     if unknown := sorted(one for one in all_ids if one > found.largest_id):
         return judged(name, False, f"{named}; the tokenizer has no {unknown}", _GENERATING)
+    if found.ordinary_ends:
+        shown = ", ".join(f"{text!r} ({one})" for one, text in found.ordinary_ends.items())
+        told = f"{named}; not special in the tokenizer, so a text with it is cut off there: {shown}"
+        return judged(name, False, told, _GENERATING)
     if not found.has_template:
         return judged(name, True, named)
     if found.template_end is None:
@@ -74,7 +78,7 @@ def special_tokens(found: FolderAccount) -> HandoffCheck:
 
 
 def stopping(found: FolderAccount, least_share: float, *, is_asked: bool) -> HandoffCheck:
-    """Check that answers end by a token that generation_config.json names.
+    """Check that answers end by a special token that generation_config.json names.
 
     Args:
         is_asked: the prompts are the user's; the built-in ones are for models with a template.
@@ -84,7 +88,7 @@ def stopping(found: FolderAccount, least_share: float, *, is_asked: bool) -> Han
         return skipped(name, "without a chat template, no answer has to end; give --prompts")
     if not found.answers:
         return skipped(name, "no prompt fits in the context")
-    ends = set(found.ends.get(_GENERATION, ()))
+    ends = set(found.ends.get(_GENERATION, ())) - found.ordinary_ends.keys()
     num_ended = sum(one.token_ids[-1] in ends for one in found.answers if one.token_ids)
     share = num_ended / len(found.answers)
     longest = max(len(one.token_ids) for one in found.answers)

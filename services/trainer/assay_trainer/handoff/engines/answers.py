@@ -78,6 +78,8 @@ class FolderAccount(BaseModel):
     broken_specials: tuple[str, ...] = ()
     #: End tokens by the place that names them.
     ends: dict[str, tuple[int, ...]]
+    #: End tokens that the tokenizer does not mark as special, with their texts.
+    ordinary_ends: dict[int, str] = {}
     has_template: bool
     #: The first prompt, without and with the generation prompt; an error's text in place of both.
     rendered: tuple[str, str] | None = None

@@ -98,12 +98,14 @@ def _tokenizer_facts(tokenizer: Any, job: dict[str, Any]) -> dict[str, Any]:
         or tokenizer.decode([number], skip_special_tokens=False).strip() != text.strip()
         or tokenizer.decode([number], skip_special_tokens=True).strip()
     ]
+    ends = _ends(tokenizer, Path(job["ends"]))
     return {
         "num_tokens": len(used),
         "largest_id": max(used.values(), default=-1),
         "special_tokens": {str(text): int(number) for text, number in special.items()},
         "broken_specials": broken,
-        "ends": _ends(tokenizer, Path(job["ends"])),
+        "ends": ends,
+        "ordinary_ends": _ordinary(tokenizer, {one for ids in ends.values() for one in ids}),
         **_template_facts(tokenizer, job["prompts"][0]),
     }
 
@@ -122,6 +124,15 @@ def used_ids(tokenizer: Any) -> dict[str, int]:
         for text, number in vocabulary.items()
         if number <= last or number not in special or text in template
     }
+
+
+def _ordinary(tokenizer: Any, ids: set[int]) -> dict[int, str]:
+    """Return the tokens, with their texts, that are not special: texts have them too."""
+    added = tokenizer.added_tokens_decoder
+    special = {number for number, token in added.items() if token.special}
+    known = set(tokenizer.get_vocab().values())
+    plain = sorted((ids & known) - special - set(tokenizer.all_special_ids))
+    return {one: tokenizer.convert_ids_to_tokens(one) for one in plain}
 
 
 def _ends(tokenizer: Any, folder: Path) -> dict[str, list[int]]:

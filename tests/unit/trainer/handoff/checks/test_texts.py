@@ -53,6 +53,7 @@ def test_a_place_that_does_not_name_the_templates_end_is_told(place: str) -> Non
         ({"ends": AGREEING | {"generation_config.json": (7,)}}, "add 1 to generation_config"),
         ({"ends": {}}, "no file names one"),
         ({"ends": AGREEING | {"config.json": (1, 99)}}, "the tokenizer has no"),
+        ({"ordinary_ends": {7: "."}}, "is cut off there: '.' (7)"),
         ({"template_end": None, "template_end_error": "it puts nothing"}, "it puts nothing"),
     ],
 )
@@ -92,6 +93,13 @@ def test_answers_end_by_a_token_that_transformers_stops_at() -> None:
     failed = stopping(found, 0.5, is_asked=False)
     assert failed.verdict is FAIL
     assert "1 of 3 answers (33%) end by an end token" in failed.evidence
+
+
+def test_an_answer_that_ends_by_an_ordinary_word_does_not_count() -> None:
+    ends = AGREEING | {"generation_config.json": (1, 7)}
+    answers = (answer(4, 1), answer(4, 7))
+    found = account(answers=answers, ends=ends, ordinary_ends={7: "."})
+    assert "1 of 2 answers" in stopping(found, 0.5, is_asked=False).evidence
 
 
 def test_answers_of_a_model_without_a_template_need_not_end() -> None:
