@@ -13,7 +13,9 @@ _CHECKPOINT = typer.Argument(
     metavar="CHECKPOINT",
     help="A Hugging Face folder, a run, its GRPO checkpoint, an adapter, FSDP shards.",
 )
-_TOKENIZER = typer.Option(help="A folder with the tokenizer, if the checkpoint has none.")
+_TOKENIZER = typer.Option(
+    help="A folder with the tokenizer, if the checkpoint has none; else with the same ids."
+)
 _PROMPTS = typer.Option(
     help="JSON lines with prompt or messages, or a .txt file; 8 prompts are built in."
 )

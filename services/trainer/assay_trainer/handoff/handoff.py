@@ -18,7 +18,7 @@ from assay_trainer.handoff.order import HandoffOrder
 from assay_trainer.handoff.progress import HandoffProgress
 from assay_trainer.handoff.run_facts import run_facts
 from assay_trainer.handoff.sources.prepare import prepare
-from assay_trainer.handoff.sources.recognise import recognise
+from assay_trainer.handoff.sources.recognise import has_tokenizer, recognise
 from assay_trainer.handoff.sources.source import HandoffSource, PreparedSource, SourceKind
 from assay_trainer.handoff.writing.files import read_config, write_files
 from assay_trainer.handoff.writing.tensors import (
@@ -54,7 +54,7 @@ def hand_off(order: HandoffOrder, progress: HandoffProgress) -> HandoffManifest:
             prepared = prepare(source, scratch, order.limit_s)
         config = read_config(prepared.folder)
         weights = read_weights(prepared.folder, _dtype(order, source, config))
-        check_tokenizer(source.tokenizer, weights)
+        check_tokenizer(source.tokenizer, weights, _trained_with(source))
         _check_room(order.output, weights)
         made: list[HandoffManifest] = []
 
@@ -96,6 +96,14 @@ def _dtype(order: HandoffOrder, source: HandoffSource, config: dict[str, Any]) -
         named = config.get("dtype", config.get("torch_dtype"))
         return named if named in ("bfloat16", "float16", "float32") else None
     return None
+
+
+def _trained_with(source: HandoffSource) -> Path | None:
+    """Return the tokenizer whose ids the model knows: the checkpoint's own, else the base's."""
+    if source.replaced_tokenizer is not None:
+        return source.replaced_tokenizer
+    base = source.base
+    return base if base is not None and has_tokenizer(base) else None
 
 
 def _check_room(output: Path, weights: dict[str, PlannedTensor]) -> None:
@@ -144,6 +152,7 @@ def _manifest(
             digest=prepared.digest,
             base=str(source.base) if source.base else None,
             tokenizer=str(source.tokenizer),
+            replaced_tokenizer=str(source.replaced_tokenizer or "") or None,
             step=source.step,
         ),
         run=run_facts(source.run) if source.run else None,

@@ -86,7 +86,7 @@ def _against_source(
     """Return the checks against the source; an adapter is loaded on top of its base."""
     is_adapter = source.kind is SourceKind.ADAPTER
     original = source.base if is_adapter and source.base else prepared.folder
-    asked = AskedFolder(original, source.tokenizer, source.path if is_adapter else None)
+    asked = AskedFolder(original, source.own_tokenizer, source.path if is_adapter else None)
     try:
         with progress.part("answers of the source", len(asking.prompts)) as advance:
             before = ask_transformers(asked, asking, lambda: advance(1))

@@ -55,7 +55,7 @@ def same_as_source(
     if source.dtype != found.dtype:  # the two compute in different types
         tie = _KERNELS_OF_16_BITS_NATS
     others = [GreedyAnswer(one.token_ids, one.logprobs) for one in found.answers]
-    if len(others) != len(source.answers):
+    if [one.prompt_ids for one in source.answers] != [one.prompt_ids for one in found.answers]:
         return judged("same as the source", False, "prompts have other tokens than the source's")
     result = compare(source.answers, others, tie)
     is_near = not is_rounded or result.largest_logprob_difference <= _MOVED * tie

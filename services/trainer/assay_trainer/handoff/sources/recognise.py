@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from assay_shared.errors import InvalidInput, NotFound, WeightsRefused
@@ -194,12 +195,17 @@ def _cached(name: str) -> Path | None:
 
 def _with_tokenizer(found: HandoffSource, tokenizer: Path | None) -> HandoffSource:
     place = tokenizer or found.tokenizer
-    if not any(place.glob("tokenizer*")) and not any(place.glob("vocab*")):
+    if not has_tokenizer(place):
         raise InvalidInput(
             f"{place} has no tokenizer: no tokenizer.json, tokenizer.model or vocab.json",
             field="--tokenizer",
             hint="give a folder that has it",
         )
-    return HandoffSource(
-        found.kind, found.path, found.config, place, found.base, found.run, found.step
-    )
+    is_replaced = has_tokenizer(found.tokenizer) and place.resolve() != found.tokenizer.resolve()
+    replaced = found.tokenizer if is_replaced else None
+    return replace(found, tokenizer=place, replaced_tokenizer=replaced)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Return True if a folder has files of a tokenizer."""
+    return any(folder.glob("tokenizer*")) or any(folder.glob("vocab*"))
