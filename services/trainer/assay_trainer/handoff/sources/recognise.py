@@ -7,6 +7,7 @@ from pathlib import Path
 
 from assay_shared.errors import InvalidInput, NotFound, WeightsRefused
 from assay_shared.weights.checkpoint import ADAPTER_CONFIG, INDEX, WEIGHTS, weight_files
+from assay_trainer.handoff.sources.links import refuse_links_out
 from assay_trainer.handoff.sources.source import HandoffSource, SourceKind
 from assay_trainer.learner import checkpoint
 
@@ -39,10 +40,14 @@ def recognise(
     for name, one in (("--base", base), ("--tokenizer", tokenizer)):
         if one is not None and not one.is_dir():
             raise NotFound(f"there is no folder {one}", field=name)
+    refuse_links_out(folder)
     found = _by_files(folder, base)
     if base is not None and found.kind is not SourceKind.ADAPTER:
         raise InvalidInput(f"{folder} is a {found.kind}: it has no base", field="--base")
-    return _with_tokenizer(found, tokenizer)
+    found = _with_tokenizer(found, tokenizer)
+    for place in {found.path, found.config, found.tokenizer, found.base or found.path}:
+        refuse_links_out(place)
+    return found
 
 
 def _by_files(folder: Path, base: Path | None) -> HandoffSource:
