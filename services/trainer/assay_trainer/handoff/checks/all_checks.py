@@ -65,6 +65,7 @@ def check_folder(
         folder.vocabulary(written.files.config, found),
         texts.special_tokens(found),
         texts.end_tokens(found),
+        texts.generation_settings(found),
         *_against_source(source, prepared, written, asking, found, progress),
         texts.stopping(found, order.min_stopping, is_asked=order.prompts is not None),
     ]

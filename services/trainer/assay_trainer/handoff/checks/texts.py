@@ -61,6 +61,27 @@ def end_tokens(found: FolderAccount) -> HandoffCheck:
     return judged(name, True, told + beware, _GENERATING)
 
 
+def generation_settings(found: FolderAccount) -> HandoffCheck:
+    """Name the settings that change answers; fail if transformers cannot generate with them."""
+    name = "generation settings"
+    greedy, sampling = (
+        ", ".join(f"{setting} {value}" for setting, value in settings.items())
+        for settings in (found.greedy_settings, found.sampling_settings)
+    )
+    if found.settings_error is not None:
+        uses = (FolderUse.TRANSFORMERS, FolderUse.CHAT)
+        return judged(name, False, f"with {greedy}, it fails: {found.settings_error}", uses)
+    told = [f"{_GENERATION} has none that changes greedy answers"]
+    if greedy:
+        told = [
+            f"beware: {greedy} in {_GENERATION}; with them {found.num_changed} of "
+            f"{len(found.answers)} greedy answers differ from those compared here"
+        ]
+    if sampling:
+        told.append(f"of sampling: {sampling}; vLLM heeds them even without do_sample")
+    return judged(name, True, "; ".join(told), **found.greedy_settings)
+
+
 def special_tokens(found: FolderAccount) -> HandoffCheck:
     """Check that each special token is one id, and is left out of a shown text."""
     number = len(found.special_tokens)

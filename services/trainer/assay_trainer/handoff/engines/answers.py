@@ -90,6 +90,12 @@ class FolderAccount(BaseModel):
     answers: tuple[ForeignAnswer, ...] = ()
     #: Prompts that do not fit in the context.
     num_too_long: int = 0
+    #: Settings of generation_config.json that change greedy answers, and those of sampling.
+    greedy_settings: dict[str, str] = {}
+    sampling_settings: dict[str, str] = {}
+    #: Greedy answers that differ with the folder's settings; None if they were not tried.
+    num_changed: int | None = None
+    settings_error: str | None = None
     versions: dict[str, str] = {}
     seconds: float = 0.0
 

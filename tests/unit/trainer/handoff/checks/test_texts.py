@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from assay_trainer.handoff.checks.check import CheckVerdict, FolderUse
-from assay_trainer.handoff.checks.texts import end_tokens, special_tokens, stopping, template
+from assay_trainer.handoff.checks.texts import (
+    end_tokens,
+    generation_settings,
+    special_tokens,
+    stopping,
+    template,
+)
 from assay_trainer.handoff.engines.answers import FolderAccount, ForeignAnswer
 
 PASS, FAIL, SKIPPED = CheckVerdict
@@ -106,3 +112,22 @@ def test_answers_of_a_model_without_a_template_need_not_end() -> None:
     found = account(has_template=False, answers=(answer(4),))
     assert stopping(found, 0.5, is_asked=False).verdict is SKIPPED
     assert stopping(found, 0.5, is_asked=True).verdict is FAIL
+
+
+def test_settings_that_change_answers_are_named() -> None:
+    assert "has none that changes" in generation_settings(account()).evidence
+    settings = {"repetition_penalty": "1.3", "suppress_tokens": "[5, 6]"}
+    found = account(greedy_settings=settings, answers=(answer(4), answer(5)), num_changed=1)
+    told = generation_settings(found)
+    assert told.verdict is PASS
+    assert "beware: repetition_penalty 1.3, suppress_tokens [5, 6]" in told.evidence
+    assert "1 of 2 greedy answers differ" in told.evidence
+    sampled = generation_settings(account(sampling_settings={"temperature": "0.6"}))
+    assert "temperature 0.6" in sampled.evidence
+
+
+def test_settings_that_transformers_refuses_fail() -> None:
+    found = account(greedy_settings={"num_beams": "-1"}, settings_error="ValueError: no")
+    told = generation_settings(found)
+    assert told.verdict is FAIL
+    assert FolderUse.TRANSFORMERS in told.rules_out
