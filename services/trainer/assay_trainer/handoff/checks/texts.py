@@ -13,9 +13,17 @@ _TALK = (FolderUse.CHAT, FolderUse.TRAINING)
 _GENERATING = (FolderUse.TRAINING, FolderUse.SERVING, FolderUse.VLLM, FolderUse.CHAT)
 
 
-def template(source: FolderAccount, found: FolderAccount) -> HandoffCheck:
-    """Check that the template renders, and renders what the source's does."""
+def template(source: FolderAccount | None, found: FolderAccount) -> HandoffCheck:
+    """Check that the template renders, and renders what the source's does.
+
+    Args:
+        source: None if the source does not load.
+    """
     name = "chat template"
+    if source is None:
+        if found.template_error is not None:
+            return judged(name, False, f"it fails: {found.template_error}", _TALK)
+        return skipped(name, "the source does not load: there is nothing to compare with")
     if not source.has_template and not found.has_template:
         return skipped(name, "the source has none: prompts are completed as they are")
     if found.template_error is not None:

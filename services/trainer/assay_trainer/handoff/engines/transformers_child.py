@@ -75,6 +75,7 @@ def _model(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     device = job["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
     model, loaded = auto.from_pretrained(
         job["folder"],
+        config=_config(job),
         local_files_only=True,
         use_safetensors=True,
         trust_remote_code=False,
@@ -91,11 +92,22 @@ def _model(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return model.to(device).eval(), loaded
 
 
+def _config(job: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(
+        job["folder"], local_files_only=True, trust_remote_code=False
+    )
+    if job["unquantized"] and hasattr(config, "quantization_config"):
+        del config.quantization_config
+    return config
+
+
 def _model_facts(model: Any, loaded: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(job["folder"], local_files_only=True)
+    config = _config(job)
     with torch.device("meta"):
         expected = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     return {

@@ -81,6 +81,8 @@ def test_a_template_that_renders_something_else_than_the_sources_fails() -> None
     assert template(account(), account(has_template=False, rendered=None)).verdict is FAIL
     broken = account(rendered=None, template_error="TemplateError: no")
     assert "TemplateError: no" in template(account(), broken).evidence
+    assert template(None, broken).verdict is FAIL
+    assert template(None, account()).verdict is SKIPPED
     none = account(has_template=False, rendered=None)
     assert template(none, none).verdict is SKIPPED
 
