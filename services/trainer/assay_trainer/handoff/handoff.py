@@ -11,6 +11,7 @@ from assay_shared.errors import Conflict, InvalidInput
 from assay_shared.weights import checkpoint
 from assay_trainer.handoff.checks.all_checks import CheckedFolder, WrittenFolder, check_folder
 from assay_trainer.handoff.checks.folder import check_tokenizer
+from assay_trainer.handoff.checks.names import check_names
 from assay_trainer.handoff.engines.answers import read_prompts
 from assay_trainer.handoff.engines.fresh import Asking
 from assay_trainer.handoff.manifest import FileFacts, HandoffManifest, SourceFacts
@@ -54,6 +55,7 @@ def hand_off(order: HandoffOrder, progress: HandoffProgress) -> HandoffManifest:
             prepared = prepare(source, scratch, order.limit_s)
         config = read_config(prepared.folder)
         weights = read_weights(prepared.folder, _dtype(order, source, config))
+        check_names(prepared.folder, config, weights)
         check_tokenizer(source.tokenizer, weights, _trained_with(source))
         _check_room(order.output, weights)
         made: list[HandoffManifest] = []

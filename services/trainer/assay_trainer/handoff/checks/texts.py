@@ -87,7 +87,7 @@ def generation_settings(found: FolderAccount) -> HandoffCheck:
         ]
     if sampling:
         told.append(f"of sampling: {sampling}; vLLM heeds them even without do_sample")
-    return judged(name, True, "; ".join(told), **found.greedy_settings)
+    return judged(name, True, "; ".join(told), settings=dict(found.greedy_settings))
 
 
 def special_tokens(found: FolderAccount) -> HandoffCheck:
