@@ -55,8 +55,9 @@ def handoff(
     limit_s: Annotated[float, _LIMIT] = 1800.0,
 ) -> None:
     """Write a checkpoint as a Hugging Face folder, check that others can use it, and say so."""
-    from assay_trainer.handoff.order import HandoffOrder
+    from assay_trainer.handoff.order import HandoffOrder, check_output
 
+    check_output(output)  # before libraries are imported, which takes seconds
     order = HandoffOrder(
         checkpoint=checkpoint,
         output=output,
