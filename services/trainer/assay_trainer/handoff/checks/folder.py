@@ -127,7 +127,7 @@ def _check_same_ids(folder: Path, vocabulary: Mapping[str, int], own: Path) -> N
             raise WeightsRefused(
                 f"the tokenizer of {folder} gives {text!r} the id {vocabulary.get(text)}, and that "
                 f"of {own} gives it {number}: it is another model's tokenizer",
-                hint="the model was trained with the ids of its own tokenizer: keep it",
+                hint="keep the checkpoint's tokenizer: the model knows its ids",
             )
 
 
