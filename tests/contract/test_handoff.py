@@ -63,7 +63,7 @@ def test_a_folder_is_written_checked_and_described(
     found = verdicts(output)
     assert found.pop("serves in vLLM") == "SKIPPED"
     assert set(found.values()) == {"PASS"}
-    assert len(found) == 12
+    assert len(found) == 13
     assert "serving with vLLM: not tried" in done.stdout
     manifest = json.loads((output / "handoff.json").read_text())
     assert manifest["digest"] == checkpoint.digest(output)

@@ -13,7 +13,9 @@ _CHECKPOINT = typer.Argument(
     metavar="CHECKPOINT",
     help="A Hugging Face folder, a run, its GRPO checkpoint, an adapter, FSDP shards.",
 )
-_TOKENIZER = typer.Option(help="A folder with the tokenizer, if the checkpoint has none.")
+_TOKENIZER = typer.Option(
+    help="A folder with the tokenizer, if the checkpoint has none; else with the same ids."
+)
 _PROMPTS = typer.Option(
     help="JSON lines with prompt or messages, or a .txt file; 8 prompts are built in."
 )
@@ -53,8 +55,9 @@ def handoff(
     limit_s: Annotated[float, _LIMIT] = 1800.0,
 ) -> None:
     """Write a checkpoint as a Hugging Face folder, check that others can use it, and say so."""
-    from assay_trainer.handoff.order import HandoffOrder
+    from assay_trainer.handoff.order import HandoffOrder, check_output
 
+    check_output(output)  # before libraries are imported, which takes seconds
     order = HandoffOrder(
         checkpoint=checkpoint,
         output=output,

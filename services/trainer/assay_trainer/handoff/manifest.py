@@ -22,6 +22,8 @@ class SourceFacts(BaseModel):
     digest: str
     base: str | None = None
     tokenizer: str
+    #: The folder of the checkpoint's own tokenizer, if `tokenizer` is put in its place.
+    replaced_tokenizer: str | None = None
     step: int | None = None
 
 
@@ -105,6 +107,7 @@ class HandoffManifest(BaseModel):
             ("digest of the source", f"`{source.digest}`"),
             ("digest of this folder", f"`{self.digest}`"),
             ("base", f"`{source.base}`" if source.base else None),
+            ("tokenizer", _tokenizer_told(source)),
             ("step", source.step),
             ("run", f"{run.name}, {run.state}" if run else None),
             ("git commit", run.git_commit if run else None),
@@ -128,3 +131,10 @@ class HandoffManifest(BaseModel):
 
 def _cell(text: str) -> str:
     return visible(text).replace("|", "\\|")
+
+
+def _tokenizer_told(source: SourceFacts) -> str | None:
+    """Return a line for a tokenizer that is not the checkpoint's own."""
+    if source.replaced_tokenizer is None:
+        return None
+    return f"`{source.tokenizer}`, in place of that of `{source.replaced_tokenizer}`"

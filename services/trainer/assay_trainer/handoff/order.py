@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from pathlib import Path
 
+from assay_shared.errors import Conflict
+
 
 @dataclass(frozen=True)
 class HandoffOrder:
@@ -24,3 +26,13 @@ class HandoffOrder:
     device: str | None = None
     #: Time of each part: gathering, and each engine.
     limit_s: float = 1800.0
+
+
+def check_output(output: Path) -> None:
+    """Check that nothing is at the place of the output.
+
+    Raises:
+        Conflict: it exists.
+    """
+    if output.exists() or output.is_symlink():
+        raise Conflict(f"{output} exists", field="--output", hint="name a new folder")

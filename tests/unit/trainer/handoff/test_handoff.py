@@ -1,6 +1,8 @@
 """Checkpoints that cannot be handed off: a clear error, and nothing left behind."""
 
+import fcntl
 import json
+import os
 import shutil
 from collections.abc import Callable
 from pathlib import Path
@@ -106,6 +108,34 @@ def test_an_output_that_exists_is_refused_and_stays(folder: Path, tmp_path: Path
     with pytest.raises(Conflict, match="--output: .*out exists"):
         run(folder, output)
     assert [file.name for file in output.iterdir()] == ["mine"]
+
+
+def test_a_second_command_for_the_same_output_is_refused(folder: Path, tmp_path: Path) -> None:
+    left = tmp_path / ".out.source"
+    (left / "gathered").mkdir(parents=True)
+    held = os.open(left, os.O_RDONLY)
+    fcntl.flock(held, fcntl.LOCK_EX)
+    try:
+        with pytest.raises(Conflict, match="--output: another command writes .*out"):
+            run(folder, tmp_path / "out")
+        assert (left / "gathered").exists()
+    finally:
+        os.close(held)
+    (folder / "tokenizer.json").write_text("{}")
+    with pytest.raises(WeightsRefused, match="cannot be read"):
+        run(folder, tmp_path / "out")
+    assert not left.exists()
+
+
+def test_a_lost_weight_is_refused(folder: Path) -> None:
+    change(folder, lambda tensors: tensors.pop("model.norm.weight"))
+    refused(WeightsRefused, r"the checkpoint has no model\.norm\.weight", folder)
+
+
+def test_a_link_out_of_the_checkpoint_is_refused(folder: Path) -> None:
+    (folder / "chat_template.jinja").unlink(missing_ok=True)
+    (folder / "chat_template.jinja").symlink_to("/etc/hostname")
+    refused(WeightsRefused, "chat_template.jinja is a link to /etc/hostname", folder)
 
 
 def test_a_place_that_cannot_be_written_to_is_refused(folder: Path) -> None:

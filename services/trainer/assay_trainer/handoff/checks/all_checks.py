@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from assay_trainer.handoff.checks import engines, folder, texts
-from assay_trainer.handoff.checks.check import HandoffCheck, judged
+from assay_trainer.handoff.checks.check import HandoffCheck
 from assay_trainer.handoff.engines.answers import FolderAccount
 from assay_trainer.handoff.engines.fresh import AskedFolder, Asking, NotLoaded, ask_transformers
 from assay_trainer.handoff.order import HandoffOrder
@@ -65,6 +65,7 @@ def check_folder(
         folder.vocabulary(written.files.config, found),
         texts.special_tokens(found),
         texts.end_tokens(found),
+        texts.generation_settings(found),
         *_against_source(source, prepared, written, asking, found, progress),
         texts.stopping(found, order.min_stopping, is_asked=order.prompts is not None),
     ]
@@ -86,12 +87,17 @@ def _against_source(
     """Return the checks against the source; an adapter is loaded on top of its base."""
     is_adapter = source.kind is SourceKind.ADAPTER
     original = source.base if is_adapter and source.base else prepared.folder
-    asked = AskedFolder(original, source.tokenizer, source.path if is_adapter else None)
+    asked = AskedFolder(
+        original,
+        source.own_tokenizer,
+        source.path if is_adapter else None,
+        unquantized="quantization_config" not in written.files.config,
+    )
     try:
         with progress.part("answers of the source", len(asking.prompts)) as advance:
             before = ask_transformers(asked, asking, lambda: advance(1))
     except NotLoaded as error:
-        return [judged("same as the source", False, f"the source: {error}")]
+        return [texts.template(None, found), engines.not_compared(str(error))]
     same = engines.same_as_source(
         before,
         found,

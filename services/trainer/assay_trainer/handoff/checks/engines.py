@@ -25,6 +25,7 @@ from assay_trainer.handoff.engines.served import (
     vllm_environment,
 )
 
+_SAME = "same as the source"
 #: The difference in nats of two tokens that rounding of all weights may turn around.
 _ROUNDED_NATS = {"float32": 1e-3}
 _ROUNDED_TO_16_BITS_NATS = 0.2
@@ -55,13 +56,13 @@ def same_as_source(
     if source.dtype != found.dtype:  # the two compute in different types
         tie = _KERNELS_OF_16_BITS_NATS
     others = [GreedyAnswer(one.token_ids, one.logprobs) for one in found.answers]
-    if len(others) != len(source.answers):
-        return judged("same as the source", False, "prompts have other tokens than the source's")
+    if [one.prompt_ids for one in source.answers] != [one.prompt_ids for one in found.answers]:
+        return judged(_SAME, False, "prompts have other tokens than the source's")
     result = compare(source.answers, others, tie)
     is_near = not is_rounded or result.largest_logprob_difference <= _MOVED * tie
     allowed = f"; ties within {tie:g} nats, since weights were rounded" if is_rounded else ""
     return judged(
-        "same as the source",
+        _SAME,
         not result.differences and is_near,
         f"against {compared_with}: {result.evidence}{allowed}",
         num_prompts=result.num_prompts,
@@ -70,6 +71,11 @@ def same_as_source(
         differences=list(result.differences),
         largest_logprob_difference=result.largest_logprob_difference,
     )
+
+
+def not_compared(reason: str) -> HandoffCheck:
+    """Return the failure of a comparison with a source that transformers does not load."""
+    return judged(_SAME, False, f"nothing was compared: the source does not load: {reason}")
 
 
 def own_engine(

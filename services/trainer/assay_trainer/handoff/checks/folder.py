@@ -14,21 +14,21 @@ from assay_trainer.handoff.writing.tensors import PlannedTensor, WrittenWeights,
 _LEAST_USED = 0.9
 
 
-def check_tokenizer(folder: Path, weights: Mapping[str, PlannedTensor]) -> None:
+def check_tokenizer(
+    folder: Path, weights: Mapping[str, PlannedTensor], own: Path | None = None
+) -> None:
     """Check before anything is written that the tokenizer is the model's.
 
-    Raises:
-        WeightsRefused: it cannot be read, or its ids do not fit the embedding's rows.
-    """
-    from transformers import AutoTokenizer
+    Args:
+        own: a folder with a tokenizer of the checkpoint; each of its tokens must keep its id.
 
-    try:
-        tokenizer: Any = AutoTokenizer.from_pretrained(
-            folder, local_files_only=True, trust_remote_code=False
-        )
-    except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError) as error:
-        raise WeightsRefused(f"the tokenizer of {folder} cannot be read: {error!s:.300}") from None
-    vocabulary = used_ids(tokenizer)
+    Raises:
+        WeightsRefused: it cannot be read, its ids do not fit the embedding's rows, or they are not
+            those of the checkpoint's own tokenizer.
+    """
+    vocabulary = used_ids(_tokenizer(folder))
+    if own is not None and own != folder:
+        _check_same_ids(folder, vocabulary, own)
     embedding = embedding_of(weights)
     if not vocabulary:
         raise WeightsRefused(f"the tokenizer of {folder} has no tokens")
@@ -108,6 +108,27 @@ def vocabulary(config: Mapping[str, Any], found: FolderAccount) -> HandoffCheck:
     return judged(
         "vocabulary", holds, evidence + (f"; {spare} rows have no token" if spare else "")
     )
+
+
+def _tokenizer(folder: Path) -> Any:
+    from transformers import AutoTokenizer
+
+    auto: Any = AutoTokenizer
+    try:
+        return auto.from_pretrained(folder, local_files_only=True, trust_remote_code=False)
+    except (OSError, ValueError, KeyError, TypeError, ImportError, AttributeError) as error:
+        raise WeightsRefused(f"the tokenizer of {folder} cannot be read: {error!s:.300}") from None
+
+
+def _check_same_ids(folder: Path, vocabulary: Mapping[str, int], own: Path) -> None:
+    """Refuse a tokenizer that gives a token of the checkpoint's own tokenizer another id."""
+    for text, number in used_ids(_tokenizer(own)).items():
+        if vocabulary.get(text) != number:
+            raise WeightsRefused(
+                f"the tokenizer of {folder} gives {text!r} the id {vocabulary.get(text)}, and that "
+                f"of {own} gives it {number}: it is another model's tokenizer",
+                hint="keep the checkpoint's tokenizer: the model knows its ids",
+            )
 
 
 def written_files(digests: Mapping[str, str], intended: Mapping[str, str]) -> HandoffCheck:

@@ -13,9 +13,17 @@ _TALK = (FolderUse.CHAT, FolderUse.TRAINING)
 _GENERATING = (FolderUse.TRAINING, FolderUse.SERVING, FolderUse.VLLM, FolderUse.CHAT)
 
 
-def template(source: FolderAccount, found: FolderAccount) -> HandoffCheck:
-    """Check that the template renders, and renders what the source's does."""
+def template(source: FolderAccount | None, found: FolderAccount) -> HandoffCheck:
+    """Check that the template renders, and renders what the source's does.
+
+    Args:
+        source: None if the source does not load.
+    """
     name = "chat template"
+    if source is None:
+        if found.template_error is not None:
+            return judged(name, False, f"it fails: {found.template_error}", _TALK)
+        return skipped(name, "the source does not load: there is nothing to compare with")
     if not source.has_template and not found.has_template:
         return skipped(name, "the source has none: prompts are completed as they are")
     if found.template_error is not None:
@@ -44,6 +52,10 @@ def end_tokens(found: FolderAccount) -> HandoffCheck:
         return judged(name, False, "no file names one: answers never end", _GENERATING)
     if unknown := sorted(one for one in all_ids if one > found.largest_id):
         return judged(name, False, f"{named}; the tokenizer has no {unknown}", _GENERATING)
+    if found.ordinary_ends:
+        shown = ", ".join(f"{text!r} ({one})" for one, text in found.ordinary_ends.items())
+        told = f"{named}; not special in the tokenizer, so a text with it is cut off there: {shown}"
+        return judged(name, False, told, _GENERATING)
     if not found.has_template:
         return judged(name, True, named)
     if found.template_end is None:
@@ -55,6 +67,27 @@ def end_tokens(found: FolderAccount) -> HandoffCheck:
         return judged(name, False, f"{told}: add {end} to {_GENERATION}", _GENERATING)
     beware = "".join(f"; beware: {place} does not name it" for place in missing)
     return judged(name, True, told + beware, _GENERATING)
+
+
+def generation_settings(found: FolderAccount) -> HandoffCheck:
+    """Name the settings that change answers; fail if transformers cannot generate with them."""
+    name = "generation settings"
+    greedy, sampling = (
+        ", ".join(f"{setting} {value}" for setting, value in settings.items())
+        for settings in (found.greedy_settings, found.sampling_settings)
+    )
+    if found.settings_error is not None:
+        uses = (FolderUse.TRANSFORMERS, FolderUse.CHAT)
+        return judged(name, False, f"with {greedy}, it fails: {found.settings_error}", uses)
+    told = [f"{_GENERATION} has none that changes greedy answers"]
+    if greedy:
+        told = [
+            f"beware: {greedy} in {_GENERATION}; with them {found.num_changed} of "
+            f"{len(found.answers)} greedy answers differ from those compared here"
+        ]
+    if sampling:
+        told.append(f"of sampling: {sampling}; vLLM heeds them even without do_sample")
+    return judged(name, True, "; ".join(told), settings=dict(found.greedy_settings))
 
 
 def special_tokens(found: FolderAccount) -> HandoffCheck:
@@ -74,7 +107,7 @@ def special_tokens(found: FolderAccount) -> HandoffCheck:
 
 
 def stopping(found: FolderAccount, least_share: float, *, is_asked: bool) -> HandoffCheck:
-    """Check that answers end by a token that generation_config.json names.
+    """Check that answers end by a special token that generation_config.json names.
 
     Args:
         is_asked: the prompts are the user's; the built-in ones are for models with a template.
@@ -84,7 +117,7 @@ def stopping(found: FolderAccount, least_share: float, *, is_asked: bool) -> Han
         return skipped(name, "without a chat template, no answer has to end; give --prompts")
     if not found.answers:
         return skipped(name, "no prompt fits in the context")
-    ends = set(found.ends.get(_GENERATION, ()))
+    ends = set(found.ends.get(_GENERATION, ())) - found.ordinary_ends.keys()
     num_ended = sum(one.token_ids[-1] in ends for one in found.answers if one.token_ids)
     share = num_ended / len(found.answers)
     longest = max(len(one.token_ids) for one in found.answers)

@@ -78,6 +78,8 @@ class FolderAccount(BaseModel):
     broken_specials: tuple[str, ...] = ()
     #: End tokens by the place that names them.
     ends: dict[str, tuple[int, ...]]
+    #: End tokens that the tokenizer does not mark as special, with their texts.
+    ordinary_ends: dict[int, str] = {}
     has_template: bool
     #: The first prompt, without and with the generation prompt; an error's text in place of both.
     rendered: tuple[str, str] | None = None
@@ -88,6 +90,12 @@ class FolderAccount(BaseModel):
     answers: tuple[ForeignAnswer, ...] = ()
     #: Prompts that do not fit in the context.
     num_too_long: int = 0
+    #: Settings of generation_config.json that change greedy answers, and those of sampling.
+    greedy_settings: dict[str, str] = {}
+    sampling_settings: dict[str, str] = {}
+    #: Greedy answers that differ with the folder's settings; None if they were not tried.
+    num_changed: int | None = None
+    settings_error: str | None = None
     versions: dict[str, str] = {}
     seconds: float = 0.0
 

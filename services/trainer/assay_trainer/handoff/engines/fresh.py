@@ -42,6 +42,8 @@ class AskedFolder:
     folder: Path
     tokenizer: Path
     adapter: Path | None = None
+    #: Load the weights as they are, without the quantization that a training left in config.json.
+    unquantized: bool = False
 
 
 @dataclass(frozen=True)
@@ -73,6 +75,7 @@ def ask_transformers(
                     "ends": str(asked.folder.resolve()),
                     "tokenizer": str(asked.tokenizer.resolve()),
                     "adapter": str(asked.adapter.resolve()) if asked.adapter else None,
+                    "unquantized": asked.unquantized,
                     "prompts": [prompt.turns for prompt in asking.prompts],
                     "max_tokens": asking.max_tokens,
                     "device": asking.device,

@@ -18,6 +18,25 @@ _TOP = 8
 _PR_SET_PDEATHSIG = 1
 #: Errors of a template's own arithmetic, look-ups and calls.
 _OF_TEMPLATES = (TypeError, ValueError, LookupError, ArithmeticError, AttributeError)
+_GENERATION = "generation_config.json"
+#: Settings that change greedy answers, and their values without an effect.
+_CHANGING: dict[str, tuple[object, ...]] = {
+    **dict.fromkeys(("repetition_penalty", "encoder_repetition_penalty"), (1,)),
+    **dict.fromkeys(("num_beams", "num_beam_groups", "guidance_scale"), (1,)),
+    **dict.fromkeys(("min_length", "min_new_tokens", "penalty_alpha"), (0,)),
+    **dict.fromkeys(("no_repeat_ngram_size", "encoder_no_repeat_ngram_size"), (0,)),
+    **dict.fromkeys(("suppress_tokens", "begin_suppress_tokens", "bad_words_ids"), ([],)),
+    **dict.fromkeys(("forced_bos_token_id", "forced_eos_token_id", "force_words_ids"), ([],)),
+    **dict.fromkeys(("sequence_bias", "stop_strings", "watermarking_config"), ([], {})),
+    **dict.fromkeys(("exponential_decay_length_penalty", "dola_layers", "constraints"), ([],)),
+}
+#: Settings of sampling: plain transformers heeds them with do_sample alone, vLLM always.
+_SAMPLING: dict[str, tuple[object, ...]] = {
+    "do_sample": (False,),
+    **dict.fromkeys(("temperature", "top_p", "typical_p", "top_h"), (1,)),
+    "top_k": (0, 50),
+    **dict.fromkeys(("min_p", "epsilon_cutoff", "eta_cutoff"), (0,)),
+}
 
 
 def main() -> None:
@@ -31,6 +50,7 @@ def main() -> None:
     model, loaded = _model(job)
     found |= _model_facts(model, loaded, job)
     found["answers"], found["num_too_long"] = _answers(model, tokenizer, job)
+    found |= _settings_facts(model, tokenizer, loaded["generation"], found, job)
     found["versions"] = _versions()
     found["seconds"] = time.monotonic() - started
     Path(sys.argv[2]).write_text(json.dumps(found))
@@ -49,18 +69,22 @@ def _tokenizer(folder: str) -> Any:
 def _model(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     """Return the model, with its adapter unmerged, and the account of its loading."""
     import torch
-    from transformers import AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM, GenerationConfig
 
     auto: Any = AutoModelForCausalLM
     device = job["device"] or ("cuda" if torch.cuda.is_available() else "cpu")
     model, loaded = auto.from_pretrained(
         job["folder"],
+        config=_config(job),
         local_files_only=True,
         use_safetensors=True,
         trust_remote_code=False,
         dtype="auto",
         output_loading_info=True,
     )
+    # Answers are compared without the folder's settings, which engines heed differently.
+    loaded["generation"] = model.generation_config
+    model.generation_config = GenerationConfig()
     if job["adapter"]:
         from peft import PeftModel
 
@@ -68,11 +92,22 @@ def _model(job: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
     return model.to(device).eval(), loaded
 
 
+def _config(job: dict[str, Any]) -> Any:
+    from transformers import AutoConfig
+
+    config = AutoConfig.from_pretrained(
+        job["folder"], local_files_only=True, trust_remote_code=False
+    )
+    if job["unquantized"] and hasattr(config, "quantization_config"):
+        del config.quantization_config
+    return config
+
+
 def _model_facts(model: Any, loaded: dict[str, Any], job: dict[str, Any]) -> dict[str, Any]:
     import torch
-    from transformers import AutoConfig, AutoModelForCausalLM
+    from transformers import AutoModelForCausalLM
 
-    config = AutoConfig.from_pretrained(job["folder"], local_files_only=True)
+    config = _config(job)
     with torch.device("meta"):
         expected = AutoModelForCausalLM.from_config(config, trust_remote_code=False)
     return {
@@ -98,12 +133,14 @@ def _tokenizer_facts(tokenizer: Any, job: dict[str, Any]) -> dict[str, Any]:
         or tokenizer.decode([number], skip_special_tokens=False).strip() != text.strip()
         or tokenizer.decode([number], skip_special_tokens=True).strip()
     ]
+    ends = _ends(tokenizer, Path(job["ends"]))
     return {
         "num_tokens": len(used),
         "largest_id": max(used.values(), default=-1),
         "special_tokens": {str(text): int(number) for text, number in special.items()},
         "broken_specials": broken,
-        "ends": _ends(tokenizer, Path(job["ends"])),
+        "ends": ends,
+        "ordinary_ends": _ordinary(tokenizer, {one for ids in ends.values() for one in ids}),
         **_template_facts(tokenizer, job["prompts"][0]),
     }
 
@@ -124,9 +161,18 @@ def used_ids(tokenizer: Any) -> dict[str, int]:
     }
 
 
+def _ordinary(tokenizer: Any, ids: set[int]) -> dict[int, str]:
+    """Return the tokens, with their texts, that are not special: texts have them too."""
+    added = tokenizer.added_tokens_decoder
+    special = {number for number, token in added.items() if token.special}
+    known = set(tokenizer.get_vocab().values())
+    plain = sorted((ids & known) - special - set(tokenizer.all_special_ids))
+    return {one: tokenizer.convert_ids_to_tokens(one) for one in plain}
+
+
 def _ends(tokenizer: Any, folder: Path) -> dict[str, list[int]]:
     ends = {}
-    for name in ("generation_config.json", "config.json"):
+    for name in (_GENERATION, "config.json"):
         file = folder / name
         named = json.loads(file.read_bytes()).get("eos_token_id") if file.is_file() else None
         if named is not None:
@@ -234,6 +280,55 @@ def _answer(
         "ended": answer[-1] in ends,
         "text": tokenizer.decode(answer, skip_special_tokens=True),
     }
+
+
+def _settings_facts(
+    model: Any, tokenizer: Any, shipped: Any, found: dict[str, Any], job: dict[str, Any]
+) -> dict[str, Any]:
+    """Return the settings that change answers, and how many greedy answers they change."""
+    file = Path(job["ends"]) / _GENERATION
+    named = json.loads(file.read_bytes()) if file.is_file() else {}
+    facts: dict[str, Any] = {
+        "greedy_settings": _set(named, _CHANGING),
+        "sampling_settings": _set(named, _SAMPLING),
+    }
+    if facts["greedy_settings"] and not job["adapter"]:
+        try:
+            answers = found["answers"]
+            changed = [_is_changed(model, tokenizer, shipped, one) for one in answers]
+            facts["num_changed"] = sum(changed)
+        except (*_OF_TEMPLATES, RuntimeError) as error:
+            facts["settings_error"] = f"{type(error).__name__}: {error}"[:500]
+    return facts
+
+
+def _set(named: dict[str, Any], neutral: dict[str, tuple[object, ...]]) -> dict[str, str]:
+    return {
+        name: str(named[name])[:100]
+        for name, values in neutral.items()
+        if named.get(name) is not None and named[name] not in values
+    }
+
+
+def _is_changed(model: Any, tokenizer: Any, shipped: Any, answer: dict[str, Any]) -> bool:
+    """Return True if the folder's own settings give another greedy answer of the same length."""
+    import copy
+
+    import torch
+
+    config = copy.deepcopy(shipped)
+    config.do_sample, config.max_length = False, None
+    config.temperature = config.top_p = config.top_k = None
+    config.max_new_tokens = len(answer["token_ids"])
+    given = torch.tensor([answer["prompt_ids"]], device=model.device)
+    with torch.no_grad():
+        made = model.generate(
+            input_ids=given,
+            attention_mask=torch.ones_like(given),
+            generation_config=config,
+            tokenizer=tokenizer,
+        )
+    return bool(made[0, given.shape[1] :].tolist() != answer["token_ids"])
 
 
 def _versions() -> dict[str, str]:

@@ -2,10 +2,12 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 from assay_shared.errors import InvalidInput, NotFound, WeightsRefused
 from assay_shared.weights.checkpoint import ADAPTER_CONFIG, INDEX, WEIGHTS, weight_files
+from assay_trainer.handoff.sources.links import refuse_links_out
 from assay_trainer.handoff.sources.source import HandoffSource, SourceKind
 from assay_trainer.learner import checkpoint
 
@@ -38,10 +40,14 @@ def recognise(
     for name, one in (("--base", base), ("--tokenizer", tokenizer)):
         if one is not None and not one.is_dir():
             raise NotFound(f"there is no folder {one}", field=name)
+    refuse_links_out(folder)
     found = _by_files(folder, base)
     if base is not None and found.kind is not SourceKind.ADAPTER:
         raise InvalidInput(f"{folder} is a {found.kind}: it has no base", field="--base")
-    return _with_tokenizer(found, tokenizer)
+    found = _with_tokenizer(found, tokenizer)
+    for place in {found.path, found.config, found.tokenizer, found.base or found.path}:
+        refuse_links_out(place)
+    return found
 
 
 def _by_files(folder: Path, base: Path | None) -> HandoffSource:
@@ -194,12 +200,17 @@ def _cached(name: str) -> Path | None:
 
 def _with_tokenizer(found: HandoffSource, tokenizer: Path | None) -> HandoffSource:
     place = tokenizer or found.tokenizer
-    if not any(place.glob("tokenizer*")) and not any(place.glob("vocab*")):
+    if not has_tokenizer(place):
         raise InvalidInput(
             f"{place} has no tokenizer: no tokenizer.json, tokenizer.model or vocab.json",
             field="--tokenizer",
             hint="give a folder that has it",
         )
-    return HandoffSource(
-        found.kind, found.path, found.config, place, found.base, found.run, found.step
-    )
+    is_replaced = has_tokenizer(found.tokenizer) and place.resolve() != found.tokenizer.resolve()
+    replaced = found.tokenizer if is_replaced else None
+    return replace(found, tokenizer=place, replaced_tokenizer=replaced)
+
+
+def has_tokenizer(folder: Path) -> bool:
+    """Return True if a folder has files of a tokenizer."""
+    return any(folder.glob("tokenizer*")) or any(folder.glob("vocab*"))

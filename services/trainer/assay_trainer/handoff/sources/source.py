@@ -29,6 +29,12 @@ class HandoffSource:
     base: Path | None = None
     run: Path | None = None
     step: int | None = None
+    #: The checkpoint's own tokenizer, where `tokenizer` is another folder's.
+    replaced_tokenizer: Path | None = None
+
+    @property
+    def own_tokenizer(self) -> Path:
+        return self.replaced_tokenizer or self.tokenizer
 
 
 @dataclass(frozen=True)

@@ -1,5 +1,7 @@
 """Whether weights, configuration and tokenizer belong together."""
 
+import json
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +35,23 @@ def test_a_tokenizer_with_more_ids_than_rows_is_refused(tmp_path: Path) -> None:
     train_tokenizer([*TEXTS, *words], 500).save_pretrained(tmp_path / "other")
     with pytest.raises(WeightsRefused, match=r"other has ids up to \d+ .* has 301 rows"):
         check_tokenizer(tmp_path / "other", weights)
+
+
+def test_a_tokenizer_with_other_ids_than_the_checkpoints_own_is_refused(tmp_path: Path) -> None:
+    mine, same, other = (tmp_path / name for name in ("mine", "same", "other"))
+    make_policy_folder(mine)
+    weights = read_weights(mine, None)
+    shutil.copytree(mine, same)
+    check_tokenizer(same, weights, mine)
+    shutil.copytree(mine, other)
+    file = other / "tokenizer.json"
+    content = json.loads(file.read_text())
+    ids = content["model"]["vocab"]
+    ids["A"], ids["B"] = ids["B"], ids["A"]
+    file.write_text(json.dumps(content))
+    check_tokenizer(other, weights)
+    with pytest.raises(WeightsRefused, match=r"other gives '[AB]' the id \d+, and that of .*mine"):
+        check_tokenizer(other, weights, mine)
 
 
 def test_a_tokenizer_with_far_fewer_ids_than_rows_is_refused(tmp_path: Path) -> None:

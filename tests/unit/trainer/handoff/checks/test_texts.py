@@ -5,7 +5,13 @@ from typing import Any
 import pytest
 
 from assay_trainer.handoff.checks.check import CheckVerdict, FolderUse
-from assay_trainer.handoff.checks.texts import end_tokens, special_tokens, stopping, template
+from assay_trainer.handoff.checks.texts import (
+    end_tokens,
+    generation_settings,
+    special_tokens,
+    stopping,
+    template,
+)
 from assay_trainer.handoff.engines.answers import FolderAccount, ForeignAnswer
 
 PASS, FAIL, SKIPPED = CheckVerdict
@@ -53,6 +59,7 @@ def test_a_place_that_does_not_name_the_templates_end_is_told(place: str) -> Non
         ({"ends": AGREEING | {"generation_config.json": (7,)}}, "add 1 to generation_config"),
         ({"ends": {}}, "no file names one"),
         ({"ends": AGREEING | {"config.json": (1, 99)}}, "the tokenizer has no"),
+        ({"ordinary_ends": {7: "."}}, "is cut off there: '.' (7)"),
         ({"template_end": None, "template_end_error": "it puts nothing"}, "it puts nothing"),
     ],
 )
@@ -74,6 +81,8 @@ def test_a_template_that_renders_something_else_than_the_sources_fails() -> None
     assert template(account(), account(has_template=False, rendered=None)).verdict is FAIL
     broken = account(rendered=None, template_error="TemplateError: no")
     assert "TemplateError: no" in template(account(), broken).evidence
+    assert template(None, broken).verdict is FAIL
+    assert template(None, account()).verdict is SKIPPED
     none = account(has_template=False, rendered=None)
     assert template(none, none).verdict is SKIPPED
 
@@ -94,7 +103,33 @@ def test_answers_end_by_a_token_that_transformers_stops_at() -> None:
     assert "1 of 3 answers (33%) end by an end token" in failed.evidence
 
 
+def test_an_answer_that_ends_by_an_ordinary_word_does_not_count() -> None:
+    ends = AGREEING | {"generation_config.json": (1, 7)}
+    answers = (answer(4, 1), answer(4, 7))
+    found = account(answers=answers, ends=ends, ordinary_ends={7: "."})
+    assert "1 of 2 answers" in stopping(found, 0.5, is_asked=False).evidence
+
+
 def test_answers_of_a_model_without_a_template_need_not_end() -> None:
     found = account(has_template=False, answers=(answer(4),))
     assert stopping(found, 0.5, is_asked=False).verdict is SKIPPED
     assert stopping(found, 0.5, is_asked=True).verdict is FAIL
+
+
+def test_settings_that_change_answers_are_named() -> None:
+    assert "has none that changes" in generation_settings(account()).evidence
+    settings = {"repetition_penalty": "1.3", "suppress_tokens": "[5, 6]"}
+    found = account(greedy_settings=settings, answers=(answer(4), answer(5)), num_changed=1)
+    told = generation_settings(found)
+    assert told.verdict is PASS
+    assert "beware: repetition_penalty 1.3, suppress_tokens [5, 6]" in told.evidence
+    assert "1 of 2 greedy answers differ" in told.evidence
+    sampled = generation_settings(account(sampling_settings={"temperature": "0.6"}))
+    assert "temperature 0.6" in sampled.evidence
+
+
+def test_settings_that_transformers_refuses_fail() -> None:
+    found = account(greedy_settings={"num_beams": "-1"}, settings_error="ValueError: no")
+    told = generation_settings(found)
+    assert told.verdict is FAIL
+    assert FolderUse.TRANSFORMERS in told.rules_out

@@ -115,4 +115,12 @@ def test_a_checkpoint_without_a_tokenizer_is_refused(model: Path, tmp_path: Path
         (bare / name).write_bytes((model / name).read_bytes())
     with pytest.raises(InvalidInput, match="--tokenizer: .* has no tokenizer"):
         recognise(bare)
-    assert recognise(bare, tokenizer=model).tokenizer == model
+    found = recognise(bare, tokenizer=model)
+    assert (found.tokenizer, found.replaced_tokenizer) == (model, None)
+
+
+def test_a_tokenizer_in_place_of_the_checkpoints_own_is_known(model: Path, tmp_path: Path) -> None:
+    make_policy_folder(tmp_path / "other")
+    found = recognise(model, tokenizer=tmp_path / "other")
+    assert (found.tokenizer, found.own_tokenizer) == (tmp_path / "other", model)
+    assert recognise(model, tokenizer=model).replaced_tokenizer is None

@@ -1,0 +1,38 @@
+"""The cause of an engine's end, found in its log."""
+
+import json
+
+import pytest
+
+from assay_trainer.handoff.engines.served import cause_of
+
+_TRACE = (
+    'Traceback (most recent call last):\n  File "a.py", line 1, in b\n    raise C\n'
+    "assay_shared.errors.WeightsRefused: m does not fit its own config.json\n"
+)
+
+
+def logged(message: str, level: str = "error") -> str:
+    return json.dumps({"level": level, "logger": "uvicorn.error", "message": message})
+
+
+@pytest.mark.parametrize(
+    ("lines", "cause"),
+    [
+        (
+            [
+                logged("started", "info"),
+                logged(_TRACE),
+                logged("Application startup failed. Exiting."),
+                "a warning at the end",
+            ],
+            "WeightsRefused: m does not fit its own config.json",
+        ),
+        (["noise", "error: ASSAY_INFERENCE_MODEL: no such folder"], "ASSAY_INFERENCE_MODEL: no s"),
+        ([logged("out of memory", "critical")], "out of memory"),
+        (["Killed"], "Killed"),
+        ([], "it ended at once"),
+    ],
+)
+def test_the_cause_is_told_and_not_the_last_line(lines: list[str], cause: str) -> None:
+    assert cause_of(lines).startswith(cause)
