@@ -143,6 +143,9 @@ def _applied(rule: AnomalyRule, rows: Sequence[ComparedRow]) -> RuleResult | Non
     if row is None or row.baseline is None or row.baseline.value > _room(rule):
         return None
     is_relative = amount.kind is ChangeKind.RELATIVE
+    words = f"{row.title} {name.replace('_', ' ')} {amount.written}"
+    if row.of_machine:
+        return _result(rule, row, RuleState.UNDECIDABLE, words, None, is_relative, unit)
     bounds = row.relative if is_relative else row.difference
     if bounds is None:
         return None
@@ -156,7 +159,6 @@ def _applied(rule: AnomalyRule, rows: Sequence[ComparedRow]) -> RuleResult | Non
         ExpectationVerdict.NOT_MET: RuleState.DOES_NOT_HOLD,
         ExpectationVerdict.UNDECIDABLE: RuleState.UNDECIDABLE,
     }[verdict_of(bounds.interval, low, high)]
-    words = f"{row.title} {name.replace('_', ' ')} {amount.written}"
     return _result(rule, row, state, words, bounds, is_relative, unit)
 
 

@@ -26,7 +26,7 @@ def compare(
     by: list[str] = typer.Option(None, help="Split each set by this tag; may be repeated."),
     metric: list[str] = typer.Option(None, help="Compare only this metric; may be repeated."),
     same_within: list[str] = typer.Option(
-        None, help="Differences that count as none: 2pp of shares, 5% of tokens and times."
+        None, help="Differences that count as none: 2pp of shares, 5% of tokens."
     ),
     confidence: float = typer.Option(0.95, min=0.5, max=0.999, help="Confidence of intervals."),
     allow_different: bool = typer.Option(

@@ -113,7 +113,7 @@ def compare_arms(
             arm.name: [_facts(one) for one in arm.measurements] for arm in (baseline, *others)
         },
         different=found,
-        notes=[*notes(baseline, others), *_uncompared(baseline, others)],
+        notes=[*notes(baseline, others), *_uncompared(baseline, others), *_of_machine(rows)],
         num_tests=sum(row.p is not None for row in rows),
         rows=rows,
         expectations=judge(plan.expectations, rows, names),
@@ -179,6 +179,17 @@ def _uncompared(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[st
         shown = ", ".join(f"pass@{k}" for k in left_out)
         found.append(f"{shown}: not a number of every evaluation, and left out.")
     return found
+
+
+def _of_machine(rows: Sequence[ComparedRow]) -> list[str]:
+    """Return a sentence on the rows that have no test because they move with the machine."""
+    names = dict.fromkeys(row.title for row in rows if row.of_machine)
+    if not names:
+        return []
+    return [
+        f"Without a change or a test: {', '.join(names)}. These move with the machine and its "
+        f"load, which all tasks of an evaluation share."
+    ]
 
 
 def _facts(one: SeedEvaluation) -> EvaluationFacts:

@@ -268,4 +268,6 @@ def _reason(row: ComparedRow | None, is_relative: bool) -> str:
         return "the arm has no such number"
     if row.num_tasks == 0:
         return "there is no task with scored samples on both sides"
+    if row.of_machine:
+        return "it moves with the machine and its load, so no test can tell"
     return "the baseline is 0, so there is no relative change" if is_relative else "no interval"

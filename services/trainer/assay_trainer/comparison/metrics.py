@@ -53,6 +53,8 @@ class Metric:
     of_programs: bool = False
     #: Not worth a row if it is 0 for every task of both sides.
     is_rare: bool = False
+    #: Moves with the machine and its load, which all tasks of an evaluation share.
+    of_machine: bool = False
 
     @property
     def is_ratio(self) -> bool:
@@ -62,7 +64,8 @@ class Metric:
     @property
     def is_tested(self) -> bool:
         """True if the metric gets a p and a verdict."""
-        return self.better is not Better.NEITHER and self.quantile is None
+        is_observed = self.quantile is None and not self.of_machine
+        return self.better is not Better.NEITHER and is_observed
 
 
 #: Other names that people know: those of published evaluation protocols.
@@ -175,7 +178,10 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
         *_program_metrics(),
         Metric("truncated", "cut off at the limit", share, Better.LOWER, truncated, is_rare=True),
         *_costs("tokens", "tokens", MetricUnit.TOKENS, _tokens),
-        *_costs("judging_s", "judging time", MetricUnit.SECONDS, _judging_s),
+        *(
+            replace(one, of_machine=True)
+            for one in _costs("judging_s", "judging time", MetricUnit.SECONDS, _judging_s)
+        ),
     ]
 
 

@@ -186,6 +186,7 @@ def _empty(metric: Metric, num_tasks: int, left_out: UncomparedTasks) -> Compare
         arm="",
         num_tasks=num_tasks,
         left_out=left_out,
+        of_machine=metric.of_machine,
         baseline=None,
         value=None,
     )
@@ -227,13 +228,17 @@ def _paired_row(metric: Metric, paired: Paired, measure: Measure) -> ComparedRow
         update={
             "baseline": Bounds.of(_estimate(metric, before, measure.confidence)),
             "value": Bounds.of(_estimate(metric, after, measure.confidence)),
-            "difference": Bounds.of(_difference(metric, before, after, measure.confidence)),
             "num_up": num_up,
             "num_down": num_down,
             "seeds_baseline": before.spread(metric),
             "seeds_arm": after.spread(metric),
         }
     )
+    if metric.of_machine:
+        # An interval over tasks would leave out the load that all of them share.
+        return row
+    change = Bounds.of(_difference(metric, before, after, measure.confidence))
+    row = row.model_copy(update={"difference": change})
     if metric.quantile is not None:
         return row
     relative = relative_interval(before.columns, after.columns, measure.confidence, SEED)

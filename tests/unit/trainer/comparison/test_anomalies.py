@@ -99,6 +99,14 @@ def test_a_wrong_rule_is_refused(tmp_path: Path, rule: str, message: str) -> Non
     assert any(one in str(raised.value) for one in message.split("|"))
 
 
+def test_a_rule_on_a_time_is_undecidable(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "rules: [{name: slow, metric: judging_s, rises_by_more_than: 10%, cause: b, remedy: c}]"
+    )
+    assert states(found(tmp_path, {RIGHT: 20}, {RIGHT: 20}, path)) == {"slow": OPEN}
+
+
 def test_own_rules_replace_the_default_ones(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(

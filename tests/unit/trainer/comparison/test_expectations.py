@@ -63,6 +63,12 @@ def test_an_open_expectation_says_how_many_tasks_would_decide(tmp_path: Path) ->
     assert found.tasks_to_decide > 200
 
 
+def test_an_expected_time_is_undecidable(tmp_path: Path) -> None:
+    (found,) = judged(tmp_path, "mbpp.judging_s: {direction: same, within: 50%}", 100, 150)
+    assert found.verdict is UNDECIDABLE
+    assert found.reason == "it moves with the machine and its load, so no test can tell"
+
+
 def test_a_set_without_a_baseline_is_undecidable(tmp_path: Path) -> None:
     (found,) = judged(tmp_path, "big.pass@1: {direction: up}", 100, 150)
     assert found.verdict is UNDECIDABLE

@@ -129,6 +129,27 @@ def test_costs_per_solved_count_the_tokens_of_wrong_answers_too(tmp_path: Path) 
     assert rows["judging_s_per_solved"].baseline.value == 1.0
 
 
+def test_times_of_another_machine_make_no_verdict(tmp_path: Path) -> None:
+    """The same answers, judged on a machine that is twice as slow."""
+
+    def slow_sample(task_id: str, index: int, outcome: Status | None) -> SampleRecord:
+        return make_sample(task_id, index, outcome, sandbox_cpu_s=1.0)
+
+    tasks = tasks_of((50, [RIGHT]), (50, [WRONG]))
+    arms = [
+        read_arm(None, [str(write_evaluation(tmp_path / name, {"m": tasks}, sample=sample))])
+        for name, sample in (("before", make_sample), ("after", slow_sample))
+    ]
+    data = compare_arms(arms[0], arms[1:], PLAN)
+    for row in (row for row in data.rows if row.metric.startswith("judging_s")):
+        assert row.baseline is not None
+        assert row.value is not None
+        assert row.value.value == 2 * row.baseline.value
+        assert (row.p, row.difference, row.relative) == (None, None, None)
+        assert row.verdict is RowVerdict.UNTESTED
+    assert any("judging time a sample, judging time per solved" in note for note in data.notes)
+
+
 def test_a_set_of_one_side_is_new_or_missing(tmp_path: Path) -> None:
     tasks = tasks_of((10, [RIGHT]))
     arms = [
