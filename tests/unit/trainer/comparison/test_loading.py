@@ -104,6 +104,11 @@ def emptied(path: Path) -> None:
     (path / "m" / "tasks.jsonl").write_text("")
 
 
+def shortened(path: Path) -> None:
+    file = path / "m" / "samples.jsonl"
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
+
+
 def without_record(path: Path) -> None:
     (path / "evaluation.json").unlink()
 
@@ -122,7 +127,8 @@ def unknown_record_field(path: Path) -> None:
         (broken_sample("task_id", "z"), DatasetError, "no task is called 'z'"),
         (broken_sample("pass_ratio", 1.5), DatasetError, "1.5 is not a share"),
         (broken_sample("pass_ratio", float("nan")), DatasetError, "sample 0 of 't1': nan is not"),
-        (emptied, DatasetError, "no task is called"),
+        (emptied, DatasetError, "has 0 tasks, and evaluation.json says 2"),
+        (shortened, DatasetError, "its 1 lines lack sample 0 of 't1'"),
         (without_record, NotFound, "neither an evaluation nor a run"),
         (unknown_record_field, DatasetError, "colour"),
     ],
