@@ -174,7 +174,7 @@ def in_sample(**values: object) -> Change:
         (in_record(protocol_digest="0" * 64), "protocol_digest: .*evaluation.json: '000000000000'"),
         (in_protocol, "protocol_digest: .*evaluation.json: .* is not the digest of the protocol"),
         (without_a_task, "sets.sums.num_tasks: .*tasks.jsonl has 1 tasks, and .* says 2"),
-        (without_line(2), "samples.jsonl: .* its 3 lines lack sample 1 of 'b'$"),
+        (without_line(2), "samples.jsonl: .* its 3 lines lack sample 1 of 'b' "),
         (cut_at_half, "samples.jsonl: .* its [12] lines lack sample .* and [12] more"),
         (in_sample(failure=LOST.model_dump(mode="json")), "outcome: .*samples.jsonl:4: .* failure"),
         (
