@@ -41,7 +41,7 @@ class StoredAnswer(BaseModel):
     task_id: str
     text: str
     #: Sampled tokens, if they are known.
-    num_tokens: NonNegativeInt = 0
+    num_tokens: NonNegativeInt | None = None
     truncated: bool = False
     #: The set that it belongs to, if several sets have a task of this id.
     set: str | None = Field(default=None)
@@ -60,9 +60,10 @@ class StoredGenerator:
 
 
 def _completion(answer: StoredAnswer) -> Completion:
+    num_tokens = answer.num_tokens or 0
     return Completion(
-        token_ids=(0,) * answer.num_tokens,
-        logprobs=(0.0,) * answer.num_tokens,
+        token_ids=(0,) * num_tokens,
+        logprobs=(0.0,) * num_tokens,
         text=answer.text,
         finish_reason=FinishReason.LENGTH if answer.truncated else FinishReason.STOP,
         policy=UNKNOWN,

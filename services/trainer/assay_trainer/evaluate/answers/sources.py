@@ -1,7 +1,7 @@
 """What answers the tasks of an evaluation: a served policy, a server's model, or stored answers."""
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -55,6 +55,9 @@ class _Served:
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return Templated(self.client, self.template)
 
+    def uncounted(self, unit: PlayUnit, set_name: str) -> Collection[int]:
+        return ()
+
 
 @dataclass(frozen=True)
 class _OfServer:
@@ -66,6 +69,9 @@ class _OfServer:
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return ServerGenerator(self.server, self.model, self.template)
 
+    def uncounted(self, unit: PlayUnit, set_name: str) -> Collection[int]:
+        return ()
+
 
 @dataclass(frozen=True)
 class _Stored:
@@ -74,6 +80,10 @@ class _Stored:
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return StoredGenerator(self.answers[set_name, unit.task.id], unit.first)
+
+    def uncounted(self, unit: PlayUnit, set_name: str) -> Collection[int]:
+        answers = self.answers[set_name, unit.task.id]
+        return {index for index in unit.indices if answers[index].num_tokens is None}
 
 
 @asynccontextmanager

@@ -11,6 +11,7 @@ from assay_trainer.evaluation.metrics.outcomes import (
     ERROR_TYPES,
     accepted,
     error_type,
+    known_tokens,
     ran,
     scored,
 )
@@ -160,13 +161,16 @@ class _Measured:
     def _costs(self, groups: Sequence[shares.TaskSamples]) -> CostMetrics:
         counted = [some for group in groups if (some := scored(group))]
         good = [one for group in counted for one in group]
+        tokens = known_tokens(good)
         return CostMetrics(
-            tokens=_spread([one.num_tokens for one in good]),
+            tokens=None if tokens is None else _spread(tokens),
             sandbox_cpu_s=sum(one.sandbox_cpu_s for one in good),
             judge_s=sum(one.judge_s for one in good),
             judge_tokens=sum(one.judge_tokens for one in good),
             money=sum(one.money for one in good),
-            tokens_per_solved=self._per_solved(counted, lambda one: one.num_tokens),
+            tokens_per_solved=None
+            if tokens is None
+            else self._per_solved(counted, lambda one: one.num_tokens or 0),
             judging_s_per_solved=self._per_solved(
                 counted, lambda one: one.sandbox_cpu_s + one.judge_s
             ),

@@ -44,12 +44,14 @@ class CodeMetrics(Wire):
 class CostMetrics(Wire):
     """What the scored samples cost, in all and for each accepted one."""
 
-    tokens: TokenSpread
+    #: Null if the tokens of a scored sample are not known.
+    tokens: TokenSpread | None
     sandbox_cpu_s: float
     judge_s: float
     judge_tokens: float
     money: float
-    #: Null if no sample was accepted, or nothing of this was spent; so are the two below.
+    #: Null if no sample was accepted, or nothing of this was spent, or it is not known; so are the
+    #: two below.
     tokens_per_solved: StoredEstimate | None
     #: Seconds of the sandbox's processor and of the judge together.
     judging_s_per_solved: StoredEstimate | None
