@@ -81,6 +81,8 @@ def rows_of(found: StratumMetrics) -> list[tuple[str, str]]:
     rows += [(name, percent(one)) for name, one in named.items() if one is not None]
     rows += _of_code(found)
     rows.append(("cut off", percent(found.truncated)))
+    if found.num_without_text:
+        rows.append(("scored answers without text", str(found.num_without_text)))
     return rows + _of_costs(found)
 
 

@@ -90,6 +90,7 @@ class _Measured:
     ) -> StratumMetrics:
         samples = [one for group in groups for one in group]
         good = scored(samples)
+        sampled = self._protocol.kind is not ProtocolKind.LIKELIHOOD
         failures = Counter(one.failure.failure_class for one in samples if one.failure)
         by_k = {k: shares.pass_at(groups, k, self._confidence) for k in self._protocol.k}
         rewards = [one.reward for one in good if one.reward is not None]
@@ -103,6 +104,7 @@ class _Measured:
             "pass_at": {k: one for k, one in by_k.items() if one is not None},
             "reward": sum(rewards) / len(rewards) if rewards else None,
             "outcomes": dict(Counter(one.outcome for one in good)),
+            "num_without_text": sum(not one.text.strip() for one in good) if sampled else 0,
             "truncated": self._mean(groups, lambda one: one.truncated),
             "code": self._code(groups),
             "costs": self._costs(groups) if good else None,

@@ -74,6 +74,8 @@ class StratumMetrics(Wire):
     pass_at: dict[int, StoredEstimate]
     reward: float | None
     outcomes: dict[Status, int]
+    #: Scored answers without text: only reasoning, only a tool's call, or nothing.
+    num_without_text: int = 0
     truncated: StoredEstimate | None
     code: CodeMetrics | None = None
     costs: CostMetrics | None = None
