@@ -143,7 +143,7 @@ def _solved(task: ComparedTask) -> float | None:
 
 
 def _tokens(sample: SampleRecord) -> float:
-    return sample.num_tokens
+    return sample.num_tokens or 0
 
 
 def _judging_s(sample: SampleRecord) -> float:

@@ -83,6 +83,9 @@ Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the samples and o
 Limit = Annotated[int | None, typer.Option(min=1, help="Random tasks of each set.")]
 AllowTrain = Annotated[bool, typer.Option("--allow-train", help="Measure rows for training too.")]
 Concurrency = Annotated[int, typer.Option(min=1, max=1024, help="Requests at once.")]
+RequestTimeout = Annotated[
+    float, typer.Option(min=1, max=3600, help="Seconds for each request to --server.")
+]
 MaxFailed = Annotated[
     int, typer.Option(min=1, help="Requests in a row without a score that end the command.")
 ]

@@ -34,6 +34,7 @@ def evaluate(
     limit: cli.Limit = None,
     allow_train: cli.AllowTrain = False,
     concurrency: cli.Concurrency = 64,
+    request_timeout: cli.RequestTimeout = 300.0,
     max_failed: cli.MaxFailed = 32,
     qa_per_outcome: cli.QAPerOutcome = None,
 ) -> None:

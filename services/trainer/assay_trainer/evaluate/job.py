@@ -54,6 +54,8 @@ class EvaluationJob:
     limit: int | None = None
     allow_train: bool = False
     concurrency: int = 64
+    #: Seconds for each request to the server.
+    request_timeout: float = 300.0
     max_failed: int = 32
     qa_per_outcome: Mapping[str, int] | None = None
 
@@ -114,7 +116,10 @@ def _one(
     assert job.server is not None
     name = f"{job.server} {job.model}" if job.model else job.server
     policy = EvaluatedPolicy(kind="server", name=name)
-    opening = sources.of_server(job.server, job.model, job.key_variable, job.protocol)
+    opening = sources.of_server(
+        job.server, job.model, job.key_variable, job.protocol, job.request_timeout
+    )
+    console.print(f"[dim]a request to the server has {job.request_timeout:g} s at most[/]")
     return _run(job, policy, job.output, sets, opening, settings, console)
 
 

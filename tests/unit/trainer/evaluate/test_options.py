@@ -32,6 +32,7 @@ _DEFAULTS = {
     "allow_train": False,
     "concurrency": 64,
     "max_failed": 32,
+    "request_timeout": 300.0,
     "output": Path("out"),
 }
 

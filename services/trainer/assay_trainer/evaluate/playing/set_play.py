@@ -61,6 +61,7 @@ class SetPlay:
         self.progress = SetProgress(len(self.opened.tasks))
         before, started = self.store.facts(name).played_s, time.monotonic()
         works = self._works(stored)
+        self.on_progress(self.progress)  # its clock runs before the first answer comes
 
         async def work_on() -> None:
             for work in works:

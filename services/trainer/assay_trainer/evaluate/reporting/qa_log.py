@@ -79,7 +79,8 @@ def _row(outcome: str, task: EvaluatedTask, sample: SampleRecord) -> dict[str, o
 
 def _text(outcome: str, task: EvaluatedTask, sample: SampleRecord) -> str:
     cut = ", cut off" if sample.truncated else ""
-    head = f"{outcome}: {task.id}, sample {sample.index}, {sample.num_tokens} tokens{cut}"
+    tokens = "" if sample.num_tokens is None else f", {sample.num_tokens} tokens"
+    head = f"{outcome}: {task.id}, sample {sample.index}{tokens}{cut}"
     parts = [_RULE, head, *_verdict(sample), "", "--- prompt", task.prompt]
     if sample.turns:
         for number, (reply, observation) in enumerate(sample.turns, start=1):
