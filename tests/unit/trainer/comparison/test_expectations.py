@@ -98,6 +98,7 @@ def test_intervals_that_touch_a_bound_from_inside_are_met() -> None:
         ("mbp.pass@1: {direction: up}", "did you mean mbpp?"),
         ("mbpp[level=easy].pass@1: {direction: up}", "--by TAG"),
         ("mbpp.pass@1: up", "mbpp.pass@1"),
+        ("mbpp.pass@1: {direction: up}\nmbpp.pass@1: {direction: down}", "line 2 has the key"),
         ("{}", "has no expectation"),
         ("- a", "must hold a mapping"),
     ],
