@@ -19,6 +19,8 @@ class ComparedTask:
     num_failed: int = 0
     #: False for an evaluation that kept neither tokens nor times nor shares of tests passed.
     has_costs: bool = True
+    #: False in a set with scored samples of which nobody knows the tokens.
+    has_tokens: bool = True
 
 
 @dataclass(frozen=True)

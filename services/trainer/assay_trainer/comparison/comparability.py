@@ -132,6 +132,11 @@ def notes(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
     for arm in arms:
         for one in arm.measurements:
             for tasks in one.sets.values():
+                if not all(task.has_tokens for task in tasks.tasks.values()):
+                    found.append(
+                        f"{arm.name}: the tokens of some answers of {tasks.name} are not known, so "
+                        f"the set has no costs in tokens."
+                    )
                 if tasks.num_replaced:
                     found.append(
                         f"{arm.name}: {tasks.num_replaced} samples of {tasks.name} stand in "

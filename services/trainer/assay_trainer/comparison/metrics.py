@@ -146,6 +146,11 @@ def _tokens(sample: SampleRecord) -> float:
     return sample.num_tokens or 0
 
 
+def _if_known(value: TaskValue) -> TaskValue:
+    """Return the same for a cost in tokens: None in a set where some tokens are not known."""
+    return lambda task: value(task) if task.has_tokens else None
+
+
 def _judging_s(sample: SampleRecord) -> float:
     return sample.sandbox_cpu_s + sample.judge_s
 
@@ -177,7 +182,10 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
         *(Metric(f"pass@{k}", f"pass@{k}", share, higher, _pass_at(k)) for k in sorted(ks)),
         *_program_metrics(),
         Metric("truncated", "cut off at the limit", share, Better.LOWER, truncated, is_rare=True),
-        *_costs("tokens", "tokens", MetricUnit.TOKENS, _tokens),
+        *(
+            replace(one, value=_if_known(one.value))
+            for one in _costs("tokens", "tokens", MetricUnit.TOKENS, _tokens)
+        ),
         *(
             replace(one, of_machine=True)
             for one in _costs("judging_s", "judging time", MetricUnit.SECONDS, _judging_s)

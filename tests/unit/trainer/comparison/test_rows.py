@@ -150,6 +150,28 @@ def test_times_of_another_machine_make_no_verdict(tmp_path: Path) -> None:
     assert any("judging time a sample, judging time per solved" in note for note in data.notes)
 
 
+@pytest.mark.parametrize("num_known", [0, 99])
+def test_tokens_that_are_not_known_are_no_zeros(tmp_path: Path, num_known: int) -> None:
+    """Of one side, all or one of 100 answers came without their tokens."""
+
+    def sample(task_id: str, index: int, outcome: Status | None) -> SampleRecord:
+        is_known = int(task_id[1:]) < num_known
+        return make_sample(task_id, index, outcome, num_tokens=100 if is_known else None)
+
+    tasks = tasks_of((50, [RIGHT]), (50, [WRONG]))
+    arms = [
+        read_arm(None, [str(write_evaluation(tmp_path / name, {"m": tasks}, sample=one))])
+        for name, one in (("before", make_sample), ("after", sample))
+    ]
+    data = compare_arms(arms[0], arms[1:], PLAN)
+    for row in (row for row in data.rows if row.metric.startswith("tokens")):
+        assert row.baseline is not None
+        assert row.value is None
+        assert row.p is None
+        assert row.verdict is RowVerdict.MISSING
+    assert any("after: the tokens of some answers of m are not known" in one for one in data.notes)
+
+
 def test_a_set_of_one_side_is_new_or_missing(tmp_path: Path) -> None:
     tasks = tasks_of((10, [RIGHT]))
     arms = [
