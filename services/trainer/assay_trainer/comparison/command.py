@@ -48,6 +48,7 @@ def compare(
         tags=by or [],
         expectations=read_expectations(expect) if expect is not None else [],
         rules=read_rules(rules or DEFAULT_RULES),
+        tells_unused_rules=rules is not None,
         allow_different=allow_different,
     )
     arms = _arms(evaluations or [], arm or [], baseline)

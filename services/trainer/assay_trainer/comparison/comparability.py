@@ -6,6 +6,7 @@ from assay_shared.errors import InvalidInput
 from assay_trainer.comparison.arms import ComparedArm, ComparedSet, SeedEvaluation
 
 _MOST_SHOWN = 6
+_MOST_TAGS = 30
 _SHORT = 12
 
 
@@ -32,6 +33,23 @@ def check_arms(baseline: ComparedArm, others: Sequence[ComparedArm]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidInput(f"two arms are called {twice!r}", hint="name them: --arm NAME=PATH")
+
+
+def check_tags(arms: Sequence[ComparedArm], tags: Sequence[str]) -> None:
+    """Check that some task has each tag.
+
+    Raises:
+        InvalidInput: no task has one of them; names the tags that there are.
+    """
+    sets = [tasks for arm in arms for one in arm.measurements for tasks in one.sets.values()]
+    known = sorted({tag for one in sets for task in one.tasks.values() for tag in task.tags})
+    unknown = next((tag for tag in tags if tag not in known), None)
+    if unknown is not None:
+        shown = ", ".join(known[:_MOST_TAGS]) or "none"
+        more = f" and {len(known) - _MOST_TAGS} more" if len(known) > _MOST_TAGS else ""
+        raise InvalidInput(
+            f"no task has the tag {unknown!r}", field="--by", hint=f"tags: {shown}{more}"
+        )
 
 
 def check_prompts(baseline: ComparedArm, other: ComparedArm) -> None:

@@ -126,6 +126,15 @@ def test_wrong_arguments_are_named(
     assert message in capsys.readouterr().err
 
 
+def test_an_unknown_tag_lists_the_tags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [
+        write_evaluation(tmp_path / name, {"m": {**tasks}}, tags=lambda id_: {"level": "easy"})
+        for name, tasks in (("a", FEW), ("b", MANY))
+    ]
+    assert run(*places, "--by", "nope") == 2
+    assert "no task has the tag 'nope' (tags: level)" in " ".join(capsys.readouterr().err.split())
+
+
 def test_an_unknown_baseline_lists_the_arms(
     phases: list[Path], capsys: pytest.CaptureFixture[str]
 ) -> None:
