@@ -69,7 +69,8 @@ class SeedEvaluation:
     #: None of a run, which has no protocol.
     kind: ProtocolKind | None
     sets: Mapping[str, ComparedSet]
-    notes: tuple[str, ...] = ()
+    #: False if samples were still missing when it was read.
+    is_finished: bool = True
     #: Settings that differ without moving an expectation, such as the sampling seed.
     free_settings: Mapping[str, str] = field(default_factory=dict)
 

@@ -140,6 +140,9 @@ def _show(data: "ComparisonData", console: "object") -> None:
     assert isinstance(console, Console)
     for line in data.different:
         print(visible(f"not measured the same way: {line}"))
+    for name in (data.baseline, *data.arms):
+        paths = ", ".join(one.path for one in data.evaluations[name])
+        print(visible(f"{name}: {paths}"))
     for table in tables(data):
         console.print(table)
     held = [line for name in data.arms for line in troubles(data, name)]

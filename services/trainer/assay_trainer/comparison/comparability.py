@@ -138,7 +138,12 @@ def refuse_differences(found: Sequence[str]) -> None:
 def notes(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
     """Return sentences that a reader needs before the numbers, apart from `differences`."""
     arms = (baseline, *others)
-    found = [note for arm in arms for one in arm.measurements for note in one.notes]
+    found = [
+        f"{arm.name} ({one.path}) is unfinished: tasks without samples are left out."
+        for arm in arms
+        for one in arm.measurements
+        if not one.is_finished
+    ]
     known = [one for one in baseline.policy_digests if one]
     for arm in others:
         if known and set(arm.policy_digests) & set(known):

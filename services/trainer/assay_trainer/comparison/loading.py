@@ -20,7 +20,6 @@ from assay_trainer.comparison.arms import (
 from assay_trainer.config import EvaluationConfig
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult
 from assay_trainer.evaluation.metrics.outcomes import known_tokens, scored
-from assay_trainer.evaluation.records.evaluation_record import EvaluationRecord
 from assay_trainer.evaluation.records.folder import (
     RECORD,
     EvaluationFolder,
@@ -112,7 +111,8 @@ def _of_evaluation(path: Path) -> SeedEvaluation:
     for name in stored.sets:
         files += [folder.tasks(name), folder.samples(name)]
     return SeedEvaluation(
-        name=record.name,
+        # The record has the name of the folder in which the evaluation began: this may be a copy.
+        name=path.resolve().name,
         path=path,
         files_digest=_digest(files),
         policy=record.policy.name,
@@ -122,15 +122,9 @@ def _of_evaluation(path: Path) -> SeedEvaluation:
         k=record.protocol.k,
         kind=record.protocol.kind,
         sets={name: _stored_set(one, folder.samples(name)) for name, one in stored.sets.items()},
-        notes=_unfinished(record),
+        is_finished=stored.is_finished,
         free_settings=free,
     )
-
-
-def _unfinished(record: EvaluationRecord) -> tuple[str, ...]:
-    if record.finished is not None:
-        return ()
-    return (f"{record.name} is unfinished: tasks without samples are left out.",)
 
 
 def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:

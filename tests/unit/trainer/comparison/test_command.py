@@ -71,7 +71,12 @@ def test_evaluations_of_one_name_are_called_by_their_paths(
     for folder, tasks in (("a", FEW), ("b", MANY)):
         write_evaluation(tmp_path / folder / "eval", {"mbpp": {**tasks}})
     assert run("a/eval", "b/eval") == 0
-    assert "b/eval is better than a/eval on mbpp" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "b/eval is better than a/eval on mbpp" in shown
+    assert run("--arm", "old=a/eval", "b/eval") == 0
+    shown = capsys.readouterr().out
+    assert "old: a/eval\n" in shown
+    assert "eval: b/eval\n" in shown
 
 
 def test_seeds_make_an_arm(
