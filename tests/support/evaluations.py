@@ -62,7 +62,6 @@ def write_evaluation(
     prompt: Callable[[str], str] = "Solve {}.".format,
     sample: Callable[..., SampleRecord] = make_sample,
     tags: Callable[[str], dict[str, str]] = lambda _: {},
-    name: str | None = None,
 ) -> Path:
     """Write an evaluation whose policy's digest is made of its name; return its folder.
 
@@ -84,7 +83,7 @@ def write_evaluation(
     is_whole = all(len(one) >= num for tasks in sets.values() for one in tasks.values())
     folder.write_record(
         EvaluationRecord(
-            name=name or path.name,
+            name=path.name,
             policy=EvaluatedPolicy(
                 kind="folder",
                 name=f"models/{path.name}",

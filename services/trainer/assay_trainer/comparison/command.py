@@ -51,6 +51,10 @@ def compare(
         tells_unused_rules=rules is not None,
         allow_different=allow_different,
     )
+    if output is not None:
+        from assay_trainer.comparison.report.writing import check_output
+
+        check_output(output)
     arms = _arms(evaluations or [], arm or [], baseline)
     data = _compared(arms, plan)
     console = Console()

@@ -79,6 +79,15 @@ def test_evaluations_of_one_name_are_called_by_their_paths(
     assert "eval: b/eval\n" in shown
 
 
+def test_a_report_is_not_written_into_an_evaluation(
+    phases: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(phases[0].iterdir())
+    assert run(*phases[:2], "--output", phases[0]) == 2
+    assert "is not a report" in " ".join(capsys.readouterr().err.split())
+    assert sorted(phases[0].iterdir()) == before
+
+
 def test_seeds_make_an_arm(
     phases: list[Path], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

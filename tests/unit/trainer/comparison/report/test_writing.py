@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from assay_shared.errors import InvalidInput
 from assay_shared.types import Status
 from assay_trainer.comparison.anomalies import DEFAULT_RULES, read_rules
 from assay_trainer.comparison.arms import ComparedArm
 from assay_trainer.comparison.comparing import ComparisonData, ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import read_arm
-from assay_trainer.comparison.report.writing import write_comparison
+from assay_trainer.comparison.report.writing import check_output, write_comparison
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 from tests.support.evaluations import RIGHT, WRONG, Outcomes, make_sample, write_evaluation
 
@@ -45,12 +46,28 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ComparisonDa
             {"mbpp$x$": tasks},
             sample=hostile_sample,
             prompt=lambda id_: f"{HOSTILE} {id_}",
-            name=name,
         )
-        arms.append(read_arm(None, [str(path)]))
+        arms.append(read_arm(name, [str(path)]))
     data = compare_arms(arms[0], arms[1:], ComparisonPlan(rules=read_rules(DEFAULT_RULES)))
     write_comparison(data, arms, folder / "report")
     return folder / "report", data
+
+
+def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
+    check_output(tmp_path / "new")
+    check_output(tmp_path)
+    (tmp_path / "summary.txt").write_text("of a report that was interrupted")
+    (tmp_path / ".comparison.html.partial").write_text("")
+    check_output(tmp_path)
+    other = write_evaluation(tmp_path / "sft", {"m": {"t": [RIGHT]}})
+    with pytest.raises(
+        InvalidInput, match=r"--output: .*sft has evaluation.json, and is not a report"
+    ):
+        check_output(other)
+    with pytest.raises(InvalidInput, match="is a file"):
+        check_output(other / "evaluation.json")
+    (tmp_path / "comparison_data.json").write_text("{}")
+    check_output(tmp_path)
 
 
 class _Tags(HTMLParser):
