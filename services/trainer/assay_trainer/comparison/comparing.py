@@ -128,6 +128,7 @@ def compare_arms(
             *notes(baseline, others),
             *_uncompared(baseline, others),
             *_of_machine(rows),
+            *_equal(rows),
             *unused,
         ],
         num_tests=sum(row.p is not None for row in rows),
@@ -205,6 +206,17 @@ def _of_machine(rows: Sequence[ComparedRow]) -> list[str]:
     return [
         f"Without a change or a test: {', '.join(names)}. These move with the machine and its "
         f"load, which all tasks of an evaluation share."
+    ]
+
+
+def _equal(rows: Sequence[ComparedRow]) -> list[str]:
+    """Return sentences on the rows that have no test because they equal another row."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in (row for row in rows if row.equal_to is not None):
+        found.setdefault((row.title, row.equal_to or ""), []).append(row.place)
+    return [
+        f"{title}: equal to {twin} on {', '.join(dict.fromkeys(places))}, so it has no own test."
+        for (title, twin), places in found.items()
     ]
 
 

@@ -55,6 +55,8 @@ class Metric:
     is_rare: bool = False
     #: Moves with the machine and its load, which all tasks of an evaluation share.
     of_machine: bool = False
+    #: The metric that it equals in some sets: it is then no finding of its own.
+    twin: str | None = None
 
     @property
     def is_ratio(self) -> bool:
@@ -214,7 +216,8 @@ def _program_metrics() -> list[Metric]:
     ]
     found = [
         Metric("execution_success", "execution success", share, higher, _of_programs(ran)),
-        Metric("pass_ratio", f"{title}, mean", share, higher, ratio),
+        # With one test a task, a program passes all tests or none.
+        Metric("pass_ratio", f"{title}, mean", share, higher, ratio, twin="pass@1"),
         *quantiles,
         *errors,
     ]

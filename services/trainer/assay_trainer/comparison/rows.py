@@ -122,7 +122,11 @@ def _row(
     if metric.of_programs and constant in (0.0, 1.0):
         # Nothing differs, so a test would only burden the correction of the others.
         metric = replace(metric, better=Better.NEITHER)
-    return _paired_row(metric, paired, measure)
+    twin = next((one for one in measure.metrics if one.name == metric.twin), None)
+    if twin is None or not paired.equals(pair(twin, first, second, chosen)):
+        return _paired_row(metric, paired, measure)
+    row = _paired_row(replace(metric, better=Better.NEITHER), paired, measure)
+    return row.model_copy(update={"equal_to": twin.name})
 
 
 def _one_sided(

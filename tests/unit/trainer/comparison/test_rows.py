@@ -172,6 +172,21 @@ def test_tokens_that_are_not_known_are_no_zeros(tmp_path: Path, num_known: int) 
     assert any("after: the tokens of some answers of m are not known" in one for one in data.notes)
 
 
+def test_the_share_of_tests_passed_is_no_finding_where_it_equals_pass_at_1(tmp_path: Path) -> None:
+    """With one test a task; with more, a wrong program passes some."""
+
+    def sample(task_id: str, index: int, outcome: Status | None) -> SampleRecord:
+        return make_sample(task_id, index, outcome, pass_ratio=1.0 if outcome is RIGHT else 0.5)
+
+    tasks = [tasks_of((50, [RIGHT]), (50, [one])) for one in (WRONG, RIGHT)]
+    row = compared(tmp_path / "one", *tasks)["pass_ratio"]
+    assert (row.equal_to, row.p, row.verdict) == ("pass@1", None, RowVerdict.UNTESTED)
+    assert row.difference is not None, "an expectation can be judged"
+    row = compared(tmp_path / "more", *tasks, sample=sample)["pass_ratio"]
+    assert row.equal_to is None
+    assert row.verdict is RowVerdict.BETTER
+
+
 def test_a_set_of_one_side_is_new_or_missing(tmp_path: Path) -> None:
     tasks = tasks_of((10, [RIGHT]))
     arms = [

@@ -59,10 +59,12 @@ def row_change(row: ComparedRow) -> str:
 
 
 def found_text(one: ExpectationResult) -> str:
-    """Return what an expectation found, and how many tasks would decide an open one."""
+    """Return what an expectation found; if it is past at_most; what would decide an open one."""
     if one.reason is not None:
         return one.reason
     found = change_text(one.found, one.is_relative, one.unit)
+    if one.is_beyond:
+        return f"{found}; beyond at_most"
     if one.verdict is not ExpectationVerdict.UNDECIDABLE:
         return found
     if one.tasks_to_decide is None:
