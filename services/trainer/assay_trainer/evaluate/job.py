@@ -26,7 +26,7 @@ from assay_trainer.evaluate.policy.places import PolicyPlace, find_policies
 from assay_trainer.evaluate.policy.services import check_rubrics, own_services, with_reward
 from assay_trainer.evaluate.policy.serving import ServeBy, served
 from assay_trainer.evaluate.reporting.report import headline, percent
-from assay_trainer.evaluate.sets import OpenSet, check_sets, open_sets
+from assay_trainer.evaluate.sets import OpenSet, check_server_reads, check_sets, open_sets
 from assay_trainer.evaluation.metrics.set_metrics import SetMetrics
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedPolicy
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
@@ -52,6 +52,7 @@ class EvaluationJob:
     submit: str | None = None
     serve: ServeBy = ServeBy.AUTO
     limit: int | None = None
+    limit_seed: int = 0
     allow_train: bool = False
     concurrency: int = 64
     #: Seconds for each request to the server.
@@ -79,10 +80,12 @@ def run_job(job: EvaluationJob, settings: ServiceSettings, console: Console) -> 
         job.sets,
         settings.data,
         limit=job.limit,
-        seed=job.protocol.seed,
+        limit_seed=job.limit_seed,
         allow_train=job.allow_train,
     )
     check_sets(sets, job.protocol)
+    if job.server is not None:
+        check_server_reads(sets, job.protocol)
     policies = find_policies(job.policy, job.steps) if job.policy is not None else []
     job.output.mkdir(parents=True, exist_ok=True)
     with held(job.output), ExitStack() as stack:

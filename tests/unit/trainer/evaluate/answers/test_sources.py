@@ -5,7 +5,7 @@ import asyncio
 import pytest
 from fastapi import FastAPI
 
-from assay_shared.clients import NO_RETRY
+from assay_shared.clients.http import NO_RETRY
 from assay_shared.errors import TimedOut
 from assay_shared.types import GenerateRequest
 from assay_trainer.evaluate.answers import sources
