@@ -5,7 +5,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -228,6 +228,20 @@ def check_sets(sets: Sequence[OpenSet], protocol: Protocol) -> None:
     for one in sets:
         for task in one.tasks:
             _check(one.name, task, protocol)
+
+
+def check_names(numbers: Mapping[str, int], sets: Sequence[OpenSet]) -> None:
+    """Refuse QA numbers of a set that is not there; the empty name stands for all sets.
+
+    Raises:
+        InvalidInput: names that set, and those that there are.
+    """
+    known = [one.name for one in sets]
+    for name in numbers:
+        if name and name not in known:
+            raise InvalidInput(
+                f"there is no set {name!r}: there are {', '.join(known)}", field="--qa-per-outcome"
+            )
 
 
 def check_server_reads(sets: Sequence[OpenSet], protocol: Protocol) -> None:

@@ -6,7 +6,14 @@ import pytest
 
 from assay_shared.errors import DatasetError, InvalidInput, RoleError
 from assay_shared.types import EnvironmentTask, Message, PromptFormat, Role, Task
-from assay_trainer.evaluate.sets import OpenSet, asked, check_server_reads, check_sets, open_sets
+from assay_trainer.evaluate.sets import (
+    OpenSet,
+    asked,
+    check_names,
+    check_server_reads,
+    check_sets,
+    open_sets,
+)
 from assay_trainer.evaluation.records.protocol import Protocol
 from tests.support.fakes import make_task
 
@@ -137,3 +144,11 @@ def test_a_server_reads_no_options_in_chats(tmp_path: Path) -> None:
     check_server_reads(sets, Protocol())
     with pytest.raises(InvalidInput, match="--prompt-format raw"):
         check_server_reads(sets, Protocol(kind="likelihood", prompt_format="chat"))
+
+
+def test_a_number_for_a_set_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    sets = opened(write(tmp_path / "s.jsonl", *some(1)))
+
+    check_names({"": 10, "s": 3}, sets)
+    with pytest.raises(InvalidInput, match="there is no set 'g9': there are s"):
+        check_names({"g9": 3}, sets)
