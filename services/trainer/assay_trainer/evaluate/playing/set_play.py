@@ -165,7 +165,7 @@ class SetPlay:
         """End a set whose first requests all failed alike, by an error that no retry helps.
 
         Raises:
-            InvalidInput: so many have failed.
+            InvalidInput: eight requests have failed, and none did otherwise.
         """
         same = self._same_failure or failures[0]
         self._has_other |= any(

@@ -1,4 +1,4 @@
-"""The play of a set that cannot go on."""
+"""A set whose requests fail."""
 
 from pathlib import Path
 
