@@ -1,7 +1,7 @@
-"""What a model server's reply says: the policy's answer, or that there is none.
+"""The answer in a model server's reply, or the fault that stands in its place.
 
-The rule is the judge's: a reply without a normal stop is a failure. What the policy says itself
-is an answer, also if that is a refusal, a call of a tool, or nothing after its reasoning.
+As for a judge, a reply without a normal stop is a failure. The policy's own words are an answer,
+also a refusal, a call of a tool, or nothing after its reasoning.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from typing import Any
 from assay_shared.errors import InvalidInput, Unreachable
 
 _SERVICE = "model server"
-#: Values of `finish_reason` with which a policy ends its answer by itself.
+#: Values of `finish_reason` where the policy ended its answer.
 _ENDED = frozenset(
     {"stop", "eos", "eos_token", "end_turn", "stop_sequence", "tool_calls", "function_call"}
 )
@@ -49,7 +49,11 @@ def refuse_fault(reply: Mapping[str, Any]) -> None:
 
 
 def first_choice(reply: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the first choice of a reply; an Unreachable is raised where there is none."""
+    """Return the first choice of a reply.
+
+    Raises:
+        Unreachable: the reply has no choices.
+    """
     choices = reply.get("choices")
     if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
         raise _fault("a reply without choices")
@@ -63,7 +67,7 @@ def read_answer(reply: Mapping[str, Any], max_tokens: int) -> ReadReply:
     A refusal is read as its words. An answer that is only reasoning or a tool's call has no text.
 
     Raises:
-        InvalidInput: its tokens are not counted, or cannot be so many or so few.
+        InvalidInput: the server does not count its tokens, or its count cannot be right.
     """
     choice = first_choice(reply)
     message = choice.get("message")

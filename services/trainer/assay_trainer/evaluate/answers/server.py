@@ -27,7 +27,7 @@ from assay_trainer.evaluate.answers.generators import UNKNOWN
 from assay_trainer.evaluate.answers.replies import ReadReply, read_answer, refuse_fault
 
 _REPLY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
-#: Of a reply with an answer, which is looked at once more before it counts.
+#: Of replies that must have an answer: a fault in its place is asked for again.
 _ANSWER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _JSON = MappingProxyType({"content-type": "application/json"})
 Reply = TypeVar("Reply")

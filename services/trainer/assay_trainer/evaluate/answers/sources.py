@@ -147,8 +147,8 @@ def _only_one(models: list[str]) -> str:
     return models[0]
 
 
-def of_file(path: Path, sets: Sequence[OpenSet], protocol: Protocol) -> Source:
-    """Return the source of stored answers.
+def of_file(path: Path, sets: Sequence[OpenSet], protocol: Protocol) -> tuple[Source, int]:
+    """Return the source of stored answers, and the number of answers to no task of the sets.
 
     Raises:
         InvalidInput: the protocol cannot use stored answers, or a task has another number of them.
@@ -168,4 +168,5 @@ def of_file(path: Path, sets: Sequence[OpenSet], protocol: Protocol) -> Source:
                 raise InvalidInput(f"{task.id} of {one.name} is an episode", field="--answers")
             key = one.name, task.id
             answers[key] = answers_to(found, *key, protocol.samples_per_task)
-    return Source(_Stored(answers), None, {})
+    num_unused = sum(map(len, found.values())) - sum(map(len, answers.values()))
+    return Source(_Stored(answers), None, {}), num_unused

@@ -71,13 +71,21 @@ class Answering(Protocol):
 
 @dataclass
 class Metered:
-    """A reward service that keeps the reports of what it measured, for one unit."""
+    """A reward service that keeps the reports of what it measured, for one unit.
+
+    It is told no tokens of the answers at `uncounted`: a rubric that needs them has to say so.
+    """
 
     inner: RewardService
+    uncounted: Collection[int] = ()
     reports: list[ComponentReport] = field(default_factory=list)
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
-        response = await self.inner.score(request)
+        answers = tuple(
+            one.model_copy(update={"num_tokens": None}) if place in self.uncounted else one
+            for place, one in enumerate(request.answers)
+        )
+        response = await self.inner.score(request.model_copy(update={"answers": answers}))
         self.reports += response.components
         return response
 
@@ -97,12 +105,12 @@ class UnitPlayer:
 
     async def play(self, unit: PlayUnit) -> tuple[list[SampleRecord], str]:
         """Return the unit's samples in order, and the scorer; failures stand in their places."""
-        metered = Metered(self.rewarder)
+        uncounted = self.answering.uncounted(unit, self.set_name)
+        metered = Metered(self.rewarder, [index - unit.first for index in uncounted])
         generator = self.answering.generator(unit, self.set_name)
         scored = await run_group(self._request(unit), generator, metered, "assay evaluate")
         if self.answering.version is not None and scored.failure is None:
             scored = only_of(self.answering.version, scored)
-        uncounted = self.answering.uncounted(unit, self.set_name)
         records = [
             one.model_copy(update={"num_tokens": None}) if one.index in uncounted else one
             for one in records_of(unit, scored, metered.reports)

@@ -83,9 +83,13 @@ async def test_tokens_that_nobody_has_counted_are_null_and_not_0() -> None:
     answers = Answers(FakeGenerator(["right", "wrong"]), POLICY)
     answers.untold = [3]
 
-    records, _ = await UnitPlayer("e", "s", Protocol(), answers, FakeRewarder({})).play(UNIT)
+    rewarder = FakeRewarder({})
+
+    records, _ = await UnitPlayer("e", "s", Protocol(), answers, rewarder).play(UNIT)
 
     assert [one.num_tokens for one in records] == [2, None]
+    (asked,) = rewarder.requests
+    assert [one.num_tokens for one in asked.answers] == [2, None]
 
 
 async def test_seeds_differ_by_task_and_unit_and_are_the_same_again() -> None:
