@@ -51,10 +51,7 @@ def compare(
         tells_unused_rules=rules is not None,
         allow_different=allow_different,
     )
-    if output is not None:
-        from assay_trainer.comparison.report.writing import check_output
-
-        check_output(output)
+    _check_output(output)
     arms = _arms(evaluations or [], arm or [], baseline)
     data = _compared(arms, plan)
     console = Console()
@@ -93,6 +90,14 @@ def _arms(places: list[str], named: list[str], baseline: str | None) -> "list[Co
             raise ConfigError(f"no arm is called {baseline!r}", field="--baseline", hint=known)
         arms = [first, *(one for one in arms if one is not first)]
     return arms
+
+
+def _check_output(output: Path | None) -> None:
+    """Refuse the folder of something else before the work begins."""
+    if output is not None:
+        from assay_trainer.comparison.report.writing import check_output
+
+        check_output(output)
 
 
 def _margins(amounts: list[str]) -> "Margins":

@@ -55,7 +55,7 @@ class Metric:
     is_rare: bool = False
     #: Moves with the machine and its load, which all tasks of an evaluation share.
     of_machine: bool = False
-    #: The metric that it equals in some sets: it is then no finding of its own.
+    #: The metric that it equals in some sets: that one has the test.
     twin: str | None = None
 
     @property
