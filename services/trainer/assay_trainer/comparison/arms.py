@@ -46,6 +46,11 @@ class ComparedSet:
         return sum(task.num_failed for task in self.tasks.values())
 
     @property
+    def samples_per_s(self) -> float | None:
+        """Scored samples a second; None if the time was not recorded, or nothing was scored."""
+        return self.num_scored / self.played_s if self.played_s and self.num_scored else None
+
+    @property
     def num_scored(self) -> int:
         """Samples with a score."""
         return sum(len(task.samples) for task in self.tasks.values())

@@ -245,5 +245,5 @@ def _set_facts(tasks: ComparedSet) -> SetFacts:
         outcomes=dict(
             Counter(str(one.outcome) for task in tasks.tasks.values() for one in task.samples)
         ),
-        samples_per_s=scored / tasks.played_s if tasks.played_s else None,
+        samples_per_s=tasks.samples_per_s,
     )

@@ -6,13 +6,14 @@ from enum import StrEnum
 from math import fsum
 from statistics import fmean
 
-from assay_trainer.comparison.arms import ComparedTask
+from assay_trainer.comparison.arms import ComparedSet, ComparedTask
 from assay_trainer.evaluation.metrics.outcomes import ERROR_TYPES, accepted, error_type, ran
 from assay_trainer.evaluation.metrics.shares import majority_is_right
 from assay_trainer.evaluation.pass_at_k import pass_at_k
 from assay_trainer.evaluation.records.protocol import ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
+SetValue = Callable[[ComparedSet], float | None]
 TaskValue = Callable[[ComparedTask], float | None]
 SampleValue = Callable[[SampleRecord], float]
 
@@ -23,6 +24,7 @@ class MetricUnit(StrEnum):
     SHARE = "share"
     TOKENS = "tokens"
     SECONDS = "s"
+    RATE = "1/s"
 
 
 class Better(StrEnum):
@@ -57,6 +59,8 @@ class Metric:
     of_machine: bool = False
     #: The metric that it equals in some sets: that one has the test.
     twin: str | None = None
+    #: The number of a whole set, which has none of a task.
+    of_set: SetValue | None = None
 
     @property
     def is_ratio(self) -> bool:
@@ -85,6 +89,7 @@ ALIASES = {
     "truncation": "truncated",
     "avg_gen_tokens": "tokens",
     "avg_judge_time": "judging_s",
+    "throughput": "samples_per_s",
     "cost_per_solved_tokens": "tokens_per_solved",
     "cost_per_solved_judge_time": "judging_s_per_solved",
 }
@@ -191,6 +196,15 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
         *(
             replace(one, of_machine=True)
             for one in _costs("judging_s", "judging time", MetricUnit.SECONDS, _judging_s)
+        ),
+        Metric(
+            "samples_per_s",
+            "samples a second",
+            MetricUnit.RATE,
+            higher,
+            lambda _: None,
+            of_machine=True,
+            of_set=lambda one: one.samples_per_s,
         ),
     ]
 

@@ -1,5 +1,6 @@
 """Rows of a comparison: which tasks count, which tests are made, and how often they are wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from assay_trainer.comparison.arms import (
     SeedEvaluation,
 )
 from assay_trainer.comparison.comparing import ComparisonPlan, compare_arms
-from assay_trainer.comparison.loading import read_arm
+from assay_trainer.comparison.loading import read_arm, read_measurement
+from assay_trainer.comparison.report.words import sides
 from assay_trainer.comparison.results import ComparedRow, PairedTest, RowVerdict
 from assay_trainer.comparison.rows import Margins
 from assay_trainer.evaluation.records.sample_record import SampleRecord
@@ -185,6 +187,20 @@ def test_the_share_of_tests_passed_is_no_finding_where_it_equals_pass_at_1(tmp_p
     row = compared(tmp_path / "more", *tasks, sample=sample)["pass_ratio"]
     assert row.equal_to is None
     assert row.verdict is RowVerdict.BETTER
+
+
+def test_throughput_is_shown_without_a_test(tmp_path: Path) -> None:
+    tasks = tasks_of((50, [RIGHT]), (50, [WRONG]))
+    arms = []
+    for name, played_s in (("before", 50.0), ("after", 25.0)):
+        found = read_measurement(str(write_evaluation(tmp_path / name, {"m": tasks})))
+        sets = {"m": replace(found.sets["m"], played_s=played_s)}
+        arms.append(ComparedArm(name, (replace(found, sets=sets),)))
+    rows = {row.metric: row for row in compare_arms(arms[0], arms[1:], PLAN).rows}
+    row = rows["samples_per_s"]
+    assert sides(row) == ("2.00 /s", "4.00 /s")
+    assert (row.num_tasks, row.p, row.verdict) == (100, None, RowVerdict.UNTESTED)
+    assert row.headline is None
 
 
 def test_a_set_of_one_side_is_new_or_missing(tmp_path: Path) -> None:

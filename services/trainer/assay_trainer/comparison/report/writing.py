@@ -32,7 +32,7 @@ _ERRORS = (
     "wrong_answer",
     "truncated",
 )
-_COSTS = ("tokens", "tokens_per_solved", "judging_s", "judging_s_per_solved")
+_COSTS = ("tokens", "tokens_per_solved", "judging_s", "judging_s_per_solved", "samples_per_s")
 _MOST_PANELS = 4
 
 
