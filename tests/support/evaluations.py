@@ -62,9 +62,11 @@ def write_evaluation(
     prompt: Callable[[str], str] = "Solve {}.".format,
     sample: Callable[..., SampleRecord] = make_sample,
     tags: Callable[[str], dict[str, str]] = lambda _: {},
-    name: str | None = None,
 ) -> Path:
-    """Write an evaluation whose policy's digest is made of its name; return its folder."""
+    """Write an evaluation whose policy's digest is made of its name; return its folder.
+
+    It is finished if each task has the protocol's number of samples.
+    """
     folder = EvaluationFolder(path)
     facts = [
         EvaluatedSet(
@@ -77,9 +79,11 @@ def write_evaluation(
         )
         for one, tasks in sets.items()
     ]
+    num = protocol.samples_per_task
+    is_whole = all(len(one) >= num for tasks in sets.values() for one in tasks.values())
     folder.write_record(
         EvaluationRecord(
-            name=name or path.name,
+            name=path.name,
             policy=EvaluatedPolicy(
                 kind="folder",
                 name=f"models/{path.name}",
@@ -90,7 +94,7 @@ def write_evaluation(
             sets=tuple(facts),
             engine=dict(engine or {"kind": "vllm", "dtype": "bfloat16"}),
             started=1.0,
-            finished=2.0,
+            finished=2.0 if is_whole else None,
         )
     )
     for one, tasks in sets.items():

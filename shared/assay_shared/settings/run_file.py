@@ -14,6 +14,7 @@ from pydantic import BaseModel, ConfigDict, ValidationError
 
 from assay_shared.errors import ConfigError
 from assay_shared.settings.brief_validation import brief_validator, first_errors
+from assay_shared.settings.strict_yaml import RepeatedKey, read_strict_yaml
 from assay_shared.settings.validation import message_of
 from assay_shared.types.described import Described
 
@@ -67,16 +68,19 @@ def read_yaml(path: Path) -> dict[str, Any]:
     """Return the mapping in a YAML file.
 
     Raises:
-        ConfigError: the file cannot be read, or it is not YAML, or not a mapping.
+        ConfigError: the file cannot be read, or it is not YAML, or not a mapping, or has a key
+            twice.
     """
     try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8-sig"))
+        values = read_strict_yaml(path.read_text(encoding="utf-8-sig"))
     except FileNotFoundError:
         raise ConfigError(f"there is no file {path}") from None
     except OSError as error:
         raise ConfigError(f"{path} cannot be read: {error.strerror}") from None
     except RecursionError:
         raise ConfigError(f"{path} is not YAML that can be read: too deeply nested") from None
+    except RepeatedKey as error:
+        raise ConfigError(f"{path}: {error}", field=error.key) from None
     except (yaml.YAMLError, ValueError) as error:
         raise ConfigError(f"{path} is not YAML: {' '.join(str(error).split())}") from None
     if not isinstance(values, dict):
@@ -96,7 +100,9 @@ def _apply(values: dict[str, Any], override: str) -> None:
             raise ConfigError(f"{parent} is not a section", field=key)
         values = child
     try:
-        values[last] = yaml.safe_load(text)
+        values[last] = read_strict_yaml(text)
+    except RepeatedKey as error:
+        raise ConfigError(f"{text[:_MOST_SHOWN]!r} has a key twice", field=error.key) from None
     except (yaml.YAMLError, ValueError, RecursionError):
         raise ConfigError(f"{text[:_MOST_SHOWN]!r} is not a YAML value", field=key) from None
 

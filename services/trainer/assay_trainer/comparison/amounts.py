@@ -51,6 +51,7 @@ def read_amount(written: object, field: str, unit: MetricUnit | None = None) -> 
             hint={
                 MetricUnit.SHARE: "a share changes by points (2pp), or relatively (30%)",
                 MetricUnit.TOKENS: "tokens change by tokens (40 tokens), or relatively (30%)",
+                MetricUnit.RATE: "rates change relatively (30%)",
                 MetricUnit.SECONDS: "times change by seconds (0.5s), or relatively (30%)",
             }[unit],
         )

@@ -50,7 +50,7 @@ class AnomalyRule(Config):
 class RuleFile(Config):
     """A file of rules."""
 
-    rules: tuple[AnomalyRule, ...]
+    rules: tuple[AnomalyRule, ...] = Field(min_length=1)
 
 
 class RuleState(StrEnum):
@@ -126,11 +126,30 @@ def apply_rules(
     for rule in rules:
         for arm in names:
             for set_name in sets:
-                if any(fnmatchcase(set_name.lower(), one.lower()) for one in rule.sets):
+                if _is_of(rule, set_name):
                     own = [row for row in whole if (row.arm, row.set) == (arm, set_name)]
                     result = _applied(rule, own)
                     found += [result] if result is not None else []
     return found
+
+
+def unused_rules(
+    rules: Iterable[AnomalyRule], rows: Iterable[ComparedRow], found: Iterable[RuleResult]
+) -> list[str]:
+    """Return a sentence on each rule that is not in `found`: it could be checked nowhere."""
+    sets, used = list(dict.fromkeys(row.set for row in rows)), {one.name for one in found}
+    sentences = []
+    for rule in (one for one in rules if one.name not in used):
+        if any(_is_of(rule, name) for name in sets):
+            why = "no set that it names has the metric on both sides, and a baseline with room"
+        else:
+            why = f"it names {', '.join(rule.sets)}, and the sets are {', '.join(sets)}"
+        sentences.append(f"The rule {rule.name!r} was not checked: {why}.")
+    return sentences
+
+
+def _is_of(rule: AnomalyRule, set_name: str) -> bool:
+    return any(fnmatchcase(set_name.lower(), one.lower()) for one in rule.sets)
 
 
 def _applied(rule: AnomalyRule, rows: Sequence[ComparedRow]) -> RuleResult | None:
@@ -143,6 +162,9 @@ def _applied(rule: AnomalyRule, rows: Sequence[ComparedRow]) -> RuleResult | Non
     if row is None or row.baseline is None or row.baseline.value > _room(rule):
         return None
     is_relative = amount.kind is ChangeKind.RELATIVE
+    words = f"{row.title} {name.replace('_', ' ')} {amount.written}"
+    if row.of_machine:
+        return _result(rule, row, RuleState.UNDECIDABLE, words, None, is_relative, unit)
     bounds = row.relative if is_relative else row.difference
     if bounds is None:
         return None
@@ -156,7 +178,6 @@ def _applied(rule: AnomalyRule, rows: Sequence[ComparedRow]) -> RuleResult | Non
         ExpectationVerdict.NOT_MET: RuleState.DOES_NOT_HOLD,
         ExpectationVerdict.UNDECIDABLE: RuleState.UNDECIDABLE,
     }[verdict_of(bounds.interval, low, high)]
-    words = f"{row.title} {name.replace('_', ' ')} {amount.written}"
     return _result(rule, row, state, words, bounds, is_relative, unit)
 
 

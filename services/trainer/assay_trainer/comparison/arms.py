@@ -19,6 +19,8 @@ class ComparedTask:
     num_failed: int = 0
     #: False for an evaluation that kept neither tokens nor times nor shares of tests passed.
     has_costs: bool = True
+    #: False in a set with scored samples of which nobody knows the tokens.
+    has_tokens: bool = True
 
 
 @dataclass(frozen=True)
@@ -44,6 +46,11 @@ class ComparedSet:
         return sum(task.num_failed for task in self.tasks.values())
 
     @property
+    def samples_per_s(self) -> float | None:
+        """Scored samples a second; None if the time was not recorded, or nothing was scored."""
+        return self.num_scored / self.played_s if self.played_s and self.num_scored else None
+
+    @property
     def num_scored(self) -> int:
         """Samples with a score."""
         return sum(len(task.samples) for task in self.tasks.values())
@@ -67,7 +74,8 @@ class SeedEvaluation:
     #: None of a run, which has no protocol.
     kind: ProtocolKind | None
     sets: Mapping[str, ComparedSet]
-    notes: tuple[str, ...] = ()
+    #: False if samples were still missing when it was read.
+    is_finished: bool = True
     #: Settings that differ without moving an expectation, such as the sampling seed.
     free_settings: Mapping[str, str] = field(default_factory=dict)
 

@@ -26,7 +26,7 @@ def compare(
     by: list[str] = typer.Option(None, help="Split each set by this tag; may be repeated."),
     metric: list[str] = typer.Option(None, help="Compare only this metric; may be repeated."),
     same_within: list[str] = typer.Option(
-        None, help="Differences that count as none: 2pp of shares, 5% of tokens and times."
+        None, help="Differences that count as none: 2pp of shares, 5% of tokens."
     ),
     confidence: float = typer.Option(0.95, min=0.5, max=0.999, help="Confidence of intervals."),
     allow_different: bool = typer.Option(
@@ -48,8 +48,10 @@ def compare(
         tags=by or [],
         expectations=read_expectations(expect) if expect is not None else [],
         rules=read_rules(rules or DEFAULT_RULES),
+        tells_unused_rules=rules is not None,
         allow_different=allow_different,
     )
+    _check_output(output)
     arms = _arms(evaluations or [], arm or [], baseline)
     data = _compared(arms, plan)
     console = Console()
@@ -88,6 +90,14 @@ def _arms(places: list[str], named: list[str], baseline: str | None) -> "list[Co
             raise ConfigError(f"no arm is called {baseline!r}", field="--baseline", hint=known)
         arms = [first, *(one for one in arms if one is not first)]
     return arms
+
+
+def _check_output(output: Path | None) -> None:
+    """Refuse the folder of something else before the work begins."""
+    if output is not None:
+        from assay_trainer.comparison.report.writing import check_output
+
+        check_output(output)
 
 
 def _margins(amounts: list[str]) -> "Margins":
@@ -139,6 +149,9 @@ def _show(data: "ComparisonData", console: "object") -> None:
     assert isinstance(console, Console)
     for line in data.different:
         print(visible(f"not measured the same way: {line}"))
+    for name in (data.baseline, *data.arms):
+        paths = ", ".join(one.path for one in data.evaluations[name])
+        print(visible(f"{name}: {paths}"))
     for table in tables(data):
         console.print(table)
     held = [line for name in data.arms for line in troubles(data, name)]

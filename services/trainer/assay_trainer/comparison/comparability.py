@@ -6,6 +6,7 @@ from assay_shared.errors import InvalidInput
 from assay_trainer.comparison.arms import ComparedArm, ComparedSet, SeedEvaluation
 
 _MOST_SHOWN = 6
+_MOST_TAGS = 30
 _SHORT = 12
 
 
@@ -32,6 +33,23 @@ def check_arms(baseline: ComparedArm, others: Sequence[ComparedArm]) -> None:
     twice = next((name for name in names if names.count(name) > 1), None)
     if twice is not None:
         raise InvalidInput(f"two arms are called {twice!r}", hint="name them: --arm NAME=PATH")
+
+
+def check_tags(arms: Sequence[ComparedArm], tags: Sequence[str]) -> None:
+    """Check that some task has each tag.
+
+    Raises:
+        InvalidInput: no task has one of them; names the tags that there are.
+    """
+    sets = [tasks for arm in arms for one in arm.measurements for tasks in one.sets.values()]
+    known = sorted({tag for one in sets for task in one.tasks.values() for tag in task.tags})
+    unknown = next((tag for tag in tags if tag not in known), None)
+    if unknown is not None:
+        shown = ", ".join(known[:_MOST_TAGS]) or "none"
+        more = f" and {len(known) - _MOST_TAGS} more" if len(known) > _MOST_TAGS else ""
+        raise InvalidInput(
+            f"no task has the tag {unknown!r}", field="--by", hint=f"tags: {shown}{more}"
+        )
 
 
 def check_prompts(baseline: ComparedArm, other: ComparedArm) -> None:
@@ -120,7 +138,12 @@ def refuse_differences(found: Sequence[str]) -> None:
 def notes(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
     """Return sentences that a reader needs before the numbers, apart from `differences`."""
     arms = (baseline, *others)
-    found = [note for arm in arms for one in arm.measurements for note in one.notes]
+    found = [
+        f"{arm.name} ({one.path}) is unfinished: tasks without samples are left out."
+        for arm in arms
+        for one in arm.measurements
+        if not one.is_finished
+    ]
     known = [one for one in baseline.policy_digests if one]
     for arm in others:
         if known and set(arm.policy_digests) & set(known):
@@ -132,6 +155,11 @@ def notes(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[str]:
     for arm in arms:
         for one in arm.measurements:
             for tasks in one.sets.values():
+                if not all(task.has_tokens for task in tasks.tasks.values()):
+                    found.append(
+                        f"{arm.name}: the tokens of some answers of {tasks.name} are not known, so "
+                        f"the set has no costs in tokens."
+                    )
                 if tasks.num_replaced:
                     found.append(
                         f"{arm.name}: {tasks.num_replaced} samples of {tasks.name} stand in "

@@ -5,11 +5,17 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 from assay_shared.errors import InvalidInput
-from assay_trainer.comparison.anomalies import AnomalyRule, RuleResult, apply_rules
+from assay_trainer.comparison.anomalies import (
+    AnomalyRule,
+    RuleResult,
+    apply_rules,
+    unused_rules,
+)
 from assay_trainer.comparison.arms import ComparedArm, ComparedSet, SeedEvaluation
 from assay_trainer.comparison.comparability import (
     check_arms,
     check_prompts,
+    check_tags,
     differences,
     notes,
     refuse_differences,
@@ -33,6 +39,8 @@ class ComparisonPlan:
     tags: Sequence[str] = ()
     expectations: Sequence[Expectation] = ()
     rules: Sequence[AnomalyRule] = ()
+    #: Say which rules could not be checked.
+    tells_unused_rules: bool = False
     allow_different: bool = False
     on_row: Callable[[], None] = field(default=lambda: None)
 
@@ -90,10 +98,11 @@ def compare_arms(
     """Return the comparison of each arm with the baseline.
 
     Raises:
-        InvalidInput: the arms cannot be compared; says why.
+        InvalidInput: the arms cannot be compared, or no task has a tag; says why.
         ConfigError: an expectation or a metric names nothing that was measured.
     """
     check_arms(baseline, others)
+    check_tags([baseline, *others], plan.tags)
     found = differences(baseline, others)
     if not plan.allow_different:
         refuse_differences(found)
@@ -105,6 +114,8 @@ def compare_arms(
         raise InvalidInput(_nothing_shared(baseline, others))
     rows = with_verdicts(measured, 1 - plan.confidence)
     names = [arm.name for arm in others]
+    rules = apply_rules(plan.rules, rows, names)
+    unused = unused_rules(plan.rules, rows, rules) if plan.tells_unused_rules else []
     return ComparisonData(
         confidence=plan.confidence,
         baseline=baseline.name,
@@ -113,11 +124,17 @@ def compare_arms(
             arm.name: [_facts(one) for one in arm.measurements] for arm in (baseline, *others)
         },
         different=found,
-        notes=[*notes(baseline, others), *_uncompared(baseline, others)],
+        notes=[
+            *notes(baseline, others),
+            *_uncompared(baseline, others),
+            *_of_machine(rows),
+            *_equal(rows),
+            *unused,
+        ],
         num_tests=sum(row.p is not None for row in rows),
         rows=rows,
         expectations=judge(plan.expectations, rows, names),
-        rules=apply_rules(plan.rules, rows, names),
+        rules=rules,
         flips=[one for arm in others for one in flips_of(baseline, arm)],
     )
 
@@ -181,6 +198,28 @@ def _uncompared(baseline: ComparedArm, others: Sequence[ComparedArm]) -> list[st
     return found
 
 
+def _of_machine(rows: Sequence[ComparedRow]) -> list[str]:
+    """Return a sentence on the rows that have no test because they move with the machine."""
+    names = dict.fromkeys(row.title for row in rows if row.of_machine)
+    if not names:
+        return []
+    return [
+        f"Without a change or a test: {', '.join(names)}. These move with the machine and its "
+        f"load, which all tasks of an evaluation share."
+    ]
+
+
+def _equal(rows: Sequence[ComparedRow]) -> list[str]:
+    """Return sentences on the rows that have no test because they equal another row."""
+    found: dict[tuple[str, str], list[str]] = {}
+    for row in (row for row in rows if row.equal_to is not None):
+        found.setdefault((row.title, row.equal_to or ""), []).append(row.place)
+    return [
+        f"{title}: equal to {twin} on {', '.join(dict.fromkeys(places))}, so it has no own test."
+        for (title, twin), places in found.items()
+    ]
+
+
 def _facts(one: SeedEvaluation) -> EvaluationFacts:
     return EvaluationFacts(
         name=one.name,
@@ -206,5 +245,5 @@ def _set_facts(tasks: ComparedSet) -> SetFacts:
         outcomes=dict(
             Counter(str(one.outcome) for task in tasks.tasks.values() for one in task.samples)
         ),
-        samples_per_s=scored / tasks.played_s if tasks.played_s else None,
+        samples_per_s=tasks.samples_per_s,
     )

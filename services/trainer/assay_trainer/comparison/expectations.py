@@ -86,6 +86,7 @@ class Expectation:
     low: float
     high: float
     written: str
+    direction: ChangeDirection
 
 
 class ExpectationResult(FrozenResult):
@@ -102,6 +103,8 @@ class ExpectationResult(FrozenResult):
     num_tasks: int
     #: Tasks that would decide if value and spread stayed; null if over a million.
     tasks_to_decide: int | None = None
+    #: NOT MET although the change goes as expected: it is larger than at_most.
+    is_beyond: bool = False
     #: Why there is no interval.
     reason: str | None = None
 
@@ -131,7 +134,8 @@ def _expectation(key: str, value: object, source: str) -> Expectation:
         raise ConfigError(error.message, field=field, hint=error.hint) from None
     metric, unit = known_metric(match["metric"], key)
     low, high, kind, written = _range(entry, key, unit)
-    return Expectation(key, match["set"], match["stratum"], metric, unit, kind, low, high, written)
+    place = (key, match["set"], match["stratum"], metric)
+    return Expectation(*place, unit, kind, low, high, written, entry.direction)
 
 
 def known_metric(name: str, field: str) -> tuple[str, MetricUnit]:
@@ -244,10 +248,19 @@ def _judged(one: Expectation, rows: Sequence[ComparedRow], arm: str) -> Expectat
     interval = bounds.interval
     verdict = verdict_of(interval, one.low, one.high)
     if verdict is not ExpectationVerdict.UNDECIDABLE:
-        return result.model_copy(update={"verdict": verdict})
+        return result.model_copy(
+            update={"verdict": verdict, "is_beyond": _is_beyond(one, interval)}
+        )
     limits = tuple(bound for bound in (one.low, one.high) if abs(bound) != inf)
     needed = tasks_to_decide(interval, limits, row.num_tasks)
     return result.model_copy(update={"tasks_to_decide": needed})
+
+
+def _is_beyond(one: Expectation, interval: Interval) -> bool:
+    """Return True if the whole interval is past at_most."""
+    if one.direction is ChangeDirection.UP:
+        return interval.low > one.high
+    return one.direction is ChangeDirection.DOWN and interval.high < one.low
 
 
 def verdict_of(interval: Interval, low: float, high: float) -> ExpectationVerdict:
@@ -268,4 +281,6 @@ def _reason(row: ComparedRow | None, is_relative: bool) -> str:
         return "the arm has no such number"
     if row.num_tasks == 0:
         return "there is no task with scored samples on both sides"
+    if row.of_machine:
+        return "it moves with the machine and its load, so no test can tell"
     return "the baseline is 0, so there is no relative change" if is_relative else "no interval"

@@ -19,7 +19,7 @@ from assay_trainer.comparison.arms import (
 )
 from assay_trainer.config import EvaluationConfig
 from assay_trainer.evaluation.evaluator import TaskEvaluation, TaskResult
-from assay_trainer.evaluation.records.evaluation_record import EvaluationRecord
+from assay_trainer.evaluation.metrics.outcomes import known_tokens, scored
 from assay_trainer.evaluation.records.folder import (
     RECORD,
     EvaluationFolder,
@@ -27,7 +27,7 @@ from assay_trainer.evaluation.records.folder import (
     read_evaluation,
 )
 from assay_trainer.evaluation.records.protocol import ProtocolKind
-from assay_trainer.evaluation.records.sample_record import SampleRecord
+from assay_trainer.evaluation.records.sample_record import EvaluatedTask, SampleRecord
 
 #: The evaluations of a run, as `RUN:NAME` names them.
 RUN_EVALUATIONS = ("before", "after")
@@ -111,7 +111,8 @@ def _of_evaluation(path: Path) -> SeedEvaluation:
     for name in stored.sets:
         files += [folder.tasks(name), folder.samples(name)]
     return SeedEvaluation(
-        name=record.name,
+        # The record has the name of the folder in which the evaluation began: this may be a copy.
+        name=path.resolve().name,
         path=path,
         files_digest=_digest(files),
         policy=record.policy.name,
@@ -121,15 +122,9 @@ def _of_evaluation(path: Path) -> SeedEvaluation:
         k=record.protocol.k,
         kind=record.protocol.kind,
         sets={name: _stored_set(one, folder.samples(name)) for name, one in stored.sets.items()},
-        notes=_unfinished(record),
+        is_finished=stored.is_finished,
         free_settings=free,
     )
-
-
-def _unfinished(record: EvaluationRecord) -> tuple[str, ...]:
-    if record.finished is not None:
-        return ()
-    return (f"{record.name} is unfinished: tasks without samples are left out.",)
 
 
 def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
@@ -138,12 +133,10 @@ def _stored_set(stored: StoredSet, samples: Path) -> ComparedSet:
         _check_numbers(sample, samples)
     num_lines = samples.read_bytes().count(b"\n") if samples.exists() else 0
     by_task = stored.by_task
+    has_tokens = known_tokens(scored(stored.samples)) is not None
     return ComparedSet(
         name=facts.name,
-        tasks={
-            task.id: _task(task.id, task.prompt, task.tags, by_task[task.id])
-            for task in stored.tasks
-        },
+        tasks={task.id: _task(task, by_task[task.id], has_tokens) for task in stored.tasks},
         digest=facts.digest,
         scorers=tuple(sorted(facts.scorers)) or None,
         num_replaced=num_lines - len(stored.samples),
@@ -166,15 +159,10 @@ def _check_numbers(sample: SampleRecord, file: Path) -> None:
         raise DatasetError(f"{where}: {sample.pass_ratio} is not a share", field="pass_ratio")
 
 
-def _task(
-    name: str, prompt: str, tags: dict[str, str], samples: Sequence[SampleRecord]
-) -> ComparedTask:
-    scored = [
-        one
-        for one in samples
-        if one.outcome is not None and one.outcome is not Status.SANDBOX_ERROR
-    ]
-    return ComparedTask(name, prompt, tags, scored, len(samples) - len(scored))
+def _task(task: EvaluatedTask, samples: Sequence[SampleRecord], has_tokens: bool) -> ComparedTask:
+    good = [one for one in scored(samples) if one.outcome is not Status.SANDBOX_ERROR]
+    num_failed = len(samples) - len(good)
+    return ComparedTask(task.id, task.prompt, task.tags, good, num_failed, has_tokens=has_tokens)
 
 
 def _of_run(path: Path, name: str) -> SeedEvaluation:
@@ -229,21 +217,21 @@ def _of_file(file: Path, name: str, settings: dict[str, str], k: tuple[int, ...]
 
 
 def _result(result: TaskResult) -> ComparedTask:
-    scored = [
+    good = [
         SampleRecord(
             task_id=result.task_id,
             index=index,
             text=one.text,
-            num_tokens=0,
+            num_tokens=None,
             truncated=False,
             outcome=one.outcome,
         )
         for index, one in enumerate(result.samples)
         if one.outcome is not None
     ]
-    num_failed = len(result.samples) - len(scored)
+    num_failed = len(result.samples) - len(good)
     return ComparedTask(
-        result.task_id, result.prompt, result.tags, scored, num_failed, has_costs=False
+        result.task_id, result.prompt, result.tags, good, num_failed, has_costs=False
     )
 
 

@@ -6,13 +6,14 @@ from enum import StrEnum
 from math import fsum
 from statistics import fmean
 
-from assay_trainer.comparison.arms import ComparedTask
+from assay_trainer.comparison.arms import ComparedSet, ComparedTask
 from assay_trainer.evaluation.metrics.outcomes import ERROR_TYPES, accepted, error_type, ran
 from assay_trainer.evaluation.metrics.shares import majority_is_right
 from assay_trainer.evaluation.pass_at_k import pass_at_k
 from assay_trainer.evaluation.records.protocol import ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
+SetValue = Callable[[ComparedSet], float | None]
 TaskValue = Callable[[ComparedTask], float | None]
 SampleValue = Callable[[SampleRecord], float]
 
@@ -23,6 +24,7 @@ class MetricUnit(StrEnum):
     SHARE = "share"
     TOKENS = "tokens"
     SECONDS = "s"
+    RATE = "1/s"
 
 
 class Better(StrEnum):
@@ -53,6 +55,12 @@ class Metric:
     of_programs: bool = False
     #: Not worth a row if it is 0 for every task of both sides.
     is_rare: bool = False
+    #: Moves with the machine and its load, which all tasks of an evaluation share.
+    of_machine: bool = False
+    #: The metric that it equals in some sets: that one has the test.
+    twin: str | None = None
+    #: The number of a whole set, which has none of a task.
+    of_set: SetValue | None = None
 
     @property
     def is_ratio(self) -> bool:
@@ -62,7 +70,8 @@ class Metric:
     @property
     def is_tested(self) -> bool:
         """True if the metric gets a p and a verdict."""
-        return self.better is not Better.NEITHER and self.quantile is None
+        is_observed = self.quantile is None and not self.of_machine
+        return self.better is not Better.NEITHER and is_observed
 
 
 #: Other names that people know: those of published evaluation protocols.
@@ -80,6 +89,7 @@ ALIASES = {
     "truncation": "truncated",
     "avg_gen_tokens": "tokens",
     "avg_judge_time": "judging_s",
+    "throughput": "samples_per_s",
     "cost_per_solved_tokens": "tokens_per_solved",
     "cost_per_solved_judge_time": "judging_s_per_solved",
 }
@@ -140,7 +150,12 @@ def _solved(task: ComparedTask) -> float | None:
 
 
 def _tokens(sample: SampleRecord) -> float:
-    return sample.num_tokens
+    return sample.num_tokens or 0
+
+
+def _if_known(value: TaskValue) -> TaskValue:
+    """Return the same for a cost in tokens: None in a set where some tokens are not known."""
+    return lambda task: value(task) if task.has_tokens else None
 
 
 def _judging_s(sample: SampleRecord) -> float:
@@ -174,8 +189,23 @@ def all_metrics(ks: Iterable[int], kinds: Iterable[ProtocolKind] = ProtocolKind)
         *(Metric(f"pass@{k}", f"pass@{k}", share, higher, _pass_at(k)) for k in sorted(ks)),
         *_program_metrics(),
         Metric("truncated", "cut off at the limit", share, Better.LOWER, truncated, is_rare=True),
-        *_costs("tokens", "tokens", MetricUnit.TOKENS, _tokens),
-        *_costs("judging_s", "judging time", MetricUnit.SECONDS, _judging_s),
+        *(
+            replace(one, value=_if_known(one.value))
+            for one in _costs("tokens", "tokens", MetricUnit.TOKENS, _tokens)
+        ),
+        *(
+            replace(one, of_machine=True)
+            for one in _costs("judging_s", "judging time", MetricUnit.SECONDS, _judging_s)
+        ),
+        Metric(
+            "samples_per_s",
+            "samples a second",
+            MetricUnit.RATE,
+            higher,
+            lambda _: None,
+            of_machine=True,
+            of_set=lambda one: one.samples_per_s,
+        ),
     ]
 
 
@@ -200,7 +230,8 @@ def _program_metrics() -> list[Metric]:
     ]
     found = [
         Metric("execution_success", "execution success", share, higher, _of_programs(ran)),
-        Metric("pass_ratio", f"{title}, mean", share, higher, ratio),
+        # With one test a task, a program passes all tests or none.
+        Metric("pass_ratio", f"{title}, mean", share, higher, ratio, twin="pass@1"),
         *quantiles,
         *errors,
     ]

@@ -60,6 +60,13 @@ class Paired:
     after: PairedSide
     left_out: UncomparedTasks
 
+    def equals(self, other: "Paired") -> bool:
+        """Return True if both sides have the same values of the same tasks as in `other`."""
+        return list(self.ids) == list(other.ids) and all(
+            np.array_equal(mine.values, theirs.values)
+            for mine, theirs in ((self.before, other.before), (self.after, other.after))
+        )
+
 
 def pair(
     metric: Metric, baseline: Sequence[ComparedSet], arm: Sequence[ComparedSet], chosen: set[str]

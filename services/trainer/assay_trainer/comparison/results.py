@@ -98,6 +98,10 @@ class ComparedRow(FrozenResult):
     arm: str
     num_tasks: int
     left_out: UncomparedTasks
+    #: Moves with the machine and its load: shown without a change.
+    of_machine: bool = False
+    #: The metric with the same value of every task: that one has the test.
+    equal_to: str | None = None
     baseline: Bounds | None
     value: Bounds | None
     #: ComparedArm minus baseline, in the metric's unit; a share's 0.01 is a point.

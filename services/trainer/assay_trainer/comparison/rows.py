@@ -3,6 +3,7 @@
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from math import isfinite
+from statistics import fmean
 
 import numpy as np
 
@@ -32,7 +33,7 @@ from assay_shared.statistics.ratios import (
 from assay_shared.statistics.resampling import Floats, tails
 from assay_shared.statistics.task_shares import ratio_interval, share_interval
 from assay_trainer.comparison.arms import ComparedArm, ComparedSet
-from assay_trainer.comparison.metrics import Better, Metric, MetricUnit, is_of_programs
+from assay_trainer.comparison.metrics import Better, Metric, MetricUnit, SetValue, is_of_programs
 from assay_trainer.comparison.pairing import Paired, PairedSide, alone, pair
 from assay_trainer.comparison.results import (
     Bounds,
@@ -84,6 +85,8 @@ def rows_of(
         metrics = [one for one in measure.metrics if has_programs or not one.of_programs]
         for stratum, chosen in _strata([*first, *second], measure.tags):
             for metric in metrics:
+                if metric.of_set is not None and stratum is not None:
+                    continue
                 found = _row(metric, first, second, chosen, measure)
                 on_row()
                 if found is not None:
@@ -110,6 +113,8 @@ def _row(
     chosen: set[str],
     measure: Measure,
 ) -> ComparedRow | None:
+    if metric.of_set is not None:
+        return _set_row(metric, metric.of_set, first, second)
     if not first or not second:
         return _one_sided(metric, first or second, chosen, measure, is_new=not first)
     paired = pair(metric, first, second, chosen)
@@ -122,7 +127,33 @@ def _row(
     if metric.of_programs and constant in (0.0, 1.0):
         # Nothing differs, so a test would only burden the correction of the others.
         metric = replace(metric, better=Better.NEITHER)
-    return _paired_row(metric, paired, measure)
+    twin = next((one for one in measure.metrics if one.name == metric.twin), None)
+    if twin is None or not paired.equals(pair(twin, first, second, chosen)):
+        return _paired_row(metric, paired, measure)
+    row = _paired_row(replace(metric, better=Better.NEITHER), paired, measure)
+    return row.model_copy(update={"equal_to": twin.name})
+
+
+def _set_row(
+    metric: Metric, value: SetValue, first: Sequence[ComparedSet], second: Sequence[ComparedSet]
+) -> ComparedRow | None:
+    """Return the row of a number of whole sets: the mean over seeds, without intervals."""
+    old, new = (_mean_of_sets(value, sets) for sets in (first, second))
+    if old is None and new is None:
+        return None
+    num_tasks = len(set.intersection(*(set(one.tasks) for one in (*first, *second))))
+    verdict = RowVerdict.UNTESTED
+    if old is None or new is None:
+        verdict = RowVerdict.NEW if old is None else RowVerdict.MISSING
+    empty = _empty(metric, num_tasks, UncomparedTasks())
+    return empty.model_copy(update={"baseline": old, "value": new, "verdict": verdict})
+
+
+def _mean_of_sets(value: SetValue, sets: Sequence[ComparedSet]) -> Bounds | None:
+    found = [known for one in sets if (known := value(one)) is not None]
+    if not found or len(found) < len(sets):
+        return None
+    return Bounds(value=fmean(found), low=None, high=None)
 
 
 def _one_sided(
@@ -186,6 +217,7 @@ def _empty(metric: Metric, num_tasks: int, left_out: UncomparedTasks) -> Compare
         arm="",
         num_tasks=num_tasks,
         left_out=left_out,
+        of_machine=metric.of_machine,
         baseline=None,
         value=None,
     )
@@ -227,13 +259,17 @@ def _paired_row(metric: Metric, paired: Paired, measure: Measure) -> ComparedRow
         update={
             "baseline": Bounds.of(_estimate(metric, before, measure.confidence)),
             "value": Bounds.of(_estimate(metric, after, measure.confidence)),
-            "difference": Bounds.of(_difference(metric, before, after, measure.confidence)),
             "num_up": num_up,
             "num_down": num_down,
             "seeds_baseline": before.spread(metric),
             "seeds_arm": after.spread(metric),
         }
     )
+    if metric.of_machine:
+        # An interval over tasks would leave out the load that all of them share.
+        return row
+    change = Bounds.of(_difference(metric, before, after, measure.confidence))
+    row = row.model_copy(update={"difference": change})
     if metric.quantile is not None:
         return row
     relative = relative_interval(before.columns, after.columns, measure.confidence, SEED)

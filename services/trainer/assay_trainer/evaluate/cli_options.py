@@ -79,10 +79,14 @@ TemplateArgument = Annotated[
 Format = Annotated[FormatName | None, typer.Option(help="Of all prompts; else as each task says.")]
 Options = Annotated[OptionsName | None, typer.Option(help="What likelihood reads of an option.")]
 Score = Annotated[ScoreName | None, typer.Option(help="How likelihood counts an option's tokens.")]
-Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the samples and of --limit.")]
+Seed = Annotated[int | None, typer.Option(min=0, help="Seed of the samples.")]
 Limit = Annotated[int | None, typer.Option(min=1, help="Random tasks of each set.")]
+LimitSeed = Annotated[int, typer.Option(min=0, help="Which tasks --limit takes.")]
 AllowTrain = Annotated[bool, typer.Option("--allow-train", help="Measure rows for training too.")]
 Concurrency = Annotated[int, typer.Option(min=1, max=1024, help="Requests at once.")]
+RequestTimeout = Annotated[
+    float, typer.Option(min=1, max=3600, help="Seconds for each request to --server.")
+]
 MaxFailed = Annotated[
     int, typer.Option(min=1, help="Requests in a row without a score that end the command.")
 ]

@@ -32,8 +32,10 @@ def evaluate(
     option_score: cli.Score = None,
     seed: cli.Seed = None,
     limit: cli.Limit = None,
+    limit_seed: cli.LimitSeed = 0,
     allow_train: cli.AllowTrain = False,
     concurrency: cli.Concurrency = 64,
+    request_timeout: cli.RequestTimeout = 300.0,
     max_failed: cli.MaxFailed = 32,
     qa_per_outcome: cli.QAPerOutcome = None,
 ) -> None:

@@ -26,13 +26,22 @@ from assay_trainer.evaluate.policy.places import PolicyPlace, find_policies
 from assay_trainer.evaluate.policy.services import check_rubrics, own_services, with_reward
 from assay_trainer.evaluate.policy.serving import ServeBy, served
 from assay_trainer.evaluate.reporting.report import headline, percent
-from assay_trainer.evaluate.sets import OpenSet, check_sets, open_sets
+from assay_trainer.evaluate.sets import (
+    OpenSet,
+    check_names,
+    check_server_reads,
+    check_sets,
+    open_sets,
+)
 from assay_trainer.evaluation.metrics.set_metrics import SetMetrics
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedPolicy
+from assay_trainer.evaluation.records.folder import RECORD
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
 #: Different reasons of samples without a score that are shown.
 _MOST_FAILURES_TOLD = 3
+#: The results of a run's checkpoints.
+_STEPS = "steps.json"
 
 
 @dataclass(frozen=True)
@@ -52,8 +61,11 @@ class EvaluationJob:
     submit: str | None = None
     serve: ServeBy = ServeBy.AUTO
     limit: int | None = None
+    limit_seed: int = 0
     allow_train: bool = False
     concurrency: int = 64
+    #: Seconds for each request to the server.
+    request_timeout: float = 300.0
     max_failed: int = 32
     qa_per_outcome: Mapping[str, int] | None = None
 
@@ -77,12 +89,15 @@ def run_job(job: EvaluationJob, settings: ServiceSettings, console: Console) -> 
         job.sets,
         settings.data,
         limit=job.limit,
-        seed=job.protocol.seed,
+        limit_seed=job.limit_seed,
         allow_train=job.allow_train,
     )
     check_sets(sets, job.protocol)
+    check_names(job.qa_per_outcome or {}, sets)
+    if job.server is not None:
+        check_server_reads(sets, job.protocol)
     policies = find_policies(job.policy, job.steps) if job.policy is not None else []
-    job.output.mkdir(parents=True, exist_ok=True)
+    make_own_folder(job.output)
     with held(job.output), ExitStack() as stack:
         if job.submit is not None:
             for task in (task for one in sets for task in one.tasks):
@@ -101,6 +116,26 @@ def run_job(job: EvaluationJob, settings: ServiceSettings, console: Console) -> 
         return _walk(job, policies, sets, settings, console)
 
 
+def make_own_folder(output: Path) -> None:
+    """Make the folder of an evaluation, or of those of a run's checkpoints.
+
+    Raises:
+        InvalidInput: it is a file, or has other things in it.
+    """
+    if output.exists() and not output.is_dir():
+        raise InvalidInput(f"{output} is a file", field="--output", hint="name a new folder")
+    output.mkdir(parents=True, exist_ok=True)
+    found = {one.name: one for one in output.iterdir() if not one.name.startswith(".")}
+    if RECORD in found or _STEPS in found:
+        return
+    if others := [name for name, one in found.items() if not (one / RECORD).is_file()]:
+        raise InvalidInput(
+            f"{output} has {min(others)}, and is not an evaluation",
+            field="--output",
+            hint="name a new or an empty folder, or that of an evaluation to resume",
+        )
+
+
 def _one(
     job: EvaluationJob, sets: Sequence[OpenSet], settings: ServiceSettings, console: Console
 ) -> dict[str, SetMetrics]:
@@ -109,12 +144,21 @@ def _one(
         policy = EvaluatedPolicy(
             kind="answers", name=str(job.answers), digest=file_digest(job.answers)
         )
-        source = sources.of_file(job.answers, sets, job.protocol)
+        source, num_unused = sources.of_file(job.answers, sets, job.protocol)
+        if num_unused:
+            console.print(
+                f"{num_unused} answers of {job.answers} are to no task of these sets: left out",
+                markup=False,
+                highlight=False,
+            )
         return _run(job, policy, job.output, sets, _ready(source), settings, console)
     assert job.server is not None
     name = f"{job.server} {job.model}" if job.model else job.server
     policy = EvaluatedPolicy(kind="server", name=name)
-    opening = sources.of_server(job.server, job.model, job.key_variable, job.protocol)
+    opening = sources.of_server(
+        job.server, job.model, job.key_variable, job.protocol, job.request_timeout
+    )
+    console.print(f"[dim]a request to the server has {job.request_timeout:g} s at most[/]")
     return _run(job, policy, job.output, sets, opening, settings, console)
 
 
@@ -168,7 +212,7 @@ def _walk(
                 },
             }
         )
-        write_json(job.output / "steps.json", rows)
+        write_json(job.output / _STEPS, rows)
     return is_whole
 
 

@@ -63,7 +63,7 @@ def job_of(given: Mapping[str, Any]) -> EvaluationJob:
     if given["output"] is None:
         raise InvalidInput("name the folder to write", field="--output")
     names = ("output", "steps", "server", "model", "key_variable", "answers", "limit", "submit")
-    others = ("allow_train", "concurrency", "max_failed")
+    others = ("limit_seed", "allow_train", "concurrency", "max_failed", "request_timeout")
     return EvaluationJob(
         sets=sets,
         policy=policy,

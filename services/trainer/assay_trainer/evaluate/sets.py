@@ -5,7 +5,7 @@ import random
 import re
 import time
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -57,7 +57,7 @@ def open_sets(
     data_folder: Path | None,
     *,
     limit: int | None,
-    seed: int,
+    limit_seed: int,
     allow_train: bool,
 ) -> list[OpenSet]:
     """Return the named sets, each a name that is known, a file or a folder, perhaps as NAME=SET.
@@ -78,7 +78,7 @@ def open_sets(
                 field="--sets",
                 hint=f"give one a name: other={source}",
             )
-        found[name] = _opened(name, source, data_folder, limit, seed, allow_train)
+        found[name] = _opened(name, source, data_folder, limit, limit_seed, allow_train)
     return list(found.values())
 
 
@@ -110,7 +110,7 @@ def _opened(
     source: str,
     data_folder: Path | None,
     limit: int | None,
-    seed: int,
+    limit_seed: int,
     allow_train: bool,
 ) -> OpenSet:
     if source not in _KNOWN and not Path(source).exists():
@@ -120,7 +120,9 @@ def _opened(
             hint=f"give a file, a folder, {', '.join(_KNOWN)}, or hub names to `assay data import`",
         )
     tasks = [task for one in _sources(source, allow_train) for task in _tasks(one, data_folder)]
-    return made_set(name, source, tasks, limit=limit, seed=seed, allow_train=allow_train)
+    return made_set(
+        name, source, tasks, limit=limit, limit_seed=limit_seed, allow_train=allow_train
+    )
 
 
 def made_set(
@@ -129,7 +131,7 @@ def made_set(
     tasks: list[Task],
     *,
     limit: int | None,
-    seed: int,
+    limit_seed: int,
     allow_train: bool = False,
 ) -> OpenSet:
     """Return the set of tasks that were read; raises as `open_sets`."""
@@ -145,7 +147,7 @@ def made_set(
             hint="--allow-train measures on them all the same",
         )
     num_left_out = num_all - len(tasks)
-    tasks = _part(tasks, limit, seed)
+    tasks = _part(tasks, limit, limit_seed)
     roles = Counter(task.role for task in tasks)
     facts = EvaluatedSet(
         name=name,
@@ -154,6 +156,7 @@ def made_set(
         num_tasks=len(tasks),
         digest=digest_of(tasks),
         limit=limit,
+        limit_seed=None if limit is None else limit_seed,
         num_train_left_out=num_left_out,
         test_only_opened=time.time() if roles[Role.TEST] else None,
     )
@@ -225,6 +228,38 @@ def check_sets(sets: Sequence[OpenSet], protocol: Protocol) -> None:
     for one in sets:
         for task in one.tasks:
             _check(one.name, task, protocol)
+
+
+def check_names(numbers: Mapping[str, int], sets: Sequence[OpenSet]) -> None:
+    """Refuse QA numbers of a set that is not there; the empty name stands for all sets.
+
+    Raises:
+        InvalidInput: names that set, and those that there are.
+    """
+    known = [one.name for one in sets]
+    for name in numbers:
+        if name and name not in known:
+            raise InvalidInput(
+                f"there is no set {name!r}: there are {', '.join(known)}", field="--qa-per-outcome"
+            )
+
+
+def check_server_reads(sets: Sequence[OpenSet], protocol: Protocol) -> None:
+    """Refuse options in chats: a server echoes no chat.
+
+    Raises:
+        InvalidInput: a task is a chat, and the protocol `likelihood`.
+    """
+    if protocol.kind is not ProtocolKind.LIKELIHOOD:
+        return
+    for one in sets:
+        for task in one.tasks:
+            if (protocol.prompt_format or task.prompt_format) is not PromptFormat.RAW:
+                raise InvalidInput(
+                    f"{task.id} of {one.name} is a chat, and a server reads options of raw prompts",
+                    field="protocol.prompt_format",
+                    hint="--prompt-format raw",
+                )
 
 
 def _check(name: str, task: Task, protocol: Protocol) -> None:

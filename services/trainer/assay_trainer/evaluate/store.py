@@ -69,6 +69,7 @@ class EvaluationStore:
                 versions=versions(),
                 started=time.time(),
             )
+            folder.write_record(record)  # the folder is known as an evaluation's from the start
         known = {one.name for one in record.sets}
         added = [one for one in sets if one.name not in known]
         for one in added:

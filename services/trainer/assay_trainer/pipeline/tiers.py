@@ -100,7 +100,9 @@ class Tiers:
                     hint="use validation rows, or a tier with at: end",
                 )
             shown = str(getattr(source, "path", None) or source.kind)
-            found.append(made_set(name, shown, tasks, limit=tier.limit, seed=self._run.config.seed))
+            found.append(
+                made_set(name, shown, tasks, limit=tier.limit, limit_seed=self._run.config.seed)
+            )
         check_sets(found, protocol_of_tier(tier))
         return found
 

@@ -97,6 +97,8 @@ def test_a_value_of_another_kind_is_refused(file: Path, override: str, kind: str
         ("a: [", "is not YAML"),
         ("a: " + "[" * 5000, "too deeply nested"),
         ("a: 2026-99-99", "is not YAML"),
+        ("name: a\nname: b", "run.yaml: line 2 has the key 'name' again: it stands in 1"),
+        ("name: a\nsection: {is_dry: true, is_dry: false}", "is_dry: .* line 2 has the key"),
     ],
 )
 def test_bad_files_say_what_is_wrong(tmp_path: Path, text: str, message: str) -> None:

@@ -99,6 +99,41 @@ def test_a_wrong_rule_is_refused(tmp_path: Path, rule: str, message: str) -> Non
     assert any(one in str(raised.value) for one in message.split("|"))
 
 
+def test_a_rule_on_a_time_is_undecidable(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    path.write_text(
+        "rules: [{name: slow, metric: judging_s, rises_by_more_than: 10%, cause: b, remedy: c}]"
+    )
+    assert states(found(tmp_path, {RIGHT: 20}, {RIGHT: 20}, path)) == {"slow": OPEN}
+
+
+def test_a_rule_that_could_not_be_checked_is_told(tmp_path: Path) -> None:
+    path = tmp_path / "rules.yaml"
+    end = "rises_by_more_than: 2pp, cause: b, remedy: c}"
+    path.write_text(
+        f"rules:\n- {{name: other, sets: [mbpp], metric: pass@1, {end}\n"
+        f"- {{name: full, metric: pass@1, baseline_at_most: 10%, {end}\n"
+        f"- {{name: good, metric: pass@1, {end}\n"
+    )
+    arms = [
+        read_arm(None, [str(write_evaluation(tmp_path / name, {"m": {"t": [RIGHT], name: [one]}}))])
+        for name, one in (("before", RIGHT), ("after", WRONG))
+    ]
+    plan = ComparisonPlan(rules=read_rules(path), tells_unused_rules=True)
+    told = [one for one in compare_arms(arms[0], arms[1:], plan).notes if "rule" in one]
+    assert told == [
+        "The rule 'other' was not checked: it names mbpp, and the sets are m.",
+        "The rule 'full' was not checked: no set that it names has the metric on both sides, and a "
+        "baseline with room.",
+    ]
+
+
+def test_a_file_without_rules_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "rules.yaml").write_text("rules: []")
+    with pytest.raises(ConfigError, match="rules: .*at least 1"):
+        read_rules(tmp_path / "rules.yaml")
+
+
 def test_own_rules_replace_the_default_ones(tmp_path: Path) -> None:
     path = tmp_path / "rules.yaml"
     path.write_text(

@@ -71,7 +71,21 @@ def test_evaluations_of_one_name_are_called_by_their_paths(
     for folder, tasks in (("a", FEW), ("b", MANY)):
         write_evaluation(tmp_path / folder / "eval", {"mbpp": {**tasks}})
     assert run("a/eval", "b/eval") == 0
-    assert "b/eval is better than a/eval on mbpp" in capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert "b/eval is better than a/eval on mbpp" in shown
+    assert run("--arm", "old=a/eval", "b/eval") == 0
+    shown = capsys.readouterr().out
+    assert "old: a/eval\n" in shown
+    assert "eval: b/eval\n" in shown
+
+
+def test_a_report_is_not_written_into_an_evaluation(
+    phases: list[Path], capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = sorted(phases[0].iterdir())
+    assert run(*phases[:2], "--output", phases[0]) == 2
+    assert "is not a report" in " ".join(capsys.readouterr().err.split())
+    assert sorted(phases[0].iterdir()) == before
 
 
 def test_seeds_make_an_arm(
@@ -124,6 +138,15 @@ def test_wrong_arguments_are_named(
 ) -> None:
     assert run(*arguments) == 2
     assert message in capsys.readouterr().err
+
+
+def test_an_unknown_tag_lists_the_tags(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    places = [
+        write_evaluation(tmp_path / name, {"m": {**tasks}}, tags=lambda id_: {"level": "easy"})
+        for name, tasks in (("a", FEW), ("b", MANY))
+    ]
+    assert run(*places, "--by", "nope") == 2
+    assert "no task has the tag 'nope' (tags: level)" in " ".join(capsys.readouterr().err.split())
 
 
 def test_an_unknown_baseline_lists_the_arms(

@@ -14,6 +14,7 @@ from assay_trainer.comparison.expectations import (
     verdict_of,
 )
 from assay_trainer.comparison.loading import read_arm
+from assay_trainer.comparison.report.words import found_text
 from tests.support.evaluations import RIGHT, WRONG, Outcomes, write_evaluation
 
 MET, NOT_MET, UNDECIDABLE = ExpectationVerdict
@@ -57,10 +58,35 @@ def test_an_expectation_is_decided_by_the_whole_interval(
     assert (found.tasks_to_decide is not None) <= (verdict is UNDECIDABLE)
 
 
+@pytest.mark.parametrize(
+    ("entry", "after", "is_beyond"),
+    [
+        ("{direction: up, at_least: 10pp, at_most: 20pp}", 180, True),
+        ("{direction: up, at_least: 10pp, at_most: 20pp}", 100, False),
+        ("{direction: down, at_least: 10%, at_most: 20%}", 20, True),
+        ("{direction: down, at_least: 10%, at_most: 20%}", 180, False),
+        ("{direction: same, within: 2pp}", 180, False),
+    ],
+)
+def test_a_change_beyond_at_most_is_not_met_and_told(
+    tmp_path: Path, entry: str, after: int, is_beyond: bool
+) -> None:
+    (found,) = judged(tmp_path, f"mbpp.pass@1: {entry}", 100, after)
+    assert found.verdict is NOT_MET
+    assert found.is_beyond is is_beyond
+    assert found_text(found).endswith("; beyond at_most") is is_beyond
+
+
 def test_an_open_expectation_says_how_many_tasks_would_decide(tmp_path: Path) -> None:
     (found,) = judged(tmp_path, "mbpp.accepted_at_1: {direction: same, within: 1pp}", 100, 100)
     assert found.tasks_to_decide is not None
     assert found.tasks_to_decide > 200
+
+
+def test_an_expected_time_is_undecidable(tmp_path: Path) -> None:
+    (found,) = judged(tmp_path, "mbpp.judging_s: {direction: same, within: 50%}", 100, 150)
+    assert found.verdict is UNDECIDABLE
+    assert found.reason == "it moves with the machine and its load, so no test can tell"
 
 
 def test_a_set_without_a_baseline_is_undecidable(tmp_path: Path) -> None:
@@ -92,6 +118,7 @@ def test_intervals_that_touch_a_bound_from_inside_are_met() -> None:
         ("mbp.pass@1: {direction: up}", "did you mean mbpp?"),
         ("mbpp[level=easy].pass@1: {direction: up}", "--by TAG"),
         ("mbpp.pass@1: up", "mbpp.pass@1"),
+        ("mbpp.pass@1: {direction: up}\nmbpp.pass@1: {direction: down}", "line 2 has the key"),
         ("{}", "has no expectation"),
         ("- a", "must hold a mapping"),
     ],

@@ -10,6 +10,7 @@ from assay_shared.errors import AssayError, DatasetError, InvalidInput, NotFound
 from assay_shared.settings.run_file import load_config
 from assay_shared.types import PolicyVersion
 from assay_trainer import config as trainer_config
+from assay_trainer.comparison.comparability import notes
 from assay_trainer.comparison.loading import has_two_evaluations, read_arm, read_measurement
 from assay_trainer.config import RunConfig
 from assay_trainer.evaluation.evaluator import EvaluationSample, TaskEvaluation, TaskResult
@@ -86,8 +87,15 @@ def test_an_unfinished_evaluation_is_told(tmp_path: Path) -> None:
     path = write_evaluation(tmp_path / "sft", {"m": {"a": [RIGHT], "b": []}})
     record = json.loads((path / "evaluation.json").read_text())
     (path / "evaluation.json").write_text(json.dumps(record | {"finished": None}))
-    found = read_measurement(str(path))
-    assert found.notes == ("sft is unfinished: tasks without samples are left out.",)
+    copied = path.rename(tmp_path / "partial")
+    arms = [
+        read_arm(None, [str(one)])
+        for one in (write_evaluation(tmp_path / "base", {"m": {"a": [RIGHT]}}), copied)
+    ]
+    assert arms[1].name == "partial", "the name that a person sees and gives"
+    assert notes(arms[0], arms[1:]) == [
+        f"partial ({copied}) is unfinished: tasks without samples are left out."
+    ]
 
 
 def broken_sample(name: str, value: object) -> Callable[[Path], None]:
@@ -102,6 +110,11 @@ def broken_sample(name: str, value: object) -> Callable[[Path], None]:
 
 def emptied(path: Path) -> None:
     (path / "m" / "tasks.jsonl").write_text("")
+
+
+def shortened(path: Path) -> None:
+    file = path / "m" / "samples.jsonl"
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
 
 
 def without_record(path: Path) -> None:
@@ -122,7 +135,8 @@ def unknown_record_field(path: Path) -> None:
         (broken_sample("task_id", "z"), DatasetError, "no task is called 'z'"),
         (broken_sample("pass_ratio", 1.5), DatasetError, "1.5 is not a share"),
         (broken_sample("pass_ratio", float("nan")), DatasetError, "sample 0 of 't1': nan is not"),
-        (emptied, DatasetError, "no task is called"),
+        (emptied, DatasetError, "has 0 tasks, and evaluation.json says 2"),
+        (shortened, DatasetError, "its 1 lines lack sample 0 of 't1'"),
         (without_record, NotFound, "neither an evaluation nor a run"),
         (unknown_record_field, DatasetError, "colour"),
     ],

@@ -1,5 +1,6 @@
 """Rows of a comparison: which tasks count, which tests are made, and how often they are wrong."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -13,7 +14,8 @@ from assay_trainer.comparison.arms import (
     SeedEvaluation,
 )
 from assay_trainer.comparison.comparing import ComparisonPlan, compare_arms
-from assay_trainer.comparison.loading import read_arm
+from assay_trainer.comparison.loading import read_arm, read_measurement
+from assay_trainer.comparison.report.words import sides
 from assay_trainer.comparison.results import ComparedRow, PairedTest, RowVerdict
 from assay_trainer.comparison.rows import Margins
 from assay_trainer.evaluation.records.sample_record import SampleRecord
@@ -127,6 +129,78 @@ def test_costs_per_solved_count_the_tokens_of_wrong_answers_too(tmp_path: Path) 
     assert cost.test is PairedTest.LABEL_SWAPS
     assert rows["judging_s_per_solved"].baseline is not None
     assert rows["judging_s_per_solved"].baseline.value == 1.0
+
+
+def test_times_of_another_machine_make_no_verdict(tmp_path: Path) -> None:
+    """The same answers, judged on a machine that is twice as slow."""
+
+    def slow_sample(task_id: str, index: int, outcome: Status | None) -> SampleRecord:
+        return make_sample(task_id, index, outcome, sandbox_cpu_s=1.0)
+
+    tasks = tasks_of((50, [RIGHT]), (50, [WRONG]))
+    arms = [
+        read_arm(None, [str(write_evaluation(tmp_path / name, {"m": tasks}, sample=sample))])
+        for name, sample in (("before", make_sample), ("after", slow_sample))
+    ]
+    data = compare_arms(arms[0], arms[1:], PLAN)
+    for row in (row for row in data.rows if row.metric.startswith("judging_s")):
+        assert row.baseline is not None
+        assert row.value is not None
+        assert row.value.value == 2 * row.baseline.value
+        assert (row.p, row.difference, row.relative) == (None, None, None)
+        assert row.verdict is RowVerdict.UNTESTED
+    assert any("judging time a sample, judging time per solved" in note for note in data.notes)
+
+
+@pytest.mark.parametrize("num_known", [0, 99])
+def test_tokens_that_are_not_known_are_no_zeros(tmp_path: Path, num_known: int) -> None:
+    """Of one side, all or one of 100 answers came without their tokens."""
+
+    def sample(task_id: str, index: int, outcome: Status | None) -> SampleRecord:
+        is_known = int(task_id[1:]) < num_known
+        return make_sample(task_id, index, outcome, num_tokens=100 if is_known else None)
+
+    tasks = tasks_of((50, [RIGHT]), (50, [WRONG]))
+    arms = [
+        read_arm(None, [str(write_evaluation(tmp_path / name, {"m": tasks}, sample=one))])
+        for name, one in (("before", make_sample), ("after", sample))
+    ]
+    data = compare_arms(arms[0], arms[1:], PLAN)
+    for row in (row for row in data.rows if row.metric.startswith("tokens")):
+        assert row.baseline is not None
+        assert row.value is None
+        assert row.p is None
+        assert row.verdict is RowVerdict.MISSING
+    assert any("after: the tokens of some answers of m are not known" in one for one in data.notes)
+
+
+def test_the_share_of_tests_passed_is_no_finding_where_it_equals_pass_at_1(tmp_path: Path) -> None:
+    """With one test a task; with more, a wrong program passes some."""
+
+    def sample(task_id: str, index: int, outcome: Status | None) -> SampleRecord:
+        return make_sample(task_id, index, outcome, pass_ratio=1.0 if outcome is RIGHT else 0.5)
+
+    tasks = [tasks_of((50, [RIGHT]), (50, [one])) for one in (WRONG, RIGHT)]
+    row = compared(tmp_path / "one", *tasks)["pass_ratio"]
+    assert (row.equal_to, row.p, row.verdict) == ("pass@1", None, RowVerdict.UNTESTED)
+    assert row.difference is not None, "an expectation can be judged"
+    row = compared(tmp_path / "more", *tasks, sample=sample)["pass_ratio"]
+    assert row.equal_to is None
+    assert row.verdict is RowVerdict.BETTER
+
+
+def test_throughput_is_shown_without_a_test(tmp_path: Path) -> None:
+    tasks = tasks_of((50, [RIGHT]), (50, [WRONG]))
+    arms = []
+    for name, played_s in (("before", 50.0), ("after", 25.0)):
+        found = read_measurement(str(write_evaluation(tmp_path / name, {"m": tasks})))
+        sets = {"m": replace(found.sets["m"], played_s=played_s)}
+        arms.append(ComparedArm(name, (replace(found, sets=sets),)))
+    rows = {row.metric: row for row in compare_arms(arms[0], arms[1:], PLAN).rows}
+    row = rows["samples_per_s"]
+    assert sides(row) == ("2.00 /s", "4.00 /s")
+    assert (row.num_tasks, row.p, row.verdict) == (100, None, RowVerdict.UNTESTED)
+    assert row.headline is None
 
 
 def test_a_set_of_one_side_is_new_or_missing(tmp_path: Path) -> None:

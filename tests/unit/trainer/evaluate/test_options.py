@@ -32,6 +32,8 @@ _DEFAULTS = {
     "allow_train": False,
     "concurrency": 64,
     "max_failed": 32,
+    "limit_seed": 0,
+    "request_timeout": 300.0,
     "output": Path("out"),
 }
 
@@ -80,6 +82,13 @@ def test_what_does_not_go_together_is_refused() -> None:
         protocol_of(None, {"kind": "sampled", "samples_per_task": 4, "k": [8]})
     with pytest.raises(ConfigError, match="do not reach raw prompts"):
         protocol_of(None, {"prompt_format": "raw", "system": "s"})
+
+
+def test_another_seed_of_the_samples_keeps_the_limited_tasks() -> None:
+    job = job_of(_DEFAULTS | {"places": ["m", "a"], "seed": 5, "limit": 3})
+    assert (job.protocol.seed, job.limit, job.limit_seed) == (5, 3, 0)
+    other = job_of(_DEFAULTS | {"places": ["m", "a"], "limit": 3, "limit_seed": 2})
+    assert (other.protocol.seed, other.limit_seed) == (0, 2)
 
 
 def test_sampled_answers_tell_pass_at_1_and_at_all_of_them() -> None:

@@ -6,7 +6,14 @@ import pytest
 
 from assay_shared.errors import DatasetError, InvalidInput, RoleError
 from assay_shared.types import EnvironmentTask, Message, PromptFormat, Role, Task
-from assay_trainer.evaluate.sets import OpenSet, asked, check_sets, open_sets
+from assay_trainer.evaluate.sets import (
+    OpenSet,
+    asked,
+    check_names,
+    check_server_reads,
+    check_sets,
+    open_sets,
+)
 from assay_trainer.evaluation.records.protocol import Protocol
 from tests.support.fakes import make_task
 
@@ -18,7 +25,7 @@ def write(path: Path, *tasks: Task) -> Path:
 
 
 def opened(*names: object, **changes: object) -> list[OpenSet]:
-    options: dict[str, object] = {"limit": None, "seed": 0, "allow_train": False}
+    options: dict[str, object] = {"limit": None, "limit_seed": 0, "allow_train": False}
     return open_sets([*map(str, names)], None, **(options | changes))  # type: ignore[arg-type]
 
 
@@ -71,7 +78,7 @@ def test_a_limit_takes_the_same_random_tasks_again_and_moves_the_digest(tmp_path
     ((first,), (again,), (other,), (whole,)) = (
         opened(file, limit=10),
         opened(file, limit=10),
-        opened(file, limit=10, seed=1),
+        opened(file, limit=10, limit_seed=1),
         opened(file),
     )
 
@@ -127,3 +134,21 @@ def test_a_setting_that_reaches_no_prompt_is_refused(
 
     with pytest.raises(InvalidInput, match=message):
         check_sets([found], protocol)
+
+
+def test_a_server_reads_no_options_in_chats(tmp_path: Path) -> None:
+    task = make_task(role=Role.TEST, checks={"choice": {"options": ["x", "y"], "answer": "A"}})
+    sets = opened(write(tmp_path / "s.jsonl", task))
+
+    check_server_reads(sets, Protocol(kind="likelihood", prompt_format="raw"))
+    check_server_reads(sets, Protocol())
+    with pytest.raises(InvalidInput, match="--prompt-format raw"):
+        check_server_reads(sets, Protocol(kind="likelihood", prompt_format="chat"))
+
+
+def test_a_number_for_a_set_that_is_not_there_is_refused(tmp_path: Path) -> None:
+    sets = opened(write(tmp_path / "s.jsonl", *some(1)))
+
+    check_names({"": 10, "s": 3}, sets)
+    with pytest.raises(InvalidInput, match="there is no set 'g9': there are s"):
+        check_names({"g9": 3}, sets)

@@ -63,6 +63,8 @@ def verdict_sentence(data: ComparisonData, arm: str) -> str:
             parts.append(f"{text.format(data.baseline)} {listed(names)}")
     open_ = [row.set for row in rows if row.verdict is RowVerdict.INCONCLUSIVE]
     kinds = listed(dict.fromkeys(row.title for row in rows))
+    if all(row.verdict is RowVerdict.UNTESTED for row in rows):
+        return f"NOT TESTED: {kinds} of {arm} and {data.baseline}."
     if not parts:
         where = f" on {listed(open_)}" if open_ else ""
         return f"INCONCLUSIVE: by {kinds}, {arm} cannot be told from {data.baseline}{where}."

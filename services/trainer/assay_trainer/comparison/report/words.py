@@ -15,6 +15,8 @@ def value_text(unit: MetricUnit, value: float) -> str:
         return f"{100 * value:.1f}%"
     if unit is MetricUnit.SECONDS:
         return f"{value:#.3g} s"
+    if unit is MetricUnit.RATE:
+        return f"{value:#.3g} /s"
     return f"{value:,.0f}" if value >= 100 else f"{value:.1f}"
 
 
@@ -59,10 +61,12 @@ def row_change(row: ComparedRow) -> str:
 
 
 def found_text(one: ExpectationResult) -> str:
-    """Return what an expectation found, and how many tasks would decide an open one."""
+    """Return what an expectation found; if it is past at_most; what would decide an open one."""
     if one.reason is not None:
         return one.reason
     found = change_text(one.found, one.is_relative, one.unit)
+    if one.is_beyond:
+        return f"{found}; beyond at_most"
     if one.verdict is not ExpectationVerdict.UNDECIDABLE:
         return found
     if one.tasks_to_decide is None:
@@ -90,7 +94,12 @@ def _bound(value: float | None, is_relative: bool, unit: MetricUnit, sign: str) 
 def _unit_name(is_relative: bool, unit: MetricUnit) -> str:
     if is_relative:
         return "%"
-    return {MetricUnit.SHARE: " pp", MetricUnit.TOKENS: " tokens", MetricUnit.SECONDS: " s"}[unit]
+    return {
+        MetricUnit.SHARE: " pp",
+        MetricUnit.TOKENS: " tokens",
+        MetricUnit.SECONDS: " s",
+        MetricUnit.RATE: " /s",
+    }[unit]
 
 
 def p_text(p: float | None) -> str:

@@ -5,6 +5,7 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import fmean
 
+from assay_shared.errors import InvalidInput
 from assay_shared.runs.run_folder import write_atomically
 from assay_shared.text import markdown
 from assay_trainer.comparison.anomalies import RuleState
@@ -20,6 +21,8 @@ from assay_trainer.evaluation.pages import picture_url, templates_in
 
 DATA = "comparison_data.json"
 TASKS = "comparison_tasks.jsonl"
+_SUMMARY, _TABLE, _PAGE = "summary.txt", "comparison_table.md", "comparison.html"
+_FILES = (TASKS, _SUMMARY, _TABLE, _PAGE, DATA)
 _TEMPLATES = Path(__file__).parent / "templates"
 _ERRORS = (
     "syntax_error",
@@ -29,25 +32,44 @@ _ERRORS = (
     "wrong_answer",
     "truncated",
 )
-_COSTS = ("tokens", "tokens_per_solved", "judging_s", "judging_s_per_solved")
+_COSTS = ("tokens", "tokens_per_solved", "judging_s", "judging_s_per_solved", "samples_per_s")
 _MOST_PANELS = 4
+
+
+def check_output(folder: Path) -> None:
+    """Check that a report may be written to a folder: a new or empty one, or that of a report.
+
+    Raises:
+        InvalidInput: it has files of something else, or it is a file.
+    """
+    if not folder.exists():
+        return
+    hint = "name a new folder"
+    if not folder.is_dir():
+        raise InvalidInput(f"{folder} is a file", field="--output", hint=hint)
+    names = {one.name for one in folder.iterdir() if not one.name.startswith(".")}
+    others = names - set(_FILES)
+    if others and DATA not in names:
+        raise InvalidInput(
+            f"{folder} has {min(others)}, and is not a report", field="--output", hint=hint
+        )
 
 
 def write_comparison(data: ComparisonData, arms: Sequence[ComparedArm], folder: Path) -> None:
     """Write all files; the data come last, so that a folder with them is complete."""
     folder.mkdir(parents=True, exist_ok=True)
     write_atomically(folder / TASKS, "".join(f"{line}\n" for line in _task_lines(data, arms)))
-    write_atomically(folder / "summary.txt", markdown.visible(summary_of(data)))
+    write_atomically(folder / _SUMMARY, markdown.visible(summary_of(data)))
     environment = templates_in(_TEMPLATES)
     environment.filters |= {"code": markdown.code, "cell": _cell}
     common = {"data": data, "words": words, "sections": _sections, "state": RuleState}
     common |= {"sentence": lambda arm: verdict_sentence(data, arm)}
     table = environment.get_template("comparison_table.md.j2").render(common)
-    write_atomically(folder / "comparison_table.md", table)
+    write_atomically(folder / _TABLE, table)
     page = environment.get_template("comparison.html.j2").render(
         common | {"pictures": _pictures(data)}
     )
-    write_atomically(folder / "comparison.html", page)
+    write_atomically(folder / _PAGE, page)
     # Validated again: rows were changed by copies, and a number must be finite here.
     checked = ComparisonData.model_validate(data.model_dump())
     write_atomically(folder / DATA, checked.model_dump_json(indent=1) + "\n")

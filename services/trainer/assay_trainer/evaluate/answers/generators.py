@@ -2,8 +2,17 @@
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Self
 
-from pydantic import BaseModel, ConfigDict, Field, JsonValue, NonNegativeInt
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    JsonValue,
+    NonNegativeInt,
+    StrictBool,
+    model_validator,
+)
 
 from assay_shared.errors import DatasetError, InvalidInput
 from assay_shared.interfaces import Generator
@@ -16,6 +25,8 @@ from assay_shared.types import (
     PolicyVersion,
 )
 
+#: Of one stored answer: more is a mistake, and would cost memory.
+MAX_TOKENS = 2**20
 #: The version of answers whose weights nobody knows.
 UNKNOWN = PolicyVersion(version=0, digest="")
 
@@ -36,15 +47,21 @@ class Templated:
 class StoredAnswer(BaseModel):
     """A line of a file of answers."""
 
-    model_config = ConfigDict(coerce_numbers_to_str=True)
+    model_config = ConfigDict(coerce_numbers_to_str=True, extra="forbid")
 
     task_id: str
     text: str
     #: Sampled tokens, if they are known.
-    num_tokens: NonNegativeInt = 0
-    truncated: bool = False
+    num_tokens: NonNegativeInt | None = Field(default=None, le=MAX_TOKENS)
+    truncated: StrictBool = False
     #: The set that it belongs to, if several sets have a task of this id.
     set: str | None = Field(default=None)
+
+    @model_validator(mode="after")
+    def _a_text_has_tokens(self) -> Self:
+        if self.num_tokens == 0 and self.text:
+            raise ValueError("num_tokens is 0 with a text: leave it out where it is not known")
+        return self
 
 
 class StoredGenerator:
@@ -60,9 +77,10 @@ class StoredGenerator:
 
 
 def _completion(answer: StoredAnswer) -> Completion:
+    num_tokens = answer.num_tokens or 0
     return Completion(
-        token_ids=(0,) * answer.num_tokens,
-        logprobs=(0.0,) * answer.num_tokens,
+        token_ids=(0,) * num_tokens,
+        logprobs=(0.0,) * num_tokens,
         text=answer.text,
         finish_reason=FinishReason.LENGTH if answer.truncated else FinishReason.STOP,
         policy=UNKNOWN,

@@ -128,8 +128,10 @@ def option_texts(task: Task, protocol: protocols.Protocol) -> dict[str, OptionTe
     by_text = protocol.options is protocols.OptionForm.TEXTS
     lettered = "\n".join(f"{letter}. {text}" for letter, text in options.items())
     question = task.prompt.removesuffix(INSTRUCTION).rstrip()
-    if by_text:
+    if question.endswith(lettered):
         question = question.removesuffix(lettered).rstrip()
+        # A line for the question and one for each option, as the published harness has it.
+        question = question if by_text else f"{question}\n{lettered}"
     found = {}
     for letter, text in options.items():
         said = text if by_text else letter
@@ -141,6 +143,11 @@ def option_texts(task: Task, protocol: protocols.Protocol) -> dict[str, OptionTe
             messages = (*task.history, Message(role="user", content=content))
             found[letter] = OptionText(None, messages, said if by_text else f"Answer: {said}")
     return found
+
+
+def _prompt_of(option: OptionText) -> dict[str, str]:
+    """Return the literal prompt before an option; that of a chat is made by its template."""
+    return {} if option.prompt is None else {"prompt": option.prompt}
 
 
 def _options(task: Task) -> dict[str, str]:
@@ -179,7 +186,7 @@ async def read_task(task: Task, protocol: protocols.Protocol, reader: OptionRead
             "outcome": Status.ACCEPTED if is_right else Status.WRONG_ANSWER,
             "reward": float(is_right),
             "components": {"likelihood": float(is_right)},
-            "details": {"likelihood": f"chose {chosen}"},
+            "details": {"likelihood": f"chose {chosen}"} | _prompt_of(texts[chosen]),
             "option_logprobs": logprobs,
             "option_tokens": tokens,
         }

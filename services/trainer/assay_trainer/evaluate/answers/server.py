@@ -7,13 +7,13 @@ of an answer are placeholders that remember its conversation, so episodes are se
 from dataclasses import dataclass, field
 from itertools import count
 from types import MappingProxyType
-from typing import Any
+from typing import Any, TypeVar
 
 from pydantic import JsonValue, TypeAdapter
 from pydantic_core import to_json
 
 from assay_shared.clients import ServiceClient
-from assay_shared.errors import InvalidInput, Unreachable
+from assay_shared.errors import InvalidInput
 from assay_shared.runtime.gather import gather
 from assay_shared.types import (
     Completion,
@@ -24,9 +24,13 @@ from assay_shared.types import (
     SamplingParams,
 )
 from assay_trainer.evaluate.answers.generators import UNKNOWN
+from assay_trainer.evaluate.answers.replies import ReadReply, read_answer, refuse_fault
 
 _REPLY: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
+#: Of replies that must have an answer: a fault in its place is asked for again.
+_ANSWER: TypeAdapter[dict[str, Any]] = TypeAdapter(dict[str, Any])
 _JSON = MappingProxyType({"content-type": "application/json"})
+Reply = TypeVar("Reply")
 _SEED_OF_SAMPLE = 32_452_843
 _MAX_SEED = 2**31
 
@@ -36,15 +40,22 @@ class OpenAIServer(ServiceClient):
 
     service = "model server"
     is_ours = False
+    max_answer_bytes = 16 * 2**20
 
     async def complete(self, path: str, body: dict[str, JsonValue]) -> dict[str, Any]:
         """Return the server's reply.
 
         Raises:
             InvalidInput: the server refuses the request.
-            Unreachable: the reply has no choice that can be read.
+            Unreachable: the reply has no answer of the policy, each time within the retries.
         """
-        return await self._call("POST", path, to_json(body), _REPLY, _JSON)
+        return await self._call("POST", path, to_json(body), _ANSWER, _JSON)
+
+    def _decode(self, reply: TypeAdapter[Reply], content: bytes) -> Reply:
+        found = super()._decode(reply, content)
+        if reply is _ANSWER and isinstance(found, dict):
+            refuse_fault(found)
+        return found
 
     async def models(self) -> list[str]:
         """Return the names of the served models."""
@@ -97,17 +108,13 @@ class ServerGenerator:
         body = self._body(sampling, index)
         if messages is None:
             reply = await self.server.complete("/completions", body | {"prompt": prompt})
-            text = _choice(reply).get("text")
         else:
             turns: list[JsonValue] = [one.model_dump() for one in messages]
             chat = body | {"messages": turns}
             if self.template:
                 chat["chat_template_kwargs"] = self.template
             reply = await self.server.complete("/chat/completions", chat)
-            text = (_choice(reply).get("message") or {}).get("content")
-        if text is not None and not isinstance(text, str):
-            raise Unreachable("a choice without text", service=self.server.service)
-        return self._completion(text or "", reply, messages)
+        return self._completion(read_answer(reply, sampling.max_tokens), messages)
 
     def _body(self, sampling: SamplingParams, index: int) -> dict[str, JsonValue]:
         body: dict[str, JsonValue] = {
@@ -123,34 +130,16 @@ class ServerGenerator:
             body["seed"] = (sampling.seed + _SEED_OF_SAMPLE * index) % _MAX_SEED
         return body
 
-    def _completion(
-        self, text: str, reply: dict[str, Any], messages: tuple[Message, ...] | None
-    ) -> Completion:
-        usage = reply.get("usage") or {}
-        num_tokens = usage.get("completion_tokens")
-        if not isinstance(num_tokens, int) or num_tokens < 0:
-            raise Unreachable(
-                "a reply without usage.completion_tokens: tokens cannot be counted",
-                service=self.server.service,
-            )
-        handle = next(self._handles)
+    def _completion(self, answer: ReadReply, messages: tuple[Message, ...] | None) -> Completion:
+        handle, num_tokens = next(self._handles), answer.num_tokens
         if messages is not None:
             num_tokens = max(1, num_tokens)  # of an empty reply too, the handle is needed
-            said = Message(role="assistant", content=text)
+            said = Message(role="assistant", content=answer.text)
             self._conversations[handle] = (*messages, said)
-        is_cut = _choice(reply).get("finish_reason") == "length"
         return Completion(
             token_ids=((handle,) + (0,) * (num_tokens - 1)) if num_tokens else (),
             logprobs=(0.0,) * num_tokens,
-            text=text,
-            finish_reason=FinishReason.LENGTH if is_cut else FinishReason.STOP,
+            text=answer.text,
+            finish_reason=FinishReason.LENGTH if answer.is_cut else FinishReason.STOP,
             policy=UNKNOWN,
         )
-
-
-def _choice(reply: dict[str, Any]) -> dict[str, Any]:
-    choices = reply.get("choices")
-    if not isinstance(choices, list) or not choices or not isinstance(choices[0], dict):
-        raise Unreachable("a reply without choices", service=OpenAIServer.service)
-    first: dict[str, Any] = choices[0]
-    return first

@@ -1,7 +1,7 @@
 """What answers the tasks of an evaluation: a served policy, a server's model, or stored answers."""
 
 import os
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Collection, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -27,8 +27,6 @@ from assay_trainer.evaluate.sets import OpenSet
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 
 RETRY = RetryBudget(attempts=20, total_s=45.0, absent_s=10.0)
-#: Covers a server's queue.
-_SERVER_TIMEOUTS = Timeouts(read_s=1500.0, total_s=1500.0)
 #: The samples of episodes are asked for one by one.
 MAX_CONNECTIONS = 1024
 
@@ -55,6 +53,9 @@ class _Served:
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return Templated(self.client, self.template)
 
+    def uncounted(self, unit: PlayUnit, set_name: str) -> Collection[int]:
+        return ()
+
 
 @dataclass(frozen=True)
 class _OfServer:
@@ -66,6 +67,9 @@ class _OfServer:
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return ServerGenerator(self.server, self.model, self.template)
 
+    def uncounted(self, unit: PlayUnit, set_name: str) -> Collection[int]:
+        return ()
+
 
 @dataclass(frozen=True)
 class _Stored:
@@ -74,6 +78,10 @@ class _Stored:
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return StoredGenerator(self.answers[set_name, unit.task.id], unit.first)
+
+    def uncounted(self, unit: PlayUnit, set_name: str) -> Collection[int]:
+        answers = self.answers[set_name, unit.task.id]
+        return {index for index in unit.indices if answers[index].num_tokens is None}
 
 
 @asynccontextmanager
@@ -95,7 +103,11 @@ async def of_service(
 
 @asynccontextmanager
 async def of_server(
-    url: str, model: str | None, key_variable: str, protocol: Protocol
+    url: str,
+    model: str | None,
+    key_variable: str,
+    protocol: Protocol,
+    timeout_s: float = 300.0,
 ) -> AsyncIterator[Source]:
     """Yield the source that samples from an OpenAI-compatible server.
 
@@ -103,7 +115,8 @@ async def of_server(
         InvalidInput: no model is named, and the server has several.
     """
     token = os.environ.get(key_variable) or None
-    server = OpenAIServer(url, token=token, timeouts=_SERVER_TIMEOUTS, retry=RETRY)
+    timeouts = Timeouts(read_s=timeout_s, total_s=timeout_s)
+    server = OpenAIServer(url, token=token, timeouts=timeouts, retry=RETRY)
     async with server:
         if model is None:
             model = _only_one(await server.models())
@@ -134,8 +147,8 @@ def _only_one(models: list[str]) -> str:
     return models[0]
 
 
-def of_file(path: Path, sets: Sequence[OpenSet], protocol: Protocol) -> Source:
-    """Return the source of stored answers.
+def of_file(path: Path, sets: Sequence[OpenSet], protocol: Protocol) -> tuple[Source, int]:
+    """Return the source of stored answers, and the number of answers to no task of the sets.
 
     Raises:
         InvalidInput: the protocol cannot use stored answers, or a task has another number of them.
@@ -155,4 +168,5 @@ def of_file(path: Path, sets: Sequence[OpenSet], protocol: Protocol) -> Source:
                 raise InvalidInput(f"{task.id} of {one.name} is an episode", field="--answers")
             key = one.name, task.id
             answers[key] = answers_to(found, *key, protocol.samples_per_task)
-    return Source(_Stored(answers), None, {})
+    num_unused = sum(map(len, found.values())) - sum(map(len, answers.values()))
+    return Source(_Stored(answers), None, {}), num_unused

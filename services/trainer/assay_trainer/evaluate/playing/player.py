@@ -5,7 +5,7 @@ the place of the samples that it cost, and asked for again when the command is s
 """
 
 import re
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
@@ -56,23 +56,36 @@ class PlayUnit:
 
 
 class Answering(Protocol):
-    """A source of a generator for each unit, and the version that it must sample by, if any."""
+    """A source of a generator for each unit, and the version that it must sample by, if any.
+
+    `uncounted` returns the indices of the unit's samples whose tokens nobody has counted.
+    """
 
     @property
     def version(self) -> PolicyVersion | None: ...
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator: ...
 
+    def uncounted(self, unit: PlayUnit, set_name: str) -> Collection[int]: ...
+
 
 @dataclass
 class Metered:
-    """A reward service that keeps the reports of what it measured, for one unit."""
+    """A reward service that keeps the reports of what it measured, for one unit.
+
+    It is told no tokens of the answers at `uncounted`: a rubric that needs them has to say so.
+    """
 
     inner: RewardService
+    uncounted: Collection[int] = ()
     reports: list[ComponentReport] = field(default_factory=list)
 
     async def score(self, request: ScoreRequest) -> ScoreResponse:
-        response = await self.inner.score(request)
+        answers = tuple(
+            one.model_copy(update={"num_tokens": None}) if place in self.uncounted else one
+            for place, one in enumerate(request.answers)
+        )
+        response = await self.inner.score(request.model_copy(update={"answers": answers}))
         self.reports += response.components
         return response
 
@@ -92,12 +105,17 @@ class UnitPlayer:
 
     async def play(self, unit: PlayUnit) -> tuple[list[SampleRecord], str]:
         """Return the unit's samples in order, and the scorer; failures stand in their places."""
-        metered = Metered(self.rewarder)
+        uncounted = self.answering.uncounted(unit, self.set_name)
+        metered = Metered(self.rewarder, [index - unit.first for index in uncounted])
         generator = self.answering.generator(unit, self.set_name)
         scored = await run_group(self._request(unit), generator, metered, "assay evaluate")
         if self.answering.version is not None and scored.failure is None:
             scored = only_of(self.answering.version, scored)
-        return records_of(unit, scored, metered.reports), scored.scorer
+        records = [
+            one.model_copy(update={"num_tokens": None}) if one.index in uncounted else one
+            for one in records_of(unit, scored, metered.reports)
+        ]
+        return records, scored.scorer
 
     def _request(self, unit: PlayUnit) -> GroupRequest:
         protocol = self.protocol
@@ -151,7 +169,7 @@ def _lost(unit: PlayUnit, index: int, failure: Failure) -> SampleRecord:
         task_id=unit.task.id,
         index=index,
         text="",
-        num_tokens=0,
+        num_tokens=None,
         truncated=False,
         outcome=None,
         failure=failure,

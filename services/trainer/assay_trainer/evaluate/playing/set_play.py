@@ -4,9 +4,9 @@ import time
 from collections.abc import Awaitable, Callable, Iterator
 from dataclasses import dataclass, field
 
-from assay_shared.errors import BudgetExceeded
+from assay_shared.errors import BudgetExceeded, InvalidInput
 from assay_shared.runtime.gather import gather
-from assay_shared.types import Task
+from assay_shared.types import Failure, Task
 from assay_trainer.evaluate.answers.likelihood import OptionReader, read_task
 from assay_trainer.evaluate.playing.player import UnitPlayer
 from assay_trainer.evaluate.playing.units import next_of_budget, units_of
@@ -16,6 +16,8 @@ from assay_trainer.evaluate.store import EvaluationStore
 from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 
+#: If this number of first requests fail by the same error that no retry helps, all would.
+_FIRST_REQUESTS = 8
 #: Some work of a set; it returns once its samples are stored.
 Work = Callable[[], Awaitable[None]]
 
@@ -48,6 +50,9 @@ class SetPlay:
     on_progress: Callable[[SetProgress], None]
     progress: SetProgress = field(init=False)
     _failed_in_a_row: int = 0
+    #: The failure of every request so far, if it is the same and a retry cannot help.
+    _same_failure: Failure | None = None
+    _has_other: bool = False
 
     async def play(self) -> None:
         """Play what is missing, and store the seconds that it took.
@@ -59,8 +64,10 @@ class SetPlay:
         name = self.opened.name
         stored = self.store.usable_samples(name)
         self.progress = SetProgress(len(self.opened.tasks))
+        self._has_other = any(stored.values())
         before, started = self.store.facts(name).played_s, time.monotonic()
         works = self._works(stored)
+        self.on_progress(self.progress)  # its clock runs before the first answer comes
 
         async def work_on() -> None:
             for work in works:
@@ -143,12 +150,32 @@ class SetPlay:
             self.progress.last_failure = f"{failures[-1].service}: {failures[-1].message}"
         self.on_progress(self.progress)
         if len(failures) < len(samples) or not samples:
-            self._failed_in_a_row = 0
+            self._failed_in_a_row, self._has_other = 0, True
             return
         self._failed_in_a_row += 1
+        self._refuse_same(failures)
         if self._failed_in_a_row >= self.max_failed:
             raise BudgetExceeded(
                 f"{self._failed_in_a_row} requests in a row have no score: "
                 f"{failures[-1].service}: {failures[-1].message}",
+                hint="the same command resumes",
+            )
+
+    def _refuse_same(self, failures: list[Failure]) -> None:
+        """End a set whose first requests all failed alike, by an error that no retry helps.
+
+        Raises:
+            InvalidInput: eight requests have failed, and none did otherwise.
+        """
+        same = self._same_failure or failures[0]
+        self._has_other |= any(
+            one.retryable or (one.service, one.message) != (same.service, same.message)
+            for one in failures
+        )
+        self._same_failure = same
+        if not self._has_other and self._failed_in_a_row >= _FIRST_REQUESTS:
+            raise InvalidInput(
+                f"the first {self._failed_in_a_row} requests of {self.opened.name} failed alike: "
+                f"{same.service}: {same.message}",
                 hint="the same command resumes",
             )

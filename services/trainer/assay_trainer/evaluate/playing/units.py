@@ -34,7 +34,7 @@ def next_of_budget(
     The last sample gets the tokens that are left.
     """
     assert protocol.budget_tokens is not None
-    left = protocol.budget_tokens - sum(one.num_tokens for one in stored)
+    left = protocol.budget_tokens - sum(one.num_tokens or 0 for one in stored)
     if left <= 0 or len(stored) >= protocol.samples_per_task:
         return None
     return PlayUnit(task, place, len(stored), 1, min(protocol.max_tokens, left))

@@ -21,6 +21,8 @@ OUTCOMES = (
     "failed",
 )
 _RULE = "=" * 80
+#: Characters at each end of a long text.
+_MOST_SHOWN = 10_000
 
 
 def outcome_of(sample: SampleRecord) -> str:
@@ -79,7 +81,8 @@ def _row(outcome: str, task: EvaluatedTask, sample: SampleRecord) -> dict[str, o
 
 def _text(outcome: str, task: EvaluatedTask, sample: SampleRecord) -> str:
     cut = ", cut off" if sample.truncated else ""
-    head = f"{outcome}: {task.id}, sample {sample.index}, {sample.num_tokens} tokens{cut}"
+    tokens = "" if sample.num_tokens is None else f", {sample.num_tokens} tokens"
+    head = f"{outcome}: {task.id}, sample {sample.index}{tokens}{cut}"
     parts = [_RULE, head, *_verdict(sample), "", "--- prompt", task.prompt]
     if sample.turns:
         for number, (reply, observation) in enumerate(sample.turns, start=1):
@@ -89,8 +92,16 @@ def _text(outcome: str, task: EvaluatedTask, sample: SampleRecord) -> str:
         parts += ["--- answer", sample.text]
     if task.reference is not None:
         parts += ["--- reference", task.reference]
-    text = "\n".join(visible(part) for part in parts) + "\n"
+    text = "\n".join(visible(_cut(part)) for part in parts) + "\n"
     return text.encode(errors="replace").decode()
+
+
+def _cut(text: str) -> str:
+    """Return a text's beginning and end if it is long; samples.jsonl has all of it."""
+    left = len(text) - 2 * _MOST_SHOWN
+    if left <= 0:
+        return text
+    return f"{text[:_MOST_SHOWN]}\n[... {left} characters are left out ...]\n{text[-_MOST_SHOWN:]}"
 
 
 def _verdict(sample: SampleRecord) -> Sequence[str]:

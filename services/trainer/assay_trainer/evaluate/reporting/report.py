@@ -81,6 +81,8 @@ def rows_of(found: StratumMetrics) -> list[tuple[str, str]]:
     rows += [(name, percent(one)) for name, one in named.items() if one is not None]
     rows += _of_code(found)
     rows.append(("cut off", percent(found.truncated)))
+    if found.num_without_text:
+        rows.append(("scored answers without text", str(found.num_without_text)))
     return rows + _of_costs(found)
 
 
@@ -103,8 +105,11 @@ def _of_costs(found: StratumMetrics) -> list[tuple[str, str]]:
     if costs is None:
         return []
     tokens = costs.tokens
+    spread = _MISSING
+    if tokens is not None:
+        spread = f"{tokens.mean:.1f}, {tokens.p50:.0f}, {tokens.p90:.0f}"
     rows = [
-        ("tokens: mean, p50, p90", f"{tokens.mean:.1f}, {tokens.p50:.0f}, {tokens.p90:.0f}"),
+        ("tokens: mean, p50, p90", spread),
         ("tokens for each accepted", number(costs.tokens_per_solved)),
         ("sandbox CPU, judge", f"{costs.sandbox_cpu_s:.1f} s, {costs.judge_s:.1f} s"),
         ("judging seconds for each accepted", number(costs.judging_s_per_solved)),

@@ -11,6 +11,7 @@ from assay_trainer.evaluation.metrics.outcomes import (
     ERROR_TYPES,
     accepted,
     error_type,
+    known_tokens,
     ran,
     scored,
 )
@@ -89,6 +90,7 @@ class _Measured:
     ) -> StratumMetrics:
         samples = [one for group in groups for one in group]
         good = scored(samples)
+        sampled = self._protocol.kind is not ProtocolKind.LIKELIHOOD
         failures = Counter(one.failure.failure_class for one in samples if one.failure)
         by_k = {k: shares.pass_at(groups, k, self._confidence) for k in self._protocol.k}
         rewards = [one.reward for one in good if one.reward is not None]
@@ -102,6 +104,7 @@ class _Measured:
             "pass_at": {k: one for k, one in by_k.items() if one is not None},
             "reward": sum(rewards) / len(rewards) if rewards else None,
             "outcomes": dict(Counter(one.outcome for one in good)),
+            "num_without_text": sum(not one.text.strip() for one in good) if sampled else 0,
             "truncated": self._mean(groups, lambda one: one.truncated),
             "code": self._code(groups),
             "costs": self._costs(groups) if good else None,
@@ -160,13 +163,16 @@ class _Measured:
     def _costs(self, groups: Sequence[shares.TaskSamples]) -> CostMetrics:
         counted = [some for group in groups if (some := scored(group))]
         good = [one for group in counted for one in group]
+        tokens = known_tokens(good)
         return CostMetrics(
-            tokens=_spread([one.num_tokens for one in good]),
+            tokens=None if tokens is None else _spread(tokens),
             sandbox_cpu_s=sum(one.sandbox_cpu_s for one in good),
             judge_s=sum(one.judge_s for one in good),
             judge_tokens=sum(one.judge_tokens for one in good),
             money=sum(one.money for one in good),
-            tokens_per_solved=self._per_solved(counted, lambda one: one.num_tokens),
+            tokens_per_solved=None
+            if tokens is None
+            else self._per_solved(counted, lambda one: one.num_tokens or 0),
             judging_s_per_solved=self._per_solved(
                 counted, lambda one: one.sandbox_cpu_s + one.judge_s
             ),

@@ -36,3 +36,9 @@ def scored(samples: Sequence[SampleRecord]) -> list[SampleRecord]:
 
 def accepted(sample: SampleRecord) -> bool:
     return sample.outcome is Status.ACCEPTED
+
+
+def known_tokens(samples: Sequence[SampleRecord]) -> list[int] | None:
+    """Return the tokens of each sample; None if those of any sample are not known."""
+    found = [one.num_tokens for one in samples if one.num_tokens is not None]
+    return found if len(found) == len(samples) else None

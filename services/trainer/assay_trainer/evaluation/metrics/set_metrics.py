@@ -44,12 +44,14 @@ class CodeMetrics(Wire):
 class CostMetrics(Wire):
     """What the scored samples cost, in all and for each accepted one."""
 
-    tokens: TokenSpread
+    #: Null if the tokens of a scored sample are not known.
+    tokens: TokenSpread | None
     sandbox_cpu_s: float
     judge_s: float
     judge_tokens: float
     money: float
-    #: Null if no sample was accepted, or nothing of this was spent; so are the two below.
+    #: Null if no sample was accepted, or nothing of this was spent, or it is not known; so are the
+    #: two below.
     tokens_per_solved: StoredEstimate | None
     #: Seconds of the sandbox's processor and of the judge together.
     judging_s_per_solved: StoredEstimate | None
@@ -72,6 +74,8 @@ class StratumMetrics(Wire):
     pass_at: dict[int, StoredEstimate]
     reward: float | None
     outcomes: dict[Status, int]
+    #: Scored answers without text: only reasoning, only a tool's call, or nothing.
+    num_without_text: int = 0
     truncated: StoredEstimate | None
     code: CodeMetrics | None = None
     costs: CostMetrics | None = None

@@ -7,7 +7,7 @@ from itertools import accumulate
 
 from assay_shared.statistics.interval import Interval
 from assay_shared.statistics.task_shares import share_interval
-from assay_trainer.evaluation.metrics.outcomes import accepted, scored
+from assay_trainer.evaluation.metrics.outcomes import accepted, known_tokens, scored
 from assay_trainer.evaluation.metrics.set_metrics import CurvePoint, StoredEstimate
 from assay_trainer.evaluation.pass_at_k import pass_at_k
 from assay_trainer.evaluation.records.sample_record import EvaluatedTask, SampleRecord
@@ -76,11 +76,13 @@ def majority(groups: Sequence[TaskSamples], confidence: float) -> StoredEstimate
 def tokens_to_solve(samples: TaskSamples) -> float | None:
     """Return the drawn tokens up to the end of the first accepted sample; inf without one.
 
-    None of a task with a failed sample, or without samples: nobody knows when it would be solved.
+    None of a task with a failed sample, with unknown tokens, or without samples: nobody knows when
+    it would be solved.
     """
-    if not samples or any(one.outcome is None for one in samples):
+    tokens = known_tokens(samples)
+    if not samples or tokens is None or any(one.outcome is None for one in samples):
         return None
-    ends = accumulate(one.num_tokens for one in samples)
+    ends = accumulate(tokens)
     solved = (end for end, one in zip(ends, samples, strict=True) if accepted(one))
     return next(solved, math.inf)
 

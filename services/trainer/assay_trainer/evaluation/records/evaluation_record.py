@@ -33,6 +33,8 @@ class EvaluatedSet(Wire):
     digest: str
     #: Of a random subset: its size, which was asked for.
     limit: int | None = None
+    #: The seed of that subset.
+    limit_seed: int | None = None
     #: Rows for training that were left out.
     num_train_left_out: int = 0
     #: When a set with rows for tests alone was first opened, in seconds since 1970.

@@ -19,7 +19,13 @@ from pydantic import BaseModel, ValidationError
 from assay_shared.errors import DatasetError, NotFound
 from assay_shared.runs.json_lines import read_json_lines
 from assay_shared.runs.run_folder import append_line, write_atomically
+from assay_trainer.evaluation.records.consistency import (
+    check_complete,
+    check_digest,
+    check_sample,
+)
 from assay_trainer.evaluation.records.evaluation_record import EvaluatedSet, EvaluationRecord
+from assay_trainer.evaluation.records.protocol import Protocol
 from assay_trainer.evaluation.records.sample_record import EvaluatedTask, SampleRecord
 
 RECORD = "evaluation.json"
@@ -62,11 +68,14 @@ def read_evaluation(path: Path) -> StoredEvaluation:
 
     Raises:
         NotFound: the folder is not an evaluation.
-        DatasetError: a file cannot be read; names file, line and field.
+        DatasetError: a file cannot be read, or contradicts another one; names file, line and field.
     """
     folder = EvaluationFolder(path)
     record = folder.read_record()
-    sets = {facts.name: folder.read_set(facts) for facts in record.sets}
+    sets = {facts.name: folder.read_set(facts, record.protocol) for facts in record.sets}
+    if record.finished is not None:
+        for name, one in sets.items():
+            check_complete(one.by_task, record.protocol, folder.samples(name))
     return StoredEvaluation(path, record, sets)
 
 
@@ -101,11 +110,13 @@ class EvaluationFolder:
 
         Raises:
             NotFound: the folder has none.
-            DatasetError: the record cannot be read, or is of another form.
+            DatasetError: the record cannot be read, is of another form, or has the digest of
+                another protocol.
         """
         path = self.path / RECORD
         try:
-            return EvaluationRecord.model_validate_json(path.read_bytes())
+            text = path.read_bytes()
+            record = EvaluationRecord.model_validate_json(text)
         except (FileNotFoundError, NotADirectoryError):
             raise NotFound(
                 f"{self.path} is not an evaluation: it has no {RECORD}",
@@ -117,6 +128,8 @@ class EvaluationFolder:
             raise DatasetError(f"{path}: {first['msg']}", field=field) from None
         except OSError as error:
             raise DatasetError(f"{path} cannot be read: {error}") from None
+        check_digest(record, text, path)
+        return record
 
     def write_tasks(self, name: str, tasks: Iterable[EvaluatedTask]) -> None:
         write_atomically(self.tasks(name), _lines(tasks))
@@ -133,24 +146,31 @@ class EvaluationFolder:
     def replace_samples(self, name: str, samples: Iterable[SampleRecord]) -> None:
         write_atomically(self.samples(name), _lines(samples))
 
-    def read_set(self, facts: EvaluatedSet) -> StoredSet:
+    def read_set(self, facts: EvaluatedSet, protocol: Protocol | None = None) -> StoredSet:
         """Return a set's tasks, and its samples in the order of the tasks.
 
         Of several lines for a sample the last one counts; a half-written last line does not.
+        With `protocol`, the samples are those that it asks for.
 
         Raises:
-            DatasetError: a file cannot be read, or has a sample of an unknown task.
+            DatasetError: a file cannot be read, or contradicts another one.
         """
         path = self.tasks(facts.name)
         tasks = list(read_json_lines(path, EvaluatedTask.model_validate, lambda task: task.id))
+        if len(tasks) != facts.num_tasks:
+            raise DatasetError(
+                f"{path} has {len(tasks)} tasks, and {RECORD} says {facts.num_tasks}",
+                field=f"sets.{facts.name}.num_tasks",
+            )
         places = {task.id: place for place, task in enumerate(tasks)}
         found: dict[tuple[int, int], SampleRecord] = {}
         for number, sample in enumerate(self._whole_samples(facts.name), start=1):
+            where = f"{self.samples(facts.name)}:{number}"
             if sample.task_id not in places:
-                where = f"{self.samples(facts.name)}:{number}"
                 raise DatasetError(
                     f"{where}: no task is called {sample.task_id!r}", field="task_id"
                 )
+            check_sample(sample, protocol, where)
             found[places[sample.task_id], sample.index] = sample
         return StoredSet(facts, tasks, [found[key] for key in sorted(found)])
 

@@ -33,8 +33,8 @@ class SampleRecord(Wire):
     text: str
     #: Of an episode: each reply with its observation.
     turns: tuple[tuple[str, str], ...] = ()
-    #: Sampled tokens.
-    num_tokens: NonNegativeInt
+    #: Sampled tokens; null where nobody knows their number.
+    num_tokens: NonNegativeInt | None
     #: The answer was cut off at its token limit.
     truncated: bool
     outcome: Status | None

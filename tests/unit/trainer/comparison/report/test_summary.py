@@ -1,5 +1,6 @@
 """The summary to paste."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from assay_trainer.comparison.comparing import ComparisonData, ComparisonPlan, compare_arms
@@ -8,7 +9,9 @@ from assay_trainer.comparison.report.summary import summary_of, verdict_sentence
 from tests.support.evaluations import RIGHT, WRONG, Outcomes, write_evaluation
 
 
-def compared(tmp_path: Path, **numbers: tuple[int, int]) -> ComparisonData:
+def compared(
+    tmp_path: Path, metrics: Sequence[str] = ("pass@1",), **numbers: tuple[int, int]
+) -> ComparisonData:
     """Return the comparison of sets of 150 tasks with these numbers right before and after."""
     arms = []
     for side, name in enumerate(("base", "sft")):
@@ -17,7 +20,7 @@ def compared(tmp_path: Path, **numbers: tuple[int, int]) -> ComparisonData:
             for one, right in numbers.items()
         }
         arms.append(read_arm(None, [str(write_evaluation(tmp_path / name, sets))]))
-    return compare_arms(arms[0], arms[1:], ComparisonPlan(metrics=["pass@1"]))
+    return compare_arms(arms[0], arms[1:], ComparisonPlan(metrics=metrics))
 
 
 def test_each_verdict_names_its_sets(tmp_path: Path) -> None:
@@ -26,6 +29,11 @@ def test_each_verdict_names_its_sets(tmp_path: Path) -> None:
         "BETTER and WORSE: by pass@1, sft is better than base on gsm8k; worse than base on mbpp. "
         "arc: inconclusive."
     )
+
+
+def test_times_alone_are_told_as_not_tested(tmp_path: Path) -> None:
+    data = compared(tmp_path, ["judging_s"], arc=(70, 72))
+    assert verdict_sentence(data, "sft") == "NOT TESTED: judging time a sample of sft and base."
 
 
 def test_without_a_verdict_the_summary_says_what_could_be_found(tmp_path: Path) -> None:

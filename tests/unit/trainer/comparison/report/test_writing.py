@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from markdown_it import MarkdownIt
 
+from assay_shared.errors import InvalidInput
 from assay_shared.types import Status
 from assay_trainer.comparison.anomalies import DEFAULT_RULES, read_rules
 from assay_trainer.comparison.arms import ComparedArm
 from assay_trainer.comparison.comparing import ComparisonData, ComparisonPlan, compare_arms
 from assay_trainer.comparison.loading import read_arm
-from assay_trainer.comparison.report.writing import write_comparison
+from assay_trainer.comparison.report.writing import check_output, write_comparison
 from assay_trainer.evaluation.records.sample_record import SampleRecord
 from tests.support.evaluations import RIGHT, WRONG, Outcomes, make_sample, write_evaluation
 
@@ -45,12 +46,28 @@ def report(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, ComparisonDa
             {"mbpp$x$": tasks},
             sample=hostile_sample,
             prompt=lambda id_: f"{HOSTILE} {id_}",
-            name=name,
         )
-        arms.append(read_arm(None, [str(path)]))
+        arms.append(read_arm(name, [str(path)]))
     data = compare_arms(arms[0], arms[1:], ComparisonPlan(rules=read_rules(DEFAULT_RULES)))
     write_comparison(data, arms, folder / "report")
     return folder / "report", data
+
+
+def test_a_report_replaces_a_report_and_nothing_else(tmp_path: Path) -> None:
+    check_output(tmp_path / "new")
+    check_output(tmp_path)
+    (tmp_path / "summary.txt").write_text("of a report that was interrupted")
+    (tmp_path / ".comparison.html.partial").write_text("")
+    check_output(tmp_path)
+    other = write_evaluation(tmp_path / "sft", {"m": {"t": [RIGHT]}})
+    with pytest.raises(
+        InvalidInput, match=r"--output: .*sft has evaluation.json, and is not a report"
+    ):
+        check_output(other)
+    with pytest.raises(InvalidInput, match="is a file"):
+        check_output(other / "evaluation.json")
+    (tmp_path / "comparison_data.json").write_text("{}")
+    check_output(tmp_path)
 
 
 class _Tags(HTMLParser):
@@ -84,7 +101,7 @@ def test_the_table_stays_a_table(report: tuple[Path, ComparisonData]) -> None:
     assert "<script>" not in html
     rows = re.findall(r"<tr>(.*?)</tr>", html, re.DOTALL)
     widths = {len(re.findall(r"<t[dh]", row)) for row in rows}
-    assert widths <= {5, 8, 10}
+    assert widths <= {5, 8, 9, 10}
     assert html.count("+40.0 pp") or html.count("+41.3 pp")
 
 
@@ -126,5 +143,5 @@ def test_the_script_of_the_docs_computes_every_row_again(
         timeout=60,
     ).stdout
     rows = [row for row in report[1].rows if row.test or row.relative]
-    assert shown.count(" True\n") == len(rows) > 8
+    assert shown.count(" True\n") == len(rows) > 6
     assert "False" not in shown

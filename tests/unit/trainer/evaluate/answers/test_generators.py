@@ -48,6 +48,25 @@ def test_another_number_of_answers_is_refused_by_the_task(tmp_path: Path) -> Non
         read_answers(file)
 
 
+@pytest.mark.parametrize(
+    ("row", "message"),
+    [
+        ('"num_tokens": 1000000000', "num_tokens: .*a.jsonl:2: .*less than or equal to 1048576"),
+        ('"num_tokens": 0', "a.jsonl:2: .*leave it out"),
+        ('"truncated": "no"', "truncated: .*a.jsonl:2"),
+        ('"tokens": 3', "tokens: .*a.jsonl:2"),
+    ],
+)
+def test_a_row_that_cannot_be_meant_is_refused_by_its_line(
+    tmp_path: Path, row: str, message: str
+) -> None:
+    file = tmp_path / "a.jsonl"
+    file.write_text('{"task_id": "a", "text": "one"}\n{"task_id": "b", "text": "x", ' + row + "}\n")
+
+    with pytest.raises(DatasetError, match=message):
+        read_answers(file)
+
+
 async def test_a_chat_template_gets_its_arguments_and_a_raw_prompt_none() -> None:
     inner = FakeGenerator(["x"])
     templated = Templated(inner, {"enable_thinking": False})

@@ -34,8 +34,13 @@ def likelihood(**changes: object) -> Protocol:
 
 def test_letters_are_read_after_the_lettered_options() -> None:
     found = option_texts(TASK, likelihood())
-    assert found["B"].prompt == "What is blue?\n\nA. grass\nB. the sky\nAnswer:"
+    assert found["B"].prompt == "What is blue?\nA. grass\nB. the sky\nAnswer:"
     assert found["B"].continuation == " B"
+
+
+async def test_the_literal_prompt_is_stored() -> None:
+    found = await read_task(TASK, likelihood(), Table({" A": (-2.0, 1), " B": (-1.0, 1)}))
+    assert found.details["prompt"] == "What is blue?\nA. grass\nB. the sky\nAnswer:"
 
 
 def test_texts_are_read_after_the_question_alone() -> None:

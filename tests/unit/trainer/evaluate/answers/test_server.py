@@ -22,6 +22,16 @@ REPLY = {
 }
 
 
+def reply(
+    content: Any = "yes", finish_reason: str | None = "stop", **further: Any
+) -> dict[str, Any]:
+    message = {"content": content} | further.pop("message", {})
+    return {
+        "choices": [{"message": message, "finish_reason": finish_reason}],
+        "usage": {"completion_tokens": 3},
+    } | further
+
+
 class Double:
     """A server that keeps requests, and replies as it is told."""
 
@@ -86,12 +96,46 @@ async def test_an_overloaded_server_is_asked_again(serve: Serve) -> None:
     assert len(stays.bodies) == 3
 
 
+async def test_a_fault_in_place_of_an_answer_is_asked_for_again(serve: Serve) -> None:
+    one = CHAT.model_copy(update={"sampling": SamplingParams(n=1, max_tokens=9)})
+    recovers = Double(
+        serve, lambda number: (200, reply() if number == 3 else reply(finish_reason="error"))
+    )
+
+    assert (await generated(recovers, one)).completions[0].text == "yes"
+    assert len(recovers.bodies) == 3
+
+
+@pytest.mark.parametrize(
+    ("message", "text"),
+    [
+        ({"content": None, "reasoning_content": "hm"}, ""),
+        ({"content": None, "tool_calls": [{"id": "1"}]}, ""),
+        ({"content": None, "refusal": "I will not."}, "I will not."),
+    ],
+)
+async def test_what_the_policy_says_itself_is_an_answer(
+    serve: Serve, message: dict[str, Any], text: str
+) -> None:
+    one = CHAT.model_copy(update={"sampling": SamplingParams(n=1, max_tokens=9)})
+    found = await generated(Double(serve, lambda _: (200, reply(message=message))), one)
+
+    assert [answer.text for answer in found.completions] == [text]
+
+
 @pytest.mark.parametrize(
     ("status", "content", "kind", "message"),
     [
         (400, {"error": "too long"}, InvalidInput, "too long"),
         (200, {"choices": []}, Unreachable, "a reply without choices"),
-        (200, {"choices": [{"message": {"content": "x"}}]}, Unreachable, "cannot be counted"),
+        (200, reply(usage=None), InvalidInput, "cannot be counted"),
+        (200, reply(usage={"completion_tokens": 10**9}), InvalidInput, "9 at most were asked for"),
+        (200, reply(usage={"completion_tokens": 0}), InvalidInput, "0 usage.completion_tokens"),
+        (200, reply(finish_reason="abort"), Unreachable, "finish_reason abort"),
+        (200, reply(finish_reason="content_filter", content=""), Unreachable, "content_filter"),
+        (200, reply(finish_reason=None), Unreachable, "finish_reason None"),
+        (200, reply(error={"message": "of memory"}), Unreachable, "of memory"),
+        (200, reply(content=[1]), Unreachable, "without text"),
         (200, [1], Unreachable, "cannot be read"),
     ],
 )

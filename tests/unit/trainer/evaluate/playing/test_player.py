@@ -1,5 +1,7 @@
 """Units, played: records with verdicts and costs, and failures in their places."""
 
+from collections.abc import Sequence
+
 import pytest
 
 from assay_shared.errors import Unreachable
@@ -32,12 +34,17 @@ class Costly(FakeRewarder):
 class Answers:
     """One generator for every unit."""
 
+    untold: Sequence[int] = ()
+
     def __init__(self, generator: FakeGenerator, version: PolicyVersion | None) -> None:
         self.inner = generator
         self.version = version
 
     def generator(self, unit: PlayUnit, set_name: str) -> Generator:
         return self.inner
+
+    def uncounted(self, unit: PlayUnit, set_name: str) -> Sequence[int]:
+        return [one for one in unit.indices if one in self.untold]
 
 
 def player(
@@ -70,6 +77,19 @@ async def test_each_sample_has_its_verdict_and_its_share_of_the_costs() -> None:
     assert (request.sampling.top_p, request.sampling.stop) == (0.9, ("x",))
     assert request.sampling.max_tokens == 64
     assert request.prompt == UNIT.task.prompt
+
+
+async def test_tokens_that_nobody_has_counted_are_null_and_not_0() -> None:
+    answers = Answers(FakeGenerator(["right", "wrong"]), POLICY)
+    answers.untold = [3]
+
+    rewarder = FakeRewarder({})
+
+    records, _ = await UnitPlayer("e", "s", Protocol(), answers, rewarder).play(UNIT)
+
+    assert [one.num_tokens for one in records] == [2, None]
+    (asked,) = rewarder.requests
+    assert [one.num_tokens for one in asked.answers] == [2, None]
 
 
 async def test_seeds_differ_by_task_and_unit_and_are_the_same_again() -> None:

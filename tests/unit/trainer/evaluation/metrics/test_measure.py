@@ -118,6 +118,7 @@ def test_costs_are_for_each_accepted_answer_and_null_without_one() -> None:
     ).overall.costs
 
     assert found is not None
+    assert found.tokens is not None
     assert found.tokens.total == 80
     assert found.tokens_per_solved is not None
     assert found.tokens_per_solved.value == 80
@@ -128,6 +129,21 @@ def test_costs_are_for_each_accepted_answer_and_null_without_one() -> None:
     nothing = measured([sample("a", W)]).overall.costs
     assert nothing is not None
     assert nothing.tokens_per_solved is None
+
+
+def test_tokens_that_one_answer_does_not_tell_are_not_known() -> None:
+    told, untold = sample("a", A, money=2.0), sample("b", A, num_tokens=None)
+    partly = measured([told, untold]).overall.costs
+
+    assert partly is not None
+    assert (partly.tokens, partly.tokens_per_solved) == (None, None)
+    assert partly.money_per_solved is not None
+    assert tokens_to_solve([told, untold]) is None
+    lost = sample("b", None, num_tokens=None)
+    known = measured([told, lost]).overall.costs
+    assert known is not None
+    assert known.tokens is not None
+    assert known.tokens.total == 10
 
 
 def test_the_most_frequent_final_answer_counts() -> None:

@@ -1,18 +1,21 @@
 """The folder of a stored evaluation."""
 
+import hashlib
+import json
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from assay_shared.errors import DatasetError, NotFound
-from assay_shared.types import Role, Status
+from assay_shared.types import Failure, FailureClass, Role, Status
 from assay_trainer.evaluation.records.evaluation_record import (
     EvaluatedPolicy,
     EvaluatedSet,
     EvaluationRecord,
 )
 from assay_trainer.evaluation.records.folder import EvaluationFolder, read_evaluation
-from assay_trainer.evaluation.records.protocol import Protocol
+from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
 from assay_trainer.evaluation.records.sample_record import EvaluatedTask, SampleRecord
 
 
@@ -28,9 +31,15 @@ def sample(task: str, index: int = 0, text: str = "4") -> SampleRecord:
     )
 
 
-def written(path: Path) -> EvaluationFolder:
+TWICE = Protocol(kind=ProtocolKind.SAMPLED, samples_per_task=2, temperature=1.0)
+BUDGET = Protocol(kind=ProtocolKind.BUDGET, samples_per_task=8, temperature=1.0, budget_tokens=6)
+
+
+def written(
+    path: Path, protocol: Protocol = TWICE, finished: float | None = None
+) -> EvaluationFolder:
     """Return a folder with a set of two tasks and no samples."""
-    folder, protocol = EvaluationFolder(path), Protocol()
+    folder = EvaluationFolder(path)
     sums = EvaluatedSet(
         name="sums", source="sums.jsonl", roles={Role.TEST: 2}, num_tasks=2, digest="0"
     )
@@ -42,6 +51,7 @@ def written(path: Path) -> EvaluationFolder:
             protocol_digest=protocol.digest,
             sets=(sums,),
             started=1.0,
+            finished=finished,
         )
     )
     tasks = [
@@ -108,3 +118,101 @@ def test_what_cannot_be_read_is_named_with_its_line_and_field(tmp_path: Path) ->
     folder.samples("sums").write_text(whole.replace('"a"', '"c"'))
     with pytest.raises(DatasetError, match=r"task_id: .*samples.jsonl:1: no task is called 'c'"):
         read_evaluation(tmp_path)
+
+
+LOST = Failure(
+    failure_class=FailureClass.SANDBOX, service="sandbox", message="planted", retryable=True
+)
+WHOLE = [sample(task, index) for task in ("b", "a") for index in (0, 1)]
+Change = Callable[[EvaluationFolder], None]
+
+
+def in_record(**values: object) -> Change:
+    def change(folder: EvaluationFolder) -> None:
+        file = folder.path / "evaluation.json"
+        file.write_text(json.dumps(json.loads(file.read_text()) | values))
+
+    return change
+
+
+def in_protocol(folder: EvaluationFolder) -> None:
+    record = json.loads((folder.path / "evaluation.json").read_text())
+    in_record(protocol=record["protocol"] | {"temperature": 0.5})(folder)
+
+
+def without_a_task(folder: EvaluationFolder) -> None:
+    file = folder.tasks("sums")
+    file.write_text(file.read_text().splitlines(keepends=True)[0])
+
+
+def without_line(number: int) -> Change:
+    def change(folder: EvaluationFolder) -> None:
+        lines = folder.samples("sums").read_text().splitlines(keepends=True)
+        folder.samples("sums").write_text("".join(lines[: number - 1] + lines[number:]))
+
+    return change
+
+
+def cut_at_half(folder: EvaluationFolder) -> None:
+    text = folder.samples("sums").read_text()
+    folder.samples("sums").write_text(text[: len(text) // 2])
+
+
+def in_sample(**values: object) -> Change:
+    def change(folder: EvaluationFolder) -> None:
+        first, *more = folder.samples("sums").read_text().splitlines(keepends=True)
+        folder.samples("sums").write_text(
+            "".join([*more, json.dumps(json.loads(first) | values) + "\n"])
+        )
+
+    return change
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (in_record(protocol_digest="0" * 64), "protocol_digest: .*evaluation.json: '000000000000'"),
+        (in_protocol, "protocol_digest: .*evaluation.json: .* is not the digest of the protocol"),
+        (without_a_task, "sets.sums.num_tasks: .*tasks.jsonl has 1 tasks, and .* says 2"),
+        (without_line(2), "samples.jsonl: .* its 3 lines lack sample 1 of 'b' "),
+        (cut_at_half, "samples.jsonl: .* its [12] lines lack sample .* and [12] more"),
+        (in_sample(failure=LOST.model_dump(mode="json")), "outcome: .*samples.jsonl:4: .* failure"),
+        (
+            in_sample(failure=LOST.model_dump(mode="json"), outcome=None),
+            "reward: .*samples.jsonl:4: .* failure",
+        ),
+        (in_sample(outcome=None), "outcome: .*samples.jsonl:4: .* neither outcome nor failure"),
+        (in_sample(index=2), "index: .*samples.jsonl:4: 2 is not below"),
+    ],
+)
+def test_files_that_contradict_each_other_are_refused(
+    tmp_path: Path, change: Change, message: str
+) -> None:
+    folder = written(tmp_path, finished=2.0)
+    folder.append_samples("sums", WHOLE)
+    assert read_evaluation(tmp_path).is_finished
+    change(folder)
+    with pytest.raises(DatasetError, match=message):
+        read_evaluation(tmp_path)
+
+
+def test_a_finished_budget_is_used_or_ends_with_a_failure(tmp_path: Path) -> None:
+    """Each sample has 3 of the 6 tokens."""
+    folder = written(tmp_path, BUDGET, finished=2.0)
+    lost = sample("a", 1).model_copy(update={"outcome": None, "reward": None, "failure": LOST})
+    folder.append_samples("sums", [sample("b", 0), sample("b", 1), sample("a", 0), lost])
+    assert len(read_evaluation(tmp_path).sets["sums"].samples) == 4
+
+    without_line(2)(folder)
+    with pytest.raises(DatasetError, match="its 3 lines lack sample 1 of 'b'"):
+        read_evaluation(tmp_path)
+
+
+def test_a_protocol_with_fewer_fields_keeps_its_digest(tmp_path: Path) -> None:
+    """An earlier version wrote its own fields, and their digest."""
+    folder = written(tmp_path)
+    fields = json.loads((tmp_path / "evaluation.json").read_text())["protocol"]
+    fields.pop("option_score")
+    digest = hashlib.sha256(json.dumps(fields, sort_keys=True).encode()).hexdigest()
+    in_record(protocol=fields, protocol_digest=digest)(folder)
+    assert read_evaluation(tmp_path).record.protocol_digest == digest

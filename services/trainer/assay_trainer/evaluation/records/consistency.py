@@ -1,0 +1,92 @@
+"""Checks that the files of a stored evaluation agree with each other."""
+
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+
+from assay_shared.errors import DatasetError
+from assay_trainer.evaluation.records.evaluation_record import EvaluationRecord
+from assay_trainer.evaluation.records.protocol import Protocol, ProtocolKind
+from assay_trainer.evaluation.records.sample_record import SampleRecord
+
+_SHORT = 12
+_RESUME = "the same `assay evaluate` again plays what is missing"
+
+
+def check_digest(record: EvaluationRecord, text: bytes, path: Path) -> None:
+    """Check that the digest in evaluation.json is that of its protocol.
+
+    The fields as they stand in the file count: a later version may know more of them.
+
+    Raises:
+        DatasetError: the digest is that of another protocol.
+    """
+    fields = json.dumps(json.loads(text)["protocol"], sort_keys=True)
+    written = hashlib.sha256(fields.encode()).hexdigest()
+    if record.protocol_digest not in (written, record.protocol.digest):
+        raise DatasetError(
+            f"{path}: {record.protocol_digest[:_SHORT]!r} is not the digest of the protocol "
+            f"there, which is {written[:_SHORT]!r}",
+            field="protocol_digest",
+        )
+
+
+def check_sample(sample: SampleRecord, protocol: Protocol | None, where: str) -> None:
+    """Check that a line has a score or a failure, and an index that the protocol asks for.
+
+    Raises:
+        DatasetError: it has both or neither, or a higher index; `where` names file and line.
+    """
+    if sample.failure is not None:
+        scores = [name for name in ("outcome", "reward") if getattr(sample, name) is not None]
+        if scores:
+            raise DatasetError(
+                f"{where}: the sample has a failure, and so no {scores[0]}", field=scores[0]
+            )
+    elif sample.outcome is None:
+        raise DatasetError(f"{where}: the sample has neither outcome nor failure", field="outcome")
+    if protocol is not None and sample.index >= protocol.samples_per_task:
+        raise DatasetError(
+            f"{where}: {sample.index} is not below the protocol's samples_per_task, "
+            f"{protocol.samples_per_task}",
+            field="index",
+        )
+
+
+def check_complete(
+    samples: Mapping[str, Sequence[SampleRecord]], protocol: Protocol, file: Path
+) -> None:
+    """Check that a finished evaluation has all samples of each task, in the order of their indices.
+
+    Raises:
+        DatasetError: some are missing; names the first of them.
+    """
+    missing = [
+        (task, index) for task, stored in samples.items() for index in _missing(stored, protocol)
+    ]
+    if missing:
+        task, index = missing[0]
+        more = f" and {len(missing) - 1} more" if len(missing) > 1 else ""
+        num_lines = file.read_bytes().count(b"\n") if file.exists() else 0
+        raise DatasetError(
+            f"{file}: the evaluation is finished, but its {num_lines} lines lack "
+            f"sample {index} of {task!r}{more}",
+            hint=_RESUME,
+        )
+
+
+def _missing(stored: Sequence[SampleRecord], protocol: Protocol) -> list[int]:
+    """Return the indices without a sample; of a budget that is not used, the next one."""
+    found = {one.index for one in stored}
+    if protocol.kind is not ProtocolKind.BUDGET:
+        return [index for index in range(protocol.samples_per_task) if index not in found]
+    holes = [index for index in range(max(found, default=-1)) if index not in found]
+    num_tokens: list[int | None] = [one.num_tokens for one in stored]
+    is_open = (
+        len(found) < protocol.samples_per_task
+        and not any(one.failure for one in stored)
+        and None not in num_tokens
+        and sum(one or 0 for one in num_tokens) < (protocol.budget_tokens or 0)
+    )
+    return holes + ([len(found)] if is_open and not holes else [])
