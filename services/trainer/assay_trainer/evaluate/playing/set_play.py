@@ -177,5 +177,5 @@ class SetPlay:
             raise InvalidInput(
                 f"the first {self._failed_in_a_row} requests of {self.opened.name} failed alike: "
                 f"{same.service}: {same.message}",
-                hint="the same command resumes",
+                hint="once it is corrected, the same command resumes",
             )
