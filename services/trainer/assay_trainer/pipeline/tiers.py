@@ -38,6 +38,9 @@ from assay_trainer.pipeline.context import RunContext
 from assay_trainer.table_source import HubSource
 from assay_trainer.tier_config import TierConfig
 
+#: Runs of all seeds measure the same part of a set, so they can be compared.
+_LIMIT_SEED = 0
+
 
 def protocol_of_tier(tier: TierConfig) -> Protocol:
     """Return a tier's protocol.
@@ -100,9 +103,7 @@ class Tiers:
                     hint="use validation rows, or a tier with at: end",
                 )
             shown = str(getattr(source, "path", None) or source.kind)
-            found.append(
-                made_set(name, shown, tasks, limit=tier.limit, limit_seed=self._run.config.seed)
-            )
+            found.append(made_set(name, shown, tasks, limit=tier.limit, limit_seed=_LIMIT_SEED))
         check_sets(found, protocol_of_tier(tier))
         return found
 
