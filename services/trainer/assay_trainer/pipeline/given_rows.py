@@ -98,6 +98,8 @@ def _attempt(run: RunContext, stage: str, tiers: Tiers) -> StageAttempt:
     found = newest_checkpoint(run, stage)
     if any(event.kind == f"{stage}_step" for event in run.folder.read_events()):
         run.record("resumed", stage=stage, step=checkpoint.step_of(found[0]) if found else 0)
+    if found is not None:
+        tiers.catch_up(stage)
     return StageAttempt(
         run.config.seed,
         run.folder.checkpoints / stage,

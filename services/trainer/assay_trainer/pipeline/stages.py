@@ -119,6 +119,8 @@ def _train_grpo(parts: Parts, policy: Policy, config: GRPOConfig, tiers: Tiers) 
     run = parts.run
     model, tokenizer = adapted(run, policy)
     found = newest_checkpoint(run, "grpo")
+    if found is not None:
+        tiers.catch_up("grpo")
     _supersede(run, checkpoint.step_of(found[0]) if found else 0)
     batcher = GroupBatcher(
         parts.dispatcher(config.group_timeout_s, config.group_attempts),

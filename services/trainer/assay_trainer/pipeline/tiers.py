@@ -133,7 +133,7 @@ class Tiers:
             DatasetError: the run keeps it no longer.
         """
         self.wait()
-        self._catch_up(stage)
+        self.catch_up(stage)
         best = read_best(self._run.folder.path)
         if self._config.best is None or best is None or best.stage != stage:
             return None
@@ -150,8 +150,11 @@ class Tiers:
         )
         return kept[best.step]
 
-    def _catch_up(self, stage: str) -> None:
-        """Measure the kept checkpoints of a stage whose measurement was interrupted."""
+    def catch_up(self, stage: str) -> None:
+        """Measure the kept checkpoints of a stage whose measurement was interrupted.
+
+        A resumed stage calls it before it trains, because new checkpoints replace old ones.
+        """
         for place in checkpoints_of(self._run.folder):
             step = place.step
             if place.stage != stage or step is None:
