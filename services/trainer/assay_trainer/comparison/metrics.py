@@ -150,6 +150,7 @@ def _solved(task: ComparedTask) -> float | None:
 
 
 def _tokens(sample: SampleRecord) -> float:
+    """Return the sample's tokens. `_if_known` leaves out sets where a number is not known."""
     return sample.num_tokens or 0
 
 
